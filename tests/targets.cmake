@@ -95,9 +95,9 @@ if(TARGET orrery)
                           LIBRARIES orrery_models nlohmann_json::nlohmann_json)
   if(TARGET examples_tests)
     target_compile_definitions(examples_tests PRIVATE "ORRERY_PROGRAM=\"$<TARGET_FILE:orrery>\"")
-    add_executable(wrong_derivative tests/examples/wrong_derivative.cpp examples/orrery/gradcheck.cpp
-                                    examples/orrery/pointwise_check.cpp examples/orrery/arguments.cpp
-                                    examples/orrery/table.cpp)
+    add_executable(wrong_derivative tests/examples/wrong_derivative.cpp examples/orrery/commands/gradcheck.cpp
+                                    examples/orrery/commands/pointwise_check.cpp examples/orrery/terminal/arguments.cpp
+                                    examples/orrery/terminal/table.cpp)
     target_link_libraries(wrong_derivative PRIVATE orrery_models)
     orrery_add_formulas(wrong_derivative tests/examples/wrong_derivative.cpp)
     target_compile_definitions(examples_tests PRIVATE "WRONG_DERIVATIVE_PROGRAM=\"$<TARGET_FILE:wrong_derivative>\"")
@@ -118,8 +118,8 @@ if(TARGET orrery_models)
   if(ORRERY_LIBFUZZER)
     set(driver tests/fuzz/libfuzzer.cpp)
   endif()
-  add_executable(orrery_fuzz ${formats} ${driver} examples/orrery/arguments.cpp examples/orrery/table.cpp
-                             examples/orrery/formula_source.cpp)
+  add_executable(orrery_fuzz ${formats} ${driver} examples/orrery/terminal/arguments.cpp examples/orrery/terminal/table.cpp
+                             examples/orrery/commands/formula_source.cpp)
   target_include_directories(orrery_fuzz PRIVATE "${PROJECT_SOURCE_DIR}")
   target_link_libraries(orrery_fuzz PRIVATE ${tested_models} nlohmann_json::nlohmann_json)
   orrery_add_formulas(orrery_fuzz ${formats})
@@ -200,8 +200,8 @@ elseif(TARGET orrery_emulated)
   endif()
   # What a step and what is timed launch, for tests/gpu_static/model.py.
   add_executable(gpu_launches EXCLUDE_FROM_ALL tests/gpu_static/launches.cpp tests/gpu_static/figures.cpp
-                              tests/gpu_static/recorder.cpp examples/orrery/bench_operations.cpp
-                              examples/orrery/bench_train.cpp examples/orrery/table.cpp)
+                              tests/gpu_static/recorder.cpp examples/orrery/commands/bench_operations.cpp
+                              examples/orrery/commands/bench_train.cpp examples/orrery/terminal/table.cpp)
   target_link_libraries(gpu_launches PRIVATE orrery_emulated ${CMAKE_DL_LIBS})
   # The program with the emulated card, for tests/gpu.sh: of the same objects, unless some hold formulas, which the
   # emulation's headers compile anew.

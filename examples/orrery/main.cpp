@@ -7,9 +7,9 @@
 #include "engine/base/check.h"
 #include "engine/base/machine_memory.h"
 #include "engine/base/registry.h"
-#include "examples/orrery/commands.h"
-#include "examples/orrery/outside.h"
-#include "examples/orrery/version_text.h"
+#include "examples/orrery/commands/commands.h"
+#include "examples/orrery/terminal/outside.h"
+#include "examples/orrery/terminal/version_text.h"
 #include "models/catalogue/plugins.h"
 
 namespace orrery::program {

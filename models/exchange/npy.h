@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "models/exchange/stored_tensors.h"
+#include "models/exchange/base/stored_tensors.h"
 #include "models/formats/output_file.h"
 
 namespace orrery::models {

@@ -2,7 +2,7 @@
 // this program wrote it as an output of the same kind.  A file of a run, of another kind or of anybody else stays.
 //
 // A kind is recognized by what each of its files has at its beginning:
-//   page (report, inspect)                 the meta element "generator" of examples/orrery/report/page.html
+//   page (report, inspect)                 the meta element "generator" of examples/orrery/page/page.html
 //   picture.svg (study)                    the attributes of its svg element
 //   *.csv (metrics, inspect, sweep, study) the header line; of metrics also rows that its run noted, if the columns
 //                                          are others

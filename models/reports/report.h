@@ -1,4 +1,4 @@
-// A report is a list of sections, pure data, which the page's script draws (examples/orrery/report).  A section is
+// A report is a list of sections, pure data, which the page's script draws (examples/orrery/page).  A section is
 //   {"group": "Curves", "kind": "curves", "title": "gradient norm", "text": "...", "data": {...}}
 // Sections of one group stand under one heading; `text` is what is said beside the picture.  Kinds and their data:
 //   figures   {"items": [{"name", "value", "note"}]}          numbers that stand alone

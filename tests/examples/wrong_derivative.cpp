@@ -5,7 +5,7 @@
 
 #include "engine/autograd/autograd.h"
 #include "engine/ops/ops.h"
-#include "examples/orrery/commands.h"
+#include "examples/orrery/commands/commands.h"
 #include "nn/formulas/kernels.h"
 #include "nn/base/gradient_case.h"
 #include "nn/losses/base/loss.h"

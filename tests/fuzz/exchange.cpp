@@ -69,7 +69,7 @@ REGISTER_FORMAT(hugging_face,
                 {.name = "hugging_face",
                  .readers = {"models/exchange/base/hugging_face.cpp", "models/exchange/base/exchange.cpp",
                              "models/exchange/vit.cpp", "models/data/tokenizers/numbers.cpp",
-                             "examples/orrery/trained.cpp"},
+                             "examples/orrery/commands/trained.cpp"},
                  .read = read_config,
                  .memory_multiple = 256,
                  .memory_base = 1 << 26,
@@ -84,7 +84,7 @@ void read_index(const std::string& folder, std::string_view bytes) {
     promise(!each.name.empty(), "a tensor without a name");
 }
 REGISTER_FORMAT(tensor_index, {.name = "tensor_index",
-                               .readers = {"models/exchange/stored_tensors.cpp"},
+                               .readers = {"models/exchange/base/stored_tensors.cpp"},
                                .read = read_index,
                                .memory_multiple = 256,
                                .memory_base = 1 << 24,

@@ -1,5 +1,5 @@
 // The source of a formula file, in which orrery try looks for calls that a GPU cannot make.
-#include "examples/orrery/formula_source.h"
+#include "examples/orrery/commands/formula_source.h"
 
 #include <string>
 
@@ -16,7 +16,7 @@ void read(const std::string&, std::string_view bytes) {
 
 REGISTER_FORMAT(formula,
                 {.name = "formula",
-                 .readers = {"examples/orrery/formula_source.cpp"},
+                 .readers = {"examples/orrery/commands/formula_source.cpp"},
                  .read = read,
                  .memory_multiple = 4096,
                  .memory_base = 1 << 16,

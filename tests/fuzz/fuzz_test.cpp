@@ -76,15 +76,15 @@ const std::map<std::string, std::string> no_formats = {
     {"engine/base/hash.h", "says what hashes the bytes of a file"},
     {"engine/base/hash.cpp", "hashes the bytes of a file"},
     {"engine/base/machine_memory.cpp", "reads what the system says of its memory"},
-    {"examples/orrery/outside.cpp", "opens /dev/null alone"},
+    {"examples/orrery/terminal/outside.cpp", "opens /dev/null alone"},
     {"models/formats/json.h", "declares what json.cpp reads"},
     {"models/folder_lock.cpp", "shows the number that a lock holds, and goes by the lock alone"},
-    {"examples/orrery/bench.cpp", "parses what it has printed itself"},
-    {"examples/orrery/child.cpp", "shows the last sentence that a run has printed"},
-    {"examples/orrery/compiler.cpp", "shows what a compiler has printed"},
-    {"examples/orrery/metrics.cpp", "hands the header of a table to csv.cpp and compares the rest with its own"},
-    {"examples/orrery/run_pool.cpp", "opens files to lock them and reads none"},
-    {"examples/orrery/try.cpp", "hands a formula's source to formula_source.cpp and to the compiler"},
+    {"examples/orrery/commands/bench.cpp", "parses what it has printed itself"},
+    {"examples/orrery/commands/child.cpp", "shows the last sentence that a run has printed"},
+    {"examples/orrery/commands/compiler.cpp", "shows what a compiler has printed"},
+    {"examples/orrery/commands/metrics.cpp", "hands the header of a table to csv.cpp and compares the rest with its own"},
+    {"examples/orrery/commands/run_pool.cpp", "opens files to lock them and reads none"},
+    {"examples/orrery/commands/try.cpp", "hands a formula's source to formula_source.cpp and to the compiler"},
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 #include "tests/gpu_static/figures.h"
 
-#include "examples/orrery/bench.h"
+#include "examples/orrery/commands/bench.h"
 #include "tests/gpu_static/recorder.h"
 
 using namespace orrery;

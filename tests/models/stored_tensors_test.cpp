@@ -1,5 +1,5 @@
 // Tensors as they lie in files: their ranges, and as NumPy arrays.
-#include "models/exchange/stored_tensors.h"
+#include "models/exchange/base/stored_tensors.h"
 
 #include <doctest/doctest.h>
 

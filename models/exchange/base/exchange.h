@@ -13,7 +13,7 @@
 
 #include "engine/base/registry.h"
 #include "models/data/tokenizer.h"
-#include "models/exchange/stored_tensors.h"
+#include "models/exchange/base/stored_tensors.h"
 #include "models/architectures/gpt.h"
 #include "models/training/settings.h"
 

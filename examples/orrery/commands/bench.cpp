@@ -1,0 +1,139 @@
+// orrery bench: our side of the comparison with PyTorch.
+#include <cmath>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "engine/base/parallel.h"
+#include "engine/base/registry.h"
+#include "engine/base/version.h"
+#include "engine/matmul/matmul.h"
+#include "engine/tensor/storage.h"
+#include "examples/orrery/terminal/arguments.h"
+#include "examples/orrery/commands/bench.h"
+#include "examples/orrery/commands/commands.h"
+#include "examples/orrery/terminal/table.h"
+
+namespace orrery::program {
+namespace {
+
+struct BenchSettings {
+  std::string only, precision = "highest", device = "cpu";
+  int64_t threads = 0;
+  double seconds = 2;
+  bool json = false;
+
+  Dtype dtype() const { return precision == "medium" ? Dtype::bf16 : Dtype::f32; }
+
+  template <class V>
+  void visit(V& v) {
+    v("only", only, "run only the cases whose name contains this text");
+    v("precision", precision,
+      "highest (f32), high (products and attention as bf16 parts, on a GPU) or medium (all in bf16)",
+      one_of({"highest", "high", "medium"}));
+    v("device", device, "cpu or cuda", one_of({"cpu", "cuda"}));
+    v("threads", threads, "cores to use; 0: all", between(0, 1024));
+    v("seconds", seconds, "time to spend on one figure", above(0, 3600));
+    v("json", json, "one JSON object a line, as compare.py reads them");
+  }
+};
+
+struct Group {
+  std::string name, content;
+  std::vector<BenchCase> (*cases)(Device);
+};
+const std::vector<Group>& groups() {
+  static const std::vector<Group> all = {
+      {"gemm", "matrix products", [](Device) { return gemm_cases(); }},
+      {"rows", "operations on the rows of a 4096 x 1024 matrix, forward and with backward",
+       [](Device) { return row_cases(); }},
+      {"attention", "fused attention, forward and backward", [](Device) { return attention_cases(); }},
+      {"scaling", "attentions as layers at growing lengths, and ReLU's backward where half of the keys have no weight",
+       [](Device) { return scaling_cases(); }},
+      {"train", "whole training steps: forward, backward, clipping, AdamW", train_cases},
+      {"generate", "a text that goes on token by token, with what it has read kept",
+       [](Device) { return generate_cases(); }},
+  };
+  return all;
+}
+std::vector<std::string> group_names() {
+  std::vector<std::string> names;
+  for (const Group& group : groups()) names.push_back(group.name);
+  return names;
+}
+const Group& group_at(const std::string& name) {
+  for (const Group& group : groups())
+    if (group.name == name) return group;
+  const std::vector<std::string> names = group_names();
+  const std::string meant = nearest(name, names);
+  fail("bench: no group '", name, "'; ", meant.empty() ? "" : "did you mean '" + meant + "'? ", "there are ",
+       join(names));
+}
+
+double rounded(double x) { return std::round(x * 1e3) / 1e3; }
+
+std::string json_line(const BenchCase& c, const BenchFigure& figure, const BenchSettings& s) {
+  nlohmann::ordered_json line = {{"case", c.name},
+                                 {"backend", "orrery-" + build().version},
+                                 {"dtype", s.dtype() == Dtype::bf16 ? "bf16" : "f32-" + s.precision},
+                                 {"device", s.device},
+                                 {"threads", thread_count()},
+                                 {"ms", rounded(figure.time.best * 1e3)},
+                                 {"ms_median", rounded(figure.time.median * 1e3)},
+                                 {"rate", rounded(c.work / figure.time.best)},
+                                 {"unit", c.unit}};
+  for (const auto& [key, value] : figure.extra) line[key] = nlohmann::ordered_json::parse(value);
+  return line.dump();
+}
+
+std::string readable_line(const BenchCase& c, const BenchFigure& figure) {
+  const auto padded = [](std::string s, size_t width, bool left) {
+    const std::string space(s.size() < width ? width - s.size() : 0, ' ');
+    return left ? s + space : space + s;
+  };
+  std::string line = padded(c.name, 36, true) + padded(fixed(figure.time.best * 1e3, 3), 11, false) +
+                     padded(fixed(figure.time.median * 1e3, 3), 11, false) +
+                     padded(fixed(c.work / figure.time.best, 1), 11, false) + "  " + padded(c.unit, 9, true);
+  for (const auto& [key, value] : figure.extra) line += "  " + key + " " + value;
+  line.erase(line.find_last_not_of(' ') + 1);
+  return line;
+}
+
+}  // namespace
+
+std::string bench_help(const Arguments&) {
+  BenchSettings settings;
+  Table names({"", ""}, "ll");
+  for (const Group& group : groups()) names.add({group.name, group.content});
+  return "orrery bench GROUP... [--key value ...], with the groups\n" + names.print() + "and the keys\n" +
+         describe(settings_of(settings)) + "\nExample: orrery bench rows train --only gpt-char --threads 2";
+}
+
+int bench(const Arguments& arguments) {
+  BenchSettings s;
+  const std::vector<std::string> words = read_arguments("bench", arguments, settings_of(s));
+  check(!words.empty(), "bench: no group given; there are ", join(group_names()));
+  const Device device = parse_device(s.device);
+  check_available(device);
+  check(s.precision != "high" || device == Device::cuda,
+        "bench: precision 'high' takes f32 apart for the tensor cores of a GPU; on the CPU use highest or medium");
+  set_product_precision(s.precision == "high" ? ProductPrecision::high : ProductPrecision::highest);
+  std::vector<BenchCase> cases;
+  for (const std::string& word : words)
+    for (BenchCase& c : group_at(word).cases(device))
+      if (c.name.find(s.only) != std::string::npos && (c.on_device || device == Device::cpu))
+        cases.push_back(std::move(c));
+  // In JSON no case is no line: compare.py may ask for one that only PyTorch has.
+  check(s.json || !cases.empty(), "bench: no case of these groups contains '", s.only, "' and runs on ", device,
+        "; leave --only out to see all");
+  if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
+  if (!s.json)
+    std::cout << "case                                       ms best  ms median       rate  unit         ("
+              << counted(thread_count(), "thread") << ")" << std::endl;
+  for (const BenchCase& c : cases) {
+    const BenchFigure figure = c.run({s.seconds, device, s.dtype()});
+    std::cout << (s.json ? json_line(c, figure, s) : readable_line(c, figure)) << std::endl;
+  }
+  return 0;
+}
+
+}  // namespace orrery::program

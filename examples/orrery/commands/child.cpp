@@ -1,0 +1,101 @@
+#include "examples/orrery/commands/child.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <sstream>
+#include <vector>
+
+#include "engine/base/check.h"
+#include "engine/base/files.h"
+#include "engine/base/open_file.h"
+#include "engine/base/proc.h"
+#include "models/catalogue/plugins.h"
+
+namespace orrery::program {
+namespace {
+
+constexpr const char* program_file = "/proc/self/exe";
+
+// In the child, between fork and exec: only calls that are safe there. `errors` gets the errno of a call that failed.
+[[noreturn]] void become(char* const* words, int out, int held, pid_t parent, int errors) {
+  const auto require = [&](bool done) {
+    if (done) return;
+    const int error = errno;
+    [[maybe_unused]] const ssize_t written = ::write(errors, &error, sizeof error);
+    ::_exit(127);
+  };
+  // This process's handler would catch the signal until exec, and exec would forget it.
+  require(::signal(SIGTERM, SIG_DFL) != SIG_ERR);
+  sigset_t ending;  // what started this process may have blocked it
+  require(::sigemptyset(&ending) == 0 && ::sigaddset(&ending, SIGTERM) == 0 &&
+          ::sigprocmask(SIG_UNBLOCK, &ending, nullptr) == 0);
+  require(::prctl(PR_SET_PDEATHSIG, SIGTERM) == 0);
+  if (::getppid() != parent) ::_exit(128 + SIGTERM);  // the parent ended before prctl
+  require(::setpgid(0, 0) == 0);
+  const int in = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  require(in >= 0);
+  require(::dup2(in, 0) >= 0 && ::dup2(out, 1) >= 0 && ::dup2(out, 2) >= 0);
+  require(held < 0 || ::fcntl(held, F_SETFD, 0) == 0);  // it stays open
+  ::execv(program_file, words);
+  require(false);
+  ::_exit(127);
+}
+
+}  // namespace
+
+Child::Child(const std::string& command, Arguments words, const std::string& log, int held) {
+  for (const models::Plugin& plugin : models::noted_plugins()) words.insert(words.begin(), "--plugin=" + plugin.path);
+  words.insert(words.begin(), "orrery");
+  proc_path(command + ": starting a run", program_file);
+  const Descriptor printed(open_unlinked(log, O_WRONLY | O_TRUNC));
+  check(printed.number() >= 0, command, ": cannot write ", log, ": ", std::strerror(errno));
+  std::vector<char*> raw;
+  for (std::string& word : words) raw.push_back(word.data());
+  raw.push_back(nullptr);
+  int ends[2];
+  check(::pipe2(ends, O_CLOEXEC) == 0, command, ": cannot start a run: ", std::strerror(errno));
+  const Descriptor from(ends[0]);
+  Descriptor to(ends[1]);
+  const pid_t parent = ::getpid();
+  process_ = ::fork();
+  if (process_ == 0) become(raw.data(), printed.number(), held, parent, to.number());
+  int error = process_ < 0 ? errno : 0;
+  to.close();
+  if (process_ > 0 && ::read(from.number(), &error, sizeof error) > 0) ::waitpid(process_, nullptr, 0);
+  check(error == 0, command, ": cannot start ", program_file, ": ", std::strerror(error));
+}
+
+Child::~Child() {
+  if (ended()) return;
+  stop();
+  while (::waitpid(process_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+void Child::stop() {
+  if (!status_) ::kill(process_, SIGTERM);
+}
+
+std::optional<int> Child::ended() {
+  if (int status = 0; !status_ && ::waitpid(process_, &status, WNOHANG) == process_) status_ = status;
+  return status_;
+}
+
+std::string failure_of(int status, const std::string& log) {
+  std::istringstream in(file_exists(log) ? read_file(log) : "");
+  std::string last;
+  for (std::string line; std::getline(in, line);)
+    if (line.starts_with("orrery: ")) last = line.substr(8);
+  if (!last.empty()) return last;
+  const int code = WEXITSTATUS(status), signal = WIFSIGNALED(status) ? WTERMSIG(status) : code - 128;
+  return signal > 0 ? text("it was ended by signal ", signal)
+                    : text("it ended with exit code ", code, " and no message");
+}
+
+}  // namespace orrery::program

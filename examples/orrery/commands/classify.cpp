@@ -1,0 +1,137 @@
+// orrery classify: what a trained model sees in pictures.
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <iostream>
+#include <numeric>
+
+#include "engine/autograd/autograd.h"
+#include "engine/base/files.h"
+#include "engine/base/folders.h"
+#include "engine/base/parallel.h"
+#include "examples/orrery/terminal/arguments.h"
+#include "examples/orrery/commands/commands.h"
+#include "examples/orrery/commands/picture_reader.h"
+#include "examples/orrery/terminal/table.h"
+#include "examples/orrery/commands/trained.h"
+#include "models/data/picture_tally.h"
+#include "models/image_model.h"
+#include "models/model.h"
+
+namespace orrery::program {
+namespace {
+
+struct ClassifySettings {
+  std::string checkpoint, device = "cpu";
+  int64_t top = 1, threads = 0;
+  bool skip_broken = false;
+
+  template <class V>
+  void visit(V& v) {
+    v("checkpoint|out_dir", checkpoint, "folder of a run (its last checkpoint) or of one checkpoint");
+    v("top", top, "so many of the likeliest classes of each picture", between(1, 1e6));
+    v("skip_broken", skip_broken, "say of a picture that it cannot be decoded, and go on");
+    v("threads", threads, "cores to use; 0: all", between(0, 1024));
+    v("device", device, "cpu or cuda", one_of({"cpu", "cuda"}));
+  }
+};
+
+// Folders stand for the PNG and JPEG files in them and below.
+std::vector<std::string> pictures_of(const std::string& path) {
+  if (!folder_exists(path)) return {path};
+  std::vector<std::string> pictures;
+  models::PictureTally tally;
+  for (const std::string& file : files_below(path))
+    if (models::is_picture(file))
+      pictures.push_back(file);
+    else
+      tally.leave_out(file);
+  warn(tally.notes(path));
+  return pictures;
+}
+
+class Classifier {
+ public:
+  Classifier(const ClassifySettings& s, Device device)
+      : trained_(read_trained("classify", s.checkpoint)),
+        model_(models::model_as<models::ImageModel>(*trained_.model, "classify", "a model of images")),
+        classes_(models::restore_classes(trained_.tokenizer)),
+        pictures_(trained_, model_),
+        device_(device),
+        sigmoid_(models::setting_of<std::string>(trained_.settings.task_settings, "loss") == "sigmoid") {
+    nn::move(model_, device);
+  }
+
+  // Classes and their probabilities, the likeliest first.  A model may tell apart more than have a name: what has none
+  // is not offered, and takes no share of the others, as of tokens that a tokenizer lacks.
+  std::vector<std::pair<std::string, double>> classify(const std::string& path, int64_t top) {
+    const NoGrad guard;
+    nn::Pass pass;
+    const Tensor pixels = pictures_.read(path);
+    std::vector<double> scores = model_(pixels.to(device_), pass).to_vector();
+    scores.resize(std::min(scores.size(), classes_.size()));
+    const std::vector<double> shares = probabilities(std::move(scores));
+    std::vector<size_t> order(shares.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return shares[a] > shares[b]; });
+    order.resize(std::min(order.size(), static_cast<size_t>(top)));
+    std::vector<std::pair<std::string, double>> likeliest;
+    for (const size_t k : order) likeliest.emplace_back(classes_[k], shares[k]);
+    return likeliest;
+  }
+
+  void warn_of_turned_pictures() const { pictures_.warn_of_turned_pictures(); }
+
+ private:
+  std::vector<double> probabilities(std::vector<double> z) const {
+    const double largest = *std::max_element(z.begin(), z.end());
+    for (double& x : z) x = sigmoid_ ? 1 / (1 + std::exp(-x)) : std::exp(x - largest);
+    const double sum = sigmoid_ ? 1 : std::accumulate(z.begin(), z.end(), 0.0);
+    for (double& x : z) x /= sum;
+    return z;
+  }
+
+  Trained trained_;
+  models::ImageModel& model_;
+  std::vector<std::string> classes_;
+  PictureReader pictures_;
+  Device device_;
+  bool sigmoid_;
+};
+
+}  // namespace
+
+std::string classify_help(const Arguments&) {
+  ClassifySettings settings;
+  return "Arguments are files, folders and --key=value:\n" + describe(settings_of(settings)) +
+         "\nExample: orrery classify --checkpoint=runs/latest --top=3 photos";
+}
+
+int classify(const Arguments& arguments) {
+  ClassifySettings s;
+  std::vector<std::string> pictures;
+  for (const std::string& word : read_arguments("classify", arguments, settings_of(s)))
+    for (std::string& path : pictures_of(word)) pictures.push_back(std::move(path));
+  check(!pictures.empty(), "classify: no picture; give files or folders of PNG or JPEG files");
+  if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
+  const Device device = parse_device(s.device);
+  check_available(device);
+  Classifier classifier(s, device);
+  for (const std::string& path : pictures) {
+    std::vector<std::pair<std::string, double>> likeliest;
+    std::string broken;
+    try {
+      likeliest = classifier.classify(path, s.top);
+    } catch (const Error& error) {
+      broken = error.what();
+    }
+    check(broken.empty() || s.skip_broken, "classify: ", broken);
+    std::cout << (broken.empty() ? for_terminal(path) : "left out: " + for_terminal(broken));
+    for (const auto& [name, share] : likeliest) std::cout << "  " << for_terminal(name) << " " << fixed(share, 4);
+    std::cout << std::endl;
+  }
+  classifier.warn_of_turned_pictures();
+  return 0;
+}
+
+}  // namespace orrery::program

@@ -1,0 +1,150 @@
+// orrery evaluate: what a trained model is worth on held-out data.
+#include <cmath>
+#include <iostream>
+#include <optional>
+
+#include "engine/base/files.h"
+#include "engine/base/parallel.h"
+#include "examples/orrery/terminal/arguments.h"
+#include "examples/orrery/commands/commands.h"
+#include "examples/orrery/terminal/progress.h"
+#include "examples/orrery/terminal/table.h"
+#include "examples/orrery/commands/text_bounds.h"
+#include "examples/orrery/commands/trained.h"
+#include "models/data/prepared.h"
+#include "models/model.h"
+#include "models/tasks/base/task.h"
+
+namespace orrery::program {
+namespace {
+
+struct EvaluateSettings {
+  std::string checkpoint, device = "cpu";
+  int64_t threads = 0;
+  bool bleu = true;
+  TextBegin begin;
+  AnySettings* task = nullptr;  // of the checkpoint, once it is read
+
+  template <class V>
+  void visit(V& v) {
+    v("checkpoint|out_dir", checkpoint, "folder of a run (its last checkpoint) or of one checkpoint");
+    v("threads", threads, "cores to use; 0: all", between(0, 1024));
+    v("device", device, "cpu or cuda", one_of({"cpu", "cuda"}));
+    v("bleu", bleu, "of a model that translates: translate all that is judged and tell BLEU, which takes longest");
+    begin.visit(v);
+    if (task) task->visit(v);
+  }
+};
+
+// What the arguments give a key of s, the last time.
+std::optional<std::string> given(EvaluateSettings& s, const Arguments& arguments, const std::string& wanted) {
+  std::optional<std::string> found;
+  const std::vector<Setting> settings = settings_of(s);
+  for (const auto& [key, value] : parse_arguments("evaluate", arguments, settings).assignments) {
+    const Setting* const setting = find_setting(settings, key);
+    if ((setting ? setting->key : key) == wanted) found = value;
+  }
+  return found;
+}
+
+// The checkpoint decides what further keys there are.
+std::string checkpoint_in(const Arguments& arguments) {
+  EvaluateSettings first;
+  return given(first, arguments, "checkpoint").value_or("");
+}
+
+// The run's own data may lie elsewhere by now.
+void check_data_is_there(const EvaluateSettings& s) {
+  for (const char* key : models::paths_of_data) {
+    if (!find_setting(s.task->members(), key)) continue;
+    const auto& path = models::setting_of<std::string>(*s.task, key);
+    check(path.empty() || file_exists(path), "evaluate: cannot read ", path, ", the run's --", key,
+          "; say where it lies now with --", key, "=PATH, or judge by other data with --validation_data=PATH");
+  }
+}
+
+// Data that are tokens already begin as they were made, whatever the tokenizer does now.
+void follow_begin(const EvaluateSettings& s, Trained& trained) {
+  std::string path;
+  for (const char* const key : {"data", "validation_data"})  // the last one that is given is judged
+    if (find_setting(s.task->members(), key) && !models::setting_of<std::string>(*s.task, key).empty())
+      path = models::setting_of<std::string>(*s.task, key);
+  if (path.empty() || !models::is_prepared(path)) return follow("evaluate", s.begin, trained);
+  check(s.begin.begin == "family", "evaluate: begin=", s.begin.begin, " changes nothing in ", path,
+        ", which has tokens; leave --begin out, or give the text itself");
+}
+
+// The checkpoint's tokens are those of its tokenizer; another one would be taken without a word.
+std::vector<Setting> settings_to_give(EvaluateSettings& s) {
+  std::vector<Setting> settings = settings_of(s);
+  std::erase_if(settings, [](const Setting& setting) { return setting.key == "tokenizer"; });
+  return settings;
+}
+void refuse_tokenizer(EvaluateSettings& s, const Arguments& arguments) {
+  const auto tokenizer = given(s, arguments, "tokenizer");
+  check(!tokenizer, "evaluate: the tokenizer is the one that the checkpoint learned with; leave --tokenizer=",
+        tokenizer.value_or(""), " out");
+}
+
+// What the run has learned need not be there any more if other data are for judging; who names it wants to see the loss
+// on it too.
+void leave_out_learned_data(EvaluateSettings& s, const Arguments& arguments) {
+  const std::vector<Setting> members = s.task->members();
+  if (!find_setting(members, "validation_data") ||
+      models::setting_of<std::string>(*s.task, "validation_data").empty() || given(s, arguments, "data"))
+    return;
+  models::setting_of<std::string>(*s.task, "data").clear();
+}
+
+}  // namespace
+
+std::string evaluate_help(const Arguments& given) {
+  EvaluateSettings settings;
+  const std::string checkpoint = checkpoint_in(given);
+  AnySettings task = checkpoint.empty() ? models::TrainSettings().task_settings
+                                        : read_trained("evaluate", checkpoint).settings.task_settings;
+  settings.task = &task;
+  return "Arguments are --key=value; those of the checkpoint's task begin as in its run:\n" +
+         describe(settings_to_give(settings)) +
+         "\nExample: orrery evaluate --checkpoint=runs/latest --validation_data=test";
+}
+
+int evaluate(const Arguments& arguments) {
+  EvaluateSettings s;
+  Trained trained = read_trained("evaluate", checkpoint_in(arguments));
+  AnySettings task_settings = trained.settings.task_settings, model_settings = trained.settings.model_settings;
+  s.task = &task_settings;
+  refuse_tokenizer(s, arguments);
+  const std::vector<std::string> words = read_arguments("evaluate", arguments, settings_to_give(s));
+  leave_out_learned_data(s, arguments);
+  check_data_is_there(s);
+  check(words.empty(), "evaluate: '", words.empty() ? "" : words[0],
+        "' is not of the form --key=value; did you mean --checkpoint?");
+  if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
+  const Device device = parse_device(s.device);
+  check_available(device);
+  follow_begin(s, trained);
+  std::optional<Progress> progress(std::in_place, std::cerr);
+  const models::TaskOptions options{
+      .batch = trained.settings.batch,
+      .micro_batches = trained.settings.gradient_accumulation_steps,
+      .seed = static_cast<uint64_t>(trained.settings.seed),
+      .tokenizer = trained.tokenizer,
+      .purpose = models::Purpose::judge,
+      .bleu = s.bleu,
+      .progress = [&](const std::string& done, double share) { progress->share(done, share); }};
+  const auto task = models::tasks().at(trained.settings.task).make(task_settings, model_settings, options);
+  for (const std::string& sentence : task->warnings()) std::cout << "warning: " << for_terminal(sentence) << "\n";
+  nn::move(*trained.model, device);
+  const auto found = task->validate(*trained.model, {});
+  progress.reset();
+  if (found->answers > 0) std::cout << counted(found->answers, "answer") << " in ";
+  std::cout << grouped(task->held_out()) << " " << task->unit() << "\nloss " << fixed(found->loss, 4) << " nats";
+  if (task->unit() == "tokens") std::cout << ", perplexity " << fixed(std::exp(found->loss), 3);
+  std::cout << "\n";
+  for (const auto& [name, value] : found->figures) std::cout << in_words(name) << " " << fixed(value, 4) << "\n";
+  std::cout << std::flush;
+  return 0;
+}
+
+}  // namespace orrery::program

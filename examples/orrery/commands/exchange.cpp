@@ -1,0 +1,109 @@
+// orrery import and orrery export: weights of others in, and ours out.
+#include <iostream>
+
+#include "engine/base/parallel.h"
+#include "examples/orrery/terminal/arguments.h"
+#include "examples/orrery/commands/commands.h"
+#include "examples/orrery/terminal/table.h"
+#include "examples/orrery/commands/trained.h"
+#include "models/exchange/base/exchange.h"
+#include "models/language_model.h"
+
+namespace orrery::program {
+namespace {
+
+struct ImportSettings {
+  std::string out, tokenizer, check;
+  int64_t threads = 0;
+  template <class V>
+  void visit(V& v) {
+    v("out", out, "folder of the run to make");
+    v("tokenizer", tokenizer, "file or folder of the tokenizer; none: that of the folder");
+    v("check", check,
+      "safetensors file with tokens (B, T), or pixel_values (B, channels, height, width), and the logits that they "
+      "must give");
+    v("threads", threads, "cores to use; 0: all", between(0, 1024));
+  }
+};
+struct ExportSettings {
+  std::string out, format;
+  template <class V>
+  void visit(V& v) {
+    v("out", out, "folder to make");
+    v("format", format, "format to write (below); none: the one that fits the model");
+  }
+};
+
+std::string formats_text() {
+  std::string all = "\nFormats:\n";
+  for (const auto& [name, format] : models::exchange_formats())
+    all += "  " + name + ": " + format.description + (format.write ? "" : "; read only") + "\n";
+  return all;
+}
+
+std::string only_word(const char* command, const std::vector<std::string>& words, const char* what) {
+  check(words.size() == 1, command, ": ", words.size(), " paths are given; give ", what);
+  return words[0];
+}
+
+}  // namespace
+
+std::string import_help(const Arguments&) {
+  ImportSettings settings;
+  return "orrery import PATH --key=value, where PATH is a folder or a file of another program:\n" +
+         describe(settings_of(settings)) + formats_text() + "\nExample: orrery import gpt2 --out=runs/gpt2";
+}
+
+int import_weights(const Arguments& arguments) {
+  ImportSettings s;
+  const std::string path =
+      only_word("import", read_arguments("import", arguments, settings_of(s)), "the folder or file to import");
+  check(!s.out.empty(), "import: name the folder of the run to make, as in --out=runs/imported");
+  if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
+  const models::ImportReport report = models::import_model(path, s.out, s.tokenizer, s.check);
+  Table placed({"ours", "theirs", ""}, "lll");
+  for (const auto& line : report.placed) placed.add({line.ours, line.theirs, line.how});
+  std::cout << placed.print(0);
+  for (const auto& [name, why] : report.left)
+    std::cout << "left: " << for_terminal(name) << ": " << for_terminal(why) << '\n';
+  for (const std::string& note : report.notes) std::cout << "note: " << for_terminal(note) << '\n';
+  std::cout << "format: " << report.format
+            << (report.classes > 0 ? text("; classes: ", report.classes)
+                                   : "; tokenizer: " + for_terminal(report.tokenizer))
+            << '\n'
+            << for_terminal(report.checkpoint) << ": " << grouped(report.parameters) << " parameters in "
+            << report.placed.size() << " tensors, " << report.left.size() << " left\n";
+  if (report.largest_difference)
+    std::cout << "largest difference of the logits: " << scientific(*report.largest_difference) << '\n';
+  std::cout << std::flush;
+  return 0;
+}
+
+std::string export_help(const Arguments&) {
+  ExportSettings settings;
+  return "orrery export RUN --key=value, where RUN is the folder of a run or of a checkpoint:\n" +
+         describe(settings_of(settings)) + formats_text() +
+         "\nExample: orrery export runs/mine --out=mine-for-transformers";
+}
+
+int export_weights(const Arguments& arguments) {
+  ExportSettings s;
+  const std::string run = only_word("export", read_arguments("export", arguments, settings_of(s)),
+                                    "the folder of a run or of a checkpoint");
+  check(!s.out.empty(), "export: name the folder to make, as in --out=exported");
+  const Trained trained = read_trained("export", run);
+  const std::string format =
+      models::export_model({trained.settings, *trained.model, trained.tokenizer}, s.out, s.format);
+  const bool writes = dynamic_cast<const models::LanguageModel*>(trained.model.get()) != nullptr;
+  const std::string tokenizer = writes ? models::restore_tokenizer(trained.tokenizer)->name() : "";
+  if (tokenizer == "numbers")
+    std::cout << "note: this run has no tokenizer but numbers, and no file of one is written\n";
+  if (tokenizer == "sentence_piece")
+    std::cout
+        << "note: behind a token such as </s> that stands in a text, transformers puts a space, and orrery none\n";
+  std::cout << for_terminal(s.out) << ": " << grouped(nn::count_parameters(*trained.model)) << " parameters as "
+            << format << std::endl;
+  return 0;
+}
+
+}  // namespace orrery::program

@@ -1,0 +1,139 @@
+// orrery generate: a trained model continues a text.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <iostream>
+
+#include "engine/base/parallel.h"
+#include "examples/orrery/terminal/arguments.h"
+#include "examples/orrery/commands/commands.h"
+#include "examples/orrery/commands/given_text.h"
+#include "examples/orrery/terminal/table.h"
+#include "examples/orrery/commands/text_bounds.h"
+#include "examples/orrery/commands/trained.h"
+#include "models/data/running_text.h"
+#include "models/data/tokenizer.h"
+#include "models/language_model.h"
+#include "models/model.h"
+#include "models/training/generation.h"
+
+namespace orrery::program {
+namespace {
+
+struct GenerateSettings {
+  std::string checkpoint, prompt, start, device = "cpu";
+  models::SamplingSettings sampling;
+  TextBounds bounds;
+  int64_t samples = 1, threads = 0;
+
+  template <class V>
+  void visit(V& v) {
+    v("checkpoint|out_dir", checkpoint, "folder of a run (its last checkpoint) or of one checkpoint");
+    v("prompt", prompt, "text to continue; none: the token that begins a text, or a line break where there is none");
+    v("start", start, "instead of prompt, nanoGPT's form: a text, or FILE:path for the text of a file");
+    v("tokens|max_new_tokens", sampling.tokens, "tokens to add", between(0, 1e9));
+    v("temperature", sampling.temperature, "0: always the most likely token; 1: as the model says", zero_or(tiny, 1e6));
+    v("top_k", sampling.top_k, "draw from the k most likely tokens only; 0: from all", between(0, 1e9));
+    v("top_p", sampling.top_p, "draw from the fewest of those tokens whose probabilities add up to this; 1: from all",
+      above(0, 1));
+    v("seed", sampling.seed, "same seed, same text; each further sample takes the next seed",
+      between(-models::largest_seed, models::largest_seed));
+    v("keep", sampling.keep,
+      "tokens that are kept each time the context is full, the rest being forgotten; 0: half of the context",
+      between(0, 16777216));
+    v("samples|num_samples", samples, "texts to write", between(1, 1e6));
+    bounds.visit(v);
+    v("threads", threads, "cores to use; 0: all", between(0, 1024));
+    v("device", device, "cpu or cuda", one_of({"cpu", "cuda"}));
+  }
+};
+
+// nanoGPT's names of settings that are no other names of ours.
+constexpr ForeignKey nanogpt_sample_keys[] = {
+    {"init_from", "--checkpoint=RUN names the model; `orrery import` makes a run of GPT-2's weights"},
+    {"dtype", "a model computes in the dtype of its checkpoint; leave it out"},
+    {"compile", "there is nothing to compile; leave it out"},
+};
+
+std::string prompt_of(const GenerateSettings& s) {
+  if (s.start.empty()) return s.prompt;
+  check(s.prompt.empty(), "generate: --prompt and --start both give a text to continue; use one");
+  return given_text(s.start);
+}
+
+// How long reading prompts and making tokens took.  The first token of a text comes with the prompt's last one, and
+// what is done with a token, such as printing it, counts as neither.
+class Speed {
+ public:
+  void begin() { last_ = Clock::now(), first_ = true; }
+  void token(int64_t prompt) {
+    const double seconds = std::chrono::duration<double>(Clock::now() - last_).count();
+    (first_ ? read_ : made_) += seconds;
+    (first_ ? prompt_ : tokens_) += first_ ? prompt : 1;
+    first_ = false;
+  }
+  void go_on() { last_ = Clock::now(); }
+  std::string sentence() const {
+    const auto part = [](const char* what, int64_t tokens, double seconds) {
+      return text(what, counted(tokens, "token"), " in ", fixed(seconds, 2), " s, ",
+                  grouped(std::llround(static_cast<double>(tokens) / std::max(seconds, 1e-9))), " tokens/s");
+    };
+    return part("prompt: ", prompt_, read_) + (tokens_ > 0 ? part("; generated after it: ", tokens_, made_) : "");
+  }
+  bool measured() const { return prompt_ > 0; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point last_;
+  bool first_ = true;
+  int64_t prompt_ = 0, tokens_ = 0;
+  double read_ = 0, made_ = 0;
+};
+
+}  // namespace
+
+std::string generate_help(const Arguments&) {
+  GenerateSettings settings;
+  return "Arguments are --key=value; the names of nanoGPT's sample.py are read too:\n" +
+         describe(settings_of(settings)) +
+         "\nExample: orrery generate --checkpoint=runs/latest --prompt=\"To be\" --tokens=300 --top_k=20";
+}
+
+int generate(const Arguments& arguments) {
+  GenerateSettings s;
+  const std::vector<std::string> words = read_arguments("generate", arguments, settings_of(s), nanogpt_sample_keys);
+  check(words.empty(), "generate: '", words.empty() ? "" : words[0],
+        "' is not of the form --key=value; did you mean --prompt?");
+  if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
+  const Device device = parse_device(s.device);
+  check_available(device);
+  const std::string prompt = prompt_of(s);
+  Trained trained = read_trained("generate", s.checkpoint);
+  follow("generate", s.bounds, trained);
+  nn::move(*trained.model, device);
+  auto& writes = models::model_as<models::LanguageModel>(*trained.model, "generate", "a language model");
+  const std::unique_ptr<models::Tokenizer> tokenizer = models::restore_tokenizer(trained.tokenizer);
+  const std::vector<int32_t> tokens =
+      prompt.empty() ? models::beginning_of_text(*tokenizer) : models::encode_text(*tokenizer, prompt);
+  s.sampling = sampling_with(writes, *tokenizer, s.sampling);
+  const int64_t read = std::min(static_cast<int64_t>(tokens.size()), writes.context());
+  Speed speed;
+  for (int64_t i = 0; i < s.samples; ++i) {
+    if (i > 0) std::cout << "\n---------------\n";
+    std::cout << for_output(prompt) << std::flush;
+    models::RunningText written(*tokenizer, tokens);
+    speed.begin();
+    models::generate(writes, tokens, s.sampling, [&](int32_t token) {
+      speed.token(read);
+      std::cout << for_output(written.add(token)) << std::flush;
+      speed.go_on();
+    });
+    std::cout << for_output(written.rest());
+    ++s.sampling.seed;
+  }
+  std::cout << std::endl;
+  if (speed.measured()) std::cerr << speed.sentence() << "\n";
+  return 0;
+}
+
+}  // namespace orrery::program

@@ -1,0 +1,189 @@
+// orrery gradcheck: explicit derivatives against their witnesses.
+#include <algorithm>
+#include <cmath>
+#include <iostream>
+#include <set>
+
+#include "engine/base/registry.h"
+#include "examples/orrery/terminal/arguments.h"
+#include "examples/orrery/commands/commands.h"
+#include "examples/orrery/commands/pointwise_check.h"
+#include "examples/orrery/terminal/table.h"
+#include "models/catalogue/catalogue.h"
+#include "nn/formulas/facts.h"
+#include "nn/base/gradient_case.h"
+
+namespace orrery::program {
+namespace {
+
+struct GradcheckSettings {
+  bool all = false;
+  int64_t seed = 0;
+  std::string device = "cpu";
+  template <class V>
+  void visit(V& v) {
+    v("all", all, "check every registered name");
+    v("seed", seed, "of the random inputs", between(-9e15, 9e15));
+    v("device", device, "whose derivatives: cpu or cuda; the witnesses are the CPU's", one_of({"cpu", "cuda"}));
+  }
+};
+
+struct Name {
+  std::string family, name;
+  bool operator<(const Name& other) const { return std::tie(family, name) < std::tie(other.family, other.name); }
+};
+struct Totals {
+  int64_t cases = 0, comparisons = 0;
+  std::vector<std::string> failed;
+};
+
+// What these families do is never differentiated, or within the cases of another family.
+bool has_derivative(const models::CatalogueFamily& family) {
+  static const std::set<std::string> without = {"optimizer", "schedule", "attention_setting", "problem"};
+  return family.formulas && !without.contains(family.name);
+}
+
+std::vector<Name> every_name() {
+  std::vector<Name> all;
+  for (const models::CatalogueFamily& family : models::catalogue())
+    if (has_derivative(family))
+      for (const models::CatalogueEntry& entry : family.entries) all.push_back({family.name, entry.name});
+  return all;
+}
+
+// "silu", "activation/silu", "activation": a name may belong to several families, a family has many names.
+std::vector<Name> find_names(const std::string& word) {
+  std::vector<Name> found;
+  std::vector<std::string> known, without;
+  for (const models::CatalogueFamily& family : models::catalogue())
+    for (const models::CatalogueEntry& entry : family.entries) {
+      std::vector<std::string> names = entry.aliases;
+      names.insert(names.end(), {entry.name, family.name + "/" + entry.name, family.name});
+      known.insert(known.end(), names.begin(), names.end());
+      if (std::find(names.begin(), names.end(), word) == names.end()) continue;
+      if (has_derivative(family)) found.push_back({family.name, entry.name});
+      without.push_back(family.name);
+    }
+  if (!found.empty()) return found;
+  check(without.empty(), "gradcheck: '", word, "' belongs to the family ", without.empty() ? "" : without[0],
+        ", which has no derivative to check");
+  const std::string meant = nearest(word, known);
+  fail("gradcheck: no '", word, "'; ", meant.empty() ? "" : "did you mean '" + meant + "'? ",
+       "orrery list shows all names");
+}
+
+std::string full(double x) { return scientific(x, 9); }
+
+void report(const std::string& title, bool passed, const Table& table, const std::string& name, Totals& totals) {
+  std::cout << title << ": " << (passed ? "passed" : "FAILED") << "\n" << table.print() << std::flush;
+  totals.cases += 1;
+  if (!passed && (totals.failed.empty() || totals.failed.back() != name)) totals.failed.push_back(name);
+}
+
+void check_activation(const Name& n, Totals& totals) {
+  Table table({"input", "points", "against dual numbers", "against quotient", "worst at", "explicit", "quotient"},
+              "lrrrrrr");
+  bool passed = true;
+  for (const PointwiseRow& row : check_pointwise(n.name)) {
+    passed = passed && row.elements > 0 && row.against_dual <= dual_tolerance &&
+             row.against_quotient <= pointwise_quotient_tolerance;
+    totals.comparisons += 2 * row.elements;
+    table.add({row.input, std::to_string(row.elements), scientific(row.against_dual), scientific(row.against_quotient),
+               "x = " + fixed(row.worst_x, 4), full(row.worst_explicit), full(row.worst_quotient)});
+  }
+  const std::vector<std::string> facts = nn::false_facts(nn::Activation::any(n.name));
+  report(n.family + " " + n.name + ", point by point", passed && facts.empty(), table, n.name, totals);
+  for (const std::string& fact : facts) std::cout << "  false: " << fact << "\n";
+}
+
+std::string place(const Shape& shape, int64_t element) {  // (2, 5): the indices of an element
+  std::vector<std::string> indices;
+  for (int axis = shape.rank() - 1; axis >= 0; --axis) {
+    indices.insert(indices.begin(), std::to_string(element % shape[axis]));
+    element /= shape[axis];
+  }
+  return "(" + join(indices) + ")";
+}
+
+void check_registered(const nn::RegisteredCase& registered, uint64_t seed, Device device, Totals& totals) {
+  const GradientCase test = nn::make_case(registered, seed);
+  const GradientReport result = check_gradients(test, device);
+  const bool has_reference = static_cast<bool>(test.reference);
+  Table table({"input", "elements", "against reference", "against quotient", "worst at", "explicit", "quotient"},
+              "lrrrrrr");
+  if (has_reference) table.add({"(result)", "", scientific(result.value_difference)});
+  for (const GradientRow& row : result.rows) {
+    const auto input =
+        std::find_if(test.inputs.begin(), test.inputs.end(), [&](const auto& i) { return i.name == row.input; });
+    table.add({row.input, std::to_string(row.elements), has_reference ? scientific(row.against_reference) : "-",
+               scientific(row.against_quotient), place(input->value.shape(), row.worst_element),
+               full(row.worst_explicit), full(row.worst_quotient)});
+  }
+  totals.comparisons += result.comparisons;
+  report(registered.family + " " + (registered.title.empty() ? registered.name : registered.title), result.passed,
+         table, registered.name, totals);
+}
+
+void check_name(const Name& n, uint64_t seed, Device device, Totals& totals) {
+  const auto failed = [&](const std::string& reason) {
+    std::cout << n.family << " " << n.name << ": FAILED, " << reason << "\n";
+    totals.failed.push_back(n.name);
+  };
+  try {
+    bool found = n.family == "activation";
+    if (found) check_activation(n, totals);
+    for (const nn::RegisteredCase& registered : nn::gradient_cases()) {
+      if (registered.family != n.family || registered.name != n.name) continue;
+      found = true;
+      check_registered(registered, seed, device, totals);
+    }
+    if (!found)
+      failed(text("it has no gradient case; its file needs REGISTER_GRADIENT_CASE(\"", n.family, "\", \"", n.name,
+                  "\", ...)"));
+  } catch (const Error& error) {
+    failed(error.what());
+  }
+}
+
+}  // namespace
+
+bool passes_gradcheck(const std::string& family, const std::string& name) {
+  Totals totals;
+  for (const models::CatalogueFamily& each : models::catalogue())
+    if (each.name == family && has_derivative(each)) check_name({family, name}, 0, Device::cpu, totals);
+  return totals.failed.empty();
+}
+
+std::string gradcheck_help(const Arguments&) {
+  GradcheckSettings settings;
+  return "orrery gradcheck NAME... | --all.  A NAME is an activation, layer, normalization, attention, loss, ...\n"
+         "(orrery list shows them); family/name and whole families work too.  Each input and parameter gets a row:\n"
+         "the explicit derivative against autograd through a reference (for activations: against dual numbers),\n"
+         "against a difference quotient, and the worst element of the latter.  All in f64.  The exit code is 0 if\n"
+         "all agree, else 1.\n" +
+         describe(settings_of(settings)) + "\nExample: orrery gradcheck silu rms softmax";
+}
+
+int gradcheck(const Arguments& arguments) {
+  GradcheckSettings settings;
+  const std::vector<std::string> words = read_arguments("gradcheck", arguments, settings_of(settings));
+  check(settings.all || !words.empty(),
+        "gradcheck: nothing to check; give names, as in orrery gradcheck silu rms, or --all");
+  check(!settings.all || words.empty(), "gradcheck: --all checks every name; leave '", words.empty() ? "" : words[0],
+        "' out");
+  std::set<Name> names;
+  for (const std::string& word : words)
+    for (const Name& n : find_names(word)) names.insert(n);
+  if (settings.all)
+    for (const Name& n : every_name()) names.insert(n);
+  const Device device = parse_device(settings.device);
+  check_available(device);
+  Totals totals;
+  for (const Name& n : names) check_name(n, static_cast<uint64_t>(settings.seed), device, totals);
+  if (!totals.failed.empty()) std::cout << "FAILED: " << join(totals.failed) << "\n";
+  std::cout << counted(static_cast<int64_t>(names.size()), "name") << ", " << counted(totals.cases, "case") << ", "
+            << counted(totals.comparisons, "comparison") << ", " << totals.failed.size() << " failed" << std::endl;
+  return totals.failed.empty() ? 0 : 1;
+}
+
+}  // namespace orrery::program

@@ -1,0 +1,309 @@
+// orrery inspect: a look inside a trained model while it reads one example.
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "engine/autograd/hooks.h"
+#include "engine/base/files.h"
+#include "engine/base/parallel.h"
+#include "examples/orrery/terminal/arguments.h"
+#include "examples/orrery/commands/commands.h"
+#include "examples/orrery/commands/given_text.h"
+#include "examples/orrery/terminal/progress.h"
+#include "examples/orrery/page/report_page.h"
+#include "examples/orrery/commands/subject.h"
+#include "examples/orrery/terminal/table.h"
+#include "examples/orrery/commands/text_bounds.h"
+#include "examples/orrery/terminal/view_text.h"
+#include "models/exchange/npy.h"
+#include "models/folder_lock.h"
+#include "models/hook_names.h"
+#include "models/inspection/base/look.h"
+#include "models/formats/csv.h"
+#include "models/reports/report_views.h"
+#include "models/study/run_files.h"
+
+namespace orrery::program {
+namespace {
+
+const std::string usual_looks = "attention, heads, depth";
+
+struct InspectSettings {
+  std::string looks, hooks, out, page, other, corpus;
+  models::ExampleSettings example;
+  models::LookSettings look;
+  TextBegin begin;
+  int64_t threads = 0;
+
+  template <class V>
+  void visit(V& v) {
+    example.visit(v);
+    v("look", looks,
+      "what to look at, with commas between, or all: " + join(models::looks().names()) + "; none: those of " +
+          usual_looks + " that the model has, or whatever it has; with --hooks and no page nothing");
+    v("layer", look.layer, "of attentions or feed-forwards, in the order they act, from 0; -1: all", between(-1, 1e6));
+    v("head", look.head, "of an attention, from 0; -1: all", between(-1, 1e6));
+    v("slot", look.slot, "a hidden unit or persistent slot, from 0; -1: those that stand out", between(-1, 1e9));
+    v("place", look.place, "a token or patch, from 0, for the looks at depth and causes; -1: the hardest and the last",
+      between(-1, 1e9));
+    v("top", look.top, "so many lines of a list", between(1, 1e6));
+    v("other", other, "a second example (text, image or source) to patch values from, for the look at causes");
+    v("corpus", corpus, "a text file, whose places a memory is looked for in; none: the example alone");
+    v("seed", look.seed, "of examples that a look makes up", between(0, models::largest_seed));
+    begin.visit(v);
+    v("hooks", hooks,
+      "values to list and write: names or patterns with commas between, as blocks.*.attention.weights; * is any text; "
+      "TransformerLens's names are taken too");
+    v("out", out,
+      "a file FILE.safetensors, or a folder for .npy files and a figures.csv: the numbers of all that is seen; "
+      "FILE.csv: the figures alone, which a claim can measure (orrery study)");
+    v("page", page, "a file FILE.html: what is seen, drawn");
+    v("threads", threads, "cores to use; 0: all", between(0, 1024));
+  }
+};
+
+// What modules show under these names, as it arises; a name that arises several times gets a number.
+std::vector<NamedTensor> watched(const models::Subject& subject, const std::string& patterns) {
+  std::vector<NamedTensor> all;
+  std::map<std::string, int> times;
+  const Hooks hooks(models::hook_patterns(items_of(patterns)), [&](const std::string& name, const Tensor& value) {
+    const int before = times[name]++;
+    all.push_back({before == 0 ? name : text(name, ".", before), value.to(Device::cpu).clone()});
+  });
+  subject.run();
+  hooks.check_seen();
+  return all;
+}
+
+std::string list_of(const std::vector<NamedTensor>& values) {
+  Table table({"value", "dtype", "shape", "min", "max", "mean"}, "lllrrr");
+  for (const NamedTensor& each : values) {
+    const models::NumberRange range = models::range_of({each.name, name(each.tensor.dtype()), {}, each.tensor, {}});
+    table.add({each.name, name(each.tensor.dtype()), text(each.tensor.shape()), text(range.low), text(range.high),
+               text(range.mean)});
+  }
+  return table.print(0);
+}
+
+// Maps as they are, of a line its x and y as two rows.
+void add_numbers(std::vector<NamedTensor>& to, const std::vector<models::View>& views) {
+  for (const models::View& view : views) {
+    if (const auto* const map = std::get_if<models::MapView>(&view.shown); map && !view.name.empty())
+      to.push_back({view.name, map->values});
+    const auto* const lines = std::get_if<models::LineView>(&view.shown);
+    if (!lines || view.name.empty()) continue;
+    for (const models::LineView::Line& line : lines->lines) {
+      std::vector<double> both = line.x;
+      both.insert(both.end(), line.y.begin(), line.y.end());
+      to.push_back({view.name + "/" + line.name,
+                    Tensor::from(Shape{2, static_cast<int64_t>(line.x.size())}, both, Dtype::f64)});
+    }
+  }
+}
+
+constexpr const char *figures_header = "figure,value\n", *written_by = "written_by";
+
+// Each row begins with the name of a look.
+models::OutputKind figures_kind() {
+  const std::string name = "a CSV file of figures";
+  const auto is_ours = [name](const std::string& path) {
+    const std::vector<std::string> looks = models::looks().names();
+    return std::any_of(looks.begin(), looks.end(), [&](const std::string& look) {
+      return models::marked_kind(name, figures_header + look + "/").is_ours(path);
+    });
+  };
+  return {name, is_ours};
+}
+// Of one file; of a folder each of its files has its own.
+bool is_one_file(const std::string& out) { return out.ends_with(".safetensors") || out.ends_with(".csv"); }
+models::OutputKind kind_of_file(const std::string& out) {
+  constexpr size_t length_of_header = 8;  // bytes
+  return out.ends_with(".csv")
+             ? figures_kind()
+             : models::marked_kind("a file of orrery inspect",
+                                   text("{\"__metadata__\":{\"", written_by, "\":\"orrery inspect\"}"), "",
+                                   length_of_header);
+}
+
+std::string figures_csv(const std::map<std::string, double>& figures) {
+  std::string csv = figures_header;
+  for (const auto& [name, value] : figures) csv += models::csv_line({name, print_number(value)});
+  return csv;
+}
+
+// An ending that is none of ours would silently become a folder's name.
+void check_out(const std::string& out) {
+  const std::string ending = std::filesystem::path(out).extension().string();
+  const bool known = ending.empty() || ending == ".safetensors" || ending == ".csv";
+  check(known || folder_exists(out), "inspect: --out=", out, " ends with ", ending,
+        ", which is not written here; give FILE.safetensors, FILE.csv, or a folder for .npy files, whose name has no "
+        "ending unless it exists");
+  if (is_one_file(out)) models::check_output("inspect", out, kind_of_file(out));
+}
+
+// Figures are tensors of one number in a safetensors file, and of a folder one table.
+void write_numbers(const std::string& out, std::vector<NamedTensor> all, const std::vector<models::View>& views) {
+  const std::map<std::string, double> figures = models::figures_of(views);
+  check(!all.empty() || !figures.empty(),
+        "inspect: nothing was seen that has numbers to write; name looks or --hooks that there are");
+  if (is_one_file(out)) {
+    for (const auto& [name, value] : figures)
+      all.push_back({name, Tensor::from(Shape{1}, std::vector<double>{value}, Dtype::f64)});
+    models::check_output("inspect", out, kind_of_file(out));
+    write_safetensors(out, all, {{written_by, "orrery inspect"}});
+    std::cout << for_terminal(out) << ": " << counted(static_cast<int64_t>(all.size()), "tensor") << std::endl;
+    return;
+  }
+  const auto path_of = [&](const NamedTensor& each) {
+    std::string file = each.name;
+    std::replace(file.begin(), file.end(), '/', '.');
+    return out + "/" + file + ".npy";
+  };
+  for (const NamedTensor& each : all) models::check_output("inspect", path_of(each), models::npy_kind());
+  models::check_output("inspect", out + "/figures.csv", figures_kind());
+  const models::FolderLock lock(out, {"inspect"});
+  for (const NamedTensor& each : all) {
+    const Shape& shape = each.tensor.shape();
+    std::vector<int64_t> sizes;
+    for (int axis = 0; axis < shape.rank(); ++axis) sizes.push_back(shape[axis]);
+    models::write_npy(path_of(each),
+                      {each.name, each.tensor.dtype() == Dtype::f64 ? "F64" : "F32", sizes, each.tensor, {}});
+  }
+  if (!figures.empty()) models::write_output("inspect", out + "/figures.csv", figures_kind(), figures_csv(figures));
+  const size_t files = all.size() + (figures.empty() ? 0 : 1);
+  std::cout << for_terminal(out) << ": " << counted(static_cast<int64_t>(files), "file") << std::endl;
+}
+
+void write_figures(const std::string& out, const std::vector<models::View>& views) {
+  const std::map<std::string, double> figures = models::figures_of(views);
+  check(!figures.empty(),
+        "inspect: what was seen has no figures to write; look at heads, curves, depth, memories or "
+        "causes");
+  models::write_output("inspect", out, figures_kind(), figures_csv(figures));
+  std::cout << for_terminal(out) << ": " << counted(static_cast<int64_t>(figures.size()), "figure") << std::endl;
+}
+
+// The text, cut into pieces that the model reads at once.
+std::vector<std::unique_ptr<models::Subject>> pieces_of(const std::string& file, const Trained& trained,
+                                                        const models::Subject& subject) {
+  constexpr size_t most_pieces = 1024;
+  const auto* const model = dynamic_cast<const models::LanguageModel*>(trained.model.get());
+  check(model && subject.tokens(), "inspect: --corpus is a text, and this is no model of texts; leave it out");
+  const std::vector<int32_t> tokens = encode_text(*models::restore_tokenizer(trained.tokenizer), text_of_file(file));
+  check(!tokens.empty(), "inspect: the corpus ", file, " has no tokens; give a text");
+  std::vector<std::unique_ptr<models::Subject>> pieces;
+  for (size_t begin = 0; begin < tokens.size() && pieces.size() < most_pieces;) {
+    const size_t end = std::min(tokens.size(), begin + static_cast<size_t>(model->context()));
+    pieces.push_back(subject.of_tokens(
+        {tokens.begin() + static_cast<std::ptrdiff_t>(begin), tokens.begin() + static_cast<std::ptrdiff_t>(end)},
+        false));
+    begin = end;
+  }
+  return pieces;
+}
+
+// What is given to a look that is not asked for would change nothing.
+void check_looks_use(const InspectSettings& s) {
+  const std::vector<std::string> looks = items_of(s.looks);
+  const auto check_used = [&](const std::string& value, const char* key, const char* look) {
+    check(value.empty() || s.looks == "all" || std::find(looks.begin(), looks.end(), look) != looks.end(),
+          "inspect: --", key, " is for the look at ", look, ", which is not asked for; add --look=", look,
+          ", or leave --", key, " out");
+  };
+  check_used(s.other, "other", "causes"), check_used(s.corpus, "corpus", "memories");
+}
+
+// What the user gives to read; else the first example of what the run has held out.
+std::unique_ptr<models::Subject> subject_for(const Trained& trained, const models::ExampleSettings& example,
+                                             const Arguments& arguments) {
+  const bool asked = std::any_of(arguments.begin(), arguments.end(), [](const std::string& word) {
+    return word == "--text=" || word == "--image=" || word == "--source=";  // and what is given is empty
+  });
+  if (!example.given() && !asked && example.label < 0 && example.target.empty())
+    if (auto held_out = held_out_subject("inspect", trained)) {
+      std::cout << "the example is the first one that was held out of the run's data; --text, --image or --source give "
+                   "another\n";
+      return held_out;
+    }
+  return make_subject("inspect", trained, example);
+}
+
+models::ExampleSettings other_of(const InspectSettings& s, const nn::Module& model) {
+  models::ExampleSettings other = s.example;
+  const bool images = dynamic_cast<const models::ImageModel*>(&model) != nullptr,
+             translates = dynamic_cast<const models::TranslationModel*>(&model) != nullptr;
+  (images ? other.image : translates ? other.source : other.text) = s.other;
+  return other;
+}
+
+}  // namespace
+
+std::string inspect_help(const Arguments&) {
+  InspectSettings settings;
+  std::string looks;
+  for (const auto& [name, look] : models::looks()) looks += "  " + name + ": " + look.description + "\n";
+  return "orrery inspect RUN --key=value: what a trained model does with one example.  RUN is the folder of a run "
+         "(its\n"
+         "last checkpoint) or of a checkpoint.  Without an example it is the first one that was held out of the run's "
+         "data.\n" +
+         describe(settings_of(settings)) + "\nLooks:\n" + looks +
+         "\nExample: orrery inspect runs/quickstart-1 --text=\"First Citizen:\" --look=attention --layer=0 --head=0";
+}
+
+int inspect(const Arguments& arguments) {
+  InspectSettings s;
+  const std::vector<std::string> words = read_arguments("inspect", arguments, settings_of(s));
+  check(words.size() == 1, "inspect: ", words.size(),
+        " runs are given; give one, as in orrery inspect runs/latest --text=\"First Citizen:\"");
+  if (!s.out.empty()) check_out(s.out);
+  const PagePlace page{"inspect", s.page, "--page"};
+  if (!s.page.empty()) page.check_free();
+  const bool usual = s.looks.empty() && (s.hooks.empty() || !s.page.empty());
+  if (usual) s.looks = usual_looks;
+  check_looks_use(s);
+  if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
+  Trained trained = read_trained("inspect", words[0]);
+  follow("inspect", s.begin, trained);
+  warn_of_version(words[0], trained.version);
+  const auto subject = subject_for(trained, s.example, arguments);
+  check_all_is_read("inspect", trained, s.example);
+  std::unique_ptr<models::Subject> other;
+  if (!s.other.empty())
+    other = make_subject("inspect", trained, other_of(s, *trained.model)), s.look.other = other.get();
+  std::vector<std::unique_ptr<models::Subject>> pieces;
+  if (!s.corpus.empty()) pieces = pieces_of(s.corpus, trained, *subject);
+  for (const auto& piece : pieces) s.look.corpus.push_back(piece.get());
+  std::vector<models::View> views;
+  {
+    Progress progress(std::cerr);
+    s.look.progress = [&](const std::string& done, double share) { progress.share(done, share); };
+    views = look_at(*subject, s.looks, s.look);
+    if (views.empty() && usual) views = look_at(*subject, "all", s.look);
+  }
+  std::vector<NamedTensor> numbers;
+  if (!s.hooks.empty()) {
+    numbers = watched(*subject, s.hooks);
+    std::cout << list_of(numbers);
+  }
+  for (const models::View& view : views)
+    if (!view.only_drawn) std::cout << view_text(view) << "\n";
+  check(!views.empty() || !s.hooks.empty(), "inspect: this model has nothing of what ", usual ? "any look" : s.looks,
+        " shows; there are ", join(models::looks().names()), ", and --hooks=* lists its values");
+  add_numbers(numbers, views);
+  if (s.out.ends_with(".csv"))
+    write_figures(s.out, views);
+  else if (!s.out.empty())
+    write_numbers(s.out, std::move(numbers), views);
+  if (!s.page.empty()) {
+    models::Json sections = models::Json::array();
+    add_views(sections, views);
+    sections.push_back(command_section("inspect", arguments));
+    sections.push_back(environment_section({}));
+    write_page(page, "A look inside " + words[0], std::move(sections));
+  }
+  std::cout << std::flush;
+  return 0;
+}
+
+}  // namespace orrery::program

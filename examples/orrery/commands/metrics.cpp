@@ -1,0 +1,176 @@
+// orrery metrics: what a run has noted, for other programs.
+#include <algorithm>
+#include <cmath>
+#include <iostream>
+
+#include "engine/base/files.h"
+#include "examples/orrery/terminal/arguments.h"
+#include "examples/orrery/commands/commands.h"
+#include "examples/orrery/terminal/table.h"
+#include "models/exchange/tensorboard.h"
+#include "models/formats/output_file.h"
+#include "models/formats/csv.h"
+#include "models/study/figure_names.h"
+#include "models/study/run_files.h"
+
+namespace orrery::program {
+namespace {
+
+using models::LogRow;
+
+// TensorBoard takes what has "tfevents" in its name.
+constexpr const char* event_file = "events.out.tfevents.0.orrery";
+
+struct MetricsSettings {
+  std::string format = "csv", out, figures;
+
+  template <class V>
+  void visit(V& v) {
+    v("format", format, "csv or tensorboard", one_of({"csv", "tensorboard"}));
+    v("out", out,
+      text("csv: a file; none: the standard output.  tensorboard: a folder, for ", event_file, "; none: the run's"));
+    v("figures", figures, "which: PATTERN, ..., with * for any characters, as in 'loss,gradient_norm*'; none: all");
+  }
+};
+
+using Write = std::function<void(std::string_view)>;
+
+std::string csv_header(const std::vector<std::string>& figures) {
+  std::vector<std::string> names = {"step"};
+  names.insert(names.end(), figures.begin(), figures.end());
+  return models::csv_line(names);
+}
+
+// Returns how many rows there are.
+int64_t write_csv(const models::RunLog& log, const std::vector<std::string>& figures, const Write& write) {
+  int64_t rows = 0;
+  write(csv_header(figures));
+  log.each([&](const LogRow& row) {
+    ++rows;
+    std::vector<std::string> fields = {std::to_string(row.step)};
+    for (const std::string& name : figures) {
+      const auto found = row.figures.find(name);
+      fields.push_back(found == row.figures.end()  ? ""
+                       : std::isnan(found->second) ? "nan"
+                                                   : print_number(found->second));
+    }
+    write(models::csv_line(fields));
+  });
+  return rows;
+}
+
+// The figures that are the columns of a file; none: its first line is no header of ours.
+std::vector<std::string> columns_of(const std::string& path) {
+  constexpr size_t longest = size_t{1} << 20;
+  std::string begin(longest, '\0');
+  begin.resize(FileReader(path).read_up_to(std::as_writable_bytes(std::span(begin))));
+  try {
+    const auto rows = models::parse_csv(begin.substr(0, begin.find('\n')), path);
+    if (rows.empty() || rows[0].size() < 2 || rows[0][0] != "step") return {};
+    return {rows[0].begin() + 1, rows[0].end()};
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+// Whether the file has the figures in these columns as this run noted them, up to some row: other columns were asked
+// for, or the log has grown.
+bool begins_table(const models::RunLog& log, const std::vector<std::string>& columns, const std::string& path) {
+  const FileReader file(path);
+  uint64_t compared = 0;  // bytes
+  bool same = true;
+  write_csv(log, columns, [&](std::string_view line) {
+    if (!same || compared == file.size()) return;
+    std::string there(std::min<uint64_t>(line.size(), file.size() - compared), '\0');
+    file.read_at(compared, std::as_writable_bytes(std::span(there)));
+    same = there == line, compared += there.size();
+  });
+  return same && compared == file.size() && compared > csv_header(columns).size();
+}
+
+// Whether these are the columns of all figures that a run had before it was trained again with more of them.
+bool is_whole_table(const models::RunLog& log, const std::vector<std::string>& columns) {
+  const std::vector<std::string> always = {"gradient_norm", "learning_rate", "loss", "milliseconds"},
+                                 all = models::figure_names(log);  // sorted
+  return std::is_sorted(columns.begin(), columns.end()) &&
+         std::includes(columns.begin(), columns.end(), always.begin(), always.end()) &&
+         std::includes(all.begin(), all.end(), columns.begin(), columns.end());
+}
+
+models::OutputKind table_kind(const models::RunLog& log, const std::vector<std::string>& figures) {
+  const models::OutputKind same = models::marked_kind("a CSV file of figures of this run", csv_header(figures));
+  const auto is_ours = [same, &log](const std::string& path) {
+    if (same.is_ours(path)) return true;
+    const std::vector<std::string> columns = columns_of(path);
+    return !columns.empty() && (is_whole_table(log, columns) || begins_table(log, columns, path));
+  };
+  return {same.name, is_ours};
+}
+
+models::OutputKind events_kind() {
+  std::string header;
+  models::tensorboard_events({}, {}, [&](std::string_view text) { header += text; });
+  return models::marked_kind("events that orrery wrote", header);
+}
+
+// In pieces that a file takes at once.
+void write_metrics(const std::string& path, const std::function<void(const Write&)>& rows) {
+  write_file_atomically(path, [&](FileWriter& file) {
+    constexpr size_t at_once = 1 << 18;
+    std::string piece;
+    rows([&](std::string_view text) {
+      piece += text;
+      if (piece.size() >= at_once) file.write(piece), piece.clear();
+    });
+    file.write(piece);
+  });
+}
+
+}  // namespace
+
+std::string metrics_help(const Arguments&) {
+  MetricsSettings settings;
+  return "orrery metrics RUN: the rows of its metrics.jsonl.  As CSV there is a column for each figure that ever "
+         "comes,\n"
+         "step first, and a row for each row, of steps and of validations, with numbers that read back as they were;\n"
+         "what a row does not have is empty, what is not finite is nan.  For TensorBoard the figures' names are the "
+         "tags,\n"
+         "numbers are rounded to f32, and the wall time is the seconds that the steps have taken, so that the same "
+         "rows\n"
+         "give the same bytes.\n" +
+         describe(settings_of(settings)) +
+         "\nExample: orrery metrics runs/mine --format=tensorboard && tensorboard --logdir=runs";
+}
+
+int metrics(const Arguments& arguments) {
+  MetricsSettings s;
+  const std::vector<std::string> words = read_arguments("metrics", arguments, settings_of(s));
+  check(words.size() == 1, "metrics: ", words.size(), " runs are given; give one, as in orrery metrics runs/mine");
+  const std::string& run = words[0];
+  models::check_is_run("metrics", run);
+  check(file_exists(run + "/metrics.jsonl"), "metrics: ", run, " has no metrics.jsonl; it has not been trained here");
+  const auto log = models::RunLog::of_run(run);
+  const std::vector<std::string> figures = models::fitting_figures("metrics", models::figure_names(log), s.figures);
+  const bool csv = s.format == "csv";
+  if (csv && s.out.empty()) {
+    write_csv(log, figures, [](std::string_view text) { std::cout << text; });
+    std::cout << std::flush;
+    return 0;
+  }
+  std::string path = s.out;
+  if (!csv) {
+    const std::string folder = s.out.empty() ? run : s.out;
+    make_folders(folder);
+    path = folder + "/" + event_file;
+  }
+  models::check_output("metrics", path, csv ? table_kind(log, figures) : events_kind());
+  int64_t rows = 0;
+  write_metrics(path, [&](const Write& write) {
+    rows = csv ? write_csv(log, figures, write) : models::tensorboard_events(log, figures, write);
+  });
+  std::cout << for_terminal(path) << ": " << counted(rows, "row") << ", "
+            << counted(static_cast<int64_t>(figures.size()), "figure") << std::endl;
+  return 0;
+}
+
+}  // namespace orrery::program

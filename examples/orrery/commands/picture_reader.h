@@ -1,0 +1,25 @@
+// Pictures as a trained model reads them: the middle square, of its size, its channels and its scale of pixels.
+#pragma once
+
+#include <string>
+
+#include "examples/orrery/commands/trained.h"
+#include "models/data/image_batches.h"
+#include "models/data/picture_tally.h"
+#include "models/image_model.h"
+
+namespace orrery::program {
+
+class PictureReader {
+ public:
+  PictureReader(const Trained& trained, const models::ImageModel& model);
+  Tensor read(const std::string& path);  // (1, H, W, C) f32; an Error names a picture that does not decode
+  void warn_of_turned_pictures() const;  // of all that were read, on the standard error
+
+ private:
+  int64_t size_, channels_;
+  models::PixelScale scale_;
+  models::PictureTally tally_;
+};
+
+}  // namespace orrery::program

@@ -1,0 +1,84 @@
+#include "examples/orrery/commands/pointwise_check.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "engine/autograd/autograd.h"
+#include "nn/formulas/activation.h"
+
+namespace orrery::program {
+namespace {
+
+constexpr double h = 1e-3;  // of the quotient: its error h^4 F'''''/30 and the rounding eps F/h stay below 1e-9
+
+std::vector<double> grid(const nn::ActivationInfo& info) {
+  std::vector<double> points;
+  for (int i = 0; i <= 384; ++i) {
+    const double x = -12 + i / 16.0;
+    bool near = false;
+    for (const double kink : info.kinks) near = near || std::abs(x - kink) < 4 * h;
+    if (!near) points.push_back(x);
+  }
+  return points;
+}
+
+double quotient(const std::function<double(double)>& f) {  // at 0, of fourth order
+  return (8 * (f(h) - f(-h)) - (f(2 * h) - f(-2 * h))) / (12 * h);
+}
+
+void compare(PointwiseRow& row, double x, double exact, double dual, double quotient) {
+  const double size = std::max(1.0, std::abs(exact));
+  const auto difference = [&](double other) {
+    const double d = std::abs(exact - other) / size;
+    return std::isnan(d) ? INFINITY : d;
+  };
+  row.against_dual = std::max(row.against_dual, difference(dual));
+  const double d = difference(quotient);
+  if (row.elements++ > 0 && d <= row.against_quotient) return;
+  row.against_quotient = d, row.worst_x = x, row.worst_explicit = exact, row.worst_quotient = quotient;
+}
+
+Tensor leaf(const Shape& shape, const std::vector<double>& values) {
+  return Tensor::from(shape, values, Dtype::f64).set_requires_grad();
+}
+
+}  // namespace
+
+// One row of x with parameters of their own for each element, so that every element tells something about each.
+std::vector<PointwiseRow> check_pointwise(const std::string& activation) {
+  const nn::Activation f = nn::Activation::any(activation);
+  const std::vector<double> points = grid(f.info()), initial = f.initial_parameters();
+  const size_t columns = points.size(), count = initial.size();
+  std::vector<double> parameters(count * columns);
+  for (size_t j = 0; j < count; ++j)
+    for (size_t i = 0; i < columns; ++i)
+      parameters[j * columns + i] = initial[j] + 0.1 * std::sin(1.7 * static_cast<double>(i + j));
+  const auto width = static_cast<int64_t>(columns);
+  const Tensor x = leaf(Shape{1, width}, points);
+  const Tensor p = count ? leaf(Shape{static_cast<int64_t>(count), width}, parameters) : Tensor();
+  backward(f(x, p), Tensor::full(x.shape(), 1, Dtype::f64));
+  const std::vector<double> slopes = x.grad().to_vector();
+  const std::vector<double> parameter_slopes = p ? p.grad().to_vector() : parameters;
+
+  std::vector<PointwiseRow> rows = {{.input = "x"}};
+  for (const std::string_view name : f.info().parameters) rows.push_back({.input = std::string(name)});
+  for (size_t i = 0; i < columns; ++i) {
+    std::vector<double> own(count);
+    for (size_t j = 0; j < count; ++j) own[j] = parameters[j * columns + i];
+    compare(rows[0], points[i], slopes[i], f.derivative_by_dual(points[i], own),
+            quotient([&](double d) { return f.value(points[i] + d, own); }));
+    for (size_t j = 0; j < count; ++j) {
+      const auto shifted = [&](double d) {
+        std::vector<double> moved = own;
+        moved[j] += d;
+        return f.value(points[i], moved);
+      };
+      compare(rows[j + 1], points[i], parameter_slopes[j * columns + i],
+              f.derivative_by_dual(points[i], own, static_cast<int>(j)), quotient(shifted));
+    }
+  }
+  return rows;
+}
+
+}  // namespace orrery::program

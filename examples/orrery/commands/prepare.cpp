@@ -1,0 +1,63 @@
+// orrery prepare: a text as tokens, once, for runs that read them.
+#include <iostream>
+
+#include "examples/orrery/terminal/arguments.h"
+#include "examples/orrery/commands/commands.h"
+#include "examples/orrery/terminal/progress.h"
+#include "examples/orrery/terminal/table.h"
+#include "models/data/prepared.h"
+
+namespace orrery::program {
+namespace {
+
+struct PrepareSettings {
+  models::Preparation to;
+  int64_t vocabulary = 0;
+
+  template <class V>
+  void visit(V& v) {
+    v("input", to.input, "text, a file or a folder (UTF-8)");
+    v("out", to.out, "folder for train.bin, val.bin and tokens.json");
+    v("tokenizer", to.tokenizer,
+      "character, byte, byte_pair(vocabulary=8000), sentence_piece(vocabulary=8000), or the path of one made "
+      "elsewhere, such as GPT-2's folder");
+    v("vocabulary", vocabulary, "learn so many byte pairs from the input: --tokenizer='byte_pair(vocabulary=...)'",
+      zero_or(257, 1e6));
+    v("validation_input", to.validation_input, "text for validation; none: the end of the input");
+    v("validation_fraction", to.validation_fraction, "of the tokens, at their end, that is kept for validation",
+      between(0, 0.9));
+  }
+};
+
+}  // namespace
+
+std::string prepare_help(const Arguments&) {
+  PrepareSettings settings;
+  return "Arguments are --key=value:\n" + describe(settings_of(settings)) +
+         "\nExample: orrery prepare --input=books --out=books-gpt2 --tokenizer=gpt2; orrery train --data=books-gpt2";
+}
+
+int prepare(const Arguments& arguments) {
+  PrepareSettings s;
+  const std::vector<std::string> words = read_arguments("prepare", arguments, settings_of(s));
+  check(words.empty(), "prepare: '", words.empty() ? "" : words[0],
+        "' is not of the form --key=value; did you mean --input?");
+  if (s.vocabulary > 0) {
+    check(s.to.tokenizer == models::Preparation().tokenizer, "prepare: vocabulary=", s.vocabulary,
+          " learns byte pairs, and tokenizer=", s.to.tokenizer, " names another tokenizer; leave one of them out");
+    s.to.tokenizer = text("byte_pair(vocabulary=", s.vocabulary, ")");
+  }
+  models::Prepared made;
+  {
+    Progress progress;
+    made = models::prepare(s.to, [&](const std::string& done, double share) { progress.share(done, share); });
+  }
+  for (const std::string& note : made.notes) std::cout << "note: " << for_terminal(note) << "\n";
+  std::cout << grouped(made.train) << " tokens to learn, " << grouped(made.validation) << " for validation, of "
+            << grouped(made.vocabulary) << " that there are\nfiles:\n  " << for_terminal(s.to.out) << "/train.bin\n";
+  if (made.validation > 0) std::cout << "  " << for_terminal(s.to.out) << "/val.bin\n";
+  std::cout << "  " << for_terminal(s.to.out) << "/tokens.json" << std::endl;
+  return 0;
+}
+
+}  // namespace orrery::program

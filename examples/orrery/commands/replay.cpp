@@ -1,0 +1,164 @@
+// orrery replay: a step in which --nan_guard=yes has found a value that is not finite, once more and from close by.
+#include <deque>
+#include <iostream>
+
+#include "examples/orrery/terminal/arguments.h"
+#include "examples/orrery/commands/commands.h"
+#include "examples/orrery/terminal/table.h"
+#include "models/training/run_folder.h"
+#include "models/training/trainer.h"
+
+namespace orrery::program {
+namespace {
+
+using models::Finding;
+using Assignments = std::vector<std::pair<std::string, std::string>>;
+
+struct ReplaySettings {
+  int64_t calls = 8;
+  template <class V>
+  void visit(V& v) {
+    v("calls", calls, "so many operations before the one that was found are shown", between(0, 1e9));
+  }
+};
+
+// The folder of the replay and what its run was begun with; empty: no folder is named.
+struct Given {
+  ReplaySettings settings;
+  std::string folder;
+  Assignments of_run, changes;
+};
+
+Given read_given(const Arguments& arguments) {
+  Given given;
+  const std::vector<Setting> own = settings_of(given.settings);
+  const auto parse = [&](models::TrainSettings known) {
+    std::vector<Setting> all = own;
+    for (const Setting& setting : settings_of(known)) all.push_back(setting);
+    return parse_arguments("replay", arguments, all);
+  };
+  models::TrainSettings known;
+  if (const std::vector<std::string> folders = parse(known).words; !folders.empty()) {
+    check(folders.size() == 1, "replay: ", folders.size(), " folders are given; give one");
+    given.folder = models::replay_folder_at(folders[0]);
+    const std::string checkpoint = models::latest_checkpoint(given.folder);
+    check(!checkpoint.empty(), "replay: ", given.folder, " holds no state to begin with; the run that left it ",
+          "could not write one");
+    given.of_run = models::read_state(checkpoint).settings;
+    known = models::make_settings(given.of_run);
+  }
+  for (const auto& [key, value] : parse(known).assignments) {
+    if (find_setting(own, key))
+      set_setting(std::span<const Setting>(own), "replay", key, value);
+    else
+      given.changes.emplace_back(key, value);
+  }
+  return given;
+}
+
+models::TrainSettings settings_of_replay(const Given& given) {
+  Assignments all = given.of_run;
+  all.insert(all.end(), given.changes.begin(), given.changes.end());
+  for (const char* key : {"resume", "nan_guard"}) all.emplace_back(key, "yes");
+  all.emplace_back("out", given.folder);
+  return models::make_settings(all);
+}
+
+std::string module_text(const std::string& path) { return path.empty() ? "no module" : path; }
+
+// model > blocks.0 > blocks.0.attention
+std::string path_text(const std::string& path) {
+  if (path.empty()) return "none: the loss, or what stands between model and loss";
+  std::string all = root_module;
+  if (path == root_module) return all;
+  for (size_t dot = 0; dot != std::string::npos;) {
+    dot = path.find('.', dot + 1);
+    const std::string part = path.substr(0, dot);
+    if (!part.ends_with("blocks")) all += " > " + part;  // a list of modules, and none itself
+  }
+  return all;
+}
+
+std::vector<std::string> cells(const NumberFacts& f) {
+  const bool any = f.not_finite() < f.shape.numel();
+  return {text(name(f.dtype)),         text(f.shape),  any ? text(f.smallest) : "-",
+          any ? text(f.largest) : "-", grouped(f.nan), grouped(f.plus_infinity),
+          grouped(f.minus_infinity)};
+}
+std::vector<std::string> operator+(std::vector<std::string> row, const std::vector<std::string>& more) {
+  row.insert(row.end(), more.begin(), more.end());
+  return row;
+}
+
+std::string table_of(const LookedAt& call) {
+  Table table({"", "tensor", "dtype", "shape", "smallest", "largest", "NaN", "inf", "-inf"}, "llllrrrrr");
+  for (const LookedAt::Value& value : call.read)
+    table.add(std::vector<std::string>{"read", value.name} + cells(value.facts));
+  for (const LookedAt::Value& value : call.made)
+    table.add(std::vector<std::string>{"made", value.name} + cells(value.facts));
+  return table.print();
+}
+
+std::string table_of(const std::deque<LookedAt>& calls) {
+  Table table({"operation", "direction", "module", "made", "smallest", "largest"}, "llllrr");
+  for (const LookedAt& call : calls)
+    for (const LookedAt::Value& value : call.made)
+      if (is_floating(value.facts.dtype))
+        table.add({call.operation, call.direction, module_text(call.module), value.name, text(value.facts.smallest),
+                   text(value.facts.largest)});
+  return table.print();
+}
+
+std::string step_text(const Finding& finding) {
+  return text(finding.validating ? "the validation after step " : "step ", finding.step);
+}
+
+}  // namespace
+
+std::string replay_help(const Arguments& given) {
+  const Given known = read_given(given);
+  ReplaySettings settings = known.settings;
+  models::TrainSettings of_run = known.folder.empty() ? models::TrainSettings() : settings_of_replay(known);
+  return "orrery replay RUN --key=value, where RUN is the folder of a run that --nan_guard=yes has stopped, or of its\n"
+         "replay:\n" +
+         describe(settings_of(settings)) +
+         "\nThe state before the step lies in RUN/replay, so the same settings make the same bits.  Those of train "
+         "show\n"
+         "what would have become of it with others; their defaults are the run's" +
+         (known.folder.empty() ? ", which orrery replay RUN --help shows:\n" : ":\n") + describe(settings_of(of_run)) +
+         "\nThe exit code is 0 if a value that is not finite is found again, and 1 if not." +
+         "\nExample: orrery replay runs/latest --learning_rate=1e-4";
+}
+
+int replay(const Arguments& arguments) {
+  const Given given = read_given(arguments);
+  check(!given.folder.empty(),
+        "replay: give the folder of a run that --nan_guard=yes has stopped, as in orrery replay "
+        "runs/latest");
+  const Finding before = models::read_finding(given.folder);
+  models::Trainer trainer(settings_of_replay(given));
+  const int64_t step = trainer.steps_done() + (before.validating ? 0 : 1);
+  check(step == before.step, "replay: the state in ", given.folder, " begins step ", step,
+        ", and what was found is of step ", before.step, "; they are of different runs");
+  std::deque<LookedAt> calls;
+  const std::optional<Finding> found = trainer.replay(before.validating, [&](const LookedAt& call) {
+    calls.push_back(call);
+    if (static_cast<int64_t>(calls.size()) > given.settings.calls) calls.pop_front();
+  });
+  std::cout << step_text(before) << " from its state in " << for_terminal(given.folder) << "\n";
+  if (!found) {
+    std::cout << "it does not come again: every value is finite\nthe run found that " << models::sentence(before)
+              << std::endl;
+    return 1;
+  }
+  std::cout << models::sentence(*found) << "\n"
+            << (found->call == before.call ? "it is what the run found, number for number"
+                                           : "the run found another: " + models::sentence(before))
+            << "\n\npath of modules: " << path_text(found->call.module) << "\n"
+            << table_of(found->call);
+  if (!calls.empty()) std::cout << "\noperations before it\n" << table_of(calls);
+  std::cout << std::flush;
+  return 0;
+}
+
+}  // namespace orrery::program

@@ -1,0 +1,117 @@
+// orrery report: runs, a sweep or a study, as one page.
+#include <filesystem>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "engine/base/files.h"
+#include "engine/base/parallel.h"
+#include "examples/orrery/terminal/arguments.h"
+#include "examples/orrery/commands/commands.h"
+#include "examples/orrery/commands/report_looks.h"
+#include "examples/orrery/page/report_page.h"
+#include "examples/orrery/commands/report_samples.h"
+#include "examples/orrery/terminal/table.h"
+#include "models/inspection/base/look.h"
+#include "models/reports/report.h"
+#include "models/reports/report_curves.h"
+#include "models/reports/report_parts.h"
+#include "models/reports/report_probe.h"
+#include "models/reports/report_study.h"
+#include "models/reports/report_sweep.h"
+#include "models/study/run_files.h"
+
+namespace orrery::program {
+namespace {
+
+using models::Json;
+
+struct ReportSettings {
+  std::string out, title;
+  SampleSettings samples;
+  models::ExampleSettings example;
+  std::string looks = "attention, heads, depth";
+  int64_t threads = 0;
+
+  template <class V>
+  void visit(V& v) {
+    v("out", out, "the page, one HTML file that needs nothing else; none: report.html in the first folder");
+    v("title", title, "its title; none: the folders' names");
+    v("samples", samples.samples, "texts of each language model, and four times as many sentences of a translator",
+      between(0, 100));
+    v("sample_tokens", samples.tokens, "tokens of a text", between(1, 100'000));
+    v("look", looks, "what to look at inside, with commas between, or all, or none: `orrery list looks`");
+    example.visit(v);
+    samples.bounds.visit(v);
+    v("seed", samples.seed, "same seed, same texts; each further text takes the next seed",
+      between(-models::largest_seed, models::largest_seed));
+    v("threads", threads, "cores to use; 0: all", between(0, 1024));
+  }
+};
+
+std::string derivation_of(const std::string& family, const std::string& name) {
+  const std::string folder = family + (family.ends_with('s') ? "es" : "s");
+  const auto found = file_heads.find(folder + "/" + name);
+  return found == file_heads.end() ? "" : std::string(found->second);
+}
+
+Json sections_of(std::span<const std::string> folders, const ReportSettings& s, const Arguments& arguments) {
+  std::vector<models::ReportedRun> runs;
+  Json sections = Json::array();
+  for (const std::string& folder : folders) {
+    check(folder_exists(folder), "report: there is no folder ", folder, "; orrery train --out=DIR makes one");
+    if (models::is_study_folder(folder)) {
+      models::add_study(sections, folder);
+      continue;
+    }
+    if (models::is_sweep_folder(folder)) {
+      models::add_sweep(sections, folder);
+      continue;
+    }
+    check(
+        models::is_run(folder), "report: ", folder,
+        " holds neither a run nor a sweep nor a study; give the folder that orrery train, sweep or study has written");
+    runs.push_back(models::read_reported_run(folder));
+    if (runs.back().state) warn_of_version(folder, runs.back().state->version);
+  }
+  models::add_overview(sections, runs);
+  models::add_notes(sections, runs);
+  std::vector<models::LoggedRun> logged;
+  for (models::ReportedRun& run : runs) logged.push_back({run.name, run.name, run.log});
+  models::add_curves(sections, logged);
+  models::add_probes(sections, runs);
+  add_samples(sections, runs, s.samples);
+  add_looks(sections, runs, s.looks, s.example, s.samples);
+  models::add_settings(sections, runs);
+  models::add_parts(sections, runs, derivation_of);
+  models::add_data(sections, runs);
+  models::add_commands(sections, runs);
+  sections.push_back(command_section("report", arguments));
+  sections.push_back(environment_section(runs));
+  return sections;
+}
+
+}  // namespace
+
+std::string report_help(const Arguments&) {
+  ReportSettings settings;
+  return "orrery report RUN [RUN...] --key=value: a folder of orrery train, several to lay them on top of each other,\n"
+         "or the folder of an orrery sweep or study.  A run that is still being written is shown as far as it is.\n" +
+         describe(settings_of(settings)) + "\nExample: orrery report runs/quickstart-1 --out=report.html";
+}
+
+int report(const Arguments& arguments) {
+  ReportSettings s;
+  const std::vector<std::string> folders = read_arguments("report", arguments, settings_of(s));
+  check(!folders.empty(), "report: there is no run; give folders of runs, as in orrery report runs/latest");
+  if (s.looks != "none") models::check_looks(s.looks);  // a wrong one is told before anything is read
+  if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
+  std::string title = s.title;
+  if (title.empty())
+    for (const std::string& folder : folders) title += (title.empty() ? "" : ", ") + folder;
+  const PagePlace place{"report", s.out.empty() ? folders[0] + "/report.html" : s.out};
+  place.check_free();
+  write_page(place, title, sections_of(folders, s, arguments));
+  return 0;
+}
+
+}  // namespace orrery::program

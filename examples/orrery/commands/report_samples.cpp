@@ -1,0 +1,88 @@
+#include "examples/orrery/commands/report_samples.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "engine/base/files.h"
+#include "examples/orrery/commands/trained.h"
+#include "models/language_model.h"
+#include "models/reports/report.h"
+#include "models/training/generation.h"
+#include "models/architectures/translation_search.h"
+
+namespace orrery::program {
+namespace {
+
+using models::Json;
+
+Json item(const std::string& name, const std::string& text) { return {{"name", name}, {"text", text}, {"wrap", true}}; }
+
+void add_texts(Json& items, models::LanguageModel& model, const models::Tokenizer& tokenizer, const std::string& name,
+               const SampleSettings& s) {
+  const std::vector<int32_t> prompt = models::beginning_of_text(tokenizer);
+  for (int64_t i = 0; i < s.samples; ++i) {
+    const models::SamplingSettings sampling = sampling_with(model, tokenizer, {.tokens = s.tokens, .seed = s.seed + i});
+    std::vector<int32_t> all = models::generate(model, prompt, sampling);
+    all.erase(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(prompt.size()));
+    items.push_back(item(text(name, "seed ", s.seed + i), tokenizer.decode(all)));
+  }
+}
+
+void add_translations(Json& items, models::TranslationModel& model, const models::Tokenizer& tokenizer,
+                      const models::TrainSettings& settings, const std::string& name, const SampleSettings& s) {
+  const std::vector<models::TextPair> pairs = held_out_pairs(settings, 4 * s.samples);
+  if (pairs.empty()) return;
+  const models::SentenceMarks marks = models::sentence_marks(tokenizer);
+  const int64_t context = model.context();
+  std::string all;
+  for (const auto& [source, target] : pairs) {
+    std::vector<std::vector<int32_t>> tokens = {tokenizer.encode(source)};
+    tokens[0].push_back(marks.end);
+    if (static_cast<int64_t>(tokens[0].size()) > context) continue;
+    all += text(all.empty() ? "" : "\n\n", "source     ", source, "\nreference  ", target, "\nmodel      ",
+                models::translate_to_text(model, tokens, tokenizer, {})[0]);
+  }
+  items.push_back(item(name + "held-out sentences, greedy", all));
+}
+
+}  // namespace
+
+std::vector<models::TextPair> held_out_pairs(const models::TrainSettings& settings, int64_t most) {
+  const auto number = [&](const char* key) { return parse_whole_number(key, setting_of(settings, key)); };
+  models::PairFiles files{setting_of(settings, "validation_data"), setting_of(settings, "validation_translations")};
+  if (files.source.empty()) files = {setting_of(settings, "data"), setting_of(settings, "translations")};
+  files.source_column = number("source_column"), files.target_column = number("target_column");
+  files.document_column = number("document_column"), files.document_lines = number("document_lines");
+  if (!file_exists(files.source)) return {};
+  std::vector<models::TextPair> pairs = models::read_pairs(files);
+  pairs.erase(pairs.begin(), pairs.end() - std::min(most, static_cast<int64_t>(pairs.size())));
+  return pairs;
+}
+
+void add_samples(Json& sections, std::span<const models::ReportedRun> runs, const SampleSettings& s) {
+  if (s.samples == 0) return;
+  Json items = Json::array();
+  for (const models::ReportedRun& run : runs) {
+    if (run.best.empty()) continue;
+    const std::string name = runs.size() == 1 ? "" : run.name + ", ";
+    try {
+      // A run at work may have put a better one in its place.
+      Trained trained = read_trained("report", folder_exists(run.best) ? run.best : run.folder);
+      follow("report", s.bounds, trained);
+      if (setting_of(trained.settings, "tokenizer").empty()) continue;  // neither texts nor sentences
+      const auto tokenizer = models::restore_tokenizer(trained.tokenizer);
+      if (auto* const writes = dynamic_cast<models::LanguageModel*>(trained.model.get()))
+        add_texts(items, *writes, *tokenizer, name, s);
+      else if (auto* const translates = dynamic_cast<models::TranslationModel*>(trained.model.get()))
+        add_translations(items, *translates, *tokenizer, trained.settings, name, s);
+    } catch (const Error& error) {
+      items.push_back(item(name + "none", error.what()));
+    }
+  }
+  if (items.empty()) return;
+  sections.push_back(models::report_section("Samples", "text", "What it writes",
+                                            "By the checkpoint of the lowest validation loss.",
+                                            {{"items", items}, {"side", true}}));
+}
+
+}  // namespace orrery::program

@@ -1,0 +1,215 @@
+#include "examples/orrery/commands/run_pool.h"
+
+#include <sys/wait.h>
+
+#include <csignal>
+#include <deque>
+#include <filesystem>
+#include <list>
+#include <map>
+#include <memory>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "engine/base/check.h"
+#include "engine/base/files.h"
+#include "engine/base/folders.h"
+#include "engine/base/parallel.h"
+#include "examples/orrery/commands/child.h"
+#include "models/folder_lock.h"
+#include "models/settings/settings_file.h"
+#include "models/catalogue/plugins.h"
+#include "models/study/pool.h"
+#include "models/training/not_finite.h"
+#include "models/training/run_folder.h"
+
+namespace orrery::program {
+namespace {
+
+using models::Outcome;
+
+// The lock on a run while it is trained. The run's process holds it too, so that no other program starts the run a
+// second time while that process saves and ends.
+models::FileLock lock_of(const std::string& folder, const std::string& key, const std::string& command) {
+  return models::FileLock(folder + "/" + key + ".lock", {command, "--runs"});
+}
+
+struct Running {
+  const PooledRun* run;
+  models::FileLock lock;
+  std::unique_ptr<Child> child;
+};
+
+class Pool {
+ public:
+  Pool(const PoolOptions& options, const PoolEvents& events) : options_(options), events_(events) {
+    make_folders(options.folder);
+    for (const std::string& id : options.fresh ? std::vector<std::string>() : models::unfinished_runs(options.folder))
+      unfinished_[models::key_of_id(id)].push_back(id);
+  }
+
+  bool train(const std::vector<PooledRun>& runs) {
+    std::set<std::string> known;
+    for (const PooledRun& run : runs)
+      if (known.insert(run.key).second) waiting_.push_back(&run);
+    const size_t cores = static_cast<size_t>(thread_count());
+    const size_t at_once = std::min(options_.side_by_side ? static_cast<size_t>(options_.side_by_side) : cores,
+                                    std::max<size_t>(1, waiting_.size()));
+    threads_ = std::max<size_t>(1, cores / at_once);
+    try {
+      return train_waiting(at_once);
+    } catch (...) {
+      stop();  // all of them, before the end of each is waited for
+      throw;
+    }
+  }
+
+ private:
+  std::string path(const std::string& key, const char* end) const { return options_.folder + "/" + key + end; }
+
+  void stop() {
+    stopped_ = true;
+    for (Running& each : running_) each.child->stop();
+  }
+
+  bool train_waiting(size_t at_once) {
+    const auto end = [&] { return events_.stop && events_.stop(); };
+    while (!running_.empty() || (!waiting_.empty() && !stopped_)) {
+      if (!stopped_ && end()) stop();
+      // One that has an outcome may show that the others are not wanted, before the next one is begun.
+      for (size_t tries = waiting_.size(); !end() && tries > 0 && running_.size() < at_once; --tries) begin_next();
+      collect();
+      if (busy_ && running_.empty() && !std::exchange(waits_, true))
+        events_.warning(text(path(busy_->key, ""), " is in use by another program; this waits for its end"));
+      if (events_.moment) events_.moment(running_.size());
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    return !stopped_;
+  }
+
+  // One that another program trains goes to the end of the line.
+  void begin_next() {
+    const PooledRun* const run = waiting_.front();
+    waiting_.pop_front();
+    models::FileLock lock = lock_of(options_.folder, run->key, options_.command);
+    if (!lock.held()) {
+      waiting_.push_back(busy_ = run);
+      return;
+    }
+    const std::string folder = path(run->key, "");
+    const std::optional<Outcome> known = known_outcome(*run);
+    if (known && known->kind != Outcome::Kind::failed) {
+      events_.ended(*run, *known);
+      return;
+    }
+    const bool resume = models::can_resume(folder);
+    if (!resume && models::holds_checkpoints(folder))
+      events_.warning(text("no checkpoint of ", folder, " is whole and has an optimizer; the run begins again"));
+    if (!resume) warn_of_unfinished(run->key);
+    if (!resume) remove_with_contents(folder);
+    const std::string file = path(run->key, ".toml"), log = path(run->key, ".log");
+    models::TrainSettings settings = run->settings;
+    settings.out = folder, settings.threads = static_cast<int64_t>(threads_);
+    settings.resume = settings.from_previous = resume;
+    models::write_settings_file(file, list_settings(settings), models::plugins_of(settings));
+    auto child =
+        std::make_unique<Child>(options_.command, Arguments{"train", "--config=" + file}, log, lock.descriptor());
+    running_.push_back({run, std::move(lock), std::move(child)});
+  }
+
+  // An interrupted run of other sources has no numbers that this program may continue.
+  void warn_of_unfinished(const std::string& id) const {
+    const auto found = unfinished_.find(models::key_of_id(id));
+    if (found == unfinished_.end() || file_exists(path(id, ""))) return;
+    for (const std::string& other : found->second)
+      if (other != id)
+        events_.warning(text("the run ", path(other, ""), " of another version was interrupted and is not resumed; ",
+                             path(id, ""), " begins it anew"));
+  }
+
+  // The outcome of a run that is not to be trained from its beginning; nothing is left of one that is.
+  std::optional<Outcome> known_outcome(const PooledRun& run) const {
+    const std::string outcome_file = path(run.key, ".json"), folder = path(run.key, "");
+    bool again = options_.fresh;
+    if (!again) try {
+        const std::optional<Outcome> known = models::read_outcome(outcome_file);
+        if (known && known->kind != Outcome::Kind::failed && options_.check_files) options_.check_files(folder, *known);
+        if (known && known->kind == Outcome::Kind::failed) remove_with_contents(outcome_file);
+        return known;
+      } catch (const Error& error) {
+        events_.warning(text(error.what(), "; the run ", folder, " is trained again"));
+      }
+    for (const std::string& old : {outcome_file, folder}) remove_with_contents(old);
+    return {};
+  }
+
+  void collect() {
+    for (auto each = running_.begin(); each != running_.end();) {
+      const std::optional<int> status = each->child->ended();
+      if (!status) {
+        ++each;
+        continue;
+      }
+      const PooledRun& run = *each->run;
+      // By this program: one that somebody else ended has failed.
+      const bool interrupted =
+          stopped_ && ((WIFEXITED(*status) && WEXITSTATUS(*status) > 128) ||
+                       (WIFSIGNALED(*status) && WTERMSIG(*status) == SIGTERM));  // before it heeded signals
+      std::optional<Outcome> outcome;
+      if (!interrupted) models::write_outcome(path(run.key, ".json"), *(outcome = judge(run, *status)));
+      each = running_.erase(each);
+      if (outcome) events_.ended(run, *outcome);
+    }
+  }
+
+  // One that ended worse than a uniform guess is a finished run as well, with its loss.
+  Outcome judge(const PooledRun& run, int status) const {
+    const bool finished = status == 0 || (WIFEXITED(status) && WEXITSTATUS(status) == worse_than_guessing);
+    Outcome outcome;
+    outcome.version = models::program_version();
+    const std::string folder = path(run.key, "");
+    try {
+      if (file_exists(folder + "/metrics.jsonl")) outcome = models::outcome_of(models::RunLog::of_run(folder));
+    } catch (const Error& error) {
+      outcome.why = error.what();
+    }
+    if (finished) {
+      // It has all its steps, so that resuming it would not write what its log lacks.
+      if (outcome.kind == Outcome::Kind::failed) remove_with_contents(folder);
+      return outcome;
+    }
+    // Its rows may look like those of a run that diverged, but why it ended is another matter.
+    outcome.kind = Outcome::Kind::failed, outcome.why = failure_of(status, path(run.key, ".log"));
+    if (const auto step = models::step_not_finite(outcome.why); step && WIFEXITED(status))
+      outcome.kind = Outcome::Kind::diverged, outcome.step = *step;
+    return outcome;
+  }
+
+  const PoolOptions& options_;
+  const PoolEvents& events_;
+  std::deque<const PooledRun*> waiting_;
+  std::list<Running> running_;
+  std::map<std::string, std::vector<std::string>> unfinished_;  // ids of runs without an outcome, by their keys
+  size_t threads_ = 1;
+  const PooledRun* busy_ = nullptr;  // the last that another program trains
+  bool stopped_ = false;
+  bool waits_ = false;  // a warning has said so
+};
+
+}  // namespace
+
+bool train_pool(const std::vector<PooledRun>& runs, const PoolOptions& options, const PoolEvents& events) {
+  return Pool(options, events).train(runs);
+}
+
+std::string run_in_training(const std::string& folder) {
+  if (!folder_exists(folder)) return "";
+  const std::string end = ".lock";
+  for (const std::string& path : files_in(folder))
+    if (path.ends_with(end) && !models::FileLock(path, {"study", "--runs"}).held())
+      return std::filesystem::path(path).stem().string();
+  return "";
+}
+
+}  // namespace orrery::program

@@ -1,0 +1,167 @@
+#include "examples/orrery/commands/run_rows.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <iostream>
+
+#include "engine/base/wording.h"
+#include "examples/orrery/terminal/outside.h"
+#include "examples/orrery/terminal/table.h"
+#include "models/formats/csv.h"
+
+namespace orrery::program {
+namespace {
+
+using models::Outcome;
+using Clock = std::chrono::steady_clock;
+
+std::string clock_text(double seconds) {
+  const auto whole = static_cast<int64_t>(seconds);
+  const std::string rest = std::to_string(whole % 60);
+  return std::to_string(whole / 60) + ":" + (rest.size() < 2 ? "0" : "") + rest;
+}
+
+// The table as it fills: drawn again in its place on a terminal, a line a run in a pipe.
+class Screen {
+ public:
+  Screen(const RunRows& rows, const RunWords& words)
+      : rows_(rows), words_(words), runs_(rows.named.size()), terminal_(::isatty(1) == 1) {}
+
+  void ended(const PooledRun& run, const Outcome& outcome, const Outcomes& outcomes) {
+    trained_ += Clock::now() - began_ > std::chrono::milliseconds(500);
+    if (!terminal_) {
+      const auto& [label, seed] = rows_.named.at(run.key);
+      std::string said = outcome.why;
+      if (outcome.kind == Outcome::Kind::done) said = words_.said(outcome);
+      std::cout << outcomes.size() << " of " << runs_ << "  " << for_terminal(label) << " seed=" << seed << ": "
+                << for_terminal(said) << left(outcomes.size()) << std::endl;
+      return;
+    }
+    draw(outcomes);
+  }
+  void draw(const Outcomes& outcomes) {
+    const std::string table = words_.table(outcomes);
+    if (lines_ > 0) std::cout << "\x1b[" << lines_ << "A\x1b[J";
+    std::cout << cut_lines(table, terminal_columns()) << outcomes.size() << " of " << runs_ << " runs"
+              << left(outcomes.size()) << std::endl;
+    lines_ = std::count(table.begin(), table.end(), '\n') + 1, drawn_ = true;
+  }
+  void warn(const std::string& sentence) {
+    std::cout << "warning: " << for_terminal(sentence) << std::endl;
+    lines_ = 0;  // the table is drawn again below
+  }
+  bool drawn() const { return drawn_; }
+
+ private:
+  std::string left(size_t done) const {
+    if (trained_ == 0 || done == runs_) return "";
+    const double so_far = std::chrono::duration<double>(Clock::now() - began_).count();
+    return ", " + clock_text(so_far / static_cast<double>(trained_) * static_cast<double>(runs_ - done)) + " left";
+  }
+
+  const RunRows& rows_;
+  const RunWords& words_;
+  size_t runs_, trained_ = 0;
+  bool terminal_, drawn_ = false;
+  std::ptrdiff_t lines_ = 0;
+  Clock::time_point began_ = Clock::now();
+};
+
+}  // namespace
+
+void RunRows::add(const std::string& label, models::TrainSettings settings, const std::string& key) {
+  PooledRun run{key, std::move(settings)};
+  const std::string seed = std::to_string(run.settings.seed);
+  auto row = std::find_if(rows.begin(), rows.end(), [&](const RunRow& r) { return r.label == label; });
+  if (row == rows.end()) row = rows.insert(rows.end(), {label, {}});
+  row->key_of_seed[seed] = key;
+  named.try_emplace(key, label, seed);
+  runs.push_back(std::move(run));
+}
+
+std::set<std::string> RunRows::keys() const {
+  std::set<std::string> all;
+  for (const auto& [key, row] : named) all.insert(key);
+  return all;
+}
+
+TrainedRows train_rows(const RunRows& rows, const PoolOptions& options, const RunWords& words,
+                       const std::function<void(const PooledRun&, const Outcome&)>& look) {
+  TrainedRows trained;
+  Screen screen(rows, words);
+  const StopSignals signals;
+  std::exception_ptr refused;
+  PoolEvents events;
+  events.ended = [&](const PooledRun& run, const Outcome& outcome) {
+    trained.outcomes[run.key] = outcome;
+    screen.ended(run, outcome, trained.outcomes);
+    try {
+      if (look && !refused) look(run, outcome);
+    } catch (...) {
+      refused = std::current_exception();
+    }
+  };
+  events.warning = [&](const std::string& sentence) { screen.warn(sentence); };
+  events.stop = [&] { return signals.received() != 0 || refused; };
+  const bool complete = train_pool(rows.runs, options, events);
+  if (refused) std::rethrow_exception(refused);
+  if (!complete) trained.signal = signals.received();
+  if (!screen.drawn()) std::cout << words.table(trained.outcomes);
+  for (const auto& [key, outcome] : trained.outcomes)
+    if (outcome.version != models::program_version())
+      std::cout << "warning: " << for_terminal(key) << " was trained by orrery " << for_terminal(outcome.version)
+                << ", this is " << models::program_version() << "; --fresh trains it again\n";
+  for (const auto& [key, outcome] : trained.outcomes)
+    if (!outcome.why.empty())
+      std::cout << for_terminal(rows.named.at(key).first) << " seed=" << rows.named.at(key).second << ": "
+                << for_terminal(outcome.why) << "\n";
+  return trained;
+}
+
+int64_t count_failed(const Outcomes& outcomes) {
+  return std::count_if(outcomes.begin(), outcomes.end(),
+                       [](const auto& each) { return each.second.kind == Outcome::Kind::failed; });
+}
+
+void check_many_runs(const std::string& what, size_t runs, bool yes) {
+  constexpr size_t most_without_yes = 1000;
+  check(runs <= most_without_yes || yes, what, runs, " runs, more than 1,000; train them with --yes");
+}
+
+void Outputs::check(const std::string& folder) const {
+  for (const auto& [name, kind] : kinds) models::check_output(command, folder + "/" + name, kind);
+}
+void Outputs::write(const std::string& folder, const std::string& name, const std::string& content) const {
+  models::write_output(command, folder + "/" + name, kinds.at(name), content);
+}
+
+models::OutputKind runs_csv_kind() {
+  return models::marked_kind("a list of runs", "row,seed,run,outcome,step,seconds,why", "\n");
+}
+
+std::string runs_csv(const RunRows& rows, const Outcomes& outcomes) {
+  std::vector<std::string> names;
+  for (const auto& [key, outcome] : outcomes)
+    for (const auto& [name, value] : outcome.figures)
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  std::vector<std::string> header = {"row", "seed", "run", "outcome", "step", "seconds", "why"};
+  header.insert(header.end(), names.begin(), names.end());
+  std::string all = models::csv_line(header);
+  for (const RunRow& row : rows.rows)
+    for (const auto& [seed, key] : row.key_of_seed) {
+      const auto found = outcomes.find(key);
+      if (found == outcomes.end()) continue;
+      const Outcome& o = found->second;
+      std::vector<std::string> fields = {row.label,           seed, key, name(o.kind), std::to_string(o.step),
+                                         fixed(o.seconds, 1), o.why};
+      for (const std::string& each : names)
+        fields.push_back(o.figures.contains(each) ? print_number(o.figures.at(each)) : "");
+      all += models::csv_line(fields);
+    }
+  return all;
+}
+
+}  // namespace orrery::program

@@ -1,0 +1,183 @@
+// orrery study: claims of files are judged by runs that are trained for them.
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <set>
+
+#include "engine/base/files.h"
+#include "engine/base/hash.h"
+#include "examples/orrery/terminal/arguments.h"
+#include "examples/orrery/commands/commands.h"
+#include "examples/orrery/commands/study_claim.h"
+#include "examples/orrery/commands/study_runs.h"
+#include "examples/orrery/terminal/table.h"
+#include "models/folder_lock.h"
+#include "models/study/verdict_table.h"
+
+namespace orrery::program {
+namespace {
+
+using models::StudyVerdict;
+namespace fs = std::filesystem;
+
+// The lists of all verdicts.
+const Outputs& list_outputs() {
+  static const Outputs all = {
+      "study", {{"verdicts.csv", models::verdicts_csv_kind()}, {"README.md", models::verdicts_page_kind()}}};
+  return all;
+}
+
+std::string folder_of(const StudySettings& s, const std::string& file) {
+  return s.out.empty() ? "runs/studies/" + fs::path(file).stem().string() : s.out;
+}
+
+// If the claim's file has not changed, nor what it is judged by, as far as that is there; of another version of the
+// program it is told.
+std::optional<StudyVerdict> judged_before(const StudySettings& s, const std::string& file, const std::string& out) {
+  const std::string path = out + "/verdict.json";
+  if (s.fresh || s.smoke || !file_exists(path)) return {};
+  StudyVerdict before;
+  try {
+    before = models::read_verdict(path);
+  } catch (const Error& error) {
+    std::cout << "warning: " << for_terminal(error.what()) << "; the claim counts as not judged\n";
+    return {};
+  }
+  if (before.smoke || before.claim != sha256_of_file(file)) return {};
+  std::map<std::string, std::set<std::string>> now;
+  try {
+    now = read_by_claim(models::read_claim(file), s.data);
+  } catch (const Error&) {  // its config is not there
+  }
+  for (const auto& [what, hashes] : before.read) {
+    const auto found = now.find(what);
+    if (found == now.end() || found->second == hashes) continue;
+    std::cout << for_terminal(file) << ": its " << what << " has changed since it was judged\n";
+    return {};
+  }
+  return before;
+}
+
+// Every NAME.toml of the folder and of those in it, that lists of claims may be long: each with its group.
+std::vector<models::ListedVerdict> claims_in(const std::string& folder) {
+  std::vector<models::ListedVerdict> all;
+  const auto add = [&](const std::string& group, const std::string& inside) {
+    const bool explained = !group.empty() && file_exists(inside + "/README.md");
+    for (const std::string& path : files_in(inside))
+      if (path.ends_with(".toml")) all.push_back({group, fs::path(path).stem().string(), {}, {}, "", explained});
+  };
+  add("", folder);
+  std::vector<std::string> groups;
+  for (const std::string& path : files_in(folder))
+    if (folder_exists(path)) groups.push_back(fs::path(path).filename().string());
+  std::sort(groups.begin(), groups.end());
+  for (const std::string& group : groups) add(group, folder + "/" + group);
+  return all;
+}
+
+// README.md and verdicts.csv, after every verdict: a night's work may be interrupted.
+void list_verdicts(const StudySettings& s, const std::string& to, const std::vector<models::ListedVerdict>& all) {
+  std::error_code none;
+  const std::string claims = to == s.all ? "." : fs::relative(s.all, to, none).generic_string();
+  list_outputs().write(to, "verdicts.csv", models::verdicts_csv(all));
+  list_outputs().write(to, "README.md", models::verdicts_page(all, claims));
+}
+
+// 0, 1 if a claim has an error or was not judged, or 128 + the signal that ended it.
+int judge_listed(const StudySettings& s, const std::string& to, std::vector<models::ListedVerdict>& all) {
+  const auto file_of = [&](const models::ListedVerdict& listed) { return s.all + "/" + listed.place() + ".toml"; };
+  std::vector<models::ListedVerdict*> turns;
+  for (models::ListedVerdict& each : all) {
+    each.error = "not judged yet";
+    turns.push_back(&each);
+    try {
+      each.claim = models::read_claim(file_of(each));
+    } catch (const Error&) {  // what is wrong with it is told when its turn comes
+    }
+  }
+  int code = 0;
+  std::stable_partition(turns.begin(), turns.end(), [](const models::ListedVerdict* each) { return each->main(); });
+  const auto tried = [&](models::ListedVerdict& listed, const auto& action) {
+    try {
+      action();
+    } catch (const Error& error) {
+      code = 1, listed.error = error.what();
+      std::cout << for_terminal(error.what()) << "\n";
+    }
+  };
+  for (models::ListedVerdict* listed : turns)
+    tried(*listed, [&] { listed->verdict = judged_before(s, file_of(*listed), to + "/" + listed->place()); });
+  for (models::ListedVerdict* listed : turns) {
+    if (listed->verdict) {
+      const std::string& version = listed->verdict->version;
+      std::cout << for_terminal(file_of(*listed)) << ": judged before"
+                << (version == models::program_version() ? "" : " by orrery " + for_terminal(version)) << "\n";
+      continue;
+    }
+    if (!s.judge || code > 128) continue;
+    std::cout << for_terminal(file_of(*listed)) << "\n";
+    tried(*listed, [&] {
+      StudyVerdict verdict;
+      const int its = judge_file(s, file_of(*listed), to + "/" + listed->place(), verdict);
+      code = std::max(code, its);
+      if (its <= 1) listed->verdict = std::move(verdict);
+    });
+    if (code <= 128 && !s.smoke) list_verdicts(s, to, all);
+  }
+  return code;
+}
+
+int judge_all(const StudySettings& s) {
+  check(folder_exists(s.all), "study: there is no folder ", s.all,
+        "; --all needs one with claims, as in --all=examples/studies");
+  std::vector<models::ListedVerdict> all = claims_in(s.all);
+  check(!all.empty(), "study: ", s.all, " holds no claim, which is a file NAME.toml");
+  const std::string to = s.out.empty() ? s.all : s.out;
+  if (!s.smoke) list_outputs().check(to);
+  const models::FolderLock lock(to, {"study"});
+  const int code = judge_listed(s, to, all);
+  if (!s.smoke) list_verdicts(s, to, all);
+  Table table({"study", "verdict", "core minutes", "claim"}, "llrl");
+  for (const models::ListedVerdict& each : all)
+    table.add({each.place(), each.verdict ? each.verdict->word() : "-",
+               each.verdict ? fixed(each.verdict->minutes_of_runs, 1) : "",
+               each.verdict ? each.verdict->sentence : each.error});
+  std::cout << "\n" << table.print();
+  if (!s.smoke)
+    std::cout << "files:\n  " << for_terminal(to) << "/README.md\n  " << for_terminal(to) << "/verdicts.csv\n";
+  std::cout << (s.judge ? pool_line(s.runs) : "") << std::flush;
+  return code;
+}
+
+}  // namespace
+
+std::string study_help(const Arguments&) {
+  StudySettings settings;
+  return "orrery study CLAIM.toml: a file that says who claims what, which runs would show it, what is measured of "
+         "them\n"
+         "and what would refute it (models/study/claim.h has every key).  What is missing is trained, differences are\n"
+         "taken seed by seed, and the verdict is shown, not shown or reversed.\n" +
+         describe(settings_of(settings)) +
+         "\nThe exit code is 1 if a run failed: then there is no verdict, and the same command tries that run again. "
+         "A\n"
+         "run that diverged has not failed. With --all it is 1 if a claim could not be judged.\n"
+         "\nExample: orrery study examples/studies/all_attention/feed_forward_can_be_dropped.toml; orrery report "
+         "runs/studies/feed_forward_can_be_dropped";
+}
+
+int study(const Arguments& arguments) {
+  StudySettings s;
+  const std::vector<std::string> words = read_arguments("study", arguments, settings_of(s));
+  if (!s.all.empty()) {
+    check(words.empty(), "study: --all judges every claim of ", s.all, "; leave '", words.empty() ? "" : words[0],
+          "' out");
+    return judge_all(s);
+  }
+  check(s.judge, "study: --judge=no only lists what has been judged, with --all=FOLDER; leave it out, or give that");
+  check(words.size() == 1, "study: give ", words.empty() ? "a claim" : "one claim",
+        ", as in orrery study examples/studies/all_attention/feed_forward_can_be_dropped.toml, or --all=FOLDER");
+  StudyVerdict verdict;
+  return judge_file(s, words[0], folder_of(s, words[0]), verdict);
+}
+
+}  // namespace orrery::program

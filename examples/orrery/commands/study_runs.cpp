@@ -1,0 +1,326 @@
+#include "examples/orrery/commands/study_runs.h"
+
+#include <algorithm>
+#include <set>
+#include <span>
+
+#include "engine/base/check.h"
+#include "engine/base/files.h"
+#include "engine/base/hash.h"
+#include "engine/base/registry.h"
+#include "engine/base/wording.h"
+#include "examples/orrery/commands/subject.h"
+#include "examples/orrery/commands/train_settings.h"
+#include "models/figures/base/figure.h"
+#include "models/inspection/base/look.h"
+#include "models/settings/settings_table.h"
+#include "models/study/figure_names.h"
+#include "models/study/pool.h"
+#include "models/tasks/base/task.h"
+#include "models/training/run_folder.h"
+
+namespace orrery::program {
+namespace {
+
+using models::Claim;
+using models::LogRow;
+using models::Outcome;
+
+constexpr const char* diverged = "diverged";  // a figure that no log has
+
+// What looks tell of the run's last checkpoint and the claim's example.
+std::map<std::string, double> look_inside(const Claim& claim, const std::string& folder, const std::string& looks) {
+  const Trained trained = read_trained("study", folder);
+  try {
+    const auto subject = make_subject("study", trained, claim.example);
+    return models::figures_of(models::look_at(*subject, looks, {}));
+  } catch (const Error& error) {
+    fail(claim.example_place, ": [example]: ", error.what());
+  }
+}
+
+// What the metric is measured of: a derived claim looks at the first step alone, whose figures come before its update.
+models::RunLog rows_of(const Claim& claim, const std::string& folder, const Outcome& outcome) {
+  auto rows = models::RunLog::of_run(folder);
+  if (claim.kind == Claim::Kind::derived)
+    rows.keep([](const LogRow& row) { return row.step == 1 && row.figures.contains("loss"); });
+  rows.add({outcome.step, {{diverged, outcome.kind == Outcome::Kind::diverged ? 1.0 : 0.0}}});
+  if (const std::vector<std::string> looks = claim.looks(); !looks.empty() && outcome.kind == Outcome::Kind::done)
+    rows.add({outcome.step, look_inside(claim, folder, join(looks))});
+  return rows;
+}
+
+// Throws if what the claim is measured of cannot be read, or is not what the outcome was made of.
+void check_measured(const Claim& claim, const std::string& folder, const Outcome& outcome) {
+  models::check_log(folder, outcome);
+  if (!claim.looks().empty() && outcome.kind == Outcome::Kind::done) models::checkpoint_at(folder);
+}
+
+// A figure that is registered, and only has not been asked for, is told as such.
+void check_figures(const Claim& claim, const std::string& variant, const models::RunLog& rows) {
+  const std::vector<std::string> names = models::figure_names(rows);
+  for (size_t m = 0; m < claim.metrics.size(); ++m) {
+    if (!claim.concerns(m, variant)) continue;
+    const std::string where = claim.metric_places[m] + ": the metric of " + variant;
+    for (const std::string& pattern : claim.metrics[m].figures()) {
+      const std::string figure = pattern.substr(0, pattern.find('/'));
+      const bool logged = std::any_of(names.begin(), names.end(),
+                                      [&](const std::string& name) { return name.starts_with(figure + "/"); });
+      check(logged || !models::figures().find(figure), claim.metric_places[m], ": the runs of ", variant,
+            " do not log '", pattern, "'; add figures = \"", figure, "\" to [base], if the model has that");
+      models::fitting_figures(where, names, pattern);
+    }
+    try {
+      models::check_measurable(claim.metrics[m], rows);
+    } catch (const Error& error) {
+      fail(where, ": ", error.what());
+    }
+  }
+}
+
+bool asks_for_divergence(const Claim& claim) {
+  return std::any_of(claim.metrics.begin(), claim.metrics.end(), [](const models::Metric& metric) {
+    const std::vector<std::string> figures = metric.figures();
+    return std::find(figures.begin(), figures.end(), diverged) != figures.end();
+  });
+}
+
+int64_t further_seed(const Claim& claim) {
+  int64_t seed = 0;
+  while (std::find(claim.seeds.begin(), claim.seeds.end(), seed) != claim.seeds.end()) ++seed;
+  return seed;
+}
+
+template <class F>
+void for_each_place(const Claim& claim, const F& f) {
+  for (size_t v = 0; v < claim.variants.size(); ++v)
+    for (size_t s = 0; s < claim.swept_values(); ++s) f(v, s);
+}
+
+class Study {
+ public:
+  Study(const Claim& claim, const PoolOptions& options, const std::string& data, models::FolderLock& folder)
+      : claim_(claim), options_(options), data_(data), folder_(folder), ids_(options.folder, options.fresh) {
+    options_.check_files = [&claim](const std::string& folder, const Outcome& outcome) {
+      check_measured(claim, folder, outcome);
+    };
+  }
+
+  StudiedRuns train() {
+    std::vector<double> rates(claim_.variants.size(), 0);
+    if (claim_.learning_rates.size() == 1) rates.assign(rates.size(), claim_.learning_rates[0]);
+    if (claim_.learning_rates.size() > 1 && !choose(rates)) return std::move(studied_);
+    RunRows& rows = studied_.rows;
+    Keys own, common;
+    for_each_place(claim_, [&](size_t v, size_t s) {
+      own.push_back(add_seeds(rows, v, s, rates[v], ""));
+      const double at = studied_.common_rate;
+      const bool same = at == 0 || at == rates[v];
+      common.push_back(same ? own.back() : add_seeds(rows, v, s, at, " learning_rate=" + print_number(at)));
+    });
+    train_these(rows);
+    if (ends()) return std::move(studied_);
+    studied_.measured = measure(own);
+    if (common != own) studied_.at_common_rate = measure(common);
+    return std::move(studied_);
+  }
+
+ private:
+  using Keys = std::vector<std::vector<std::string>>;  // of each variant and swept value the runs of its seeds
+
+  std::vector<std::string> add_seeds(RunRows& rows, size_t v, size_t s, double rate, const std::string& more) {
+    std::vector<std::string> keys;
+    for (const int64_t seed : claim_.seeds) keys.push_back(add(rows, v, s, seed, rate, more));
+    return keys;
+  }
+
+  // Without all runs there is nothing to measure.
+  bool ends() const { return studied_.signal != 0 || count_failed(studied_.outcomes) > 0; }
+
+  // The lowest validation loss at a seed that is none of those that are compared: of each variant, and of all together.
+  bool choose(std::vector<double>& rates) {
+    const int64_t seed = further_seed(claim_);
+    const size_t s = claim_.middle_value(), count = claim_.learning_rates.size();
+    RunRows search;
+    Keys keys(claim_.variants.size());
+    for (size_t v = 0; v < keys.size(); ++v)
+      for (const double rate : claim_.learning_rates)
+        keys[v].push_back(add(search, v, s, seed, rate, " learning_rate=" + print_number(rate)));
+    train_these(search);
+    if (ends()) return false;
+    constexpr double diverges = 1e9;  // a rate at which a variant has no loss is the last that is taken for all
+    std::vector<double> sums(count, 0);
+    for (size_t v = 0; v < keys.size(); ++v) {
+      std::vector<double> losses;
+      for (const std::string& key : keys[v]) {
+        const Outcome& outcome = studied_.outcomes.at(key);
+        const auto loss = outcome.figures.find("validation_loss");
+        const bool done = outcome.kind == Outcome::Kind::done && loss != outcome.figures.end();
+        losses.push_back(done ? loss->second : diverges);
+      }
+      for (size_t r = 0; r < count; ++r) sums[r] += losses[r];
+      rates[v] = claim_.learning_rates[least(losses)];
+      studied_.rates.emplace_back(claim_.variants[v].name, rates[v]);
+    }
+    studied_.common_rate = claim_.learning_rates[least(sums)];
+    return true;
+  }
+  static size_t least(const std::vector<double>& x) {
+    return static_cast<size_t>(std::min_element(x.begin(), x.end()) - x.begin());
+  }
+
+  std::string add(RunRows& rows, size_t variant, size_t swept, int64_t seed, double rate, const std::string& more) {
+    const models::Variant& its = claim_.variants[variant];
+    models::TrainSettings settings = settings_of_study(claim_, its, swept, seed, rate, data_);
+    const std::string key = ids_.of(models::run_key(settings));
+    rows.add(label_of(claim_, its, swept) + more, std::move(settings), key);
+    variant_of_.try_emplace(key, its.name);
+    return key;
+  }
+
+  // The first run of each variant that is done shows whether its runs have what is measured.
+  void train_these(const RunRows& rows) {
+    const RunWords words{[](const Outcomes&) { return std::string(); },
+                         [&](const Outcome& outcome) {
+                           const auto loss = outcome.figures.find("validation_loss");
+                           return loss == outcome.figures.end() ? "" : "validation loss " + fixed(loss->second, 4);
+                         }};
+    const auto look = [&](const PooledRun& run, const Outcome& outcome) {
+      const std::string& variant = variant_of_.at(run.key);
+      if (outcome.kind == Outcome::Kind::done && looked_.insert(variant).second)
+        check_figures(claim_, variant, rows_of(claim_, options_.folder + "/" + run.key, outcome));
+    };
+    used_.merge(rows.keys());
+    folder_.keep();
+    models::record_use(options_.folder, folder_.folder(), used_);
+    TrainedRows trained = train_rows(rows, options_, words, look);
+    studied_.signal = trained.signal;
+    for (auto& [key, outcome] : trained.outcomes) {
+      if (!studied_.outcomes.contains(key)) studied_.minutes += outcome.seconds / 60;
+      studied_.outcomes[key] = std::move(outcome);
+    }
+  }
+
+  models::Measurements measure(const Keys& keys) const {
+    models::Measurements measured;
+    measured.values.assign(claim_.metrics.size(), {});
+    for (auto& each : measured.values) each.resize(claim_.variants.size());
+    size_t place = 0;
+    for_each_place(claim_, [&](size_t v, size_t s) {
+      for (auto& each : measured.values) each[v].emplace_back(claim_.seeds.size());
+      for (size_t i = 0; i < claim_.seeds.size(); ++i) measure_run(measured, keys[place][i], v, s, i);
+      ++place;
+    });
+    return measured;
+  }
+  void measure_run(models::Measurements& measured, const std::string& key, size_t v, size_t s, size_t sample) const {
+    const models::Variant& variant = claim_.variants[v];
+    const Outcome& outcome = studied_.outcomes.at(key);
+    const auto miss = [&](const std::string& why) {
+      measured.missing.push_back(text(label_of(claim_, variant, s), " seed=", claim_.seeds[sample], ": ", why));
+    };
+    const bool told = outcome.kind == Outcome::Kind::diverged && asks_for_divergence(claim_);
+    if (outcome.kind != Outcome::Kind::done && !told) return miss(outcome.why);
+    const models::RunLog rows = rows_of(claim_, options_.folder + "/" + key, outcome);
+    for (size_t m = 0; m < claim_.metrics.size(); ++m) {
+      if (!claim_.concerns(m, variant.name)) continue;
+      try {
+        measured.values[m][v][s][sample] = models::measure(claim_.metrics[m], rows, claim_.swept_number(s));
+      } catch (const Error& error) {
+        miss(error.what());
+      }
+    }
+  }
+
+  const Claim& claim_;
+  PoolOptions options_;
+  const std::string& data_;
+  models::FolderLock& folder_;
+  const models::RunIds ids_;
+  std::map<std::string, std::string> variant_of_;  // of each run's key
+  std::set<std::string> looked_;                   // variants
+  std::set<std::string> used_;                     // runs
+  StudiedRuns studied_;
+};
+
+}  // namespace
+
+namespace {
+
+// What only shows that it runs needs no whole split.
+void shorten_validations(models::TrainSettings& settings) {
+  const std::vector<Setting> members = settings_of(settings);
+  for (const auto& [key, value] : {std::pair("validation_tokens", "1024"), std::pair("training_loss_tokens", "1024"),
+                                   std::pair("validation_sequences", "16"), std::pair("training_loss_images", "16")})
+    if (find_setting(members, key)) set_setting(members, "study", key, value);
+}
+
+// Sets that do not lie where settings say: in the folder of sets, else near the claim.
+void find_data(models::TrainSettings& settings, const std::string& claim, const std::string& folder) {
+  const std::vector<Setting> members = settings_of(settings);
+  for (const char* key : models::paths_of_data) {
+    const std::string path = models::setting_of(settings, key);
+    if (path.empty() || file_exists(path) || folder_exists(path)) continue;
+    std::string there = folder + "/" + path;
+    if (folder.empty() || !(file_exists(there) || folder_exists(there))) there = models::found_near(claim, path);
+    if (!there.empty()) set_setting(members, "study", key, there);
+  }
+}
+
+// Of what it sets: other comments or another order of lines make no other configuration.
+std::string sha256_of_config(const std::string& path) {
+  const std::string sets = models::what_toml_says(path);
+  return sha256(std::as_bytes(std::span(sets)));
+}
+
+}  // namespace
+
+size_t count_runs(const Claim& claim) {
+  const size_t places = claim.variants.size() * claim.swept_values(), rates = claim.learning_rates.size();
+  return places * claim.seeds.size() + (rates > 1 ? claim.variants.size() * rates : 0);
+}
+
+StudiedRuns train_claim(const Claim& claim, const PoolOptions& options, const std::string& data,
+                        models::FolderLock& folder) {
+  return Study(claim, options, data, folder).train();
+}
+
+models::TrainSettings settings_of_study(const Claim& claim, const models::Variant& variant, size_t swept, int64_t seed,
+                                        double rate, const std::string& data) {
+  Arguments words;
+  if (!claim.config.empty()) words.push_back("--config=" + claim.config);
+  for (const auto& [key, value] : models::settings_of_run(claim, variant, swept, seed, rate))
+    words.push_back("--" + key + "=" + value);
+  try {
+    models::TrainSettings settings = read_train_settings("study", words);
+    find_data(settings, claim.path, data);
+    if (claim.smoke) shorten_validations(settings);
+    return settings;
+  } catch (const Error& error) {
+    fail(claim.path, ": ", label_of(claim, variant, swept), ": ", error.what());
+  }
+}
+
+std::map<std::string, std::set<std::string>> read_by_claim(const Claim& claim, const std::string& data) {
+  std::map<std::string, std::set<std::string>> config, all;
+  if (!claim.config.empty()) config["config"].insert(sha256_of_config(claim.config));
+  all = config;
+  try {
+    for_each_place(claim, [&](size_t v, size_t s) {
+      const auto settings = settings_of_study(claim, claim.variants[v], s, claim.seeds[0], 0, data);
+      for (const auto& [what, file] : models::read_by(settings))
+        if (!file.sha256.empty()) all[what.substr(0, what.find(' '))].insert(file.sha256);
+    });
+  } catch (const Error&) {
+    return config;
+  }
+  return all;
+}
+
+std::string label_of(const Claim& claim, const models::Variant& variant, size_t swept) {
+  std::string label = variant.name;
+  for (const models::SweptKey& key : claim.sweep) label += " " + key.key + "=" + key.values[swept];
+  return label;
+}
+
+}  // namespace orrery::program

@@ -1,0 +1,129 @@
+// Claims about time: variants take turns, a few training steps each, and nothing else runs beside them.
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+
+#include "engine/base/check.h"
+#include "engine/base/files.h"
+#include "engine/base/folders.h"
+#include "engine/base/parallel.h"
+#include "engine/base/wording.h"
+#include "examples/orrery/terminal/outside.h"
+#include "examples/orrery/commands/study_runs.h"
+#include "models/folder_lock.h"
+#include "models/study/run_files.h"
+#include "models/study/statistics.h"
+#include "models/training/trainer.h"
+
+namespace orrery::program {
+namespace {
+
+using models::Claim;
+namespace fs = std::filesystem;
+
+struct Turns {  // of one variant at one swept value
+  size_t variant, swept;
+  std::unique_ptr<models::Trainer> trainer;
+};
+
+struct Removed {  // with all that is in it
+  std::string folder;
+  ~Removed() {
+    std::error_code ignored;
+    fs::remove_all(folder, ignored);
+  }
+};
+
+constexpr const char* timing_mark = "/removed_by_study";  // in a folder that a study has made, and removes
+
+// Throws if the folder has anything that no measurement of time left there when it was killed.
+void check_removable(const std::string& folder) {
+  if (!folder_exists(folder)) return;
+  const std::string mark = folder + timing_mark;
+  for (const std::string& left : files_in(folder)) {
+    const bool numbered = fs::path(left).filename().string().find_first_not_of("0123456789") == std::string::npos;
+    check(file_exists(mark) && (left == mark || numbered), "study: ", left,
+          " is not what a measurement of time left, and ", folder,
+          " would be removed; choose another --out, or move it away");
+  }
+}
+
+void check_alone(const std::string& pool) {
+  const std::string busy = run_in_training(pool);
+  check(busy.empty(), "study: a program trains ", pool, "/", busy,
+        " at the moment; time is not measured beside it, wait for its end");
+}
+
+// The median of the steps of a turn, in milliseconds.  It ends as an interrupted run does: without a validation.
+double one_turn(models::Trainer& trainer, int64_t steps, const StopSignals& signals) {
+  if (trainer.settings().threads > 0) set_thread_count(static_cast<int>(trainer.settings().threads));
+  const int64_t end = trainer.steps_done() + steps;
+  std::vector<double> milliseconds;
+  models::TrainingEvents events;
+  events.step = [&](const models::StepReport& report) { milliseconds.push_back(report.milliseconds); };
+  events.stop = [&] { return trainer.steps_done() >= end || signals.received() != 0; };
+  trainer.run(events);
+  return milliseconds.empty() ? 0 : models::median_of(milliseconds);
+}
+
+}  // namespace
+
+StudiedRuns time_claim(const Claim& claim, const std::string& folder, const std::string& pool,
+                       const std::string& data) {
+  check_alone(pool);
+  make_folders(pool);
+  const models::FolderLock alone(pool + "/timed", {"study", ""});  // another study of time waits for the same machine
+  check_removable(folder);
+  const Removed work{folder};
+  remove_with_contents(folder);
+  make_folders(folder);
+  write_file_atomically(folder + timing_mark, "A study times runs here, and removes this folder.\n");
+  StudiedRuns studied;
+  auto& all = studied.measured.values;
+  all.assign(claim.metrics.size(), {});
+  for (auto& each : all) each.resize(claim.variants.size());
+  std::vector<Turns> turns;
+  for (size_t v = 0; v < claim.variants.size(); ++v)
+    for (size_t s = 0; s < claim.swept_values(); ++s) {
+      for (auto& each : all) each[v].emplace_back();
+      models::TrainSettings settings = settings_of_study(claim, claim.variants[v], s, claim.seeds[0], 0, data);
+      settings.out = folder + "/" + std::to_string(turns.size());
+      settings.steps = (claim.rounds + 1) * claim.round_steps + 1;  // it never comes to its end
+      settings.evaluate_every = settings.checkpoint_every = 0;
+      settings.save_optimizer = settings.keep_best = false, settings.keep_checkpoints = 1;
+      settings.figures = "none";
+      if (!turns.empty())
+        check(settings.precision == turns[0].trainer->settings().precision, claim.path,
+              ": precision is the same for all that are timed at once; compare it in two studies");
+      turns.push_back({v, s, std::make_unique<models::Trainer>(settings)});
+    }
+  const StopSignals signals;
+  for (int64_t round = -1; round < claim.rounds; ++round) {  // the first one warms up
+    check_alone(pool);                                       // somebody may have begun meanwhile
+    std::vector<double> medians;
+    for (Turns& each : turns) {
+      const double median = one_turn(*each.trainer, claim.round_steps, signals);
+      if (signals.received() != 0) {
+        studied.signal = signals.received();
+        return studied;
+      }
+      studied.minutes += median * static_cast<double>(claim.round_steps) / 60'000;
+      medians.push_back(median);
+      if (round < 0) continue;
+      const models::RunLog row = {{round, {{"milliseconds", median}}}};
+      for (size_t m = 0; m < all.size(); ++m)
+        all[m][each.variant][each.swept].emplace_back(
+            models::measure(claim.metrics[m], row, claim.swept_number(each.swept)));
+    }
+    if (round < 0) continue;
+    std::cout << "round " << round + 1 << " of " << claim.rounds;
+    for (size_t i = 0; i < turns.size(); ++i)
+      std::cout << (i == 0 ? ": " : ", ") << label_of(claim, claim.variants[turns[i].variant], turns[i].swept) << " "
+                << fixed(medians[i], 2) << " ms";
+    std::cout << std::endl;
+  }
+  return studied;
+}
+
+}  // namespace orrery::program

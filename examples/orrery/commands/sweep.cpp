@@ -1,0 +1,320 @@
+// orrery sweep: every combination of settings is trained, and they are compared seed by seed.
+#include <algorithm>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "engine/base/files.h"
+#include "engine/base/registry.h"
+#include "examples/orrery/terminal/arguments.h"
+#include "examples/orrery/commands/commands.h"
+#include "examples/orrery/commands/run_rows.h"
+#include "examples/orrery/terminal/table.h"
+#include "examples/orrery/commands/train_settings.h"
+#include "models/folder_lock.h"
+#include "models/formats/json.h"
+#include "models/settings/settings_file.h"
+#include "models/formats/shell_words.h"
+#include "models/study/combinations.h"
+#include "models/formats/csv.h"
+#include "models/study/pool.h"
+#include "models/reports/report_sweep.h"
+#include "models/study/statistics.h"
+
+namespace orrery::program {
+namespace {
+
+using models::Assignments;
+using models::Outcome;
+
+constexpr const char* table_header = "row,seeds,mean,deviation,difference,low,high,diverged,failed\n";
+
+// What a sweep leaves in its folder (models/formats/output_file.h).
+const Outputs& sweep_outputs() {
+  static const Outputs all = {
+      "sweep",
+      {{"runs.csv", runs_csv_kind()},
+       {"table.csv", models::marked_kind("a table of a sweep", table_header)},
+       {"sweep.json", models::marked_kind("a description of a sweep", "{\n \"metric\": \"", "\n \"runs\": \"")}}};
+  return all;
+}
+
+struct SweepSettings {
+  std::string out = "runs/sweep", runs = "runs/pool", against, metric = "validation_loss";
+  int64_t jobs = 0;
+  bool fresh = false, yes = false;
+
+  template <class V>
+  void visit(V& v) {
+    v("out", out,
+      "folder for the tables: runs.csv, a line a run, and table.csv, a line a combination; `orrery report` shows them");
+    v("runs", runs, "folder of all runs, which other sweeps share: one that has been trained is not trained again");
+    v("against", against, "the row that the others are compared with: its number, or its text; none: the first");
+    v("metric", metric,
+      "the figure of the last validation that is compared: validation_loss, bits_per_character, accuracy, ...");
+    v("jobs", jobs, "runs side by side; 0: as many as there are cores, with one thread each", between(0, 1024));
+    v("fresh", fresh, "train again what has been trained");
+    v("yes", yes, "also more than 1,000 runs");
+  }
+};
+
+struct Sweep {
+  SweepSettings settings;
+  std::vector<std::string> varied;
+  RunRows all;  // a row is a combination of all varied settings but the seed
+};
+
+// What a sweep decides by itself: every run begins at its beginning, or goes on from where it was, with its share of
+// the cores.
+void check_may_be_set(const std::string& key, const std::string& value) {
+  check(key != "threads", "sweep: --threads=", value,
+        " is no setting of a sweep: the runs side by side, of which --jobs says how many, share the cores");
+  const bool of_resume = key == "resume" || key == "from_previous" || key == "other_text";
+  check(!of_resume || value == "no" || value == "false", "sweep: --", key, "=", value,
+        " is no setting of a sweep: the same command goes on with one that was interrupted");
+}
+
+Sweep read_sweep(const Arguments& arguments) {
+  Sweep sweep;
+  Arguments words = arguments;
+  if (!words.empty() && !words[0].starts_with("--")) words[0] = "--config=" + words[0];
+  const std::vector<Setting> own = settings_of(sweep.settings);
+  // The model and the task, which say what keys there are, may be lists too: then the first ones say it.
+  Arguments firsts;
+  for (const std::string& word : words) {
+    if (word.starts_with("--resume")) continue;  // refused by check_may_be_set
+    const bool names_keys =
+        word.starts_with("--model=") || word.starts_with("--task=") || word.starts_with("--config=");
+    firsts.push_back(names_keys ? models::expand_braces(word)[0] : word);
+  }
+  models::TrainSettings known = known_train_settings("sweep", firsts);
+  std::vector<Setting> all = settings_of(known);
+  all.insert(all.end(), own.begin(), own.end());
+  const ParsedArguments parsed = parse_arguments("sweep", words, all);
+  check(parsed.words.empty(), "sweep: '", parsed.words.empty() ? "" : parsed.words[0],
+        "' is not of the form --key=value; a file of settings comes first, or with --config");
+  Assignments given;
+  for (const auto& [key, value] : parsed.assignments) {
+    check_may_be_set(key, value);
+    if (find_setting(own, key))
+      set_setting(std::span<const Setting>(own), "sweep", key, value);
+    else
+      given.emplace_back(key, value);
+  }
+  models::check_utf8_settings("sweep", list_settings(sweep.settings));
+  sweep.varied = models::varied_keys(given);
+  const std::vector<Assignments> combined = models::combinations(given);
+  check_many_runs("sweep: these are ", combined.size(), sweep.settings.yes);
+  const models::RunIds ids(sweep.settings.runs, sweep.settings.fresh);
+  std::string unreadable;  // of the first run whose data, say, are not there
+  bool any = false;
+  for (const Assignments& each : combined) {
+    Arguments of_run;
+    std::string label;
+    for (const auto& [key, value] : each) {
+      of_run.push_back("--" + key + "=" + value);
+      const bool shown =
+          key != "seed" && std::find(sweep.varied.begin(), sweep.varied.end(), key) != sweep.varied.end();
+      if (shown) label += (label.empty() ? "" : " ") + key + "=" + value;
+    }
+    if (label.empty()) label = "all";
+    models::TrainSettings settings = read_train_settings("sweep", of_run);
+    std::string key;
+    try {
+      key = models::run_key(settings);
+      any = true;
+    } catch (const Error& error) {
+      key = models::key_of_unreadable(settings, error.what());
+      if (unreadable.empty()) unreadable = error.what();
+    }
+    sweep.all.add(label, std::move(settings), ids.of(key));
+  }
+  check(any, unreadable);
+  return sweep;
+}
+
+size_t reference_row(const Sweep& sweep) {
+  const std::string& against = sweep.settings.against;
+  if (against.empty()) return 0;
+  std::vector<std::string> labels;
+  for (size_t i = 0; i < sweep.all.rows.size(); ++i) {
+    if (sweep.all.rows[i].label == against || std::to_string(i + 1) == against) return i;
+    labels.push_back(sweep.all.rows[i].label);
+  }
+  fail("sweep: no row is called '", against, "'; there are ", join(labels), ", or their numbers from 1");
+}
+
+std::optional<double> figure(const Outcomes& outcomes, const std::string& key, const std::string& metric) {
+  const auto found = outcomes.find(key);
+  if (found == outcomes.end() || found->second.kind != Outcome::Kind::done) return {};
+  const auto value = found->second.figures.find(metric);
+  if (value == found->second.figures.end()) return {};
+  return value->second;
+}
+
+// What is compared is a figure of each run's last validation.
+void check_metric(const std::string& metric, const Outcome& outcome) {
+  if (outcome.kind != Outcome::Kind::done || outcome.figures.contains(metric)) return;
+  std::vector<std::string> names;
+  for (const auto& [name, value] : outcome.figures) names.push_back(name);
+  const std::string meant = nearest(metric, names);
+  fail("sweep: a validation of these runs tells no '", metric, "', which --metric names; ",
+       meant.empty() ? "it tells " + join(names) : "did you mean '" + meant + "'?");
+}
+
+struct Summary {
+  std::vector<double> figures, differences;
+  size_t diverged = 0, failed = 0, missing = 0;
+};
+Summary summary_of(const Sweep& sweep, const RunRow& row, const RunRow& reference, const Outcomes& outcomes) {
+  Summary all;
+  for (const auto& [seed, key] : row.key_of_seed) {
+    const auto found = outcomes.find(key);
+    if (found == outcomes.end()) {
+      ++all.missing;
+      continue;
+    }
+    all.diverged += found->second.kind == Outcome::Kind::diverged;
+    all.failed += found->second.kind == Outcome::Kind::failed;
+    const std::optional<double> own = figure(outcomes, key, sweep.settings.metric);
+    if (!own) continue;
+    all.figures.push_back(*own);
+    const auto other = reference.key_of_seed.find(seed);
+    if (other == reference.key_of_seed.end()) continue;
+    if (const auto its = figure(outcomes, other->second, sweep.settings.metric)) all.differences.push_back(*own - *its);
+  }
+  return all;
+}
+
+std::string state_of(const Summary& s) {
+  std::string all;
+  const auto add = [&](size_t count, const char* what) {
+    if (count) all += (all.empty() ? "" : ", ") + std::to_string(count) + " " + what;
+  };
+  add(s.diverged, "diverged"), add(s.failed, "failed"), add(s.missing, "to come");
+  return all;
+}
+
+std::string table_text(const Sweep& sweep, const Outcomes& outcomes) {
+  const size_t chosen = reference_row(sweep);
+  Table table({"", "", in_words(sweep.settings.metric), "seeds", "difference", "95 % interval", ""}, "rlrrrrl");
+  for (size_t i = 0; i < sweep.all.rows.size(); ++i) {
+    const Summary s = summary_of(sweep, sweep.all.rows[i], sweep.all.rows[chosen], outcomes);
+    std::vector<std::string> cells = {
+        std::to_string(i + 1), sweep.all.rows[i].label, "-", std::to_string(s.figures.size()), "", "", state_of(s)};
+    if (!s.figures.empty()) {
+      const models::Spread spread = models::spread_of(s.figures);
+      cells[2] = fixed(spread.mean, 4) + (s.figures.size() > 1 ? " +- " + fixed(spread.deviation, 4) : "");
+    }
+    if (i == chosen) cells[4] = "compared with";
+    if (i != chosen && !s.differences.empty()) cells[4] = signed_fixed(models::spread_of(s.differences).mean, 4);
+    const auto interval = models::confidence_interval(s.differences);
+    if (i != chosen && interval) cells[5] = signed_fixed(interval->low, 4) + " " + signed_fixed(interval->high, 4);
+    table.add(cells);
+  }
+  return table.print();
+}
+
+std::string table_csv(const Sweep& sweep, const Outcomes& outcomes) {
+  std::string all = table_header;
+  const RunRow& chosen = sweep.all.rows[reference_row(sweep)];
+  for (const RunRow& row : sweep.all.rows) {
+    const Summary s = summary_of(sweep, row, chosen, outcomes);
+    std::vector<std::string> fields = {row.label,
+                                       std::to_string(s.figures.size()),
+                                       "",
+                                       "",
+                                       "",
+                                       "",
+                                       "",
+                                       std::to_string(s.diverged),
+                                       std::to_string(s.failed)};
+    if (!s.figures.empty()) {
+      const models::Spread spread = models::spread_of(s.figures);
+      fields[2] = print_number(spread.mean), fields[3] = print_number(spread.deviation);
+    }
+    if (&row != &chosen && !s.differences.empty()) fields[4] = print_number(models::spread_of(s.differences).mean);
+    if (const auto interval = models::confidence_interval(s.differences); interval && &row != &chosen)
+      fields[5] = print_number(interval->low), fields[6] = print_number(interval->high);
+    all += models::csv_line(fields);
+  }
+  return all;
+}
+
+// Throws if the folder has files of something else, or results of runs that this sweep does not have.
+void check_replaceable(const Sweep& sweep) {
+  const std::string& out = sweep.settings.out;
+  std::set<std::string> keys;  // by which program's sources a run was trained does not matter
+  for (const std::string& id : sweep.all.keys()) keys.insert(models::key_of_id(id));
+  for (const models::TabledRun& run : models::runs_in_tables(out))
+    check(run.outcome == "failed" || keys.contains(models::key_of_id(run.id)), "sweep: ", out,
+          " has the results of another sweep, with ", run.row, " seed=", run.seed,
+          " of other settings or data; choose another --out, or remove ", out, "/runs.csv");
+}
+
+// What a report of the sweep asks for beside the tables.
+void write_sweep_file(const Sweep& sweep, Arguments arguments) {
+  arguments.insert(arguments.begin(), "sweep");
+  const models::Json json = {
+      {"metric", sweep.settings.metric}, {"runs", sweep.settings.runs}, {"command", models::command_line(arguments)}};
+  sweep_outputs().write(sweep.settings.out, "sweep.json",
+                        json.dump(1, ' ', false, models::Json::error_handler_t::replace) + "\n");
+}
+
+}  // namespace
+
+std::string sweep_help(const Arguments&) {
+  SweepSettings settings;
+  return "orrery sweep [CONFIG.toml] --KEY=VALUE ...: the keys are those of orrery train.  A key with several values "
+         "is\n"
+         "varied, and every combination is trained: values in braces, in quotes that keep them from the shell\n"
+         "('--attention={softmax,pointwise(relu)}', '--seed={0..4}', '--normalization=dyt(alpha={1,2})'), or a key\n"
+         "that is given several times.\n" +
+         describe(settings_of(settings)) +
+         "\nThe exit code is 1 if a run failed; the others are trained all the same, and the tables written. A run "
+         "that\n"
+         "diverged has not failed.\n"
+         "\nExample: orrery sweep examples/configs/quickstart.toml '--attention={softmax,pointwise(relu)}' "
+         "'--seed={0..2}' --steps=400";
+}
+
+int sweep(const Arguments& arguments) {
+  const Sweep sweep = read_sweep(arguments);
+  reference_row(sweep);  // a wrong one is told before any training
+  sweep_outputs().check(sweep.settings.out);
+  models::FolderLock lock(sweep.settings.out, {"sweep"});
+  check_replaceable(sweep);
+  lock.keep();  // an interrupted sweep still uses its runs
+  models::record_use(sweep.settings.runs, lock.folder(), sweep.all.keys());
+  std::cout << counted(static_cast<int64_t>(sweep.all.rows.size()), "row") << ", "
+            << counted(static_cast<int64_t>(sweep.all.named.size()), "run") << "\n" << std::flush;
+  const std::string& metric = sweep.settings.metric;
+  const RunWords words{[&](const Outcomes& outcomes) { return table_text(sweep, outcomes); },
+                       [&](const Outcome& outcome) {
+                         const auto found = outcome.figures.find(metric);
+                         return found == outcome.figures.end() ? "" : in_words(metric) + " " + fixed(found->second, 4);
+                       }};
+  PoolOptions options{"sweep", sweep.settings.runs, sweep.settings.jobs, sweep.settings.fresh};
+  options.check_files = [&](const std::string& folder, const Outcome& outcome) {
+    const bool lacks_metric = outcome.kind == Outcome::Kind::done && !outcome.figures.contains(metric);
+    if (lacks_metric) models::check_log(folder, outcome);  // else check_metric tells that its runs have none
+  };
+  const TrainedRows trained = train_rows(
+      sweep.all, options, words, [&](const PooledRun&, const Outcome& outcome) { check_metric(metric, outcome); });
+  sweep_outputs().write(sweep.settings.out, "runs.csv", runs_csv(sweep.all, trained.outcomes));
+  sweep_outputs().write(sweep.settings.out, "table.csv", table_csv(sweep, trained.outcomes));
+  write_sweep_file(sweep, arguments);
+  std::cout << "files:\n  " << for_terminal(sweep.settings.out) << "/table.csv\n  " << for_terminal(sweep.settings.out)
+            << "/runs.csv\n"
+            << pool_line(sweep.settings.runs) << std::flush;
+  if (trained.signal != 0) {
+    std::cout << "stopped after " << trained.outcomes.size() << " of " << sweep.all.named.size()
+              << " runs; the same command goes on" << std::endl;
+    return 128 + trained.signal;
+  }
+  const int64_t failed = count_failed(trained.outcomes);
+  check(failed == 0, "sweep: ", failed, " of ", counted(static_cast<int64_t>(sweep.all.named.size()), "run"),
+        " failed; ", sweep.settings.out, "/runs.csv has the reasons, and the same command tries them again");
+  return 0;
+}
+
+}  // namespace orrery::program

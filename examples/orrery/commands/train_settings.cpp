@@ -1,0 +1,149 @@
+#include "examples/orrery/commands/train_settings.h"
+
+#include <algorithm>
+
+#include "engine/base/files.h"
+#include "examples/orrery/terminal/arguments.h"
+#include "models/model.h"
+#include "models/settings/settings_file.h"
+#include "models/study/run_files.h"
+#include "models/training/resume.h"
+#include "models/training/run_folder.h"
+
+namespace orrery::program {
+namespace {
+
+using Assignments = std::vector<std::pair<std::string, std::string>>;
+
+// Whether `given` is the key, or nanoGPT's name of it.
+bool is_key(const std::string& given, std::string_view key) {
+  const auto names = models::nanogpt_keys();
+  return given == key || std::any_of(names.begin(), names.end(), [&](const ForeignKey& foreign) {
+           return foreign.key == given && foreign.ours == key;
+         });
+}
+
+std::string value_of(const Assignments& assignments, const std::string& key, std::string otherwise) {
+  for (const auto& [given, value] : assignments)
+    if (is_key(given, key)) otherwise = value;
+  return otherwise;
+}
+
+// The last value of a key in a file of settings or on the command line, which counts later; `otherwise` if none has it.
+std::string last_value(const ParsedArguments& parsed, const std::string& key, std::string otherwise) {
+  for (const auto& [given, value] : parsed.assignments)
+    if (given == "config") otherwise = models::value_in_settings_file(value, key).value_or(otherwise);
+  return value_of(parsed.assignments, key, otherwise);
+}
+
+// --resume=RUN is --resume=yes --out=RUN.
+void take_run_to_resume(const std::string& command, Assignments& given) {
+  const std::string value = value_of(given, "resume", "no");
+  if (!models::names_a_run(value)) return;
+  const std::string run = without_last_slashes(value);
+  check(folder_exists(run), command, ": resume: '", value, "' is neither yes nor no, nor the folder of a run");
+  models::check_is_run(command, run);
+  const std::string out = value_of(given, "out", run);
+  check(out == run || out == value, command, ": --resume=", value,
+        " goes on with the run in that folder, and --out=", out,
+        " names another; leave --out out, or begin a run of its own with --init_from=", value);
+  for (auto& [key, each] : given)
+    if (key == "resume") each = "yes";
+  given.emplace_back("out", run);
+}
+
+ParsedArguments parse(const std::string& command, const Arguments& arguments, models::TrainSettings known) {
+  ParsedArguments parsed = parse_arguments(command, arguments, settings_of(known));
+  take_run_to_resume(command, parsed.assignments);
+  return parsed;
+}
+
+// The settings of the run that is resumed.
+Assignments of_resumed(const ParsedArguments& parsed) {
+  const std::string run = last_value(parsed, "out", models::TrainSettings().out);
+  if (!folder_exists(run) || !models::is_run(run)) return {};  // the trainer says what is missing
+  models::TrainSettings its = models::settings_of_run(run);
+  its.out = run;
+  const std::string wanted = last_value(parsed, "model", its.model);
+  models::check_same_kind(run, wanted, last_value(parsed, "task", its.task), its);
+  const std::vector<Setting> model = its.model_settings.members();
+  Assignments taken;  // another preset has values of its own, which the trainer compares
+  for (const auto& [key, value] : list_settings(its))
+    if (wanted == its.model || !(key == "model" || find_setting(model, key))) taken.emplace_back(key, value);
+  return taken;
+}
+
+// What a run that begins with another's weights takes over: its model, that model's settings, its tokenizer and its
+// dtype.
+Assignments inherited(const ParsedArguments& parsed) {
+  const std::string from = last_value(parsed, "init_from", "");
+  if (from.empty()) return {};
+  const auto refuse = [&](const char* what_to_do) {
+    check(folder_exists(from), "train: there is no folder ", from, " for --init_from; of nanoGPT's words, ",
+          what_to_do);
+  };
+  if (from == "scratch") refuse("'scratch' is what happens without it: leave it out");
+  if (from == "resume") refuse("'resume' is --resume=RUN here");
+  if (from.starts_with("gpt2")) refuse("'gpt2' is `orrery import FOLDER --out=RUN` first, then --init_from=RUN");
+  const Assignments its = models::read_state(models::checkpoint_at(from)).settings;
+  const models::TrainSettings known = models::make_settings(its);
+  const std::string& its_class = models::named_model(known.model).of.name;
+  const std::string wanted = last_value(parsed, "model", known.model);
+  const std::string& class_wanted = models::named_model(wanted).of.name;
+  check(class_wanted == its_class, "train: --init_from=", from, " holds a model of the class ", its_class,
+        ", and --model=", wanted, " is of the class ", class_wanted,
+        "; leave --model out, or begin without --init_from");
+  const models::TrainSettings ours(known.model, last_value(parsed, "task", ""));
+  const std::vector<Setting> model = known.model_settings.members(), task = ours.task_settings.members();
+  Assignments taken;
+  for (const auto& [key, value] : its) {
+    const bool named = key == "model", tokenizer = key == "tokenizer" && find_setting(task, key);
+    if (!named && !tokenizer && key != "dtype" && !find_setting(model, key)) continue;
+    const std::string said = last_value(parsed, key, value);
+    check(!(named || tokenizer) || said == value, "train: ", from, " has ", key, "=", value,
+          ", with which its weights are taken over, and not ", key, "=", said, "; leave ", key, " or init_from out");
+    taken.emplace_back(key, value);
+  }
+  return taken;
+}
+
+// What counts before every key that is given.
+Assignments begun_with(const ParsedArguments& parsed) {
+  const bool resumes = parse_yes_or_no("resume", last_value(parsed, "resume", "no"));
+  return resumes ? of_resumed(parsed) : inherited(parsed);
+}
+
+// The defaults of the model and the task that are named, which decide what keys there are.
+models::TrainSettings settings_of_model(const ParsedArguments& parsed) {
+  for (const auto& [key, value] : parsed.assignments)
+    check(key != "config" || !value.empty(),
+          "train: --config needs a file, as in --config=examples/configs/quickstart.toml");
+  const Assignments begun = begun_with(parsed);
+  return models::TrainSettings(last_value(parsed, "model", value_of(begun, "model", models::TrainSettings().model)),
+                               last_value(parsed, "task", value_of(begun, "task", "")));
+}
+
+}  // namespace
+
+models::TrainSettings known_train_settings(const std::string& command, const Arguments& arguments) {
+  return settings_of_model(parse(command, arguments, models::TrainSettings()));
+}
+
+models::TrainSettings read_train_settings(const std::string& command, const Arguments& arguments) {
+  models::TrainSettings known = known_train_settings(command, arguments);
+  const ParsedArguments parsed = parse(command, arguments, known);
+  check(parsed.words.empty(), command, ": '", parsed.words.empty() ? "" : parsed.words[0],
+        "' is not of the form --key=value; orrery train --help lists the keys");
+  Assignments assignments = begun_with(parsed);
+  for (const auto& [key, value] : parsed.assignments)
+    if (key == "config")
+      for (auto& assignment : models::read_settings_file(value, settings_of(known), models::nanogpt_keys()))
+        assignments.push_back(std::move(assignment));
+  for (const auto& assignment : parsed.assignments)
+    if (assignment.first != "config") assignments.push_back(assignment);
+  models::TrainSettings settings = models::make_settings(assignments);
+  models::check_utf8_settings(command, list_settings(settings));
+  return settings;
+}
+
+}  // namespace orrery::program

@@ -1,0 +1,71 @@
+#include "examples/orrery/commands/trained.h"
+
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "engine/base/files.h"
+#include "models/data/tokenizer.h"
+#include "models/formats/json.h"
+#include "models/language_model.h"
+#include "models/formats/shown_text.h"
+#include "models/catalogue/plugins.h"
+#include "models/study/run_files.h"
+#include "models/training/memory_plan.h"
+#include "models/training/run_folder.h"
+
+namespace orrery::program {
+namespace {
+
+// The folder of a checkpoint: the one given, or the newest of the run given.
+std::string find_checkpoint(const std::string& command, const std::string& folder) {
+  check(!folder.empty(), command,
+        ": there is no model; give the folder of a run with --checkpoint=DIR, for instance "
+        "--checkpoint=runs/latest");
+  check(folder_exists(folder), command, ": there is no folder ", folder, "; orrery train --out=DIR makes one");
+  if (file_exists(folder + "/state.json")) return folder;
+  const std::string latest = models::latest_checkpoint(folder, true);
+  check(!latest.empty(), command, ": ", folder,
+        " holds no checkpoint; give the folder of a run or of one of its checkpoints");
+  return latest;
+}
+
+// A state.json can describe any model; one with more parameters than the weights beside it is not made.
+void check_described(const std::string& command, const models::TrainSettings& described, const std::string& weights) {
+  const auto bytes = static_cast<int64_t>(FileReader(weights).size());
+  check(models::count_parameters(described, bytes / 2).has_value(), command, ": ", weights, " has ", bytes,
+        " bytes, too few for the model that state.json describes (", described.model, "); the checkpoint is damaged");
+}
+
+Trained read_checkpoint(const std::string& command, const std::string& checkpoint) {
+  models::CheckpointState state = models::read_state(checkpoint);
+  Trained trained{models::TrainSettings(), std::move(state.tokenizer), nullptr, state.version};
+  models::with_plugins_told(checkpoint + "/..", [&] {
+    trained.settings = models::make_settings(state.settings);
+    check_described(command, trained.settings, checkpoint + "/weights.safetensors");
+    trained.model = models::make_model(trained.settings);
+  });
+  models::load_weights(checkpoint, *trained.model);
+  // What is learned without a text has none: its tokens are read and written as they are.
+  const auto* const writes = dynamic_cast<const models::LanguageModel*>(trained.model.get());
+  if (writes && models::parse_json(trained.tokenizer, models::unreadable_tokenizer) == models::Json::object())
+    trained.tokenizer = models::Json{{"name", "numbers"}, {"size", writes->vocabulary()}}.dump();
+  return trained;
+}
+
+}  // namespace
+
+void warn(const std::vector<std::string>& sentences) {
+  for (const std::string& sentence : sentences) std::cerr << "warning: " << models::for_terminal(sentence) << std::endl;
+}
+
+void warn_of_version(const std::string& run, const std::string& version) {
+  if (const std::string note = models::version_note(run, version); !note.empty())
+    std::cout << "warning: " << models::for_terminal(note) << std::endl;
+}
+
+Trained read_trained(const std::string& command, const std::string& folder) {
+  return models::read_newest([&] { return find_checkpoint(command, folder); },
+                             [&](const std::string& checkpoint) { return read_checkpoint(command, checkpoint); });
+}
+
+}  // namespace orrery::program

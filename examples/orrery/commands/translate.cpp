@@ -1,0 +1,135 @@
+// orrery translate: a trained model translates sentences, a line each.
+#include <cstdio>
+#include <iostream>
+
+#include "engine/base/machine_memory.h"
+#include "engine/base/parallel.h"
+#include "examples/orrery/terminal/arguments.h"
+#include "examples/orrery/commands/commands.h"
+#include "examples/orrery/terminal/progress.h"
+#include "examples/orrery/terminal/table.h"
+#include "examples/orrery/commands/trained.h"
+#include "models/data/bleu.h"
+#include "models/data/lines.h"
+#include "models/model.h"
+#include "models/architectures/translation_search.h"
+
+namespace orrery::program {
+namespace {
+
+struct TranslateSettings {
+  std::string checkpoint, input = "-", reference, device = "cpu";
+  models::SearchSettings search{.beam = models::usual_beam};
+  int64_t threads = 0;
+
+  template <class V>
+  void visit(V& v) {
+    v("checkpoint|out_dir", checkpoint, "folder of a run (its last checkpoint) or of one checkpoint");
+    v("input", input, "file with a sentence a line; -: the standard input");
+    v("reference", reference, "file with their translations by others, line for line: BLEU is told at the end");
+    v("beam", search.beam, "unfinished translations that are kept of each sentence; 1: the likeliest words alone",
+      between(1, 1000));
+    v("length_penalty", search.length_penalty, "0: the likeliest translation; above, longer ones are preferred",
+      between(-10, 10));
+    v("most_tokens", search.most_tokens, "of a translation; 0: 20 more than twice those of the sentence",
+      between(0, 16777216));
+    v("batch", search.batch, "sentences at once", between(1, 16384));
+    v("threads", threads, "cores to use; 0: all", between(0, 1024));
+    v("device", device, "cpu or cuda", one_of({"cpu", "cuda"}));
+  }
+};
+
+constexpr const char* fewer = "translate fewer sentences at a time";
+
+std::string what_of(const std::string& input) { return "translate: " + (input == "-" ? "the standard input" : input); }
+void each_sentence(const std::string& input, const models::TakeLine& take) {
+  if (input == "-")
+    models::each_line(std::cin, what_of(input), take);
+  else
+    models::each_kept_line(input, what_of(input), fewer, take);
+}
+std::vector<std::string> lines_of(const std::string& file) {
+  std::vector<std::string> lines;
+  const std::string what = what_of(file);
+  each_sentence(file, [&](std::string_view line) { models::add_checked(lines, std::string(line), what, fewer); });
+  return lines;
+}
+
+struct Sources {
+  std::vector<std::vector<int32_t>> tokens;  // of each sentence, with its end; the end alone where it cannot be read
+  int64_t left_out = 0;                      // sentences that cannot be read
+};
+// Reports each sentence that cannot be read, by its line.
+Sources read_sources(const std::string& input, const models::Tokenizer& tokenizer, int64_t context) {
+  constexpr size_t at_once = size_t{1} << 16;  // sentences, for whose tokens memory is checked together
+  constexpr double held = 64, later = 96;      // bytes of a short one: its tokens, and its translation
+  const models::SentenceMarks marks = models::sentence_marks(tokenizer);
+  const std::string what = what_of(input);
+  Sources sources;
+  each_sentence(input, [&](std::string_view sentence) {
+    if (const size_t before = sources.tokens.size(); before % at_once == 0)
+      check_memory(what, held * at_once + later * static_cast<double>(before), fewer);
+    std::vector<int32_t> tokens;
+    try {
+      tokens = tokenizer.encode(sentence);
+      const auto length = static_cast<int64_t>(tokens.size()) + 1;
+      check(length <= context, "it has ", length, " tokens with its end, and the model's context is ", context,
+            "; divide it");
+    } catch (const Error& error) {
+      tokens.clear();
+      ++sources.left_out;
+      std::cerr << "translate: line " << sources.tokens.size() + 1 << " is left out: " << for_terminal(error.what())
+                << std::endl;
+    }
+    tokens.reserve(tokens.size() + 1);
+    tokens.push_back(marks.end);
+    models::add_checked(sources.tokens, std::move(tokens), what, fewer);
+  });
+  return sources;
+}
+
+}  // namespace
+
+std::string translate_help(const Arguments&) {
+  TranslateSettings settings;
+  return "Arguments are --key=value:\n" + describe(settings_of(settings)) +
+         "\nExample: orrery translate --checkpoint=runs/latest --input=test.de --reference=test.en --beam=5";
+}
+
+int translate(const Arguments& arguments) {
+  TranslateSettings s;
+  const std::vector<std::string> words = read_arguments("translate", arguments, settings_of(s));
+  check(words.empty(), "translate: '", words.empty() ? "" : words[0],
+        "' is not of the form --key=value; did you mean --input?");
+  if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
+  const Device device = parse_device(s.device);
+  check_available(device);
+  const Trained trained = read_trained("translate", s.checkpoint);
+  const std::unique_ptr<models::Tokenizer> tokenizer = models::restore_tokenizer(trained.tokenizer);
+  nn::move(*trained.model, device);
+  auto& translates = models::model_as<models::TranslationModel>(
+      *trained.model, "translate", "one that translates; train one with --model=translation-small");
+  const std::vector<std::string> references = s.reference.empty() ? std::vector<std::string>() : lines_of(s.reference);
+  const Sources sources = read_sources(s.input, *tokenizer, translates.context());
+  check(s.reference.empty() || references.size() == sources.tokens.size(), "translate: ", sources.tokens.size(),
+        " sentences and ", references.size(), " lines in ", s.reference, "; each sentence needs its reference");
+  std::vector<std::string> translations;
+  {
+    Progress progress(std::cerr);
+    s.search.progress = [&](double share) { progress.share("translated", share); };
+    translations = models::translate_to_text(translates, sources.tokens, *tokenizer, s.search);
+  }
+  for (const std::string& translation : translations) std::cout << for_output(translation) << "\n";
+  std::cout << std::flush;
+  const int code = sources.left_out > 0 ? 1 : 0;
+  if (s.reference.empty()) return code;
+  const models::Bleu score = models::bleu(translations, references);
+  char numbers[160];
+  std::snprintf(numbers, sizeof numbers, "BLEU %.2f (%.1f/%.1f/%.1f/%.1f, brevity penalty %.3f, %s)", score.score,
+                score.precisions[0], score.precisions[1], score.precisions[2], score.precisions[3],
+                score.brevity_penalty, models::bleu_signature);
+  std::cerr << numbers << std::endl;
+  return code;
+}
+
+}  // namespace orrery::program

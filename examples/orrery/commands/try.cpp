@@ -1,0 +1,233 @@
+// orrery try: one formula file becomes a plug-in, is checked, plotted, and trained with.
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <iostream>
+
+#include "engine/base/files.h"
+#include "engine/base/plugin.h"
+#include "engine/base/registry.h"
+#include "examples/orrery/terminal/arguments.h"
+#include "examples/orrery/commands/commands.h"
+#include "examples/orrery/commands/compiler.h"
+#include "examples/orrery/commands/formula_source.h"
+#include "examples/orrery/terminal/plot.h"
+#include "examples/orrery/terminal/table.h"
+#include "models/architectures/gpt.h"
+#include "models/formats/output_file.h"
+#include "models/formats/shell_words.h"
+#include "models/catalogue/catalogue.h"
+#include "models/catalogue/plugins.h"
+#include "models/training/short_run.h"
+#include "nn/formulas/activation.h"
+#include "nn/base/gradient_case.h"
+
+namespace orrery::program {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct TrySettings {
+  std::string out = "runs/plugins", data, headers;
+  int64_t steps = 200, compile_limit = 600;
+  double range = 4;
+  template <class V>
+  void visit(V& v) {
+    v("out", out, "folder for the plug-in");
+    v("headers", headers, "folder that holds engine/ and nn/; default: of the sources, else of the installation");
+    v("data", data, "text to train with; default: Tiny Shakespeare, as it comes with orrery");
+    v("steps", steps, "of each small model; 0: do not train", between(0, 1e6));
+    v("compile_limit", compile_limit, "seconds that the compiler may take", between(1, 1e6));
+    v("range", range, "the plot goes from -range to range", above(0, 1e6));
+  }
+};
+
+constexpr uint64_t longest_source = uint64_t{1} << 20;  // bytes
+
+// The first line that names an error, else the first line.
+std::string first_error(const std::string& output) {
+  std::string first;
+  for (size_t at = 0; at < output.size();) {
+    const size_t end = std::min(output.find('\n', at), output.size());
+    const std::string line = output.substr(at, end - at);
+    if (first.empty()) first = line;
+    if (line.find(": error") != std::string::npos || line.find(": fatal error") != std::string::npos) return line;
+    at = end + 1;
+  }
+  return first.empty() ? "the compiler said nothing" : first;
+}
+
+std::string compile(const std::string& file, const TrySettings& settings) {
+  const std::string& folder = settings.out;
+  check(file_exists(file), "try: there is no file '", file,
+        "'; give one that registers something, as in orrery try "
+        "examples/03_new_activation.cpp");
+  read_file(file, longest_source);  // a compiler would wait at a pipe
+  make_folders(folder);
+  const std::string plugin = (fs::path(folder) / fs::path(file).stem()).string() + ".so";
+  models::check_output("try", plugin, {"a plug-in of orrery", is_plugin});
+  models::check_output("try", seal_of(plugin), models::marked_kind("the seal of a plug-in", "# ", " bytes\n"));
+  const std::string temporary = text(plugin, ".", ::getpid(), ".partial");
+  const Compiled compiled =
+      run_compiler(plugin_compiler(plugin_include_folder(settings.headers), file, temporary), settings.compile_limit);
+  if (!compiled.well) {
+    std::error_code ignored;
+    fs::remove(temporary, ignored);
+    check(compiled.in_time, "try: '", file, "' does not compile within ", settings.compile_limit,
+          " s; allow more with --compile_limit=", 2 * settings.compile_limit);
+    fail("try: '", file, "' does not compile: ", first_error(compiled.output));
+  }
+  rename_file(temporary, plugin);
+  seal_plugin(plugin);
+  return plugin;
+}
+
+using Name = std::pair<std::string, std::string>;  // family and name
+
+void print_row(const Name& name) {
+  for (const models::CatalogueFamily& family : models::catalogue())
+    for (const models::CatalogueEntry& entry : family.entries)
+      if (family.name == name.first && entry.name == name.second)
+        std::cout << family.name << ":\n" << models::catalogue_text(entry);
+}
+
+void print_plot(const Name& name, double range) {
+  if (name.first != "activation") return;
+  const nn::Activation f = nn::Activation::any(name.second);
+  const std::vector<double> p = f.initial_parameters();
+  std::cout << plot(
+      {{name.second + (p.empty() ? "(x)" : "(x), initial parameters"), [&](double x) { return f.value(x, p); }},
+       {"derivative", [&](double x) { return f.derivative(x, p); }}},
+      -range, range);
+}
+
+struct Role {
+  std::string key, spec;  // of the model's settings
+};
+std::vector<Role> roles_of(const Name& name) {
+  if (name.first == "activation") {
+    const Role dense = {"feed_forward", "dense(" + name.second + ")"};
+    if (nn::is_learned_activation(name.second)) return {dense};
+    return {dense, {"attention", "pointwise(" + name.second + ")"}, {"normalization", "dynamic(" + name.second + ")"}};
+  }
+  for (const char* key : {"attention", "feed_forward", "normalization", "position"})
+    if (name.first == key) return {{key, name.second}};
+  return {};
+}
+
+std::vector<std::string> check_source(const std::string& file) {
+  std::vector<std::string> failed;
+  for (const std::string& offence : foreign_calls(read_file(file, longest_source))) {
+    std::cout << for_terminal(file) << ", " << offence << "\n";
+    failed.push_back("standard functions in " + file);
+  }
+  failed.erase(std::unique(failed.begin(), failed.end()), failed.end());
+  return failed;
+}
+
+// Gradient cases of names that were never registered: what they check is in no model.
+std::vector<std::string> cases_of_nothing() {
+  std::vector<std::string> failed;
+  for (const nn::Family& family : nn::families())
+    for (const nn::RegisteredCase& one : nn::gradient_cases())
+      if (one.family == family.name &&
+          std::find(family.members.begin(), family.members.end(), one.name) == family.members.end()) {
+        std::cout << one.family << " " << one.name << ": FAILED, it has a gradient case but is not registered\n";
+        failed.push_back("registration of " + one.name);
+      }
+  return failed;
+}
+
+std::string data_file(const std::string& given) {
+  if (!given.empty()) return given;
+  const fs::path include = plugin_include_folder(), text = "tinyshakespeare.txt";
+  for (const fs::path& place :
+       {include / "examples" / "data" / text, include.parent_path().parent_path() / "share" / "orrery" / text})
+    if (file_exists(place.string())) return place.string();
+  fail("try: Tiny Shakespeare is not where orrery's sources or its installation keep it; give a text with --data=FILE");
+}
+
+models::NamedModel small_model() {
+  models::GptSettings s;
+  s.layers = 2, s.heads = 4, s.width = 64, s.context = 64;
+  s.feed_forward = parse_spec("dense(gelu)"), s.attention = parse_spec("softmax"),
+  s.normalization = parse_spec("layer");
+  return {models::model_classes().at(models::Gpt::info.name), AnySettings(s)};
+}
+
+// Models with and without the new names; those that do not stay finite, or do not learn.
+std::vector<std::string> train(const std::vector<Name>& names, const TrySettings& settings) {
+  const std::string data = data_file(settings.data);
+  Table table({"model (2 layers, width 64)", "first loss", "last loss", "seconds"}, "lrrr");
+  std::vector<std::string> failed;
+  const auto add = [&](const std::string& title, const models::NamedModel& model) {
+    const models::ShortRun run = models::short_run(model, data, settings.steps);
+    const bool well = std::isfinite(run.last_loss) && run.last_loss < run.first_loss;
+    if (!well) failed.push_back("training with " + title);
+    table.add(
+        {title + (well ? "" : "  FAILED"), fixed(run.first_loss, 4), fixed(run.last_loss, 4), fixed(run.seconds, 1)});
+  };
+  add("gelu, softmax, layer", small_model());
+  for (const Name& name : names) {
+    for (const Role& role : roles_of(name)) {
+      const models::NamedModel model = small_model();
+      set_setting(model.settings.members(), "try", role.key, role.spec);
+      add(role.key + " = " + role.spec, model);
+    }
+    if (name.first == "model" || name.first == "model_preset")
+      add("model = " + name.second, models::named_model(name.second));
+  }
+  std::cout << "training, " << settings.steps << " steps of 4 x 64 characters, mean of the last 20 losses:\n"
+            << table.print();
+  return failed;
+}
+
+}  // namespace
+
+std::string try_out_help(const Arguments&) {
+  TrySettings settings;
+  return "orrery try FILE.cpp: compiles one file (an activation, attention, normalization, model, ...) to a plug-in,\n"
+         "shows its catalogue row, its gradient check and a plot, and trains small models with it beside gelu,\n"
+         "softmax and layer.  The exit code is 1 if a check fails.  --plugin=FILE.so loads it in every other command,\n"
+         "if it is the file whose size and SHA-256 stand in FILE.so.sha256.  A plug-in is code and runs with your "
+         "rights.\n"
+         "The same file, put into nn/activations/ (or its family's folder), needs no change to be a part of the "
+         "library.\n" +
+         describe(settings_of(settings)) + "\nExample: orrery try examples/03_new_activation.cpp";
+}
+
+int try_out(const Arguments& arguments) {
+  TrySettings settings;
+  const std::vector<std::string> words = read_arguments("try", arguments, settings_of(settings));
+  check(words.size() == 1, "try: one file is needed, as in orrery try examples/03_new_activation.cpp; given are ",
+        words.size());
+  const auto start = std::chrono::steady_clock::now();
+  std::cout << "compiling " << for_terminal(words[0]) << " ..." << std::flush;
+  const std::string plugin = compile(words[0], settings);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  std::cout << " " << fixed(took.count(), 1) << " s: " << for_terminal(plugin) << "\n";
+
+  const std::vector<Name> names = models::load_noted_plugin(plugin).names;
+  check(!names.empty(), "try: '", words[0],
+        "' registers nothing; it needs a line such as REGISTER_ACTIVATION(Type); or, by what it brings, "
+        "REGISTER_ROW_RULE(Type, reference); REGISTER_ATTENTION, REGISTER_NORMALIZATION, REGISTER_LOSS, REGISTER_MODEL "
+        "...");
+
+  std::vector<std::string> failed = check_source(words[0]);
+  for (std::string& one : cases_of_nothing()) failed.push_back(std::move(one));
+  for (const Name& name : names) {
+    print_row(name);
+    if (!passes_gradcheck(name.first, name.second)) failed.push_back("gradcheck of " + name.second);
+    print_plot(name, settings.range);
+  }
+  if (settings.steps > 0)
+    for (std::string& one : train(names, settings)) failed.push_back(std::move(one));
+  std::cout << "use it with " << models::quoted_for_a_shell("--plugin=" + plugin) << "\n";
+  if (!failed.empty()) std::cout << "FAILED: " << join(failed) << std::endl;
+  return failed.empty() ? 0 : 1;
+}
+
+}  // namespace orrery::program

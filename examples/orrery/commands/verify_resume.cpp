@@ -1,0 +1,232 @@
+// orrery verify_resume: a run goes on twice, once without and once with an interruption, and comes to the same bytes.
+#include <chrono>
+#include <filesystem>
+#include <iostream>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "engine/base/files.h"
+#include "engine/base/folders.h"
+#include "examples/orrery/terminal/arguments.h"
+#include "examples/orrery/commands/child.h"
+#include "examples/orrery/commands/commands.h"
+#include "examples/orrery/terminal/outside.h"
+#include "examples/orrery/terminal/table.h"
+#include "examples/orrery/commands/trained.h"
+#include "models/folder_lock.h"
+#include "models/settings/settings_file.h"
+#include "models/catalogue/plugins.h"
+#include "models/study/resume_check.h"
+#include "models/study/run_files.h"
+#include "models/training/run_folder.h"
+#include "models/training/trainer.h"
+
+namespace orrery::program {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+struct VerifySettings {
+  std::string out, part;
+  int64_t steps = 10, until = 0;
+
+  template <class V>
+  void visit(V& v) {
+    v("out", out, "folder for the work, which must not be there yet; none: RUN.verify_resume");
+    v("steps", steps, "updates before the interruption, and as many after it", between(1, 1e6));
+    // How the command begins itself for a part of the training, in a process of its own.
+    v("|part", part, "file of the settings");
+    v("|until", until, "the step after which the part ends", between(0, 1e9));
+  }
+};
+
+// Ends as an interrupted run does, so that its schedule is that of all its steps.
+int train_part(const std::string& settings_file, int64_t until) {
+  models::Trainer trainer(models::settings_in_file(settings_file));
+  const StopSignals signals;
+  models::TrainingEvents events;
+  const bool ends_early = until < trainer.settings().steps;
+  events.stop = [&] { return signals.received() != 0 || (ends_early && trainer.steps_done() >= until); };
+  trainer.run(events);
+  return signals.received() == 0 ? 0 : 128 + signals.received();
+}
+
+struct Interrupted {
+  int signal;
+};
+
+// The folder of all that is done here: gone with the object, unless it is kept.
+class Work {
+ public:
+  explicit Work(const std::string& folder) : folder_(folder) {
+    const auto check_new = [&](bool is_new) {
+      check(is_new, "verify_resume: ", folder, " is there already; remove it, or choose another --out");
+    };
+    check_new(!file_exists(folder));
+    lock_.emplace(folder, models::LockUser{"verify_resume"});
+    check_new(lock_->is_alone());
+  }
+  ~Work() {
+    std::error_code ignored;
+    if (!kept_) fs::remove_all(folder_, ignored);
+  }
+  Work(const Work&) = delete;
+  std::string operator/(const std::string& name) const { return folder_ + "/" + name; }
+  void keep() { kept_ = true; }
+
+ private:
+  std::string folder_;
+  std::optional<models::FolderLock> lock_;
+  bool kept_ = false;
+};
+
+void copy_files(const std::string& from, const std::string& to) {
+  make_folders(to);
+  for (const std::string& path : files_in(from)) {
+    std::error_code error;
+    fs::copy_file(path, to + "/" + fs::path(path).filename().string(), error);
+    check(!error, "verify_resume: cannot copy ", path, " to ", to, ": ", error.message());
+  }
+}
+
+std::string beside(const std::string& run) {
+  const std::string path = without_last_slashes(fs::absolute(run).lexically_normal().string());
+  return (fs::path(run).is_absolute() ? path : fs::path(path).lexically_proximate(fs::current_path()).string()) +
+         ".verify_resume";
+}
+
+class Verification {
+ public:
+  Verification(const std::string& run, const VerifySettings& s)
+      : work_(s.out.empty() ? beside(run) : s.out), settings_(models::settings_of_run(run)) {
+    from_ = models::read_newest([&] { return checkpoint_of(run); },
+                                [&](const std::string& checkpoint) { return copy_of(checkpoint); });
+    warn_of_version(run, version_);
+    middle_ = from_ + s.steps, end_ = middle_ + s.steps;
+    settings_.out = work_ / "run", settings_.steps = std::max(settings_.steps, end_), settings_.resume = true;
+    settings_.from_previous = settings_.other_text = settings_.profile = settings_.keep_best = false;
+    settings_.save_optimizer = true, settings_.checkpoint_every = 0, settings_.keep_checkpoints = 2;
+    models::write_settings_file(work_ / "settings.toml", list_settings(settings_));
+    std::cout << for_terminal(run) << ", from step " << grouped(from_) << " to step " << grouped(end_)
+              << ", interrupted after step " << grouped(middle_) << "\n"
+              << std::flush;
+  }
+
+  // Both runs are written at the same path: `out` is among the settings that a checkpoint has.
+  void train() {
+    begin();
+    train_until(end_, "uninterrupted");
+    rename_file(settings_.out, work_ / "uninterrupted");
+    begin();
+    train_until(middle_, "until the interruption");
+    train_until(end_, "resumed in a new process");
+    rename_file(settings_.out, work_ / "resumed");
+  }
+
+  void compare() {
+    const std::string first = work_ / "uninterrupted", second = work_ / "resumed";
+    std::vector<models::FileComparison> files =
+        models::compare_checkpoints(models::latest_checkpoint(first), models::latest_checkpoint(second));
+    const auto log = models::RunLog::of_run(first);
+    const std::string rows_differ = models::log_difference(log, models::RunLog::of_run(second));
+    int64_t rows = 0;
+    log.each([&](const models::LogRow&) { ++rows; });
+    Table table({"", "", ""}, "lrl");
+    for (const models::FileComparison& file : files)
+      table.add({file.name, grouped(static_cast<int64_t>(file.bytes)) + " bytes",
+                 file.difference.empty() ? "same" : file.difference});
+    table.add({"metrics.jsonl", counted(rows, "row"),
+               rows_differ.empty() ? "same, but for the time they took" : rows_differ});
+    std::cout << table.print();
+    files.push_back({"metrics.jsonl", 0, rows_differ});
+    for (const models::FileComparison& file : files) {
+      if (file.difference.empty()) continue;
+      work_.keep();
+      fail("verify_resume: a resumed run is another run: ", file.name, " differs first, ", file.difference,
+           "; the uninterrupted one is ", first, ", the other ", second);
+    }
+    std::cout << "every byte is the same" << std::endl;
+  }
+
+ private:
+  static std::string checkpoint_of(const std::string& run) {
+    const std::string latest = models::latest_checkpoint(run);
+    check(!latest.empty(), "verify_resume: ", run, " holds no checkpoint; there is nothing to go on from yet");
+    return latest;
+  }
+
+  // The step of the checkpoint, which the run may soon replace.
+  int64_t copy_of(const std::string& checkpoint) {
+    const models::CheckpointState state = models::read_state(checkpoint);
+    check(models::has_optimizer(state), "verify_resume: ", checkpoint,
+          " was saved without the optimizer, so no run goes on from it to the same bits; train with "
+          "--save_optimizer=yes");
+    version_ = state.version;
+    remove_with_contents(work_ / "begin");
+    checkpoint_name_ = fs::path(checkpoint).filename().string();
+    copy_files(checkpoint, work_ / "begin");
+    return state.step;
+  }
+
+  void begin() const { copy_files(work_ / "begin", settings_.out + "/" + checkpoint_name_); }
+
+  void train_until(int64_t step, const std::string& what) const {
+    const auto began = Clock::now();
+    const std::string log = work_ / "log";
+    Child child("verify_resume",
+                {"verify_resume", "--part=" + (work_ / "settings.toml"), "--until=" + std::to_string(step)}, log);
+    std::optional<int> status;
+    for (bool told = false; !(status = child.ended());) {
+      if (signals_.received() != 0 && !std::exchange(told, true)) child.stop();
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    if (signals_.received() != 0) throw Interrupted{signals_.received()};
+    if (*status != 0) fail("verify_resume: ", what, ": ", failure_of(*status, log));
+    std::cout << "  " << what << ": " << fixed(std::chrono::duration<double>(Clock::now() - began).count(), 1) << " s"
+              << std::endl;
+  }
+
+  const StopSignals signals_;
+  Work work_;
+  models::TrainSettings settings_;
+  std::string checkpoint_name_, version_;
+  int64_t from_ = 0, middle_ = 0, end_ = 0;
+};
+
+}  // namespace
+
+std::string verify_resume_help(const Arguments&) {
+  VerifySettings settings;
+  return "orrery verify_resume RUN: the next steps from its last checkpoint are trained twice, at once and with an\n"
+         "interruption, after which a new process resumes.  Both must come to the same bytes: weights, optimizer, "
+         "state,\n"
+         "and every figure of metrics.jsonl but for times of the clock; else the exit code is 1 and both stay to be\n"
+         "looked at.  RUN is only read, also while it is at work.  One that has finished its steps gets more, both "
+         "the\n"
+         "same.\n" +
+         describe(settings_of(settings)) + "\nExample: orrery verify_resume runs/mine --steps=5";
+}
+
+int verify_resume(const Arguments& arguments) {
+  VerifySettings s;
+  const std::vector<std::string> words = read_arguments("verify_resume", arguments, settings_of(s));
+  if (!s.part.empty()) return train_part(s.part, s.until);
+  check(words.size() == 1, "verify_resume: ", words.size(),
+        " runs are given; give one, as in orrery verify_resume runs/mine");
+  models::check_is_run("verify_resume", words[0]);
+  const std::string lacking = models::plugins_lacking(words[0]);  // all of it must be there to train on
+  check(lacking.empty(), "verify_resume: ", words[0], ": ", lacking);
+  try {
+    Verification verification(words[0], s);
+    verification.train();
+    verification.compare();
+  } catch (const Interrupted& interrupted) {
+    std::cout << "stopped" << std::endl;
+    return 128 + interrupted.signal;
+  }
+  return 0;
+}
+
+}  // namespace orrery::program

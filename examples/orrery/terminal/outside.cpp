@@ -1,0 +1,285 @@
+#include "examples/orrery/terminal/outside.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <filesystem>
+#include <iostream>
+#include <new>
+#include <stdexcept>
+#include <system_error>
+
+#include "engine/base/check.h"
+#include "engine/base/machine_memory.h"
+#include "models/formats/shown_text.h"
+
+extern "C" [[gnu::weak]] void __lsan_do_leak_check();  // of a build with sanitizers, whose own handler of exit it is
+
+namespace orrery::program {
+namespace {
+
+// All bytes, or the reason why not: 0, or an errno.
+int write_all(int descriptor, std::string_view bytes) noexcept {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
+    if (written >= 0) {
+      bytes.remove_prefix(static_cast<size_t>(written));
+    } else if (errno == EAGAIN) {  // a terminal that another program has set so
+      pollfd ready{descriptor, POLLOUT, 0};
+      if (::poll(&ready, 1, -1) < 0 && errno != EINTR) return errno;
+    } else if (errno != EINTR) {
+      return errno;
+    }
+  }
+  return 0;
+}
+
+class Line {  // of a complaint
+ public:
+  void add(std::string_view text) noexcept {
+    for (size_t at = 0; at < text.size();) {
+      if (size_ + 16 > bytes_.size()) return;
+      const models::ShownCharacter next = models::shown_character(text, at);
+      for (const char c : next.text()) bytes_[size_++] = c;
+      at += next.read;
+    }
+  }
+  std::string_view end() noexcept {
+    if (size_ + 16 > bytes_.size()) bytes_[size_++] = '.', bytes_[size_++] = '.', bytes_[size_++] = '.';
+    bytes_[size_++] = '\n';
+    return {bytes_.data(), size_};
+  }
+
+ private:
+  std::array<char, 4000> bytes_;
+  size_t size_ = 0;
+};
+
+template <class... Parts>
+void complain_of(const Parts&... parts) noexcept {
+  Line line;
+  line.add("orrery: ");
+  (line.add(parts), ...);
+  write_all(STDERR_FILENO, line.end());
+}
+
+void complain_of_memory() noexcept { complain_of("out of memory; ", way_out_of_memory()); }
+
+int output_error = 0;  // why something could not be printed; 0: all was
+
+class ReaderGone : public Error {  // no program reads the standard output any more
+ public:
+  using Error::Error;
+};
+
+[[noreturn]] void cannot_print(int error) {
+  if (error == EPIPE) throw ReaderGone("no program reads the standard output any more");
+  fail("cannot write to the standard output: ", std::generic_category().message(error));
+}
+
+}  // namespace
+
+class CheckedOutput::Buffer final : public std::streambuf {
+ public:
+  Buffer() : terminal_(isatty(STDOUT_FILENO) != 0) { setp(bytes_.data(), bytes_.data() + bytes_.size()); }
+
+ private:
+  int_type overflow(int_type c) override {
+    sync();
+    if (traits_type::eq_int_type(c, traits_type::eof())) return traits_type::not_eof(c);
+    *pptr() = traits_type::to_char_type(c);
+    pbump(1);
+    if (terminal_ && traits_type::to_char_type(c) == '\n') sync();
+    return c;
+  }
+  std::streamsize xsputn(const char* text, std::streamsize size) override {
+    const std::streamsize done = std::streambuf::xsputn(text, size);
+    if (terminal_ && std::memchr(text, '\n', static_cast<size_t>(size))) sync();
+    return done;
+  }
+  int sync() override {
+    const std::string_view waiting(pbase(), static_cast<size_t>(pptr() - pbase()));
+    setp(bytes_.data(), bytes_.data() + bytes_.size());  // what cannot be written is not tried again
+    if (const int error = write_all(STDOUT_FILENO, waiting)) output_error = error, cannot_print(error);
+    return 0;
+  }
+
+  bool terminal_;
+  std::array<char, 1 << 15> bytes_;
+};
+
+namespace {
+
+// Signals whose default action ends a process:
+//   save first: a user's (INT, TERM, HUP), a limit of CPU time (XCPU), a batch system's warning (USR1, USR2), a failing
+//     power supply (PWR), timers that a parent process has left running (ALRM, VTALRM, PROF), IO and STKFLT
+//   end at once: QUIT and KILL, which request that
+//   ignored (prepare): PIPE and XFSZ, whose write calls return an error
+//   default: ABRT, BUS, FPE, ILL, SEGV, SYS, TRAP, after which the program's state may be wrong
+constexpr std::array stop_signals = {SIGINT, SIGTERM, SIGHUP,    SIGXCPU, SIGUSR1, SIGUSR2,
+                                     SIGPWR, SIGALRM, SIGVTALRM, SIGPROF, SIGIO,   SIGSTKFLT};
+volatile std::sig_atomic_t received_signal = 0;
+
+void handle(int signal, void (*handler)(int)) {
+  struct sigaction action = {};
+  action.sa_handler = handler;
+  action.sa_flags = SA_RESTART;
+  sigaction(signal, &action, nullptr);
+}
+bool has_handler(int signal, void (*handler)(int)) {
+  struct sigaction action = {};
+  return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == handler;
+}
+
+void ask_to_stop(int signal) {
+  if (received_signal == 0) received_signal = signal;
+  for (const int each : stop_signals) {
+    const bool is_timer = each == SIGALRM || each == SIGVTALRM || each == SIGPROF;  // and may come again and again
+    if (has_handler(each, ask_to_stop) && each != SIGXCPU) handle(each, is_timer ? SIG_IGN : SIG_DFL);
+  }
+}
+
+// Memory that this thread was last refused, while the exception that says so may still be on its way.
+thread_local bool memory_refused = false;
+
+[[noreturn]] void refuse_memory() {
+  memory_refused = true;
+  throw std::bad_alloc();
+}
+
+// What cannot be thrown any further: out of a destructor, a thread, or an object that is made before main begins.
+[[noreturn]] void end_without_catch() {
+  if (std::current_exception()) {
+    complain_of_current_exception();
+  } else if (std::uncaught_exceptions() > 0 && memory_refused) {
+    // g++ 12 calls this where an exception meets noexcept without saying which: destructors of JSON ask for memory.
+    complain_of_memory();
+  } else {
+    std::abort();  // a mistake in the program itself
+  }
+  ::_exit(1);
+}
+
+// A file that is opened while a standard stream is closed would take its number, and progress would go into it.
+void occupy(int descriptor, int flags) {
+  if (::fcntl(descriptor, F_GETFD) >= 0 || errno != EBADF) return;
+  const int opened = ::open("/dev/null", flags);
+  if (opened < 0 || opened == descriptor) return;
+  ::dup2(opened, descriptor);
+  ::close(opened);
+}
+
+// The program itself ends by end_program, which runs no handlers of exit.
+void refuse_exit() {
+  complain("a plug-in or a library called exit before orrery had finished; what this command was to do is incomplete");
+  ::_exit(1);
+}
+
+void prepare() {
+  std::set_terminate(end_without_catch);
+  std::atexit(refuse_exit), std::at_quick_exit(refuse_exit);
+  std::set_new_handler(refuse_memory);
+  for (const int signal : {SIGPIPE, SIGXFSZ}) handle(signal, SIG_IGN);
+  occupy(STDIN_FILENO, O_WRONLY);
+  occupy(STDOUT_FILENO, O_RDONLY);  // so that writing to it still fails
+  occupy(STDERR_FILENO, O_RDONLY);
+}
+// Before any constructor of this program and of its libraries: they take memory, and there may be none.
+[[gnu::section(".preinit_array"), gnu::used]] void (*const prepared)() = prepare;
+
+}  // namespace
+
+void complain(std::string_view sentence) noexcept { complain_of(sentence); }
+
+void end_program(int code) noexcept {
+  std::fflush(nullptr);
+  if (__lsan_do_leak_check) __lsan_do_leak_check();
+  ::_exit(code);
+}
+
+void complain_of_current_exception() noexcept {
+  try {
+    throw;
+  } catch (const Error& error) {
+    complain_of(error.what());
+  } catch (const std::bad_alloc&) {
+    complain_of_memory();
+  } catch (const std::length_error&) {  // of a container that no memory could hold
+    complain_of_memory();
+  } catch (const std::ios::failure&) {  // printed again after an error
+    complain_of("cannot write to the standard output: ", std::strerror(output_error));
+  } catch (const std::filesystem::filesystem_error& error) {
+    const std::string& path = error.path1().native();  // empty: of a call that reads the current folder
+    complain_of("cannot use ", path.empty() ? "the current folder" : path.c_str(), ": ",
+                std::strerror(error.code().value()));
+  } catch (const std::system_error& error) {
+    complain_of("the system refused: ", std::strerror(error.code().value()));
+  } catch (const std::exception& error) {
+    if (std::strstr(error.what(), "pthread_create"))  // oneTBB's words
+      return complain_of("the system starts no further thread; its limits on processes or on memory are too narrow");
+    complain_of("a library refused: ", error.what());
+  } catch (...) {
+    complain_of("a library refused, and did not say why");
+  }
+}
+
+int exit_code_of_current_exception() noexcept {
+  bool silent = false;
+  try {
+    throw;
+  } catch (const ReaderGone&) {
+    silent = true;
+  } catch (const std::ios::failure&) {  // printed again after an error
+    silent = output_error == EPIPE;
+  } catch (...) {
+    silent = false;
+  }
+  if (silent) {
+    handle(SIGPIPE, SIG_DFL);
+    ::raise(SIGPIPE);
+    return 128 + SIGPIPE;  // the signal is blocked
+  }
+  complain_of_current_exception();
+  return 1;
+}
+
+CheckedOutput::CheckedOutput() : to_(std::make_unique<Buffer>()), before_(std::cout.rdbuf(to_.get())) {
+  std::cout.exceptions(std::ios::badbit);  // hands on what the buffer throws
+}
+CheckedOutput::~CheckedOutput() {
+  std::cout.exceptions(std::ios::goodbit);
+  std::cout.rdbuf(before_);
+}
+void CheckedOutput::finish() {
+  if (output_error != 0) cannot_print(output_error);
+  std::cout.flush();
+}
+void CheckedOutput::finish_after_error() noexcept {
+  try {
+    if (std::cout.good()) std::cout.flush();
+  } catch (const std::exception&) {  // the first error is the one that is told
+  }
+}
+
+StopSignals::StopSignals() {
+  received_signal = 0;
+  for (const int signal : stop_signals)
+    if (signal == SIGINT || signal == SIGTERM || has_handler(signal, SIG_DFL)) handle(signal, ask_to_stop);
+}
+StopSignals::~StopSignals() {
+  for (const int signal : stop_signals)
+    if (has_handler(signal, ask_to_stop)) handle(signal, SIG_DFL);
+}
+int StopSignals::received() const { return received_signal; }
+
+}  // namespace orrery::program

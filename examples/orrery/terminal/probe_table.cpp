@@ -1,0 +1,45 @@
+#include "examples/orrery/terminal/probe_table.h"
+
+#include <cmath>
+
+#include "examples/orrery/terminal/table.h"
+
+namespace orrery::program {
+namespace {
+
+std::string size(double x) { return std::isnan(x) ? "-" : scientific(x, 2); }
+std::string size(const models::Probe::Value* value, double models::Probe::Value::*which) {
+  return value ? size(value->*which) : "-";
+}
+
+}  // namespace
+
+std::string probe_table(const models::Probe& probe) {
+  using Value = models::Probe::Value;
+  Table stream({"", "before", "adds", "after", "gradient before", "of what it adds", "after"}, "lrrrrrr");
+  for (const models::StreamStep& step : models::stream_steps(probe))
+    stream.add({step.place, size(step.before, &Value::mean_square), size(step.adds, &Value::mean_square),
+                size(step.after, &Value::mean_square), size(step.before, &Value::gradient),
+                size(step.adds, &Value::gradient), size(step.after, &Value::gradient)});
+  Table inside({"", "value, before F", "read, after F", "gradient of the first", "of the second"}, "lrrrr");
+  for (const Value& first : probe.values) {
+    const auto row = [&](const std::string& of_first, const std::string& of_second) {
+      if (!first.name.ends_with("." + of_first)) return;
+      const std::string place = first.name.substr(0, first.name.rfind('.'));
+      const Value* const second = probe.find(place + "." + of_second);
+      inside.add({place, size(first.mean_square), size(second, &Value::mean_square), size(first.gradient),
+                  size(second, &Value::gradient)});
+    };
+    row("value", "read"), row("hidden_before", "hidden");
+  }
+  Table ratios({"", "ratio", "measured", "predicted", "measured / predicted", "formula", "v"}, "llrrrlr");
+  for (const models::Probe::Ratio& r : probe.ratios)
+    ratios.add({r.place, r.ratio, size(r.measured), size(r.predicted),
+                std::isnan(r.predicted) ? "-" : significant(r.measured / r.predicted, 3), r.formula, size(r.v)});
+  if (probe.values.empty()) return "probe: this model shows no value that could be looked at\n";
+  return "the residual stream before the first step, in mean squares\n" + stream.print() +
+         "inside: values of an attention and what is read, hidden units before and after their function\n" +
+         inside.print() + "ratios of mean squares, and what papers predict\n" + ratios.print();
+}
+
+}  // namespace orrery::program

@@ -1,0 +1,66 @@
+#include "examples/orrery/terminal/table.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace orrery::program {
+
+Table::Table(std::vector<std::string> header, std::string alignment)
+    : rows_{std::move(header)}, alignment_(std::move(alignment)) {}
+
+void Table::add(std::vector<std::string> row) {
+  row.resize(alignment_.size());
+  for (std::string& cell : row) cell = for_terminal(cell);
+  rows_.push_back(std::move(row));
+}
+
+std::string for_output(const std::string& text) {
+  return ::isatty(STDOUT_FILENO) != 0 ? models::for_terminal_lines(text) : text;
+}
+
+// Characters of UTF-8, each taken to be one column wide.
+size_t width_of(const std::string& text) {
+  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
+}
+
+size_t terminal_columns() {
+  winsize size{};
+  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : 100;
+}
+
+std::string cut_lines(const std::string& text, size_t columns) {
+  std::string all;
+  size_t column = 0;
+  for (const char c : text) {
+    if (c == '\n')
+      column = 0;
+    else if ((c & 0xc0) != 0x80)
+      ++column;
+    if (column <= columns) all += c;
+  }
+  return all;
+}
+
+std::string Table::print(int indent) const {
+  std::vector<size_t> widths(alignment_.size());
+  for (const auto& row : rows_)
+    for (size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], width_of(row[c]));
+  std::string all;
+  for (const auto& row : rows_) {
+    if (std::all_of(row.begin(), row.end(), [](const std::string& cell) { return cell.empty(); })) continue;
+    std::string line(static_cast<size_t>(indent), ' ');
+    for (size_t c = 0; c < row.size(); ++c) {
+      const std::string space(widths[c] - width_of(row[c]), ' ');
+      line += (c ? "  " : "") + (alignment_[c] == 'r' ? space + row[c] : row[c] + space);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    all += line + "\n";
+  }
+  return all;
+}
+
+std::string megabytes(double bytes) { return fixed(bytes / 1e6, 1); }
+
+}  // namespace orrery::program

@@ -1,0 +1,135 @@
+#include "examples/orrery/terminal/view_text.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/base/registry.h"
+#include "examples/orrery/terminal/table.h"
+
+namespace orrery::program {
+namespace {
+
+using models::BarView;
+using models::LineView;
+using models::MapView;
+using models::TableView;
+
+constexpr size_t widest_map = 100, widest_bar = 40;
+
+constexpr size_t line_width = 100;
+
+// Lines of words, each two spaces in.
+std::string wrapped(const std::string& words) {
+  std::string all, line;
+  for (size_t begin = 0; begin < words.size();) {
+    const size_t end = std::min(words.find(' ', begin), words.size());
+    const std::string word = words.substr(begin, end - begin);
+    if (!line.empty() && width_of(line) + 1 + width_of(word) > line_width) all += "  " + line + "\n", line.clear();
+    if (!word.empty()) line += (line.empty() ? "" : " ") + word;
+    begin = end + 1;
+  }
+  return all + "  " + line + "\n";
+}
+
+std::string body(const TableView& table) {
+  Table printed(table.columns, table.alignment);
+  for (const auto& row : table.rows) printed.add(row);
+  return printed.print();
+}
+
+std::string repeated(const std::string& what, size_t times) {
+  std::string all;
+  for (size_t i = 0; i < times; ++i) all += what;
+  return all;
+}
+
+// What is below zero stands left of a line, what is above on its right.
+std::string body(const BarView& bars) {
+  double low = 0, high = 0;
+  for (const BarView::Bar& bar : bars.bars)
+    if (std::isfinite(bar.value)) low = std::min(low, bar.value), high = std::max(high, bar.value);
+  const auto length = [&](double value) {
+    return high > low && value > 0 ? static_cast<size_t>(std::lround(value / (high - low) * widest_bar)) : 0;
+  };
+  Table printed({"", bars.figure, "", ""}, "lrll");
+  for (const BarView::Bar& bar : bars.bars) {
+    const size_t left = length(-bar.value), right = length(bar.value);
+    const std::string before = low < 0 ? repeated(" ", length(-low) - left) + repeated("█", left) + "|" : "";
+    printed.add({bar.name, significant(bar.value, 4), before + repeated("█", right), bar.note});
+  }
+  return printed.print();
+}
+
+// Of shares of the scale: five shades.  Negative ones are letters, so that no colour is needed.
+std::string shade(double share, bool negative) {
+  static const char* const positive[] = {" ", "░", "▒", "▓", "█"};
+  static const char* const below[] = {" ", ".", "-", "=", "#"};
+  const auto step = static_cast<size_t>(std::lround(std::clamp(share, 0.0, 1.0) * 4));
+  return (negative ? below : positive)[step];
+}
+
+std::string first_of(const std::string& word) {  // its first character
+  size_t end = word.empty() ? 0 : 1;
+  while (end < word.size() && (word[end] & 0xc0) == 0x80) ++end;
+  return end > 0 ? word.substr(0, end) : " ";
+}
+
+std::string body(const MapView& map) {
+  const int64_t maps = map.values.size(0);
+  const size_t rows = map.rows.size(), columns = map.columns.size();
+  if (maps > 1)
+    return text("  ", maps, " maps of ", rows, " x ", columns, "; --page=FILE.html draws them all, --layer=0 --head=0 ",
+                "prints one\n");
+  if (columns > widest_map)
+    return text("  a map of ", rows, " x ", columns, " does not fit here; --page=FILE.html draws it\n");
+  const std::vector<double> values = map.values.to_vector();
+  double low = 0, high = 0;
+  for (const double x : values)
+    if (std::isfinite(x)) low = std::min(low, x), high = std::max(high, x);
+  const double largest = std::max(-low, high);
+  const size_t keys = columns - static_cast<size_t>(map.slots);  // slots stand behind a line
+  size_t widest = 0;
+  for (const std::string& row : map.rows) widest = std::max(widest, width_of(row));
+  std::string all = std::string(widest + 4, ' ');
+  for (size_t c = 0; c < columns; ++c) all += (c == keys && c > 0 ? "|" : "") + first_of(map.columns[c]);
+  all += "\n";
+  for (size_t r = 0; r < rows; ++r) {
+    all += "  " + std::string(widest - width_of(map.rows[r]), ' ') + map.rows[r] + " |";
+    for (size_t c = 0; c < columns; ++c) {
+      const double x = values[r * columns + c];
+      if (c == keys && c > 0) all += "|";
+      // The square root: small weights show beside large ones, as on a page.
+      all += std::isfinite(x) ? shade(largest > 0 ? std::sqrt(std::abs(x) / largest) : 0, x < 0) : "·";
+    }
+    all += "|\n";
+  }
+  if (std::any_of(map.columns.begin(), map.columns.end(), [](const std::string& c) { return width_of(c) > 1; }))
+    all += wrapped("columns: " + join(map.columns, " "));
+  const bool some_missing = std::any_of(values.begin(), values.end(), [](double x) { return !std::isfinite(x); });
+  const char* const sign = low == 0 ? "" : high == 0 ? "-" : "+-";
+  return all + wrapped(text("full shade: ", map.figure, " ", sign, significant(largest, 4), ", by square roots",
+                            low < 0 ? "; . - = # are negative" : "", some_missing ? "; ·: " + map.none : ""));
+}
+
+std::string body(const LineView& lines) {
+  Table printed({lines.y_figure, "from " + lines.x_figure, "to", "at the start", "lowest", "highest", "at the end"},
+                "lrrrrrr");
+  for (const LineView::Line& line : lines.lines) {
+    if (line.x.empty()) continue;
+    const auto [low, high] = std::minmax_element(line.y.begin(), line.y.end());
+    printed.add({line.name, significant(line.x.front(), 4), significant(line.x.back(), 4),
+                 significant(line.y.front(), 4), significant(*low, 4), significant(*high, 4),
+                 significant(line.y.back(), 4)});
+  }
+  return printed.print();
+}
+
+}  // namespace
+
+std::string view_text(const models::View& view) {
+  std::string all = view.group + ": " + view.title + "\n";
+  if (!view.said.empty()) all += wrapped(view.said);
+  return models::for_terminal_lines(all + std::visit([](const auto& shown) { return body(shown); }, view.shown));
+}
+
+}  // namespace orrery::program
