@@ -49,7 +49,7 @@ string(TOUPPER "${CMAKE_BUILD_TYPE}" build_type)
 string(JOIN " " compiler_flags ${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${build_type}} -std=c++20 ${arithmetic})
 string(STRIP "${compiler_flags}" compiler_flags)
 
-# A fingerprint of the headers tells whether a plug-in (engine/base/plugin.h) fits.
+# A fingerprint of the headers tells whether a plug-in (engine/settings/plugin.h) fits.
 file(GLOB_RECURSE plugin_headers CONFIGURE_DEPENDS engine/*.h nn/*.h cuda/*.h cuda/*.cuh)
 set(fingerprint)
 foreach(file IN LISTS plugin_headers)
@@ -71,7 +71,7 @@ else()
 endif()
 list(JOIN plugin_compiler ")orrery\",\n    R\"orrery(" plugin_compiler)
 file(CONFIGURE OUTPUT build_facts.cpp @ONLY CONTENT [[
-#include "engine/base/build_facts.h"
+#include "engine/system/build_facts.h"
 
 namespace orrery::build_facts {
 const char* const version = "@PROJECT_VERSION@";
@@ -85,7 +85,7 @@ const char* const plugin_compiler[] = {
 ]])
 list(APPEND core_sources "${PROJECT_BINARY_DIR}/build_facts.cpp")
 
-set_source_files_properties(engine/base/processor.cpp PROPERTIES COMPILE_OPTIONS -march=x86-64)  # see the file
+set_source_files_properties(engine/system/processor.cpp PROPERTIES COMPILE_OPTIONS -march=x86-64)  # see the file
 
 # For the sentence that says why a program cannot use a card.
 list(JOIN CMAKE_CUDA_ARCHITECTURES "," architectures)

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <iostream>
 
-#include "engine/base/check.h"
+#include "engine/types/check.h"
 #include "engine/ops/ops.h"
 
 using namespace orrery;

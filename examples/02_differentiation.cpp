@@ -5,7 +5,7 @@
 #include "engine/autograd/autograd.h"
 #include "engine/checks/gradient_check.h"
 #include "engine/autograd/recompute.h"
-#include "engine/base/check.h"
+#include "engine/types/check.h"
 #include "engine/ops/ops.h"
 
 using namespace orrery;

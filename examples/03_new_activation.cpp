@@ -9,7 +9,7 @@
 #include <cstdio>
 #include <iostream>
 
-#include "engine/base/check.h"
+#include "engine/types/check.h"
 #include "engine/ops/ops.h"
 #include "nn/formulas/kernels.h"
 #include "nn/feed_forwards/base/feed_forward.h"

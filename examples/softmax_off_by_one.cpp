@@ -5,7 +5,7 @@
 // As for softmax dw_j/ds_k = w_j ([j = k] - w_k), so with g = dw:
 //   ds_j = w_j (g_j - sum_k w_k g_k)
 // Kept: w, which is a (B, H, Tq, Tk) array.
-#include "engine/base/scalar.h"
+#include "engine/math/scalar.h"
 #include "engine/ops/ops.h"
 #include "nn/attentions/base/row_rule.h"
 

@@ -10,7 +10,7 @@
 #include <system_error>
 #include <utility>
 
-#include "engine/base/open_file.h"
+#include "engine/system/open_file.h"
 
 namespace orrery::models {
 namespace {

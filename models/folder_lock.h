@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/files.h"
+#include "engine/system/files.h"
 
 namespace orrery::models {
 

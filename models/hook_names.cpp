@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <set>
 
-#include "engine/base/check.h"
-#include "engine/base/registry.h"
+#include "engine/types/check.h"
+#include "engine/settings/registry.h"
 
 namespace orrery::models {
 namespace {

@@ -32,9 +32,14 @@ struct File {
 using Files = std::vector<File>;
 
 const fs::path root = ORRERY_SOURCE_DIR;
-// examples -> models -> nn -> engine -> cuda -> engine/base: a file includes from its own layer and from those below
-// it.
-const Strings layers{"engine/base", "cuda", "engine", "nn", "models", "examples"};
+// A file includes from its own layer and from those before it; what engine and cuda stand on is in the first.
+const std::vector<Strings> layers{
+    {"engine/types", "engine/math", "engine/system", "engine/settings", "engine/attention_formula"},
+    {"cuda"},
+    {"engine"},
+    {"nn"},
+    {"models"},
+    {"examples"}};
 
 File read(const fs::path& path) {
   std::ifstream stream(path, std::ios::binary);
@@ -80,17 +85,55 @@ int layer_of(const std::string& path) {  // of the narrowest folder
   int found = -1;
   size_t length = 0;
   for (size_t i = 0; i < layers.size(); ++i)
-    if (path.starts_with(layers[i] + "/") && layers[i].size() > length)
-      found = static_cast<int>(i), length = layers[i].size();
+    for (const std::string& folder : layers[i])
+      if (path.starts_with(folder + "/") && folder.size() > length) found = static_cast<int>(i), length = folder.size();
   return found;
 }
 
-// Inside models: block, gpt and their like with data, then training, then what reads and writes runs: inspection and
-// exchange.
-int models_rank(const std::string& path) {
-  const bool of_runs = path.starts_with("models/inspection/") || path.starts_with("models/exchange/") ||
-                       path.starts_with("models/study/");
-  return of_runs ? 2 : path.starts_with("models/training/") ? 1 : 0;
+// The room of a file: its folder, or the first two folders of its path.
+std::string room_of(const std::string& path, bool whole) {
+  size_t end = path.rfind('/');
+  if (const size_t second = path.find('/', path.find('/') + 1); !whole && second < end) end = second;
+  return path.substr(0, end);
+}
+
+// Rooms by level: each includes from those of lower levels alone.  Those of a circle, and what stands on them, are on
+// no level; they are returned apart.
+struct Rooms {
+  std::vector<Strings> levels;
+  Strings without_level;
+};
+Rooms rooms_of(const Files& files, bool whole) {
+  std::map<std::string, std::set<std::string>> below;  // of each room
+  std::set<std::string> paths;
+  for (const File& file : files) paths.insert(file.path);
+  for (const File& file : files) {
+    if (!file.code() || layer_of(file.path) < 0) continue;
+    const std::string room = room_of(file.path, whole);
+    std::set<std::string>& its = below[room];
+    for (const std::string& header : includes(file))
+      if (paths.contains(header) && room_of(header, whole) != room) its.insert(room_of(header, whole));
+  }
+  Rooms rooms;
+  std::set<std::string> placed;
+  for (size_t before = 1; before != placed.size() + 1;) {
+    before = placed.size() + 1;
+    Strings level;
+    for (const auto& [room, its] : below)
+      if (!placed.contains(room) && std::includes(placed.begin(), placed.end(), its.begin(), its.end()))
+        level.push_back(room);
+    placed.insert(level.begin(), level.end());
+    if (!level.empty()) rooms.levels.push_back(level);
+  }
+  for (const auto& [room, its] : below)
+    if (!placed.contains(room)) rooms.without_level.push_back(room);
+  return rooms;
+}
+
+std::string joined(const Strings& words) {
+  std::string all;
+  for (const std::string& word : words) all += (all.empty() ? "" : " ") + word;
+  return all;
 }
 
 // One rule: a sentence for each include that breaks it.
@@ -100,11 +143,11 @@ Strings include_offences(const Files& files) {
     const char* rule;
   };
   static const std::vector<Owner> owners{
-      {std::regex("^(oneapi/)?tbb(/|\\.h)"), std::regex("^engine/base/parallel\\.cpp$"),
-       "only engine/base/parallel.cpp uses oneTBB"},
+      {std::regex("^(oneapi/)?tbb(/|\\.h)"), std::regex("^engine/system/parallel\\.cpp$"),
+       "only engine/system/parallel.cpp uses oneTBB"},
       {std::regex("^(cblas|f77blas|lapacke?|openblas.*)\\.h$"), std::regex("^engine/matmul/blas\\.cpp$"),
        "only engine/matmul/blas.cpp uses OpenBLAS"},
-      {std::regex("^openssl/"), std::regex("^engine/base/hash\\.cpp$"), "only engine/base/hash.cpp uses OpenSSL"},
+      {std::regex("^openssl/"), std::regex("^engine/system/hash\\.cpp$"), "only engine/system/hash.cpp uses OpenSSL"},
       {std::regex("^(nlohmann/|toml\\+\\+/)"), std::regex("^(models|examples|tests)/"), "parsers stay out of the core"},
       {std::regex("^CLI/"), std::regex("^examples/orrery/"), "only the program reads a command line"},
       {std::regex("^doctest/"), std::regex("^tests/"), "only tests use doctest"},
@@ -119,8 +162,6 @@ Strings include_offences(const Files& files) {
         result.push_back(file.path + " includes " + header + ": " + rule);
       };
       if (layer >= 0 && layer_of(header) > layer) offence("layers only look down");
-      if (file.below("models") && models_rank(header) > models_rank(file.path))
-        offence("models, training, then inspection, exchange and study");
       for (const Owner& owner : owners)
         if (std::regex_search(header, owner.header) && !std::regex_search(file.path, owner.users)) offence(owner.rule);
     }
@@ -170,9 +211,9 @@ Strings text_offences(const Files& files) {
        std::regex("^(engine|nn|models|cuda|examples)/.*\\.(h|cpp|cuh|cu)$"),
        "a shell would read what stands in a path; start a program by its arguments"},
       {std::regex("\\bstd::(rand|random_device|mt19937)\\b"), libraries,
-       "random numbers come from engine/base/random.h"},
+       "random numbers come from engine/math/random.h"},
       {std::regex("\\bstd::[io]?fstream\\b"), std::regex("^(engine|nn|models|cuda|examples)/.*\\.(h|cpp|cuh|cu)$"),
-       "engine/base/files.h reads and writes files; a stream says nothing of what failed"},
+       "engine/system/files.h reads and writes files; a stream says nothing of what failed"},
       {std::regex("^.{121,}$"), std::regex("\\.(h|cpp|cuh|cu|sh)$|CMakeLists"), "120 columns"},
       {std::regex("\t"), libraries, "two spaces, no tabs"}};
   Strings result;
@@ -255,6 +296,20 @@ TEST_CASE("rules: the evening's reading list exists and has at most 3,000 lines"
   CHECK_MESSAGE(total <= 3000, "the reading list has ", total, " lines");
 }
 
+// The page shows the order; where it has another one, the right one is printed.
+TEST_CASE("rules: no room stands above another and below it") {
+  for (const bool whole : {true, false}) {
+    const Rooms rooms = rooms_of(tree(), whole);
+    CHECK_MESSAGE(rooms.without_level.empty(), "a circle is among these: ", joined(rooms.without_level));
+  }
+  std::string order;
+  size_t number = 0;
+  for (const Strings& level : rooms_of(tree(), false).levels)
+    order += std::to_string(++number) + "  " + joined(level) + "\n";
+  CHECK_MESSAGE(read(root / "README.md").text.find("```\n" + order + "```\n") != std::string::npos,
+                "README.md needs these lines:\n", order);
+}
+
 TEST_CASE("rules: the top level is fixed") {
   const std::set<std::string> allowed{"engine", "nn",       "models",         "cuda",
                                       "tests",  "examples", "CMakeLists.txt", "README.md"};
@@ -273,13 +328,16 @@ TEST_CASE("rules: the rules notice what they forbid") {
   CHECK(count(include_offences, "engine/a.cpp", "#include \"nn/base/module.h\"\n") == 1);
   CHECK(count(include_offences, "nn/a.cpp", "#include \"engine/tensor/tensor.h\"\n#include <vector>\n") == 0);
   CHECK(count(include_offences, "cuda/a.cuh", "#include \"engine/tensor/tensor.h\"\n") == 1);
-  CHECK(count(include_offences, "cuda/a.cuh", "#include \"engine/base/scalar.h\"\n") == 0);
+  CHECK(count(include_offences, "cuda/a.cuh", "#include \"engine/math/scalar.h\"\n") == 0);
   CHECK(count(include_offences, "nn/a.cpp", "  # include <oneapi/tbb/parallel_for.h>\n") == 1);
-  CHECK(count(include_offences, "engine/base/parallel.cpp", "#include <oneapi/tbb/parallel_for.h>\n") == 0);
+  CHECK(count(include_offences, "engine/system/parallel.cpp", "#include <oneapi/tbb/parallel_for.h>\n") == 0);
   CHECK(count(include_offences, "engine/matmul/small.cpp", "#include <cblas.h>\n") == 1);
-  CHECK(count(include_offences, "engine/base/config.cpp", "#include <nlohmann/json.hpp>\n") == 1);
-  CHECK(count(include_offences, "models/data/text.h", "#include \"models/training/trainer.h\"\n") == 1);
-  CHECK(count(include_offences, "models/training/trainer.h", "#include \"models/data/text.h\"\n") == 0);
+  CHECK(count(include_offences, "engine/settings/config.cpp", "#include <nlohmann/json.hpp>\n") == 1);
+  const Files circle{{"nn/a/a.h", "#include \"nn/b/base/b.h\"\n"},
+                     {"nn/b/base/b.h", ""},
+                     {"nn/b/c.h", "#include \"nn/a/a.h\"\n"}};
+  CHECK(rooms_of(circle, true).levels == std::vector<Strings>{{"nn/b/base"}, {"nn/a"}, {"nn/b"}});
+  CHECK(rooms_of(circle, false).without_level == Strings{"nn/a", "nn/b"});
 
   const File between{"nn/kernels.h", "#pragma once\n#include \"engine/loops/loops.h\"\n"};
   CHECK(loop_offences({between, {"models/a.cpp", "#include \"nn/kernels.h\"\n"}}).size() == 1);

@@ -1,5 +1,5 @@
 // Attention on a GPU, f32, f64 and bf16 stored with f32 arithmetic, for every weighting: the formulas and options of
-// engine/base/attention.h, without tensor cores, which have bf16 of some weightings to themselves
+// engine/attention_formula/problem.h, without tensor cores, which have bf16 of some weightings to themselves
 // (tensor_core.cuh). Every launch works on tiles of scores (tile.cuh), and nothing of size queries x
 // keys is stored.
 //

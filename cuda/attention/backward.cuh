@@ -1,4 +1,4 @@
-// The kernels of attention's backward: see attention.cuh, and engine/base/attention.h for the derivatives g, ds, dm and
+// The kernels of attention's backward: see attention.cuh, and engine/attention_formula/problem.h for the derivatives g, ds, dm and
 // dt of one tile.
 #pragma once
 

@@ -1,12 +1,12 @@
-// What all kernels of attention share: where tiles stand, and engine/base/attention_formula.h for single queries, keys
+// What all kernels of attention share: where tiles stand, and engine/attention_formula/formula.h for single queries, keys
 // and scores of them.
 #pragma once
 
 #include <limits>
 
 #include "cuda/attention/problem.cuh"
-#include "engine/base/coarse.h"
-#include "engine/base/scalar.h"
+#include "engine/math/coarse.h"
+#include "engine/math/scalar.h"
 
 namespace orrery::cuda {
 

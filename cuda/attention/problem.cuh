@@ -5,14 +5,14 @@
 
 #include "cuda/attention/attention.h"
 #include "cuda/runtime/launch.cuh"
-#include "engine/base/attention_formula.h"
+#include "engine/attention_formula/formula.h"
 
 namespace orrery::cuda {
 
 template <class A, class Weighting>
 struct WeightedProblem : AttentionProblem<A> {
   Weighting weights;
-  const A* inner = nullptr;  // backward: c of engine/base/attention.h
+  const A* inner = nullptr;  // backward: c of engine/attention_formula/problem.h
 };
 
 // Tokens of one head.  Kernels for float read and write bf16 too, told at run time: a weighting is compiled for two

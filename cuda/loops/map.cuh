@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "cuda/loops/blocks.cuh"
-#include "engine/base/dtype.h"
+#include "engine/types/dtype.h"
 
 namespace orrery::cuda {
 

@@ -11,7 +11,7 @@
 
 #include "cuda/loops/blocks.cuh"
 #include "cuda/loops/map.cuh"
-#include "engine/base/dtype.h"
+#include "engine/types/dtype.h"
 
 namespace orrery::cuda {
 

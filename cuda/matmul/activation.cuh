@@ -9,7 +9,7 @@
 #include "cuda/matmul/matmul.cuh"
 #include "cuda/matmul/parts.cuh"
 #include "cuda/matmul/tensor_core_kernels.cuh"
-#include "engine/base/coarse.h"
+#include "engine/math/coarse.h"
 
 namespace orrery::cuda {
 

@@ -13,7 +13,7 @@
 
 #include <type_traits>
 
-#include "engine/base/dtype.h"
+#include "engine/types/dtype.h"
 
 namespace orrery::cuda {
 

@@ -30,7 +30,7 @@
 #include "cuda/matmul/pieces.cuh"
 #include "cuda/matmul/tensor_core.cuh"
 #include "cuda/runtime/launch.cuh"
-#include "engine/base/dtype.h"
+#include "engine/types/dtype.h"
 
 namespace orrery::cuda {
 

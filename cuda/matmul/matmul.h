@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "engine/base/dtype.h"
+#include "engine/types/dtype.h"
 
 namespace orrery::cuda {
 

@@ -1,4 +1,4 @@
-// Instructions that CUDA C++ has no words for, in PTX for sm_80 and later; those for numbers alone are in engine/base.
+// Instructions that CUDA C++ has no words for, in PTX for sm_80 and later; those for numbers alone are in engine/math.
 // Under the emulation the same functions do what the PTX manual says of them.
 //
 // Copies from global to shared memory that run in flight, by each thread for itself:
@@ -36,7 +36,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "engine/base/dtype.h"
+#include "engine/types/dtype.h"
 
 namespace orrery::cuda {
 

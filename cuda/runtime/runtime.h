@@ -10,7 +10,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "engine/base/pool.h"
+#include "engine/system/pool.h"
 
 namespace orrery::cuda {
 

@@ -1,9 +1,9 @@
-// Attention on tensors, on either device, forward and backward: engine/base/attention.h states the formulas.  The same
+// Attention on tensors, on either device, forward and backward: engine/attention_formula/problem.h states the formulas.  The same
 // inputs give the same bits for any number of threads.
 #pragma once
 
-#include "engine/base/attention.h"
-#include "engine/base/tile_function.h"
+#include "engine/attention_formula/problem.h"
+#include "engine/math/tile_function.h"
 #include "engine/tensor/tensor.h"
 
 namespace orrery {
@@ -87,7 +87,7 @@ void attention_backward(const AttentionInputs& inputs, const AttentionOptions& o
                         const AttentionWeighting& weighting, const AttentionOutput& forward,
                         const AttentionOutput& output_gradients, const AttentionInputs& gradients);
 
-// The mask in plain numbers, for functions of engine/base/attention_formula.h.
+// The mask in plain numbers, for functions of engine/attention_formula/formula.h.
 MaskView view_of(const AttentionMask& mask, int64_t queries, int64_t keys);
 // The numbers of the options; the problem's sizes stand.
 template <class A>

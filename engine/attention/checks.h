@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "engine/attention/problem.h"
-#include "engine/base/check.h"
+#include "engine/types/check.h"
 
 namespace orrery::detail::attention {
 

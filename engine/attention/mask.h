@@ -1,4 +1,4 @@
-// What is visible to a block of queries, tile by tile: engine/base/attention_formula.h on vectors.
+// What is visible to a block of queries, tile by tile: engine/attention_formula/formula.h on vectors.
 #pragma once
 
 #include "engine/attention/problem.h"

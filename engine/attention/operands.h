@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/attention/problem.h"
-#include "engine/base/parallel.h"
+#include "engine/system/parallel.h"
 #include "engine/tensor/storage.h"
 
 namespace orrery::detail::attention {

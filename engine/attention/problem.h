@@ -2,7 +2,7 @@
 #pragma once
 
 #include "engine/attention/attention.h"
-#include "engine/base/attention_formula.h"
+#include "engine/attention_formula/formula.h"
 
 namespace orrery::detail::attention {
 

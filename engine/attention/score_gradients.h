@@ -1,5 +1,5 @@
 // From the gradients of what was read to those of the scores, element by element of a tile: g, ds, dm and dt of
-// engine/base/attention.h.
+// engine/attention_formula/problem.h.
 #pragma once
 
 #include "engine/attention/scores.h"

@@ -22,7 +22,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/check.h"
+#include "engine/types/check.h"
 #include "engine/tensor/finite.h"
 
 namespace orrery {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "engine/autograd/autograd.h"
-#include "engine/base/registry.h"
+#include "engine/settings/registry.h"
 
 namespace orrery {
 namespace {

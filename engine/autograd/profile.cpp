@@ -3,8 +3,8 @@
 #include <chrono>
 
 #include "engine/autograd/finite_guard.h"
-#include "engine/base/check.h"
-#include "engine/base/flops.h"
+#include "engine/types/check.h"
+#include "engine/tensor/flops.h"
 
 namespace orrery {
 namespace {

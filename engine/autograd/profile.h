@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "engine/base/pool.h"
+#include "engine/system/pool.h"
 #include "engine/tensor/tensor.h"
 
 namespace orrery {

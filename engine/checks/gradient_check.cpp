@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "engine/autograd/autograd.h"
-#include "engine/base/check.h"
+#include "engine/types/check.h"
 #include "engine/ops/ops.h"
 
 namespace orrery {

@@ -1,4 +1,4 @@
-#include "engine/base/check.h"
+#include "engine/types/check.h"
 #include "engine/loops/without_cuda.h"
 
 namespace orrery::detail {

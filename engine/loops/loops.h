@@ -11,12 +11,12 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/check.h"
-#include "engine/base/coarse.h"
-#include "engine/base/device.h"
-#include "engine/base/dtype.h"
-#include "engine/base/host_device.h"
-#include "engine/base/parallel.h"
+#include "engine/types/check.h"
+#include "engine/math/coarse.h"
+#include "engine/types/device.h"
+#include "engine/types/dtype.h"
+#include "engine/types/host_device.h"
+#include "engine/system/parallel.h"
 #include "engine/loops/column_sums.h"
 #include "engine/loops/pieces.h"
 #include "engine/loops/terms.h"
@@ -151,7 +151,7 @@ void map(Device device, const Broadcast<sizeof...(T)>& shape, const F& f, Out ou
 // the body.  In each, no f(i) may need what another f(j) does.  sum(f, in...) and max(f, in...) take f(in[i]...), and
 // map(out, f, in...) is the each of out[i] = f(in[i]...), out one of the in or apart from them: a GPU then moves 16
 // bytes at once, and a CPU turns bf16 into floats and back many at a time.  Row::BeforeRounding<T> is the type in which
-// f may call functions if its result is rounded to T next (engine/base/coarse.h).
+// f may call functions if its result is rounded to T next (engine/math/coarse.h).
 //
 // `in = row.hold(array)` is for a body that walks the array several times and does not write it before the last walk: a
 // GPU then holds it in registers (cuda/loops/rows.cuh), a CPU has it in its nearest cache anyway.  It is handed to

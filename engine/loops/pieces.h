@@ -13,8 +13,8 @@
 #include <type_traits>
 #include <utility>
 
-#include "engine/base/dtype.h"
-#include "engine/base/host_device.h"
+#include "engine/types/dtype.h"
+#include "engine/types/host_device.h"
 
 #if defined(__AVX512BF16__) && !defined(__CUDACC__)
 #include <immintrin.h>

@@ -25,7 +25,7 @@
 #include <limits>
 #include <tuple>
 
-#include "engine/base/dispatch.h"
+#include "engine/types/dispatch.h"
 #include "engine/loops/loops.h"
 #include "engine/tensor/tensor.h"
 

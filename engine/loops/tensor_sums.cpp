@@ -1,7 +1,7 @@
 #include "engine/loops/tensor_sums.h"
 
-#include "engine/base/check.h"
-#include "engine/base/dispatch.h"
+#include "engine/types/check.h"
+#include "engine/types/dispatch.h"
 #include "engine/loops/loops.h"
 
 namespace orrery {

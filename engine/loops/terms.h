@@ -1,7 +1,7 @@
 // What a formula of reduce returns, term by term, and where the sum of each goes.
 #pragma once
 
-#include "engine/base/dtype.h"
+#include "engine/types/dtype.h"
 #include "engine/loops/pieces.h"
 
 namespace orrery::detail {

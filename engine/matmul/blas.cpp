@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "engine/base/check.h"
+#include "engine/types/check.h"
 #include "engine/matmul/tile.h"
 
 namespace orrery::detail::matmul {

@@ -7,8 +7,8 @@
 #include <memory>
 #include <string>
 
-#include "engine/base/device.h"
-#include "engine/base/dtype.h"
+#include "engine/types/device.h"
+#include "engine/types/dtype.h"
 
 namespace orrery {
 

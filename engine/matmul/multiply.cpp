@@ -9,10 +9,10 @@
 #include <string>
 #include <type_traits>
 
-#include "engine/base/check.h"
-#include "engine/base/flops.h"
-#include "engine/base/parallel.h"
-#include "engine/base/version.h"
+#include "engine/types/check.h"
+#include "engine/tensor/flops.h"
+#include "engine/system/parallel.h"
+#include "engine/system/version.h"
 #include "engine/matmul/tile.h"
 #include "engine/tensor/storage.h"
 

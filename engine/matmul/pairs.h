@@ -10,7 +10,7 @@
 #include <immintrin.h>
 
 #include "engine/simd/vectors.h"
-#include "engine/base/dtype.h"
+#include "engine/types/dtype.h"
 
 namespace orrery::detail::matmul {
 namespace {

@@ -1,8 +1,8 @@
 // What a GPU could do at the most, for the share of it that is used (MFU).
 #pragma once
 
-#include "engine/base/device.h"
-#include "engine/base/dtype.h"
+#include "engine/types/device.h"
+#include "engine/types/dtype.h"
 #include "engine/matmul/matmul.h"
 
 namespace orrery {

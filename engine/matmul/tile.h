@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "engine/base/dtype.h"
+#include "engine/types/dtype.h"
 
 namespace orrery::detail::matmul {
 

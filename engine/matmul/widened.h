@@ -3,7 +3,7 @@
 #pragma once
 
 #include "engine/simd/vectors.h"
-#include "engine/base/dtype.h"
+#include "engine/types/dtype.h"
 
 namespace orrery::detail::matmul {
 namespace {

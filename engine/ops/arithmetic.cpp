@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "engine/autograd/autograd.h"
-#include "engine/base/dispatch.h"
+#include "engine/types/dispatch.h"
 #include "engine/ops/broadcast.h"
 #include "engine/ops/ops.h"
 

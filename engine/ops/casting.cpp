@@ -1,6 +1,6 @@
 // Between dtypes and devices.  The gradient travels back the same way.
 #include "engine/autograd/autograd.h"
-#include "engine/base/dispatch.h"
+#include "engine/types/dispatch.h"
 #include "engine/loops/loops.h"
 #include "engine/ops/ops.h"
 

@@ -1,7 +1,7 @@
 // The elementary functions that references are written in.  Each is a formula with its slope, from x or from y.
 #include "engine/autograd/autograd.h"
-#include "engine/base/dispatch.h"
-#include "engine/base/scalar.h"
+#include "engine/types/dispatch.h"
+#include "engine/math/scalar.h"
 #include "engine/ops/broadcast.h"
 #include "engine/ops/ops.h"
 

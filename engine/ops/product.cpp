@@ -5,7 +5,7 @@
 #include "engine/matmul/matmul.h"
 
 #include "engine/autograd/autograd.h"
-#include "engine/base/dispatch.h"
+#include "engine/types/dispatch.h"
 #include "engine/ops/ops.h"
 
 namespace orrery {

@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "engine/autograd/autograd.h"
-#include "engine/base/dispatch.h"
+#include "engine/types/dispatch.h"
 #include "engine/loops/loops.h"
 #include "engine/ops/ops.h"
 

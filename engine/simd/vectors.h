@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "engine/base/minimum.h"
+#include "engine/math/minimum.h"
 
 namespace orrery::detail::simd {
 namespace {

@@ -7,8 +7,8 @@
 #include <limits>
 #include <vector>
 
-#include "engine/base/dispatch.h"
-#include "engine/base/parallel.h"
+#include "engine/types/dispatch.h"
+#include "engine/system/parallel.h"
 
 namespace orrery {
 namespace {

@@ -5,8 +5,8 @@
 #include <cstring>
 #include <set>
 
-#include "engine/base/files.h"
-#include "engine/base/machine_memory.h"
+#include "engine/system/files.h"
+#include "engine/system/machine_memory.h"
 
 namespace orrery {
 namespace {

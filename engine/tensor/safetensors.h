@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/files.h"
+#include "engine/system/files.h"
 #include "engine/tensor/tensor.h"
 
 namespace orrery {
@@ -34,7 +34,7 @@ struct SafetensorsFile {
   std::vector<OtherTensor> others = {};  // in the same order
 };
 
-// Whole or not at all (engine/base/files.h), in the given order, the same bytes for the same tensors; the header is
+// Whole or not at all (engine/system/files.h), in the given order, the same bytes for the same tensors; the header is
 // padded with spaces to a multiple of eight.  Names must differ.
 void write_safetensors(const std::string& path, std::span<const NamedTensor> tensors,
                        const std::map<std::string, std::string>& metadata = {});

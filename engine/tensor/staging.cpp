@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "engine/base/check.h"
+#include "engine/types/check.h"
 
 #if defined(ORRERY_CUDA) || defined(EMULATE_CUDA)
 #define ORRERY_HAS_CUDA

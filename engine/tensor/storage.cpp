@@ -7,10 +7,10 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "engine/base/check.h"
-#include "engine/base/machine_memory.h"
-#include "engine/base/parallel.h"
-#include "engine/base/sizes.h"
+#include "engine/types/check.h"
+#include "engine/system/machine_memory.h"
+#include "engine/system/parallel.h"
+#include "engine/types/sizes.h"
 
 #if defined(ORRERY_CUDA) || defined(EMULATE_CUDA)
 #define ORRERY_HAS_CUDA

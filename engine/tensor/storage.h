@@ -6,8 +6,8 @@
 #include <memory>
 #include <string>
 
-#include "engine/base/device.h"
-#include "engine/base/pool.h"
+#include "engine/types/device.h"
+#include "engine/system/pool.h"
 
 namespace orrery {
 

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <iomanip>
 
-#include "engine/base/dispatch.h"
+#include "engine/types/dispatch.h"
 
 namespace orrery {
 namespace {

@@ -7,9 +7,9 @@
 #include <span>
 #include <vector>
 
-#include "engine/base/device.h"
-#include "engine/base/dtype.h"
-#include "engine/base/shape.h"
+#include "engine/types/device.h"
+#include "engine/types/dtype.h"
+#include "engine/types/shape.h"
 #include "engine/tensor/storage.h"
 
 namespace orrery {

@@ -4,9 +4,9 @@
 #include <iostream>
 #include <memory>
 
-#include "engine/base/check.h"
-#include "engine/base/machine_memory.h"
-#include "engine/base/registry.h"
+#include "engine/types/check.h"
+#include "engine/system/machine_memory.h"
+#include "engine/settings/registry.h"
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/terminal/outside.h"
 #include "examples/orrery/terminal/version_text.h"

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "engine/base/config.h"
+#include "engine/settings/config.h"
 
 namespace orrery::models {
 

@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-#include "engine/base/config.h"
+#include "engine/settings/config.h"
 
 namespace orrery::models {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/config.h"
+#include "engine/settings/config.h"
 #include "models/architectures/block.h"
 #include "models/architectures/embedding_scale.h"
 #include "models/architectures/headed_model.h"

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/config.h"
+#include "engine/settings/config.h"
 #include "models/image_model.h"
 #include "models/model.h"
 #include "nn/formulas/activation.h"

@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "engine/autograd/autograd.h"
-#include "engine/base/check.h"
+#include "engine/types/check.h"
 #include "engine/ops/ops.h"
 
 namespace orrery::models {

@@ -6,8 +6,8 @@
 #include <functional>
 #include <utility>
 
-#include "engine/base/registry.h"
-#include "engine/base/wording.h"
+#include "engine/settings/registry.h"
+#include "engine/types/wording.h"
 #include "models/data/algorithmic/base/problem.h"
 #include "models/data/data_format.h"
 #include "models/data/tokenizer.h"

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <map>
 
-#include "engine/base/plugin.h"
-#include "engine/base/registry.h"
+#include "engine/settings/plugin.h"
+#include "engine/settings/registry.h"
 #include "models/figures/base/figure.h"
 #include "models/settings/settings_file.h"
 #include "models/catalogue/catalogue.h"

@@ -17,7 +17,7 @@ struct Plugin {
   std::vector<std::string> aliases;                        // of these names
 };
 
-// load_plugin (engine/base/plugin.h), and it is noted.
+// load_plugin (engine/settings/plugin.h), and it is noted.
 const Plugin& load_noted_plugin(const std::string& path);
 std::span<const Plugin> noted_plugins();  // in the order in which they were loaded
 

@@ -4,7 +4,7 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
-#include "engine/base/check.h"
+#include "engine/types/check.h"
 #include "models/data/json_members.h"
 #include "models/formats/unicode.h"
 

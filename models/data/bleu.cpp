@@ -4,7 +4,7 @@
 #include <cmath>
 #include <map>
 
-#include "engine/base/check.h"
+#include "engine/types/check.h"
 #include "models/formats/unicode.h"
 
 namespace orrery::models {

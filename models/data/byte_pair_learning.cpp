@@ -12,7 +12,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "engine/base/check.h"
+#include "engine/types/check.h"
 #include "models/data/byte_pairs.h"
 
 namespace orrery::models {

@@ -7,7 +7,7 @@
 #include <queue>
 #include <unordered_map>
 
-#include "engine/base/check.h"
+#include "engine/types/check.h"
 #include "models/data/added_tokens.h"
 #include "models/formats/unicode.h"
 #include "models/formats/json.h"

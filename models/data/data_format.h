@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "engine/base/registry.h"
+#include "engine/settings/registry.h"
 
 namespace orrery::models {
 

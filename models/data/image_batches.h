@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/random.h"
+#include "engine/math/random.h"
 #include "engine/tensor/tensor.h"
 #include "models/data/images.h"
 

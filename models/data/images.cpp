@@ -7,9 +7,9 @@
 #include <set>
 #include <utility>
 
-#include "engine/base/check.h"
-#include "engine/base/files.h"
-#include "engine/base/machine_memory.h"
+#include "engine/types/check.h"
+#include "engine/system/files.h"
+#include "engine/system/machine_memory.h"
 #include "models/data/data_format.h"
 #include "models/formats/gzip.h"
 #include "models/formats/unicode.h"

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/base/hash.h"
-#include "engine/base/registry.h"
+#include "engine/system/hash.h"
+#include "engine/settings/registry.h"
 #include "models/formats/gzip.h"
 #include "models/data/picture.h"
 

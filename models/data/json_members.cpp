@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "engine/base/check.h"
+#include "engine/types/check.h"
 #include "models/formats/gzip.h"
 #include "models/data/tokenizer.h"
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/machine_memory.h"
+#include "engine/system/machine_memory.h"
 
 namespace orrery::models {
 
@@ -21,7 +21,7 @@ void each_line(std::istream& input, const std::string& what, const TakeLine& tak
 // The same for lines that all stay in memory: an Error before the first is read if the file alone does not fit there.
 void each_kept_line(const std::string& path, const std::string& what, std::string_view way_out, const TakeLine& take);
 
-// Adds an element, after memory for a vector that grows is checked (engine/base/machine_memory.h).
+// Adds an element, after memory for a vector that grows is checked (engine/system/machine_memory.h).
 template <class T>
 void add_checked(std::vector<T>& to, T element, std::string_view what, std::string_view way_out) {
   if (to.size() == to.capacity()) {

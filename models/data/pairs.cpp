@@ -6,9 +6,9 @@
 #include <tuple>
 #include <utility>
 
-#include "engine/base/check.h"
-#include "engine/base/machine_memory.h"
-#include "engine/base/wording.h"
+#include "engine/types/check.h"
+#include "engine/system/machine_memory.h"
+#include "engine/types/wording.h"
 #include "models/data/data_format.h"
 #include "models/data/lines.h"
 

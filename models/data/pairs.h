@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/hash.h"
-#include "engine/base/random.h"
+#include "engine/system/hash.h"
+#include "engine/math/random.h"
 #include "engine/tensor/tensor.h"
 #include "models/data/tokenizer.h"
 

@@ -4,8 +4,8 @@
 #include <cctype>
 #include <filesystem>
 
-#include "engine/base/check.h"
-#include "engine/base/registry.h"
+#include "engine/types/check.h"
+#include "engine/settings/registry.h"
 
 namespace orrery::models {
 namespace {

@@ -6,7 +6,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
-#include "engine/base/check.h"
+#include "engine/types/check.h"
 #include "models/formats/unicode.h"
 
 namespace orrery::models {

@@ -7,8 +7,8 @@
 #include <tuple>
 #include <vector>
 
-#include "engine/base/check.h"
-#include "engine/base/files.h"
+#include "engine/types/check.h"
+#include "engine/system/files.h"
 #include "models/data/data_format.h"
 #include "models/formats/gzip.h"
 #include "models/data/text_files.h"

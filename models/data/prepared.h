@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-#include "engine/base/hash.h"
+#include "engine/system/hash.h"
 #include "models/data/token_sequence.h"
 #include "models/data/tokenizer.h"
 

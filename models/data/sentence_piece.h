@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "engine/base/config.h"
+#include "engine/settings/config.h"
 #include "models/data/tokenizer.h"
 
 namespace orrery::models {

@@ -6,9 +6,9 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "engine/base/check.h"
-#include "engine/base/machine_memory.h"
-#include "engine/base/wording.h"
+#include "engine/types/check.h"
+#include "engine/system/machine_memory.h"
+#include "engine/types/wording.h"
 #include "models/data/sentence_piece.h"
 #include "models/data/sentence_piece_cuts.h"
 #include "models/data/sentence_piece_model.h"

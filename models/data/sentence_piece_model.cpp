@@ -4,7 +4,7 @@
 #include <cstring>
 #include <functional>
 
-#include "engine/base/check.h"
+#include "engine/types/check.h"
 
 namespace orrery::models {
 namespace {

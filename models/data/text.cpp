@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/machine_memory.h"
+#include "engine/system/machine_memory.h"
 #include "models/data/prepared.h"
 #include "models/data/text_files.h"
 

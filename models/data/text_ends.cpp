@@ -3,8 +3,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "engine/base/check.h"
-#include "engine/base/files.h"
+#include "engine/types/check.h"
+#include "engine/system/files.h"
 #include "models/data/added_tokens.h"
 #include "models/formats/gzip.h"
 #include "models/data/json_members.h"

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/hash.h"
+#include "engine/system/hash.h"
 
 namespace orrery::models {
 

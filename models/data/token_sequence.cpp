@@ -8,9 +8,9 @@
 #include <optional>
 #include <utility>
 
-#include "engine/base/check.h"
-#include "engine/base/files.h"
-#include "engine/base/folders.h"
+#include "engine/types/check.h"
+#include "engine/system/files.h"
+#include "engine/system/folders.h"
 #include "models/data/data_format.h"
 #include "models/formats/gzip.h"
 #include "models/data/lines.h"

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/files.h"
-#include "engine/base/hash.h"
+#include "engine/system/files.h"
+#include "engine/system/hash.h"
 
 namespace orrery::models {
 

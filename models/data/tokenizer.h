@@ -9,10 +9,10 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/base/check.h"
-#include "engine/base/config.h"
-#include "engine/base/hash.h"
-#include "engine/base/registry.h"
+#include "engine/types/check.h"
+#include "engine/settings/config.h"
+#include "engine/system/hash.h"
+#include "engine/settings/registry.h"
 #include "models/data/text_files.h"
 
 namespace orrery::models {

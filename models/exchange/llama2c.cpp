@@ -10,8 +10,8 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "engine/base/files.h"
-#include "engine/base/machine_memory.h"
+#include "engine/system/files.h"
+#include "engine/system/machine_memory.h"
 #include "models/formats/gzip.h"
 #include "models/exchange/base/exchange.h"
 #include "models/architectures/gpt.h"

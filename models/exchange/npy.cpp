@@ -2,7 +2,7 @@
 
 #include <map>
 
-#include "engine/base/files.h"
+#include "engine/system/files.h"
 
 namespace orrery::models {
 namespace {

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/base/files.h"
+#include "engine/system/files.h"
 #include "models/formats/gzip.h"
 #include "models/data/images.h"
 #include "models/exchange/base/hugging_face.h"

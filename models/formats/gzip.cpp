@@ -8,7 +8,7 @@
 #include <limits>
 #include <utility>
 
-#include "engine/base/machine_memory.h"
+#include "engine/system/machine_memory.h"
 
 namespace orrery::models {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "engine/base/files.h"
+#include "engine/system/files.h"
 
 namespace orrery::models {
 

@@ -2,8 +2,8 @@
 
 #include <filesystem>
 
-#include "engine/base/check.h"
-#include "engine/base/folders.h"
+#include "engine/types/check.h"
+#include "engine/system/folders.h"
 
 namespace orrery::models {
 

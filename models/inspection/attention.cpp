@@ -1,7 +1,7 @@
 // The weights by which each place reads the others, of each head; persistent slots stand after the keys.
 #include <algorithm>
 
-#include "engine/base/wording.h"
+#include "engine/types/wording.h"
 #include "engine/ops/ops.h"
 #include "models/inspection/base/attention_weights.h"
 

@@ -16,7 +16,7 @@
 // no shares.
 #include <algorithm>
 
-#include "engine/base/wording.h"
+#include "engine/types/wording.h"
 #include "models/inspection/base/answers.h"
 #include "models/inspection/base/memory_units.h"
 #include "models/inspection/base/residual_stream.h"

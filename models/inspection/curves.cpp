@@ -10,7 +10,7 @@
 #include <algorithm>
 
 #include "engine/autograd/autograd.h"
-#include "engine/base/wording.h"
+#include "engine/types/wording.h"
 #include "models/figures/base/figure.h"
 #include "models/inspection/base/look.h"
 #include "models/inspection/base/normalizations.h"

@@ -17,8 +17,8 @@
 #include <algorithm>
 #include <set>
 
-#include "engine/base/parallel.h"
-#include "engine/base/wording.h"
+#include "engine/system/parallel.h"
+#include "engine/types/wording.h"
 #include "models/inspection/base/answers.h"
 #include "models/inspection/base/residual_stream.h"
 

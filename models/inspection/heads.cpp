@@ -13,8 +13,8 @@
 #include <algorithm>
 #include <set>
 
-#include "engine/base/random.h"
-#include "engine/base/wording.h"
+#include "engine/math/random.h"
+#include "engine/types/wording.h"
 #include "engine/ops/ops.h"
 #include "models/figures/base/figure.h"
 #include "models/inspection/base/attention_weights.h"

@@ -15,7 +15,7 @@
 #include <map>
 #include <optional>
 
-#include "engine/base/wording.h"
+#include "engine/types/wording.h"
 #include "models/inspection/base/answers.h"
 #include "models/inspection/base/memory_units.h"
 #include "models/inspection/base/residual_stream.h"

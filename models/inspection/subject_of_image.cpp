@@ -2,7 +2,7 @@
 // convolution net has one, all of the image.
 #include <cmath>
 
-#include "engine/base/check.h"
+#include "engine/types/check.h"
 #include "models/inspection/base/subject.h"
 #include "models/formats/shown_text.h"
 #include "models/architectures/vit.h"

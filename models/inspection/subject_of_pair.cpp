@@ -1,7 +1,7 @@
 // A sentence and its translation: what the encoder reads, and what the decoder reads and predicts.
 #include <cmath>
 
-#include "engine/base/check.h"
+#include "engine/types/check.h"
 #include "models/data/pairs.h"
 #include "models/inspection/base/subject.h"
 

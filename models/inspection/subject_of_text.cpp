@@ -1,7 +1,7 @@
 // A text and what follows each of its tokens: of a model of language, whichever.
 #include <cmath>
 
-#include "engine/base/check.h"
+#include "engine/types/check.h"
 #include "models/data/text.h"
 #include "models/inspection/base/subject.h"
 

@@ -6,7 +6,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
-#include "engine/base/wording.h"
+#include "engine/types/wording.h"
 #include "models/formats/base64.h"
 #include "models/formats/shell_words.h"
 #include "models/catalogue/plugins.h"

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "engine/base/config.h"
-#include "engine/base/wording.h"
+#include "engine/settings/config.h"
+#include "engine/types/wording.h"
 #include "models/reports/report.h"
 
 namespace orrery::models {

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "engine/base/files.h"
-#include "engine/base/wording.h"
+#include "engine/system/files.h"
+#include "engine/types/wording.h"
 #include "models/training/probe.h"
 
 namespace orrery::models {

@@ -3,8 +3,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "engine/base/files.h"
-#include "engine/base/wording.h"
+#include "engine/system/files.h"
+#include "engine/types/wording.h"
 #include "models/formats/csv.h"
 #include "models/reports/report_sweep.h"
 #include "models/study/verdict_file.h"

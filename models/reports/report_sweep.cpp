@@ -5,9 +5,9 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "engine/base/config.h"
-#include "engine/base/files.h"
-#include "engine/base/wording.h"
+#include "engine/settings/config.h"
+#include "engine/system/files.h"
+#include "engine/types/wording.h"
 #include "models/formats/csv.h"
 #include "models/reports/report_curves.h"
 #include "models/study/runs.h"

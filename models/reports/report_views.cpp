@@ -4,7 +4,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
-#include "engine/base/wording.h"
+#include "engine/types/wording.h"
 
 namespace orrery::models {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "engine/base/files.h"
+#include "engine/system/files.h"
 #include "models/catalogue/plugins.h"
 #include "models/study/run_files.h"
 #include "models/training/run_folder.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "engine/base/files.h"
+#include "engine/system/files.h"
 #include "models/formats/unicode.h"
 #include "models/settings/settings_table.h"
 #include "models/formats/shell_words.h"

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/config.h"
+#include "engine/settings/config.h"
 
 namespace orrery::models {
 

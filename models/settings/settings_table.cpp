@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include "engine/base/files.h"
+#include "engine/system/files.h"
 #include "models/settings/toml.h"
 
 namespace orrery::models {

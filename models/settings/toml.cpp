@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "engine/base/check.h"
+#include "engine/types/check.h"
 #include "models/formats/gzip.h"
 
 namespace orrery::models {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "engine/base/check.h"
-#include "engine/base/config.h"
+#include "engine/types/check.h"
+#include "engine/settings/config.h"
 
 namespace orrery::models {
 namespace {

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <set>
 
-#include "engine/base/check.h"
-#include "engine/base/registry.h"
-#include "engine/base/wording.h"
+#include "engine/types/check.h"
+#include "engine/settings/registry.h"
+#include "engine/types/wording.h"
 
 namespace orrery::models {
 

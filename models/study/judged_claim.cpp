@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/base/check.h"
-#include "engine/base/config.h"
-#include "engine/base/wording.h"
+#include "engine/types/check.h"
+#include "engine/settings/config.h"
+#include "engine/types/wording.h"
 
 namespace orrery::models {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/base/config.h"
-#include "engine/base/wording.h"
+#include "engine/settings/config.h"
+#include "engine/types/wording.h"
 #include "models/formats/shown_text.h"
 #include "models/study/statistics.h"
 

@@ -8,10 +8,10 @@
 #include <string_view>
 #include <system_error>
 
-#include "engine/base/check.h"
-#include "engine/base/files.h"
-#include "engine/base/folders.h"
-#include "engine/base/hash.h"
+#include "engine/types/check.h"
+#include "engine/system/files.h"
+#include "engine/system/folders.h"
+#include "engine/system/hash.h"
 #include "models/formats/unicode.h"
 #include "models/folder_lock.h"
 #include "models/formats/json.h"

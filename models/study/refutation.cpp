@@ -4,9 +4,9 @@
 #include <cmath>
 #include <optional>
 
-#include "engine/base/check.h"
-#include "engine/base/config.h"
-#include "engine/base/registry.h"
+#include "engine/types/check.h"
+#include "engine/settings/config.h"
+#include "engine/settings/registry.h"
 
 namespace orrery::models {
 namespace {

@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "engine/base/config.h"
-#include "engine/base/files.h"
+#include "engine/settings/config.h"
+#include "engine/system/files.h"
 #include "engine/tensor/safetensors.h"
 #include "models/formats/json.h"
 #include "models/study/figure_names.h"

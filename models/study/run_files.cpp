@@ -1,6 +1,6 @@
 #include "models/study/run_files.h"
 
-#include "engine/base/version.h"
+#include "engine/system/version.h"
 #include "models/settings/settings_file.h"
 #include "models/catalogue/plugins.h"
 #include "models/training/metrics.h"

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "engine/base/files.h"
+#include "engine/system/files.h"
 #include "models/training/settings.h"
 
 namespace orrery::models {

@@ -7,9 +7,9 @@
 #include <set>
 #include <vector>
 
-#include "engine/base/files.h"
-#include "engine/base/hash.h"
-#include "engine/base/version.h"
+#include "engine/system/files.h"
+#include "engine/system/hash.h"
+#include "engine/system/version.h"
 #include "models/formats/json.h"
 #include "models/catalogue/plugins.h"
 #include "models/study/source_hash.h"

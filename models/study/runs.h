@@ -16,7 +16,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/base/hash.h"
+#include "engine/system/hash.h"
 #include "models/study/run_log.h"
 #include "models/training/settings.h"
 

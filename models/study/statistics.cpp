@@ -6,7 +6,7 @@
 #include <numeric>
 #include <vector>
 
-#include "engine/base/check.h"
+#include "engine/types/check.h"
 
 namespace orrery::models {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/base/check.h"
+#include "engine/types/check.h"
 
 namespace orrery::models {
 namespace {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <map>
 
-#include "engine/base/config.h"
-#include "engine/base/registry.h"
-#include "engine/base/wording.h"
+#include "engine/settings/config.h"
+#include "engine/settings/registry.h"
+#include "engine/types/wording.h"
 #include "models/formats/shown_text.h"
 #include "models/formats/csv.h"
 

@@ -1,7 +1,7 @@
 #include "models/tasks/evaluation.h"
 
 #include "engine/autograd/autograd.h"
-#include "engine/base/check.h"
+#include "engine/types/check.h"
 #include "models/data/text.h"
 #include "models/tasks/base/task.h"
 #include "nn/losses/base/loss.h"

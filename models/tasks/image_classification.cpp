@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "engine/autograd/autograd.h"
-#include "engine/base/ahead.h"
+#include "models/ahead.h"
 #include "engine/ops/ops.h"
 #include "models/data/image_batches.h"
 #include "models/data/images.h"

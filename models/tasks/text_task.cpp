@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/base/files.h"
+#include "engine/system/files.h"
 #include "models/data/prepared.h"
 #include "models/model.h"
 

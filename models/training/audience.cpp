@@ -1,6 +1,6 @@
 #include "models/training/audience.h"
 
-#include "engine/base/check.h"
+#include "engine/types/check.h"
 #include "models/training/resume.h"
 
 namespace orrery::models {

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "engine/base/files.h"
-#include "engine/base/hash.h"
-#include "engine/base/version.h"
+#include "engine/system/files.h"
+#include "engine/system/hash.h"
+#include "engine/system/version.h"
 #include "engine/tensor/finite.h"
 #include "engine/tensor/safetensors.h"
 #include "models/formats/json.h"

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "engine/base/check.h"
+#include "engine/types/check.h"
 #include "engine/ops/ops.h"
 #include "nn/base/module.h"
 

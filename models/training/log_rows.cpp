@@ -5,7 +5,7 @@
 #include <limits>
 #include <span>
 
-#include "engine/base/check.h"
+#include "engine/types/check.h"
 
 namespace orrery::models {
 namespace {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/files.h"
+#include "engine/system/files.h"
 
 namespace orrery::models {
 

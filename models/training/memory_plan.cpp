@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/base/machine_memory.h"
-#include "engine/base/pool.h"
-#include "engine/base/wording.h"
+#include "engine/system/machine_memory.h"
+#include "engine/system/pool.h"
+#include "engine/types/wording.h"
 #include "models/model.h"
 #include "models/training/rehearsal.h"
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/files.h"
+#include "engine/system/files.h"
 
 namespace orrery::models {
 

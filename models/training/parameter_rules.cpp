@@ -6,8 +6,8 @@
 #include <cmath>
 #include <string_view>
 
-#include "engine/base/check.h"
-#include "engine/base/config.h"
+#include "engine/types/check.h"
+#include "engine/settings/config.h"
 #include "nn/optimizers/base/optimizer.h"
 
 namespace orrery::models {

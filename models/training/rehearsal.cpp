@@ -7,8 +7,8 @@
 
 #include "engine/autograd/autograd.h"
 #include "engine/autograd/finite_guard.h"
-#include "engine/base/pool.h"
-#include "engine/base/sizes.h"
+#include "engine/system/pool.h"
+#include "engine/types/sizes.h"
 #include "engine/ops/ops.h"
 #include "models/figures/base/figure.h"
 #include "models/model.h"

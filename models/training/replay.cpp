@@ -4,8 +4,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "engine/base/files.h"
-#include "engine/base/version.h"
+#include "engine/system/files.h"
+#include "engine/system/version.h"
 #include "models/formats/json.h"
 #include "models/formats/output_file.h"
 #include "models/training/not_finite.h"

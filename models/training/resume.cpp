@@ -4,7 +4,7 @@
 #include <iterator>
 #include <string_view>
 
-#include "engine/base/check.h"
+#include "engine/types/check.h"
 #include "models/model.h"
 #include "models/settings/settings_file.h"
 #include "models/formats/shell_words.h"

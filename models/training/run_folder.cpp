@@ -12,7 +12,7 @@
 #include <system_error>
 #include <utility>
 
-#include "engine/base/folders.h"
+#include "engine/system/folders.h"
 #include "models/formats/output_file.h"
 #include "models/settings/settings_file.h"
 #include "models/training/metrics.h"

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/any_settings.h"
-#include "engine/base/config.h"
+#include "models/settings/any_settings.h"
+#include "engine/settings/config.h"
 #include "nn/base/module.h"
 #include "nn/losses/base/loss.h"
 

@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "engine/autograd/autograd.h"
-#include "engine/base/flops.h"
-#include "engine/base/parallel.h"
+#include "engine/tensor/flops.h"
+#include "engine/system/parallel.h"
 #include "engine/matmul/matmul.h"
 #include "engine/matmul/peak.h"
 #include "engine/ops/ops.h"

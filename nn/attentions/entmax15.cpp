@@ -7,7 +7,7 @@
 //   ds_j = u_j (g_j - sum_k u_k g_k / sum_k u_k);   a row of ds adds up to 0
 // Hidden keys have s = -infinity and w = 0; a query that sees nothing has w = 0 everywhere.
 // Kept: w, which is a (B, H, Tq, Tk) array: this rule goes by rows of all scores.
-#include "engine/base/scalar.h"
+#include "engine/math/scalar.h"
 #include "engine/ops/ops.h"
 #include "nn/attentions/base/row_rule.h"
 

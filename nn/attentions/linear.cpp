@@ -19,8 +19,8 @@
 #include <vector>
 
 #include "engine/autograd/autograd.h"
-#include "engine/base/attention_formula.h"
-#include "engine/base/dispatch.h"
+#include "engine/attention_formula/formula.h"
+#include "engine/types/dispatch.h"
 #include "engine/loops/loops.h"
 #include "engine/ops/ops.h"
 #include "nn/attentions/base/attention.h"

@@ -3,7 +3,7 @@
 //   a_i = sum_j relu(<q_i, k_j> / sqrt(D)) v_j,   o_i = a_i / sqrt(mean a_i^2 + epsilon) * gain
 // gated=yes: o_i times sigmoid(w a_i), w from 0, half open.
 // The derivative is that of the RMS normalization (nn/normalizations/rms.cpp), then that of relu attention
-// (engine/base/attention.h). Conventions, as in the authors' code: the mean is over all heads together, H Dv
+// (engine/attention_formula/problem.h). Conventions, as in the authors' code: the mean is over all heads together, H Dv
 // elements, and gain (from 1) and w have as many; a token without a positive score in any head gives 0, because its a
 // is 0. Kept: q, k, v, a.  No (T, T) array exists.
 #include "engine/ops/ops.h"

@@ -9,7 +9,7 @@
 // exponential sees by c whatever t learns, and the division stays on the query, T D numbers and not T^2.
 // entropy_threshold is theta of the loss entropy_regularizer (nn/losses/), which takes the rows' entropies from here.
 // Before learning Var o is about exp(v) / n Var v_j for n keys and scores N(0, v): nn/diagnostics/predictions.h.
-// Everything else, forward and backward, tile by tile: engine/base/attention.h.  Kept: q, k, v, o, and the
+// Everything else, forward and backward, tile by tile: engine/attention_formula/problem.h.  Kept: q, k, v, o, and the
 // log-sum-exp of each row, (B, H, T).  No (T, T) array exists.
 #include "engine/ops/ops.h"
 #include "nn/attentions/base/attention.h"

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/config.h"
-#include "engine/base/registry.h"
+#include "engine/settings/config.h"
+#include "engine/settings/registry.h"
 
 namespace orrery::nn {
 

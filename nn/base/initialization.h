@@ -4,7 +4,7 @@
 #include <array>
 #include <span>
 
-#include "engine/base/random.h"
+#include "engine/math/random.h"
 #include "engine/tensor/tensor.h"
 
 namespace orrery::nn {

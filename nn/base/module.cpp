@@ -7,7 +7,7 @@
 #include "engine/autograd/autograd.h"
 #include "engine/autograd/finite_guard.h"
 #include "engine/autograd/hooks.h"
-#include "engine/base/check.h"
+#include "engine/types/check.h"
 
 namespace orrery::nn {
 namespace {

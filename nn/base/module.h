@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/random.h"
+#include "engine/math/random.h"
 #include "engine/tensor/tensor.h"
 #include "nn/base/initialization.h"
 

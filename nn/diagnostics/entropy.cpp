@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "engine/autograd/autograd.h"
-#include "engine/base/check.h"
-#include "engine/base/scalar.h"
+#include "engine/types/check.h"
+#include "engine/math/scalar.h"
 #include "engine/loops/tensor_loops.h"
 #include "nn/diagnostics/diagnostics.h"
 

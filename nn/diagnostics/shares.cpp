@@ -10,7 +10,7 @@
 #include <numeric>
 
 #include "engine/autograd/autograd.h"
-#include "engine/base/check.h"
+#include "engine/types/check.h"
 #include "engine/loops/tensor_loops.h"
 #include "engine/ops/ops.h"
 #include "nn/diagnostics/diagnostics.h"

@@ -3,7 +3,7 @@
 //   ratio = Var(output) / Var(residual),   Var x = mean (x - mean x)^2 over all elements, in f64
 #include <algorithm>
 
-#include "engine/base/check.h"
+#include "engine/types/check.h"
 #include "engine/loops/tensor_loops.h"
 #include "nn/diagnostics/diagnostics.h"
 

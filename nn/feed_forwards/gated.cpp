@@ -15,7 +15,7 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "engine/base/parallel.h"
+#include "engine/system/parallel.h"
 #include "engine/matmul/matmul.h"
 #include "engine/ops/ops.h"
 #include "nn/base/gradient_case.h"

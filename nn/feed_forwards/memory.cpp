@@ -7,7 +7,7 @@
 // for softmax:               dp = a (da - sum_s a da)        as in the backward of softmax
 // for both:                  dV = a^T g,   dK = scale dp^T x,   dx = scale dp K
 // Neither formula is written here: with F this is the operation of dense.cpp with W_in = K and W_out = V^T, and with
-// softmax it is attention to slots, one head of C channels, without a context (engine/base/attention.h).
+// softmax it is attention to slots, one head of C channels, without a context (engine/attention_formula/problem.h).
 // Kept with F: x, p, and V turned.  Kept with softmax: x, a V, and the log-sum-exp of each row; no (R, S) array exists.
 // With norm=layer also what layer normalization keeps.
 //

@@ -4,7 +4,7 @@
 // x_h are the D = C / H channels of head h: every head has slots of its own, (N, H, D).  With g = dy:
 //   dV_hn = sum a_n g_h,   ds_n = a_n (<g_h, V_hn> - <g_h, y_h>),   dK_hn = scale sum ds_n x_h,   dx_h = scale sum ds_n
 //   K_hn
-// forward and backward of engine/base/attention.h with the slots as the only keys.
+// forward and backward of engine/attention_formula/problem.h with the slots as the only keys.
 // Kept: x, y, K and V in use, and the log-sum-exp of each row and head; no (R, N) array exists.  With projections also
 // what they keep.
 //

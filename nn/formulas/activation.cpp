@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "engine/autograd/autograd.h"
-#include "engine/base/scalar.h"
+#include "engine/math/scalar.h"
 #include "engine/ops/ops.h"
 
 namespace orrery::nn {

@@ -1,7 +1,7 @@
 // Attention on a GPU, as a role of every activation (cuda/attention/attention.h says why each has kernels of its own).
 #pragma once
 
-#include "engine/base/attention.h"
+#include "engine/attention_formula/problem.h"
 #if defined(__CUDACC__) || defined(EMULATE_CUDA)
 #include "cuda/attention/attention.cuh"
 #endif

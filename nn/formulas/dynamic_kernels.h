@@ -6,8 +6,8 @@
 // by channel here, so that the four sums are columns of one reduce, whose order depends on the sizes only.
 #pragma once
 
-#include "engine/base/coarse.h"
-#include "engine/base/dispatch.h"
+#include "engine/math/coarse.h"
+#include "engine/types/dispatch.h"
 #include "engine/loops/loops.h"
 #include "nn/formulas/dynamic_role.h"
 

@@ -1,8 +1,8 @@
 // A formula on whole tensors, and on tiles of other operations.
 #pragma once
 
-#include "engine/base/coarse.h"
-#include "engine/base/dispatch.h"
+#include "engine/math/coarse.h"
+#include "engine/types/dispatch.h"
 #include "engine/loops/loops.h"
 #include "nn/formulas/formula.h"
 

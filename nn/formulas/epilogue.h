@@ -5,7 +5,7 @@
 #include "engine/matmul/matmul.h"
 #if defined(__CUDACC__) || defined(EMULATE_CUDA)
 #include "cuda/matmul/activation.cuh"
-#include "engine/base/check.h"
+#include "engine/types/check.h"
 #endif
 
 namespace orrery::nn {

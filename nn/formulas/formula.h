@@ -7,10 +7,10 @@
 #include <concepts>
 #include <type_traits>
 
-#include "engine/base/dual.h"
-#include "engine/base/host_device.h"
-#include "engine/base/positive_part.h"
-#include "engine/base/scalar.h"
+#include "engine/math/dual.h"
+#include "engine/types/host_device.h"
+#include "engine/math/positive_part.h"
+#include "engine/math/scalar.h"
 #include "nn/formulas/activation.h"
 
 namespace orrery::nn {

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "engine/base/registry.h"
+#include "engine/settings/registry.h"
 
 namespace orrery::nn {
 namespace {

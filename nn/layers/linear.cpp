@@ -9,7 +9,7 @@
 #include <cmath>
 
 #include "engine/autograd/autograd.h"
-#include "engine/base/dispatch.h"
+#include "engine/types/dispatch.h"
 #include "engine/loops/loops.h"
 #include "engine/matmul/matmul.h"
 #include "engine/ops/ops.h"

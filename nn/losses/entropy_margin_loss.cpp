@@ -4,7 +4,7 @@
 // weights).  Its own derivative stands where it is computed: dH/dw_j = -(ln p_j + H) / S for w_j > 0, else 0.
 // The loss is the mean over batch, heads and the rows with n >= 1.  A row with S = 0 has H = 0 and pays nothing.
 // Kept: H and n.
-#include "engine/base/scalar.h"
+#include "engine/math/scalar.h"
 #include "nn/base/gradient_case.h"
 #include "nn/losses/base/loss.h"
 #include "nn/losses/counted_mean.h"

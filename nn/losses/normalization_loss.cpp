@@ -6,7 +6,7 @@
 // signed weights can have); the slope at S = 1 is 0; the loss is the mean over the rows that are left, over batch and
 // heads: multiply its weight by the number of heads to add heads up as the paper does.
 // Kept: S.
-#include "engine/base/scalar.h"
+#include "engine/math/scalar.h"
 #include "nn/base/gradient_case.h"
 #include "nn/losses/base/loss.h"
 #include "nn/losses/counted_mean.h"

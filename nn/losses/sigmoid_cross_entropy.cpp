@@ -3,7 +3,7 @@
 //   loss = sum of l / rows,   dz_v = (sigmoid(z_v) - y_v) dloss / rows,   dy_v = -z_v dloss / rows
 // A sum over the classes and a mean over the rows, as vision transformers are trained with (big_vision, Beyer et al.
 // 2020, arXiv:2006.07159).  Kept: z and y.
-#include "engine/base/scalar.h"
+#include "engine/math/scalar.h"
 #include "nn/base/gradient_case.h"
 #include "nn/losses/base/loss.h"
 #include "nn/losses/counted_mean.h"

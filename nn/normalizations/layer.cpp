@@ -11,7 +11,7 @@
 #include <cmath>
 
 #include "engine/autograd/parameter_gradient.h"
-#include "engine/base/scalar.h"
+#include "engine/math/scalar.h"
 #include "engine/loops/tensor_loops.h"
 #include "engine/ops/ops.h"
 #include "nn/base/gradient_case.h"

@@ -8,7 +8,7 @@
 // p, s.
 #include <cmath>
 
-#include "engine/base/scalar.h"
+#include "engine/math/scalar.h"
 #include "nn/optimizers/base/elementwise.h"
 
 namespace orrery::nn {

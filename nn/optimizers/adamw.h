@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "engine/base/scalar.h"
+#include "engine/math/scalar.h"
 #include "nn/optimizers/base/elementwise.h"
 
 namespace orrery::nn {

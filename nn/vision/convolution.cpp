@@ -20,8 +20,8 @@
 #include <cmath>
 
 #include "engine/autograd/autograd.h"
-#include "engine/base/dispatch.h"
-#include "engine/base/parallel.h"
+#include "engine/types/dispatch.h"
+#include "engine/system/parallel.h"
 #include "engine/loops/loops.h"
 #include "engine/matmul/matmul.h"
 #include "engine/ops/ops.h"

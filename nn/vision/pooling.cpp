@@ -10,7 +10,7 @@
 #include "nn/vision/pooling.h"
 
 #include "engine/autograd/autograd.h"
-#include "engine/base/dispatch.h"
+#include "engine/types/dispatch.h"
 #include "engine/loops/loops.h"
 #include "engine/ops/ops.h"
 #include "nn/base/gradient_case.h"

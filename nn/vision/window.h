@@ -8,7 +8,7 @@
 
 #include <ostream>
 
-#include "engine/base/host_device.h"
+#include "engine/types/host_device.h"
 #include "engine/tensor/tensor.h"
 
 namespace orrery::nn {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "cuda/runtime/runtime.h"
-#include "engine/base/dtype.h"
+#include "engine/types/dtype.h"
 #include "engine/tensor/storage.h"
 #if defined(EMULATE_CUDA)
 #include "tests/support/cuda_on_cpu.h"

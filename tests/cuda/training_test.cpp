@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "engine/base/files.h"
+#include "engine/system/files.h"
 #include "engine/ops/ops.h"
 #include "models/model.h"
 #include "models/training/checkpoint.h"

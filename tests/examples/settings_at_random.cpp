@@ -20,7 +20,7 @@
 #include <map>
 #include <random>
 
-#include "engine/base/parallel.h"
+#include "engine/system/parallel.h"
 #include "models/training/trainer.h"
 #include "nn/formulas/activation.h"
 #include "nn/attentions/base/attention.h"

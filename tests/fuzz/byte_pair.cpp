@@ -1,5 +1,5 @@
 // A tokenizer.json, as others write it, whole or damaged.
-#include "engine/base/check.h"
+#include "engine/types/check.h"
 #include "models/data/byte_pairs.h"
 #include "models/data/tokenizer.h"
 #include "tests/fuzz/format.h"

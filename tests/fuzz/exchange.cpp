@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "engine/base/files.h"
+#include "engine/system/files.h"
 #include "models/model.h"
 #include "nn/base/initialization.h"
 #include "tests/fuzz/format.h"

@@ -1,5 +1,5 @@
 // What --nan_guard=yes leaves beside a step for `orrery replay`.
-#include "engine/base/check.h"
+#include "engine/types/check.h"
 #include "models/training/replay.h"
 #include "tests/fuzz/format.h"
 

@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <stdexcept>
 
-#include "engine/base/check.h"
+#include "engine/types/check.h"
 #include "engine/tensor/storage.h"
 #include "tests/fuzz/memory.h"
 

@@ -71,11 +71,11 @@ bool reads_foreign_bytes(const std::string& code) {
 
 // Files that do so and have no format, each with the reason.
 const std::map<std::string, std::string> no_formats = {
-    {"engine/base/files.h", "declares what hands on the bytes of a file"},
-    {"engine/base/files.cpp", "hands on the bytes of a file and looks at none"},
-    {"engine/base/hash.h", "says what hashes the bytes of a file"},
-    {"engine/base/hash.cpp", "hashes the bytes of a file"},
-    {"engine/base/machine_memory.cpp", "reads what the system says of its memory"},
+    {"engine/system/files.h", "declares what hands on the bytes of a file"},
+    {"engine/system/files.cpp", "hands on the bytes of a file and looks at none"},
+    {"engine/system/hash.h", "says what hashes the bytes of a file"},
+    {"engine/system/hash.cpp", "hashes the bytes of a file"},
+    {"engine/system/machine_memory.cpp", "reads what the system says of its memory"},
     {"examples/orrery/terminal/outside.cpp", "opens /dev/null alone"},
     {"models/formats/json.h", "declares what json.cpp reads"},
     {"models/folder_lock.cpp", "shows the number that a lock holds, and goes by the lock alone"},

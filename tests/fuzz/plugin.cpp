@@ -1,10 +1,10 @@
 // A plug-in's file: everything is refused before its code runs, except the file that was made here.  What stands in a
 // file of the corpus for this build's mark is @MARK@.
-#include "engine/base/plugin.h"
+#include "engine/settings/plugin.h"
 
 #include <algorithm>
 
-#include "engine/base/check.h"
+#include "engine/types/check.h"
 #include "tests/fuzz/format.h"
 
 namespace {
@@ -37,7 +37,7 @@ void read(const std::string& folder, std::string_view bytes) {
 }
 
 REGISTER_FORMAT(plugin, {.name = "plugin",
-                         .readers = {"engine/base/plugin.cpp"},
+                         .readers = {"engine/settings/plugin.cpp"},
                          .read = read,
                          .memory_multiple = 16,
                          .memory_base = 1 << 18,

@@ -6,8 +6,8 @@
 #include <span>
 #include <sstream>
 
-#include "engine/base/files.h"
-#include "engine/base/hash.h"
+#include "engine/system/files.h"
+#include "engine/system/hash.h"
 #include "models/data/tokenizer.h"
 #include "models/training/checkpoint.h"
 #include "models/training/metrics.h"

@@ -1,6 +1,6 @@
 // Settings: specs, words of the command line, TOML files.
 #include "models/training/settings.h"
-#include "engine/base/config.h"
+#include "engine/settings/config.h"
 #include "examples/orrery/terminal/arguments.h"
 #include "models/settings/settings_file.h"
 #include "tests/fuzz/format.h"
@@ -60,7 +60,7 @@ void read_spec(const std::string&, std::string_view bytes) {
 }
 
 REGISTER_FORMAT(spec, {.name = "spec",
-                       .readers = {"engine/base/config.cpp"},
+                       .readers = {"engine/settings/config.cpp"},
                        .read = read_spec,
                        .memory_multiple = 512,
                        .memory_base = 1 << 16,
@@ -86,7 +86,7 @@ void read_command_line(const std::string&, std::string_view bytes) {
 }
 
 REGISTER_FORMAT(command_line, {.name = "command_line",
-                               .readers = {"examples/orrery/terminal/arguments.cpp", "engine/base/config.cpp"},
+                               .readers = {"examples/orrery/terminal/arguments.cpp", "engine/settings/config.cpp"},
                                .read = read_command_line,
                                .memory_multiple = 2048,
                                .memory_base = 1 << 20,

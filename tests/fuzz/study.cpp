@@ -8,8 +8,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "engine/base/check.h"
-#include "engine/base/files.h"
+#include "engine/types/check.h"
+#include "engine/system/files.h"
 #include "models/study/combinations.h"
 #include "models/formats/csv.h"
 #include "models/study/pool.h"

@@ -9,7 +9,7 @@
 #include "cuda/attention/problem.cuh"
 #include "cuda/matmul/matmul.cuh"
 #include "engine/autograd/autograd.h"
-#include "engine/base/pool.h"
+#include "engine/system/pool.h"
 
 using namespace orrery;
 

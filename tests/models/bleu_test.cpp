@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "engine/base/files.h"
+#include "engine/system/files.h"
 #include "tests/support/errors.h"
 
 using namespace orrery;

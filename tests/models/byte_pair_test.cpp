@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "engine/base/files.h"
+#include "engine/system/files.h"
 #include "models/data/byte_pairs.h"
 #include "models/data/pieces.h"
 #include "models/data/text_files.h"

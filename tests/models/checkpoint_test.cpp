@@ -7,7 +7,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
-#include "engine/base/hash.h"
+#include "engine/system/hash.h"
 #include "engine/tensor/safetensors.h"
 #include "models/training/generation.h"
 #include "models/training/resume.h"

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/autograd/autograd.h"
-#include "engine/base/files.h"
+#include "engine/system/files.h"
 #include "engine/ops/ops.h"
 #include "models/data/images.h"
 #include "models/exchange/base/exchange.h"

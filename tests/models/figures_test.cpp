@@ -8,8 +8,8 @@
 #include <sstream>
 
 #include "engine/autograd/hooks.h"
-#include "engine/base/files.h"
-#include "engine/base/flops.h"
+#include "engine/system/files.h"
+#include "engine/tensor/flops.h"
 #include "engine/ops/ops.h"
 #include "models/model.h"
 #include "models/training/trainer.h"

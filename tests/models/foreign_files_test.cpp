@@ -8,7 +8,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
-#include "engine/base/files.h"
+#include "engine/system/files.h"
 #include "engine/tensor/safetensors.h"
 #include "models/data/sentence_piece.h"
 #include "models/data/text.h"

@@ -2,7 +2,7 @@
 #include <doctest/doctest.h>
 #include <zlib.h>
 
-#include "engine/base/files.h"
+#include "engine/system/files.h"
 #include "models/formats/gzip.h"
 #include "tests/support/errors.h"
 #include "tests/support/folder.h"

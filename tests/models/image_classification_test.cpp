@@ -6,8 +6,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "engine/base/files.h"
-#include "engine/base/parallel.h"
+#include "engine/system/files.h"
+#include "engine/system/parallel.h"
 #include "engine/ops/ops.h"
 #include "models/data/images.h"
 #include "models/model.h"

@@ -6,7 +6,7 @@
 #include <optional>
 #include <set>
 
-#include "engine/base/files.h"
+#include "engine/system/files.h"
 #include "models/formats/gzip.h"
 #include "models/data/image_batches.h"
 #include "models/data/images.h"

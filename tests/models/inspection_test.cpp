@@ -3,7 +3,7 @@
 #include <map>
 #include <set>
 
-#include "engine/base/wording.h"
+#include "engine/types/wording.h"
 #include "engine/ops/ops.h"
 #include "models/inspection/base/answers.h"
 #include "models/inspection/base/normalizations.h"

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <map>
 
-#include "engine/base/files.h"
+#include "engine/system/files.h"
 #include "models/data/tokenizer.h"
 #include "tests/support/errors.h"
 #include "tests/support/folder.h"

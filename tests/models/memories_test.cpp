@@ -1,7 +1,7 @@
 // What opens the units of memories and what they vote for, against their weights.
 #include <algorithm>
 
-#include "engine/base/wording.h"
+#include "engine/types/wording.h"
 #include "engine/ops/ops.h"
 #include "models/inspection/base/answers.h"
 #include "models/inspection/base/memory_units.h"

@@ -7,7 +7,7 @@
 #include <map>
 #include <optional>
 
-#include "engine/base/files.h"
+#include "engine/system/files.h"
 #include "engine/ops/ops.h"
 #include "models/model.h"
 #include "models/training/replay.h"

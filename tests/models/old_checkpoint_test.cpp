@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "engine/base/files.h"
+#include "engine/system/files.h"
 #include "engine/tensor/safetensors.h"
 #include "models/data/tokenizer.h"
 #include "models/architectures/gpt.h"

@@ -4,7 +4,7 @@
 #include <doctest/doctest.h>
 #include <zlib.h>
 
-#include "engine/base/files.h"
+#include "engine/system/files.h"
 #include "tests/support/message.h"
 #include "tests/support/png.h"
 

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "engine/base/files.h"
+#include "engine/system/files.h"
 #include "models/data/sentence_piece_model.h"
 #include "models/data/text.h"
 #include "tests/support/small_run.h"

@@ -11,7 +11,7 @@
 #include <sstream>
 
 #include "engine/autograd/hooks.h"
-#include "engine/base/files.h"
+#include "engine/system/files.h"
 #include "engine/ops/ops.h"
 #include "models/model.h"
 #include "nn/attentions/base/attention.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "engine/base/files.h"
+#include "engine/system/files.h"
 #include "models/formats/base64.h"
 #include "models/formats/shell_words.h"
 #include "models/formats/csv.h"

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/autograd/autograd.h"
-#include "engine/base/files.h"
+#include "engine/system/files.h"
 #include "models/architectures/gpt.h"
 #include "models/training/run_folder.h"
 #include "models/training/trainer.h"

@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "engine/base/files.h"
+#include "engine/system/files.h"
 #include "models/formats/base64.h"
 #include "models/data/tokenizer.h"
 #include "tests/support/errors.h"

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "engine/base/files.h"
+#include "engine/system/files.h"
 
 namespace orrery::models {
 namespace {

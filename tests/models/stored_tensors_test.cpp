@@ -7,7 +7,7 @@
 #include <cstring>
 #include <limits>
 
-#include "engine/base/files.h"
+#include "engine/system/files.h"
 #include "models/exchange/npy.h"
 #include "tests/support/errors.h"
 #include "tests/support/folder.h"

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "engine/base/files.h"
+#include "engine/system/files.h"
 #include "models/formats/base64.h"
 #include "models/data/byte_pairs.h"
 #include "models/data/pairs.h"

@@ -3,8 +3,8 @@
 
 #include <cmath>
 
-#include "engine/base/files.h"
-#include "engine/base/parallel.h"
+#include "engine/system/files.h"
+#include "engine/system/parallel.h"
 #include "models/training/trainer.h"
 #include "tests/support/folder.h"
 #include "tests/support/message.h"

@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/autograd/autograd.h"
-#include "engine/base/files.h"
-#include "engine/base/parallel.h"
+#include "engine/system/files.h"
+#include "engine/system/parallel.h"
 #include "engine/ops/ops.h"
 #include "models/tasks/evaluation.h"
 #include "models/training/generation.h"

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <set>
 
-#include "engine/base/files.h"
+#include "engine/system/files.h"
 #include "models/data/pairs.h"
 #include "tests/support/errors.h"
 #include "tests/support/folder.h"

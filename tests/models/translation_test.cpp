@@ -5,8 +5,8 @@
 #include <map>
 #include <sstream>
 
-#include "engine/base/files.h"
-#include "engine/base/parallel.h"
+#include "engine/system/files.h"
+#include "engine/system/parallel.h"
 #include "engine/ops/ops.h"
 #include "models/model.h"
 #include "models/training/trainer.h"

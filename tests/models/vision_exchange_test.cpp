@@ -7,7 +7,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
-#include "engine/base/files.h"
+#include "engine/system/files.h"
 #include "engine/tensor/safetensors.h"
 #include "models/formats/gzip.h"
 #include "models/exchange/base/exchange.h"

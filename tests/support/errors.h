@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "engine/base/check.h"
+#include "engine/types/check.h"
 
 namespace orrery::testing {
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "engine/base/check.h"
+#include "engine/types/check.h"
 #include "engine/ops/ops.h"
 #include "nn/feed_forwards/base/feed_forward.h"
 #include "tests/support/random_tensors.h"

@@ -6,7 +6,7 @@
 #include <functional>
 #include <string>
 
-#include "engine/base/check.h"
+#include "engine/types/check.h"
 #include "tests/support/attention_case.h"
 #include "tests/support/errors.h"
 

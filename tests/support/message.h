@@ -15,7 +15,7 @@
 #include <string>
 #include <string_view>
 
-#include "engine/base/check.h"
+#include "engine/types/check.h"
 
 namespace orrery::testing {
 

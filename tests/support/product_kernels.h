@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/version.h"
+#include "engine/system/version.h"
 #include "engine/matmul/matmul.h"
 
 namespace orrery::testing {

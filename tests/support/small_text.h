@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "engine/base/files.h"
+#include "engine/system/files.h"
 #include "tests/support/folder.h"
 
 namespace orrery::testing {

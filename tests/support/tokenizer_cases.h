@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/files.h"
+#include "engine/system/files.h"
 #include "models/data/tokenizer.h"
 #include "tests/support/folder.h"
 

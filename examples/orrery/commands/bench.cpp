@@ -3,9 +3,9 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "engine/base/parallel.h"
-#include "engine/base/registry.h"
-#include "engine/base/version.h"
+#include "engine/system/parallel.h"
+#include "engine/settings/registry.h"
+#include "engine/system/version.h"
 #include "engine/matmul/matmul.h"
 #include "engine/tensor/storage.h"
 #include "examples/orrery/terminal/arguments.h"

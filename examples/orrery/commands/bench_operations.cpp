@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "engine/autograd/autograd.h"
-#include "engine/base/random.h"
+#include "engine/math/random.h"
 #include "engine/ops/ops.h"
 #include "examples/orrery/commands/bench.h"
 #include "examples/orrery/terminal/table.h"

@@ -1,5 +1,5 @@
 // Whole training steps and generated tokens, as the comparison times them.
-#include "engine/base/random.h"
+#include "engine/math/random.h"
 #include "examples/orrery/commands/bench.h"
 #include "examples/orrery/terminal/table.h"
 #include "models/architectures/encoder_decoder.h"

@@ -6,9 +6,9 @@
 #include <numeric>
 
 #include "engine/autograd/autograd.h"
-#include "engine/base/files.h"
-#include "engine/base/folders.h"
-#include "engine/base/parallel.h"
+#include "engine/system/files.h"
+#include "engine/system/folders.h"
+#include "engine/system/parallel.h"
 #include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/commands/picture_reader.h"

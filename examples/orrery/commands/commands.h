@@ -15,7 +15,7 @@ struct Command {
   // What `orrery NAME --help` adds: the arguments, their defaults and meaning, which those given may decide.
   std::string (*help)(const Arguments& given);
   int (*run)(const Arguments& arguments);
-  // The end of errors about memory (engine/base/machine_memory.h); null: a library's, about batch, context and data.
+  // The end of errors about memory (engine/system/machine_memory.h); null: a library's, about batch, context and data.
   const char* way_out_of_memory = nullptr;
 };
 

@@ -4,8 +4,8 @@
 #include <map>
 #include <set>
 
-#include "engine/base/files.h"
-#include "engine/base/registry.h"
+#include "engine/system/files.h"
+#include "engine/settings/registry.h"
 #include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/terminal/plot.h"

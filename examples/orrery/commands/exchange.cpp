@@ -1,7 +1,7 @@
 // orrery import and orrery export: weights of others in, and ours out.
 #include <iostream>
 
-#include "engine/base/parallel.h"
+#include "engine/system/parallel.h"
 #include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/terminal/table.h"

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "engine/base/check.h"
+#include "engine/types/check.h"
 
 namespace orrery::program {
 namespace {
@@ -68,7 +68,7 @@ std::vector<std::string> foreign_calls(const std::string& source) {
                          text.begin() + static_cast<std::ptrdiff_t>(call), '\n');
       counted = call;
       found.push_back(orrery::text("line ", line, ": std::", name, " in a function that a GPU runs too; use scalar::",
-                                   name, " of engine/base/scalar.h, or simple operations"));
+                                   name, " of engine/math/scalar.h, or simple operations"));
     }
   }
   return found;

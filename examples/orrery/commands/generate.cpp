@@ -4,7 +4,7 @@
 #include <cmath>
 #include <iostream>
 
-#include "engine/base/parallel.h"
+#include "engine/system/parallel.h"
 #include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/commands/given_text.h"

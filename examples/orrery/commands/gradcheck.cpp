@@ -4,7 +4,7 @@
 #include <iostream>
 #include <set>
 
-#include "engine/base/registry.h"
+#include "engine/settings/registry.h"
 #include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/commands/pointwise_check.h"

@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/autograd/hooks.h"
-#include "engine/base/files.h"
-#include "engine/base/parallel.h"
+#include "engine/system/files.h"
+#include "engine/system/parallel.h"
 #include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/commands/given_text.h"

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <iostream>
 
-#include "engine/base/registry.h"
+#include "engine/settings/registry.h"
 #include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/commands/commands.h"
 #include "models/catalogue/catalogue.h"

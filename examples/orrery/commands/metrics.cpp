@@ -3,7 +3,7 @@
 #include <cmath>
 #include <iostream>
 
-#include "engine/base/files.h"
+#include "engine/system/files.h"
 #include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/terminal/table.h"

@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "engine/base/files.h"
+#include "engine/system/files.h"
 #include "models/inspection/base/look.h"
 #include "models/reports/report_views.h"
 #include "models/training/generation.h"

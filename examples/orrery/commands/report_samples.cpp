@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "engine/base/files.h"
+#include "engine/system/files.h"
 #include "examples/orrery/commands/trained.h"
 #include "models/language_model.h"
 #include "models/reports/report.h"

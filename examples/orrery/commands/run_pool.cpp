@@ -12,10 +12,10 @@
 #include <thread>
 #include <utility>
 
-#include "engine/base/check.h"
-#include "engine/base/files.h"
-#include "engine/base/folders.h"
-#include "engine/base/parallel.h"
+#include "engine/types/check.h"
+#include "engine/system/files.h"
+#include "engine/system/folders.h"
+#include "engine/system/parallel.h"
 #include "examples/orrery/commands/child.h"
 #include "models/folder_lock.h"
 #include "models/settings/settings_file.h"

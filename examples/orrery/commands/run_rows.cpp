@@ -7,7 +7,7 @@
 #include <exception>
 #include <iostream>
 
-#include "engine/base/wording.h"
+#include "engine/types/wording.h"
 #include "examples/orrery/terminal/outside.h"
 #include "examples/orrery/terminal/table.h"
 #include "models/formats/csv.h"

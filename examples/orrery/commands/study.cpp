@@ -4,8 +4,8 @@
 #include <iostream>
 #include <set>
 
-#include "engine/base/files.h"
-#include "engine/base/hash.h"
+#include "engine/system/files.h"
+#include "engine/system/hash.h"
 #include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/commands/study_claim.h"

@@ -5,8 +5,8 @@
 #include <iostream>
 #include <set>
 
-#include "engine/base/files.h"
-#include "engine/base/hash.h"
+#include "engine/system/files.h"
+#include "engine/system/hash.h"
 #include "examples/orrery/commands/study_runs.h"
 #include "examples/orrery/terminal/table.h"
 #include "models/formats/unicode.h"

@@ -4,11 +4,11 @@
 #include <set>
 #include <span>
 
-#include "engine/base/check.h"
-#include "engine/base/files.h"
-#include "engine/base/hash.h"
-#include "engine/base/registry.h"
-#include "engine/base/wording.h"
+#include "engine/types/check.h"
+#include "engine/system/files.h"
+#include "engine/system/hash.h"
+#include "engine/settings/registry.h"
+#include "engine/types/wording.h"
 #include "examples/orrery/commands/subject.h"
 #include "examples/orrery/commands/train_settings.h"
 #include "models/figures/base/figure.h"

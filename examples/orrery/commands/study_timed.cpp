@@ -4,11 +4,11 @@
 #include <iostream>
 #include <memory>
 
-#include "engine/base/check.h"
-#include "engine/base/files.h"
-#include "engine/base/folders.h"
-#include "engine/base/parallel.h"
-#include "engine/base/wording.h"
+#include "engine/types/check.h"
+#include "engine/system/files.h"
+#include "engine/system/folders.h"
+#include "engine/system/parallel.h"
+#include "engine/types/wording.h"
 #include "examples/orrery/terminal/outside.h"
 #include "examples/orrery/commands/study_runs.h"
 #include "models/folder_lock.h"

@@ -1,7 +1,7 @@
 #include "examples/orrery/commands/subject.h"
 
 #include "engine/autograd/autograd.h"
-#include "engine/base/files.h"
+#include "engine/system/files.h"
 #include "examples/orrery/commands/given_text.h"
 #include "examples/orrery/commands/picture_reader.h"
 #include "examples/orrery/commands/report_samples.h"

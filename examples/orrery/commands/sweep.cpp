@@ -3,8 +3,8 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "engine/base/files.h"
-#include "engine/base/registry.h"
+#include "engine/system/files.h"
+#include "engine/settings/registry.h"
 #include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/commands/run_rows.h"

@@ -2,7 +2,7 @@
 
 #include <iostream>
 
-#include "engine/base/check.h"
+#include "engine/types/check.h"
 #include "models/formats/shown_text.h"
 
 namespace orrery::program {

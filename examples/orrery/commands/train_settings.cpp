@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "engine/base/files.h"
+#include "engine/system/files.h"
 #include "examples/orrery/terminal/arguments.h"
 #include "models/model.h"
 #include "models/settings/settings_file.h"

@@ -3,7 +3,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "engine/base/files.h"
+#include "engine/system/files.h"
 #include "models/data/tokenizer.h"
 #include "models/formats/json.h"
 #include "models/language_model.h"

@@ -2,8 +2,8 @@
 #include <cstdio>
 #include <iostream>
 
-#include "engine/base/machine_memory.h"
-#include "engine/base/parallel.h"
+#include "engine/system/machine_memory.h"
+#include "engine/system/parallel.h"
 #include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/terminal/progress.h"

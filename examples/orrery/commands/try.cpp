@@ -7,9 +7,9 @@
 #include <filesystem>
 #include <iostream>
 
-#include "engine/base/files.h"
-#include "engine/base/plugin.h"
-#include "engine/base/registry.h"
+#include "engine/system/files.h"
+#include "engine/settings/plugin.h"
+#include "engine/settings/registry.h"
 #include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/commands/compiler.h"

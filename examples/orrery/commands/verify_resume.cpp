@@ -6,8 +6,8 @@
 #include <thread>
 #include <utility>
 
-#include "engine/base/files.h"
-#include "engine/base/folders.h"
+#include "engine/system/files.h"
+#include "engine/system/folders.h"
 #include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/commands/child.h"
 #include "examples/orrery/commands/commands.h"

@@ -5,10 +5,10 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "engine/base/check.h"
-#include "engine/base/files.h"
-#include "engine/base/version.h"
-#include "engine/base/wording.h"
+#include "engine/types/check.h"
+#include "engine/system/files.h"
+#include "engine/system/version.h"
+#include "engine/types/wording.h"
 #include "examples/orrery/terminal/version_text.h"
 #include "models/formats/output_file.h"
 #include "models/formats/shell_words.h"

@@ -1,6 +1,6 @@
 #include "examples/orrery/terminal/arguments.h"
 
-#include "engine/base/files.h"
+#include "engine/system/files.h"
 #include "examples/orrery/terminal/table.h"
 
 namespace orrery::program {

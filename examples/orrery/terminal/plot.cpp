@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "engine/base/check.h"
+#include "engine/types/check.h"
 #include "examples/orrery/terminal/table.h"
 
 namespace orrery::program {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/wording.h"
+#include "engine/types/wording.h"
 #include "models/formats/shown_text.h"
 
 namespace orrery::program {

@@ -1,8 +1,8 @@
 #include "examples/orrery/terminal/version_text.h"
 
 #include "engine/attention/attention.h"
-#include "engine/base/check.h"
-#include "engine/base/version.h"
+#include "engine/types/check.h"
+#include "engine/system/version.h"
 #include "engine/matmul/matmul.h"
 #include "models/study/source_hash.h"
 

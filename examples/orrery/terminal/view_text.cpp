@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/base/registry.h"
+#include "engine/settings/registry.h"
 #include "examples/orrery/terminal/table.h"
 
 namespace orrery::program {

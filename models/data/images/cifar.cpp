@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "engine/base/files.h"
-#include "engine/base/machine_memory.h"
+#include "engine/system/files.h"
+#include "engine/system/machine_memory.h"
 #include "models/formats/gzip.h"
 #include "models/data/images.h"
 

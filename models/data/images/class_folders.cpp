@@ -5,8 +5,8 @@
 #include <map>
 #include <optional>
 
-#include "engine/base/files.h"
-#include "engine/base/folders.h"
+#include "engine/system/files.h"
+#include "engine/system/folders.h"
 #include "models/data/images.h"
 #include "models/data/picture_tally.h"
 

@@ -3,8 +3,8 @@
 // LeCun, Cortes and Burges, "The MNIST database of handwritten digits".
 #include <set>
 
-#include "engine/base/machine_memory.h"
-#include "engine/base/sizes.h"
+#include "engine/system/machine_memory.h"
+#include "engine/types/sizes.h"
 #include "models/formats/gzip.h"
 #include "models/data/images.h"
 

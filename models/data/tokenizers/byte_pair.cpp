@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "engine/base/check.h"
-#include "engine/base/files.h"
+#include "engine/types/check.h"
+#include "engine/system/files.h"
 #include "models/data/added_tokens.h"
 #include "models/data/byte_pairs.h"
 #include "models/formats/gzip.h"

@@ -3,7 +3,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
-#include "engine/base/check.h"
+#include "engine/types/check.h"
 #include "models/data/tokenizer.h"
 #include "models/formats/unicode.h"
 #include "models/formats/json.h"

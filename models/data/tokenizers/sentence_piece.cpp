@@ -10,8 +10,8 @@
 #include <tuple>
 #include <utility>
 
-#include "engine/base/check.h"
-#include "engine/base/files.h"
+#include "engine/types/check.h"
+#include "engine/system/files.h"
 #include "models/data/added_tokens.h"
 #include "models/formats/base64.h"
 #include "models/formats/gzip.h"

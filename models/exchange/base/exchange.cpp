@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/autograd/autograd.h"
-#include "engine/base/files.h"
-#include "engine/base/machine_memory.h"
+#include "engine/system/files.h"
+#include "engine/system/machine_memory.h"
 #include "engine/ops/ops.h"
 #include "models/formats/gzip.h"
 #include "models/data/images.h"

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/registry.h"
+#include "engine/settings/registry.h"
 #include "models/data/tokenizer.h"
 #include "models/exchange/base/stored_tensors.h"
 #include "models/architectures/gpt.h"

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "engine/base/files.h"
-#include "engine/base/version.h"
+#include "engine/system/files.h"
+#include "engine/system/version.h"
 #include "models/formats/gzip.h"
 #include "models/data/text_ends.h"
 #include "models/exchange/base/tokenizer_json.h"

@@ -3,7 +3,7 @@
 #include <set>
 
 #include "engine/autograd/autograd.h"
-#include "engine/base/machine_memory.h"
+#include "engine/system/machine_memory.h"
 #include "engine/ops/ops.h"
 #include "models/exchange/base/exchange.h"
 

@@ -6,7 +6,7 @@
 #include <set>
 #include <tuple>
 
-#include "engine/base/files.h"
+#include "engine/system/files.h"
 #include "models/formats/base64.h"
 #include "models/data/byte_pairs.h"
 #include "models/data/sentence_piece_model.h"

@@ -4,7 +4,7 @@
 
 #include "engine/autograd/autograd.h"
 #include "engine/autograd/hooks.h"
-#include "engine/base/wording.h"
+#include "engine/types/wording.h"
 #include "models/figures/base/padding.h"
 #include "models/modules.h"
 #include "nn/losses/base/loss.h"

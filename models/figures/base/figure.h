@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/registry.h"
+#include "engine/settings/registry.h"
 #include "models/tasks/base/task.h"
 #include "nn/base/module.h"
 #include "nn/optimizers/base/optimizer.h"

@@ -5,8 +5,8 @@
 #include <limits>
 #include <numeric>
 
-#include "engine/base/check.h"
-#include "engine/base/scalar.h"
+#include "engine/types/check.h"
+#include "engine/math/scalar.h"
 
 namespace orrery::models {
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "engine/base/config.h"
+#include "engine/settings/config.h"
 
 namespace orrery::models {
 

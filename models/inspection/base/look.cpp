@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "engine/base/wording.h"
+#include "engine/types/wording.h"
 #include "engine/ops/ops.h"
 
 namespace orrery::models {

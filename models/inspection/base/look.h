@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/autograd/hooks.h"
-#include "engine/base/registry.h"
+#include "engine/settings/registry.h"
 #include "models/inspection/base/subject.h"
 #include "models/inspection/base/view.h"
 

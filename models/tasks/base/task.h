@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/any_settings.h"
-#include "engine/base/hash.h"
-#include "engine/base/registry.h"
+#include "models/settings/any_settings.h"
+#include "engine/system/hash.h"
+#include "engine/settings/registry.h"
 #include "engine/tensor/tensor.h"
 #include "nn/base/module.h"
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "engine/base/attention_formula.h"
-#include "engine/base/dispatch.h"
+#include "engine/attention_formula/formula.h"
+#include "engine/types/dispatch.h"
 #include "engine/loops/loops.h"
 #include "engine/ops/ops.h"
 

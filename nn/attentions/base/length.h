@@ -9,7 +9,7 @@
 // it moves.
 #pragma once
 
-#include "engine/base/config.h"
+#include "engine/settings/config.h"
 #include "nn/attentions/base/fused.h"
 #include "nn/diagnostics/predictions.h"
 

@@ -1,7 +1,7 @@
 #include "nn/attentions/base/masked_matmul.h"
 
 #include "engine/autograd/autograd.h"
-#include "engine/base/dispatch.h"
+#include "engine/types/dispatch.h"
 #include "engine/loops/loops.h"
 #include "engine/ops/ops.h"
 

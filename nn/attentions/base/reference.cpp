@@ -1,15 +1,15 @@
-// The formulas of engine/base/attention.h by simple operations, which differentiate themselves: slow, and plain to see.
+// The formulas of engine/attention_formula/problem.h by simple operations, which differentiate themselves: slow, and plain to see.
 // This is the independent witness of the fused paths, so it has a copy of its own of all that they share: nothing here
-// calls engine/base/attention_formula.h.
+// calls engine/attention_formula/formula.h.
 #include <algorithm>
 #include <array>
 #include <cmath>
 
 #include "engine/autograd/autograd.h"
 #include "engine/autograd/hooks.h"
-#include "engine/base/check.h"
-#include "engine/base/dispatch.h"
-#include "engine/base/random.h"
+#include "engine/types/check.h"
+#include "engine/types/dispatch.h"
+#include "engine/math/random.h"
 #include "engine/loops/loops.h"
 #include "engine/ops/ops.h"
 #include "nn/attentions/base/fused.h"

@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <array>
 
-#include "engine/base/parallel.h"
+#include "engine/system/parallel.h"
 #include "engine/loops/loops.h"
 #include "engine/tensor/tensor.h"
 

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "engine/autograd/autograd.h"
-#include "engine/base/check.h"
+#include "engine/types/check.h"
 #include "engine/ops/ops.h"
 #include "nn/attentions/base/slots.h"
 

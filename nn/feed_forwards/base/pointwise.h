@@ -4,7 +4,7 @@
 #include <concepts>
 
 #include "engine/autograd/autograd.h"
-#include "engine/base/dispatch.h"
+#include "engine/types/dispatch.h"
 #include "nn/feed_forwards/base/feed_forward.h"
 
 namespace orrery::nn {

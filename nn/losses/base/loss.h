@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "engine/base/registry.h"
+#include "engine/settings/registry.h"
 #include "engine/tensor/tensor.h"
 
 namespace orrery::nn {

@@ -1,8 +1,8 @@
 // Which tokens are real, for normalizations that look at more than one.
 #pragma once
 
-#include "engine/base/check.h"
-#include "engine/base/host_device.h"
+#include "engine/types/check.h"
+#include "engine/types/host_device.h"
 #include "engine/tensor/tensor.h"
 
 namespace orrery::nn {

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "engine/base/check.h"
+#include "engine/types/check.h"
 #include "nn/base/spec_family.h"
 
 namespace orrery::nn {

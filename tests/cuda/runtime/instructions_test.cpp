@@ -11,7 +11,7 @@
 
 #include "cuda/matmul/tensor_core.cuh"
 #include "cuda/matmul/warp_group.cuh"
-#include "engine/base/coarse.h"
+#include "engine/math/coarse.h"
 #include "tests/cuda/kernel_testing.h"
 
 namespace orrery {
@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(1024) number_kernel(const float* x, float* y) 
   y[threadIdx.x] = Instruction(x[threadIdx.x]);
 }
 // The emulation has the CPU's functions in the place of a card's instructions: their errors are 2^-18, and what is no
-// normal number, or the least of them, may come out as it is or as 0 (engine/base/coarse.h).
+// normal number, or the least of them, may come out as it is or as 0 (engine/math/coarse.h).
 #if defined(EMULATE_CUDA)
 constexpr bool emulated = true;
 #else

@@ -2,7 +2,7 @@
 // with the masks.
 #include <doctest/doctest.h>
 
-#include "engine/base/parallel.h"
+#include "engine/system/parallel.h"
 #include "engine/tensor/storage.h"
 #include "tests/support/attention_choices.h"
 #include "tests/support/fused_attention.h"

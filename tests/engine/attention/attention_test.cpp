@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "engine/base/parallel.h"
+#include "engine/system/parallel.h"
 #include "tests/support/fused_attention.h"
 #include "tests/support/plain_attention.h"
 #include "tests/support/rounded_attention.h"

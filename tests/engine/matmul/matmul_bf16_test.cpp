@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/dtype.h"
-#include "engine/base/parallel.h"
+#include "engine/types/dtype.h"
+#include "engine/system/parallel.h"
 #include "engine/matmul/matmul.h"
 #include "tests/support/product_kernels.h"
 #include "tests/support/random_tensors.h"

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/check.h"
-#include "engine/base/parallel.h"
-#include "engine/base/version.h"
+#include "engine/types/check.h"
+#include "engine/system/parallel.h"
+#include "engine/system/version.h"
 #include "engine/matmul/tile.h"
 #include "tests/support/message.h"
 #include "tests/support/product_kernels.h"

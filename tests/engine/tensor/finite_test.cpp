@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/check.h"
+#include "engine/types/check.h"
 
 using namespace orrery;
 

@@ -12,7 +12,7 @@
 #include <fstream>
 #include <limits>
 
-#include "engine/base/files.h"
+#include "engine/system/files.h"
 #include "tests/support/errors.h"
 #include "tests/support/folder.h"
 

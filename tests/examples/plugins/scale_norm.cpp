@@ -4,7 +4,7 @@
 // With u = x r and h = dy, and dr = -r^3 <x, dx>, x and r of each row being kept:
 //   dx = g r (h - u <u, h>),   dg = sum over rows of <u, h>
 #include "engine/autograd/parameter_gradient.h"
-#include "engine/base/scalar.h"
+#include "engine/math/scalar.h"
 #include "engine/loops/tensor_loops.h"
 #include "engine/ops/ops.h"
 #include "nn/base/gradient_case.h"

@@ -2,7 +2,7 @@
 //   w_j = exp(s_j - m) / sum over the k largest of exp(s_i - m),   m = max s;   0 for all other keys
 //   ds_j = w_j (g_j - sum_i w_i g_i)        the choice of the k is taken as it is; at a tie all that are equal belong
 // Kept: w.
-#include "engine/base/scalar.h"
+#include "engine/math/scalar.h"
 #include "engine/ops/ops.h"
 #include "nn/attentions/base/row_rule.h"
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <set>
 
-#include "engine/base/parallel.h"
+#include "engine/system/parallel.h"
 #include "nn/attentions/base/length.h"
 #include "nn/positions/base/position.h"
 #include "tests/support/attention_layers.h"

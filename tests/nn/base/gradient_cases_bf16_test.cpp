@@ -7,7 +7,7 @@
 #include <string>
 
 #include "engine/autograd/autograd.h"
-#include "engine/base/check.h"
+#include "engine/types/check.h"
 #include "engine/ops/ops.h"
 #include "nn/base/gradient_case.h"
 #include "tests/support/random_tensors.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "engine/autograd/hooks.h"
-#include "engine/base/parallel.h"
+#include "engine/system/parallel.h"
 #include "nn/feed_forwards/base/conversions.h"
 #include "tests/support/feed_forward_layers.h"
 

@@ -4,7 +4,7 @@
 #include <numbers>
 
 #include "engine/autograd/recompute.h"
-#include "engine/base/parallel.h"
+#include "engine/system/parallel.h"
 #include "engine/ops/ops.h"
 #include "nn/formulas/activation.h"
 #include "nn/normalizations/base/normalization.h"

@@ -6,7 +6,7 @@
 #include <map>
 
 #include "engine/autograd/autograd.h"
-#include "engine/base/parallel.h"
+#include "engine/system/parallel.h"
 #include "engine/ops/ops.h"
 #include "nn/optimizers/base/optimizer.h"
 #include "tests/support/golden.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "engine/autograd/autograd.h"
-#include "engine/base/parallel.h"
+#include "engine/system/parallel.h"
 #include "engine/ops/ops.h"
 #include "nn/layers/linear.h"
 #include "nn/vision/convolution.h"

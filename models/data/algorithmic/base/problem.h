@@ -10,7 +10,7 @@
 #include <memory>
 #include <span>
 
-#include "engine/base/random.h"
+#include "engine/math/random.h"
 #include "nn/base/entry.h"
 
 namespace orrery::models {

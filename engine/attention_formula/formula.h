@@ -1,0 +1,245 @@
+// The formulas of engine/attention_formula/problem.h for single queries, keys and scores, which the tiles of the CPU, those of the
+// GPU and the running sums of linear attention share.  A number is float or double on a GPU, and on a CPU a vector of
+// them, whose comparisons give masks: `c ? a : b` selects lane by lane, and functions such as exp are handed in.
+//
+// Everything is in an anonymous namespace and no function comes from the standard library: kernels for AVX2 and for
+// AVX-512 both include this file, and a function that both shared would be one symbol, in one of the two.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include "engine/attention_formula/problem.h"
+#include "engine/math/minimum.h"
+
+namespace orrery {
+namespace {
+
+template <class V>
+struct LaneOf {
+  using type = V;
+};
+template <class V>
+requires requires(V v) { v[0]; }
+struct LaneOf<V> {
+  using type = std::remove_cvref_t<decltype(V{}[0])>;
+};
+template <class V>
+using Lane = typename LaneOf<V>::type;  // the type of a number of V
+
+// ---- who sees whom
+
+// The band of j - i that causality, a window and the own key leave: |i + query_offset - j| < window if it is not 0.
+inline void set_band(MaskView& mask, bool causal, bool attend_to_self, int64_t window) {
+  const int64_t place = mask.query_offset, reach = window > 0 ? window - 1 : int64_t{2} * MaskView::unbounded;
+  const auto bounded = [](int64_t x) {
+    return static_cast<int>(maximum(-MaskView::unbounded, minimum(MaskView::unbounded, x)));
+  };
+  mask.first = bounded(place - reach);
+  mask.last = causal ? bounded(attend_to_self ? place : place - 1) : bounded(place + reach);
+  mask.masked = attend_to_self || causal ? MaskView::unbounded : bounded(place);
+}
+// offset: j - i, an int or a vector of whole numbers
+template <class I>
+HOST_DEVICE auto in_band(const MaskView& mask, I offset) {
+  return (offset >= mask.first) & (offset <= mask.last) & (offset != mask.masked);
+}
+HOST_DEVICE inline int length_of(const MaskView& mask, int64_t sequence) {
+  return mask.key_lengths ? maximum(0, minimum(mask.keys, mask.key_lengths[sequence])) : mask.keys;
+}
+HOST_DEVICE inline bool same_document(const MaskView& mask, int64_t sequence, int i, int j) {
+  return !mask.query_document_ids ||
+         mask.query_document_ids[sequence * mask.queries + i] == mask.key_document_ids[sequence * mask.keys + j];
+}
+// Of the documents of neighbouring tokens: those of two groups that do not meet leave nothing visible between them.
+struct DocumentRange {
+  int32_t lowest = std::numeric_limits<int32_t>::max(), highest = std::numeric_limits<int32_t>::min();  // none yet
+
+  HOST_DEVICE void add(int32_t document) {
+    lowest = document < lowest ? document : lowest;
+    highest = document > highest ? document : highest;
+  }
+  HOST_DEVICE bool meets(const DocumentRange& other) const {
+    return lowest <= other.highest && other.lowest <= highest;
+  }
+  HOST_DEVICE bool is_one() const { return lowest == highest; }
+};
+// Of a query and a key that exist; j is below the length.
+HOST_DEVICE inline bool is_visible(const MaskView& mask, int64_t sequence, int i, int j) {
+  return in_band(mask, j - i) && same_document(mask, sequence, i, j);
+}
+
+struct Interval {
+  int begin, end;
+};
+// The keys below `length`, and from `lowest` on, that the band leaves to queries [i, i + count).
+HOST_DEVICE inline Interval keys_of_queries(const MaskView& mask, int i, int count, int length, int lowest = 0) {
+  return {maximum(lowest, i + mask.first), minimum(length, i + count + mask.last)};
+}
+// The queries that the band leaves to keys [j, j + count).
+HOST_DEVICE inline Interval queries_of_keys(const MaskView& mask, int j, int count) {
+  return {maximum(0, j - mask.last), minimum(mask.queries, j + count - mask.first)};
+}
+enum class Cover { none, some, all };  // how much of a tile is visible
+// What the band leaves of queries [i, i + queries) and keys [j, j + keys).
+HOST_DEVICE inline Cover cover_of(const MaskView& mask, int i, int queries, int j, int keys) {
+  const int nearest = j - (i + queries - 1), farthest = j + keys - 1 - i;  // j - i in the tile
+  if (nearest > mask.last || farthest < mask.first) return Cover::none;
+  const bool inside = nearest >= mask.first && farthest <= mask.last;
+  return inside && (mask.masked < nearest || mask.masked > farthest) ? Cover::all : Cover::some;
+}
+// How many keys query i sees, without regard to documents.
+HOST_DEVICE inline int count_visible(const MaskView& mask, int64_t sequence, int i, int lowest) {
+  const Interval keys = keys_of_queries(mask, i, 1, length_of(mask, sequence), lowest);
+  const int own = i + mask.masked;
+  return keys.end <= keys.begin ? 0 : keys.end - keys.begin - (own >= keys.begin && own < keys.end ? 1 : 0);
+}
+
+// r at a distance |x|, NaN if the span is; of a masked key `masked_place`, of a visible one without a span `off_ramp`
+template <class V>
+HOST_DEVICE V place_on_ramp(V span, V distance, Lane<V> ramp) {
+  return (span - distance) / ramp + Lane<V>(1);
+}
+template <class A>
+constexpr A off_ramp = std::numeric_limits<A>::infinity();
+template <class A>
+constexpr A masked_place = -off_ramp<A>;
+// Whether a key has no score; `with_far_end`: one at r = 0 has, for the span's gradient, though it has no weight.
+template <class V>
+HOST_DEVICE auto is_masked(V place, bool with_far_end) {
+  return with_far_end ? place < Lane<V>(0) : place <= Lane<V>(0);
+}
+// m
+template <class V>
+HOST_DEVICE V mask_weight(V place) {
+  using A = Lane<V>;
+  return place <= A(0) ? V{} : place >= A(1) ? V{} + A(1) : place;
+}
+// dm where it reaches the span
+template <class V>
+HOST_DEVICE V span_gradient(V place, V gradient) {
+  return ((place >= Lane<V>(0)) & (place <= Lane<V>(1))) ? gradient : V{};
+}
+
+// ---- dropout
+
+template <class A>
+HOST_DEVICE uint64_t dropout_counter(const WeightDropout<A>& dropout, int64_t row, int64_t key) {
+  return static_cast<uint64_t>(row * dropout.counters + key / 4);
+}
+template <class A>
+HOST_DEVICE bool dropout_keeps(const WeightDropout<A>& dropout, uint32_t word) {
+  return word >= dropout.threshold;
+}
+template <class A>
+HOST_DEVICE A dropout_factor(const WeightDropout<A>& dropout, uint32_t word) {
+  return dropout_keeps(dropout, word) ? dropout.kept : A(0);
+}
+
+// ---- scores and weights
+
+// s and ds/dt, given tanh(t / cap)
+template <class V>
+HOST_DEVICE V capped_score(V tanh, Lane<V> cap) {
+  return cap * tanh;
+}
+template <class V>
+HOST_DEVICE V capped_slope(V tanh) {
+  return Lane<V>(1) - tanh * tanh;
+}
+
+// exp(s - L).  A score of minus infinity has no weight, even where all are.
+template <class V, class Exp>
+HOST_DEVICE V softmax_weight(V s, V log_sum, const Exp& exp) {
+  return s == -std::numeric_limits<Lane<V>>::infinity() ? V{} : exp(s - log_sum);
+}
+// L where nothing is visible: whatever the score, its weight is 0
+template <class A>
+HOST_DEVICE A usable_log_sum(A log_sum) {
+  return log_sum == -std::numeric_limits<A>::infinity() ? std::numeric_limits<A>::infinity() : log_sum;
+}
+// w, and ds, each 0 where its first factor is, whatever the other holds; `gradient`: g - c
+template <class V>
+HOST_DEVICE V times_mask_weight(V m, V unmasked) {
+  return m == Lane<V>(0) ? V{} : m * unmasked;
+}
+template <class V>
+HOST_DEVICE V softmax_score_gradient(V weight, V gradient) {
+  return weight == Lane<V>(0) ? V{} : weight * gradient;
+}
+
+// The running state of a row's softmax: the largest visible score so far, and the sum of m exp(s - largest).
+template <class V>
+struct OnlineSoftmax {
+  static constexpr Lane<V> lowest = -std::numeric_limits<Lane<V>>::infinity();
+  V largest = V{} + lowest, sum = {}, base = {};
+
+  // Takes the largest score of the row so far; returns what everything added up before shrinks by.
+  template <class Exp>
+  HOST_DEVICE V raise(V top, const Exp& exp) {
+    base = top == lowest ? V{} : top;  // nothing visible yet
+    const V shrink = exp(largest - base);
+    largest = top, sum *= shrink;
+    return shrink;
+  }
+  // m exp(s - largest), added to the sum
+  template <class Exp>
+  HOST_DEVICE V weigh(V m, V s, const Exp& exp) {
+    const V w = times_mask_weight(m, exp(s - base));
+    sum += w;
+    return w;
+  }
+  template <class Log>
+  HOST_DEVICE V log_sum(V total, const Log& log) const {  // of the whole sum
+    return total == Lane<V>(0) ? V{} + lowest : largest + log(total);
+  }
+};
+
+// ---- statistics of the rows
+
+// Of the weights of a row: their sum, that of p = max(w, 0) and that of p ln p; how many are visible, how many of these
+// are zero, and the largest.
+template <class V>
+struct RowCounts {
+  V sum = {}, positive = {}, logarithms = {}, visible = {}, zeros = {};
+  V largest = V{} - std::numeric_limits<Lane<V>>::infinity();
+
+  template <class Log>
+  HOST_DEVICE void add(V w, V is_visible, const Log& log) {  // is_visible: 1 or 0
+    using A = Lane<V>;
+    sum += w, visible += is_visible;
+    zeros += w == A(0) ? is_visible : V{};
+    positive += w > A(0) ? w : V{};
+    logarithms += w > A(0) ? w * log(w) : V{};
+    largest = ((w > largest) & (is_visible > A(0))) ? w : largest;
+  }
+};
+// H = -sum (p / P) ln (p / P) = ln P - (sum p ln p) / P
+template <class A, class Log>
+HOST_DEVICE void write_statistics(const RowStatistics<A>& out, int64_t at, const RowCounts<A>& row, const Log& log) {
+  const bool some = row.visible > 0;
+  if (out.sum) out.sum[at] = row.sum;
+  if (out.positive_sum) out.positive_sum[at] = row.positive;
+  if (out.entropy) out.entropy[at] = row.positive > 0 ? log(row.positive) - row.logarithms / row.positive : A(0);
+  if (out.zero_share) out.zero_share[at] = some ? row.zeros / row.visible : A(0);
+  if (out.maximum) out.maximum[at] = some ? row.largest : A(0);
+}
+
+// The entropy's term of g is factor (ln w + offset) where w > 0: -dH / P and H - ln P; both 0 without a gradient.
+template <class V>
+struct EntropyTerm {
+  V factor = {}, offset = {};
+  template <class Log>
+  HOST_DEVICE V gradient(V w, const Log& log) const {
+    return w > Lane<V>(0) ? factor * (log(w) + offset) : V{};
+  }
+};
+template <class A, class Log>
+HOST_DEVICE EntropyTerm<A> entropy_term(const StatisticsGradients<A>& given, int64_t at, const Log& log) {
+  if (!given.entropy_gradient || !(given.positive_sum[at] > 0)) return {};
+  return {-given.entropy_gradient[at] / given.positive_sum[at], given.entropy[at] - log(given.positive_sum[at])};
+}
+
+}  // namespace
+}  // namespace orrery

@@ -1,6 +1,0 @@
-// Put before the first line of a plug-in by its compiler call: says what it was built for.  See engine/base/plugin.h.
-#pragma once
-
-namespace {
-[[gnu::used]] const char orrery_plugin_mark[] = "orrery plug-in for " ORRERY_PLUGIN_MARK ".";
-}  // namespace

@@ -1,0 +1,384 @@
+#include "engine/settings/config.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <type_traits>
+
+#include "engine/settings/registry.h"
+
+namespace orrery {
+namespace {
+
+constexpr int deepest = 32;                   // nested parentheses
+constexpr size_t longest = 1 << 16;           // characters
+constexpr double exact = 9007199254740992.0;  // 2^53: every whole number up to here is a double
+constexpr size_t most_items = 1'000;          // in one pair of parentheses: each is compared with those before it
+
+// In errors: what was meant is seen at its beginning.
+std::string shown(std::string_view text) {
+  constexpr size_t enough = 400;
+  return std::string(text.substr(0, enough)) + (text.size() > enough ? "..." : "");
+}
+
+bool is_word_letter(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+         std::string_view("_-+./:").find(c) != std::string_view::npos;
+}
+
+class Parser {
+ public:
+  explicit Parser(std::string_view text) : text_(text) {}
+
+  Spec whole() {
+    check(text_.size() <= longest, "spec: '", shown(text_), "' has ", text_.size(), " characters; at most ", longest,
+          " are read");
+    Spec spec = value(0);
+    if (at_ < text_.size()) fail_here("the end");
+    return spec;
+  }
+
+ private:
+  Spec value(int depth) {
+    check(depth < deepest, "spec: '", shown(text_), "' has more than ", deepest, " parentheses inside one another");
+    Spec spec{word(), {}};
+    if (!take('(')) return spec;
+    do {
+      check(spec.items.size() < most_items, "spec: '", spec.name, "' has more than ", most_items, " items");
+      spec.items.push_back(item(spec, depth));
+    } while (take(','));
+    if (!take(')')) fail_here("',' or ')'");
+    return spec;
+  }
+
+  Spec::Item item(const Spec& owner, int depth) {
+    skip_space();
+    const size_t start = at_;
+    Spec first = value(depth + 1);
+    if (!first.items.empty() || !take('=')) {
+      check(owner.items.empty() || owner.items.back().key.empty(), "spec: '", shown(text_), "': '", print(first),
+            "' at position ", start + 1, " has no name but follows a named one; positional items come first");
+      return {"", std::move(first)};
+    }
+    for (const Spec::Item& other : owner.items)
+      check(other.key != first.name, "spec: '", shown(text_), "': '", first.name, "' is given again at position ",
+            start + 1);
+    return {std::move(first.name), value(depth + 1)};
+  }
+
+  std::string word() {
+    skip_space();
+    const size_t start = at_;
+    while (at_ < text_.size() && is_word_letter(text_[at_])) ++at_;
+    if (at_ == start) fail_here("a name or a number");
+    std::string found(text_.substr(start, at_ - start));
+    skip_space();
+    return found;
+  }
+
+  bool take(char c) {
+    if (at_ >= text_.size() || text_[at_] != c) return false;
+    ++at_;
+    skip_space();
+    return true;
+  }
+  void skip_space() {
+    while (at_ < text_.size() && std::string_view(" \t\r\n").find(text_[at_]) != std::string_view::npos) ++at_;
+  }
+  [[noreturn]] void fail_here(std::string_view expected) const {
+    if (at_ >= text_.size()) fail("spec: '", shown(text_), "' ends where ", expected, " should stand");
+    fail("spec: '", shown(text_), "' has '", text_[at_], "' at position ", at_ + 1, " where ", expected,
+         " should stand");
+  }
+
+  std::string_view text_;
+  size_t at_ = 0;
+};
+
+std::string_view trimmed(std::string_view text) {
+  const size_t begin = text.find_first_not_of(" \t\r\n");
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
+}
+
+bool read_double(std::string_view text, double& x) {
+  const std::string_view digits = text.starts_with('+') ? text.substr(1) : text;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), x);
+  return error == std::errc() && end == digits.data() + digits.size() && !std::isnan(x);
+}
+
+// Each kind of member: the value that a text gives.  `what` begins every error.
+int64_t read_value(std::string_view what, std::string_view text, const int64_t&) {
+  return parse_whole_number(what, text);
+}
+double read_value(std::string_view what, std::string_view text, const double&) { return parse_number(what, text); }
+bool read_value(std::string_view what, std::string_view text, const bool&) { return parse_yes_or_no(what, text); }
+std::string read_value(std::string_view, std::string_view text, const std::string&) { return std::string(text); }
+
+Spec read_value(std::string_view what, std::string_view text, const Spec&) {
+  try {
+    return parse_spec(text);
+  } catch (const Error& error) {
+    fail(what, ": ", error.what());
+  }
+}
+
+LearnableNumber read_value(std::string_view what, std::string_view text, const LearnableNumber& before) {
+  double x = 0;
+  if (read_double(trimmed(text), x)) return {x, false};
+  const Spec spec = read_value(what, text, Spec());
+  const bool form =
+      spec.name == "learned" && spec.items.size() <= 1 && (spec.items.empty() || spec.items[0].key.empty());
+  check(form, what, ": '", shown(text), "' is neither a number nor learned nor learned(a number)");
+  return {spec.items.empty() ? before.initial : parse_number(what, print(spec.items[0].value)), true};
+}
+
+std::vector<double> read_value(std::string_view what, std::string_view text, const std::vector<double>&) {
+  std::string_view rest = trimmed(text);
+  if (rest == "list") return {};  // what stands inside a spec: list(1, 2), or list if there are none
+  if (rest.starts_with("list(") && rest.ends_with(")")) rest = rest.substr(5, rest.size() - 6);
+  std::vector<double> numbers;
+  while (!rest.empty()) {
+    const size_t comma = rest.find(',');
+    numbers.push_back(parse_number(what, rest.substr(0, comma)));
+    check(comma != rest.size() - 1, what, ": '", text, "' ends with a comma");
+    rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
+  }
+  return numbers;
+}
+
+std::string print_member(int64_t x) { return std::to_string(x); }
+std::string print_member(double x) { return print_number(x); }
+std::string print_member(bool x) { return x ? "yes" : "no"; }
+std::string print_member(const std::string& x) { return x; }
+std::string print_member(const Spec& x) { return print(x); }
+std::string print_member(const LearnableNumber& x) {
+  return x.learned ? "learned(" + print_number(x.initial) + ")" : print_number(x.initial);
+}
+std::string print_member(const std::vector<double>& x) {
+  std::vector<std::string> numbers;
+  for (const double each : x) numbers.push_back(print_number(each));
+  return join(numbers);
+}
+
+void check_number(std::string_view what, double x, const Limits& limits, const std::string& printed) {
+  check(std::isfinite(x), what, ": ", printed, " is not a finite number");
+  check(limits.low_allowed ? x >= limits.low : x > limits.low, what, ": ", printed, " must be ",
+        limits.low_allowed ? "at least " : "above ", print_number(limits.low));
+  check(limits.high_allowed ? x <= limits.high : x < limits.high, what, ": ", printed, " must be ",
+        limits.high_allowed ? "at most " : "below ", print_number(limits.high));
+  check(x == 0 || std::abs(x) >= limits.smallest, what, ": ", printed, " must be ",
+        limits.low < 0 || (limits.low == 0 && limits.low_allowed) ? "0 or at least " : "at least ",
+        print_number(limits.smallest), limits.low < 0 ? " in magnitude" : "");
+}
+void check_number(std::string_view what, double x, const Limits& limits) {
+  check_number(what, x, limits, print_number(x));
+}
+void check_limits(std::string_view what, int64_t x, const Limits& limits) {
+  check_number(what, static_cast<double>(x), limits, std::to_string(x));
+}
+void check_limits(std::string_view what, double x, const Limits& limits) { check_number(what, x, limits); }
+void check_limits(std::string_view what, const LearnableNumber& x, const Limits& limits) {
+  check_number(what, x.initial, limits);
+}
+void check_limits(std::string_view what, const std::vector<double>& x, const Limits& limits) {
+  for (const double each : x) check_number(what, each, limits);
+}
+void check_limits(std::string_view, bool, const Limits&) {}
+void check_word(std::string_view what, const std::string& word, const Limits& limits) {
+  if (limits.words.empty() || std::find(limits.words.begin(), limits.words.end(), word) != limits.words.end()) return;
+  detail::fail_unknown(what, word, limits.words, {});
+}
+void check_limits(std::string_view what, const std::string& x, const Limits& limits) { check_word(what, x, limits); }
+void check_limits(std::string_view what, const Spec& x, const Limits& limits) { check_word(what, x.name, limits); }
+
+void assign(const Setting& setting, std::string_view owner, std::string_view value) {
+  const std::string what = text(owner, ": ", setting.key.empty() ? setting.aliases.at(0) : setting.key);
+  std::visit(
+      [&](auto* member) {
+        if constexpr (std::is_same_v<decltype(member), int64_t*>)  // the limit says more than that it is no int64_t
+          if (double x = 0; read_double(trimmed(value), x) && std::isfinite(x) && std::abs(x) > exact)
+            check_number(what, x, setting.limits, std::string(trimmed(value)));
+        auto read = read_value(what, value, *member);
+        check_limits(what, read, setting.limits);
+        *member = std::move(read);
+      },
+      setting.value);
+}
+
+std::vector<std::string> keys_of(std::span<const Setting> settings) {
+  std::vector<std::string> keys;
+  for (const Setting& setting : settings)
+    if (!setting.key.empty()) keys.push_back(setting.key);
+  return keys;
+}
+
+[[noreturn]] void fail_unknown_key(std::span<const Setting> settings, std::string_view owner, std::string_view key) {
+  std::vector<std::string> keys = keys_of(settings);
+  const std::string message = text(owner, ": unknown key '", shown(key), "'; ");
+  const std::string_view group = key.substr(0, key.find('.') + 1);  // losses., if there is such a group
+  const auto outside = [&](const std::string& own) { return !own.starts_with(group); };
+  if (!std::all_of(keys.begin(), keys.end(), outside)) std::erase_if(keys, outside);
+  for (const std::string& own : keys)  // the right word without its group
+    if (own.size() > key.size() && own.ends_with(key) && own[own.size() - key.size() - 1] == '.')
+      fail(message, "did you mean '", own, "'?");
+  if (const std::string meant = nearest(key, keys); !meant.empty()) fail(message, "did you mean '", meant, "'?");
+  if (keys.empty()) fail(message, "it takes none");
+  fail(message, "there are ", join(keys));
+}
+
+}  // namespace
+
+void detail::SettingCollector::add(std::string_view key, decltype(Setting::value) value, std::string_view help,
+                                   Limits limits) {
+  const size_t bar = std::min(key.find('|'), key.size());
+  Setting setting{
+      bar ? prefix_ + std::string(key.substr(0, bar)) : "", {}, value, std::string(help), std::move(limits)};
+  for (size_t begin = bar; begin < key.size();) {
+    const size_t end = std::min(key.find('|', begin + 1), key.size());
+    setting.aliases.push_back(prefix_ + std::string(key.substr(begin + 1, end - begin - 1)));
+    begin = end;
+  }
+  settings.push_back(std::move(setting));
+}
+
+bool Spec::operator==(const Spec& other) const { return name == other.name && items == other.items; }
+
+Spec parse_spec(std::string_view text) { return Parser(text).whole(); }
+
+std::string print(const Spec& spec) {
+  std::vector<std::string> items;
+  for (const Spec::Item& item : spec.items)
+    items.push_back(item.key.empty() ? print(item.value) : item.key + "=" + print(item.value));
+  return items.empty() ? spec.name : spec.name + "(" + join(items) + ")";
+}
+
+std::ostream& operator<<(std::ostream& out, const Spec& spec) { return out << print(spec); }
+
+void set_item(Spec& spec, std::string_view path, Spec value) {
+  const size_t dot = path.find('.');
+  const std::string_view key = path.substr(0, dot);
+  check(!key.empty() && std::all_of(key.begin(), key.end(), is_word_letter), "spec: '", path, "' changes a part of '",
+        spec.name, "' that has no name of letters, digits and _-+./:");
+  auto item = std::find_if(spec.items.begin(), spec.items.end(), [&](const Spec::Item& i) { return i.key == key; });
+  if (item == spec.items.end()) item = spec.items.insert(item, {std::string(key), {}});
+  if (dot == std::string_view::npos) {
+    item->value = std::move(value);
+    return;
+  }
+  check(!item->value.name.empty(), "spec: '", path, "' changes a part of '", key, "', which '", spec.name,
+        "' does not set; set '", key, "' first");
+  set_item(item->value, path.substr(dot + 1), std::move(value));
+}
+
+int64_t parse_whole_number(std::string_view what, std::string_view text) {
+  const std::string_view digits = trimmed(text);
+  int64_t whole = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), whole);
+  if (error == std::errc() && end == digits.data() + digits.size()) return whole;
+  check(error != std::errc::result_out_of_range, what, ": ", shown(digits), " is too large");
+  double x = 0;
+  check(read_double(digits, x) && std::abs(x) <= exact && std::floor(x) == x, what, ": '", shown(digits),
+        "' is not a whole number");
+  return static_cast<int64_t>(x);
+}
+
+double parse_number(std::string_view what, std::string_view text) {
+  double x = 0;
+  check(read_double(trimmed(text), x), what, ": '", shown(trimmed(text)), "' is not a number");
+  return x;
+}
+
+bool parse_yes_or_no(std::string_view what, std::string_view text) {
+  const std::string_view word = trimmed(text);
+  const bool yes = word == "yes" || word == "true" || word == "True";
+  check(yes || word == "no" || word == "false" || word == "False", what, ": '", shown(word), "' is neither yes nor no");
+  return yes;
+}
+
+std::string print_number(double x) {
+  char digits[32];
+  std::string number(digits, std::to_chars(digits, digits + sizeof(digits), x).ptr);
+  if (const size_t e = number.find('e'); e != std::string::npos) {  // 1e-4, as people write it, not 1e-04
+    const size_t begin = e + (number[e + 1] == '-' ? 2 : 1);
+    number.erase(begin, number.find_first_not_of("+0", begin) - begin);
+  }
+  return number;
+}
+
+void set_setting(std::span<const Setting> settings, std::string_view owner, std::string_view key,
+                 std::string_view value, std::span<const ForeignKey> foreign) {
+  if (const Setting* const setting = find_setting(settings, key)) return assign(*setting, owner, value);
+  for (const ForeignKey& other : foreign) {
+    if (other.key != key) continue;
+    check(other.ours.find(' ') == std::string_view::npos, owner, ": unknown key '", key, "'; ", other.ours);
+    return set_setting(settings, owner, other.ours, value);
+  }
+  for (size_t dot = key.rfind('.'); dot != std::string_view::npos && dot > 0; dot = key.rfind('.', dot - 1)) {
+    const Setting* const outer = find_setting(settings, key.substr(0, dot));
+    if (!outer || !std::holds_alternative<Spec*>(outer->value)) continue;
+    const std::string what = text(owner, ": ", key);
+    return set_item(*std::get<Spec*>(outer->value), key.substr(dot + 1), read_value(what, value, Spec()));
+  }
+  fail_unknown_key(settings, owner, key);
+}
+
+const Setting* find_setting(std::span<const Setting> settings, std::string_view key) {
+  const auto found = std::find_if(settings.begin(), settings.end(), [&](const Setting& s) {
+    return (s.key == key && !key.empty()) || std::find(s.aliases.begin(), s.aliases.end(), key) != s.aliases.end();
+  });
+  return found == settings.end() ? nullptr : &*found;
+}
+
+std::string print_value(const Setting& setting) {
+  return std::visit([](const auto* member) { return print_member(*member); }, setting.value);
+}
+
+std::pair<std::string, std::string> split_assignment(std::string_view owner, std::string_view text) {
+  const size_t equals = text.find('=');
+  const std::string_view key = trimmed(text.substr(0, equals));
+  check(equals != std::string_view::npos && !key.empty(), owner, ": '", text, "' is not of the form key=value");
+  return {std::string(key), std::string(trimmed(text.substr(equals + 1)))};
+}
+
+void read_settings(const Spec& spec, std::span<const Setting> settings) {
+  for (size_t i = 0; i < spec.items.size(); ++i) {
+    const Spec::Item& item = spec.items[i];
+    if (!item.key.empty()) {
+      set_setting(settings, spec.name, item.key, print(item.value));
+      continue;
+    }
+    check(i < settings.size(), spec.name, ": takes ",
+          settings.empty() ? "no settings" : text("at most ", settings.size()), ", not '", print(item.value), "'",
+          settings.empty() ? "" : "; there are " + join(keys_of(settings)));
+    assign(settings[i], spec.name, print(item.value));
+  }
+}
+
+Spec without_aliases(Spec spec, std::span<const Setting> settings) {
+  std::vector<Spec::Item> items;
+  for (Spec::Item& item : spec.items) {
+    const Setting* const setting = item.key.empty() ? nullptr : find_setting(settings, item.key);
+    if (setting) {
+      item.key = setting->key;
+      std::erase_if(items, [&](const Spec::Item& before) { return before.key == item.key; });
+    }
+    items.push_back(std::move(item));
+  }
+  spec.items = std::move(items);
+  return spec;
+}
+
+Spec make_spec(std::string_view name, std::span<const Setting> settings) {
+  Spec spec{std::string(name), {}};
+  for (const Setting& setting : settings) {
+    if (setting.key.empty()) continue;
+    std::string value = print_value(setting);
+    if (std::holds_alternative<std::vector<double>*>(setting.value))
+      value = value.empty() ? "list" : "list(" + value + ")";
+    spec.items.push_back({setting.key, read_value(text(name, ": ", setting.key), value, Spec())});
+  }
+  return spec;
+}
+
+}  // namespace orrery

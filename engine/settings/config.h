@@ -1,0 +1,196 @@
+// Settings: structs whose members are visited by name, and the text that sets them.
+//
+//   spec  = name ["(" item {"," item} ")"]        softmax(qk_norm=layer, soft_cap=30)
+//   item  = [key "="] value                       positional items first, in the order of the settings' visit
+//   value = number | yes | no | word | spec
+//
+// A settings struct names its members once; parsing, printing, help and range checks follow from that:
+//
+//   struct Settings {
+//     int64_t batch = 12;
+//     double learning_rate = 1e-3;
+//     template <class V>
+//     void visit(V& v) {
+//       v("batch", batch, "sequences of a micro-batch", at_least(1));
+//       v("learning_rate|rate", learning_rate, "step size", above(0));   // also read under its former name
+//       v.group("loss", loss);   // members of a nested struct: loss.weight, ...
+//     }
+//   };
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <ostream>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "engine/types/check.h"
+
+namespace orrery {
+
+// One value: a name with its items.  A number, yes, no or a word is a name without items.
+struct Spec {
+  struct Item;
+  std::string name;
+  std::vector<Item> items;
+  bool operator==(const Spec& other) const;
+};
+struct Spec::Item {
+  std::string key;  // empty: positional
+  Spec value;
+  bool operator==(const Item& other) const = default;
+};
+
+Spec parse_spec(std::string_view text);  // errors name the position
+std::string print(const Spec& spec);     // parse_spec(print(spec)) == spec
+std::ostream& operator<<(std::ostream& out, const Spec& spec);
+// Sets the item at a dotted path, such as "span.R"; the last one of that name, else a new one.
+void set_item(Spec& spec, std::string_view path, Spec value);
+
+// Numbers as text.  Errors begin with `what`: "batch: 'abc' is not a whole number".
+int64_t parse_whole_number(std::string_view what, std::string_view text);  // also 1e6
+double parse_number(std::string_view what, std::string_view text);         // also inf, never nan
+bool parse_yes_or_no(std::string_view what, std::string_view text);        // yes, no, true, false
+std::string print_number(double x);                                        // the shortest text that reads back as x
+
+// A number that training may change: `0.5`, `learned` (from its default), `learned(0.5)`.
+struct LearnableNumber {
+  double initial = 0;
+  bool learned = false;
+  bool operator==(const LearnableNumber&) const = default;
+};
+
+// What a setting may be, besides its type.  A number must be finite whatever its limits.  The library's own numbers all
+// have a low and a high one (a test looks): what lies beyond is a slip of the pen, and is refused before it costs
+// memory or hours.
+struct Limits {
+  double low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();
+  bool low_allowed = true, high_allowed = true;
+  double smallest = 0;                  // the least magnitude of what is not 0: below it f32 loses the number
+  std::vector<std::string> words = {};  // of a text; empty: any
+  std::string family = {};              // of a spec: whose names it takes, such as "attention"
+};
+constexpr double unlimited = std::numeric_limits<double>::infinity(), tiny = 1e-30;
+inline Limits at_least(double low, double high = unlimited) { return {.low = low, .high = high}; }
+inline Limits above(double low, double high = unlimited, double smallest = tiny) {
+  return {.low = low, .high = high, .low_allowed = false, .smallest = smallest};
+}
+inline Limits between(double low, double high) { return {.low = low, .high = high}; }  // [low, high]
+inline Limits fraction() { return {.low = 0, .high = 1, .high_allowed = false}; }      // [0, 1)
+inline Limits zero_or(double smallest, double high) { return {.low = 0, .high = high, .smallest = smallest}; }
+inline Limits one_of(std::vector<std::string> words) { return {.words = std::move(words)}; }
+inline Limits name_of_family(std::string family) { return {.family = std::move(family)}; }
+
+struct Setting {                     // one member of a visited struct
+  std::string key;                   // empty: read by its aliases alone, and never written
+  std::vector<std::string> aliases;  // read like the key, never written
+  std::variant<int64_t*, double*, bool*, std::string*, Spec*, LearnableNumber*, std::vector<double>*> value;
+  std::string help;
+  Limits limits;
+};
+
+namespace detail {
+class SettingCollector {
+ public:
+  // `key` is the name, and after bars the aliases: "grad_clip|clip".
+  template <class T>
+  void operator()(std::string_view key, T& value, std::string_view help = "", Limits limits = {}) {
+    add(key, &value, help, std::move(limits));
+  }
+  template <class Group>
+  void group(std::string_view key, Group& members) {
+    const std::string outer = prefix_;
+    prefix_ += std::string(key) + ".";
+    members.visit(*this);
+    prefix_ = outer;
+  }
+  // The members of settings that only their owner knows (any_settings.h).
+  void include(std::vector<Setting> members) {
+    for (Setting& member : members) settings.push_back(std::move(member));
+  }
+  std::vector<Setting> settings;
+
+ private:
+  void add(std::string_view key, decltype(Setting::value) value, std::string_view help, Limits limits);
+
+  std::string prefix_;
+};
+}  // namespace detail
+
+template <class T>
+concept Visited = requires(T& settings, detail::SettingCollector& v) {
+  settings.visit(v);
+};
+
+// The members of a settings struct, in the order of its visit, pointing into it.
+template <Visited Settings>
+std::vector<Setting> settings_of(Settings& settings) {
+  detail::SettingCollector collector;
+  settings.visit(collector);
+  return std::move(collector.settings);
+}
+
+// What may be set, without a struct to set it in: each `value` keeps its kind and is null.
+template <Visited Settings>
+std::vector<Setting> settings_without_values() {
+  Settings settings;
+  std::vector<Setting> members = settings_of(settings);
+  for (Setting& member : members) std::visit([](auto& value) { value = nullptr; }, member.value);
+  return members;
+}
+
+// The setting of that key or alias; null if there is none.
+const Setting* find_setting(std::span<const Setting> settings, std::string_view key);
+
+// A key of another program: ours, which is set instead, or a sentence (whatever has a space) that says what to do.
+struct ForeignKey {
+  std::string_view key, ours;
+};
+
+// Sets one member from text; `owner` is the first word of errors:
+//   train: batch: 'abc' is not a whole number
+//   train: unknown key 'layrs'; did you mean 'layers'?
+// A dotted key below a Spec changes one item of it: "attention.dropout".
+void set_setting(std::span<const Setting> settings, std::string_view owner, std::string_view key,
+                 std::string_view value, std::span<const ForeignKey> foreign = {});
+std::string print_value(const Setting& setting);
+std::pair<std::string, std::string> split_assignment(std::string_view owner, std::string_view text);  // "key=value"
+// Reads a spec's items; a named item that repeats a positional one comes later and wins.
+void read_settings(const Spec& spec, std::span<const Setting> settings);
+// The spec with keys in place of aliases; of two items of one key the later one stays.
+Spec without_aliases(Spec spec, std::span<const Setting> settings);
+
+template <Visited Settings>
+void set_setting(Settings& settings, std::string_view owner, std::string_view key, std::string_view value,
+                 std::span<const ForeignKey> foreign = {}) {
+  const std::vector<Setting> members = settings_of(settings);
+  set_setting(std::span<const Setting>(members), owner, key, value, foreign);
+}
+template <Visited Settings>
+void read_settings(const Spec& spec, Settings& settings) {
+  const std::vector<Setting> members = settings_of(settings);
+  read_settings(spec, std::span<const Setting>(members));
+}
+
+// All members as keys and values, in the order of the visit; set_setting takes each value back.
+template <Visited Settings>
+std::vector<std::pair<std::string, std::string>> list_settings(Settings settings) {
+  std::vector<std::pair<std::string, std::string>> all;
+  for (const Setting& member : settings_of(settings))
+    if (!member.key.empty()) all.emplace_back(member.key, print_value(member));
+  return all;
+}
+// The spec that sets every member: name(key=value, ...).
+Spec make_spec(std::string_view name, std::span<const Setting> settings);
+template <Visited Settings>
+Spec make_spec(std::string_view name, Settings settings) {
+  const std::vector<Setting> members = settings_of(settings);
+  return make_spec(name, std::span<const Setting>(members));
+}
+
+}  // namespace orrery

@@ -1,0 +1,155 @@
+#include "engine/settings/plugin.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <span>
+
+#include "engine/system/build_facts.h"
+#include "engine/types/check.h"
+#include "engine/system/files.h"
+#include "engine/system/hash.h"
+#include "engine/system/proc.h"
+
+namespace orrery {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t largest_plugin = uint64_t{1} << 28;  // bytes
+constexpr uint64_t longest_seal = 4096;
+
+std::vector<std::string>* refused = nullptr;  // while a plug-in is being loaded
+
+// Where this library lies.
+fs::path library_file() {
+  Dl_info info{};
+  dladdr(reinterpret_cast<const void*>(&plugin_mark), &info);
+  return info.dli_fname ? fs::absolute(info.dli_fname) : fs::path();
+}
+
+std::string read_plugin(const std::string& path) { return read_file(path, largest_plugin); }
+
+// All but the file's name, which may be another one later.
+std::string seal_text(const std::string& bytes, const std::string& hash) {
+  return text("# ", bytes.size(), " bytes\n", hash, "  ");
+}
+std::string hash_of(const std::string& bytes) { return sha256(std::as_bytes(std::span(bytes))); }
+
+// A copy in memory that nothing can change, the sealing included.
+std::unique_ptr<Descriptor> sealed_copy(const std::string& path, const std::string& bytes) {
+  auto copy = std::make_unique<Descriptor>(::memfd_create("orrery plug-in", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  bool well = copy->number() >= 0;
+  for (size_t done = 0; well && done < bytes.size();) {
+    const ssize_t written = ::write(copy->number(), bytes.data() + done, bytes.size() - done);
+    well = written >= 0 || errno == EINTR;
+    done += static_cast<size_t>(std::max<ssize_t>(0, written));
+  }
+  constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL;
+  check(well && ::fcntl(copy->number(), F_ADD_SEALS, seals) == 0, "plugin: cannot copy '", path,
+        "' into a sealed file in memory (memfd_create): ", std::strerror(errno));
+  return copy;
+}
+
+// A path that the compiler takes for a file: not for an option (-x), a response file (@x) or one in
+// its own system folder (=x).
+std::string as_file(const std::string& path) { return fs::path(path).is_absolute() ? path : "./" + path; }
+
+// Where the mark begins in a plug-in's bytes; npos: it is none.
+size_t find_mark(std::string_view bytes) {
+  constexpr std::string_view begin = "orrery plug-in for ";
+  const size_t at = bytes.starts_with("\177ELF") ? bytes.find(begin) : bytes.npos;
+  return at == bytes.npos ? at : at + begin.size();
+}
+
+void check_mark(const std::string& path, const std::string& bytes) {
+  const size_t at = find_mark(bytes);
+  check(at != bytes.npos, "plugin: '", path, "' is not a plug-in of orrery; orrery try FILE.cpp makes one");
+  const std::string mark = bytes.substr(at, plugin_mark().size()), built_for = bytes.substr(at, longest_seal);
+  check(mark == plugin_mark(), "plugin: '", path, "' was built for orrery ",
+        built_for.substr(0, std::min(built_for.find('\0'), built_for.size() - 1)), ", this is ", plugin_mark(),
+        "; build it again with orrery try");
+}
+
+}  // namespace
+
+namespace detail {
+bool refuse_in_plugin(const std::string& reason) {
+  if (refused) refused->push_back(reason);
+  return refused != nullptr;
+}
+}  // namespace detail
+
+std::string plugin_mark() { return text(build_facts::version, " ", build_facts::headers); }
+
+std::string plugin_include_folder(const std::string& given) {
+  const fs::path mark = fs::path("engine") / "base" / "plugin_mark.h";
+  if (!given.empty()) {
+    check(file_exists((fs::path(given) / mark).string()), "plugin: there are no headers of orrery in '", given,
+          "', which lacks ", mark.string(), "; give the folder that holds engine/ and nn/");
+    return given;
+  }
+  if (file_exists((build_facts::source_folder / mark).string())) return build_facts::source_folder;
+  for (fs::path folder = library_file().parent_path(); folder.has_relative_path(); folder = folder.parent_path())
+    if (file_exists((folder / "include" / "orrery" / mark).string())) return (folder / "include" / "orrery").string();
+  fail("plugin: the headers of orrery are neither in ", build_facts::source_folder, " nor beside ",
+       library_file().string(), "; install them, keep the source tree, or say where they are");
+}
+
+std::vector<std::string> plugin_compiler(const std::string& include, const std::string& source,
+                                         const std::string& out) {
+  std::vector<std::string> all;
+  for (const char* const* argument = build_facts::plugin_compiler; *argument; ++argument) all.push_back(*argument);
+  all.insert(all.end(), {"-shared", "-I" + as_file(include), "-include", "engine/settings/plugin_mark.h",
+                         "-DORRERY_PLUGIN_MARK=\"" + plugin_mark() + "\"", "-o", as_file(out), as_file(source)});
+  return all;
+}
+
+bool is_plugin(const std::string& path) { return find_mark(read_plugin(path)) != std::string::npos; }
+std::string seal_of(const std::string& path) { return path + ".sha256"; }
+
+void seal_plugin(const std::string& path) {
+  const std::string bytes = read_plugin(path);
+  write_file_atomically(seal_of(path), seal_text(bytes, hash_of(bytes)) + fs::path(path).filename().string() + "\n");
+}
+
+std::string load_plugin(const std::string& path) {
+  // Of each path its hash and its copy, which stays open: the loader would take another file under the same number of a
+  // descriptor for this one.
+  static std::map<std::string, std::pair<std::string, std::unique_ptr<Descriptor>>> loaded;
+  check(file_exists(path), "plugin: cannot read '", path,
+        "': there is no such file; orrery try FILE.cpp makes a plug-in", " and says where it is");
+  const std::string bytes = read_plugin(path), hash = hash_of(bytes);
+  if (const auto found = loaded.find(path); found != loaded.end() && found->second.first == hash) return hash;
+  check_mark(path, bytes);
+  check(file_exists(seal_of(path)), "plugin: '", path, "' has no ", seal_of(path),
+        " beside it, which tells whether it is whole; copy both, or build it again with orrery try");
+  check(read_file(seal_of(path), longest_seal).starts_with(seal_text(bytes, hash)), "plugin: '", path,
+        "' is not the file that orrery try made: size or SHA-256 differ from ", seal_of(path),
+        "; it was cut short or changed; build it again with orrery try");
+
+  std::unique_ptr<Descriptor> copy = sealed_copy(path, bytes);
+  const std::string name = proc_path(text("plugin: loading '", path, "'"), text("/proc/self/fd/", copy->number()));
+  std::vector<std::string> reasons;
+  refused = &reasons;
+  const void* const handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  refused = nullptr;
+  const char* const error = handle ? nullptr : dlerror();
+  std::string reason = error ? error : "unknown reason";
+  if (reason.starts_with(name + ": ")) reason.erase(0, name.size() + 2);
+  check(handle != nullptr, "plugin: '", path, "' cannot be loaded: ", reason);
+  // What was refused stays open as well, but counts as another file.
+  loaded[path] = {reasons.empty() ? hash : "", std::move(copy)};
+  check(reasons.empty(), "plugin: '", path, "': ", reasons.empty() ? "" : reasons[0]);
+  return hash;
+}
+
+}  // namespace orrery

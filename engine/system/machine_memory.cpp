@@ -1,0 +1,123 @@
+#include "engine/system/machine_memory.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <string>
+#include <string_view>
+
+#include "engine/system/files.h"
+#include "engine/types/sizes.h"
+#include "engine/types/wording.h"
+
+namespace orrery {
+namespace {
+
+constexpr int64_t unknown = largest_size;
+
+std::string_view way_out_now = "use a smaller batch or context, a smaller model, or less data";
+
+// Files of the kernel; empty if this system has none of that name.
+std::string content_of(const std::string& path) {
+  try {
+    return file_exists(path) ? read_file(path) : "";
+  } catch (const Error&) {
+    return {};
+  }
+}
+// The whole number that a text begins with, spaces aside; -1 if there is none.
+int64_t leading_number(std::string_view text) {
+  text.remove_prefix(std::min(text.find_first_not_of(" \t"), text.size()));
+  int64_t number = 0;
+  return std::from_chars(text.data(), text.data() + text.size(), number).ec == std::errc() ? number : -1;
+}
+// The number behind a word in a file of lines "word number ..."; -1 if there is none.
+int64_t number_behind(const std::string& path, const std::string& word) {
+  const std::string text = "\n" + content_of(path);
+  const size_t line = text.find("\n" + word + " ");
+  return line == std::string::npos ? -1 : leading_number(std::string_view(text).substr(line + 1 + word.size()));
+}
+// The number that a file holds; -1 if it holds none ("max"), or one so large that it means none.
+int64_t number_in(const std::string& path) {
+  const int64_t number = leading_number(content_of(path));
+  return number < unknown ? number : -1;
+}
+
+int64_t free_in_machine() {
+  const int64_t available = number_behind("/proc/meminfo", "MemAvailable:"),
+                swap = number_behind("/proc/meminfo", "SwapFree:");
+  return available < 0 ? unknown : 1024 * (available + std::max<int64_t>(0, swap));
+}
+
+// What is left of a group's limit.  File pages count as used there but are given up when memory is short, except those
+// that a program maps.  `total` is what the names begin with.
+int64_t left_in_group(const std::string& folder, const char* limit_file, const char* use_file, const std::string& total,
+                      const char* mapped) {
+  const int64_t limit = number_in(folder + limit_file), use = number_in(folder + use_file);
+  if (limit < 0 || use < 0) return unknown;
+  const auto pages = [&](const std::string& name) {
+    return std::max<int64_t>(0, number_behind(folder + "/memory.stat", total + name));
+  };
+  const int64_t given_up = std::max<int64_t>(0, pages("inactive_file") + pages("active_file") - pages(mapped));
+  return std::max<int64_t>(0, limit - std::max<int64_t>(0, use - given_up));
+}
+
+// Of this process's groups, from its own up to the root: the least that any leaves.
+int64_t free_in_groups() {
+  int64_t least = unknown;
+  const std::string groups = content_of("/proc/self/cgroup");
+  for (size_t begin = 0, end = 0; begin < groups.size(); begin = end + 1) {
+    end = std::min(groups.find('\n', begin), groups.size());
+    const std::string line = groups.substr(begin, end - begin);  // "0::/path", or of version 1 "4:memory:/path"
+    const size_t first = line.find(':'), second = line.find(':', first == std::string::npos ? first : first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = line.substr(first + 1, second - first - 1);
+    const bool version_2 = controllers.empty();
+    if (!version_2 && controllers != "memory") continue;
+    const std::string root = version_2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
+    for (std::string path = line.substr(second + 1);; path.erase(path.rfind('/'))) {
+      if (path == "/") path.clear();
+      const std::string group = root + path;
+      least = std::min(least, version_2 ? left_in_group(group, "/memory.max", "/memory.current", "", "file_mapped")
+                                        : left_in_group(group, "/memory.limit_in_bytes", "/memory.usage_in_bytes",
+                                                        "total_", "mapped_file"));
+      if (path.find('/') == std::string::npos) break;
+    }
+  }
+  return least;
+}
+
+int64_t pages(int column) {  // of /proc/self/statm: 0 addresses in use, 1 in memory
+  const std::string text = content_of("/proc/self/statm");
+  size_t at = 0;
+  for (int i = 0; i < column && at != std::string::npos; ++i) at = text.find(' ', at + 1);
+  const int64_t number = at == std::string::npos ? -1 : leading_number(std::string_view(text).substr(at));
+  return std::max<int64_t>(0, number) * sysconf(_SC_PAGESIZE);
+}
+
+int64_t free_addresses() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return unknown;
+  return std::max<int64_t>(0, static_cast<int64_t>(std::min<rlim_t>(limit.rlim_cur, unknown)) - pages(0));
+}
+
+}  // namespace
+
+int64_t available_memory() { return std::min({free_in_machine(), free_in_groups(), free_addresses()}); }
+int64_t resident_memory() { return pages(1); }
+
+std::string_view way_out_of_memory() noexcept { return way_out_now; }
+void set_way_out_of_memory(std::string_view way_out) { way_out_now = way_out; }
+
+void check_memory(std::string_view what, double bytes, std::string_view way_out) {
+  constexpr double small = 1e6, kept_for_others = 8e6;
+  if (bytes < small) return;
+  const auto available = static_cast<double>(available_memory());
+  check(bytes + kept_for_others <= available, what, " needs about ", in_megabytes(bytes + kept_for_others),
+        " of memory, ", in_megabytes(std::floor(available / 1e6) * 1e6), " are free; ", way_out);
+}
+
+}  // namespace orrery

@@ -1,0 +1,142 @@
+#include "engine/system/parallel.h"
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <new>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "engine/types/check.h"
+#include "engine/system/pool.h"
+
+#if defined(__SANITIZE_THREAD__)
+#define ORRERY_STANDARD_THREADS  // the packaged oneTBB is not instrumented; std::thread is
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define ORRERY_STANDARD_THREADS
+#endif
+#endif
+
+#if defined(ORRERY_STANDARD_THREADS)
+#include <exception>
+#else
+#include <oneapi/tbb/global_control.h>
+#include <oneapi/tbb/info.h>
+#include <oneapi/tbb/parallel_for.h>
+#endif
+
+namespace orrery {
+namespace {
+
+thread_local bool inside = false;  // a piece of a loop
+
+// Of a thread that runs pieces, for the operation whose loop it is.
+class Inside {
+ public:
+  explicit Inside(const char* operation) : named_(operation) { inside = true; }
+  ~Inside() { inside = before_; }
+
+ private:
+  CurrentOperation named_;
+  bool before_ = inside;
+};
+
+}  // namespace
+
+#if defined(ORRERY_STANDARD_THREADS)
+
+namespace {
+int threads = static_cast<int>(std::thread::hardware_concurrency());
+}  // namespace
+
+int thread_count() { return threads; }
+void set_thread_count(int count) {
+  check(count >= 1, "threads: ", count, " given; at least 1 is needed");
+  threads = count;
+}
+void parallel_for(int64_t n, int64_t grain, RangeFunction f) {
+  const int64_t pieces = (n + grain - 1) / grain;
+  const auto piece = [&](int64_t i) { f(i * grain, std::min(n, (i + 1) * grain)); };
+  if (pieces <= 1 || threads == 1 || inside) {
+    for (int64_t i = 0; i < pieces; ++i) piece(i);
+    return;
+  }
+  std::atomic<int64_t> next = 0;
+  std::exception_ptr error;
+  std::atomic<bool> failed = false;
+  std::vector<std::thread> workers;
+  workers.reserve(static_cast<size_t>(threads));
+  const auto work = [&, operation = current_operation()] {
+    const Inside guard(operation);
+    try {
+      for (int64_t i; !failed && (i = next++) < pieces;) piece(i);
+    } catch (...) {
+      if (!failed.exchange(true)) error = std::current_exception();
+    }
+  };
+  try {
+    for (int t = 0; t < threads; ++t) workers.emplace_back(work);
+  } catch (const std::system_error&) {  // those that did start do all of it
+    check(!workers.empty(), "threads: the system starts none; use --threads=1, or raise the limit of ulimit -u");
+  }
+  for (std::thread& worker : workers) worker.join();
+  if (error) std::rethrow_exception(error);
+}
+
+#else
+
+namespace {
+std::unique_ptr<tbb::global_control> limit;
+int threads = tbb::info::default_concurrency();
+std::atomic<int> proven = 1;  // so many threads have run side by side
+
+// oneTBB cannot say that the system refuses a thread without leaving its own books wrong, so it is asked beforehand.
+void prove_threads() {
+  std::atomic<bool> done = false;
+  std::vector<std::thread> others;
+  const auto join_all = [&] {
+    done = true;
+    done.notify_all();
+    for (std::thread& other : others) other.join();
+  };
+  try {
+    others.reserve(static_cast<size_t>(threads));
+    for (int i = 1; i < threads; ++i) others.emplace_back([&] { done.wait(false); });
+  } catch (const std::bad_alloc&) {
+    join_all();
+    throw;
+  } catch (const std::exception& error) {
+    join_all();
+    fail("threads: the system does not start ", threads, " threads (", error.what(),
+         "); use --threads=1, or raise the limits of ulimit -u and ulimit -v");
+  }
+  join_all();
+  proven = threads;
+}
+}  // namespace
+
+int thread_count() { return threads; }
+void set_thread_count(int count) {
+  check(count >= 1, "threads: ", count, " given; at least 1 is needed");
+  threads = count;
+  limit = std::make_unique<tbb::global_control>(tbb::global_control::max_allowed_parallelism, count);
+}
+void parallel_for(int64_t n, int64_t grain, RangeFunction f) {
+  const int64_t pieces = (n + grain - 1) / grain;
+  if (pieces <= 1 || threads == 1 || inside) {
+    for (int64_t i = 0; i < pieces; ++i) f(i * grain, std::min(n, (i + 1) * grain));
+    return;
+  }
+  if (proven < threads) prove_threads();
+  const char* const operation = current_operation();
+  tbb::parallel_for(tbb::blocked_range<int64_t>(0, pieces, 1), [&](const tbb::blocked_range<int64_t>& range) {
+    const Inside guard(operation);
+    for (int64_t i = range.begin(); i < range.end(); ++i) f(i * grain, std::min(n, (i + 1) * grain));
+  });
+}
+
+#endif
+
+}  // namespace orrery

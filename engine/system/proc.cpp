@@ -1,0 +1,14 @@
+#include "engine/system/proc.h"
+
+#include "engine/types/check.h"
+#include "engine/system/files.h"
+
+namespace orrery {
+
+std::string proc_path(const std::string& context, const std::string& path) {
+  check(file_exists(path), context, " needs ", path,
+        ", and /proc is not mounted here; mount it (mount -t proc proc /proc)");
+  return path;
+}
+
+}  // namespace orrery

@@ -1,0 +1,40 @@
+// Arithmetic of sizes that refuses instead of wrapping around: a wrapped product asks for a small piece of memory and
+// then writes a large one.  Whatever multiplies or adds sizes of tensors, files or settings does it here or by a Shape.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <string_view>
+
+#include "engine/types/check.h"
+
+namespace orrery {
+
+// 2^59: more elements than any memory holds, and few enough for a count of bytes to be exact.
+constexpr int64_t largest_size = int64_t{1} << 59;
+
+namespace detail {
+[[noreturn]] inline void fail_sizes(std::string_view what, const char* between, std::initializer_list<int64_t> sizes) {
+  std::string all;
+  for (const int64_t size : sizes) all += (all.empty() ? "" : between) + std::to_string(size);
+  fail(what, ": ", all, " is more than any memory holds; use smaller sizes");
+}
+}  // namespace detail
+
+// The product or sum of sizes that are not negative, at most `largest_size`.  Errors: "`what`: 3 x 4 is more than ...".
+inline int64_t product_of_sizes(std::string_view what, std::initializer_list<int64_t> sizes) {
+  int64_t product = 1;
+  for (const int64_t size : sizes)
+    if (size < 0 || __builtin_mul_overflow(product, size, &product) || product > largest_size)
+      detail::fail_sizes(what, " x ", sizes);
+  return product;
+}
+inline int64_t sum_of_sizes(std::string_view what, std::initializer_list<int64_t> sizes) {
+  int64_t sum = 0;
+  for (const int64_t size : sizes)
+    if (size < 0 || __builtin_add_overflow(sum, size, &sum) || sum > largest_size)
+      detail::fail_sizes(what, " + ", sizes);
+  return sum;
+}
+
+}  // namespace orrery

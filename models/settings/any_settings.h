@@ -1,0 +1,52 @@
+// The settings of a class that is chosen by name: a copy has settings of its own.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "engine/settings/config.h"
+
+namespace orrery {
+
+class AnySettings {
+ public:
+  template <Visited Settings>
+  explicit AnySettings(Settings settings) : held_(std::make_unique<Of<Settings>>(std::move(settings))) {}
+  AnySettings(const AnySettings& other) : held_(other.held_->copy()) {}
+  AnySettings(AnySettings&&) = default;
+  AnySettings& operator=(AnySettings other) {
+    held_ = std::move(other.held_);
+    return *this;
+  }
+
+  std::vector<Setting> members() const { return held_->members(); }  // pointing into these settings
+  // As what they are; an Error if they are something else.
+  template <class Settings>
+  Settings& as() const {
+    auto* const found = dynamic_cast<Of<Settings>*>(held_.get());
+    check(found != nullptr, "settings: they belong to another class");
+    return found->settings;
+  }
+  template <class V>
+  void visit(V& v) {
+    v.include(members());
+  }
+
+ private:
+  struct Held {
+    virtual ~Held() = default;
+    virtual std::unique_ptr<Held> copy() const = 0;
+    virtual std::vector<Setting> members() = 0;
+  };
+  template <class Settings>
+  struct Of final : Held {
+    explicit Of(Settings s) : settings(std::move(s)) {}
+    std::unique_ptr<Held> copy() const override { return std::make_unique<Of>(settings); }
+    std::vector<Setting> members() override { return settings_of(settings); }
+    Settings settings;
+  };
+
+  std::unique_ptr<Held> held_;
+};
+
+}  // namespace orrery

@@ -1,0 +1,37 @@
+#include "models/ahead.h"
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+
+#include "engine/ops/ops.h"
+#include "tests/support/errors.h"
+
+using namespace orrery;
+using orrery::testing::error_of;
+
+TEST_CASE("ahead: gives what the key says, whether it was expected or not, and errors where they are asked for") {
+  std::atomic<int> made = 0;  // by two threads
+  Ahead<int, int> squares([&](const int& key) {
+    ++made;
+    check(key != 13, "13 is refused");
+    return key * key;
+  });
+  CHECK(squares.at(1, 2) == 1);
+  CHECK(squares.at(2, 3) == 4);
+  CHECK(squares.at(7, 13) == 49);
+  CHECK(error_of([&] { squares.at(13, 14); }) == "13 is refused");
+  CHECK(squares.at(14, 13) == 196);
+  CHECK(squares.at(3, 4) == 9);
+  CHECK(made >= 6);
+}
+
+// What the sanitizer of threads looks at: memory and the cores are shared by the thread that makes the next one and by
+// the one that works with this one.
+TEST_CASE("ahead: tensors are made while others are computed with") {
+  const auto made = [](const int& key) { return Tensor::full(Shape{64, 64}, key) * Tensor::full(Shape{64, 64}, 2); };
+  Ahead<int, Tensor> batches(made);
+  Tensor total = Tensor::zeros(Shape{64, 64});
+  for (int step = 0; step < 50; ++step) total = total + matmul(batches.at(step, step + 1), Tensor::full({64, 64}, 0.5));
+  CHECK(total[0][0].item() == 64 * 49 * 50 / 2);  // each of the 64 products is step * 2 / 2
+}

@@ -1,0 +1,61 @@
+// Settings of a class that is chosen by name.
+#include "models/settings/any_settings.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/support/errors.h"
+
+using namespace orrery;
+using orrery::testing::error_of;
+
+namespace {
+
+struct Curve {
+  double slope = 1;
+  template <class V>
+  void visit(V& v) {
+    v("slope", slope, "of the line", between(-2, 2));
+  }
+};
+struct Grid {
+  int64_t rows = 3;
+  template <class V>
+  void visit(V& v) {
+    v("rows", rows, "lines", between(1, 9));
+  }
+};
+struct Drawing {  // settings of its own, and those of something chosen by name
+  std::string name = "drawing";
+  AnySettings chosen{Curve()};
+  template <class V>
+  void visit(V& v) {
+    v("name", name, "of the file");
+    chosen.visit(v);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("any settings: a copy has settings of its own, and they are what they were") {
+  const AnySettings first{Curve()};
+  AnySettings second = first;
+  second.as<Curve>().slope = 2;
+  CHECK(first.as<Curve>().slope == 1);
+  CHECK(second.as<Curve>().slope == 2);
+  second = AnySettings(Grid());
+  CHECK(second.as<Grid>().rows == 3);
+  CHECK(error_of([&] { second.as<Curve>(); }) == "settings: they belong to another class");
+}
+
+TEST_CASE("any settings: their keys stand among those of the struct that holds them") {
+  Drawing drawing;
+  set_setting(drawing, "draw", "slope", "0.5");
+  CHECK(drawing.chosen.as<Curve>().slope == 0.5);
+  using Pairs = std::vector<std::pair<std::string, std::string>>;
+  CHECK(list_settings(drawing) == Pairs{{"name", "drawing"}, {"slope", "0.5"}});
+  CHECK(error_of([&] { set_setting(drawing, "draw", "slope", "3"); }).find("slope") != std::string::npos);
+  CHECK(error_of([&] { set_setting(drawing, "draw", "slpe", "1"); }).find("did you mean 'slope'?") !=
+        std::string::npos);
+  drawing.chosen = AnySettings(Grid());
+  CHECK(list_settings(drawing) == Pairs{{"name", "drawing"}, {"rows", "3"}});
+}
