@@ -76,9 +76,9 @@ struct TrainSettings {
       "linear; quadratic: steep at first and level where it reaches the peak",
       one_of({"linear", "quadratic"}));
     v("|lr_decay_iters", lr_decay_iters, "nanoGPT's, which must equal `steps`", between(0, 1e9));
-    v("schedule", schedule, "constant, linear, cosine, inverse_square_root or warmup_stable_decay(...)",
+    v("schedule", schedule, "a name of `orrery list schedule` with its settings, such as warmup_stable_decay(...)",
       name_of_family("schedule"));
-    v("optimizer", optimizer, "adamw(...), sgd(...), lion(...), muon(...) or adagrad(...)",
+    v("optimizer", optimizer, "a name of `orrery list optimizer` with its settings, such as adamw(beta2=0.95)",
       name_of_family("optimizer"));
     v("rate_factors", rate_factors,
       "of the learning rate, by path: PATTERN=FACTOR, ..., the last that fits counts, as in '*.bias=2, "

@@ -406,7 +406,7 @@ TEST_CASE("the catalogue of activations is complete") {
     CHECK(!Activation(name).info().formula.empty());
     CHECK(!Activation(name).info().source.empty());
   }
-  CHECK(learned_activation_names() == std::vector<std::string>{"prelu", "xielu"});
+  for (const char* name : {"prelu", "xielu"}) CHECK(is_learned_activation(name));
   CHECK(Activation("relu").derivative(0) == 0);
   CHECK(Activation("gelu").value(1) == doctest::Approx(0.84134474606854293).epsilon(1e-15));
   CHECK(Activation("gelu").value(-5) == doctest::Approx(-1.4332578595e-6).epsilon(1e-10));  // 1 + erf would cancel

@@ -28,15 +28,14 @@ std::unique_ptr<Position> make(const std::string& spec, const PositionOptions& o
   for (const NamedParameter& p : parameters_of(*position)) fill(p.parameter->value, normal(1), RandomKey{5, 6});
   return position;
 }
-const std::vector<std::string> all_specs = {"alibi",
-                                            "alibi(learned=yes)",
-                                            "learned",
-                                            "none",
-                                            "relative",
-                                            "relative(7, bias)",
-                                            "rotary",
-                                            "rotary(base=100, pairs=interleaved)",
-                                            "sinusoidal(scale=1)"};
+// Every position, and some with settings; the sinusoids of their usual size are too small to be seen here.
+const std::vector<std::string> all_specs = [] {
+  std::vector<std::string> all = {"alibi(learned=yes)", "relative(7, bias)", "rotary(base=100, pairs=interleaved)",
+                                  "sinusoidal(scale=1)"};
+  for (const std::string& name : positions().names())
+    if (name != "sinusoidal") all.push_back(name);
+  return all;
+}();
 
 Tensor rotated(const std::string& spec, const Tensor& x, Cache* cache = nullptr) {
   Pass pass;
@@ -73,13 +72,6 @@ struct Reader {
 };
 
 }  // namespace
-
-TEST_CASE("the list of specs that these tests walk names every position") {
-  for (const std::string& name : positions().names()) {
-    INFO(name);
-    CHECK(std::any_of(all_specs.begin(), all_specs.end(), [&](const auto& s) { return parse_spec(s).name == name; }));
-  }
-}
 
 TEST_CASE("positions agree with the golden files, outputs and gradients") {
   int compared = 0;
@@ -272,17 +264,15 @@ TEST_CASE("packed documents equal separate documents, for every position") {
 
 TEST_CASE("alibi and relative see |i - j|: a full attention of the reversed text is reversed, a rotary one is not") {
   const Tensor x = random_tensor({2, 7, 12}, 11);
-  for (const std::string& spec : all_specs) {
-    const std::string name = parse_spec(spec).name;
-    if (name == "learned" || name == "sinusoidal") continue;
-    INFO(spec);
+  const auto difference = [&](const std::string& spec) {
     Reader read(spec, false);
-    const double difference = largest_difference(read(reversed(x)), reversed(read(x)));
-    if (name == "rotary")
-      CHECK(difference > 1e-3);
-    else
-      CHECK(difference <= 1e-12);
+    return largest_difference(read(reversed(x)), reversed(read(x)));
+  };
+  for (const char* spec : {"none", "alibi", "alibi(learned=yes)", "relative", "relative(7, bias)"}) {
+    INFO(std::string(spec));
+    CHECK(difference(spec) <= 1e-12);
   }
+  for (const char* spec : {"rotary", "rotary(base=100, pairs=interleaved)"}) CHECK(difference(spec) > 1e-3);
 }
 
 TEST_CASE("without its position an attention reads something else") {
