@@ -30,7 +30,7 @@ std::vector<std::pair<std::string, std::string>> read_settings_file(const std::s
 std::optional<std::string> value_in_settings_file(const std::string& path, const std::string& key);
 
 // Throws if a value, such as a path, is not UTF-8: every file that settings are written into is. Called at the start.
-//   train: --data=f\xff/text.txt is not UTF-8 at byte 1; rename that file or folder
+//   train: --data=f\xff/text.txt is not UTF-8 at byte 1; write it in UTF-8, or rename the file or folder that it names
 void check_utf8_settings(std::string_view command, const std::vector<std::pair<std::string, std::string>>& settings);
 
 // What list_settings gave, so that a run can be repeated; whole or not at all.  Its first line says who has written it,
