@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "engine/types/device.h"
 #include "engine/types/dtype.h"
@@ -88,10 +89,11 @@ void set_product_precision(ProductPrecision precision, int parts = 3);  // an Er
 ProductPrecision product_precision();
 ProductPrecision parse_product_precision(const std::string& name);  // "highest", "high" or "medium"
 
-// "avx512_bf16", with vdpbf16ps where it is faster, "avx512" or "avx2", our own without: chosen once by what the
-// processor has.  Tests set it, to "openblas" too; an unknown or missing one is an Error.
+// Whose kernels multiply on the CPU: our own "avx512_bf16", with vdpbf16ps, "avx512" or "avx2", or "openblas".  "auto",
+// as at the start: the fastest of ours that this processor has, and OpenBLAS's where it has none.  An unknown one, or
+// one that is not here, is an Error.
 const char* product_kernels();
-void use_product_kernels(const char* name);
+void use_product_kernels(std::string_view name);
 std::string blas_description();  // which kernels, and OpenBLAS's version and choice for this processor
 
 }  // namespace orrery

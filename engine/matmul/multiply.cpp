@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <limits>
 #include <string>
 #include <type_traits>
@@ -30,10 +29,13 @@ using namespace detail::matmul;
 
 const Kernels avx512_bf16 = {"avx512_bf16", avx512.f32, avx512.f64, bf16_pairs};
 
+const Kernels& fastest_kernels() {
+  if (processor_multiplies_bf16_fast()) return avx512_bf16;
+  if (processor_has_avx512()) return avx512;
+  return processor_has_avx2() ? avx2 : openblas;
+}
 std::atomic<const Kernels*>& chosen() {
-  static std::atomic<const Kernels*> kernels = processor_multiplies_bf16_fast() ? &avx512_bf16
-                                               : processor_has_avx512()         ? &avx512
-                                                                                : &avx2;
+  static std::atomic<const Kernels*> kernels = &fastest_kernels();
   return kernels;
 }
 
@@ -300,13 +302,21 @@ ProductPrecision product_precision() {
 
 const char* product_kernels() { return chosen().load()->name; }
 
-void use_product_kernels(const char* name) {
-  const auto is = [&](const Kernels& kernels) { return std::strcmp(name, kernels.name) == 0; };
-  check(is(avx512_bf16) || is(avx512) || is(avx2) || is(openblas), "matmul: no kernels '", name,
-        "'; there are avx512_bf16, avx512, avx2 and openblas");
-  check(!is(avx512_bf16) || processor_has_avx512_bf16(), "matmul: this processor lacks avx512_bf16; use avx512");
-  check(!is(avx512) || processor_has_avx512(), "matmul: this processor lacks avx512; use avx2");
-  chosen() = is(avx512_bf16) ? &avx512_bf16 : is(avx512) ? &avx512 : is(avx2) ? &avx2 : &openblas;
+void use_product_kernels(std::string_view name) {
+  if (name == "auto") {
+    chosen() = &fastest_kernels();
+    return;
+  }
+  for (const Kernels* kernels : {&avx512_bf16, &avx512, &avx2, &openblas}) {
+    if (name != kernels->name) continue;
+    const bool here = kernels == &openblas || (kernels == &avx2     ? processor_has_avx2()
+                                               : kernels == &avx512 ? processor_has_avx512()
+                                                                    : processor_has_avx512_bf16());
+    check(here, "matmul: this processor lacks ", name, "; use ", fastest_kernels().name);
+    chosen() = kernels;
+    return;
+  }
+  fail("matmul: no kernels '", name, "'; there are auto, avx512_bf16, avx512, avx2 and openblas");
 }
 
 std::string blas_description() {

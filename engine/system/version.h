@@ -16,6 +16,7 @@ Build build();
 
 // Instruction sets of this processor, separated by spaces, of those that the library looks for.
 std::string processor_instruction_sets();
+bool processor_has_avx2();    // with fma, of x86-64-v3, which the kernels_avx2.cpp are compiled for
 bool processor_has_avx512();  // all of x86-64-v4, which the kernels_avx512.cpp are compiled for
 bool processor_has_avx512_bf16();
 // Whether that is more than f32's rate.  On AMD's, from Zen 4 on, vdpbf16ps has twice the products of an f32 vector

@@ -38,6 +38,7 @@ constexpr std::string_view free_settings[] = {"model",  // a preset; the model's
                                               "threads",
                                               "device",
                                               "precision",
+                                              "products",
                                               "graph",
                                               "evaluate_every",
                                               "checkpoint_every",

@@ -36,7 +36,7 @@ struct TrainSettings {
   std::string model = "gpt-char-small", task;
   AnySettings model_settings, task_settings;  // those of the names, then changed key by key
   std::string out = "runs/latest", init_from, rate_factors, decays, device = "cpu", dtype = "f32",
-              precision = "highest";
+              precision = "highest", products = "auto";
   int64_t steps = 2000, batch = 12, gradient_accumulation_steps = 1;
   double learning_rate = 1e-3, min_learning_rate = 1e-4;
   int64_t warmup_steps = 100, lr_decay_iters = 0;
@@ -97,6 +97,9 @@ struct TrainSettings {
       "of f32 products on a GPU, without effect on a CPU: highest; high: as bf16 parts, nearly as exact; medium: "
       "rounded to bf16",
       one_of({"highest", "high", "medium"}));
+    v("products", products,
+      "whose kernels multiply on a CPU: orrery's for this processor, the fastest or one by its name, or OpenBLAS's",
+      one_of({"auto", "avx2", "avx512", "avx512_bf16", "openblas"}));
     v("graph", graph, "on a GPU: record a step once for each shape of its batch and replay it; small models gain most");
     v("evaluate_every", evaluate_every, "steps between validations; 0: at the end only", between(0, 1e9));
     v("checkpoint_every", checkpoint_every, "steps between checkpoints; 0: at the end only", between(0, 1e9));

@@ -55,6 +55,7 @@ Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
   wanted_figures_ = figures_called(s.figures);
   device_ = parse_device(s.device);
   set_product_precision(parse_product_precision(s.precision));
+  use_product_kernels(s.products);
   peak_flops_ = s.peak_tflops > 0 ? s.peak_tflops * 1e12 : peak_flops(device_, parse_dtype(s.dtype));
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
   folder_ = std::make_unique<RunFolder>(s.out);

@@ -322,8 +322,12 @@ TEST_CASE("matmul: the bits of a few rows of a layer are those of many") {
 }
 
 TEST_CASE("matmul: kernels that do not exist are named") {
-  CHECK_THROWS_WITH_AS(use_product_kernels("mmx"),
-                       "matmul: no kernels 'mmx'; there are avx512_bf16, avx512, avx2 and openblas", Error);
+  expect_error([] { use_product_kernels("mmx"); }).names("matmul").value("mmx").offers("openblas");
+  const std::string before = product_kernels();
+  use_product_kernels("openblas");
+  CHECK(product_kernels() == std::string("openblas"));
+  use_product_kernels("auto");
+  CHECK(product_kernels() == before);
 }
 
 TEST_CASE("matmul: a size beyond what OpenBLAS counts to is refused, and not taken for another one") {
