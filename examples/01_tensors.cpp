@@ -3,8 +3,8 @@
 #include <cmath>
 #include <iostream>
 
-#include "engine/types/check.h"
 #include "engine/ops/ops.h"
+#include "engine/types/check.h"
 
 using namespace orrery;
 

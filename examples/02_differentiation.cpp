@@ -3,10 +3,10 @@
 #include <iostream>
 
 #include "engine/autograd/autograd.h"
-#include "engine/checks/gradient_check.h"
 #include "engine/autograd/recompute.h"
-#include "engine/types/check.h"
+#include "engine/checks/gradient_check.h"
 #include "engine/ops/ops.h"
+#include "engine/types/check.h"
 
 using namespace orrery;
 

@@ -9,10 +9,10 @@
 #include <cstdio>
 #include <iostream>
 
-#include "engine/types/check.h"
 #include "engine/ops/ops.h"
-#include "nn/formulas/kernels.h"
+#include "engine/types/check.h"
 #include "nn/feed_forwards/base/feed_forward.h"
+#include "nn/formulas/kernels.h"
 #include "nn/optimizers/base/optimizer.h"
 
 using namespace orrery;

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <set>
 
-#include "engine/types/check.h"
 #include "engine/settings/registry.h"
+#include "engine/types/check.h"
 
 namespace orrery::models {
 namespace {

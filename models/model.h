@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "models/settings/any_settings.h"
 #include "engine/settings/registry.h"
+#include "models/settings/any_settings.h"
 #include "nn/base/module.h"
 
 namespace orrery::models {

@@ -333,9 +333,8 @@ TEST_CASE("rules: the rules notice what they forbid") {
   CHECK(count(include_offences, "engine/system/parallel.cpp", "#include <oneapi/tbb/parallel_for.h>\n") == 0);
   CHECK(count(include_offences, "engine/matmul/small.cpp", "#include <cblas.h>\n") == 1);
   CHECK(count(include_offences, "engine/settings/config.cpp", "#include <nlohmann/json.hpp>\n") == 1);
-  const Files circle{{"nn/a/a.h", "#include \"nn/b/base/b.h\"\n"},
-                     {"nn/b/base/b.h", ""},
-                     {"nn/b/c.h", "#include \"nn/a/a.h\"\n"}};
+  const Files circle{
+      {"nn/a/a.h", "#include \"nn/b/base/b.h\"\n"}, {"nn/b/base/b.h", ""}, {"nn/b/c.h", "#include \"nn/a/a.h\"\n"}};
   CHECK(rooms_of(circle, true).levels == std::vector<Strings>{{"nn/b/base"}, {"nn/a"}, {"nn/b"}});
   CHECK(rooms_of(circle, false).without_level == Strings{"nn/a", "nn/b"});
 

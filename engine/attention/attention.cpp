@@ -9,9 +9,9 @@
 #include "engine/attention/checks.h"
 #include "engine/attention/tasks.h"
 #include "engine/attention/work.h"
-#include "engine/types/dispatch.h"
-#include "engine/tensor/flops.h"
 #include "engine/system/version.h"
+#include "engine/tensor/flops.h"
+#include "engine/types/dispatch.h"
 #if defined(ORRERY_CUDA) || defined(EMULATE_CUDA)
 #include "cuda/attention/attention.h"
 #endif

@@ -22,8 +22,8 @@
 #include <utility>
 #include <vector>
 
-#include "engine/types/check.h"
 #include "engine/tensor/finite.h"
+#include "engine/types/check.h"
 
 namespace orrery {
 

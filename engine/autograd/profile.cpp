@@ -3,8 +3,8 @@
 #include <chrono>
 
 #include "engine/autograd/finite_guard.h"
-#include "engine/types/check.h"
 #include "engine/tensor/flops.h"
+#include "engine/types/check.h"
 
 namespace orrery {
 namespace {

@@ -36,8 +36,8 @@ class ProfileSpan {  // also names the operation that holds what is allocated me
   bool active_;
   ProfileRow row_;
   ProfileRow* total_ = nullptr;  // of the operation and direction; found beforehand, for a destructor allocates nothing
-  double start_ = 0;  // seconds of a steady clock
-  double flops_ = 0;  // that had been counted by then
+  double start_ = 0;             // seconds of a steady clock
+  double flops_ = 0;             // that had been counted by then
 };
 
 }  // namespace orrery

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "engine/autograd/autograd.h"
-#include "engine/types/check.h"
 #include "engine/ops/ops.h"
+#include "engine/types/check.h"
 
 namespace orrery {
 namespace {

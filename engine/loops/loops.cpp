@@ -1,5 +1,5 @@
-#include "engine/types/check.h"
 #include "engine/loops/without_cuda.h"
+#include "engine/types/check.h"
 
 namespace orrery::detail {
 

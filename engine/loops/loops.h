@@ -11,15 +11,15 @@
 #include <utility>
 #include <vector>
 
-#include "engine/types/check.h"
-#include "engine/math/coarse.h"
-#include "engine/types/device.h"
-#include "engine/types/dtype.h"
-#include "engine/types/host_device.h"
-#include "engine/system/parallel.h"
 #include "engine/loops/column_sums.h"
 #include "engine/loops/pieces.h"
 #include "engine/loops/terms.h"
+#include "engine/math/coarse.h"
+#include "engine/system/parallel.h"
+#include "engine/types/check.h"
+#include "engine/types/device.h"
+#include "engine/types/dtype.h"
+#include "engine/types/host_device.h"
 
 #if defined(ORRERY_CUDA) && !defined(__CUDACC__)
 #error "this file holds formulas: list it with orrery_formulas(target files...), so that nvcc compiles it"

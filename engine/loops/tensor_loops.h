@@ -25,9 +25,9 @@
 #include <limits>
 #include <tuple>
 
-#include "engine/types/dispatch.h"
 #include "engine/loops/loops.h"
 #include "engine/tensor/tensor.h"
+#include "engine/types/dispatch.h"
 
 namespace orrery {
 

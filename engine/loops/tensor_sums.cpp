@@ -1,8 +1,8 @@
 #include "engine/loops/tensor_sums.h"
 
+#include "engine/loops/loops.h"
 #include "engine/types/check.h"
 #include "engine/types/dispatch.h"
-#include "engine/loops/loops.h"
 
 namespace orrery {
 namespace {

@@ -1,8 +1,8 @@
 // What a formula of reduce returns, term by term, and where the sum of each goes.
 #pragma once
 
-#include "engine/types/dtype.h"
 #include "engine/loops/pieces.h"
+#include "engine/types/dtype.h"
 
 namespace orrery::detail {
 

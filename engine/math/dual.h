@@ -4,8 +4,8 @@
 // overloads by their qualified names.
 #pragma once
 
-#include "engine/types/host_device.h"
 #include "engine/math/scalar.h"
+#include "engine/types/host_device.h"
 
 namespace orrery {
 

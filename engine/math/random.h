@@ -11,9 +11,9 @@
 #include <string_view>
 #include <type_traits>
 
+#include "engine/math/scalar.h"
 #include "engine/types/dtype.h"
 #include "engine/types/host_device.h"
-#include "engine/math/scalar.h"
 
 namespace orrery {
 

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "engine/types/check.h"
 #include "engine/matmul/tile.h"
+#include "engine/types/check.h"
 
 namespace orrery::detail::matmul {
 namespace {

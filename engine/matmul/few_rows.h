@@ -5,9 +5,9 @@
 // blocks.h: the same bits whatever the number of rows.
 #pragma once
 
-#include "engine/simd/vectors.h"
 #include "engine/matmul/tile.h"
 #include "engine/matmul/widened.h"
+#include "engine/simd/vectors.h"
 
 namespace orrery::detail::matmul {
 namespace {

@@ -8,12 +8,12 @@
 #include <string>
 #include <type_traits>
 
-#include "engine/types/check.h"
-#include "engine/tensor/flops.h"
+#include "engine/matmul/tile.h"
 #include "engine/system/parallel.h"
 #include "engine/system/version.h"
-#include "engine/matmul/tile.h"
+#include "engine/tensor/flops.h"
 #include "engine/tensor/storage.h"
+#include "engine/types/check.h"
 
 #if defined(ORRERY_CUDA) || defined(EMULATE_CUDA)
 #define ORRERY_HAS_CUDA

@@ -1,9 +1,9 @@
 // What a GPU could do at the most, for the share of it that is used (MFU).
 #pragma once
 
+#include "engine/matmul/matmul.h"
 #include "engine/types/device.h"
 #include "engine/types/dtype.h"
-#include "engine/matmul/matmul.h"
 
 namespace orrery {
 

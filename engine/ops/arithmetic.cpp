@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "engine/autograd/autograd.h"
-#include "engine/types/dispatch.h"
 #include "engine/ops/broadcast.h"
 #include "engine/ops/ops.h"
+#include "engine/types/dispatch.h"
 
 namespace orrery {
 namespace {

@@ -1,8 +1,8 @@
 // Between dtypes and devices.  The gradient travels back the same way.
 #include "engine/autograd/autograd.h"
-#include "engine/types/dispatch.h"
 #include "engine/loops/loops.h"
 #include "engine/ops/ops.h"
+#include "engine/types/dispatch.h"
 
 namespace orrery {
 namespace {

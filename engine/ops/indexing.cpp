@@ -9,9 +9,9 @@
 
 #include "cuda/loops/sort.h"
 #include "engine/autograd/autograd.h"
-#include "engine/types/dispatch.h"
 #include "engine/loops/loops.h"
 #include "engine/ops/ops.h"
+#include "engine/types/dispatch.h"
 
 namespace orrery {
 namespace {

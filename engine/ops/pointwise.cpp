@@ -1,9 +1,9 @@
 // The elementary functions that references are written in.  Each is a formula with its slope, from x or from y.
 #include "engine/autograd/autograd.h"
-#include "engine/types/dispatch.h"
 #include "engine/math/scalar.h"
 #include "engine/ops/broadcast.h"
 #include "engine/ops/ops.h"
+#include "engine/types/dispatch.h"
 
 namespace orrery {
 namespace {

@@ -5,8 +5,8 @@
 #include "engine/matmul/matmul.h"
 
 #include "engine/autograd/autograd.h"
-#include "engine/types/dispatch.h"
 #include "engine/ops/ops.h"
+#include "engine/types/dispatch.h"
 
 namespace orrery {
 namespace {

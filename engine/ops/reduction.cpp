@@ -5,9 +5,9 @@
 #include <numeric>
 
 #include "engine/autograd/autograd.h"
-#include "engine/types/dispatch.h"
 #include "engine/loops/loops.h"
 #include "engine/ops/ops.h"
+#include "engine/types/dispatch.h"
 
 namespace orrery {
 namespace {

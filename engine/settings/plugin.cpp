@@ -14,10 +14,10 @@
 #include <span>
 
 #include "engine/system/build_facts.h"
-#include "engine/types/check.h"
 #include "engine/system/files.h"
 #include "engine/system/hash.h"
 #include "engine/system/proc.h"
+#include "engine/types/check.h"
 
 namespace orrery {
 namespace {

@@ -12,8 +12,8 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/types/check.h"
 #include "engine/settings/plugin.h"
+#include "engine/types/check.h"
 
 namespace orrery {
 

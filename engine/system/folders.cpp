@@ -5,8 +5,8 @@
 #include <system_error>
 #include <utility>
 
-#include "engine/types/check.h"
 #include "engine/system/files.h"
+#include "engine/types/check.h"
 
 namespace orrery {
 namespace {

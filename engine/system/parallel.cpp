@@ -8,8 +8,8 @@
 #include <thread>
 #include <vector>
 
-#include "engine/types/check.h"
 #include "engine/system/pool.h"
+#include "engine/types/check.h"
 
 #if defined(__SANITIZE_THREAD__)
 #define ORRERY_STANDARD_THREADS  // the packaged oneTBB is not instrumented; std::thread is

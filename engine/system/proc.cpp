@@ -1,7 +1,7 @@
 #include "engine/system/proc.h"
 
-#include "engine/types/check.h"
 #include "engine/system/files.h"
+#include "engine/types/check.h"
 
 namespace orrery {
 

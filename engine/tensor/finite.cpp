@@ -7,8 +7,8 @@
 #include <limits>
 #include <vector>
 
-#include "engine/types/dispatch.h"
 #include "engine/system/parallel.h"
+#include "engine/types/dispatch.h"
 
 namespace orrery {
 namespace {

@@ -7,9 +7,9 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "engine/types/check.h"
 #include "engine/system/machine_memory.h"
 #include "engine/system/parallel.h"
+#include "engine/types/check.h"
 #include "engine/types/sizes.h"
 
 #if defined(ORRERY_CUDA) || defined(EMULATE_CUDA)

@@ -6,8 +6,8 @@
 #include <memory>
 #include <string>
 
-#include "engine/types/device.h"
 #include "engine/system/pool.h"
+#include "engine/types/device.h"
 
 namespace orrery {
 

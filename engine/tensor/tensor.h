@@ -7,10 +7,10 @@
 #include <span>
 #include <vector>
 
+#include "engine/tensor/storage.h"
 #include "engine/types/device.h"
 #include "engine/types/dtype.h"
 #include "engine/types/shape.h"
-#include "engine/tensor/storage.h"
 
 namespace orrery {
 

@@ -5,8 +5,8 @@
 #include <numeric>
 
 #include "engine/autograd/autograd.h"
-#include "engine/types/check.h"
 #include "engine/ops/ops.h"
+#include "engine/types/check.h"
 
 namespace orrery::models {
 namespace {

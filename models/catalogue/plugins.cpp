@@ -5,9 +5,9 @@
 
 #include "engine/settings/plugin.h"
 #include "engine/settings/registry.h"
+#include "models/catalogue/catalogue.h"
 #include "models/figures/base/figure.h"
 #include "models/settings/settings_file.h"
-#include "models/catalogue/catalogue.h"
 
 namespace orrery::models {
 namespace {

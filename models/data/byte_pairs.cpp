@@ -9,8 +9,8 @@
 
 #include "engine/types/check.h"
 #include "models/data/added_tokens.h"
-#include "models/formats/unicode.h"
 #include "models/formats/json.h"
+#include "models/formats/unicode.h"
 
 namespace orrery::models {
 namespace {

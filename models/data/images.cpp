@@ -7,13 +7,13 @@
 #include <set>
 #include <utility>
 
-#include "engine/types/check.h"
 #include "engine/system/files.h"
 #include "engine/system/machine_memory.h"
+#include "engine/types/check.h"
 #include "models/data/data_format.h"
 #include "models/formats/gzip.h"
-#include "models/formats/unicode.h"
 #include "models/formats/json.h"
+#include "models/formats/unicode.h"
 
 namespace orrery::models {
 namespace {

@@ -9,10 +9,10 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/system/hash.h"
 #include "engine/settings/registry.h"
-#include "models/formats/gzip.h"
+#include "engine/system/hash.h"
 #include "models/data/picture.h"
+#include "models/formats/gzip.h"
 
 namespace orrery::models {
 

@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/types/check.h"
-#include "models/formats/gzip.h"
 #include "models/data/tokenizer.h"
+#include "models/formats/gzip.h"
 
 namespace orrery::models {
 

@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-#include "engine/types/check.h"
 #include "engine/system/files.h"
+#include "engine/types/check.h"
 #include "models/data/text_files.h"
 #include "models/formats/unicode.h"
 

@@ -6,8 +6,8 @@
 #include <tuple>
 #include <utility>
 
-#include "engine/types/check.h"
 #include "engine/system/machine_memory.h"
+#include "engine/types/check.h"
 #include "engine/types/wording.h"
 #include "models/data/data_format.h"
 #include "models/data/lines.h"

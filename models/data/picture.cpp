@@ -19,8 +19,8 @@
 #include <memory>
 #include <optional>
 
-#include "engine/types/check.h"
 #include "engine/system/machine_memory.h"
+#include "engine/types/check.h"
 #include "models/formats/gzip.h"
 
 namespace orrery::models {

@@ -4,8 +4,8 @@
 #include <cctype>
 #include <filesystem>
 
-#include "engine/types/check.h"
 #include "engine/settings/registry.h"
+#include "engine/types/check.h"
 
 namespace orrery::models {
 namespace {

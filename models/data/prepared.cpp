@@ -7,12 +7,12 @@
 #include <tuple>
 #include <vector>
 
-#include "engine/types/check.h"
 #include "engine/system/files.h"
+#include "engine/types/check.h"
 #include "models/data/data_format.h"
-#include "models/formats/gzip.h"
 #include "models/data/text_files.h"
 #include "models/folder_lock.h"
+#include "models/formats/gzip.h"
 #include "models/formats/json.h"
 #include "models/settings/settings_file.h"
 

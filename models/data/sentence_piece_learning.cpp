@@ -6,8 +6,8 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "engine/types/check.h"
 #include "engine/system/machine_memory.h"
+#include "engine/types/check.h"
 #include "engine/types/wording.h"
 #include "models/data/sentence_piece.h"
 #include "models/data/sentence_piece_cuts.h"

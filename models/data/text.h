@@ -5,8 +5,8 @@
 #include <functional>
 #include <string>
 
-#include "engine/system/hash.h"
 #include "engine/math/random.h"
+#include "engine/system/hash.h"
 #include "engine/tensor/tensor.h"
 #include "models/data/token_sequence.h"
 #include "models/data/tokenizer.h"

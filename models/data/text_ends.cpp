@@ -3,11 +3,11 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "engine/types/check.h"
 #include "engine/system/files.h"
+#include "engine/types/check.h"
 #include "models/data/added_tokens.h"
-#include "models/formats/gzip.h"
 #include "models/data/json_members.h"
+#include "models/formats/gzip.h"
 
 namespace orrery::models {
 namespace {

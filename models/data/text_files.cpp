@@ -4,10 +4,10 @@
 #include <span>
 #include <utility>
 
-#include "engine/types/check.h"
 #include "engine/system/files.h"
 #include "engine/system/folders.h"
 #include "engine/system/machine_memory.h"
+#include "engine/types/check.h"
 #include "models/data/data_format.h"
 #include "models/formats/gzip.h"
 #include "models/formats/unicode.h"

@@ -8,12 +8,12 @@
 #include <optional>
 #include <utility>
 
-#include "engine/types/check.h"
 #include "engine/system/files.h"
 #include "engine/system/folders.h"
+#include "engine/types/check.h"
 #include "models/data/data_format.h"
-#include "models/formats/gzip.h"
 #include "models/data/lines.h"
+#include "models/formats/gzip.h"
 
 namespace orrery::models {
 namespace {

@@ -9,10 +9,10 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/types/check.h"
 #include "engine/settings/config.h"
-#include "engine/system/hash.h"
 #include "engine/settings/registry.h"
+#include "engine/system/hash.h"
+#include "engine/types/check.h"
 #include "models/data/text_files.h"
 
 namespace orrery::models {

@@ -12,9 +12,9 @@
 
 #include "engine/system/files.h"
 #include "engine/system/machine_memory.h"
-#include "models/formats/gzip.h"
-#include "models/exchange/base/exchange.h"
 #include "models/architectures/gpt.h"
+#include "models/exchange/base/exchange.h"
+#include "models/formats/gzip.h"
 
 namespace orrery::models {
 namespace {

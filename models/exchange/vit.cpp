@@ -8,10 +8,10 @@
 #include <cmath>
 
 #include "engine/system/files.h"
-#include "models/formats/gzip.h"
+#include "models/architectures/vit.h"
 #include "models/data/images.h"
 #include "models/exchange/base/hugging_face.h"
-#include "models/architectures/vit.h"
+#include "models/formats/gzip.h"
 
 namespace orrery::models {
 namespace {

@@ -4,8 +4,8 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
-#include "engine/types/check.h"
 #include "engine/system/machine_memory.h"
+#include "engine/types/check.h"
 
 namespace orrery::models {
 namespace {

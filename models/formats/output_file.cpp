@@ -2,8 +2,8 @@
 
 #include <filesystem>
 
-#include "engine/types/check.h"
 #include "engine/system/folders.h"
+#include "engine/types/check.h"
 
 namespace orrery::models {
 

@@ -1,8 +1,8 @@
 // The weights by which each place reads the others, of each head; persistent slots stand after the keys.
 #include <algorithm>
 
-#include "engine/types/wording.h"
 #include "engine/ops/ops.h"
+#include "engine/types/wording.h"
 #include "models/inspection/base/attention_weights.h"
 
 namespace orrery::models {

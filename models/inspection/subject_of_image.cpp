@@ -3,9 +3,9 @@
 #include <cmath>
 
 #include "engine/types/check.h"
-#include "models/inspection/base/subject.h"
-#include "models/formats/shown_text.h"
 #include "models/architectures/vit.h"
+#include "models/formats/shown_text.h"
+#include "models/inspection/base/subject.h"
 
 namespace orrery::models {
 namespace {

@@ -5,8 +5,8 @@
 #include <optional>
 #include <set>
 
-#include "engine/system/files.h"
 #include "engine/settings/registry.h"
+#include "engine/system/files.h"
 #include "models/settings/settings_file.h"
 #include "models/settings/settings_table.h"
 #include "models/study/claim.h"

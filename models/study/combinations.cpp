@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "engine/types/check.h"
 #include "engine/settings/config.h"
+#include "engine/types/check.h"
 
 namespace orrery::models {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/types/check.h"
 #include "engine/settings/config.h"
+#include "engine/types/check.h"
 #include "engine/types/wording.h"
 
 namespace orrery::models {

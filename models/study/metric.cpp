@@ -8,9 +8,9 @@
 #include <numeric>
 #include <optional>
 
-#include "engine/types/check.h"
 #include "engine/settings/config.h"
 #include "engine/settings/registry.h"
+#include "engine/types/check.h"
 #include "models/study/figure_names.h"
 
 namespace orrery::models {

@@ -8,13 +8,13 @@
 #include <string_view>
 #include <system_error>
 
-#include "engine/types/check.h"
 #include "engine/system/files.h"
 #include "engine/system/folders.h"
 #include "engine/system/hash.h"
-#include "models/formats/unicode.h"
+#include "engine/types/check.h"
 #include "models/folder_lock.h"
 #include "models/formats/json.h"
+#include "models/formats/unicode.h"
 #include "models/settings/settings_file.h"
 #include "models/study/runs.h"
 

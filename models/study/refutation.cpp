@@ -4,9 +4,9 @@
 #include <cmath>
 #include <optional>
 
-#include "engine/types/check.h"
 #include "engine/settings/config.h"
 #include "engine/settings/registry.h"
+#include "engine/types/check.h"
 
 namespace orrery::models {
 namespace {

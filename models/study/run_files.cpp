@@ -1,8 +1,8 @@
 #include "models/study/run_files.h"
 
 #include "engine/system/version.h"
-#include "models/settings/settings_file.h"
 #include "models/catalogue/plugins.h"
+#include "models/settings/settings_file.h"
 #include "models/training/metrics.h"
 #include "models/training/run_folder.h"
 

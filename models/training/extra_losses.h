@@ -6,8 +6,8 @@
 
 #include <string>
 
-#include "engine/types/check.h"
 #include "engine/ops/ops.h"
+#include "engine/types/check.h"
 #include "nn/base/module.h"
 
 namespace orrery::models {

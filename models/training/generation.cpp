@@ -6,8 +6,8 @@
 #include <numeric>
 
 #include "engine/autograd/autograd.h"
-#include "engine/types/check.h"
 #include "engine/math/random.h"
+#include "engine/types/check.h"
 #include "models/data/tokenizer.h"
 
 namespace orrery::models {

@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "engine/types/check.h"
 #include "engine/system/files.h"
+#include "engine/types/check.h"
 #include "models/training/log_rows.h"
 
 namespace orrery::models {

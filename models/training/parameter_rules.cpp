@@ -6,8 +6,8 @@
 #include <cmath>
 #include <string_view>
 
-#include "engine/types/check.h"
 #include "engine/settings/config.h"
+#include "engine/types/check.h"
 #include "nn/optimizers/base/optimizer.h"
 
 namespace orrery::models {

@@ -7,9 +7,9 @@
 
 #include "engine/autograd/autograd.h"
 #include "engine/autograd/finite_guard.h"
+#include "engine/ops/ops.h"
 #include "engine/system/pool.h"
 #include "engine/types/sizes.h"
-#include "engine/ops/ops.h"
 #include "models/figures/base/figure.h"
 #include "models/model.h"
 #include "models/training/extra_losses.h"

@@ -5,9 +5,9 @@
 #include <string_view>
 
 #include "engine/types/check.h"
+#include "models/formats/shell_words.h"
 #include "models/model.h"
 #include "models/settings/settings_file.h"
-#include "models/formats/shell_words.h"
 
 namespace orrery::models {
 namespace {

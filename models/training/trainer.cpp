@@ -5,11 +5,11 @@
 #include <limits>
 
 #include "engine/autograd/autograd.h"
-#include "engine/tensor/flops.h"
-#include "engine/system/parallel.h"
 #include "engine/matmul/matmul.h"
 #include "engine/matmul/peak.h"
 #include "engine/ops/ops.h"
+#include "engine/system/parallel.h"
+#include "engine/tensor/flops.h"
 #include "models/model.h"
 #include "models/settings/settings_file.h"
 #include "models/training/extra_losses.h"

@@ -18,11 +18,11 @@
 #include <utility>
 #include <vector>
 
-#include "engine/autograd/autograd.h"
 #include "engine/attention_formula/formula.h"
-#include "engine/types/dispatch.h"
+#include "engine/autograd/autograd.h"
 #include "engine/loops/loops.h"
 #include "engine/ops/ops.h"
+#include "engine/types/dispatch.h"
 #include "nn/attentions/base/attention.h"
 #include "nn/attentions/base/running_sums.h"
 

@@ -12,8 +12,8 @@
 // learned, one number a layer. Kept: q, k, v, and the output once more if alpha is not 0.  No (T, T) array exists.
 #include <cmath>
 
-#include "engine/types/wording.h"
 #include "engine/ops/ops.h"
+#include "engine/types/wording.h"
 #include "nn/attentions/base/attention.h"
 #include "nn/attentions/base/cases.h"
 #include "nn/attentions/base/length.h"

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/types/dispatch.h"
 #include "engine/loops/loops.h"
+#include "engine/types/dispatch.h"
 
 namespace orrery::nn {
 namespace {

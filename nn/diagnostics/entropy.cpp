@@ -5,9 +5,9 @@
 #include <cmath>
 
 #include "engine/autograd/autograd.h"
-#include "engine/types/check.h"
-#include "engine/math/scalar.h"
 #include "engine/loops/tensor_loops.h"
+#include "engine/math/scalar.h"
+#include "engine/types/check.h"
 #include "nn/diagnostics/diagnostics.h"
 
 namespace orrery::nn {

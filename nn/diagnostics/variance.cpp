@@ -3,8 +3,8 @@
 //   ratio = Var(output) / Var(residual),   Var x = mean (x - mean x)^2 over all elements, in f64
 #include <algorithm>
 
-#include "engine/types/check.h"
 #include "engine/loops/tensor_loops.h"
+#include "engine/types/check.h"
 #include "nn/diagnostics/diagnostics.h"
 
 namespace orrery::nn {

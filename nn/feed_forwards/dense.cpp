@@ -11,9 +11,9 @@
 #include "engine/ops/ops.h"
 #include "nn/base/gradient_case.h"
 #include "nn/feed_forwards/base/conversions.h"
-#include "nn/formulas/epilogue.h"
 #include "nn/feed_forwards/base/hidden.h"
 #include "nn/feed_forwards/base/pointwise.h"
+#include "nn/formulas/epilogue.h"
 #include "nn/layers/linear.h"
 
 namespace orrery::nn {

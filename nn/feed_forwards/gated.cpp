@@ -15,9 +15,9 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "engine/system/parallel.h"
 #include "engine/matmul/matmul.h"
 #include "engine/ops/ops.h"
+#include "engine/system/parallel.h"
 #include "nn/base/gradient_case.h"
 #include "nn/diagnostics/predictions.h"
 #include "nn/feed_forwards/base/hidden.h"

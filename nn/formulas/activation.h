@@ -21,9 +21,9 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/math/tile_function.h"
 #include "engine/settings/config.h"
 #include "engine/settings/registry.h"
-#include "engine/math/tile_function.h"
 #include "engine/tensor/tensor.h"
 #include "nn/base/gradient_case.h"
 

@@ -1,9 +1,9 @@
 // A formula on whole tensors, and on tiles of other operations.
 #pragma once
 
+#include "engine/loops/loops.h"
 #include "engine/math/coarse.h"
 #include "engine/types/dispatch.h"
-#include "engine/loops/loops.h"
 #include "nn/formulas/formula.h"
 
 namespace orrery::nn {

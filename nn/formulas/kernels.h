@@ -16,11 +16,11 @@
 // nn/activations/prelu.cpp.
 #pragma once
 
-#include "nn/formulas/elementwise.h"
-#include "nn/formulas/learned.h"
 #include "nn/formulas/attention_kernels.h"
-#include "nn/formulas/epilogue.h"
 #include "nn/formulas/dynamic_kernels.h"
+#include "nn/formulas/elementwise.h"
+#include "nn/formulas/epilogue.h"
+#include "nn/formulas/learned.h"
 
 namespace orrery::nn {
 namespace detail {

@@ -1,8 +1,8 @@
 // A formula with parameters on whole tensors: p is (n), or (n, C) with a column for each of the C channels of x.
 #pragma once
 
-#include "engine/types/dispatch.h"
 #include "engine/loops/loops.h"
+#include "engine/types/dispatch.h"
 #include "nn/formulas/formula.h"
 
 namespace orrery::nn {

@@ -9,10 +9,10 @@
 #include <cmath>
 
 #include "engine/autograd/autograd.h"
-#include "engine/types/dispatch.h"
 #include "engine/loops/loops.h"
 #include "engine/matmul/matmul.h"
 #include "engine/ops/ops.h"
+#include "engine/types/dispatch.h"
 #include "nn/base/gradient_case.h"
 #include "nn/layers/layer.h"
 

@@ -9,9 +9,9 @@
 #include <cmath>
 
 #include "engine/autograd/autograd.h"
+#include "engine/loops/tensor_loops.h"
 #include "engine/math/coarse.h"
 #include "engine/math/scalar.h"
-#include "engine/loops/tensor_loops.h"
 #include "engine/ops/ops.h"
 #include "nn/base/gradient_case.h"
 #include "nn/losses/base/loss.h"

@@ -11,8 +11,8 @@
 #include <cmath>
 
 #include "engine/autograd/parameter_gradient.h"
-#include "engine/math/scalar.h"
 #include "engine/loops/tensor_loops.h"
+#include "engine/math/scalar.h"
 #include "engine/ops/ops.h"
 #include "nn/base/gradient_case.h"
 #include "nn/diagnostics/predictions.h"

@@ -8,8 +8,8 @@
 
 #include <ostream>
 
-#include "engine/types/host_device.h"
 #include "engine/tensor/tensor.h"
+#include "engine/types/host_device.h"
 
 namespace orrery::nn {
 

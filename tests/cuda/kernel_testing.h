@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "cuda/runtime/runtime.h"
-#include "engine/types/dtype.h"
 #include "engine/tensor/storage.h"
+#include "engine/types/dtype.h"
 #if defined(EMULATE_CUDA)
 #include "tests/support/cuda_on_cpu.h"
 #endif

@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "engine/system/files.h"
 #include "engine/ops/ops.h"
+#include "engine/system/files.h"
 #include "models/model.h"
 #include "models/training/checkpoint.h"
 #include "models/training/generation.h"

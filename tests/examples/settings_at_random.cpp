@@ -22,9 +22,9 @@
 
 #include "engine/system/parallel.h"
 #include "models/training/trainer.h"
-#include "nn/formulas/activation.h"
 #include "nn/attentions/base/attention.h"
 #include "nn/feed_forwards/base/feed_forward.h"
+#include "nn/formulas/activation.h"
 #include "nn/normalizations/base/normalization.h"
 #include "nn/positions/base/position.h"
 

@@ -6,8 +6,8 @@
 #include "engine/autograd/autograd.h"
 #include "engine/ops/ops.h"
 #include "examples/orrery/commands/commands.h"
-#include "nn/formulas/kernels.h"
 #include "nn/base/gradient_case.h"
+#include "nn/formulas/kernels.h"
 #include "nn/losses/base/loss.h"
 
 namespace orrery::nn {

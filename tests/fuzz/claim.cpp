@@ -1,8 +1,8 @@
 // Claims as files, and the verdicts that studies leave.
 #include "models/study/claim.h"
 
-#include "models/study/judged_claim.h"
 #include "models/reports/report_study.h"
+#include "models/study/judged_claim.h"
 #include "models/study/verdict_file.h"
 #include "tests/fuzz/format.h"
 
@@ -38,45 +38,46 @@ void read_claim_file(const std::string& folder, std::string_view bytes) {
     promise(!settings_of_run(claim, claim.variants[0], i, claim.seeds[0], 0).empty(), "a run has no settings");
 }
 
-REGISTER_FORMAT(claim, {.name = "claim",
-                        .readers = {"models/study/claim_file.cpp", "models/study/metric.cpp",
-                                    "models/study/refutation.cpp", "models/settings/settings_table.cpp", "models/settings/toml.cpp"},
-                        .read = read_claim_file,
-                        .memory_multiple = 4096,
-                        .memory_base = 8 << 20,
-                        .words = {"source = ",
-                                  "sentence = ",
-                                  "kind = ",
-                                  "\"trained\"",
-                                  "\"derived\"",
-                                  "\"timed\"",
-                                  "seeds = ",
-                                  "[1, 2]",
-                                  "metric = ",
-                                  "validation_loss",
-                                  "refuted_if = ",
-                                  "relu",
-                                  " > ",
-                                  " != ",
-                                  " +- ",
-                                  " %",
-                                  "[base]",
-                                  "[sweep]",
-                                  "[variants.",
-                                  "]",
-                                  "\n",
-                                  "\"",
-                                  "doubling(",
-                                  "ratio(",
-                                  "swept",
-                                  ")",
-                                  "0.01",
-                                  "rounds = ",
-                                  "1e999",
-                                  "span/*: ",
-                                  "steps = 4",
-                                  "width",
-                                  "learning_rates"}});
+REGISTER_FORMAT(claim,
+                {.name = "claim",
+                 .readers = {"models/study/claim_file.cpp", "models/study/metric.cpp", "models/study/refutation.cpp",
+                             "models/settings/settings_table.cpp", "models/settings/toml.cpp"},
+                 .read = read_claim_file,
+                 .memory_multiple = 4096,
+                 .memory_base = 8 << 20,
+                 .words = {"source = ",
+                           "sentence = ",
+                           "kind = ",
+                           "\"trained\"",
+                           "\"derived\"",
+                           "\"timed\"",
+                           "seeds = ",
+                           "[1, 2]",
+                           "metric = ",
+                           "validation_loss",
+                           "refuted_if = ",
+                           "relu",
+                           " > ",
+                           " != ",
+                           " +- ",
+                           " %",
+                           "[base]",
+                           "[sweep]",
+                           "[variants.",
+                           "]",
+                           "\n",
+                           "\"",
+                           "doubling(",
+                           "ratio(",
+                           "swept",
+                           ")",
+                           "0.01",
+                           "rounds = ",
+                           "1e999",
+                           "span/*: ",
+                           "steps = 4",
+                           "width",
+                           "learning_rates"}});
 
 // verdict.json, then a line of one sign of equality, then table.csv.
 void read_study(const std::string& folder, std::string_view bytes) {

@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <stdexcept>
 
-#include "engine/types/check.h"
 #include "engine/tensor/storage.h"
+#include "engine/types/check.h"
 #include "tests/fuzz/memory.h"
 
 namespace fuzz {

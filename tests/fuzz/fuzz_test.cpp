@@ -82,7 +82,8 @@ const std::map<std::string, std::string> no_formats = {
     {"examples/orrery/commands/bench.cpp", "parses what it has printed itself"},
     {"examples/orrery/commands/child.cpp", "shows the last sentence that a run has printed"},
     {"examples/orrery/commands/compiler.cpp", "shows what a compiler has printed"},
-    {"examples/orrery/commands/metrics.cpp", "hands the header of a table to csv.cpp and compares the rest with its own"},
+    {"examples/orrery/commands/metrics.cpp",
+     "hands the header of a table to csv.cpp and compares the rest with its own"},
     {"examples/orrery/commands/run_pool.cpp", "opens files to lock them and reads none"},
     {"examples/orrery/commands/try.cpp", "hands a formula's source to formula_source.cpp and to the compiler"},
 };

@@ -1,8 +1,8 @@
 // Images to learn, in the formats that have one file or a few: IDX, CIFAR's records, a picture, and what gzip packed.
 #include "models/data/images.h"
 
-#include "models/formats/gzip.h"
 #include "models/data/picture_tally.h"
+#include "models/formats/gzip.h"
 #include "tests/fuzz/format.h"
 #include "tests/support/png.h"
 

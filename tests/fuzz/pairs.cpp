@@ -32,7 +32,8 @@ void read_columns(const std::string& folder, std::string_view bytes) {
 }
 
 REGISTER_FORMAT(pairs, {.name = "pairs",
-                        .readers = {"models/data/pairs.cpp", "models/data/lines.cpp", "examples/orrery/commands/translate.cpp"},
+                        .readers = {"models/data/pairs.cpp", "models/data/lines.cpp",
+                                    "examples/orrery/commands/translate.cpp"},
                         .read = read_columns,
                         .memory_multiple = 2048,
                         .memory_base = 1 << 22,

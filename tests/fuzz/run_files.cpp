@@ -59,14 +59,14 @@ std::string with_right_hash(std::string_view bytes, Random& random) {
   return json.dump(2) + "\n";
 }
 
-REGISTER_FORMAT(state,
-                {.name = "state",
-                 .readers = {"models/training/checkpoint.cpp", "models/training/run_folder.cpp", "models/formats/json.cpp"},
-                 .read = read_state,
-                 .memory_multiple = 256,
-                 .memory_base = 1 << 22,
-                 .words = json_words({"\\u0000", "\\ud800", "\"step\":", "\"name\":", "{\"a\":", "[["}),
-                 .mutate = with_right_hash});
+REGISTER_FORMAT(state, {.name = "state",
+                        .readers = {"models/training/checkpoint.cpp", "models/training/run_folder.cpp",
+                                    "models/formats/json.cpp"},
+                        .read = read_state,
+                        .memory_multiple = 256,
+                        .memory_base = 1 << 22,
+                        .words = json_words({"\\u0000", "\\ud800", "\"step\":", "\"name\":", "{\"a\":", "[["}),
+                        .mutate = with_right_hash});
 
 void read_metrics(const std::string& folder, std::string_view bytes) {
   const std::string path = folder + "/metrics.jsonl";

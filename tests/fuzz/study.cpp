@@ -8,12 +8,12 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "engine/types/check.h"
 #include "engine/system/files.h"
-#include "models/study/combinations.h"
+#include "engine/types/check.h"
 #include "models/formats/csv.h"
-#include "models/study/pool.h"
 #include "models/reports/report_sweep.h"
+#include "models/study/combinations.h"
+#include "models/study/pool.h"
 #include "models/study/resume_check.h"
 #include "models/study/run_log.h"
 #include "models/training/not_finite.h"
@@ -83,14 +83,15 @@ void read_log(const std::string& folder, std::string_view bytes) {
   promise(!orrery::models::step_not_finite(bytes) || bytes.starts_with("train: "), "a step of no training's message");
 }
 
-REGISTER_FORMAT(run_log, {.name = "run_log",
-                          .readers = {"models/study/run_log.cpp", "models/study/run_log.h",
-                                      "models/training/log_rows.cpp", "models/training/log_rows.h",
-                                      "models/training/not_finite.h", "models/study/runs.cpp", "models/formats/json.cpp"},
-                          .read = read_log,
-                          .memory_multiple = 256,
-                          .memory_base = 1 << 20,
-                          .words = words_of_runs});
+REGISTER_FORMAT(run_log,
+                {.name = "run_log",
+                 .readers = {"models/study/run_log.cpp", "models/study/run_log.h", "models/training/log_rows.cpp",
+                             "models/training/log_rows.h", "models/training/not_finite.h", "models/study/runs.cpp",
+                             "models/formats/json.cpp"},
+                 .read = read_log,
+                 .memory_multiple = 256,
+                 .memory_base = 1 << 20,
+                 .words = words_of_runs});
 
 // A checkpoint beside one whose files are all these bytes: what differs is told, or that they cannot be read.
 void compare_files(const std::string& folder, std::string_view bytes) {
@@ -107,14 +108,14 @@ void compare_files(const std::string& folder, std::string_view bytes) {
             "what differs is taken for the same, or not told");
 }
 
-REGISTER_FORMAT(compared_files,
-                {.name = "compared_files",
-                 .readers = {"models/study/resume_check.cpp", "models/formats/json.cpp", "engine/tensor/safetensors.cpp"},
-                 .read = compare_files,
-                 .memory_multiple = 256,
-                 .memory_base = 1 << 20,
-                 .words = {"{", "}", ",", "\"a\":", "\"step\":4", "\"bytes\":8", "\"dtype\":\"F32\"", "\"shape\":[2]",
-                           "\"data_offsets\":[0,8]", "null", "1e300"}});
+REGISTER_FORMAT(compared_files, {.name = "compared_files",
+                                 .readers = {"models/study/resume_check.cpp", "models/formats/json.cpp",
+                                             "engine/tensor/safetensors.cpp"},
+                                 .read = compare_files,
+                                 .memory_multiple = 256,
+                                 .memory_base = 1 << 20,
+                                 .words = {"{", "}", ",", "\"a\":", "\"step\":4", "\"bytes\":8", "\"dtype\":\"F32\"",
+                                           "\"shape\":[2]", "\"data_offsets\":[0,8]", "null", "1e300"}});
 
 void read_braces(const std::string&, std::string_view bytes) {
   const std::string given(bytes);
@@ -163,12 +164,13 @@ void read_sweep(const std::string& folder, std::string_view bytes) {
         promise(row.size() == section.at("data").at("columns").size(), "a row has not a cell for each column");
 }
 
-REGISTER_FORMAT(sweep, {.name = "sweep",
-                        .readers = {"models/reports/report_sweep.cpp", "models/formats/csv.cpp", "models/formats/json.cpp"},
-                        .read = read_sweep,
-                        .memory_multiple = 4096,
-                        .memory_base = 4 << 20,
-                        .words = {",", "\"", "\n", "\n=\n", "row", "difference", "low", "high", "0.5", "-1e300", "nan",
-                                  "metric", "runs", "diverged"}});
+REGISTER_FORMAT(sweep,
+                {.name = "sweep",
+                 .readers = {"models/reports/report_sweep.cpp", "models/formats/csv.cpp", "models/formats/json.cpp"},
+                 .read = read_sweep,
+                 .memory_multiple = 4096,
+                 .memory_base = 4 << 20,
+                 .words = {",", "\"", "\n", "\n=\n", "row", "difference", "low", "high", "0.5", "-1e300", "nan",
+                           "metric", "runs", "diverged"}});
 
 }  // namespace

@@ -7,11 +7,11 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/autograd/autograd.h"
-#include "engine/system/files.h"
 #include "engine/ops/ops.h"
+#include "engine/system/files.h"
+#include "models/architectures/gpt.h"
 #include "models/data/images.h"
 #include "models/exchange/base/exchange.h"
-#include "models/architectures/gpt.h"
 #include "models/model.h"
 #include "models/training/run_folder.h"
 #include "tests/support/errors.h"

@@ -8,9 +8,9 @@
 #include <sstream>
 
 #include "engine/autograd/hooks.h"
+#include "engine/ops/ops.h"
 #include "engine/system/files.h"
 #include "engine/tensor/flops.h"
-#include "engine/ops/ops.h"
 #include "models/model.h"
 #include "models/training/trainer.h"
 #include "tests/support/errors.h"

@@ -6,9 +6,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "engine/ops/ops.h"
 #include "engine/system/files.h"
 #include "engine/system/parallel.h"
-#include "engine/ops/ops.h"
 #include "models/data/images.h"
 #include "models/model.h"
 #include "models/training/trainer.h"

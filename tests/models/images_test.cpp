@@ -7,9 +7,9 @@
 #include <set>
 
 #include "engine/system/files.h"
-#include "models/formats/gzip.h"
 #include "models/data/image_batches.h"
 #include "models/data/images.h"
+#include "models/formats/gzip.h"
 #include "tests/support/errors.h"
 #include "tests/support/folder.h"
 #include "tests/support/message.h"

@@ -3,8 +3,8 @@
 #include <map>
 #include <set>
 
-#include "engine/types/wording.h"
 #include "engine/ops/ops.h"
+#include "engine/types/wording.h"
 #include "models/inspection/base/answers.h"
 #include "models/inspection/base/normalizations.h"
 #include "models/inspection/base/replacing.h"

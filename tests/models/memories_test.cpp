@@ -1,8 +1,8 @@
 // What opens the units of memories and what they vote for, against their weights.
 #include <algorithm>
 
-#include "engine/types/wording.h"
 #include "engine/ops/ops.h"
+#include "engine/types/wording.h"
 #include "models/inspection/base/answers.h"
 #include "models/inspection/base/memory_units.h"
 #include "tests/support/errors.h"

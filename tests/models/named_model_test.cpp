@@ -4,8 +4,8 @@
 #include <map>
 
 #include "models/architectures/gpt.h"
-#include "models/model.h"
 #include "models/catalogue/catalogue.h"
+#include "models/model.h"
 #include "models/tasks/base/task.h"
 #include "models/training/settings.h"
 #include "nn/base/initialization.h"

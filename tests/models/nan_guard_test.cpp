@@ -7,8 +7,8 @@
 #include <map>
 #include <optional>
 
-#include "engine/system/files.h"
 #include "engine/ops/ops.h"
+#include "engine/system/files.h"
 #include "models/model.h"
 #include "models/training/replay.h"
 #include "tests/support/small_run.h"

@@ -8,8 +8,8 @@
 
 #include "engine/system/files.h"
 #include "engine/tensor/safetensors.h"
-#include "models/data/tokenizer.h"
 #include "models/architectures/gpt.h"
+#include "models/data/tokenizer.h"
 #include "models/settings/settings_file.h"
 #include "models/training/generation.h"
 #include "models/training/run_folder.h"

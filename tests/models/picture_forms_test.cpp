@@ -5,9 +5,9 @@
 #include <array>
 #include <cmath>
 
-#include "models/formats/gzip.h"
 #include "models/data/picture.h"
 #include "models/data/picture_tally.h"
+#include "models/formats/gzip.h"
 #include "tests/support/message.h"
 
 using namespace orrery;

@@ -11,8 +11,8 @@
 #include <sstream>
 
 #include "engine/autograd/hooks.h"
-#include "engine/system/files.h"
 #include "engine/ops/ops.h"
+#include "engine/system/files.h"
 #include "models/model.h"
 #include "nn/attentions/base/attention.h"
 #include "nn/diagnostics/predictions.h"

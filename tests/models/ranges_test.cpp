@@ -3,11 +3,11 @@
 
 #include <cmath>
 
-#include "models/data/algorithmic/base/problem.h"
 #include "models/architectures/gpt.h"
+#include "models/data/algorithmic/base/problem.h"
 #include "models/training/trainer.h"
-#include "nn/formulas/activation.h"
 #include "nn/attentions/base/attention.h"
+#include "nn/formulas/activation.h"
 #include "tests/support/errors.h"
 
 using namespace orrery;

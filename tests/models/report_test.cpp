@@ -6,8 +6,8 @@
 
 #include "engine/system/files.h"
 #include "models/formats/base64.h"
-#include "models/formats/shell_words.h"
 #include "models/formats/csv.h"
+#include "models/formats/shell_words.h"
 #include "models/reports/report.h"
 #include "models/reports/report_curves.h"
 #include "models/reports/report_parts.h"

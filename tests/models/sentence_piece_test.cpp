@@ -10,8 +10,8 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/system/files.h"
-#include "models/formats/base64.h"
 #include "models/data/tokenizer.h"
+#include "models/formats/base64.h"
 #include "tests/support/errors.h"
 #include "tests/support/folder.h"
 #include "tests/support/small_text.h"

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "models/inspection/base/subject.h"
 #include "models/formats/shell_words.h"
+#include "models/inspection/base/subject.h"
 #include "models/study/verdict_table.h"
 
 using namespace orrery::models;

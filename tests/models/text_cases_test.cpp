@@ -9,7 +9,6 @@
 #include <sstream>
 
 #include "engine/system/files.h"
-#include "models/formats/base64.h"
 #include "models/data/byte_pairs.h"
 #include "models/data/pairs.h"
 #include "models/data/prepared.h"
@@ -17,6 +16,7 @@
 #include "models/data/sentence_piece_model.h"
 #include "models/data/text.h"
 #include "models/data/tokenizer.h"
+#include "models/formats/base64.h"
 #include "models/formats/unicode.h"
 #include "tests/support/folder.h"
 #include "tests/support/message.h"

@@ -8,9 +8,9 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/autograd/autograd.h"
+#include "engine/ops/ops.h"
 #include "engine/system/files.h"
 #include "engine/system/parallel.h"
-#include "engine/ops/ops.h"
 #include "models/tasks/evaluation.h"
 #include "models/training/generation.h"
 #include "models/training/run_folder.h"

@@ -5,12 +5,12 @@
 #include <map>
 #include <sstream>
 
+#include "engine/ops/ops.h"
 #include "engine/system/files.h"
 #include "engine/system/parallel.h"
-#include "engine/ops/ops.h"
+#include "models/architectures/translation_search.h"
 #include "models/model.h"
 #include "models/training/trainer.h"
-#include "models/architectures/translation_search.h"
 #include "tests/support/errors.h"
 #include "tests/support/folder.h"
 #include "tests/support/random_tensors.h"

@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
-#include "engine/types/check.h"
 #include "engine/ops/ops.h"
+#include "engine/types/check.h"
 #include "nn/feed_forwards/base/feed_forward.h"
 #include "tests/support/random_tensors.h"
 

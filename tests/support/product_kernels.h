@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/system/version.h"
 #include "engine/matmul/matmul.h"
+#include "engine/system/version.h"
 
 namespace orrery::testing {
 

@@ -3,14 +3,14 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "engine/system/parallel.h"
-#include "engine/settings/registry.h"
-#include "engine/system/version.h"
 #include "engine/matmul/matmul.h"
+#include "engine/settings/registry.h"
+#include "engine/system/parallel.h"
+#include "engine/system/version.h"
 #include "engine/tensor/storage.h"
-#include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/commands/bench.h"
 #include "examples/orrery/commands/commands.h"
+#include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/terminal/table.h"
 
 namespace orrery::program {

@@ -6,9 +6,9 @@
 #include "engine/ops/ops.h"
 #include "examples/orrery/commands/bench.h"
 #include "examples/orrery/terminal/table.h"
-#include "nn/formulas/activation.h"
 #include "nn/attentions/base/fused.h"
 #include "nn/base/initialization.h"
+#include "nn/formulas/activation.h"
 #include "nn/normalizations/base/normalization.h"
 
 namespace orrery::program {

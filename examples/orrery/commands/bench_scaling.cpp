@@ -6,9 +6,9 @@
 #include "engine/tensor/storage.h"
 #include "examples/orrery/commands/bench.h"
 #include "examples/orrery/terminal/table.h"
-#include "nn/formulas/activation.h"
 #include "nn/attentions/base/attention.h"
 #include "nn/attentions/base/fused.h"
+#include "nn/formulas/activation.h"
 
 namespace orrery::program {
 namespace {

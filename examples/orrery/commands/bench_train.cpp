@@ -5,8 +5,8 @@
 #include "models/architectures/encoder_decoder.h"
 #include "models/architectures/gpt.h"
 #include "models/architectures/resnet.h"
-#include "models/training/generation.h"
 #include "models/architectures/vit.h"
+#include "models/training/generation.h"
 #include "nn/losses/base/loss.h"
 #include "nn/optimizers/base/optimizer.h"
 

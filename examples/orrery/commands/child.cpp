@@ -11,10 +11,10 @@
 #include <sstream>
 #include <vector>
 
-#include "engine/types/check.h"
 #include "engine/system/files.h"
 #include "engine/system/open_file.h"
 #include "engine/system/proc.h"
+#include "engine/types/check.h"
 #include "models/catalogue/plugins.h"
 
 namespace orrery::program {

@@ -11,8 +11,8 @@
 #include <ctime>
 #include <string_view>
 
-#include "engine/types/check.h"
 #include "engine/system/files.h"
+#include "engine/types/check.h"
 
 namespace orrery::program {
 namespace {

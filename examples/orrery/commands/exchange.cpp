@@ -2,10 +2,10 @@
 #include <iostream>
 
 #include "engine/system/parallel.h"
-#include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/commands/commands.h"
-#include "examples/orrery/terminal/table.h"
 #include "examples/orrery/commands/trained.h"
+#include "examples/orrery/terminal/arguments.h"
+#include "examples/orrery/terminal/table.h"
 #include "models/exchange/base/exchange.h"
 #include "models/language_model.h"
 

@@ -5,12 +5,12 @@
 #include <iostream>
 
 #include "engine/system/parallel.h"
-#include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/commands/given_text.h"
-#include "examples/orrery/terminal/table.h"
 #include "examples/orrery/commands/text_bounds.h"
 #include "examples/orrery/commands/trained.h"
+#include "examples/orrery/terminal/arguments.h"
+#include "examples/orrery/terminal/table.h"
 #include "models/data/running_text.h"
 #include "models/data/tokenizer.h"
 #include "models/language_model.h"

@@ -5,13 +5,13 @@
 #include <set>
 
 #include "engine/settings/registry.h"
-#include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/commands/pointwise_check.h"
+#include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/terminal/table.h"
 #include "models/catalogue/catalogue.h"
-#include "nn/formulas/facts.h"
 #include "nn/base/gradient_case.h"
+#include "nn/formulas/facts.h"
 
 namespace orrery::program {
 namespace {

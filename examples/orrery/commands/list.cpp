@@ -3,8 +3,8 @@
 #include <iostream>
 
 #include "engine/settings/registry.h"
-#include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/commands/commands.h"
+#include "examples/orrery/terminal/arguments.h"
 #include "models/catalogue/catalogue.h"
 
 namespace orrery::program {

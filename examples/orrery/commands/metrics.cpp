@@ -4,12 +4,12 @@
 #include <iostream>
 
 #include "engine/system/files.h"
-#include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/commands/commands.h"
+#include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/terminal/table.h"
 #include "models/exchange/tensorboard.h"
-#include "models/formats/output_file.h"
 #include "models/formats/csv.h"
+#include "models/formats/output_file.h"
 #include "models/study/figure_names.h"
 #include "models/study/run_files.h"
 

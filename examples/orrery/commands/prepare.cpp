@@ -1,8 +1,8 @@
 // orrery prepare: a text as tokens, once, for runs that read them.
 #include <iostream>
 
-#include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/commands/commands.h"
+#include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/terminal/progress.h"
 #include "examples/orrery/terminal/table.h"
 #include "models/data/prepared.h"

@@ -2,8 +2,8 @@
 #include <deque>
 #include <iostream>
 
-#include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/commands/commands.h"
+#include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/terminal/table.h"
 #include "models/training/run_folder.h"
 #include "models/training/trainer.h"

@@ -5,11 +5,11 @@
 
 #include "engine/system/files.h"
 #include "engine/system/parallel.h"
-#include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/commands/report_looks.h"
-#include "examples/orrery/page/report_page.h"
 #include "examples/orrery/commands/report_samples.h"
+#include "examples/orrery/page/report_page.h"
+#include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/terminal/table.h"
 #include "models/inspection/base/look.h"
 #include "models/reports/report.h"

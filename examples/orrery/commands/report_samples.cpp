@@ -5,10 +5,10 @@
 
 #include "engine/system/files.h"
 #include "examples/orrery/commands/trained.h"
+#include "models/architectures/translation_search.h"
 #include "models/language_model.h"
 #include "models/reports/report.h"
 #include "models/training/generation.h"
-#include "models/architectures/translation_search.h"
 
 namespace orrery::program {
 namespace {

@@ -12,14 +12,14 @@
 #include <thread>
 #include <utility>
 
-#include "engine/types/check.h"
 #include "engine/system/files.h"
 #include "engine/system/folders.h"
 #include "engine/system/parallel.h"
+#include "engine/types/check.h"
 #include "examples/orrery/commands/child.h"
+#include "models/catalogue/plugins.h"
 #include "models/folder_lock.h"
 #include "models/settings/settings_file.h"
-#include "models/catalogue/plugins.h"
 #include "models/study/pool.h"
 #include "models/training/not_finite.h"
 #include "models/training/run_folder.h"

@@ -2,11 +2,11 @@
 #include <algorithm>
 #include <iostream>
 
-#include "engine/system/files.h"
 #include "engine/settings/registry.h"
-#include "examples/orrery/terminal/arguments.h"
+#include "engine/system/files.h"
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/commands/run_rows.h"
+#include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/terminal/table.h"
 #include "models/formats/shell_words.h"
 #include "models/study/pool.h"

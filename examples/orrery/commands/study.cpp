@@ -6,10 +6,10 @@
 
 #include "engine/system/files.h"
 #include "engine/system/hash.h"
-#include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/commands/study_claim.h"
 #include "examples/orrery/commands/study_runs.h"
+#include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/terminal/table.h"
 #include "models/folder_lock.h"
 #include "models/study/verdict_table.h"

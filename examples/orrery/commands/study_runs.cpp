@@ -4,10 +4,10 @@
 #include <set>
 #include <span>
 
-#include "engine/types/check.h"
+#include "engine/settings/registry.h"
 #include "engine/system/files.h"
 #include "engine/system/hash.h"
-#include "engine/settings/registry.h"
+#include "engine/types/check.h"
 #include "engine/types/wording.h"
 #include "examples/orrery/commands/subject.h"
 #include "examples/orrery/commands/train_settings.h"

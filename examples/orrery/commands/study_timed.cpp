@@ -4,13 +4,13 @@
 #include <iostream>
 #include <memory>
 
-#include "engine/types/check.h"
 #include "engine/system/files.h"
 #include "engine/system/folders.h"
 #include "engine/system/parallel.h"
+#include "engine/types/check.h"
 #include "engine/types/wording.h"
-#include "examples/orrery/terminal/outside.h"
 #include "examples/orrery/commands/study_runs.h"
+#include "examples/orrery/terminal/outside.h"
 #include "models/folder_lock.h"
 #include "models/study/run_files.h"
 #include "models/study/statistics.h"

@@ -4,11 +4,11 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/system/files.h"
+#include "models/catalogue/plugins.h"
 #include "models/data/tokenizer.h"
 #include "models/formats/json.h"
-#include "models/language_model.h"
 #include "models/formats/shown_text.h"
-#include "models/catalogue/plugins.h"
+#include "models/language_model.h"
 #include "models/study/run_files.h"
 #include "models/training/memory_plan.h"
 #include "models/training/run_folder.h"

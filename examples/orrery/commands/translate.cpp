@@ -4,15 +4,15 @@
 
 #include "engine/system/machine_memory.h"
 #include "engine/system/parallel.h"
-#include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/commands/commands.h"
+#include "examples/orrery/commands/trained.h"
+#include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/terminal/progress.h"
 #include "examples/orrery/terminal/table.h"
-#include "examples/orrery/commands/trained.h"
+#include "models/architectures/translation_search.h"
 #include "models/data/bleu.h"
 #include "models/data/lines.h"
 #include "models/model.h"
-#include "models/architectures/translation_search.h"
 
 namespace orrery::program {
 namespace {

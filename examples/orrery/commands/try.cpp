@@ -7,23 +7,23 @@
 #include <filesystem>
 #include <iostream>
 
-#include "engine/system/files.h"
 #include "engine/settings/plugin.h"
 #include "engine/settings/registry.h"
-#include "examples/orrery/terminal/arguments.h"
+#include "engine/system/files.h"
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/commands/compiler.h"
 #include "examples/orrery/commands/formula_source.h"
+#include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/terminal/plot.h"
 #include "examples/orrery/terminal/table.h"
 #include "models/architectures/gpt.h"
-#include "models/formats/output_file.h"
-#include "models/formats/shell_words.h"
 #include "models/catalogue/catalogue.h"
 #include "models/catalogue/plugins.h"
+#include "models/formats/output_file.h"
+#include "models/formats/shell_words.h"
 #include "models/training/short_run.h"
-#include "nn/formulas/activation.h"
 #include "nn/base/gradient_case.h"
+#include "nn/formulas/activation.h"
 
 namespace orrery::program {
 namespace {

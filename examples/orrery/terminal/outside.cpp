@@ -19,8 +19,8 @@
 #include <stdexcept>
 #include <system_error>
 
-#include "engine/types/check.h"
 #include "engine/system/machine_memory.h"
+#include "engine/types/check.h"
 #include "models/formats/shown_text.h"
 
 extern "C" [[gnu::weak]] void __lsan_do_leak_check();  // of a build with sanitizers, whose own handler of exit it is

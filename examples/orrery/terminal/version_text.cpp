@@ -1,9 +1,9 @@
 #include "examples/orrery/terminal/version_text.h"
 
 #include "engine/attention/attention.h"
-#include "engine/types/check.h"
-#include "engine/system/version.h"
 #include "engine/matmul/matmul.h"
+#include "engine/system/version.h"
+#include "engine/types/check.h"
 #include "models/study/source_hash.h"
 
 namespace orrery::program {

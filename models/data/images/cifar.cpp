@@ -5,8 +5,8 @@
 
 #include "engine/system/files.h"
 #include "engine/system/machine_memory.h"
-#include "models/formats/gzip.h"
 #include "models/data/images.h"
+#include "models/formats/gzip.h"
 
 namespace orrery::models {
 namespace {

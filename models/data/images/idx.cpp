@@ -5,8 +5,8 @@
 
 #include "engine/system/machine_memory.h"
 #include "engine/types/sizes.h"
-#include "models/formats/gzip.h"
 #include "models/data/images.h"
+#include "models/formats/gzip.h"
 
 namespace orrery::models {
 namespace {

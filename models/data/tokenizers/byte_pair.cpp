@@ -2,13 +2,13 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "engine/types/check.h"
 #include "engine/system/files.h"
+#include "engine/types/check.h"
 #include "models/data/added_tokens.h"
 #include "models/data/byte_pairs.h"
-#include "models/formats/gzip.h"
 #include "models/data/json_members.h"
 #include "models/data/lines.h"
+#include "models/formats/gzip.h"
 
 namespace orrery::models {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "engine/types/check.h"
 #include "models/data/tokenizer.h"
-#include "models/formats/unicode.h"
 #include "models/formats/json.h"
+#include "models/formats/unicode.h"
 
 namespace orrery::models {
 namespace {

@@ -7,12 +7,12 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "engine/types/check.h"
 #include "engine/system/files.h"
-#include "models/formats/base64.h"
-#include "models/formats/gzip.h"
+#include "engine/types/check.h"
 #include "models/data/sentence_piece_model.h"
 #include "models/data/tokenizer.h"
+#include "models/formats/base64.h"
+#include "models/formats/gzip.h"
 #include "models/formats/json.h"
 
 namespace orrery::models {

@@ -10,16 +10,16 @@
 #include <tuple>
 #include <utility>
 
-#include "engine/types/check.h"
 #include "engine/system/files.h"
+#include "engine/types/check.h"
 #include "models/data/added_tokens.h"
-#include "models/formats/base64.h"
-#include "models/formats/gzip.h"
 #include "models/data/json_members.h"
 #include "models/data/sentence_piece_cuts.h"
 #include "models/data/sentence_piece_model.h"
-#include "models/formats/unicode.h"
+#include "models/formats/base64.h"
+#include "models/formats/gzip.h"
 #include "models/formats/json.h"
+#include "models/formats/unicode.h"
 
 // SentencePiece's protobuf prints "[libprotobuf FATAL ...]" before it throws what becomes an Error
 // here. Its switch is in no header that SentencePiece installs, and protobuf from version 22 on has

@@ -6,13 +6,13 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/autograd/autograd.h"
+#include "engine/ops/ops.h"
 #include "engine/system/files.h"
 #include "engine/system/machine_memory.h"
-#include "engine/ops/ops.h"
-#include "models/formats/gzip.h"
 #include "models/data/images.h"
-#include "models/image_model.h"
+#include "models/formats/gzip.h"
 #include "models/formats/json.h"
+#include "models/image_model.h"
 #include "models/language_model.h"
 #include "models/model.h"
 #include "models/settings/settings_file.h"

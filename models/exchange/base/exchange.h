@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "engine/settings/registry.h"
+#include "models/architectures/gpt.h"
 #include "models/data/tokenizer.h"
 #include "models/exchange/base/stored_tensors.h"
-#include "models/architectures/gpt.h"
 #include "models/training/settings.h"
 
 namespace orrery::models {

@@ -4,9 +4,9 @@
 
 #include "engine/system/files.h"
 #include "engine/system/version.h"
-#include "models/formats/gzip.h"
 #include "models/data/text_ends.h"
 #include "models/exchange/base/tokenizer_json.h"
+#include "models/formats/gzip.h"
 #include "nn/attentions/base/attention.h"
 #include "nn/normalizations/base/normalization.h"
 

@@ -3,8 +3,8 @@
 #include <set>
 
 #include "engine/autograd/autograd.h"
-#include "engine/system/machine_memory.h"
 #include "engine/ops/ops.h"
+#include "engine/system/machine_memory.h"
 #include "models/exchange/base/exchange.h"
 
 namespace orrery::models {

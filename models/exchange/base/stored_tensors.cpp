@@ -11,8 +11,8 @@
 #include <numeric>
 #include <set>
 
-#include "engine/system/files.h"
 #include "engine/settings/registry.h"
+#include "engine/system/files.h"
 #include "models/formats/gzip.h"
 #include "models/formats/json.h"
 #include "models/training/run_folder.h"

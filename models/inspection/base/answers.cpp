@@ -5,8 +5,8 @@
 #include <limits>
 #include <numeric>
 
-#include "engine/types/check.h"
 #include "engine/math/scalar.h"
+#include "engine/types/check.h"
 
 namespace orrery::models {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "engine/types/wording.h"
 #include "engine/ops/ops.h"
+#include "engine/types/wording.h"
 
 namespace orrery::models {
 

@@ -1,8 +1,8 @@
 #include "models/inspection/base/subject.h"
 
 #include "engine/autograd/autograd.h"
-#include "models/inspection/base/answers.h"
 #include "models/formats/shown_text.h"
+#include "models/inspection/base/answers.h"
 
 namespace orrery::models {
 

@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "engine/attention/attention.h"
-#include "nn/formulas/activation.h"
 #include "nn/base/simple_operations.h"
+#include "nn/formulas/activation.h"
 
 namespace orrery::nn {
 

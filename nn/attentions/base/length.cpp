@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "engine/attention_formula/formula.h"
-#include "engine/types/dispatch.h"
 #include "engine/loops/loops.h"
 #include "engine/ops/ops.h"
+#include "engine/types/dispatch.h"
 
 namespace orrery::nn {
 namespace {

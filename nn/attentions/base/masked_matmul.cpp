@@ -1,9 +1,9 @@
 #include "nn/attentions/base/masked_matmul.h"
 
 #include "engine/autograd/autograd.h"
-#include "engine/types/dispatch.h"
 #include "engine/loops/loops.h"
 #include "engine/ops/ops.h"
+#include "engine/types/dispatch.h"
 
 namespace orrery::nn {
 namespace {

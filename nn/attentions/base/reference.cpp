@@ -7,11 +7,11 @@
 
 #include "engine/autograd/autograd.h"
 #include "engine/autograd/hooks.h"
+#include "engine/loops/loops.h"
+#include "engine/math/random.h"
+#include "engine/ops/ops.h"
 #include "engine/types/check.h"
 #include "engine/types/dispatch.h"
-#include "engine/math/random.h"
-#include "engine/loops/loops.h"
-#include "engine/ops/ops.h"
 #include "nn/attentions/base/fused.h"
 #include "nn/attentions/base/masked_matmul.h"
 

@@ -11,8 +11,8 @@
 #include <algorithm>
 #include <array>
 
-#include "engine/system/parallel.h"
 #include "engine/loops/loops.h"
+#include "engine/system/parallel.h"
 #include "engine/tensor/tensor.h"
 
 namespace orrery::nn {

@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "engine/autograd/autograd.h"
-#include "engine/types/check.h"
 #include "engine/ops/ops.h"
+#include "engine/types/check.h"
 #include "nn/attentions/base/slots.h"
 
 namespace orrery::nn {

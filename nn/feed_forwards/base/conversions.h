@@ -10,9 +10,9 @@
 
 #include <optional>
 
-#include "nn/formulas/activation.h"
 #include "nn/base/sublayer.h"
 #include "nn/diagnostics/predictions.h"
+#include "nn/formulas/activation.h"
 
 namespace orrery::nn {
 

@@ -1,9 +1,9 @@
 // Feed-forward layers: what a block reads from its weights.
 #pragma once
 
-#include "nn/formulas/activation.h"
 #include "nn/base/entry.h"
 #include "nn/base/sublayer.h"
+#include "nn/formulas/activation.h"
 #include "nn/layers/initial_weights.h"
 
 namespace orrery::nn {

@@ -3,9 +3,9 @@
 
 #include <optional>
 
+#include "nn/diagnostics/predictions.h"
 #include "nn/formulas/activation.h"
 #include "nn/formulas/dynamic_role.h"
-#include "nn/diagnostics/predictions.h"
 #include "nn/normalizations/base/normalization.h"
 
 namespace orrery::nn {

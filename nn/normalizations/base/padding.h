@@ -1,9 +1,9 @@
 // Which tokens are real, for normalizations that look at more than one.
 #pragma once
 
+#include "engine/tensor/tensor.h"
 #include "engine/types/check.h"
 #include "engine/types/host_device.h"
-#include "engine/tensor/tensor.h"
 
 namespace orrery::nn {
 

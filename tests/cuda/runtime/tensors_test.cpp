@@ -4,8 +4,8 @@
 
 #include "engine/matmul/matmul.h"
 #include "engine/ops/ops.h"
-#include "nn/formulas/activation.h"
 #include "nn/feed_forwards/base/feed_forward.h"
+#include "nn/formulas/activation.h"
 #include "nn/layers/linear.h"
 #include "nn/losses/base/loss.h"
 #include "nn/normalizations/base/normalization.h"

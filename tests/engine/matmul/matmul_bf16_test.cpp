@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "engine/types/dtype.h"
-#include "engine/system/parallel.h"
 #include "engine/matmul/matmul.h"
+#include "engine/system/parallel.h"
+#include "engine/types/dtype.h"
 #include "tests/support/product_kernels.h"
 #include "tests/support/random_tensors.h"
 

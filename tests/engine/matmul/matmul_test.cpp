@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "engine/types/check.h"
+#include "engine/matmul/tile.h"
 #include "engine/system/parallel.h"
 #include "engine/system/version.h"
-#include "engine/matmul/tile.h"
+#include "engine/types/check.h"
 #include "tests/support/message.h"
 #include "tests/support/product_kernels.h"
 #include "tests/support/random_tensors.h"

@@ -3,8 +3,8 @@
 
 #include <doctest/doctest.h>
 
-#include "engine/types/shape.h"
 #include "engine/tensor/tensor.h"
+#include "engine/types/shape.h"
 #include "tests/support/errors.h"
 
 using namespace orrery;

@@ -13,8 +13,8 @@
 #include "engine/autograd/autograd.h"
 #include "engine/checks/gradient_check.h"
 #include "engine/ops/ops.h"
-#include "nn/formulas/facts.h"
 #include "nn/base/gradient_case.h"
+#include "nn/formulas/facts.h"
 #include "tests/support/random_tensors.h"
 
 using namespace orrery;

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "engine/autograd/autograd.h"
-#include "engine/types/check.h"
 #include "engine/ops/ops.h"
+#include "engine/types/check.h"
 #include "nn/base/gradient_case.h"
 #include "tests/support/random_tensors.h"
 

@@ -3,8 +3,8 @@
 
 #include <set>
 
-#include "nn/formulas/activation.h"
 #include "nn/base/gradient_case.h"
+#include "nn/formulas/activation.h"
 
 using namespace orrery;
 using namespace orrery::nn;

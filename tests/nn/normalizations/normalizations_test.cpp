@@ -4,8 +4,8 @@
 #include <numbers>
 
 #include "engine/autograd/recompute.h"
-#include "engine/system/parallel.h"
 #include "engine/ops/ops.h"
+#include "engine/system/parallel.h"
 #include "nn/formulas/activation.h"
 #include "nn/normalizations/base/normalization.h"
 #include "tests/support/random_tensors.h"

@@ -6,8 +6,8 @@
 #include <map>
 
 #include "engine/autograd/autograd.h"
-#include "engine/system/parallel.h"
 #include "engine/ops/ops.h"
+#include "engine/system/parallel.h"
 #include "nn/optimizers/base/optimizer.h"
 #include "tests/support/golden.h"
 #include "tests/support/random_tensors.h"

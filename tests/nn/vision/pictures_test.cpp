@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "engine/autograd/autograd.h"
-#include "engine/system/parallel.h"
 #include "engine/ops/ops.h"
+#include "engine/system/parallel.h"
 #include "nn/layers/linear.h"
 #include "nn/vision/convolution.h"
 #include "nn/vision/patches.h"
