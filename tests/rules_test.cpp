@@ -214,6 +214,11 @@ Strings text_offences(const Files& files) {
        "random numbers come from engine/math/random.h"},
       {std::regex("\\bstd::[io]?fstream\\b"), std::regex("^(engine|nn|models|cuda|examples)/.*\\.(h|cpp|cuh|cu)$"),
        "engine/system/files.h reads and writes files; a stream says nothing of what failed"},
+      {std::regex("\\b(flock|prctl|memfd_create|posix_spawn|fork|execv|waitpid|sigaction)\\s*\\(|::(signal|kill)\\s*\\("
+                  "|\"/proc|"
+                  "cgroup"),
+       std::regex("^(engine/(?!system/)|nn/|models/|cuda/|examples/).*\\.(h|cpp|cuh|cu)$"),
+       "engine/system alone asks the system about processes, signals, locks and /proc"},
       {std::regex("^.{121,}$"), std::regex("\\.(h|cpp|cuh|cu|sh)$|CMakeLists"), "120 columns"},
       {std::regex("\t"), libraries, "two spaces, no tabs"}};
   Strings result;
@@ -349,6 +354,8 @@ TEST_CASE("rules: the rules notice what they forbid") {
   CHECK(count(text_offences, "nn/a.cpp", "std::snprintf(text, 8, \"x\");\n") == 0);
   CHECK(count(text_offences, "examples/01_tensors.cpp", "printf(\"x\");\n") == 0);
   CHECK(count(text_offences, "nn/a.cpp", std::string(121, 'x') + "\n") == 1);
+  CHECK(count(text_offences, "models/a.cpp", "if (::flock(file, LOCK_EX) != 0) {\n") == 1);
+  CHECK(count(text_offences, "engine/system/a.cpp", "if (::flock(file, LOCK_EX) != 0) {\n") == 0);
   CHECK(count(form_offences, "nn/a.cpp", std::string(401, '\n')) == 1);
   CHECK(count(form_offences, "nn/a.h", "int x;\n") == 1);
   CHECK(count(form_offences, "nn/a.cpp", "int x;") == 1);

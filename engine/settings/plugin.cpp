@@ -1,13 +1,8 @@
 #include "engine/settings/plugin.h"
 
 #include <dlfcn.h>
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -16,7 +11,7 @@
 #include "engine/system/build_facts.h"
 #include "engine/system/files.h"
 #include "engine/system/hash.h"
-#include "engine/system/proc.h"
+#include "engine/system/sealed_copy.h"
 #include "engine/types/check.h"
 
 namespace orrery {
@@ -43,21 +38,6 @@ std::string seal_text(const std::string& bytes, const std::string& hash) {
   return text("# ", bytes.size(), " bytes\n", hash, "  ");
 }
 std::string hash_of(const std::string& bytes) { return sha256(std::as_bytes(std::span(bytes))); }
-
-// A copy in memory that nothing can change, the sealing included.
-std::unique_ptr<Descriptor> sealed_copy(const std::string& path, const std::string& bytes) {
-  auto copy = std::make_unique<Descriptor>(::memfd_create("orrery plug-in", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  bool well = copy->number() >= 0;
-  for (size_t done = 0; well && done < bytes.size();) {
-    const ssize_t written = ::write(copy->number(), bytes.data() + done, bytes.size() - done);
-    well = written >= 0 || errno == EINTR;
-    done += static_cast<size_t>(std::max<ssize_t>(0, written));
-  }
-  constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL;
-  check(well && ::fcntl(copy->number(), F_ADD_SEALS, seals) == 0, "plugin: cannot copy '", path,
-        "' into a sealed file in memory (memfd_create): ", std::strerror(errno));
-  return copy;
-}
 
 // A path that the compiler takes for a file: not for an option (-x), a response file (@x) or one in
 // its own system folder (=x).
@@ -124,7 +104,7 @@ void seal_plugin(const std::string& path) {
 std::string load_plugin(const std::string& path) {
   // Of each path its hash and its copy, which stays open: the loader would take another file under the same number of a
   // descriptor for this one.
-  static std::map<std::string, std::pair<std::string, std::unique_ptr<Descriptor>>> loaded;
+  static std::map<std::string, std::pair<std::string, std::unique_ptr<SealedCopy>>> loaded;
   check(file_exists(path), "plugin: cannot read '", path,
         "': there is no such file; orrery try FILE.cpp makes a plug-in", " and says where it is");
   const std::string bytes = read_plugin(path), hash = hash_of(bytes);
@@ -136,8 +116,8 @@ std::string load_plugin(const std::string& path) {
         "' is not the file that orrery try made: size or SHA-256 differ from ", seal_of(path),
         "; it was cut short or changed; build it again with orrery try");
 
-  std::unique_ptr<Descriptor> copy = sealed_copy(path, bytes);
-  const std::string name = proc_path(text("plugin: loading '", path, "'"), text("/proc/self/fd/", copy->number()));
+  auto copy = std::make_unique<SealedCopy>(text("plugin: loading '", path, "'"), bytes);
+  const std::string name = copy->path();
   std::vector<std::string> reasons;
   refused = &reasons;
   const void* const handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);

@@ -55,6 +55,10 @@ const Plugin& load_noted_plugin(const std::string& path) {
 }
 
 std::span<const Plugin> noted_plugins() { return plugins(); }
+std::vector<std::string> with_plugins(std::vector<std::string> words) {
+  for (const Plugin& plugin : noted_plugins()) words.insert(words.begin(), "--plugin=" + plugin.path);
+  return words;
+}
 
 bool stands_on(const TrainSettings& settings, const Plugin& plugin) {
   const auto assignments = list_settings(settings);

@@ -20,6 +20,8 @@ struct Plugin {
 // load_plugin (engine/settings/plugin.h), and it is noted.
 const Plugin& load_noted_plugin(const std::string& path);
 std::span<const Plugin> noted_plugins();  // in the order in which they were loaded
+// A command's words with those that load the same plug-ins before it, for another process.
+std::vector<std::string> with_plugins(std::vector<std::string> words);
 
 // Whether those settings name something of the plug-in, or ask for figures among which one is its.
 bool stands_on(const TrainSettings& settings, const Plugin& plugin);

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "engine/system/files.h"
+#include "engine/system/folder_lock.h"
 #include "engine/types/check.h"
 #include "models/data/data_format.h"
 #include "models/data/text_files.h"
-#include "models/folder_lock.h"
 #include "models/formats/gzip.h"
 #include "models/formats/json.h"
 #include "models/settings/settings_file.h"

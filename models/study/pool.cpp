@@ -9,10 +9,10 @@
 #include <system_error>
 
 #include "engine/system/files.h"
+#include "engine/system/folder_lock.h"
 #include "engine/system/folders.h"
 #include "engine/system/hash.h"
 #include "engine/types/check.h"
-#include "models/folder_lock.h"
 #include "models/formats/json.h"
 #include "models/formats/unicode.h"
 #include "models/settings/settings_file.h"

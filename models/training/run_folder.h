@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "models/folder_lock.h"
+#include "engine/system/folder_lock.h"
 #include "models/training/checkpoint.h"
 
 namespace orrery::models {

@@ -6,21 +6,21 @@
 
 #include "engine/autograd/hooks.h"
 #include "engine/system/files.h"
+#include "engine/system/folder_lock.h"
 #include "engine/system/parallel.h"
-#include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/commands/given_text.h"
-#include "examples/orrery/terminal/progress.h"
-#include "examples/orrery/page/report_page.h"
 #include "examples/orrery/commands/subject.h"
-#include "examples/orrery/terminal/table.h"
 #include "examples/orrery/commands/text_bounds.h"
+#include "examples/orrery/page/report_page.h"
+#include "examples/orrery/terminal/arguments.h"
+#include "examples/orrery/terminal/progress.h"
+#include "examples/orrery/terminal/table.h"
 #include "examples/orrery/terminal/view_text.h"
 #include "models/exchange/npy.h"
-#include "models/folder_lock.h"
+#include "models/formats/csv.h"
 #include "models/hook_names.h"
 #include "models/inspection/base/look.h"
-#include "models/formats/csv.h"
 #include "models/reports/report_views.h"
 #include "models/study/run_files.h"
 
@@ -96,8 +96,8 @@ void add_numbers(std::vector<NamedTensor>& to, const std::vector<models::View>& 
     for (const models::LineView::Line& line : lines->lines) {
       std::vector<double> both = line.x;
       both.insert(both.end(), line.y.begin(), line.y.end());
-      to.push_back({view.name + "/" + line.name,
-                    Tensor::from(Shape{2, static_cast<int64_t>(line.x.size())}, both, Dtype::f64)});
+      to.push_back(
+          {view.name + "/" + line.name, Tensor::from(Shape{2, static_cast<int64_t>(line.x.size())}, both, Dtype::f64)});
     }
   }
 }
@@ -162,7 +162,7 @@ void write_numbers(const std::string& out, std::vector<NamedTensor> all, const s
   };
   for (const NamedTensor& each : all) models::check_output("inspect", path_of(each), models::npy_kind());
   models::check_output("inspect", out + "/figures.csv", figures_kind());
-  const models::FolderLock lock(out, {"inspect"});
+  const FolderLock lock(out, {"inspect"});
   for (const NamedTensor& each : all) {
     const Shape& shape = each.tensor.shape();
     std::vector<int64_t> sizes;

@@ -12,13 +12,13 @@
 #include <thread>
 #include <utility>
 
+#include "engine/system/child.h"
 #include "engine/system/files.h"
+#include "engine/system/folder_lock.h"
 #include "engine/system/folders.h"
 #include "engine/system/parallel.h"
 #include "engine/types/check.h"
-#include "examples/orrery/commands/child.h"
 #include "models/catalogue/plugins.h"
-#include "models/folder_lock.h"
 #include "models/settings/settings_file.h"
 #include "models/study/pool.h"
 #include "models/training/not_finite.h"
@@ -31,13 +31,13 @@ using models::Outcome;
 
 // The lock on a run while it is trained. The run's process holds it too, so that no other program starts the run a
 // second time while that process saves and ends.
-models::FileLock lock_of(const std::string& folder, const std::string& key, const std::string& command) {
-  return models::FileLock(folder + "/" + key + ".lock", {command, "--runs"});
+FileLock lock_of(const std::string& folder, const std::string& key, const std::string& command) {
+  return FileLock(folder + "/" + key + ".lock", {command, "--runs"});
 }
 
 struct Running {
   const PooledRun* run;
-  models::FileLock lock;
+  FileLock lock;
   std::unique_ptr<Child> child;
 };
 
@@ -92,7 +92,7 @@ class Pool {
   void begin_next() {
     const PooledRun* const run = waiting_.front();
     waiting_.pop_front();
-    models::FileLock lock = lock_of(options_.folder, run->key, options_.command);
+    FileLock lock = lock_of(options_.folder, run->key, options_.command);
     if (!lock.held()) {
       waiting_.push_back(busy_ = run);
       return;
@@ -113,8 +113,8 @@ class Pool {
     settings.out = folder, settings.threads = static_cast<int64_t>(threads_);
     settings.resume = settings.from_previous = resume;
     models::write_settings_file(file, list_settings(settings), models::plugins_of(settings));
-    auto child =
-        std::make_unique<Child>(options_.command, Arguments{"train", "--config=" + file}, log, lock.descriptor());
+    auto child = std::make_unique<Child>(options_.command, models::with_plugins({"train", "--config=" + file}), log,
+                                         lock.descriptor());
     running_.push_back({run, std::move(lock), std::move(child)});
   }
 
@@ -207,7 +207,7 @@ std::string run_in_training(const std::string& folder) {
   if (!folder_exists(folder)) return "";
   const std::string end = ".lock";
   for (const std::string& path : files_in(folder))
-    if (path.ends_with(end) && !models::FileLock(path, {"study", "--runs"}).held())
+    if (path.ends_with(end) && !FileLock(path, {"study", "--runs"}).held())
       return std::filesystem::path(path).stem().string();
   return "";
 }

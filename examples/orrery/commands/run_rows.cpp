@@ -1,4 +1,5 @@
 #include "examples/orrery/commands/run_rows.h"
+#include "engine/system/signals.h"
 
 #include <unistd.h>
 

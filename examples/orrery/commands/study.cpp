@@ -5,13 +5,13 @@
 #include <set>
 
 #include "engine/system/files.h"
+#include "engine/system/folder_lock.h"
 #include "engine/system/hash.h"
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/commands/study_claim.h"
 #include "examples/orrery/commands/study_runs.h"
 #include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/terminal/table.h"
-#include "models/folder_lock.h"
 #include "models/study/verdict_table.h"
 
 namespace orrery::program {
@@ -134,7 +134,7 @@ int judge_all(const StudySettings& s) {
   check(!all.empty(), "study: ", s.all, " holds no claim, which is a file NAME.toml");
   const std::string to = s.out.empty() ? s.all : s.out;
   if (!s.smoke) list_outputs().check(to);
-  const models::FolderLock lock(to, {"study"});
+  const FolderLock lock(to, {"study"});
   const int code = judge_listed(s, to, all);
   if (!s.smoke) list_verdicts(s, to, all);
   Table table({"study", "verdict", "core minutes", "claim"}, "llrl");

@@ -6,10 +6,10 @@
 #include <set>
 
 #include "engine/system/files.h"
+#include "engine/system/folder_lock.h"
 #include "engine/system/hash.h"
 #include "examples/orrery/commands/study_runs.h"
 #include "examples/orrery/terminal/table.h"
-#include "models/folder_lock.h"
 #include "models/formats/csv.h"
 #include "models/formats/shell_words.h"
 #include "models/formats/unicode.h"
@@ -169,7 +169,7 @@ int judge_file(const StudySettings& s, const std::string& file, const std::strin
   const size_t runs = timed ? 0 : count_runs(claim);
   check_many_runs("study: " + file + " has ", runs, s.yes);
   std::cout << samples_text(claim) << (timed ? "" : ", " + std::to_string(runs) + " runs") << std::endl;
-  models::FolderLock lock(out, {"study"});
+  FolderLock lock(out, {"study"});
   check_replaceable(s, out, claim);
   const StudiedRuns studied = timed ? time_claim(claim, out + "/timing", s.runs, s.data)
                                     : train_claim(claim, {"study", s.runs, s.jobs, s.fresh}, s.data, lock);

@@ -99,7 +99,7 @@ void for_each_place(const Claim& claim, const F& f) {
 
 class Study {
  public:
-  Study(const Claim& claim, const PoolOptions& options, const std::string& data, models::FolderLock& folder)
+  Study(const Claim& claim, const PoolOptions& options, const std::string& data, FolderLock& folder)
       : claim_(claim), options_(options), data_(data), folder_(folder), ids_(options.folder, options.fresh) {
     options_.check_files = [&claim](const std::string& folder, const Outcome& outcome) {
       check_measured(claim, folder, outcome);
@@ -235,7 +235,7 @@ class Study {
   const Claim& claim_;
   PoolOptions options_;
   const std::string& data_;
-  models::FolderLock& folder_;
+  FolderLock& folder_;
   const models::RunIds ids_;
   std::map<std::string, std::string> variant_of_;  // of each run's key
   std::set<std::string> looked_;                   // variants
@@ -280,8 +280,7 @@ size_t count_runs(const Claim& claim) {
   return places * claim.seeds.size() + (rates > 1 ? claim.variants.size() * rates : 0);
 }
 
-StudiedRuns train_claim(const Claim& claim, const PoolOptions& options, const std::string& data,
-                        models::FolderLock& folder) {
+StudiedRuns train_claim(const Claim& claim, const PoolOptions& options, const std::string& data, FolderLock& folder) {
   return Study(claim, options, data, folder).train();
 }
 

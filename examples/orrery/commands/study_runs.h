@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "engine/system/folder_lock.h"
 #include "examples/orrery/commands/run_rows.h"
-#include "models/folder_lock.h"
 #include "models/study/claim.h"
 #include "models/study/judged_claim.h"
 
@@ -33,7 +33,7 @@ size_t count_runs(const models::Claim& claim);
 // the first run does not have, after it.
 // From the first training on `folder`, the study's, stays and is recorded as a user of the runs.
 StudiedRuns train_claim(const models::Claim& claim, const PoolOptions& options, const std::string& data,
-                        models::FolderLock& folder);
+                        FolderLock& folder);
 
 // Rounds of a timed claim.  `folder`: for the runs, removed at the end; `pool`: nobody may be training there.
 StudiedRuns time_claim(const models::Claim& claim, const std::string& folder, const std::string& pool,

@@ -5,13 +5,14 @@
 #include <memory>
 
 #include "engine/system/files.h"
+#include "engine/system/folder_lock.h"
 #include "engine/system/folders.h"
 #include "engine/system/parallel.h"
+#include "engine/system/signals.h"
 #include "engine/types/check.h"
 #include "engine/types/wording.h"
 #include "examples/orrery/commands/study_runs.h"
 #include "examples/orrery/terminal/outside.h"
-#include "models/folder_lock.h"
 #include "models/study/run_files.h"
 #include "models/study/statistics.h"
 #include "models/training/trainer.h"
@@ -73,7 +74,7 @@ StudiedRuns time_claim(const Claim& claim, const std::string& folder, const std:
                        const std::string& data) {
   check_alone(pool);
   make_folders(pool);
-  const models::FolderLock alone(pool + "/timed", {"study", ""});  // another study of time waits for the same machine
+  const FolderLock alone(pool + "/timed", {"study", ""});  // another study of time waits for the same machine
   check_removable(folder);
   const Removed work{folder};
   remove_with_contents(folder);

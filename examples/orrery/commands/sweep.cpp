@@ -3,21 +3,21 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "engine/system/files.h"
 #include "engine/settings/registry.h"
-#include "examples/orrery/terminal/arguments.h"
+#include "engine/system/files.h"
+#include "engine/system/folder_lock.h"
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/commands/run_rows.h"
-#include "examples/orrery/terminal/table.h"
 #include "examples/orrery/commands/train_settings.h"
-#include "models/folder_lock.h"
-#include "models/formats/json.h"
-#include "models/settings/settings_file.h"
-#include "models/formats/shell_words.h"
-#include "models/study/combinations.h"
+#include "examples/orrery/terminal/arguments.h"
+#include "examples/orrery/terminal/table.h"
 #include "models/formats/csv.h"
-#include "models/study/pool.h"
+#include "models/formats/json.h"
+#include "models/formats/shell_words.h"
 #include "models/reports/report_sweep.h"
+#include "models/settings/settings_file.h"
+#include "models/study/combinations.h"
+#include "models/study/pool.h"
 #include "models/study/statistics.h"
 
 namespace orrery::program {
@@ -281,12 +281,13 @@ int sweep(const Arguments& arguments) {
   const Sweep sweep = read_sweep(arguments);
   reference_row(sweep);  // a wrong one is told before any training
   sweep_outputs().check(sweep.settings.out);
-  models::FolderLock lock(sweep.settings.out, {"sweep"});
+  FolderLock lock(sweep.settings.out, {"sweep"});
   check_replaceable(sweep);
   lock.keep();  // an interrupted sweep still uses its runs
   models::record_use(sweep.settings.runs, lock.folder(), sweep.all.keys());
   std::cout << counted(static_cast<int64_t>(sweep.all.rows.size()), "row") << ", "
-            << counted(static_cast<int64_t>(sweep.all.named.size()), "run") << "\n" << std::flush;
+            << counted(static_cast<int64_t>(sweep.all.named.size()), "run") << "\n"
+            << std::flush;
   const std::string& metric = sweep.settings.metric;
   const RunWords words{[&](const Outcomes& outcomes) { return table_text(sweep, outcomes); },
                        [&](const Outcome& outcome) {

@@ -7,6 +7,7 @@
 
 #include "engine/system/files.h"
 #include "engine/system/parallel.h"
+#include "engine/system/signals.h"
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/commands/train_settings.h"
 #include "examples/orrery/terminal/arguments.h"

@@ -9,9 +9,9 @@
 
 #include "engine/settings/plugin.h"
 #include "engine/settings/registry.h"
+#include "engine/system/compiler.h"
 #include "engine/system/files.h"
 #include "examples/orrery/commands/commands.h"
-#include "examples/orrery/commands/compiler.h"
 #include "examples/orrery/commands/formula_source.h"
 #include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/terminal/plot.h"

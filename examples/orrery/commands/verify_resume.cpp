@@ -6,16 +6,17 @@
 #include <thread>
 #include <utility>
 
+#include "engine/system/child.h"
 #include "engine/system/files.h"
+#include "engine/system/folder_lock.h"
 #include "engine/system/folders.h"
-#include "examples/orrery/commands/child.h"
+#include "engine/system/signals.h"
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/commands/trained.h"
 #include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/terminal/outside.h"
 #include "examples/orrery/terminal/table.h"
 #include "models/catalogue/plugins.h"
-#include "models/folder_lock.h"
 #include "models/settings/settings_file.h"
 #include "models/study/resume_check.h"
 #include "models/study/run_files.h"
@@ -65,7 +66,7 @@ class Work {
       check(is_new, "verify_resume: ", folder, " is there already; remove it, or choose another --out");
     };
     check_new(!file_exists(folder));
-    lock_.emplace(folder, models::LockUser{"verify_resume"});
+    lock_.emplace(folder, LockUser{"verify_resume"});
     check_new(lock_->is_alone());
   }
   ~Work() {
@@ -78,7 +79,7 @@ class Work {
 
  private:
   std::string folder_;
-  std::optional<models::FolderLock> lock_;
+  std::optional<FolderLock> lock_;
   bool kept_ = false;
 };
 
@@ -176,7 +177,9 @@ class Verification {
     const auto began = Clock::now();
     const std::string log = work_ / "log";
     Child child("verify_resume",
-                {"verify_resume", "--part=" + (work_ / "settings.toml"), "--until=" + std::to_string(step)}, log);
+                models::with_plugins(
+                    {"verify_resume", "--part=" + (work_ / "settings.toml"), "--until=" + std::to_string(step)}),
+                log);
     std::optional<int> status;
     for (bool told = false; !(status = child.ended());) {
       if (signals_.received() != 0 && !std::exchange(told, true)) child.stop();

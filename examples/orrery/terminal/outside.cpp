@@ -20,6 +20,7 @@
 #include <system_error>
 
 #include "engine/system/machine_memory.h"
+#include "engine/system/signals.h"
 #include "engine/types/check.h"
 #include "models/formats/shown_text.h"
 
@@ -120,35 +121,6 @@ class CheckedOutput::Buffer final : public std::streambuf {
 
 namespace {
 
-// Signals whose default action ends a process:
-//   save first: a user's (INT, TERM, HUP), a limit of CPU time (XCPU), a batch system's warning (USR1, USR2), a failing
-//     power supply (PWR), timers that a parent process has left running (ALRM, VTALRM, PROF), IO and STKFLT
-//   end at once: QUIT and KILL, which request that
-//   ignored (prepare): PIPE and XFSZ, whose write calls return an error
-//   default: ABRT, BUS, FPE, ILL, SEGV, SYS, TRAP, after which the program's state may be wrong
-constexpr std::array stop_signals = {SIGINT, SIGTERM, SIGHUP,    SIGXCPU, SIGUSR1, SIGUSR2,
-                                     SIGPWR, SIGALRM, SIGVTALRM, SIGPROF, SIGIO,   SIGSTKFLT};
-volatile std::sig_atomic_t received_signal = 0;
-
-void handle(int signal, void (*handler)(int)) {
-  struct sigaction action = {};
-  action.sa_handler = handler;
-  action.sa_flags = SA_RESTART;
-  sigaction(signal, &action, nullptr);
-}
-bool has_handler(int signal, void (*handler)(int)) {
-  struct sigaction action = {};
-  return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == handler;
-}
-
-void ask_to_stop(int signal) {
-  if (received_signal == 0) received_signal = signal;
-  for (const int each : stop_signals) {
-    const bool is_timer = each == SIGALRM || each == SIGVTALRM || each == SIGPROF;  // and may come again and again
-    if (has_handler(each, ask_to_stop) && each != SIGXCPU) handle(each, is_timer ? SIG_IGN : SIG_DFL);
-  }
-}
-
 // Memory that this thread was last refused, while the exception that says so may still be on its way.
 thread_local bool memory_refused = false;
 
@@ -189,7 +161,7 @@ void prepare() {
   std::set_terminate(end_without_catch);
   std::atexit(refuse_exit), std::at_quick_exit(refuse_exit);
   std::set_new_handler(refuse_memory);
-  for (const int signal : {SIGPIPE, SIGXFSZ}) handle(signal, SIG_IGN);
+  for (const int signal : {SIGPIPE, SIGXFSZ}) set_signal(signal, SIG_IGN);
   occupy(STDIN_FILENO, O_WRONLY);
   occupy(STDOUT_FILENO, O_RDONLY);  // so that writing to it still fails
   occupy(STDERR_FILENO, O_RDONLY);
@@ -245,7 +217,7 @@ int exit_code_of_current_exception() noexcept {
     silent = false;
   }
   if (silent) {
-    handle(SIGPIPE, SIG_DFL);
+    set_signal(SIGPIPE, SIG_DFL);
     ::raise(SIGPIPE);
     return 128 + SIGPIPE;  // the signal is blocked
   }
@@ -270,16 +242,5 @@ void CheckedOutput::finish_after_error() noexcept {
   } catch (const std::exception&) {  // the first error is the one that is told
   }
 }
-
-StopSignals::StopSignals() {
-  received_signal = 0;
-  for (const int signal : stop_signals)
-    if (signal == SIGINT || signal == SIGTERM || has_handler(signal, SIG_DFL)) handle(signal, ask_to_stop);
-}
-StopSignals::~StopSignals() {
-  for (const int signal : stop_signals)
-    if (has_handler(signal, ask_to_stop)) handle(signal, SIG_DFL);
-}
-int StopSignals::received() const { return received_signal; }
 
 }  // namespace orrery::program

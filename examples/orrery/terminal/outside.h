@@ -42,17 +42,4 @@ class CheckedOutput {
 // process can catch it.
 [[noreturn]] void end_program(int code) noexcept;
 
-// While it lives, each signal of outside.cpp's list (SIGINT, SIGTERM, SIGHUP, SIGXCPU ...) requests
-// an end: the first one is stored, a second one ends the program at once, as each does at any other
-// time. SIGXCPU is the exception: the system repeats it every second. A signal that something else
-// has turned off (nohup's SIGHUP) or handles (a profiler's SIGPROF) stays so, except SIGINT and
-// SIGTERM.
-class StopSignals {
- public:
-  StopSignals();
-  ~StopSignals();
-  StopSignals(const StopSignals&) = delete;
-  int received() const;  // its number; 0: none yet
-};
-
 }  // namespace orrery::program

@@ -5,18 +5,17 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
-#include "examples/orrery/commands/commands.h"
-
-namespace orrery::program {
+namespace orrery {
 
 // A child process that runs this program and outlives neither this object nor this process.
 class Child {
  public:
-  // Starts the program with these arguments and this process's plug-ins. It reads nothing; what it prints goes to the
-  // file `log`. It has a process group of its own: a Ctrl-C is for this process, which passes it on. `held` is a
-  // descriptor that stays open as long as the child lives; -1: none. Messages of errors begin with `command`.
-  Child(const std::string& command, Arguments words, const std::string& log, int held = -1);
+  // Starts the program with these arguments. It reads nothing; what it prints goes to the file `log`. It has a process
+  // group of its own: a Ctrl-C is for this process, which passes it on. `held` is a descriptor that stays open as long
+  // as the child lives; -1: none. Messages of errors begin with `command`.
+  Child(const std::string& command, std::vector<std::string> words, const std::string& log, int held = -1);
   ~Child();  // stops a child that has not ended, and waits for its end
   Child(const Child&) = delete;
 
@@ -31,4 +30,4 @@ class Child {
 // Why a child failed: the last error message in its log, else the signal or the exit code of `status`.
 std::string failure_of(int status, const std::string& log);
 
-}  // namespace orrery::program
+}  // namespace orrery

@@ -1,4 +1,4 @@
-#include "examples/orrery/commands/compiler.h"
+#include "engine/system/compiler.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -14,7 +14,7 @@
 #include "engine/system/files.h"
 #include "engine/types/check.h"
 
-namespace orrery::program {
+namespace orrery {
 namespace {
 
 // Between this program and the compiler stands a guard, a process that waits for one of three
@@ -105,4 +105,4 @@ Compiled run_compiler(const std::vector<std::string>& command, int64_t limit) {
   return compiled;
 }
 
-}  // namespace orrery::program
+}  // namespace orrery

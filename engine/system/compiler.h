@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery::program {
+namespace orrery {
 
 struct Compiled {
   std::string output;  // of both streams, the first megabyte
@@ -19,4 +19,4 @@ struct Compiled {
 // so that its temporary files are removed, and what is left of the group SIGKILL.
 Compiled run_compiler(const std::vector<std::string>& command, int64_t limit);
 
-}  // namespace orrery::program
+}  // namespace orrery

@@ -7,7 +7,7 @@
 
 #include "engine/system/files.h"
 
-namespace orrery::models {
+namespace orrery {
 
 // The caller, for the messages of errors.
 struct LockUser {
@@ -60,4 +60,4 @@ class FolderLock {
   std::unique_ptr<FileLock> file_;
 };
 
-}  // namespace orrery::models
+}  // namespace orrery

@@ -1,4 +1,4 @@
-#include "examples/orrery/commands/child.h"
+#include "engine/system/child.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -15,9 +15,8 @@
 #include "engine/system/open_file.h"
 #include "engine/system/proc.h"
 #include "engine/types/check.h"
-#include "models/catalogue/plugins.h"
 
-namespace orrery::program {
+namespace orrery {
 namespace {
 
 constexpr const char* program_file = "/proc/self/exe";
@@ -49,8 +48,7 @@ constexpr const char* program_file = "/proc/self/exe";
 
 }  // namespace
 
-Child::Child(const std::string& command, Arguments words, const std::string& log, int held) {
-  for (const models::Plugin& plugin : models::noted_plugins()) words.insert(words.begin(), "--plugin=" + plugin.path);
+Child::Child(const std::string& command, std::vector<std::string> words, const std::string& log, int held) {
   words.insert(words.begin(), "orrery");
   proc_path(command + ": starting a run", program_file);
   const Descriptor printed(open_unlinked(log, O_WRONLY | O_TRUNC));
@@ -98,4 +96,4 @@ std::string failure_of(int status, const std::string& log) {
                     : text("it ended with exit code ", code, " and no message");
 }
 
-}  // namespace orrery::program
+}  // namespace orrery

@@ -1,4 +1,4 @@
-#include "models/folder_lock.h"
+#include "engine/system/folder_lock.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -12,7 +12,7 @@
 
 #include "engine/system/open_file.h"
 
-namespace orrery::models {
+namespace orrery {
 namespace {
 
 namespace fs = std::filesystem;
@@ -118,4 +118,4 @@ bool FolderLock::is_alone() const {
   return files.size() == 1 && fs::path(files[0]).filename() == lock_name;
 }
 
-}  // namespace orrery::models
+}  // namespace orrery
