@@ -211,6 +211,17 @@ TEST_CASE("images: a folder beside train that no part is called like is counted"
   CHECK(contains(of_one, ") is left out"));
 }
 
+TEST_CASE("images: of two parts that could be held out one is read, and the pictures of the other are counted") {
+  const Folder folder;
+  const std::string shapes = copy_of("shapes", folder);
+  fs::copy(shapes + "/val", shapes + "/test", fs::copy_options::recursive);
+  const ImageSet set = read_images(shapes, {});
+  CHECK(set.validation.count() == 4);
+  REQUIRE(set.notes.size() == 1);
+  CHECK(contains(set.notes[0], "4 files of " + shapes));
+  CHECK(contains(set.notes[0], shapes + "/test/"));
+}
+
 TEST_CASE("images: a broken picture is named, or left out on request") {
   const Folder folder;
   const std::string shapes = copy_of("shapes", folder), broken = shapes + "/train/rings/0.png",
