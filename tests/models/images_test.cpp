@@ -132,6 +132,8 @@ TEST_CASE("images: CIFAR's binary files, planes of color turned into pixels") {
   write_file_atomically(folder / "batches.meta.txt", "plane\ncar\n\n");
   const ImageSet set = read_images(path, {});
   CHECK(set.classes == std::vector<std::string>{"plane", "car"});
+  write_file_atomically(folder / "batches.meta.txt", "plane\r\ncar\r\n\r\n");
+  CHECK(read_images(path, {}).classes == set.classes);
   CHECK(set.train.labels == std::vector<int32_t>{0, 1, 1});
   const auto image = set.train.image(2);
   for (size_t i = 0; i < image.size(); ++i) REQUIRE(image[i] == 70 + 10 * (i % 3));
