@@ -206,6 +206,8 @@ ImportedModel read(const std::string& folder) {
   read_loss(config, from);
   from.classes = classes_of(config, s.classes);
   leave_out_biases(config, from);
+  if (const std::vector<std::string> shared = shared_names(from.classes); !shared.empty())
+    from.notes.push_back(text(config.path(), ": several classes have one name: ", listed(shared)));
   from.places = places_of(s, s.d_ff);
   from.known_rest["vit.embeddings.mask_token"] = "for training with masked patches";
   for (const char* pooler : {"vit.pooler.dense.weight", "vit.pooler.dense.bias"})

@@ -171,6 +171,17 @@ TEST_CASE("vision exchange: many labels at once are the sigmoid's loss, and name
   CHECK(nlohmann::json::parse(classes)["classes"][3] == "7");
 }
 
+TEST_CASE("vision exchange: classes of one name are noted") {
+  const Folder folder;
+  const auto named = [&](const char* first, const char* third) {
+    return imported(folder, changed(folder, numeric, "config.json", [&](nlohmann::json& config) {
+                      config["id2label"]["0"] = first, config["id2label"]["2"] = third;
+                    }));
+  };
+  CHECK(has_note(named("crane", "crane"), {"config.json", "crane", "0", "2"}));
+  CHECK(!has_note(named("crane", "owl"), {"crane"}));
+}
+
 TEST_CASE("exchange: Infinity is read where a configuration has it and refused where a number is needed") {
   const Folder folder;
   const auto with = [&](const std::string& key) {
