@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <type_traits>
 
 #include "engine/settings/registry.h"
@@ -101,8 +102,9 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
 }
 
-bool read_double(std::string_view text, double& x) {
-  const std::string_view digits = text.starts_with('+') ? text.substr(1) : text;
+template <class T>
+bool read_real(std::string_view text, T& x) {
+  const std::string_view digits = text.starts_with('+') && !text.starts_with("+-") ? text.substr(1) : text;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), x);
   return error == std::errc() && end == digits.data() + digits.size() && !std::isnan(x);
 }
@@ -125,7 +127,7 @@ Spec read_value(std::string_view what, std::string_view text, const Spec&) {
 
 LearnableNumber read_value(std::string_view what, std::string_view text, const LearnableNumber& before) {
   double x = 0;
-  if (read_double(trimmed(text), x)) return {x, false};
+  if (read_real(trimmed(text), x)) return {x, false};
   const Spec spec = read_value(what, text, Spec());
   const bool form =
       spec.name == "learned" && spec.items.size() <= 1 && (spec.items.empty() || spec.items[0].key.empty());
@@ -197,7 +199,7 @@ void assign(const Setting& setting, std::string_view owner, std::string_view val
   std::visit(
       [&](auto* member) {
         if constexpr (std::is_same_v<decltype(member), int64_t*>)  // the limit says more than that it is no int64_t
-          if (double x = 0; read_double(trimmed(value), x) && std::isfinite(x) && std::abs(x) > exact)
+          if (double x = 0; read_real(trimmed(value), x) && std::isfinite(x) && std::abs(x) > exact)
             check_number(what, x, setting.limits, std::string(trimmed(value)));
         auto read = read_value(what, value, *member);
         check_limits(what, read, setting.limits);
@@ -277,15 +279,16 @@ int64_t parse_whole_number(std::string_view what, std::string_view text) {
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), whole);
   if (error == std::errc() && end == digits.data() + digits.size()) return whole;
   check(error != std::errc::result_out_of_range, what, ": ", shown(digits), " is too large");
-  double x = 0;
-  check(read_double(digits, x) && std::abs(x) <= exact && std::floor(x) == x, what, ": '", shown(digits),
+  long double x = 0;  // a double would round 9e18 + 1
+  static_assert(std::numeric_limits<long double>::digits >= 64);
+  check(read_real(digits, x) && x >= -0x1p63L && x < 0x1p63L && std::floor(x) == x, what, ": '", shown(digits),
         "' is not a whole number");
   return static_cast<int64_t>(x);
 }
 
 double parse_number(std::string_view what, std::string_view text) {
   double x = 0;
-  check(read_double(trimmed(text), x), what, ": '", shown(trimmed(text)), "' is not a number");
+  check(read_real(trimmed(text), x), what, ": '", shown(trimmed(text)), "' is not a number");
   return x;
 }
 

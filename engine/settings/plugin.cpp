@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 
+#include "engine/settings/loaded_plugins.h"
 #include "engine/system/build_facts.h"
 #include "engine/system/files.h"
 #include "engine/system/hash.h"
@@ -23,6 +24,10 @@ constexpr uint64_t largest_plugin = uint64_t{1} << 28;  // bytes
 constexpr uint64_t longest_seal = 4096;
 
 std::vector<std::string>* refused = nullptr;  // while a plug-in is being loaded
+
+// Of each path its hash and its copy, which stays open: the loader would take another file under the same number of a
+// descriptor for this one.
+std::map<std::string, std::pair<std::string, std::unique_ptr<SealedCopy>>> loaded;
 
 // Where this library lies.
 fs::path library_file() {
@@ -101,10 +106,14 @@ void seal_plugin(const std::string& path) {
   write_file_atomically(seal_of(path), seal_text(bytes, hash_of(bytes)) + fs::path(path).filename().string() + "\n");
 }
 
+std::map<std::string, std::string> loaded_plugins() {
+  std::map<std::string, std::string> all;
+  for (const auto& [path, its] : loaded)
+    if (!its.first.empty()) all[fs::path(path).filename().string()] = its.first;
+  return all;
+}
+
 std::string load_plugin(const std::string& path) {
-  // Of each path its hash and its copy, which stays open: the loader would take another file under the same number of a
-  // descriptor for this one.
-  static std::map<std::string, std::pair<std::string, std::unique_ptr<SealedCopy>>> loaded;
   check(file_exists(path), "plugin: cannot read '", path,
         "': there is no such file; orrery try FILE.cpp makes a plug-in", " and says where it is");
   const std::string bytes = read_plugin(path), hash = hash_of(bytes);

@@ -39,6 +39,14 @@ std::vector<int32_t> in_order(const std::vector<std::string>& classes, bool numb
   return labels;
 }
 
+// The numbers of the classes of each name that several have.
+std::map<std::string, std::vector<std::string>> numbers_of_shared_names(const std::vector<std::string>& classes) {
+  std::map<std::string, std::vector<std::string>> numbers;
+  for (size_t i = 0; i < classes.size(); ++i) numbers[classes[i]].push_back(std::to_string(i));
+  std::erase_if(numbers, [](const auto& each) { return each.second.size() == 1; });
+  return numbers;
+}
+
 void check_labels(const Images& images, const std::vector<std::string>& classes, const std::string& folder) {
   for (const int32_t label : images.labels)
     check(label >= 0 && label < static_cast<int32_t>(classes.size()), "images: ", folder, ": an image has label ",
@@ -196,6 +204,7 @@ void sort_classes(std::vector<std::string>& classes) {
 std::optional<MatchedClasses> match_classes(const std::vector<std::string>& classes,
                                             const std::vector<std::string>& others) {
   using By = MatchedClasses::By;
+  if (classes == others) return MatchedClasses{By::name, in_order(classes, false)};
   const bool numbers = are_numbers(classes), other_numbers = are_numbers(others);
   // The labels of the classes whose `as` is that of another one.
   const auto found = [&](By by, const auto& as) -> std::optional<MatchedClasses> {
@@ -226,6 +235,25 @@ void note_match(std::vector<std::string>& notes, const MatchedClasses& matched, 
   notes.push_back(text("the classes of ", of.owner, " (", listed(of.classes), ") are taken for those of ", among.owner,
                        " (", listed(among.classes), "), ",
                        matched.by == MatchedClasses::By::number ? "number by number" : "in their order"));
+}
+
+void check_clear_names(const MatchedClasses& matched, const NamedClasses& of, const NamedClasses& among) {
+  if (matched.by != MatchedClasses::By::name || of.classes == among.classes) return;
+  const auto shared = numbers_of_shared_names(among.classes);
+  for (const std::string& name : of.classes) {
+    const auto found = shared.find(name);
+    if (found == shared.end()) continue;
+    fail("images: ", of.owner, " has a class '", name, "', and ", among.owner, " has several of this name, ",
+         listed(found->second), "; give a folder for each of the ", among.classes.size(),
+         " classes, named by its number, 0 to ", among.classes.size() - 1);
+  }
+}
+
+std::vector<std::string> shared_names(const std::vector<std::string>& classes) {
+  std::vector<std::string> all;
+  for (const auto& [name, numbers] : numbers_of_shared_names(classes))
+    all.push_back(text("'", name, "' (", listed(numbers), ")"));
+  return all;
 }
 
 void relabel(ImageSet& set, const std::vector<int32_t>& labels) {

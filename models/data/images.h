@@ -86,8 +86,9 @@ struct MatchedClasses {
   enum class By { name, number, order } by = By::name;
   std::vector<int32_t> labels = {};  // of each class
 };
-// By their names, if all are there; by their numbers, if both have nothing else and all are there. Otherwise classes
-// that are numbers stand for any, in their order, if there are as many. None: the classes are others.
+// One by one, if they are the same. By their names, if all are there; by their numbers, if both have nothing else and
+// all are there. Otherwise classes that are numbers stand for any, in their order, if there are as many. None: the
+// classes are others.
 std::optional<MatchedClasses> match_classes(const std::vector<std::string>& classes,
                                             const std::vector<std::string>& others);
 struct NamedClasses {
@@ -97,6 +98,10 @@ struct NamedClasses {
 // A sentence about it, unless all names are the same.
 void note_match(std::vector<std::string>& notes, const MatchedClasses& matched, const NamedClasses& of,
                 const NamedClasses& among);
+// An Error if a class of `of` is matched by a name that several classes of `among` have.
+void check_clear_names(const MatchedClasses& matched, const NamedClasses& of, const NamedClasses& among);
+// Names that several classes have, with the numbers of these: 'crane' (134, 517).
+std::vector<std::string> shared_names(const std::vector<std::string>& classes);
 void relabel(ImageSet& set, const std::vector<int32_t>& labels);
 std::string listed(const std::vector<std::string>& classes);  // the first ones, if there are many
 

@@ -108,6 +108,10 @@ std::vector<TextPair> read_pairs(const PairFiles& files) {
   if (files.target.empty()) return read_columns(files);
   check(files.document_column == 0, "pairs: documents are told apart by a column; ", files.source, " and ",
         files.target, " have none");
+  const PairFiles usual;
+  check(files.source_column == usual.source_column && files.target_column == usual.target_column,
+        "pairs: source_column ", files.source_column, " and target_column ", files.target_column,
+        " are of a file of columns; ", files.source, " and ", files.target, " have none; leave them out");
   return read_aligned(files);
 }
 

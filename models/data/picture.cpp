@@ -117,15 +117,37 @@ class PixelCheck {
   z_stream stream_ = {};
 };
 
+constexpr std::string_view png_signature = "\x89PNG\r\n\x1a\n";
+
+// The format of a file that is none of ours, by its first bytes; empty: another one.
+std::string_view other_format(std::string_view bytes) {
+  constexpr struct {
+    size_t at;
+    std::string_view mark, name;
+  } all[] = {{0, "GIF8", "GIF"},        {8, "WEBP", "WebP"},     {0, "BM", "BMP"},       {0, {"II*\0", 4}, "TIFF"},
+             {0, {"MM\0*", 4}, "TIFF"}, {4, "ftypavif", "AVIF"}, {4, "ftyphei", "HEIF"}, {4, "ftypmif1", "HEIF"}};
+  for (const auto& [at, mark, name] : all)
+    if (bytes.size() > at && bytes.substr(at).starts_with(mark)) return name;
+  return {};
+}
+
+void check_format(std::string_view bytes, std::string_view name) {
+  check(!bytes.empty(), name, ": it cannot be decoded: it is empty; give a whole PNG or JPEG file");
+  const size_t marker = bytes.find_first_not_of('\xff');  // there may be several of these
+  if (bytes.starts_with(png_signature) || (marker > 0 && marker < bytes.size() && bytes[marker] == '\xd8')) return;
+  const std::string_view format = other_format(bytes);
+  fail(name, ": it cannot be decoded: it is no PNG or JPEG file", format.empty() ? "" : text(" but ", format),
+       "; pictures are read from PNG and JPEG, convert it");
+}
+
 // What the decoder does not check of a PNG: the CRC-32 of each chunk, the Adler-32 of the pixels, and that no chunk
 // claims more bytes than are left, which would be given memory before they are read.
 void check_png(std::string_view bytes, std::string_view name) {
-  constexpr std::string_view signature = "\x89PNG\r\n\x1a\n";
   constexpr size_t header_size = 13;
-  if (!bytes.starts_with(signature)) return;
+  if (!bytes.starts_with(png_signature)) return;
   std::optional<PixelCheck> pixels;
-  bool without_sum = false;
-  for (size_t at = signature.size(); at + 8 <= bytes.size();) {
+  bool without_sum = false, lacks_palette = false;
+  for (size_t at = png_signature.size(); at + 8 <= bytes.size();) {
     const uint64_t length = number_at(bytes, at), left = bytes.size() - at - 8;
     check(length <= left, name, ": it cannot be decoded: a chunk claims ", length, " bytes, where ", left, " are left");
     const std::string_view kind = bytes.substr(at + 4, 4), content = bytes.substr(at + 8, length);
@@ -133,7 +155,15 @@ void check_png(std::string_view bytes, std::string_view name) {
     check(crc_of(bytes.substr(at + 4, length + 4)) == number_at(bytes, at + 8 + length), name,
           ": it cannot be decoded: the CRC-32 of its chunk at byte ", at, " does not match; the file is damaged");
     without_sum |= kind == "CgBI";  // Apple's form
-    if (kind == "IHDR" && !pixels && length == header_size) pixels.emplace(name, bytes_of_lines(content), without_sum);
+    if (kind == "IHDR" && !pixels && length == header_size) {
+      const uint32_t width = number_at(content, 0), height = number_at(content, 4);
+      check(width > 0 && height > 0, name, ": it cannot be decoded: ", height, " x ", width, " pixels; save it again");
+      lacks_palette = content[9] == 3;  // the kind of colour
+      pixels.emplace(name, bytes_of_lines(content), without_sum);
+    }
+    if (kind == "PLTE") lacks_palette = false;
+    check(kind != "IDAT" || !lacks_palette, name,
+          ": it cannot be decoded: its pixels are numbers of colors in a palette, and it has none; save it again");
     if (kind == "IDAT" && pixels) pixels->add(content);
     if (kind == "IEND") break;
     at += length + 12;
@@ -170,7 +200,7 @@ void check_huffman_tables(std::string_view bytes, std::string_view name) {
 
 [[noreturn]] void cannot_decode(std::string_view name) {
   const char* const reason = stbi_failure_reason();
-  fail(name, ": it cannot be decoded: ", reason && *reason ? reason : "it ends too early, or is no PNG or JPEG file");
+  fail(name, ": it cannot be decoded: ", reason && *reason ? reason : "it ends too early");
 }
 
 }  // namespace
@@ -185,12 +215,15 @@ Picture decode_picture(std::string_view bytes, int64_t channels, std::string_vie
   check(channels == 1 || channels == 3, name, ": pictures are decoded to 1 channel or to 3, not to ", channels);
   check(bytes.size() <= largest_picture_file, name, " has ", bytes.size(), " bytes, more than the ",
         largest_picture_file, " that are read");
+  check_format(bytes, name);
   check_png(bytes, name);
   if (bytes.starts_with('\xff')) check_huffman_tables(bytes, name);
   const auto* const begin = reinterpret_cast<const stbi_uc*>(bytes.data());
   const int size = static_cast<int>(bytes.size());
   int width = 0, height = 0, found = 0;
-  if (stbi_info_from_memory(begin, size, &width, &height, &found) != 1) cannot_decode(name);
+  check(
+      stbi_info_from_memory(begin, size, &width, &height, &found) == 1, name,
+      ": it cannot be decoded: its header is damaged, ends too early, or is of a form that is not read; save it again");
   const int64_t area = int64_t{height} * width;
   check(area <= most_pixels_of_byte * size, name, ": ", height, " x ", width, " pixels are more than its ", size,
         " bytes can hold");

@@ -19,7 +19,7 @@ bool is_picture(const std::string& path);  // by its name: .png, .jpg, .jpeg
 
 // With 1 channel (grey) or 3 (red, green, blue), whatever the file has; transparency is left out.  Errors begin with
 // `name`:
-//   photos/a.png: it cannot be decoded: bad png sig
+//   photos/a.png: it cannot be decoded: it is no PNG or JPEG file but WebP; pictures are read from PNG and JPEG, ...
 //   photos/a.png: 40000 x 40000 pixels are more than its 70 bytes can hold
 Picture decode_picture(std::string_view bytes, int64_t channels, std::string_view name);
 Picture read_picture(const std::string& path, int64_t channels);

@@ -92,7 +92,8 @@ Text::Text(const std::string& path, const Tokenizer& tokenizer, double validatio
   } else {
     check_text_fits(path, tokenizer.name());
     const TextFiles files(path);
-    fingerprint_ = files.fingerprint();
+    const TextFiles::Prints prints = files.fingerprints();
+    fingerprint_ = prints.text, division_ = prints.division;
     train_ = encode_all(files, tokenizer);
   }
   std::tie(train_, validation_) = split(train_, validation_fraction);

@@ -26,13 +26,14 @@ class Text {
   const TokenSequence& train() const { return train_; }
   const TokenSequence& validation() const { return validation_; }
   const Fingerprint& fingerprint() const { return fingerprint_; }
+  const Fingerprint& division() const { return division_; }  // into files; empty: it is one, or tokens
   // An Error with the numbers if training has no crop of `context` tokens and the token after it, or if there is a
   // validation part without two tokens.
   void check_context(int64_t context) const;
 
  private:
   std::string path_;
-  Fingerprint fingerprint_;
+  Fingerprint fingerprint_, division_;
   TokenSequence train_, validation_;
 };
 

@@ -26,6 +26,10 @@ TextFiles::TextFiles(const std::string& path) : path_(path) {
   const bool folder = folder_exists(path);
   files_ = folder ? files_below(path) : std::vector<std::string>{path};
   check(!files_.empty(), "text: ", path, " is a folder without files");
+  for (const std::string& file : files_)
+    check(!ends_with_or_packed(file, ".bin"), "text: ", file,
+          " is named as tokens are, which are no text; read it alone, with --data=", file,
+          folder ? ", or take it out of the folder" : "");
   for (const std::string& file : files_) bytes_ += FileReader(file).size();
   check(bytes_ > 0, "text: ", path, folder ? " holds nothing but empty files" : " is empty");
 }
@@ -53,15 +57,18 @@ void TextFiles::each_piece(const std::string& name, const Read& read, size_t roo
   }
 }
 
-Fingerprint TextFiles::fingerprint() const {
-  Fingerprint all;
-  Sha256 hash;
-  for (const std::string& file : files_)
+TextFiles::Prints TextFiles::fingerprints() const {
+  Prints all;
+  Sha256 text, ends;
+  for (const std::string& file : files_) {
     each_piece(file, [&](std::string_view piece, uint64_t) {
-      hash.add(std::as_bytes(std::span(piece)));
-      all.bytes += piece.size();
+      text.add(std::as_bytes(std::span(piece)));
+      all.text.bytes += piece.size();
     });
-  all.sha256 = hash.digits();
+    ends.add(std::as_bytes(std::span(&all.text.bytes, 1)));
+  }
+  all.text.sha256 = text.digits();
+  if (files_.size() > 1) all.division = {files_.size(), ends.digits()};
   return all;
 }
 

@@ -31,7 +31,11 @@ class TextFiles {
   // The same of what is no file: `read` gives fewer bytes than there is room for only at the end.
   using Read = std::function<size_t(std::span<std::byte> bytes)>;
   static void each_piece(const std::string& name, const Read& read, size_t room, const Take& take);
-  Fingerprint fingerprint() const;  // of the files, one after the other
+  struct Prints {
+    Fingerprint text;      // of the files, one after the other
+    Fingerprint division;  // of where each of several ends; empty: it is one
+  };
+  Prints fingerprints() const;
 
  private:
   std::string path_;

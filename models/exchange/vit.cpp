@@ -59,6 +59,17 @@ std::vector<TensorPlace> places_of(const VitSettings& s, int64_t d_ff) {
   return all;
 }
 
+// Theirs has no biases of queries, keys and values where qkv_bias is false, whatever is stored.
+void leave_out_biases(const HuggingFaceConfig& config, ImportedModel& to) {
+  if (config.flag("qkv_bias", true)) return;
+  const auto left_out = std::erase_if(to.tensors, [](const StoredTensor& each) {
+    return each.name.ends_with(".query.bias") || each.name.ends_with(".key.bias") || each.name.ends_with(".value.bias");
+  });
+  if (left_out > 0)
+    to.notes.push_back(text(config.path(), ": 'qkv_bias' is false, so ", left_out,
+                            " biases of queries, keys and values that are stored are not read, as theirs does"));
+}
+
 // The names of the classes, in the order of the logits.
 std::vector<std::string> classes_of(const HuggingFaceConfig& config, int64_t count) {
   std::vector<std::string> classes;
@@ -194,6 +205,9 @@ ImportedModel read(const std::string& folder) {
   read_preprocessor(folder, s, from);
   read_loss(config, from);
   from.classes = classes_of(config, s.classes);
+  leave_out_biases(config, from);
+  if (const std::vector<std::string> shared = shared_names(from.classes); !shared.empty())
+    from.notes.push_back(text(config.path(), ": several classes have one name: ", listed(shared)));
   from.places = places_of(s, s.d_ff);
   from.known_rest["vit.embeddings.mask_token"] = "for training with masked patches";
   for (const char* pooler : {"vit.pooler.dense.weight", "vit.pooler.dense.bias"})

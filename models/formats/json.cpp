@@ -101,6 +101,22 @@ Parsed parse(std::string_view text, std::string_view what) {
   }
 }
 
+template <class Parsed>
+const Parsed& find_member(const Parsed& object, std::string_view key, std::string_view what) {
+  check(object.is_object(), what, ": an object {...} should hold '", key, "'");
+  const auto found = object.find(key);
+  check(found != object.end(), what, ": '", key, "' is missing");
+  return *found;
+}
+template <class Parsed>
+int64_t find_whole_number(const Parsed& object, std::string_view key, std::string_view what) {
+  const Parsed& value = find_member(object, key, what);
+  const bool whole =
+      value.is_number_unsigned() ? value.template get<uint64_t>() <= INT64_MAX : value.is_number_integer();
+  check(whole, what, ": '", key, "' must be a whole number below 2^63");
+  return value.template get<int64_t>();
+}
+
 }  // namespace
 
 Json parse_json(std::string_view text, std::string_view what) {
@@ -113,10 +129,7 @@ SortedJson parse_large_json(std::string_view text, std::string_view what) {
 }
 
 const Json& member(const Json& object, std::string_view key, std::string_view what) {
-  check(object.is_object(), what, ": an object {...} should hold '", key, "'");
-  const auto found = object.find(key);
-  check(found != object.end(), what, ": '", key, "' is missing");
-  return *found;
+  return find_member(object, key, what);
 }
 const Json& list_member(const Json& object, std::string_view key, std::string_view what) {
   const Json& value = member(object, key, what);
@@ -129,10 +142,10 @@ std::string text_member(const Json& object, std::string_view key, std::string_vi
   return value.get<std::string>();
 }
 int64_t whole_number_member(const Json& object, std::string_view key, std::string_view what) {
-  const Json& value = member(object, key, what);
-  const bool whole = value.is_number_unsigned() ? value.get<uint64_t>() <= INT64_MAX : value.is_number_integer();
-  check(whole, what, ": '", key, "' must be a whole number below 2^63");
-  return value.get<int64_t>();
+  return find_whole_number(object, key, what);
+}
+int64_t whole_number_member(const SortedJson& object, std::string_view key, std::string_view what) {
+  return find_whole_number(object, key, what);
 }
 double number_member(const Json& object, std::string_view key, std::string_view what) {
   const Json& value = member(object, key, what);

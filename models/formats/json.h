@@ -33,6 +33,7 @@ const Json& member(const Json& object, std::string_view key, std::string_view wh
 const Json& list_member(const Json& object, std::string_view key, std::string_view what);
 std::string text_member(const Json& object, std::string_view key, std::string_view what);
 int64_t whole_number_member(const Json& object, std::string_view key, std::string_view what);
+int64_t whole_number_member(const SortedJson& object, std::string_view key, std::string_view what);
 double number_member(const Json& object, std::string_view key, std::string_view what);
 
 }  // namespace orrery::models

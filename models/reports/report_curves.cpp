@@ -72,6 +72,7 @@ std::vector<Chart> charts_of(std::span<const LoggedRun> runs) {
     size_t rows = 0, not_finite = 0;
   };
   std::vector<Chart> charts;
+  std::map<std::string, size_t> places;  // of each figure's chart
   for (size_t r = 0; r < runs.size(); ++r) {
     std::map<std::string, Count> counts;
     each_figure(runs[r], [&](int64_t, const std::string& key, double value) {
@@ -80,11 +81,10 @@ std::vector<Chart> charts_of(std::span<const LoggedRun> runs) {
     });
     for (const auto& [key, count] : counts) {
       const auto [figure, place] = figure_and_place(key);
-      auto chart = std::ranges::find(charts, figure, &Chart::figure);
-      if (chart == charts.end())
-        chart = charts.insert(charts.end(), {figure, has_places(figure) ? "Parts over time" : "Curves", {}});
+      const auto [at, is_new] = places.emplace(figure, charts.size());
+      if (is_new) charts.push_back({figure, has_places(figure) ? "Parts over time" : "Curves", {}});
       const std::string name = has_places(figure) ? place : key == "loss" ? "loss of steps" : in_words(place);
-      chart->series.push_back({name, key, r, count.rows, count.not_finite});
+      charts[at->second].series.push_back({name, key, r, count.rows, count.not_finite});
     }
   }
   const auto rank = [](const Chart& c) { return c.figure == "loss" ? 0 : has_places(c.figure) ? 2 : 1; };

@@ -11,7 +11,7 @@ namespace orrery::models {
 namespace {
 
 LogRow parse_row(std::string_view line, const std::string& what) {
-  const Json json = parse_json(line, what);
+  const SortedJson json = parse_large_json(line, what);  // a row may have thousands of figures
   LogRow row{.step = whole_number_member(json, "step", what), .figures = {}};
   for (const auto& [key, value] : json.items()) {
     if (key == "step" || !(value.is_number() || value.is_null())) continue;

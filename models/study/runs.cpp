@@ -35,8 +35,8 @@ struct Divergence {
   std::string why;
 };
 Divergence of_gradients(const Row& row) {
-  return {row.step, text("diverged at step ", row.step, ", where the gradients' norm was ",
-                         print_number(row.gradient_norm))};
+  return {row.step,
+          text("diverged at step ", row.step, ", where the gradients' norm was ", print_number(row.gradient_norm))};
 }
 
 double mean_loss(std::span<const Row> rows) {
@@ -108,9 +108,8 @@ struct ReadRun {
 ReadRun read_all(const TrainSettings& settings) {
   ReadRun run{resolved(from_the_beginning(settings)), {}};
   TrainSettings& s = run.settings;
-  TaskOptions options{.batch = s.batch,
-                      .micro_batches = s.gradient_accumulation_steps,
-                      .seed = static_cast<uint64_t>(s.seed)};
+  TaskOptions options{
+      .batch = s.batch, .micro_batches = s.gradient_accumulation_steps, .seed = static_cast<uint64_t>(s.seed)};
   if (!s.init_from.empty()) {
     const std::string begun = checkpoint_at(s.init_from);
     options.tokenizer = read_state(begun).tokenizer;
@@ -132,8 +131,10 @@ std::string key_of(const ReadRun& run, const std::string& data) {
     const auto found = run.files.find(key);
     all += key + "=" + (found == run.files.end() ? value : found->second.sha256) + "\n";
   }
-  for (const auto& [what, file] : run.files)
+  for (const auto& [what, file] : run.files) {
     if (what.starts_with(plug_in)) all += plug_in + file.sha256 + "\n";
+    if (what.ends_with(division_mark)) all += what + "=" + file.sha256 + "\n";
+  }
   return sha256(std::as_bytes(std::span(all))).substr(0, 16);
 }
 
@@ -170,8 +171,7 @@ RunIds::RunIds(std::string pool, bool fresh) : pool_(std::move(pool)) {
   for (const std::string& path : files_in(pool_)) {
     const std::filesystem::path file(path);
     const std::string id = file.stem().string();
-    if (file.extension() == ".json" && !id.ends_with(text("-", source_hash)))
-      others_[key_of_id(id)].push_back(id);
+    if (file.extension() == ".json" && !id.ends_with(text("-", source_hash))) others_[key_of_id(id)].push_back(id);
   }
 }
 

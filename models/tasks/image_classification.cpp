@@ -170,8 +170,10 @@ class ImageClassification final : public Task {
     const auto matched = match_classes(held_out.classes, set.classes);
     check(matched.has_value(), "train: ", s.validation_data, " has the classes ", listed(held_out.classes), ", and ",
           s.data, " others: ", listed(set.classes));
+    const NamedClasses of{s.validation_data, held_out.classes}, among{s.data, set.classes};
+    check_clear_names(*matched, of, among);
     relabel(held_out, matched->labels);
-    note_match(set.notes, *matched, {s.validation_data, held_out.classes}, {s.data, set.classes});
+    note_match(set.notes, *matched, of, among);
     set.notes.insert(set.notes.end(), held_out.notes.begin(), held_out.notes.end());
     set.validation = std::move(held_out.validation);
     check_sizes(set, s.validation_data);
@@ -209,8 +211,10 @@ class ImageClassification final : public Task {
                             "): the head begins with fresh weights"));
       return true;
     }
+    const NamedClasses of{data(), set_.classes}, among{"the model", known};
+    check_clear_names(*matched, of, among);
     relabel(set_, matched->labels);
-    note_match(notes_, *matched, {data(), set_.classes}, {"the model", known});
+    note_match(notes_, *matched, of, among);
     const std::vector<std::string> names = std::exchange(set_.classes, known);
     if (!are_numbers(names) && matched->by == MatchedClasses::By::order)  // names say more than numbers do
       for (size_t i = 0; i < names.size(); ++i) set_.classes[static_cast<size_t>(matched->labels[i])] = names[i];

@@ -54,15 +54,20 @@ TextTask::TextTask(const TextSettings& s, AnySettings& model, const TaskOptions&
         tokenizer_->size(), " tokens; leave it out or raise it");
   vocabulary_ = vocabulary;
   TokenSequence held_out;
+  const auto note_division = [&](const std::string& key, const Text& text) {
+    if (text.division().bytes > 0) beside_[key + division_mark] = text.division();
+  };
   if (!s.data.empty()) {
     const Text text(s.data, *tokenizer_, own_ ? 0 : s.validation_fraction);
     if (options.purpose != Purpose::judge) text.check_context(context_);
     fingerprint_ = text.fingerprint(), training_ = text.train(), held_out = text.validation();
+    note_division("data", text);
   }
   if (own_) {
     const Text text(s.validation_data, *tokenizer_, 0);
     held_out = text.validation().size() > 0 ? text.validation() : text.train();  // a prepared folder says itself
     (s.data.empty() ? fingerprint_ : beside_["validation_data"]) = text.fingerprint();
+    note_division("validation_data", text);
   }
   const bool made_of_text = s.data.empty() || (is_made_of_text(s.tokenizer) && !tokenizer_of_prepared(s.data));
   if (!made_of_text) beside_["tokenizer"] = fingerprint_of(*tokenizer_);

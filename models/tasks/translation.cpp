@@ -175,6 +175,9 @@ class Translation final : public Task {
     check(!s.data.empty() || !s.validation_data.empty(),
           "evaluate: no sentences to judge the model by; give them with --validation_data=FILE and "
           "--validation_translations=FILE");
+    check(s.validation_translations.empty() || !s.validation_data.empty(), judged_ ? "evaluate" : "train",
+          ": --validation_translations=", s.validation_translations,
+          " are translations of nothing; give their sentences with --validation_data=FILE");
     return s.data.empty() ? std::vector<TextPair>() : read_pairs(files(s.data, s.translations));
   }
   // Those at the end of `learned` are taken out of it, if there are no others.
@@ -219,11 +222,10 @@ class Translation final : public Task {
   double bleu_of(nn::Module& model) const {
     std::vector<std::vector<int32_t>> sources;
     for (const Pair& pair : held_out_) sources.push_back(pair.source);
-    const std::vector<std::string> translations =
-        translate_to_text(as_translation_model(model), sources, *tokenizer_,
-                          {.beam = usual_beam, .progress = [&](double share) {
-                             if (progress_) progress_("translated", share);
-                           }});
+    const std::vector<std::string> translations = translate_to_text(as_translation_model(model), sources, *tokenizer_,
+                                                                    {.beam = usual_beam, .progress = [&](double share) {
+                                                                       if (progress_) progress_("translated", share);
+                                                                     }});
     return bleu(translations, references_).score;
   }
   static TranslationModel& as_translation_model(nn::Module& model) {

@@ -4,6 +4,8 @@
 #include <iterator>
 #include <string_view>
 
+#include "engine/settings/loaded_plugins.h"
+#include "engine/settings/registry.h"
 #include "engine/types/check.h"
 #include "models/formats/shell_words.h"
 #include "models/model.h"
@@ -20,7 +22,6 @@ constexpr std::string_view free_settings[] = {"model",  // a preset; the model's
                                               "dropout",
                                               "flip",
                                               "crop_padding",
-                                              "exchanged_sources",
                                               "out",
                                               "rate_factors",
                                               "decays",
@@ -103,14 +104,38 @@ void check_same_data(const TrainSettings& now, const TrainSettings& then, const 
           "...); resume it with that one, or add --other_text=yes to go on with this one");
   };
   check_same(task.fingerprint(), before.text, task.data(), "learned", "data");
-  for (const auto& [key, found] : task.read_beside()) {
-    if (key == "tokenizer") continue;  // the checkpoint holds it, in whatever form its version saved it
-    if (const auto its = before.beside.find(key); its != before.beside.end())
-      check_same(found, its->second, setting_of(now, key), "read as " + key, key);
+  const std::map<std::string, Fingerprint> beside = task.read_beside();
+  for (const auto& [key, its] : before.beside) {
+    const auto found = beside.find(key);
+    if (key.ends_with(division_mark)) {
+      const std::string setting = key.substr(0, key.size() - division_mark.size());
+      check(found != beside.end() && found->second == its, "train: --", setting, "=", setting_of(now, setting),
+            " is divided into other files than what the run in ", now.out, " read, which were ", its.bytes,
+            "; resume it with those, or add --other_text=yes to go on with these");
+    } else if (found != beside.end() && key != "tokenizer") {  // which the checkpoint holds, in its version's form
+      check_same(found->second, its, setting_of(now, key), "read as " + key, key);
+    }
   }
 }
 
+// What a plug-in's file was when the run was saved stands beside its data.
+constexpr std::string_view plugin_mark_in_state = "plug-in ";
+
 }  // namespace
+
+std::map<std::string, Fingerprint> with_loaded_plugins(std::map<std::string, Fingerprint> beside) {
+  for (const auto& [file, hash] : loaded_plugins()) beside[std::string(plugin_mark_in_state) + file] = {0, hash};
+  return beside;
+}
+
+std::vector<std::string> changed_plugins(const CheckpointState& before) {
+  std::vector<std::string> changed;
+  for (const auto& [file, hash] : loaded_plugins()) {
+    const auto its = before.beside.find(std::string(plugin_mark_in_state) + file);
+    if (its != before.beside.end() && its->second.sha256 != hash) changed.push_back(file);
+  }
+  return changed;
+}
 
 bool names_a_run(std::string_view value) {
   return value != "yes" && value != "no" && value != "true" && value != "false" && value != "True" && value != "False";
@@ -134,6 +159,11 @@ void check_same_run(const TrainSettings& now, const CheckpointState& before, con
   const TrainSettings then = make_settings(before.settings);
   check_same_settings(now, then);
   check_same_data(now, then, before, task);
+  const std::vector<std::string> changed = changed_plugins(before);
+  check(changed.empty(), "train: the plug-in ", join(changed), " is not what the run in ", now.out,
+        " stood on: its formula may be another; give the former one with --plugin=FILE, or begin a run with "
+        "--init_from=",
+        now.out);
 }
 
 }  // namespace orrery::models

@@ -40,10 +40,8 @@ void check_settings(const TrainSettings& s) {
         s.gradient_accumulation_steps, " are more than ", most,
         " micro-batches, which have numbers of 32 bits; lower one of the two");
   check(!s.nan_guard || !s.graph,
-        "train: --nan_guard=yes looks at each operation's result, and a replayed step has no operations; leave --graph "
-        "out");
-  check(!s.nan_guard || !s.profile,
-        "train: the time of --nan_guard=yes would count as that of the operations; use --profile without it");
+        "train: --nan_guard=yes looks at each operation, and a replayed step has no operations; leave --graph out");
+  check(!s.nan_guard || !s.profile, "train: --profile would time --nan_guard=yes as the operations; leave one out");
   check(!s.graph || !s.profile, "train: a replayed step has no operations to time; use --profile without --graph");
 }
 
@@ -119,8 +117,7 @@ void Trainer::resume(const std::string& checkpoint, const CheckpointState& state
           " streams, and these settings are for ", s.gradient_accumulation_steps, " of ", s.batch,
           "; resume it with its own batch and gradient_accumulation_steps");
   }
-  step_ = state.step, validation_loss_ = state.validation_loss;
-  validated_ = state.validated;
+  step_ = state.step, validation_loss_ = state.validation_loss, validated_ = state.validated;
   optimizer_->set_steps_done(step_);
 }
 

@@ -4,6 +4,7 @@
 #include "models/settings/settings_file.h"
 #include "models/training/not_finite.h"
 #include "models/training/probe.h"
+#include "models/training/resume.h"
 #include "models/training/trainer.h"
 
 namespace orrery::models {
@@ -68,7 +69,7 @@ CheckpointState Trainer::state() const {
           .validation_loss = validation_loss_,
           .validated = validated_,
           .text = task_->fingerprint(),
-          .beside = task_->read_beside(),
+          .beside = with_loaded_plugins(task_->read_beside()),
           .position = carried_.empty() ? 0 : carried_[0].tokens,
           .carried = carried_};
 }

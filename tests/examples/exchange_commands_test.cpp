@@ -41,6 +41,16 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("import: a tokenizer that needs no text can be named, and of one that is learned the path is asked for") {
+  const Folder folder;
+  const std::string theirs = ORRERY_SOURCE_DIR "/tests/golden/hugging_face/gpt2";
+  expect_error(run_orrery({"import", theirs, "--out=" + (folder / "run"), "--tokenizer=character"}))
+      .names("--tokenizer")
+      .value("character")
+      .offers("path");
+  CHECK(!std::filesystem::exists(folder / "run"));
+}
+
 TEST_CASE("import: what fails leaves nothing: a damaged tokenizer, a full disk") {
   const Folder folder;
   REQUIRE(run_shell("cp -r '" + golden + "/gpt2' '" + (folder / "theirs") + "'").code == 0);
@@ -137,6 +147,13 @@ TEST_CASE("translate: sentences go in, a line each comes out, and BLEU is told a
   REQUIRE_MESSAGE(found.code == 0, found.err);
   CHECK(std::count(found.out.begin(), found.out.end(), '\n') >= 2);
   CHECK(std::regex_search(found.out + found.err, std::regex("BLEU *[=:]? *\\d")));
+  expect_error(run_orrery({"train", "--resume=" + run, "--steps=100000", "--exchanged_sources=yes"}))
+      .names("exchanged_sources")
+      .value("yes");
+  expect_error(run_orrery({"evaluate", "--checkpoint=" + run, "--validation_translations=" + reference}))
+      .names("--validation_translations")
+      .value(reference)
+      .offers("--validation_data");
   const Outcome judged = run_orrery({"evaluate", "--checkpoint=" + run}),
                 exchanged = run_orrery({"evaluate", "--checkpoint=" + run, "--exchanged_sources=yes"});
   REQUIRE_MESSAGE(judged.code == 0, judged.err);

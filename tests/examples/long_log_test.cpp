@@ -1,6 +1,7 @@
 // What reads a run's log takes no more memory for many rows than for few.
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <fstream>
 
 #include "models/study/run_log.h"
@@ -85,4 +86,31 @@ TEST_CASE("long logs: rows that are read without a general parser are the same a
     CAPTURE(wrong);
     CHECK_THROWS(rows_of(wrong));
   }
+}
+
+TEST_CASE("long logs: a row with many figures that the general parser reads takes no longer than many rows with few") {
+  using Clock = std::chrono::steady_clock;
+  const Folder folder;
+  const auto seconds_of = [&](int64_t rows, int64_t figures) {
+    {
+      std::ofstream out(folder / "metrics.jsonl", std::ios::binary);
+      for (int64_t step = 1; step <= rows; ++step) {
+        out << "{\"step\": " << step;
+        for (int64_t i = 0; i < figures; ++i) out << ", \"entropy/blocks." << i << "\": 0.5";
+        out << "}\n";
+      }
+    }
+    const auto log = orrery::models::RunLog::of_run(folder.path());
+    double least = 1e9;
+    for (int time = 0; time < 3; ++time) {
+      const Clock::time_point begin = Clock::now();
+      int64_t all = 0;
+      log.each([&](const orrery::models::LogRow& row) { all += static_cast<int64_t>(row.figures.size()); });
+      least = std::min(least, std::chrono::duration<double>(Clock::now() - begin).count());
+      REQUIRE(all == rows * figures);
+    }
+    return least;
+  };
+  const double few = seconds_of(56, 250), many = seconds_of(1, 14'000);  // 56 times as long if each looks at all others
+  CHECK_MESSAGE(many < 8 * few, many, " s and ", few, " s");
 }

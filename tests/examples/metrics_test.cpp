@@ -189,6 +189,15 @@ TEST_CASE("metrics: CSV has a column for each figure and every number as it was"
         "step,\"a,b\",entropy/blocks.1.attention.3,loss\n1,nan,0.1,\n2,,,1e-300\n");
 }
 
+TEST_CASE("metrics: what a figure is called does not act on the terminal, and is as it was in a pipe") {
+  const Folder folder;
+  fs::create_directory(folder / "run");
+  folder.write("run/metrics.jsonl", "{\"step\":1,\"\\u001b[31mloss\":2.5}\n");
+  CHECK(run_orrery({"metrics", folder / "run"}).out == "step,\x1b[31mloss\n1,2.5\n");
+  if (const auto shown = run_on_terminal("\"$ORRERY\" metrics '" + (folder / "run") + "'"))
+    CHECK(shown->out == "step,\\x1b[31mloss\r\n1,2.5\r\n");
+}
+
 TEST_CASE("metrics: TensorBoard's records hold each figure of each row, and are the same each time") {
   const Folder folder;
   const std::string run = train(folder, "run"), out = folder / "board";

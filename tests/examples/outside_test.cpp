@@ -362,6 +362,26 @@ TEST_CASE("outside: a plug-in that is not the file that was made is refused befo
   CHECK(run_shell("cd " + (folder / "p") + " && sha256sum -c smelu.so.sha256").code == 0);
   CHECK(run_orrery({"list", "--plugin=" + plugin}).code == 0);
 
+  // Another plug-in of the same name is another formula.
+  const std::string text = folder.write("text.txt", read_file(ORRERY_SOURCE_DIR "/README.md").substr(0, 20'000));
+  const Words more = {"--plugin=" + plugin,  "--model=gpt", "--layers=1", "--heads=2",
+                      "--width=8",           "--context=8", "--batch=2",  "--feed_forward=dense(smelu)",
+                      "--learning_rate=0.01"};
+  REQUIRE(run_orrery(Words{"train", "--data=" + text, "--out=" + (folder / "run"), "--steps=60"} + more).code == 0);
+  CHECK(run_orrery({"train", "--resume=" + (folder / "run"), "--plugin=" + plugin, "--steps=61"}).code == 0);
+  fs::create_directory(folder / "q");
+  const std::string other = folder.write("q/smelu.cpp", formula + "\nint of_another_formula = 1;\n");
+  REQUIRE(run_orrery({"try", other, "--out=" + (folder / "q"), "--steps=0"}).code == 0);
+  const std::string changed_file = folder / "q/smelu.so";
+  orrery::testing::expect_error(
+      run_orrery({"train", "--resume=" + (folder / "run"), "--plugin=" + changed_file, "--steps=62"}))
+      .names("smelu.so")
+      .value(folder / "run")
+      .offers("--init_from");
+  const Outcome judged = run_orrery({"evaluate", "--checkpoint=" + (folder / "run"), "--plugin=" + changed_file});
+  CHECK(judged.code == 0);
+  CHECK(contains(judged.err, "smelu.so"));
+
   const auto refused = [&](const std::string& changed) {
     std::ofstream(plugin, std::ios::binary) << changed;
     const Outcome outcome = run_orrery({"list", "--plugin=" + plugin});

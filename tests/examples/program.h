@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,8 @@ inline bool is_complete(const Outcome& outcome) { return outcome.code == 0 || ou
 
 // Runs a shell command; $ORRERY is the program.
 Outcome run_shell(const std::string& command);
+// The same on a terminal, whose lines end with "\r\n"; none: this system has no pseudo-terminals.
+std::optional<Outcome> run_on_terminal(const std::string& command);
 // Runs the program with these arguments, which no shell reads.
 Outcome run_orrery(const std::vector<std::string>& words);
 

@@ -27,6 +27,18 @@ Outcome run_shell(const std::string& command) {
   return {code, read_file(folder / "out"), read_file(folder / "err")};
 }
 
+std::optional<Outcome> run_on_terminal(const std::string& command) {
+  const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY);
+  if (terminal < 0 || ::ptsname(terminal) == nullptr || !fs::exists(::ptsname(terminal))) {
+    MESSAGE("this system has no pseudo-terminals: nothing was shown on one");
+    return std::nullopt;
+  }
+  ::close(terminal);
+  const Folder folder;
+  const std::string sh = "'sh " + folder.write("command.sh", command + "\n") + "'";
+  return run_shell("ORRERY=\"$ORRERY\" script -qec " + sh + " /dev/null < /dev/null");
+}
+
 Outcome run_orrery(const std::vector<std::string>& words) { return RunningOrrery(words).end(); }
 
 RunningOrrery::RunningOrrery(const std::vector<std::string>& words) {

@@ -1,7 +1,5 @@
 // orrery sweep: every combination once, its tables, what fails, and going on after an interruption.
 #include <doctest/doctest.h>
-#include <fcntl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -313,21 +311,15 @@ TEST_CASE("sweep: a run that meets a loss that is not finite says the same step 
 }
 
 TEST_CASE("sweep: on a terminal of 40 columns the table is drawn again in its place") {
-  const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY);
-  if (terminal < 0 || ::ptsname(terminal) == nullptr || !fs::exists(::ptsname(terminal))) {
-    MESSAGE("this system has no pseudo-terminals: nothing was drawn on one");
-    return;
-  }
-  ::close(terminal);
   const Folder folder;
   folder.write("text.txt", tiny_text());
   std::string command;
   for (const std::string& word :
        sweep_of(folder, {"--attention={softmax,pointwise(relu, alpha=1, length=keys_visible)}", "--seed={1,2}"}))
     command += " '" + word + "'";
-  folder.write("sweep.sh", "stty cols 40\n\"$ORRERY\"" + command + "\n");
-  const std::string sh = "'sh " + (folder / "sweep.sh") + "'";
-  const Outcome outcome = run_shell("ORRERY=\"$ORRERY\" script -qec " + sh + " /dev/null < /dev/null");
+  const std::optional<Outcome> shown = run_on_terminal("stty cols 40\n\"$ORRERY\"" + command);
+  if (!shown) return;
+  const Outcome& outcome = *shown;
   INFO(outcome.out, outcome.err);
   CHECK(outcome.code == 0);
   // Four drawings, of which three go up by as many lines as the one before has, none of them longer than the screen.

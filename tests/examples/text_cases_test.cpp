@@ -188,6 +188,8 @@ TEST_CASE("import: a text begins, has its space and ends as the folder's files s
             .first.starts_with(prompt + " wnhillIUS hisf"));
   CHECK(with("end", "generation_config.json", {{"eos_token_id", 154}}).first == prompt + " not\n");
   CHECK(nlohmann::json::parse(read_file(folder / "end_exported/config.json"))["eos_token_id"] == 2);
+  with("unended", "generation_config.json", {{"eos_token_id", nullptr}});
+  CHECK(nlohmann::json::parse(read_file(folder / "unended_exported/generation_config.json"))["eos_token_id"].is_null());
   const auto [written, output] = with("other", "generation_config.json", {{"repetition_penalty", 5.0}});
   CHECK(written == prompt + " notn?erasith,ien?n?\n");
   const std::string told = output;

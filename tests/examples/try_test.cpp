@@ -332,6 +332,18 @@ TEST_CASE("try: paths of the source, the headers and the plug-in may hold every 
   CHECK(run_orrery({"list", "bump", "--plugin=" + plugins + "/-bump's @x.so"}).code == 0);
 }
 
+TEST_CASE("try: the text to train with is that beside the headers that are given") {
+  const Folder folder;
+  const std::string tree = folder / "tree", text = tree + "/examples/data/tinyshakespeare.txt";
+  fs::create_directories(tree + "/examples/data");
+  for (const char* headers : {"engine", "nn", "models"})
+    fs::create_directory_symlink(ORRERY_SOURCE_DIR + std::string("/") + headers, tree + "/" + headers);
+  folder.write("tree/examples/data/tinyshakespeare.txt", "a text that is no UTF-8: \xff\n");
+  const std::string source = folder.write("bump.cpp", activation("bump", right_slope));
+  const Outcome tried = run_orrery({"try", source, "--headers=" + tree, "--out=" + (folder / "plugins"), "--steps=1"});
+  expect_error(tried).names(text).value("UTF-8");
+}
+
 TEST_CASE("try: names that begin with @, -, = or end unlike a source are names of files") {
   const Folder folder;
   for (const char* name : {"@x.cpp", "-x.cpp", "-hat.cpp", "=x.cpp", "-o", "x.o", "x.so", "x"}) {

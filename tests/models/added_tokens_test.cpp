@@ -94,8 +94,14 @@ TEST_CASE("added tokens: of thousands the first in a text is found, and of those
     size_t begin, end;
     int32_t token;
   };
-  for (const Case& each : {Case{"xab", 1, 3, 0}, {"abcx", 0, 3, 3}, {"abcd", 0, 4, 1}, {"abce", 0, 3, 3},
-                           {"xxb", 2, 3, 2}, {"x   y", 1, 3, 5}, {"x     y", 1, 5, 6}, {"xyz", 3, 3, 0}}) {
+  for (const Case& each : {Case{"xab", 1, 3, 0},
+                           {"abcx", 0, 3, 3},
+                           {"abcd", 0, 4, 1},
+                           {"abce", 0, 3, 3},
+                           {"xxb", 2, 3, 2},
+                           {"x   y", 1, 3, 5},
+                           {"x     y", 1, 5, 6},
+                           {"xyz", 3, 3, 0}}) {
     CAPTURE(each.text);
     const AddedTokens::Found found = AddedTokens::Places(all, each.text).next(0);
     CHECK(found.begin == each.begin);
@@ -104,7 +110,8 @@ TEST_CASE("added tokens: of thousands the first in a text is found, and of those
   }
   for (int i = 0; i < 20'000; ++i) add("<|token_" + std::to_string(i) + "|>");
   std::string text;
-  for (int i = 0; text.size() < 2'000'000; ++i) text += "some words <|token_" + std::to_string(i * 7919 % 20'000) + "|>";
+  for (int i = 0; text.size() < 2'000'000; ++i)
+    text += "some words <|token_" + std::to_string(i * 7919 % 20'000) + "|>";
   const AddedTokens::Places places(all, text);
   const auto start = std::chrono::steady_clock::now();
   int64_t count = 0, sum = 0;

@@ -132,6 +132,8 @@ TEST_CASE("images: CIFAR's binary files, planes of color turned into pixels") {
   write_file_atomically(folder / "batches.meta.txt", "plane\ncar\n\n");
   const ImageSet set = read_images(path, {});
   CHECK(set.classes == std::vector<std::string>{"plane", "car"});
+  write_file_atomically(folder / "batches.meta.txt", "plane\r\ncar\r\n\r\n");
+  CHECK(read_images(path, {}).classes == set.classes);
   CHECK(set.train.labels == std::vector<int32_t>{0, 1, 1});
   const auto image = set.train.image(2);
   for (size_t i = 0; i < image.size(); ++i) REQUIRE(image[i] == 70 + 10 * (i % 3));
@@ -209,6 +211,17 @@ TEST_CASE("images: a folder beside train that no part is called like is counted"
   const std::string of_one = read_images(shapes, {.validation_fraction = 0.25}).notes.at(0);
   CHECK(contains(of_one, "1 file of " + shapes));
   CHECK(contains(of_one, ") is left out"));
+}
+
+TEST_CASE("images: of two parts that could be held out one is read, and the pictures of the other are counted") {
+  const Folder folder;
+  const std::string shapes = copy_of("shapes", folder);
+  fs::copy(shapes + "/val", shapes + "/test", fs::copy_options::recursive);
+  const ImageSet set = read_images(shapes, {});
+  CHECK(set.validation.count() == 4);
+  REQUIRE(set.notes.size() == 1);
+  CHECK(contains(set.notes[0], "4 files of " + shapes));
+  CHECK(contains(set.notes[0], shapes + "/test/"));
 }
 
 TEST_CASE("images: a broken picture is named, or left out on request") {
@@ -419,6 +432,23 @@ TEST_CASE("classes: names match names, numbers match numbers, and numbers stand 
   CHECK(!match_classes({"1", "7"}, labels));
   CHECK(!match_classes({"1", "01"}, {"a", "c"}));  // of two folders one number: names
   matches({"1", "100000000000000000000000000"}, {"0100000000000000000000000000", "1"}, By::number, {1, 0});
+}
+
+TEST_CASE("classes: a name that several classes have stands for none of them alone") {
+  using Names = std::vector<std::string>;
+  const Names birds = {"crane", "owl", "crane", "hen"};
+  const auto check_clear = [&](const Names& classes) {
+    const auto matched = match_classes(classes, birds);
+    REQUIRE(matched.has_value());
+    check_clear_names(*matched, {"scraps", classes}, {"the model", birds});
+    return matched->labels;
+  };
+  CHECK(check_clear(birds) == std::vector<int32_t>{0, 1, 2, 3});
+  CHECK(check_clear({"hen", "owl"}) == std::vector<int32_t>{3, 1});
+  expect_error([&] { check_clear({"crane", "hen"}); }).names("scraps").value("crane").value("0, 2").offers("0 to 3");
+  CHECK(check_clear({"0", "1", "2", "3"}) == std::vector<int32_t>{0, 1, 2, 3});
+  CHECK(shared_names(birds) == Names{"'crane' (0, 2)"});
+  CHECK(shared_names({"owl", "hen"}).empty());
 }
 
 TEST_CASE("classes: class folders that are numbers are classes in the order of the numbers") {

@@ -65,6 +65,26 @@ TEST_CASE("picture: the sum of the packed pixels is compared, and their number")
   expect_error([&] { decode_picture(png(4, 3, 0, bomb), 1, "a.png"); }).names("a.png").value("more bytes");
 }
 
+TEST_CASE("picture: what is no picture is told by what it lacks, and another format by its name") {
+  const auto refused = [](const std::string& bytes) {
+    return expect_error([&] { decode_picture(bytes, 3, "a.png"); }).names("a.png");
+  };
+  const std::string packed = zlib_packed(std::string(4 * (1 + 3), '\0'));
+  refused(png(0, 3, 0, packed)).value("0 x 3");
+  refused(png(0, 0, 0, packed)).value("0 x 0");
+  refused(png(4, 3, 3, packed)).value("palette").offers("save it again");
+  refused("").value("empty").offers("PNG or JPEG");
+  refused("<svg/>").offers("PNG and JPEG");
+  refused("GIF89a").value("GIF").offers("PNG and JPEG");
+  refused(std::string("MM\0*\0\0\0\x08", 8)).value("TIFF").offers("PNG and JPEG");
+  refused(read_file(cases + "picture_forms/webp.png")).value("WebP").offers("PNG and JPEG");
+  std::string deep = png(4, 3, 0, packed);
+  deep[8 + 8 + 8] = 7;  // bits of a pixel
+  refused(with_chunk_sums(deep)).value("header").offers("save it again");
+  refused("\xff\xff\xd8\xff").value("header");
+  refused("\xff\xff").offers("PNG and JPEG");
+}
+
 TEST_CASE("picture: interlaced pixels and those of few bits are counted as they are packed") {
   // Adam7 of 5 x 5 grey pixels: passes of 1, 1, 2, 2, 3, 6 and 10 pixels in 1, 1, 1, 2, 1, 3 and 2 lines.
   const std::string lines(25 + 11, '\0');

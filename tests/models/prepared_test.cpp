@@ -210,9 +210,8 @@ TEST_CASE("prepared: a part that is lost, a tokenizer that is not theirs and a f
         }) == "tokens: " + out + "/val.bin is missing, of which " + out + "/tokens.json tells; prepare the text again");
   const std::string failed = run.folder / "failed", abc = run.folder / "abc", xyz = run.folder / "xyz";
   write(abc, "abc"), write(xyz, "xyz");
-  CHECK(error_of([&] {
-          prepare({.input = abc, .validation_input = xyz, .out = failed, .tokenizer = "character"});
-        }) != "no error");
+  CHECK(error_of([&] { prepare({.input = abc, .validation_input = xyz, .out = failed, .tokenizer = "character"}); }) !=
+        "no error");
   CHECK_FALSE(file_exists(failed));
 }
 
@@ -242,7 +241,7 @@ TEST_CASE("prepared: the files of a folder by name, with the token between docum
   write(path + "/.hidden", "none");
   const TextFiles files(path);
   CHECK(files.bytes() == 6);
-  CHECK(files.fingerprint().sha256 == sha256(std::as_bytes(std::span("onetwo", 6))));
+  CHECK(files.fingerprints().text.sha256 == sha256(std::as_bytes(std::span("onetwo", 6))));
   const auto tokenizer = make_tokenizer(byte_pairs + "gpt2", "");
   CHECK(tokenizer->decode(Text(path, *tokenizer, 0).train().to_vector()) == "one<|endoftext|>two<|endoftext|>");
   CHECK(Text(path, *make_tokenizer("byte", path), 0).train().size() == 6);
@@ -266,7 +265,8 @@ TEST_CASE("prepared: a text that gzip has packed is read as what is in it") {
     all += piece;
   });
   CHECK(all == text);
-  CHECK(TextFiles(packed).fingerprint() == TextFiles(plain).fingerprint());
+  CHECK(TextFiles(packed).fingerprints().text == TextFiles(plain).fingerprints().text);
+  CHECK(TextFiles(packed).fingerprints().division == TextFiles(plain).fingerprints().division);
   const auto tokenizer = make_tokenizer("character", packed);
   CHECK(Text(packed, *tokenizer).train().to_vector() == Text(plain, *tokenizer).train().to_vector());
   const std::string bytes = read_file(packed);
@@ -274,9 +274,8 @@ TEST_CASE("prepared: a text that gzip has packed is read as what is in it") {
   const std::string damage = packed + ": its gzip data ends too early";
   CHECK(error_of([&] { make_tokenizer("character", packed); }) == damage);
   std::string begin;  // memory never holds it whole
-  CHECK(error_of([&] {
-          TextFiles::each_piece(packed, [&](std::string_view piece, uint64_t) { begin += piece; });
-        }) == damage);
+  CHECK(error_of([&] { TextFiles::each_piece(packed, [&](std::string_view piece, uint64_t) { begin += piece; }); }) ==
+        damage);
   CHECK(begin.size() >= TextFiles::piece_size - 8);
   CHECK(text.starts_with(begin));
 }

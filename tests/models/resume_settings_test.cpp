@@ -1,6 +1,7 @@
 // Which settings a resumed run may change: not those that would change what its numbers mean.
 #include <doctest/doctest.h>
 
+#include "engine/system/files.h"
 #include "tests/support/message.h"
 #include "tests/support/small_run.h"
 
@@ -60,6 +61,38 @@ TEST_CASE("resume: settings that change what a number means are refused") {
     })
         .names(c.key)
         .offers("--resume");
+  }
+}
+
+TEST_CASE("resume: a folder that is divided into other files is other data") {
+  const Run run;
+  const std::string text = read_file(run.text), folder = run.folder / "texts";
+  const auto divide = [&](size_t files) {
+    std::filesystem::remove_all(folder);
+    std::filesystem::create_directory(folder);
+    for (size_t i = 0, at = 0; i < files; ++i) {
+      const size_t end = text.size() * (i + 1) / files;
+      write_file_atomically(folder + "/" + std::to_string(i), text.substr(at, end - at));
+      at = end;
+    }
+  };
+  for (const char* key : {"data", "validation_data"}) {
+    CAPTURE(std::string(key));
+    divide(3);
+    std::filesystem::remove_all(run.out);
+    run.train({{key, folder}});
+    begin_again(run, {{key, folder}});
+    for (const size_t files : {1, 5}) {
+      divide(files);
+      expect_error([&] {
+        begin_again(run, {{key, folder}});
+      })
+          .names(key)
+          .value(folder)
+          .value(3)
+          .offers("--other_text=yes");
+    }
+    begin_again(run, {{key, folder}, {"other_text", "yes"}});
   }
 }
 

@@ -66,7 +66,8 @@ TEST_CASE("run folder: a log whose rows have many figures is one") {
   write(run.out + "/other", std::string(20'000'000, 'x'));
   CHECK(!is_metrics_file(run.out + "/other"));
   // Logs of other programs.
-  for (const char* theirs : {"{\"step\": 1, \"loss\": 2.5}\n", "{\"loss\":2.5,\"step\":1}\n", "{\"step\":1,\"run\":\"a\"}\n"}) {
+  for (const char* theirs :
+       {"{\"step\": 1, \"loss\": 2.5}\n", "{\"loss\":2.5,\"step\":1}\n", "{\"step\":1,\"run\":\"a\"}\n"}) {
     write(run.out + "/other", theirs);
     CHECK(!is_metrics_file(run.out + "/other"));
   }

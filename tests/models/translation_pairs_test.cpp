@@ -108,6 +108,10 @@ TEST_CASE("pairs: what does not fit together is refused with the numbers") {
   CHECK(error_of([&] { read_pairs({.source = folder / "none"}); }) == "pairs: " + (folder / "none") + " is empty");
   CHECK(error_of([&] { read_pairs({.source = a, .target = a, .document_column = 1}); }).find("documents") !=
         std::string::npos);
+  expect_error([&] { read_pairs({.source = a, .target = a, .source_column = 3}); })
+      .names("source_column")
+      .value(3)
+      .offers("leave them out");
   CHECK(error_of([&] { read_pairs({.source = a, .document_lines = 2}); }) ==
         "pairs: document_lines 2 cuts documents, and none are told apart; say by which column with --document_column");
   CHECK(error_of([] { PairBatches({}, marks, 10, 0); }) == "pairs: there are none to make batches of");

@@ -116,6 +116,24 @@ TEST_CASE("vision exchange: pixels are scaled as theirs does, from the file or b
   CHECK(has_note(without, {"preprocessor_config.json", "pixel_mean=0.5", "pixel_std=0.5"}));
 }
 
+// As transformers 5.23: of a layer without biases those that are stored are not read.
+TEST_CASE("vision exchange: stored biases of queries, keys and values count only where the config has them") {
+  const Folder folder;
+  const auto biases = [&] {
+    double largest = 0;
+    for (const NamedTensor& each : read_safetensors(latest_checkpoint(folder / "run") + "/weights.safetensors").tensors)
+      if (each.name.ends_with("query_key_value.bias"))
+        for (const double x : each.tensor.to_vector()) largest = std::max(largest, std::fabs(x));
+    return largest;
+  };
+  CHECK(!has_note(imported(folder, numeric), {"qkv_bias"}));
+  CHECK(biases() > 0);
+  const auto without =
+      changed(folder, numeric, "config.json", [](nlohmann::json& config) { config["qkv_bias"] = false; });
+  CHECK(has_note(imported(folder, without), {"qkv_bias", "false"}));
+  CHECK(biases() == 0);
+}
+
 TEST_CASE("vision exchange: what theirs does with pictures and is not done here is noted at the import") {
   const Folder folder;
   const auto noted = [&](const nlohmann::json& more) {
@@ -151,6 +169,17 @@ TEST_CASE("vision exchange: many labels at once are the sigmoid's loss, and name
   typed([](nlohmann::json& config) { config["id2label"]["3"] = 7; });
   const std::string classes = read_state(latest_checkpoint(folder / "run")).tokenizer;
   CHECK(nlohmann::json::parse(classes)["classes"][3] == "7");
+}
+
+TEST_CASE("vision exchange: classes of one name are noted") {
+  const Folder folder;
+  const auto named = [&](const char* first, const char* third) {
+    return imported(folder, changed(folder, numeric, "config.json", [&](nlohmann::json& config) {
+                      config["id2label"]["0"] = first, config["id2label"]["2"] = third;
+                    }));
+  };
+  CHECK(has_note(named("crane", "crane"), {"config.json", "crane", "0", "2"}));
+  CHECK(!has_note(named("crane", "owl"), {"crane"}));
 }
 
 TEST_CASE("exchange: Infinity is read where a configuration has it and refused where a number is needed") {

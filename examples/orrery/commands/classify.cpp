@@ -30,7 +30,7 @@ struct ClassifySettings {
   void visit(V& v) {
     v("checkpoint|out_dir", checkpoint, "folder of a run (its last checkpoint) or of one checkpoint");
     v("top", top, "so many of the likeliest classes of each picture", between(1, 1e6));
-    v("skip_broken", skip_broken, "say of a picture that it cannot be decoded, and go on");
+    v("skip_broken", skip_broken, "a picture that cannot be decoded is told among the others, and is no error");
     v("threads", threads, "cores to use; 0: all", between(0, 1024));
     v("device", device, "cpu or cuda", one_of({"cpu", "cuda"}));
   }
@@ -117,6 +117,7 @@ int classify(const Arguments& arguments) {
   const Device device = parse_device(s.device);
   check_available(device);
   Classifier classifier(s, device);
+  int code = 0;
   for (const std::string& path : pictures) {
     std::vector<std::pair<std::string, double>> likeliest;
     std::string broken;
@@ -125,13 +126,17 @@ int classify(const Arguments& arguments) {
     } catch (const Error& error) {
       broken = error.what();
     }
-    check(broken.empty() || s.skip_broken, "classify: ", broken);
+    if (!broken.empty() && !s.skip_broken) {
+      std::cerr << "classify: a picture is left out: " << for_terminal(broken) << std::endl;
+      code = 1;
+      continue;
+    }
     std::cout << (broken.empty() ? for_terminal(path) : "left out: " + for_terminal(broken));
     for (const auto& [name, share] : likeliest) std::cout << "  " << for_terminal(name) << " " << fixed(share, 4);
     std::cout << std::endl;
   }
   classifier.warn_of_turned_pictures();
-  return 0;
+  return code;
 }
 
 }  // namespace orrery::program

@@ -153,7 +153,7 @@ int metrics(const Arguments& arguments) {
   const std::vector<std::string> figures = models::fitting_figures("metrics", models::figure_names(log), s.figures);
   const bool csv = s.format == "csv";
   if (csv && s.out.empty()) {
-    write_csv(log, figures, [](std::string_view text) { std::cout << text; });
+    write_csv(log, figures, [](std::string_view text) { std::cout << for_output(std::string(text)); });
     std::cout << std::flush;
     return 0;
   }

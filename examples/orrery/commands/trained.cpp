@@ -11,6 +11,7 @@
 #include "models/language_model.h"
 #include "models/study/run_files.h"
 #include "models/training/memory_plan.h"
+#include "models/training/resume.h"
 #include "models/training/run_folder.h"
 
 namespace orrery::program {
@@ -44,6 +45,8 @@ Trained read_checkpoint(const std::string& command, const std::string& checkpoin
     check_described(command, trained.settings, checkpoint + "/weights.safetensors");
     trained.model = models::make_model(trained.settings);
   });
+  for (const std::string& file : models::changed_plugins(state))
+    warn({"the plug-in " + file + " is not what " + checkpoint + " was trained with: its formula may be another"});
   models::load_weights(checkpoint, *trained.model);
   // What is learned without a text has none: its tokens are read and written as they are.
   const auto* const writes = dynamic_cast<const models::LanguageModel*>(trained.model.get());

@@ -141,9 +141,9 @@ std::vector<std::string> cases_of_nothing() {
   return failed;
 }
 
-std::string data_file(const std::string& given) {
-  if (!given.empty()) return given;
-  const fs::path include = plugin_include_folder(), text = "tinyshakespeare.txt";
+std::string data_file(const TrySettings& settings) {
+  if (!settings.data.empty()) return settings.data;
+  const fs::path include = plugin_include_folder(settings.headers), text = "tinyshakespeare.txt";
   for (const fs::path& place :
        {include / "examples" / "data" / text, include.parent_path().parent_path() / "share" / "orrery" / text})
     if (file_exists(place.string())) return place.string();
@@ -160,7 +160,7 @@ models::NamedModel small_model() {
 
 // Models with and without the new names; those that do not stay finite, or do not learn.
 std::vector<std::string> train(const std::vector<Name>& names, const TrySettings& settings) {
-  const std::string data = data_file(settings.data);
+  const std::string data = data_file(settings);
   Table table({"model (2 layers, width 64)", "first loss", "last loss", "seconds"}, "lrrr");
   std::vector<std::string> failed;
   const auto add = [&](const std::string& title, const models::NamedModel& model) {

@@ -92,8 +92,10 @@ void PagePlace::check_free() const { models::check_output(command, path, page_ki
 
 void write_page(const PagePlace& place, const std::string& title, Json sections) {
   const auto count = static_cast<int64_t>(sections.size());
-  const std::string html =
-      page_of({{"title", models::for_terminal(title)}, {"made", moment()}, {"version", build().version}, {"sections", std::move(sections)}});
+  const std::string html = page_of({{"title", models::for_terminal(title)},
+                                    {"made", moment()},
+                                    {"version", build().version},
+                                    {"sections", std::move(sections)}});
   models::write_output(place.command, place.path, page_kind(), html, place.setting);
   std::cout << grouped(count) << (count == 1 ? " section, " : " sections, ")
             << grouped(static_cast<int64_t>(html.size())) << " bytes\n"

@@ -10,7 +10,8 @@
 namespace orrery::program {
 
 using models::for_terminal;  // of all that others have named: files, classes, tensors, claims
-// What a model has written: as it is in a file or a pipe, on a terminal without what would act on it.
+// What a model has written, or rows for other programs: as they are in a file or a pipe, on a terminal without what
+// would act on it.
 std::string for_output(const std::string& text);
 
 class Table {

@@ -2,11 +2,12 @@
 // one of blue.  Krizhevsky 2009, "Learning multiple layers of features from tiny images".
 #include <algorithm>
 #include <filesystem>
+#include <sstream>
 
 #include "engine/system/files.h"
 #include "engine/system/machine_memory.h"
 #include "models/data/images.h"
-#include "models/formats/gzip.h"
+#include "models/data/lines.h"
 
 namespace orrery::models {
 namespace {
@@ -47,12 +48,10 @@ Images read_part(ImageSet& set, const std::string& folder, const std::string& be
 std::vector<std::string> class_names(ImageSet& set, const std::string& folder) {
   std::vector<std::string> names;
   if (const std::string path = find_data_file(folder, {"batches.meta.txt"}); !path.empty()) {
-    const std::string all = set.read(path, largest_names);
-    for (size_t begin = 0; begin < all.size(); begin = all.find('\n', begin) + 1) {
-      const size_t end = std::min(all.find('\n', begin), all.size());
-      if (const std::string name = all.substr(begin, end - begin); !name.empty() && name != "\r") names.push_back(name);
-      if (end == all.size()) break;
-    }
+    std::istringstream all(set.read(path, largest_names));
+    each_line(all, "images: " + path, [&](std::string_view name) {
+      if (!name.empty()) names.emplace_back(name);
+    });
   }
   for (size_t i = 0; names.empty() && i < usual_classes; ++i) set.classes.push_back(std::to_string(i));
   return names.empty() ? set.classes : names;

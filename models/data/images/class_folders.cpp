@@ -133,7 +133,11 @@ ImageSet read_class_folders(const std::string& folder, const ImageOptions& optio
   if (learns && (held_out.empty() || options.parts != ImageOptions::Parts::held_out))
     set.train = read_part(set, parts ? learned : folder, learned, options, tally);
   for (const std::string& part : held_out) {
-    if (set.validation.count() > 0) break;
+    if (set.validation.count() > 0) {
+      for (const std::string& file : files_below(part))
+        tally.leave_out(file, "in " + name_of(part) + ", for another part is held out");
+      continue;
+    }
     if (!learns) set.classes = classes_in(part);
     set.validation = read_part(set, part, learned, options, tally);
   }

@@ -160,7 +160,14 @@ FoundTokenizer tokenizer_for(const ImportedModel& from, const std::string& asked
     std::vector<std::string> notes = tokenizer->notes();
     return FoundTokenizer{std::move(tokenizer), setting, std::move(notes)};
   };
-  if (!asked.empty()) return with_notes(make_tokenizer(asked, ""), asked);
+  if (!asked.empty()) {
+    const auto no_text = [&]() -> std::string {
+      fail("import: --tokenizer=", asked,
+           " is learned from a text, and an import reads none; give the path of one, or "
+           "byte, which needs none");
+    };
+    return with_notes(make_tokenizer(asked, no_text), asked);
+  }
   if (!from.saved_tokenizer.empty()) {
     auto ours = restore_tokenizer(from.saved_tokenizer);
     const std::string name = ours->name();

@@ -49,9 +49,9 @@ void add_marks(const std::string& folder, Json& config, const Tokenizer& tokeniz
   const auto number = [](const std::optional<int32_t>& token) { return token ? Json(*token) : Json(); };
   config["bos_token_id"] = number(tokenizer.begin()), config["eos_token_id"] = number(tokenizer.end_of_text());
   const std::vector<int32_t> ends = tokenizer.ends();
-  if (ends.empty()) return;
-  const Json all = ends.size() > 1 ? Json(ends) : Json(ends[0]);
-  if (tokenizer.end_of_text() == ends[0]) {
+  if (ends.empty() && !tokenizer.end_of_text()) return;
+  const Json all = ends.empty() ? Json() : ends.size() > 1 ? Json(ends) : Json(ends[0]);  // null: nothing ends a text
+  if (!ends.empty() && tokenizer.end_of_text() == ends[0]) {
     config["eos_token_id"] = all;
     return;
   }

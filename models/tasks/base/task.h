@@ -62,6 +62,8 @@ int64_t count_targets(const Tensor& targets);
 // What a stream carries along at its beginning: nothing yet.
 inline nn::Cache stream_cache() { return {.entries = {}, .tokens = 0, .of_states = true}; }
 
+inline const std::string division_mark = " (files)";
+
 class Task {
  public:
   virtual ~Task() = default;
@@ -97,7 +99,8 @@ class Task {
   virtual std::vector<std::string> warnings() const { return {}; }  // sentences about what was made of the data
   virtual std::string data() const = 0;                             // where it was read
   virtual Fingerprint fingerprint() const = 0;                      // of what is learned
-  // Of what else was read, by the setting that names it: validation data, a tokenizer made elsewhere.
+  // Of what else was read, by the setting that names it: validation data, a tokenizer made elsewhere; and, with
+  // `division_mark` behind the setting, how what it names is divided into files.
   virtual std::map<std::string, Fingerprint> read_beside() const { return {}; }
 
   // One example of what is held out, for looks inside: as batches of one, what the model reads, (1, T) tokens or

@@ -7,11 +7,13 @@
 
 #include "engine/settings/registry.h"
 #include "tests/support/errors.h"
+#include "tests/support/message.h"
 
 namespace orrery {
 namespace {
 
 using testing::error_of;
+using testing::expect_error;
 
 struct Thing {
   std::string name;
@@ -158,6 +160,24 @@ TEST_CASE("every kind of setting is set from text") {
   CHECK(with("betas", "list(0.5, 0.75)").betas == std::vector<double>{0.5, 0.75});
   CHECK(with("betas", "").betas.empty());
   CHECK(with("loss.weight", "2").loss.weight == 2);
+}
+
+TEST_CASE("a whole number may have an exponent and a point, up to 2^63, and is exactly what is written") {
+  const auto number = [](const char* text) { return parse_whole_number("seed", text); };
+  CHECK(number("1e6") == 1'000'000);
+  CHECK(number("9e18") == 9'000'000'000'000'000'000);
+  CHECK(number("-9E+18") == -9'000'000'000'000'000'000);
+  CHECK(number("9.223372036854775807e18") == INT64_MAX);
+  CHECK(number("9007199254740993.0") == 9'007'199'254'740'993);  // no double
+  CHECK(number("+1.5e3") == 1500);
+  CHECK(number("12000e-3") == 12);
+  CHECK(number("0.0") == 0);
+  CHECK(number("5.") == 5);
+  for (const char* wrong : {"9.3e18", "1e19", "1e300", "1.5", "1.25e1", "15e-1", "9007199254740992.5", "e3", ".", "1e",
+                            "1e+-3", "1.2.3", "++1", "+-1", "inf", "0x10", "1e99999999999999999999"}) {
+    CAPTURE(wrong);
+    expect_error([&] { number(wrong); }).names("seed").value(wrong);
+  }
 }
 
 TEST_CASE("a wrong value is an error and changes nothing") {

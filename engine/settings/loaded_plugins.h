@@ -1,0 +1,11 @@
+// The plug-ins that this program has loaded.
+#pragma once
+
+#include <map>
+#include <string>
+
+namespace orrery {
+
+std::map<std::string, std::string> loaded_plugins();  // SHA-256 of each, by its file's name
+
+}  // namespace orrery
