@@ -18,6 +18,7 @@
 #include "engine/system/folders.h"
 #include "engine/system/parallel.h"
 #include "engine/types/check.h"
+#include "examples/orrery/commands/commands.h"
 #include "models/catalogue/plugins.h"
 #include "models/settings/settings_file.h"
 #include "models/study/pool.h"
