@@ -41,7 +41,7 @@ void check_settings(const TrainSettings& s) {
         " micro-batches, which have numbers of 32 bits; lower one of the two");
   check(!s.nan_guard || !s.graph,
         "train: --nan_guard=yes looks at each operation, and a replayed step has no operations; leave --graph out");
-  check(!s.nan_guard || !s.profile, "train: --profile would time --nan_guard=yes as the operations; leave one out");
+  check(!s.nan_guard || !s.profile, "train: --nan_guard=yes would be timed as well; use --profile without it");
   check(!s.graph || !s.profile, "train: a replayed step has no operations to time; use --profile without --graph");
 }
 
