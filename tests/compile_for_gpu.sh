@@ -1,9 +1,10 @@
 #!/bin/sh
-# sh tests/compile_for_gpu.sh [--all]: nvcc on every file that it compiles in a CUDA build; a warning is an error.
-# Translates each file to PTX without optimizing it, so that every formula is seen within minutes, and compiles products
-# and attention whole for sm_90 and sm_90a, for the table of registers, shared memory and spills (kernel_table.py),
-# which fails if one of these spills.  With --all every kernel is compiled whole and is in the table: an hour on two
-# cores.  ARCHITECTURES='80 120' does the same for other cards.
+# sh tests/compile_for_gpu.sh [--formulas|--kernels|--all]: nvcc on every file that it compiles in a CUDA build; a warning
+# is an error.
+# --formulas translates each file to PTX without optimizing it, so that every formula is seen within minutes; --kernels
+# compiles products and attention whole for sm_90 and sm_90a, for the table of registers, shared memory and spills
+# (kernel_table.py), which fails if one of these spills; neither word means both.  With --all every kernel is compiled
+# whole and is in the table: an hour on two cores.  ARCHITECTURES='80 120' does the same for other cards.
 # Shared memory is known to the emulated kernels: ORRERY_SHARED_MEMORY=FILE, written by
 #   ORRERY_SHARED_MEMORY=FILE build/cuda_tests
 # The last line reads "N passed, N failed" and counts files.
@@ -47,19 +48,23 @@ compiled() {
   passed=$((passed + $(grep -c 'Building CUDA' "$folder/compile.log")))
 }
 
-if [ "${1:-}" = --all ]; then
-  targets=orrery_core
-else
+what=${1:-}
+targets=orrery_core
+if [ "$what" != --all ] && [ "$what" != --kernels ]; then
   configure build/gpu_ptx -DCMAKE_BUILD_TYPE=None -DCMAKE_CUDA_FLAGS=-Xcicc=-O0 \
     "-DCMAKE_CUDA_ARCHITECTURES=$(as virtual)"
   compiled build/gpu_ptx orrery_core
-  targets=
-  for file in $whole; do targets="$targets $file.o"; done
 fi
-configure build/gpu "-DCMAKE_CUDA_ARCHITECTURES=$(as real)" -DCMAKE_CUDA_FLAGS=-Xptxas=-v
-# shellcheck disable=SC2086
-compiled build/gpu $targets
-python3 tests/kernel_table.py ${ORRERY_SHARED_MEMORY:+--shared="$ORRERY_SHARED_MEMORY"} build/gpu/compile.log ||
-  failed=$((failed + 1))
+if [ "$what" != --formulas ]; then
+  if [ "$what" != --all ]; then
+    targets=
+    for file in $whole; do targets="$targets $file.o"; done
+  fi
+  configure build/gpu "-DCMAKE_CUDA_ARCHITECTURES=$(as real)" -DCMAKE_CUDA_FLAGS=-Xptxas=-v
+  # shellcheck disable=SC2086
+  compiled build/gpu $targets
+  python3 tests/kernel_table.py ${ORRERY_SHARED_MEMORY:+--shared="$ORRERY_SHARED_MEMORY"} build/gpu/compile.log ||
+    failed=$((failed + 1))
+fi
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

@@ -50,7 +50,7 @@ cmake --build "$build" --parallel "$(nproc)" ${TARGETS:+--target $TARGETS} || gi
 status=0
 if [ -z "$folders" ]; then
   log=$build/Testing/Temporary/LastTest.log
-  ctest --test-dir "$build" --output-on-failure "$@" || status=$?
+  ctest --test-dir "$build" --parallel "$(nproc)" --output-on-failure "$@" || status=$?
 else
   log=$build/folders.log
   : > "$log"

@@ -26,9 +26,14 @@ function(orrery_add_test_program name)
   target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")
   target_include_directories(${name} SYSTEM PRIVATE "${ORRERY_DOCTEST_INCLUDE}")
   target_compile_definitions(${name} PRIVATE "ORRERY_SOURCE_DIR=\"${PROJECT_SOURCE_DIR}\"")
-  # A third less time to compile; at -O1 g++ joins products and sums only with the second, and some tests count ULP.
+  # Half the time to compile.  References are computed at -O1; there g++ joins products and sums only with the second
+  # flag, and some tests count ULP.
+  set(flags -O1 -fexpensive-optimizations)
+  if(test_LABEL MATCHES "^(models|examples)$")
+    set(flags -O0)
+  endif()
   target_compile_options(${name} PRIVATE
-    "$<$<AND:$<CONFIG:Release>,$<COMPILE_LANG_AND_ID:CXX,GNU>>:-O1;-fexpensive-optimizations>")
+    "$<$<AND:$<CONFIG:Release>,$<COMPILE_LANG_AND_ID:CXX,GNU>>:${flags}>")
   target_link_libraries(${name} PRIVATE ${test_LIBRARIES} Threads::Threads)
   orrery_add_formulas(${name} ${test_FILES})
   add_test(NAME ${name} COMMAND ${name} ${tests_left_out})
@@ -44,7 +49,7 @@ if(ORRERY_EMULATE_CUDA AND NOT ORRERY_CUDA)
   file(GLOB support CONFIGURE_DEPENDS tests/support/*.cpp)
   list(FILTER support EXCLUDE REGEX "/main\\.cpp$")
   set_source_files_properties(${cuda_sources} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-xc++")
-  add_library(orrery_emulated SHARED ${core_sources} ${model_sources} "${source_hash}" ${cuda_sources} ${support})
+  add_library(orrery_emulated SHARED ${core_sources} ${model_members} $<TARGET_OBJECTS:models_objects> "${source_hash}" ${cuda_sources} ${support})
   add_dependencies(orrery_emulated orrery_source_hash)
   orrery_describe_library(orrery_emulated)
   target_include_directories(orrery_emulated BEFORE PUBLIC "${PROJECT_SOURCE_DIR}/tests/support")
@@ -63,7 +68,7 @@ if(ORRERY_EMULATE_CUDA AND NOT ORRERY_CUDA)
   if(ORRERY_WATCH_ACCESSES)
     set(of_kernels ${watched})
   endif()
-  orrery_find_formulas(files_of_kernels ${core_sources} ${model_sources})
+  orrery_find_formulas(files_of_kernels ${core_sources} ${model_members})
   set_property(SOURCE ${files_of_kernels} ${cuda_sources} APPEND PROPERTY COMPILE_OPTIONS
     "$<$<AND:$<CONFIG:Release>,$<STREQUAL:$<TARGET_PROPERTY:NAME>,orrery_emulated>>:${of_kernels}>")
   if(ORRERY_SANITIZE STREQUAL "thread")  # the emulation's scheduler tells ThreadSanitizer itself what orders what
@@ -206,15 +211,10 @@ elseif(TARGET orrery_emulated)
                               tests/gpu_static/recorder.cpp examples/orrery/commands/bench_operations.cpp
                               examples/orrery/commands/bench_train.cpp examples/orrery/terminal/table.cpp)
   target_link_libraries(gpu_launches PRIVATE orrery_emulated ${CMAKE_DL_LIBS})
-  # The program with the emulated card, for tests/gpu.sh: of the same objects, unless some hold formulas, which the
-  # emulation's headers compile anew.
+  # The program with the emulated card, for tests/gpu.sh: files that hold formulas are compiled with the emulation's
+  # headers, the other objects are the program's.
   if(TARGET orrery)
-    orrery_find_formulas(formulas_of_program ${program_sources})
-    set(files $<TARGET_OBJECTS:orrery>)
-    if(formulas_of_program)
-      set(files ${program_sources} "${PROJECT_BINARY_DIR}/report_files.cpp")
-    endif()
-    add_executable(orrery_on_emulation EXCLUDE_FROM_ALL ${files})
+    add_executable(orrery_on_emulation EXCLUDE_FROM_ALL ${program_members} $<TARGET_OBJECTS:program_objects>)
     target_link_libraries(orrery_on_emulation PRIVATE orrery_emulated CLI11::CLI11 nlohmann_json::nlohmann_json)
   endif()
 endif()
@@ -229,4 +229,13 @@ endforeach()
 foreach(file IN LISTS numbered)
   get_filename_component(name "${file}" NAME_WE)
   add_dependencies(quick_tests ${name})
+endforeach()
+
+# Kernels are emulated by one thread and take no other program's time: they run beside one another, the rest alone.
+get_property(every_test DIRECTORY PROPERTY TESTS)
+foreach(test IN LISTS every_test)
+  get_property(label TEST ${test} PROPERTY LABELS)
+  if(NOT label STREQUAL "cuda")
+    set_property(TEST ${test} PROPERTY RUN_SERIAL TRUE)
+  endif()
 endforeach()

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/system/files.h"
 #include "engine/types/check.h"
 
 namespace orrery::models {
@@ -57,5 +58,7 @@ std::vector<CsvRow> parse_csv(std::string_view csv, std::string_view what) {
   }
   return rows;
 }
+
+std::vector<CsvRow> read_csv(const std::string& path) { return parse_csv(read_file(path, uint64_t{16} << 20), path); }
 
 }  // namespace orrery::models

@@ -14,5 +14,6 @@ std::string csv_line(const CsvRow& fields);  // with its end
 // All rows.  Errors begin with `what`: a quote that is not closed, or text behind one that is; a row with more or
 // fewer fields than the first.
 std::vector<CsvRow> parse_csv(std::string_view text, std::string_view what);
+std::vector<CsvRow> read_csv(const std::string& path);  // a file of at most 16 MiB
 
 }  // namespace orrery::models

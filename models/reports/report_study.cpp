@@ -3,7 +3,6 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "engine/system/files.h"
 #include "engine/types/wording.h"
 #include "models/formats/csv.h"
 #include "models/reports/report_sweep.h"
@@ -11,8 +10,6 @@
 
 namespace orrery::models {
 namespace {
-
-constexpr uint64_t largest_table = uint64_t{16} << 20;  // bytes
 
 Json text_item(const std::string& name, const std::string& text, bool copy = false) {
   return {{"name", name}, {"text", text}, {"wrap", !copy}, {"copy", copy}};
@@ -69,7 +66,7 @@ std::string shown(const std::string& field, bool words) {
 }
 
 void add_rows(Json& sections, const std::string& path) {
-  const std::vector<CsvRow> rows = parse_csv(read_file(path, largest_table), path);
+  const std::vector<CsvRow> rows = read_csv(path);
   check(!rows.empty(), path, " is empty; orrery study writes it");
   Json columns = Json::array(), cells = Json::array();
   for (size_t k = 0; k < rows[0].size(); ++k)

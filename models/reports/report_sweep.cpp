@@ -15,12 +15,11 @@
 namespace orrery::models {
 namespace {
 
-constexpr uint64_t largest_table = uint64_t{16} << 20;  // bytes
-constexpr size_t most_curves = 60;                      // more lines show nothing
+constexpr size_t most_curves = 60;  // more lines show nothing
 
 class CsvTable {
  public:
-  explicit CsvTable(const std::string& path) : path_(path), rows_(parse_csv(read_file(path, largest_table), path)) {
+  explicit CsvTable(const std::string& path) : path_(path), rows_(read_csv(path)) {
     check(!rows_.empty(), path, " is empty; orrery sweep writes it");
   }
   size_t rows() const { return rows_.size() - 1; }
@@ -70,7 +69,9 @@ void add_differences(Json& sections, const CsvTable& table, const std::string& m
                     {"value", any && mean ? Json(difference.value_or(0)) : json_of(mean)},
                     {"low", json_of(low)},
                     {"high", json_of(high)},
-                    {"note", !mean ? state : any && !difference ? "compared with" : ""}});
+                    {"note", !mean                ? state
+                             : any && !difference ? "compared with"
+                                                  : ""}});
   }
   if (any)
     sections.push_back(report_section(

@@ -42,9 +42,9 @@ namespace {
 
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
-class Reader {
+class TableReader {
  public:
-  Reader(const std::string& path, std::span<const Setting> scratch, std::span<const ForeignKey> foreign)
+  TableReader(const std::string& path, std::span<const Setting> scratch, std::span<const ForeignKey> foreign)
       : path_(path), scratch_(scratch), foreign_(foreign) {}
 
   Pairs read(const toml::table& table) {
@@ -118,7 +118,7 @@ class Reader {
 
 Pairs settings_in_table(const toml::table& table, const std::string& path, std::span<const Setting> scratch,
                         std::span<const ForeignKey> foreign) {
-  return Reader(path, scratch, foreign).read(table);
+  return TableReader(path, scratch, foreign).read(table);
 }
 
 }  // namespace orrery::models

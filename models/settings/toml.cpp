@@ -9,7 +9,7 @@
 namespace orrery::models {
 namespace {
 
-constexpr size_t deepest = 16, most_dots = 16, most_items = 2'000, longest_word = 100;
+constexpr size_t deepest_brackets = 16, most_dots = 16, most_items = 2'000, longest_word = 100;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool in_key(char c) { return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '-'; }
@@ -110,7 +110,8 @@ class Scan {
   }
   void open(char bracket) {
     if (place_ != Place::value) refuse(orrery::text("a '", bracket, "' where no value should stand"));
-    if (depth_ == deepest) refuse(orrery::text("brackets stand in one another more than ", deepest, " deep"));
+    if (depth_ == deepest_brackets)
+      refuse(orrery::text("brackets stand in one another more than ", deepest_brackets, " deep"));
     open_[depth_++] = bracket;
     place_ = bracket == '[' ? Place::value : Place::key;
   }
@@ -182,7 +183,7 @@ class Scan {
 
   std::string_view text_, path_;
   size_t at_ = 0, depth_ = 0, dots_ = 0, items_ = 0;
-  char open_[deepest] = {};
+  char open_[deepest_brackets] = {};
   int line_ = 1;
   Place place_ = Place::line_begin;
 };

@@ -22,9 +22,9 @@ const std::vector<std::string> known_keys = {
     "source", "sentence", "kind",     "config",      "seeds",   "learning_rates", "metric",  "refuted_if", "rounds",
     "base",   "sweep",    "variants", "round_steps", "example", "figure",         "smaller", "main"};
 
-class Reader {
+class ClaimReader {
  public:
-  explicit Reader(const std::string& path) : path_(path), table_(read_toml(path)) {}
+  explicit ClaimReader(const std::string& path) : path_(path), table_(read_toml(path)) {}
 
   Claim read() {
     for (const auto& [key, node] : members_in_order(table_)) check_known(key, *node);
@@ -353,6 +353,6 @@ std::string found_near(const std::string& claim, const std::string& path) {
   }
 }
 
-Claim read_claim(const std::string& path) { return Reader(path).read(); }
+Claim read_claim(const std::string& path) { return ClaimReader(path).read(); }
 
 }  // namespace orrery::models

@@ -46,10 +46,10 @@ std::optional<std::vector<std::string>> range_in(const std::string& part, size_t
 }
 
 // Braces in braces, so many deep at the most: nobody writes more, and each one is a call.
-constexpr int deepest = 32;
+constexpr int most_nested_braces = 32;
 
 std::vector<std::string> expand(const std::string& text, size_t most, int depth) {
-  check(depth <= deepest, "sweep: braces are nested more than ", deepest, " deep");
+  check(depth <= most_nested_braces, "sweep: braces are nested more than ", most_nested_braces, " deep");
   std::vector<std::string> all = {""};
   size_t done = 0;  // all of the text before it stands in each of `all`
   for (size_t open; (open = text.find('{', done)) != std::string::npos;) {

@@ -27,8 +27,6 @@ std::vector<Tensor> tensors_of(std::span<const HostToDevice> places) {
   return tensors;
 }
 
-double seconds_between(auto from, auto to) { return std::chrono::duration<double>(to - from).count(); }
-
 void check_settings(const TrainSettings& s) {
   check_utf8_settings("train", list_settings(s));
   check_available(parse_device(s.device));

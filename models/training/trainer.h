@@ -18,8 +18,8 @@
 #include "models/training/memory_plan.h"
 #include "models/training/replay.h"
 #include "models/training/run_folder.h"
-#include "models/training/step_inputs.h"
 #include "models/training/settings.h"
+#include "models/training/step_inputs.h"
 #include "nn/optimizers/base/optimizer.h"
 #include "nn/schedules/base/schedule.h"
 
@@ -67,6 +67,9 @@ class Trainer {
     double flops;
     FigureRow figures;
   };
+  static double seconds_between(Clock::time_point from, Clock::time_point to) {
+    return std::chrono::duration<double>(to - from).count();
+  }
   void make_inputs();
   void resume(const std::string& checkpoint, const CheckpointState& state);
   void send_batches();  // from then on `inputs_` are theirs
@@ -97,15 +100,15 @@ class Trainer {
   std::unique_ptr<nn::FlatParameters> parameters_;
   std::unique_ptr<nn::Optimizer> optimizer_;
   std::unique_ptr<nn::Schedule> schedule_;
-  std::map<std::string, double> loss_weights_;      // above 0, by name
-  std::vector<const Figure*> wanted_figures_;       // that the log gets every so many steps
-  double peak_flops_ = 0;                           // a second, of the device; 0: unknown
+  std::map<std::string, double> loss_weights_;  // above 0, by name
+  std::vector<const Figure*> wanted_figures_;   // that the log gets every so many steps
+  double peak_flops_ = 0;                       // a second, of the device; 0: unknown
   std::unique_ptr<StepInputsByShape> steps_;
-  StepInputs* inputs_ = nullptr;                    // of this step
-  std::unique_ptr<HostToDevice> numbers_;           // of the micro-batches: what the random keys end with
-  std::unique_ptr<StepFractions> fractions_;        // of this step
-  std::vector<nn::Cache> carried_;                  // of each micro-batch, if it is of streams
-  Tensor losses_;                                   // means over the step: the task's, then loss_weights_'s
+  StepInputs* inputs_ = nullptr;              // of this step
+  std::unique_ptr<HostToDevice> numbers_;     // of the micro-batches: what the random keys end with
+  std::unique_ptr<StepFractions> fractions_;  // of this step
+  std::vector<nn::Cache> carried_;            // of each micro-batch, if it is of streams
+  Tensor losses_;                             // means over the step: the task's, then loss_weights_'s
   std::unique_ptr<DeviceToHost> losses_read_;
   std::deque<InFlight> in_flight_;
   Clock::time_point reported_;  // the last step

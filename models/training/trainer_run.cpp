@@ -8,11 +8,6 @@
 #include "models/training/trainer.h"
 
 namespace orrery::models {
-namespace {
-
-double seconds_between(auto from, auto to) { return std::chrono::duration<double>(to - from).count(); }
-
-}  // namespace
 
 // A checkpoint whose weights led there is no good one.  One that was resumed may be another run's good one with other
 // settings, so it is named and stays.

@@ -4,13 +4,13 @@
 #include <map>
 #include <set>
 
-#include "engine/system/files.h"
 #include "engine/settings/registry.h"
-#include "examples/orrery/terminal/arguments.h"
+#include "engine/system/files.h"
 #include "examples/orrery/commands/commands.h"
+#include "examples/orrery/commands/trained.h"
+#include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/terminal/plot.h"
 #include "examples/orrery/terminal/table.h"
-#include "examples/orrery/commands/trained.h"
 #include "models/study/comparison.h"
 #include "models/study/figure_names.h"
 #include "models/study/run_files.h"
@@ -48,8 +48,8 @@ struct ComparedRun {
 
 ComparedRun read_run(const std::string& folder, size_t index) {
   models::check_is_run("compare", folder);
-  ComparedRun run{
-      std::to_string(index + 1), folder, models::settings_of_run(folder), file_exists(folder + "/metrics.jsonl")};
+  ComparedRun run{std::to_string(index + 1), folder, models::settings_of_run(folder),
+                  file_exists(folder + "/metrics.jsonl")};
   if (!run.logged) return run;
   run.log = models::RunLog::of_run(folder);
   run.log.each([&](const LogRow& row) {
@@ -71,9 +71,9 @@ std::string counted(size_t count, const std::string& what) {
 void print_runs(const std::vector<ComparedRun>& runs) {
   Table table({"", "", ""}, "rll");
   for (const ComparedRun& run : runs)
-    table.add({run.number, run.folder,
-               !run.logged ? "no metrics.jsonl"
-                           : text(grouped(run.last), " of ", grouped(run.settings.steps), " steps")});
+    table.add(
+        {run.number, run.folder,
+         !run.logged ? "no metrics.jsonl" : text(grouped(run.last), " of ", grouped(run.settings.steps), " steps")});
   std::cout << table.print();
 }
 
@@ -181,19 +181,19 @@ void print_parting(const ComparedRun& first, const ComparedRun& other) {
     std::cout << "  and " << counted(found.figures.size() - most, "more figure") << " there\n";
 }
 
-struct Weights {
+struct LatestWeights {
   int64_t step = 0;
   std::string version;
   std::vector<NamedTensor> tensors;
 };
 // Of the last checkpoint; none: there is none.
-std::optional<Weights> weights_of(const std::string& folder) {
+std::optional<LatestWeights> weights_of(const std::string& folder) {
   return models::read_newest([&] { return models::latest_checkpoint(folder, true); },
-                             [](const std::string& checkpoint) -> std::optional<Weights> {
+                             [](const std::string& checkpoint) -> std::optional<LatestWeights> {
                                if (checkpoint.empty()) return {};
                                const models::CheckpointState state = models::read_state(checkpoint);
-                               return Weights{state.step, state.version,
-                                              read_safetensors(checkpoint + "/" + models::weights_name).tensors};
+                               return LatestWeights{state.step, state.version,
+                                                    read_safetensors(checkpoint + "/" + models::weights_name).tensors};
                              });
 }
 
@@ -203,10 +203,10 @@ void print_names(const std::string& what, const std::vector<std::string>& names)
   for (const std::string& name : names) std::cout << "    " << for_terminal(name) << "\n";
 }
 
-void print_parameters(const ComparedRun& first, const std::optional<Weights>& a, const ComparedRun& other,
+void print_parameters(const ComparedRun& first, const std::optional<LatestWeights>& a, const ComparedRun& other,
                       size_t most) {
   std::cout << "\nparameters of " << first.number << " and " << other.number;
-  const std::optional<Weights> b = weights_of(other.folder);
+  const std::optional<LatestWeights> b = weights_of(other.folder);
   if (!a || !b) {
     std::cout << ": " << for_terminal((a ? other : first).folder) << " has no checkpoint, they are not compared\n";
     return;
@@ -258,7 +258,7 @@ int compare(const Arguments& arguments) {
   print_curves(runs, s.figures);
   print_validations(runs);
   for (size_t i = 1; i < runs.size(); ++i) print_parting(runs[0], runs[i]);
-  const std::optional<Weights> first = weights_of(runs[0].folder);
+  const std::optional<LatestWeights> first = weights_of(runs[0].folder);
   if (first) warn_of_version(runs[0].folder, first->version);
   for (size_t i = 1; i < runs.size(); ++i) print_parameters(runs[0], first, runs[i], static_cast<size_t>(s.parameters));
   std::cout << std::flush;

@@ -25,13 +25,13 @@ using models::StudyVerdict;
 using Clock = std::chrono::steady_clock;
 namespace fs = std::filesystem;
 
-constexpr const char *table_header = "metric,variant,at,samples,mean,deviation,low,high\n",
+constexpr const char *study_columns = "metric,variant,at,samples,mean,deviation,low,high\n",
                      *samples_header = "metric,variant,swept,sample,value\n";
 
 // Beside verdict.json, which is renamed, not refused, if it cannot be read.
 const Outputs& study_outputs() {
   static const Outputs all = {"study",
-                              {{"table.csv", models::marked_kind("a table of a study", table_header)},
+                              {{"table.csv", models::marked_kind("a table of a study", study_columns)},
                                {"samples.csv", models::marked_kind("samples of a study", samples_header)},
                                {"runs.csv", runs_csv_kind()},
                                {"picture.svg", models::picture_kind()}}};
@@ -83,7 +83,7 @@ std::string measured_text(const Claim& claim, const std::vector<models::SampleRo
 }
 
 std::string table_csv(const Claim& claim, const std::vector<models::SampleRow>& rows) {
-  std::string all = table_header;
+  std::string all = study_columns;
   for (const models::SampleRow& row : rows) {
     const std::vector<double> samples = known(row.samples);
     std::vector<std::string> fields = {

@@ -26,14 +26,14 @@ namespace {
 using models::Assignments;
 using models::Outcome;
 
-constexpr const char* table_header = "row,seeds,mean,deviation,difference,low,high,diverged,failed\n";
+constexpr const char* sweep_columns = "row,seeds,mean,deviation,difference,low,high,diverged,failed\n";
 
 // What a sweep leaves in its folder (models/formats/output_file.h).
 const Outputs& sweep_outputs() {
   static const Outputs all = {
       "sweep",
       {{"runs.csv", runs_csv_kind()},
-       {"table.csv", models::marked_kind("a table of a sweep", table_header)},
+       {"table.csv", models::marked_kind("a table of a sweep", sweep_columns)},
        {"sweep.json", models::marked_kind("a description of a sweep", "{\n \"metric\": \"", "\n \"runs\": \"")}}};
   return all;
 }
@@ -215,7 +215,7 @@ std::string table_text(const Sweep& sweep, const Outcomes& outcomes) {
 }
 
 std::string table_csv(const Sweep& sweep, const Outcomes& outcomes) {
-  std::string all = table_header;
+  std::string all = sweep_columns;
   const RunRow& chosen = sweep.all.rows[reference_row(sweep)];
   for (const RunRow& row : sweep.all.rows) {
     const Summary s = summary_of(sweep, row, chosen, outcomes);

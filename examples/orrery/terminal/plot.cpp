@@ -17,10 +17,6 @@ std::string braille(uint8_t dots) {
   return {static_cast<char>(0xE2), static_cast<char>(0xA0 | dots >> 6), static_cast<char>(0x80 | (dots & 0x3F))};
 }
 
-std::string padded(const std::string& text, size_t width) {
-  return std::string(width > text.size() ? width - text.size() : 0, ' ') + text;
-}
-
 std::vector<std::string> panel(const Curve& curve, double low, double high, int columns, int lines) {
   const int width = 2 * columns, height = 4 * lines;
   std::vector<double> y;
@@ -46,18 +42,18 @@ std::vector<std::string> panel(const Curve& curve, double low, double high, int 
   }
   const std::string high_label = fixed(top, 2), low_label = fixed(bottom, 2);
   const size_t margin = std::max(high_label.size(), low_label.size());
-  std::vector<std::string> text = {std::string(margin + 1, ' ') + padded(curve.name, curve.name.size())};
+  std::vector<std::string> text = {std::string(margin + 1, ' ') + right_aligned(curve.name, curve.name.size())};
   text[0] += std::string(
       static_cast<size_t>(columns) - std::min<size_t>(curve.name.size(), static_cast<size_t>(columns)), ' ');
   for (int line = 0; line < lines; ++line) {
-    std::string row = padded(line == 0 ? high_label : line == lines - 1 ? low_label : "", margin) + " ";
+    std::string row = right_aligned(line == 0 ? high_label : line == lines - 1 ? low_label : "", margin) + " ";
     for (const uint8_t cell : cells[static_cast<size_t>(line)]) row += cell ? braille(cell) : " ";
     text.push_back(row);
   }
   const std::string left = fixed(low, 0), right = fixed(high, 0);
   text.push_back(
       std::string(margin + 1, ' ') + left +
-      padded(right, static_cast<size_t>(columns) - std::min<size_t>(left.size(), static_cast<size_t>(columns))));
+      right_aligned(right, static_cast<size_t>(columns) - std::min<size_t>(left.size(), static_cast<size_t>(columns))));
   return text;
 }
 
@@ -131,16 +127,16 @@ std::string plot_together(const std::string& title, const std::vector<Series>& s
   const size_t margin = std::max(high_label.size(), low_label.size());
   std::string all = title + "\n";
   for (size_t line = 0; line < rows.size(); ++line) {
-    const std::string row = padded(line == 0                 ? high_label
-                                   : line + 1 == rows.size() ? low_label
-                                                             : "",
-                                   margin) +
+    const std::string row = right_aligned(line == 0                 ? high_label
+                                          : line + 1 == rows.size() ? low_label
+                                                                    : "",
+                                          margin) +
                             " " + rows[line];
     all += row.substr(0, row.find_last_not_of(' ') + 1) + "\n";
   }
   const std::string left = fixed(low, 0), right = fixed(high, 0);
-  return all + std::string(margin + 1, ' ') + left +
-         padded(right, columns - std::min(left.size(), columns)) + "\n";
+  return all + std::string(margin + 1, ' ') + left + right_aligned(right, columns - std::min(left.size(), columns)) +
+         "\n";
 }
 
 }  // namespace orrery::program

@@ -13,10 +13,6 @@ namespace {
 constexpr std::chrono::milliseconds redraw_interval(100);
 constexpr std::chrono::seconds longest_silence(10);
 
-std::string padded(const std::string& number, size_t width) {
-  return std::string(number.size() < width ? width - number.size() : 0, ' ') + number;
-}
-
 // A step may be quicker than the clock: then the rate is infinite.
 int64_t rounded(double x) { return std::llround(std::clamp(std::isnan(x) ? 0 : x, 0.0, 1e18)); }
 
@@ -32,9 +28,11 @@ std::string time_text(double seconds) {
 }
 
 std::string step_line(const models::StepReport& r, bool narrow) {
-  const auto wide = [&](const std::string& number, size_t width) { return narrow ? number : padded(number, width); };
+  const auto wide = [&](const std::string& number, size_t width) {
+    return narrow ? number : right_aligned(number, width);
+  };
   const std::string steps = std::to_string(r.steps), gap = narrow ? " " : "  ";
-  return (narrow ? "" : "step ") + padded(std::to_string(r.step), steps.size()) + "/" + steps + gap + "loss " +
+  return (narrow ? "" : "step ") + right_aligned(std::to_string(r.step), steps.size()) + "/" + steps + gap + "loss " +
          (std::isnan(r.loss) ? "none" : fixed(r.loss, 4)) + gap + (narrow ? "|g| " : "gradient ") +
          wide(fixed(r.gradient_norm, 3), 6) + gap + "lr " + scientific(r.learning_rate) + gap +
          wide(fixed(r.milliseconds, 1), 6) + " ms" + gap + wide(grouped(rounded(r.units_per_second)), 7) + " " +

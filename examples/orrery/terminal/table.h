@@ -26,10 +26,11 @@ class Table {
   std::string alignment_;
 };
 
-size_t width_of(const std::string& text);  // in columns of a terminal
-size_t terminal_columns();                 // of the standard output; 100 if it is no terminal
+size_t width_of(const std::string& text);                          // in columns of a terminal
+std::string right_aligned(const std::string& text, size_t width);  // of bytes
+size_t terminal_columns();                                         // of the standard output; 100 if it is no terminal
 // Each line's first `columns`: a longer one would wrap on a terminal.
 std::string cut_lines(const std::string& text, size_t columns);
-std::string megabytes(double bytes);       // 12.3
+std::string megabytes(double bytes);  // 12.3
 
 }  // namespace orrery::program
