@@ -1,6 +1,6 @@
 #!/bin/sh
-# sh tests/compile_for_gpu.sh [--formulas|--kernels|--all]: nvcc on every file that it compiles in a CUDA build; a warning
-# is an error.
+# sh tests/compile_for_gpu.sh [--formulas|--kernels|--all]: nvcc on every file that it compiles in a CUDA build; a
+# warning is an error.
 # --formulas translates each file to PTX without optimizing it, so that every formula is seen within minutes; --kernels
 # compiles products and attention whole for sm_90 and sm_90a, for the table of registers, shared memory and spills
 # (kernel_table.py), which fails if one of these spills; neither word means both.  With --all every kernel is compiled

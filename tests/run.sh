@@ -1,7 +1,7 @@
 #!/bin/sh
 # sh tests/run.sh [--all] [FOLDER...] [CTEST OPTIONS]: installs what is missing, builds in build/, runs tests.
-#   sh tests/run.sh                  what must pass before a commit: all but the kernels of a GPU, which it does not build
-#   sh tests/run.sh --all            these too, emulated on the CPU
+#   sh tests/run.sh                  what must pass before a commit: all but the kernels of a GPU
+#   sh tests/run.sh --all            these too, which are emulated on the CPU
 #   sh tests/run.sh nn/activations   builds the tests of that layer alone, and runs those of the folder
 # The last line counts test cases and example runs: "N passed, N failed".
 # Another build: BUILD=build/address OPTIONS=-DORRERY_SANITIZE=address,undefined TARGETS=nn_tests sh tests/run.sh -R
@@ -23,7 +23,8 @@ while [ $# -gt 0 ]; do
     --all) all=yes ;;
     -*) break ;;
     *)
-      [ -d "tests/${1#tests/}" ] || give_up "there is no folder tests/${1#tests/}; name one as in tests/run.sh nn/activations"
+      [ -d "tests/${1#tests/}" ] ||
+        give_up "there is no folder tests/${1#tests/}; name one as in tests/run.sh nn/activations"
       folders="$folders ${1#tests/}"
       ;;
   esac

@@ -1,7 +1,7 @@
-// Attention on a GPU, for plain C++: problems of engine/attention_formula/problem.h on pointers to device memory.  The weighting
-// is a type, because kernels are compiled for it, where cuda/attention/attention.cuh is included: about 11 seconds of
-// nvcc for each of 29 activations, 3 minutes of a build on two cores.  So every activation has kernels of its own, made
-// where its formula stands, and none runs through a table of functions inside the innermost loop.
+// Attention on a GPU, for plain C++: problems of engine/attention_formula/problem.h on pointers to device memory.  The
+// weighting is a type, because kernels are compiled for it, where cuda/attention/attention.cuh is included: about 11
+// seconds of nvcc for each of 29 activations, 3 minutes of a build on two cores.  So every activation has kernels of
+// its own, made where its formula stands, and none runs through a table of functions inside the innermost loop.
 #pragma once
 
 #include "engine/attention_formula/problem.h"

@@ -1,5 +1,5 @@
-// The kernels of attention's backward: see attention.cuh, and engine/attention_formula/problem.h for the derivatives g, ds, dm and
-// dt of one tile.
+// The kernels of attention's backward: see attention.cuh, and engine/attention_formula/problem.h for the derivatives g,
+// ds, dm and dt of one tile.
 #pragma once
 
 #include "cuda/attention/tile.cuh"

@@ -1,5 +1,5 @@
-// What all kernels of attention share: where tiles stand, and engine/attention_formula/formula.h for single queries, keys
-// and scores of them.
+// What all kernels of attention share: where tiles stand, and engine/attention_formula/formula.h for single queries,
+// keys and scores of them.
 #pragma once
 
 #include <limits>

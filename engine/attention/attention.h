@@ -1,5 +1,5 @@
-// Attention on tensors, on either device, forward and backward: engine/attention_formula/problem.h states the formulas.  The same
-// inputs give the same bits for any number of threads.
+// Attention on tensors, on either device, forward and backward: engine/attention_formula/problem.h states the formulas.
+// The same inputs give the same bits for any number of threads.
 #pragma once
 
 #include "engine/attention_formula/problem.h"

@@ -1,6 +1,6 @@
-// The formulas of engine/attention_formula/problem.h for single queries, keys and scores, which the tiles of the CPU, those of the
-// GPU and the running sums of linear attention share.  A number is float or double on a GPU, and on a CPU a vector of
-// them, whose comparisons give masks: `c ? a : b` selects lane by lane, and functions such as exp are handed in.
+// The formulas of engine/attention_formula/problem.h for single queries, keys and scores, which the tiles of the CPU,
+// those of the GPU and the running sums of linear attention share.  A number is float or double on a GPU, and on a CPU
+// a vector of them, whose comparisons give masks: `c ? a : b` selects lane by lane; exp and the like are handed in.
 //
 // Everything is in an anonymous namespace and no function comes from the standard library: kernels for AVX2 and for
 // AVX-512 both include this file, and a function that both shared would be one symbol, in one of the two.

@@ -1,6 +1,6 @@
 // Plug-ins: formula files compiled on their own and loaded into a running program, where they register what they
-// define.  A plug-in carries a mark, written by the compiler call that made it (engine/settings/plugin_mark.h), so that one
-// built for another version is refused before any of its code runs.
+// define.  A plug-in carries a mark, written by the compiler call that made it (engine/settings/plugin_mark.h), so that
+// one built for another version is refused before any of its code runs.
 #pragma once
 
 #include <string>

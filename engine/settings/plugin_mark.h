@@ -1,4 +1,4 @@
-// Put before the first line of a plug-in by its compiler call: says what it was built for.  See engine/settings/plugin.h.
+// Put before a plug-in's first line by its compiler call: says what it was built for.  See engine/settings/plugin.h.
 #pragma once
 
 namespace {

@@ -1,6 +1,6 @@
-// Attention as a plain loop over queries and keys in f64: the formulas at the head of engine/attention_formula/problem.h, with
-// softmax differentiated step by step (exponentials, their sum, the quotient) instead of by the short form that the
-// engine uses.
+// Attention as a plain loop over queries and keys in f64: the formulas at the head of
+// engine/attention_formula/problem.h, with softmax differentiated step by step (exponentials, their sum, the quotient)
+// instead of by the short form that the engine uses.
 #pragma once
 
 #include "tests/support/attention_case.h"

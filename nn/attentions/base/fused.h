@@ -1,6 +1,6 @@
 // Values read by weighted scores, as a recorded operation: the one that every fused attention, and every feed-forward
-// read as a memory, goes through.  Formulas and what is kept: engine/attention_formula/problem.h; inputs, mask and options:
-// engine/attention/attention.h.
+// read as a memory, goes through.  Formulas and what is kept: engine/attention_formula/problem.h; inputs, mask and
+// options: engine/attention/attention.h.
 #pragma once
 
 #include <optional>

@@ -1,6 +1,6 @@
-// The formulas of engine/attention_formula/problem.h by simple operations, which differentiate themselves: slow, and plain to see.
-// This is the independent witness of the fused paths, so it has a copy of its own of all that they share: nothing here
-// calls engine/attention_formula/formula.h.
+// The formulas of engine/attention_formula/problem.h by simple operations, which differentiate themselves: slow, and
+// plain to see. This is the independent witness of the fused paths, so it has a copy of its own of all that they share:
+// nothing here calls engine/attention_formula/formula.h.
 #include <algorithm>
 #include <array>
 #include <cmath>

@@ -1,8 +1,8 @@
 // How far back a head reads: a soft mask over the distance x between a query and a key.
 //   m(x) = clip((R + z + 1 - x) / R, 0, 1)
 // Sukhbaatar et al. 2019, arXiv:1905.07799; as in their code, distance 1 is the start of the ramp, so at z = 0 the R
-// most recent tokens are visible, not R - 1.  The mask and its derivative stand in engine/attention_formula/problem.h, which is
-// handed z + 1.
+// most recent tokens are visible, not R - 1.  The mask and its derivative stand in engine/attention_formula/problem.h,
+// which is handed z + 1.
 //
 //   fixed(S)                  no ramp: S keys are visible, the own one included if it is visible
 //   adaptive_span(S, R=32)    z = S z',  z' in [0, 1] learned for each head, from 0
