@@ -1,8 +1,5 @@
 #include "models/architectures/block.h"
 
-#include "engine/autograd/hooks.h"
-#include "engine/ops/ops.h"
-
 namespace orrery::models {
 namespace {
 
@@ -35,91 +32,49 @@ std::unique_ptr<nn::Module> make_norm(const BlockOptions& o, const Spec& own, bo
                                 {o.width, o.normalization_bias, o.causal, of_attention});
 }
 
+std::unique_ptr<nn::Sublayer> make_attention(const BlockOptions& o) {
+  return nn::make_attention(o.attention, {.width = o.width,
+                                          .heads = o.heads,
+                                          .key_heads = o.key_heads,
+                                          .head_size = o.head_size,
+                                          .causal = o.causal,
+                                          .bias = o.attention_bias.value_or(o.bias),
+                                          .query_key_bias = o.query_key_bias,
+                                          .layers = o.layers,
+                                          .initial_weights = o.initial_weights,
+                                          .context = o.context,
+                                          .position = o.position});
+}
+
 }  // namespace
 
-BlockNumber::BlockNumber(const LearnableNumber& number) : fixed_(number.initial) {
-  if (number.learned) parameter = nn::Parameter(Shape{1}, nn::constant(number.initial));
-}
-Tensor BlockNumber::times(const Tensor& x) const {
-  if (parameter.value) return x * parameter.value;
-  return fixed_ == 1 ? x : x * fixed_;
-}
-Tensor BlockNumber::divide(const Tensor& x) const {
-  if (parameter.value) return x / parameter.value;
-  return fixed_ == 1 ? x : x / fixed_;
-}
-
 Block::Block(const BlockOptions& o)
-    : dropout_(checked(o).dropout),
-      post_(o.norm_place == "post"),
-      parallel_(o.parallel),
-      attention_{make_norm(o, o.attention_normalization, true),
-                 nn::make_attention(o.attention, {.width = o.width,
-                                                  .heads = o.heads,
-                                                  .key_heads = o.key_heads,
-                                                  .head_size = o.head_size,
-                                                  .causal = o.causal,
-                                                  .bias = o.attention_bias.value_or(o.bias),
-                                                  .query_key_bias = o.query_key_bias,
-                                                  .layers = o.layers,
-                                                  .initial_weights = o.initial_weights,
-                                                  .context = o.context,
-                                                  .position = o.position}),
-                 nn::Dropout(o.dropout),
-                 BlockNumber(o.residual_gain),
-                 BlockNumber({1}),
-                 BlockNumber({1})},
-      feed_forward_{nullptr,
-                    nullptr,
-                    nn::Dropout(o.dropout),
-                    BlockNumber(o.residual_gain),
-                    BlockNumber(o.feed_forward_divisor),
-                    BlockNumber(o.feed_forward_residual)} {
-  feed_forward_.layer = nn::make_feed_forward(o.feed_forward, {.width = o.width,
-                                                               .d_ff = o.d_ff,
-                                                               .bias = o.feed_forward_bias.value_or(o.bias),
-                                                               .layers = o.layers,
-                                                               .initial_weights = o.initial_weights,
-                                                               .shared_activation = o.shared_activation});
-  if (feed_forward_.layer->adds_nothing()) {
-    feed_forward_.layer.reset();
-    return;
-  }
-  if (!parallel_) feed_forward_.norm = make_norm(o, o.feed_forward_normalization, false);
+    : parallel_(checked(o).parallel),
+      attention_(make_norm(o, o.attention_normalization, true), make_attention(o),
+                 {.dropout = o.dropout, .post = o.norm_place == "post", .gain = o.residual_gain}) {
+  auto layer = nn::make_feed_forward(o.feed_forward, {.width = o.width,
+                                                      .d_ff = o.d_ff,
+                                                      .bias = o.feed_forward_bias.value_or(o.bias),
+                                                      .layers = o.layers,
+                                                      .initial_weights = o.initial_weights,
+                                                      .shared_activation = o.shared_activation});
+  if (layer->adds_nothing()) return;
+  feed_forward_ = std::make_unique<ResidualStep>(
+      parallel_ ? nullptr : make_norm(o, o.feed_forward_normalization, false), std::move(layer),
+      ResidualOptions{o.dropout, o.norm_place == "post", o.residual_gain, o.feed_forward_divisor,
+                      o.feed_forward_residual});
 }
 
-Tensor Block::add(const Tensor& x, const Tensor& input, Branch& branch, nn::Pass& pass) const {
-  const bool dropping = dropout_ > 0 && pass.training;
-  const auto joined = [&] {
-    if (!dropping && branch.plain()) return branch.layer->onto(input, x, pass);
-    const Tensor read = branch.dropout((*branch.layer)(input, pass), pass);
-    return branch.residual.times(x) + branch.divisor.divide(branch.gain.times(read));
-  };
-  return hook(branch.layer->path(), "residual", joined());
-}
-Tensor Block::step(const Tensor& before, Branch& branch, nn::Pass& pass) const {
-  const Tensor x = hook(branch.layer->path(), "stream", before);
-  return post_ ? (*branch.norm)(add(x, x, branch, pass), pass) : add(x, (*branch.norm)(x, pass), branch, pass);
-}
 Tensor Block::forward(const Tensor& x, nn::Pass& pass) {
-  if (!feed_forward_.layer) return step(x, attention_, pass);
-  if (!parallel_) return step(step(x, attention_, pass), feed_forward_, pass);
-  const Tensor before = hook(attention_.layer->path(), "stream", x), input = (*attention_.norm)(before, pass);
-  const Tensor between = hook(feed_forward_.layer->path(), "stream", add(before, input, attention_, pass));
-  return add(between, input, feed_forward_, pass);
+  if (!feed_forward_) return attention_.forward(x, pass);
+  if (!parallel_) return feed_forward_->forward(attention_.forward(x, pass), pass);
+  const Tensor before = attention_.stream(x), input = attention_.normalize(before, pass);
+  const Tensor between = feed_forward_->stream(attention_.add(before, input, pass));
+  return feed_forward_->add(between, input, pass);
 }
 void Block::visit(nn::Visitor& v) {
-  v(parallel_ ? "norm" : "attention_norm", attention_.norm);
-  v("attention", attention_.layer);
-  v("attention_dropout", attention_.dropout);
-  v("attention_gain", attention_.gain.parameter);
-  if (!feed_forward_.layer) return;
-  v("feed_forward_norm", feed_forward_.norm);
-  v("feed_forward", feed_forward_.layer);
-  v("feed_forward_dropout", feed_forward_.dropout);
-  v("feed_forward_gain", feed_forward_.gain.parameter);
-  v("feed_forward_divisor", feed_forward_.divisor.parameter);
-  v("feed_forward_residual", feed_forward_.residual.parameter);
+  attention_.visit(v, parallel_ ? "norm" : "attention_norm", "attention", "attention_");
+  if (feed_forward_) feed_forward_->visit(v, "feed_forward_norm", "feed_forward", "feed_forward_");
 }
 
 }  // namespace orrery::models

@@ -4,9 +4,9 @@
 #include <memory>
 
 #include "models/architectures/block_settings.h"
+#include "models/architectures/residual_step.h"
 #include "nn/attentions/base/attention.h"
 #include "nn/feed_forwards/base/feed_forward.h"
-#include "nn/layers/dropout.h"
 #include "nn/normalizations/base/normalization.h"
 
 namespace orrery::models {
@@ -35,19 +35,6 @@ struct BlockOptions {
   LearnableNumber residual_gain{1}, feed_forward_divisor{1}, feed_forward_residual{1};
 };
 
-// A number of a block, fixed or learned.  A fixed 1 costs nothing.
-class BlockNumber {
- public:
-  explicit BlockNumber(const LearnableNumber& number);
-  bool is_one() const { return !parameter.value && fixed_ == 1; }
-  Tensor times(const Tensor& x) const;   // x n
-  Tensor divide(const Tensor& x) const;  // x / n
-  nn::Parameter parameter;               // undefined if fixed
-
- private:
-  double fixed_;
-};
-
 // (B, T, width) -> (B, T, width), with A the attention, F the feed-forward and N a normalization each:
 //   pre-norm      x' = x + a A(N x),   y = b x' + a F(N x') / d
 //   post-norm     x' = N(x + a A(x)),  y = N(b x' + a F(x') / d)           Vaswani et al. 2017, arXiv:1706.03762
@@ -61,25 +48,14 @@ class Block final : public nn::Module {
   explicit Block(const BlockOptions& options);
   Tensor forward(const Tensor& x, nn::Pass& pass) override;
   Tensor after_residual(const Tensor& x, nn::Pass& pass) const {  // the output, if x is the last state of the stream
-    return post_ ? (*(feed_forward_.layer ? feed_forward_ : attention_).norm)(x, pass) : x;
+    return (feed_forward_ ? *feed_forward_ : attention_).after_residual(x, pass);
   }
   void visit(nn::Visitor& v) override;
 
  private:
-  struct Branch {
-    std::unique_ptr<nn::Module> norm;
-    std::unique_ptr<nn::Sublayer> layer;
-    nn::Dropout dropout;
-    BlockNumber gain, divisor, residual;
-    bool plain() const { return gain.is_one() && divisor.is_one() && residual.is_one(); }
-  };
-  // residual x + gain layer(input) / divisor; the layer adds x itself unless something comes between.
-  Tensor add(const Tensor& x, const Tensor& input, Branch& branch, nn::Pass& pass) const;
-  Tensor step(const Tensor& before, Branch& branch, nn::Pass& pass) const;  // add, with the normalization in its place
-
-  double dropout_;
-  bool post_, parallel_;
-  Branch attention_, feed_forward_;
+  bool parallel_;
+  ResidualStep attention_;
+  std::unique_ptr<ResidualStep> feed_forward_;  // none: there is no second step
 };
 
 }  // namespace orrery::models

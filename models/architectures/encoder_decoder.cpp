@@ -1,6 +1,5 @@
 #include "models/architectures/encoder_decoder.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "engine/autograd/hooks.h"
@@ -45,8 +44,10 @@ EncoderDecoder::Stack EncoderDecoder::make_stack(bool decoder) const {
   };
   const auto add = [&](const std::string& name, std::unique_ptr<nn::Module> normalization,
                        std::unique_ptr<nn::Sublayer> layer) {
-    stack.steps.emplace_back(name, std::make_unique<ResidualStep>(std::move(normalization), std::move(layer), s.dropout,
-                                                                  s.norm_place == "post"));
+    if (!layer->adds_nothing())
+      stack.steps.emplace_back(
+          name, std::make_unique<ResidualStep>(std::move(normalization), std::move(layer),
+                                               ResidualOptions{.dropout = s.dropout, .post = s.norm_place == "post"}));
   };
   nn::AttentionLayerOptions own{.width = s.width,
                                 .heads = s.heads,
@@ -103,9 +104,8 @@ Tensor EncoderDecoder::run(Stack& stack, const Tensor& tokens, nn::Pass& pass) {
 }
 
 Tensor EncoderDecoder::before_head(const Tensor& states, nn::Pass& pass) {
-  const auto last = std::find_if(decoder_.steps.rbegin(), decoder_.steps.rend(),
-                                 [](const auto& step) { return !step.second->adds_nothing(); });
-  return (*decoder_.norm)(last == decoder_.steps.rend() ? states : last->second->after_residual(states, pass), pass);
+  const bool steps = !decoder_.steps.empty();
+  return (*decoder_.norm)(steps ? decoder_.steps.back().second->after_residual(states, pass) : states, pass);
 }
 
 void EncoderDecoder::encode(const Tensor& sources, const Tensor& lengths, nn::Pass& pass) {

@@ -111,7 +111,7 @@ class EncoderDecoder final : public TranslationModel, public HeadedModel {
 
   EncoderDecoderSettings settings_;
   Stack encoder_, decoder_;
-  BlockNumber embedding_scale_;
+  StreamNumber embedding_scale_;
   nn::Parameter head_;  // undefined: it is the table of embeddings
 };
 

@@ -117,7 +117,7 @@ class Gpt final : public LanguageModel, public HeadedModel {
 
   GptSettings settings_;
   nn::Embedding embedding_;
-  BlockNumber embedding_scale_;  // of tokens and positions together
+  StreamNumber embedding_scale_;  // of tokens and positions together
   nn::Parameter activation_;     // of the feed-forwards, if they share it; undefined: each has its own, or none
   std::unique_ptr<nn::Position> position_;
   nn::Dropout embedding_dropout_;

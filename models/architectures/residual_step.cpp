@@ -5,26 +5,54 @@
 
 namespace orrery::models {
 
-ResidualStep::ResidualStep(std::unique_ptr<nn::Module> norm, std::unique_ptr<nn::Sublayer> layer, double dropout,
-                           bool post)
-    : norm_(std::move(norm)), layer_(std::move(layer)), p_(dropout), dropout_(dropout), post_(post) {
-  if (layer_->adds_nothing()) norm_.reset(), layer_.reset();
+StreamNumber::StreamNumber(const LearnableNumber& number) : fixed_(number.initial) {
+  if (number.learned) parameter = nn::Parameter(Shape{1}, nn::constant(number.initial));
+}
+Tensor StreamNumber::times(const Tensor& x) const {
+  if (parameter.value) return x * parameter.value;
+  return fixed_ == 1 ? x : x * fixed_;
+}
+Tensor StreamNumber::divide(const Tensor& x) const {
+  if (parameter.value) return x / parameter.value;
+  return fixed_ == 1 ? x : x / fixed_;
+}
+
+ResidualStep::ResidualStep(std::unique_ptr<nn::Module> norm, std::unique_ptr<nn::Sublayer> layer,
+                           const ResidualOptions& o)
+    : norm_(std::move(norm)),
+      layer_(std::move(layer)),
+      p_(o.dropout),
+      dropout_(o.dropout),
+      post_(o.post),
+      gain_(o.gain),
+      divisor_(o.divisor),
+      residual_(o.residual) {}
+
+Tensor ResidualStep::stream(const Tensor& x) const { return hook(layer_->path(), "stream", x); }
+
+// The layer adds x itself unless something comes between.
+Tensor ResidualStep::add(const Tensor& x, const Tensor& input, nn::Pass& pass) {
+  const bool dropping = p_ > 0 && pass.training;
+  const auto sum = [&] {
+    if (!dropping && gain_.is_one() && divisor_.is_one() && residual_.is_one()) return layer_->onto(input, x, pass);
+    const Tensor read = dropout_((*layer_)(input, pass), pass);
+    return residual_.times(x) + divisor_.divide(gain_.times(read));
+  };
+  return hook(layer_->path(), "residual", sum());
 }
 
 Tensor ResidualStep::forward(const Tensor& before, nn::Pass& pass) {
-  if (!layer_) return before;
-  const Tensor x = hook(layer_->path(), "stream", before);
-  const Tensor input = post_ ? x : (*norm_)(x, pass);
-  const Tensor sum =
-      p_ > 0 && pass.training ? x + dropout_((*layer_)(input, pass), pass) : layer_->onto(input, x, pass);
-  const Tensor y = hook(layer_->path(), "residual", sum);
-  return post_ ? (*norm_)(y, pass) : y;
+  const Tensor x = stream(before);
+  return post_ ? normalize(add(x, x, pass), pass) : add(x, normalize(x, pass), pass);
 }
 
-void ResidualStep::visit(nn::Visitor& v) {
-  v("norm", norm_);
-  v("layer", layer_);
-  v("dropout", dropout_);
+void ResidualStep::visit(nn::Visitor& v, const std::string& norm, const std::string& layer, const std::string& others) {
+  v(norm, norm_);
+  v(layer, layer_);
+  v(others + "dropout", dropout_);
+  v(others + "gain", gain_.parameter);
+  v(others + "divisor", divisor_.parameter);
+  v(others + "residual", residual_.parameter);
 }
 
 }  // namespace orrery::models

@@ -99,7 +99,7 @@ class StreamModel final : public LanguageModel, public HeadedModel {
 
   StreamSettings settings_;
   nn::Embedding embedding_;
-  BlockNumber embedding_scale_;
+  StreamNumber embedding_scale_;
   std::unique_ptr<nn::Position> position_;
   nn::Dropout embedding_dropout_;
   std::vector<std::unique_ptr<Block>> blocks_;

@@ -104,7 +104,7 @@ class Vit final : public ImageModel, public HeadedModel {
   nn::PatchEmbedding patches_;
   nn::Parameter class_token_;  // undefined if there is none
   std::unique_ptr<nn::Position> position_;
-  BlockNumber embedding_scale_;  // of patches, class token and positions together
+  StreamNumber embedding_scale_;  // of patches, class token and positions together
   nn::Dropout embedding_dropout_;
   std::vector<std::unique_ptr<Block>> blocks_;
   std::unique_ptr<nn::Module> norm_;
