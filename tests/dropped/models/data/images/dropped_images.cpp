@@ -1,0 +1,33 @@
+// dropped.raw: gray images of 4 x 4 pixels, 16 bytes each, and the class of each in a byte before them; every fourth is
+// for validation.
+#include "engine/system/files.h"
+#include "models/data/images.h"
+
+namespace orrery::models {
+namespace {
+
+ImageSet read_dropped(const std::string& folder, const ImageOptions& options) {
+  ImageSet set;
+  const std::string bytes = set.read(folder + "/dropped.raw");
+  check(bytes.size() % 17 == 0, "images: ", folder, "/dropped.raw has ", bytes.size(), " bytes, not 17 for each image");
+  set.classes = {"dark", "light"};
+  for (Images* const part : {&set.train, &set.validation}) part->height = part->width = 4, part->channels = 1;
+  for (size_t i = 0; i < bytes.size() / 17; ++i) {
+    Images& part = i % 4 == 3 ? set.validation : set.train;
+    part.labels.push_back(bytes[17 * i]);
+    part.pixels.insert(part.pixels.end(), bytes.begin() + static_cast<int64_t>(17 * i + 1),
+                       bytes.begin() + static_cast<int64_t>(17 * i + 17));
+  }
+  set.train = brought_to(std::move(set.train), options, folder);
+  set.validation = brought_to(std::move(set.validation), options, folder);
+  return set;
+}
+
+REGISTER_IMAGE_FORMAT(dropped_images,
+                      {.name = "dropped_images",
+                       .description = "dropped.raw, for a test",
+                       .reads = [](const std::string& folder) { return file_exists(folder + "/dropped.raw"); },
+                       .read = read_dropped});
+
+}  // namespace
+}  // namespace orrery::models

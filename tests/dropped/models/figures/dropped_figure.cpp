@@ -1,0 +1,16 @@
+// The mean |x| of the residual stream after a sublayer.
+#include "engine/ops/ops.h"
+#include "models/figures/base/figure.h"
+
+namespace orrery::models {
+namespace {
+
+REGISTER_FIGURE(dropped_figure, {.name = "dropped_figure",
+                                 .description = "mean |x| of the residual stream after a sublayer",
+                                 .watches = "residual",
+                                 .of_value = [](FigureRow& row, nn::Module& sublayer, const Tensor& x) {
+                                   tell(row, "dropped_figure", sublayer.path(), mean(absolute(x)).item());
+                                 }});
+
+}  // namespace
+}  // namespace orrery::models

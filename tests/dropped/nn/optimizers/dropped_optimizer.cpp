@@ -1,0 +1,45 @@
+// The mean of the last gradients, without a memory of their size:  u <- 0.5 (u + g),  p <- p - rate (u + decay p)
+#include "nn/optimizers/base/elementwise.h"
+
+namespace orrery::nn {
+namespace {
+
+struct DroppedFormula {
+  struct Settings {
+    double weight_decay = 0;
+    GroupRates rates;
+    template <class V>
+    void visit(V& v) {
+      v("weight_decay", weight_decay, "decay of matrices", between(0, 1000));
+      rates.visit(v);
+    }
+  };
+  static constexpr Info info{.name = "dropped_optimizer",
+                             .formula = "u = (u + g) / 2; p - learning_rate (u + weight_decay p)",
+                             .source = "a test",
+                             .parameters = "u 0",
+                             .keeps = "u: one number a parameter"};
+  static constexpr const char* moment_names[] = {"mean"};
+  static constexpr int moments = 1;
+  double decay;
+  explicit DroppedFormula(const Settings& s) : decay(s.weight_decay) {}
+
+  template <class A>
+  struct Step {
+    A decay, rate;
+    HOST_DEVICE A operator()(A p, A g, A* m) const {
+      m[0] = (m[0] + g) / 2;
+      return p - rate * (m[0] + decay * p);
+    }
+  };
+  template <class A>
+  HOST_DEVICE Step<A> step(const Optimizer::Control&, double rate, bool decays) const {
+    return {A(decays ? decay : 0), A(rate)};
+  }
+};
+
+using DroppedOptimizer = ElementwiseOptimizer<DroppedFormula>;
+REGISTER_OPTIMIZER(DroppedOptimizer);
+
+}  // namespace
+}  // namespace orrery::nn
