@@ -36,7 +36,7 @@ or_show() {
 
 or_show configure.log cmake -S "$copy" -B "$copy/build" -G "Unix Makefiles" -DORRERY_TESTS=OFF \
   -DCMAKE_BUILD_TYPE="$(setting CMAKE_BUILD_TYPE)" -DCMAKE_CXX_COMPILER="$(setting CMAKE_CXX_COMPILER)"
-for target in orrery_core orrery_models orrery; do
+for target in orrery_core models_objects orrery_models program_objects orrery; do
   cd "$build/CMakeFiles/$target.dir"
   find . -name '*.o' -exec cp --parents {} "$copy/build/CMakeFiles/$target.dir" \;
   cd "$OLDPWD"
