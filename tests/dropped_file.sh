@@ -1,8 +1,8 @@
 #!/bin/sh
 # sh tests/dropped_file.sh BUILD: a new member of each family (tests/dropped: activation, learned activation, attention,
-# feed-forward, normalization, position, loss, optimizer, schedule, figure, look, task, model, images) is put into a copy
-# of the tree, and nothing else.  The tests of its layer pass, and the program lists, checks and uses each.  The copy
-# takes over the objects of BUILD, so that make has only the new files to compile.
+# feed-forward, normalization, position, loss, optimizer, schedule, figure, look, task, model, images) is put into a
+# copy of the tree, and nothing else.  The tests of its layer pass, and the program lists, checks and uses each.  The
+# copy takes over the objects of BUILD, so that make has only the new files to compile.
 set -eu
 build=$(cd "$1" && pwd)
 cd "$(dirname "$0")/.."
