@@ -76,7 +76,7 @@ bool refuse_in_plugin(const std::string& reason) {
 std::string plugin_mark() { return text(build_facts::version, " ", build_facts::headers); }
 
 std::string plugin_include_folder(const std::string& given) {
-  const fs::path mark = fs::path("engine") / "base" / "plugin_mark.h";
+  const fs::path mark = fs::path("engine") / "settings" / "plugin_mark.h";
   if (!given.empty()) {
     check(file_exists((fs::path(given) / mark).string()), "plugin: there are no headers of orrery in '", given,
           "', which lacks ", mark.string(), "; give the folder that holds engine/ and nn/");

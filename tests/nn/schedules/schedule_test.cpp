@@ -92,8 +92,7 @@ TEST_CASE("schedules that cannot work are refused with a sentence") {
     return [=] { make_schedule(parse_spec(spec), options); };
   };
   CHECK_THROWS_WITH_AS(make("cosin", usual)(),
-                       "schedule: no 'cosin'; did you mean 'cosine'? there are constant, cosine, inverse_square_root, "
-                       "linear, warmup_stable_decay",
+                       ("schedule: no 'cosin'; did you mean 'cosine'? there are " + join(schedules().names())).c_str(),
                        Error);
   CHECK_THROWS_WITH_AS(make("cosine", {.learning_rate = 0})(),
                        "schedule: learning_rate 0 must be above 0 and min_learning_rate 0.0001 not negative", Error);
