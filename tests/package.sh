@@ -79,10 +79,12 @@ configure_subfolder() {
   done
   or_show configure.log cmake -S "$subfolder" -B "$folder" -G "Unix Makefiles" -DCMAKE_EXPORT_COMPILE_COMMANDS=ON "$@"
 }
-# commands FOLDER: how the files of the libraries are compiled there, but for those that the build itself writes.
+# commands FOLDER: how the files of the libraries are compiled there, but for those that the build itself writes; files
+# that are compiled together are included by one in CMakeFiles.
 commands() {
-  sed -n '/orrery_\(core\|models\)\.dir/s/^ *"command": "\(.*\)",$/\1/p' "$1/compile_commands.json" |
-    grep -v '/\(build_facts\|source_hash\)\.cpp' | sed 's/ -o [^ ]*//' | tr -s ' ' | sort
+  sed -n '/\(orrery_core\|orrery_models\|models_objects\)\.dir/s/^ *"command": "\(.*\)",$/\1/p' \
+    "$1/compile_commands.json" | grep -v '/\(build_facts\|source_hash\)\.cpp' |
+    sed 's/ -o [^ ]*//; s| [^ ]*/CMakeFiles/| CMakeFiles/|' | tr -s ' ' | sort
 }
 type=$(setting "$build" CMAKE_BUILD_TYPE)
 case $type in
@@ -104,7 +106,7 @@ for parent in -DCMAKE_BUILD_TYPE=Debug "-DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLA
 done
 ! grep -E '^(CUDA|NATIVE|TESTS|EXAMPLES|SANITIZE|INSTALL):' "$subfolder/build/CMakeCache.txt" ||
   fail "options leak into a parent project"
-for target in orrery_core orrery_models; do
+for target in orrery_core models_objects orrery_models; do
   cd "$build/CMakeFiles/$target.dir"
   find . -name '*.o' -exec cp --parents {} "$subfolder/build/orrery/CMakeFiles/$target.dir" \;
   cd "$OLDPWD"
