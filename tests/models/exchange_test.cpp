@@ -2,6 +2,7 @@
 // computed.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -225,6 +226,64 @@ TEST_CASE("exchange: what an older transformers wrote is read as well") {
     config.erase("rope_parameters");
   });
   CHECK(*imported(plain, folder / "plain").largest_difference <= 1e-5);
+}
+
+// As transformers 5.23 reads config.json.
+TEST_CASE("exchange: of several bases of the angles the one counts that counts for transformers") {
+  const Folder folder;
+  const auto base = [&](const nlohmann::json& more) {
+    const std::string from = changed(folder, "llama", [&](nlohmann::json& config) {
+      config.erase("rope_parameters"), config.erase("rope_theta");
+      config.update(more);
+    });
+    fs::remove(from + "/logits.safetensors");
+    fs::remove_all(folder / "run");
+    imported(from, folder / "run");
+    const TrainSettings settings = read_run(folder / "run").settings;
+    const Spec position = settings.model_settings.as<GptSettings>().position;
+    return parse_number("base", std::find_if(position.items.begin(), position.items.end(), [](const Spec::Item& item) {
+                                  return item.key == "base";
+                                })->value.name);
+  };
+  const nlohmann::json own = {{"rope_type", "default"}, {"rope_theta", 5.0}}, other = {{"rope_theta", 7.0}};
+  CHECK(base({{"rope_scaling", own}}) == 5);
+  CHECK(base({{"rope_scaling", own}, {"rope_parameters", other}, {"rope_theta", 9.0}}) == 5);
+  CHECK(base({{"rope_scaling", {{"rope_type", "default"}}}, {"rope_parameters", other}, {"rope_theta", 9.0}}) == 9);
+  CHECK(base({{"rope_scaling", {{"type", "default"}}}, {"rope_parameters", other}}) == 10000);
+  CHECK(base({{"rope_scaling", nlohmann::json::object()}, {"rope_parameters", other}, {"rope_theta", 9.0}}) == 7);
+  CHECK(base({{"rope_scaling", nullptr}, {"rope_parameters", {{"rope_type", "default"}}}, {"rope_theta", 9.0}}) == 9);
+}
+
+TEST_CASE("exchange: GPT-2's keys have other names, which count before its own as for transformers") {
+  const Folder folder;
+  const std::map<std::string, std::string> common = {{"num_hidden_layers", "n_layer"},
+                                                     {"num_attention_heads", "n_head"},
+                                                     {"hidden_size", "n_embd"},
+                                                     {"max_position_embeddings", "n_positions"}};
+  const auto renamed = [&](bool both) {
+    return imported(changed(folder, "gpt2",
+                            [&](nlohmann::json& config) {
+                              for (const auto& [name, own] : common) {
+                                config[name] = config[own];
+                                if (both)
+                                  config[own] = 1;
+                                else
+                                  config.erase(own);
+                              }
+                            }),
+                    folder / (both ? "both" : "alone"));
+  };
+  const ImportReport alone = renamed(false), both = renamed(true);
+  CHECK(*alone.largest_difference <= 1e-5);
+  CHECK(*both.largest_difference <= 1e-5);
+  CHECK(both.notes.size() == alone.notes.size() + common.size());
+  CHECK(holds(join(both.notes), "'num_attention_heads': 2 counts, and not 'n_head': 1"));
+  expect_error([&] {
+    imported(changed(folder, "gpt2", [](nlohmann::json& config) { config["num_attention_heads"] = 0; }), folder / "x");
+  })
+      .names("num_attention_heads")
+      .value(0)
+      .offers(1);
 }
 
 TEST_CASE("exchange: nanoGPT's weights are those of GPT-2, untransposed and with the exact GELU") {
