@@ -161,12 +161,15 @@ TEST_CASE("exchange: a vision transformer without biases of queries, keys and va
       if (bias && there) tensors.push_back({each.name, Tensor::zeros_like(numbers)});
     }
     write_safetensors(copy + "/model.safetensors", tensors, {});
+    fs::remove(copy + "/logits.safetensors");  // of other biases
     fs::rename(copy, folder / name);
     return imported(folder / name, folder / (name + "_run"));
   };
-  const ImportReport with = zeroed("with", true), without = zeroed("without", false);
-  CHECK(*with.largest_difference > 1e-3);
-  CHECK(*with.largest_difference == *without.largest_difference);
+  zeroed("with", true), zeroed("without", false);
+  const auto weights = [&](const char* run) {
+    return read_file(latest_checkpoint(folder / run) + "/weights.safetensors");
+  };
+  CHECK(weights("with_run") == weights("without_run"));
 
   const std::string copy = changed(folder, "vit", [](nlohmann::json&) {});
   const auto scaled = [&](const std::string& json) {
@@ -459,11 +462,53 @@ TEST_CASE("exchange: an import writes no second model into a run, and takes refe
   imported(golden + "gpt2", folder / "run");
   CHECK(holds(error_of([&] { imported(golden + "gpt2", folder / "run"); }), "holds checkpoints of a run"));
   const std::string other = golden + "llama/logits.safetensors";
-  CHECK(*import_model(golden + "gpt2", folder / "other", "", other).largest_difference > 0.1);
+  expect_error([&] { import_model(golden + "gpt2", folder / "other", "", other); })
+      .names(other)
+      .value("0.001")
+      .offers("leave this file out");
+  CHECK(!fs::exists(folder / "other"));
   write_safetensors(folder / "x", std::vector<NamedTensor>{{"tokens", Tensor::zeros({1, 2})}});
   CHECK(holds(error_of([&] { import_model(golden + "gpt2", folder / "third", "", folder / "x"); }),
               "has no tensor 'logits'"));
   CHECK(!fs::exists(folder / "third"));
+}
+
+TEST_CASE("exchange: logits may differ by what rounding explains, in the dtype in which they are stored") {
+  const Folder folder;
+  std::map<std::string, Tensor> asked;
+  for (const StoredTensor& each : stored_tensors(golden + "gpt2/logits.safetensors"))
+    asked.emplace(each.name, each.name == "tokens" ? as_tokens(with_numbers(each)) : with_numbers(each).tensor);
+  const Tensor& right = asked.at("logits");
+  const double largest = largest_difference(right, Tensor::zeros_like(right));
+  const auto check_with = [&](double apart, Dtype dtype) {  // a logit that differs by that share of the largest
+    std::vector<double> numbers = right.to_vector();
+    numbers[7] += apart * largest;
+    write_safetensors(folder / "logits",
+                      std::vector<NamedTensor>{{"tokens", asked.at("tokens")},
+                                               {"logits", Tensor::from(right.shape(), numbers, dtype)}});
+    fs::remove_all(folder / "run");
+    return *import_model(golden + "gpt2", folder / "run", "", folder / "logits").largest_difference;
+  };
+  CHECK(check_with(0.0008, Dtype::f32) <= 1e-3 * largest);
+  expect_error([&] { check_with(0.0015, Dtype::f32); }).names(folder / "logits").value("0.001").offers("float32");
+  CHECK(check_with(0.02, Dtype::bf16) > 0.01 * largest);
+  expect_error([&] { check_with(0.1, Dtype::bf16); }).names(folder / "logits").value("0.05").offers("float32");
+  expect_error([&] { check_with(NAN, Dtype::f32); }).names(folder / "logits").value("nan");
+  CHECK(!fs::exists(folder / "run"));
+}
+
+TEST_CASE("exchange: weights that the model described has no place for are noted") {
+  const Folder folder;
+  const auto fewer = [&](const char* name, const char* key, const nlohmann::json& value) {
+    const std::string from = changed(folder, name, [&](nlohmann::json& config) { config[key] = value; });
+    fs::remove(from + "/logits.safetensors");
+    fs::remove_all(folder / "run");
+    return join(imported(from, folder / "run").notes);
+  };
+  // 12 tensors of a block of width 16: 12 width^2 + 13 width numbers.
+  CHECK(holds(fewer("gpt2", "n_layer", 1),
+              "12 tensors of 3280 numbers that the model described has no place for, the first transformer.h.1."));
+  CHECK(!holds(fewer("gpt2", "n_layer", 2), "has no place for"));
 }
 
 TEST_CASE("exchange: ours go out where the format can say them, with zeros for biases that we lack") {
