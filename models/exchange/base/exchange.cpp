@@ -128,11 +128,12 @@ double difference(nn::Module& model, const std::string& path) {
     }
   }
   const double allowed = reference.share * largest_logit;
-  check(
-      largest <= allowed, "import: ", path, ": the logits differ by ", scientific(largest), ", and rounding explains ",
-      scientific(allowed), " (", reference.share, " of the largest logit); they were made with other weights or ",
-      "settings (the heads, the base of the angles, the activation, epsilon), or not in float32; make them anew from ",
-      "what is imported, or leave this file out");
+  check(largest <= allowed, "import: ", path, ": the logits differ by ", scientific(largest),
+        ", and rounding explains ", scientific(allowed), " (", reference.share,
+        " of the largest logit); they were made with other weights or ",
+        "settings (the layers, the heads, the base of the angles, the activation, epsilon), or not in float32; make "
+        "them anew from ",
+        "what is imported, or leave this file out");
   return largest;
 }
 
