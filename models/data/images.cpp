@@ -171,10 +171,13 @@ bool add_image_format(const ImageFormat& format) {
 ImageSet read_images(const std::string& folder, const ImageOptions& options) {
   check(folder_exists(folder), "images: there is no folder ", folder);
   std::vector<std::string> known;
-  for (const auto& [name, format] : image_formats()) {
-    known.push_back(format.description);
-    if (!format.reads(folder)) continue;
-    ImageSet set = format.read(folder, options);
+  std::vector<const ImageFormat*> formats;
+  for (const auto& [name, format] : image_formats()) formats.push_back(&format);
+  std::stable_partition(formats.begin(), formats.end(), [](const ImageFormat* one) { return !one->of_any_folder; });
+  for (const ImageFormat* const format : formats) {
+    known.push_back(format->description);
+    if (!format->reads(folder)) continue;
+    ImageSet set = format->read(folder, options);
     set.folder = folder;
     check_names(set.classes, folder);
     check_labels(set.train, set.classes, folder);

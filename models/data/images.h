@@ -63,6 +63,7 @@ struct ImageFormat {
   std::string name, description;
   bool (*reads)(const std::string& folder);  // whether the folder is laid out so
   ImageSet (*read)(const std::string& folder, const ImageOptions& options);
+  bool of_any_folder = false;  // reads folders of whatever name: comes after the others
 };
 Registry<ImageFormat>& image_formats();
 bool add_image_format(const ImageFormat& format);  // to the catalogue of data as well

@@ -171,6 +171,40 @@ void check_png(std::string_view bytes, std::string_view name) {
   if (pixels) pixels->end();
 }
 
+[[noreturn]] void cannot_decode(std::string_view name) {
+  const char* const reason = stbi_failure_reason();
+  fail(name, ": it cannot be decoded: ", reason && *reason ? reason : "it ends too early");
+}
+
+// The decoder reads colors beyond a palette from nowhere: the numbers of the pixels, decoded as shades of grey, must be
+// in it.  After check_png and what is checked of the size.
+void check_palette(std::string_view bytes, std::string_view name) {
+  constexpr size_t depth_at = 24, kind_at = 25;  // in the first chunk, which is the header
+  if (!bytes.starts_with(png_signature) || bytes.substr(12, 4) != "IHDR" || bytes[kind_at] != 3) return;
+  std::string grey(png_signature);
+  uint64_t colors = 0;
+  for (size_t at = png_signature.size(); at + 8 <= bytes.size();) {
+    const uint64_t length = number_at(bytes, at);
+    const std::string_view kind = bytes.substr(at + 4, 4);
+    if (kind == "PLTE") colors = length / 3;
+    if (kind == "IHDR" || kind == "IDAT" || kind == "IEND") grey += bytes.substr(at, length + 12);
+    if (kind == "IEND") break;
+    at += length + 12;
+  }
+  const uint64_t most = uint64_t{1} << bytes[depth_at];  // numbers that a pixel may be
+  if (colors >= most) return;
+  grey[kind_at] = 0;
+  int width = 0, height = 0, found = 0;
+  const std::unique_ptr<stbi_uc, void (*)(void*)> shades(
+      stbi_load_from_memory(reinterpret_cast<const stbi_uc*>(grey.data()), static_cast<int>(grey.size()), &width,
+                            &height, &found, 1),
+      stbi_image_free);
+  if (!shades) cannot_decode(name);
+  const uint64_t largest = *std::max_element(shades.get(), shades.get() + int64_t{height} * width) * (most - 1) / 255;
+  check(largest < colors, name, ": it cannot be decoded: a pixel is color ", largest, " of a palette of ", colors,
+        ", 0 to ", colors - 1, "; save it again");
+}
+
 // A Huffman table of a JPEG has at most 256 symbols; versions of the decoder before 2.29 write beyond their table if
 // its counts add up to more.  Before the first scan one segment follows the other, by their lengths; after that every
 // 0xff with a number behind it is a marker.
@@ -196,11 +230,6 @@ void check_huffman_tables(std::string_view bytes, std::string_view name) {
     in_scans |= marker == scan;
     if (!in_scans && marker != 0 && marker != image) at += length_at(at);
   }
-}
-
-[[noreturn]] void cannot_decode(std::string_view name) {
-  const char* const reason = stbi_failure_reason();
-  fail(name, ": it cannot be decoded: ", reason && *reason ? reason : "it ends too early");
 }
 
 }  // namespace
@@ -232,6 +261,7 @@ Picture decode_picture(std::string_view bytes, int64_t channels, std::string_vie
   // Unpacked, decoded, brought to the channels, and copied.
   const int64_t of_pixel = found * (stbi_is_16_bit_from_memory(begin, size) ? 4 : 2) + 2 * channels;
   check_memory(name, static_cast<double>(area * of_pixel), "make the picture smaller");
+  check_palette(bytes, name);
   const std::unique_ptr<stbi_uc, void (*)(void*)> pixels(
       stbi_load_from_memory(begin, size, &width, &height, &found, static_cast<int>(channels)), stbi_image_free);
   if (!pixels) cannot_decode(name);

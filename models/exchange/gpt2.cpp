@@ -38,14 +38,26 @@ std::vector<TensorPlace> places_of(const GptSettings& s, int64_t d_ff, const std
   return all;
 }
 
-GptSettings settings_of_config(const HuggingFaceConfig& config) {
+// Theirs knows some keys by names that its other models have, too; such a one counts before GPT-2's own.
+std::string key_that_counts(const HuggingFaceConfig& config, const char* common, const char* own, ImportedModel& to) {
+  if (!config.has(common)) return own;
+  if (config.has(own) && *config.find(own) != *config.find(common))
+    to.notes.push_back(text(config.path(), ": '", common, "': ", shortened(*config.find(common)), " counts, and not '",
+                            own, "': ", shortened(*config.find(own)), ", as theirs does"));
+  return common;
+}
+
+GptSettings settings_of_config(const HuggingFaceConfig& config, ImportedModel& to) {
   config.must_be("scale_attn_weights", {true});
   config.must_be("scale_attn_by_inverse_layer_idx", {false});
   config.must_be("add_cross_attention", {false});
   config.must_be("quantization_config", {});
   GptSettings s;
-  config.read(s, "layers", "n_layer", 12), config.read(s, "heads", "n_head", 12);
-  config.read(s, "width", "n_embd", 768), config.read(s, "context", "n_positions", 1024);
+  const auto read = [&](const char* ours, const char* common, const char* own, int64_t otherwise) {
+    config.read(s, ours, key_that_counts(config, common, own, to), otherwise);
+  };
+  read("layers", "num_hidden_layers", "n_layer", 12), read("heads", "num_attention_heads", "n_head", 12);
+  read("width", "hidden_size", "n_embd", 768), read("context", "max_position_embeddings", "n_positions", 1024);
   config.read(s, "vocabulary", "vocab_size", 50257), config.read(s, "d_ff", "n_inner", 0);
   const std::string epsilon = print_number(config.positive("layer_norm_epsilon", 1e-5));
   s.normalization = parse_spec("layer(epsilon=" + epsilon + ")");
@@ -66,8 +78,8 @@ bool reads(const std::string& path) { return has_model_type(path, "gpt2"); }
 
 ImportedModel read(const std::string& folder) {
   const HuggingFaceConfig config(folder);
-  GptSettings s = settings_of_config(config);
   ImportedModel from;
+  GptSettings s = settings_of_config(config, from);
   read_rest(folder, from);
   const bool bare = std::any_of(from.tensors.begin(), from.tensors.end(),
                                 [](const StoredTensor& each) { return each.name == "wte.weight"; });

@@ -1,6 +1,6 @@
 // Llama as Hugging Face's transformers keep it: LlamaForCausalLM.  Their rotary positions turn channel i of a head with
 // channel i + size / 2 (half_split here).  The angles' base is rope_parameters.rope_theta in transformers 5, rope_theta
-// before; what stretches them (rope_scaling before, rope_type now) is refused.
+// before; what stretches them (a type in rope_scaling before, rope_type now) is refused.
 #include <algorithm>
 
 #include "models/exchange/base/hugging_face.h"
@@ -41,21 +41,22 @@ std::vector<TensorPlace> places_of(const GptSettings& s, int64_t d_ff, bool inte
   return all;
 }
 
-// The base of the angles, wherever this version of transformers has written it.
+// The base of the angles, as transformers 5 finds it: rope_scaling counts before rope_parameters, whatever the other
+// says, and an object without rope_theta has the one beside it.
 double base_of(const HuggingFaceConfig& config) {
-  const auto check_plain = [&](const Json& rope, const char* key) {
-    check(rope.is_object(), config.path(), ": '", key, "' must be an object");
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    const Json* const rope = config.find(key);
+    if (!rope) continue;
+    check(rope->is_object(), config.path(), ": '", key, "' must be an object");
+    if (rope->empty()) continue;
     for (const char* type : {"rope_type", "type"})
-      check(!rope.contains(type) || rope[type].is_null() || rope[type] == "default", config.path(), ": '", key, ".",
-            type, "': ", rope.value(type, Json()).dump(),
+      check(!rope->contains(type) || (*rope)[type].is_null() || (*rope)[type] == "default", config.path(), ": '", key,
+            ".", type, "': ", rope->value(type, Json()).dump(),
             " is not supported: only rotary positions as they are, default");
-    check(!rope.contains("partial_rotary_factor") || rope["partial_rotary_factor"] == 1, config.path(), ": '", key,
+    check(!rope->contains("partial_rotary_factor") || (*rope)["partial_rotary_factor"] == 1, config.path(), ": '", key,
           ".partial_rotary_factor' is not supported");
-  };
-  if (const Json* const scaling = config.find("rope_scaling")) check_plain(*scaling, "rope_scaling");
-  if (const Json* const rope = config.find("rope_parameters")) {
-    check_plain(*rope, "rope_parameters");
     if (rope->contains("rope_theta")) return number_member(*rope, "rope_theta", config.path());
+    break;
   }
   return config.positive("rope_theta", 10000);
 }

@@ -77,6 +77,8 @@ std::vector<std::string> classes_of(const HuggingFaceConfig& config, int64_t cou
   const Json* const names = config.find("id2label");
   if (!names) return classes;
   check(names->is_object(), config.path(), ": 'id2label' must be an object of names by number");
+  check(static_cast<int64_t>(names->size()) == count, config.path(), ": 'id2label' has ", names->size(),
+        " names, and 'classifier.weight' rows for ", count, " classes; give each class one name");
   for (int64_t i = 0; i < count; ++i) {
     const Json& name = member(*names, std::to_string(i), config.path() + ": 'id2label'");
     check(name.is_string() || name.is_number_integer(), config.path(), ": 'id2label': the name of ", i,
@@ -163,8 +165,10 @@ void read_preprocessor(const std::string& folder, const VitSettings& s, Imported
                             "does, and the middle square of a picture is resized to ", s.image_size));
     return;
   }
-  check(pixels.flag("do_rescale", true) && std::abs(pixels.number("rescale_factor", 1. / 255) * 255 - 1) < 1e-6,
-        pixels.path(),
+  check(pixels.flag("do_rescale", true), pixels.path(),
+        ": 'do_rescale': false is not supported: pixels between 0 and 1 are what is shifted and scaled here; true says "
+        "the same if image_mean and image_std are divided by 255");
+  check(std::abs(pixels.number("rescale_factor", 1. / 255) * 255 - 1) < 1e-6, pixels.path(),
         ": 'rescale_factor' must be 1 / 255: pixels between 0 and 1 are what is shifted and scaled here");
   std::vector<double> mean(static_cast<size_t>(s.channels), 0.0), std(static_cast<size_t>(s.channels), 1.0);
   if (pixels.flag("do_normalize", true)) {

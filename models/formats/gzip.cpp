@@ -149,11 +149,16 @@ std::string read_data_file(const std::string& path, uint64_t limit) {
   return unpack_gzip(bytes, path, limit);
 }
 
-std::string find_data_file(const std::string& folder, std::initializer_list<std::string> names) {
+std::vector<std::string> find_data_files(const std::string& folder, std::initializer_list<std::string> names) {
+  std::vector<std::string> found;
   for (const std::string& name : names)
     for (const std::string_view ending : {std::string_view(), packed_ending})
-      if (const std::string path = text(folder, "/", name, ending); file_exists(path)) return path;
-  return "";
+      if (std::string path = text(folder, "/", name, ending); file_exists(path)) found.push_back(std::move(path));
+  return found;
+}
+std::string find_data_file(const std::string& folder, std::initializer_list<std::string> names) {
+  const std::vector<std::string> found = find_data_files(folder, names);
+  return found.empty() ? "" : found[0];
 }
 
 bool ends_with_or_packed(std::string_view path, std::string_view ending) {

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "engine/system/files.h"
 
@@ -41,6 +42,7 @@ std::string unpack_gzip(std::string_view bytes, std::string_view name, uint64_t 
 std::string read_data_file(const std::string& path, uint64_t limit = largest_unpacked);
 // The first of these names, plain or with .gz, that the folder holds; empty if there is none.
 std::string find_data_file(const std::string& folder, std::initializer_list<std::string> names);
+std::vector<std::string> find_data_files(const std::string& folder, std::initializer_list<std::string> names);  // all
 bool ends_with_or_packed(std::string_view path, std::string_view ending);  // ending.gz too
 
 }  // namespace orrery::models

@@ -27,6 +27,14 @@ std::vector<Tensor> tensors_of(std::span<const HostToDevice> places) {
   return tensors;
 }
 
+std::unique_ptr<nn::Schedule> schedule_of(const TrainSettings& s) {
+  return nn::make_schedule(s.schedule, {.learning_rate = s.learning_rate,
+                                        .min_learning_rate = s.min_learning_rate,
+                                        .warmup_steps = s.warmup_steps,
+                                        .steps = s.steps,
+                                        .warmup_form = s.warmup_form});
+}
+
 void check_settings(const TrainSettings& s) {
   check_utf8_settings("train", list_settings(s));
   check_available(parse_device(s.device));
@@ -40,6 +48,10 @@ void check_settings(const TrainSettings& s) {
   check(!s.nan_guard || !s.graph,
         "train: --nan_guard=yes looks at each operation, and a replayed step has no operations; leave --graph out");
   check(!s.nan_guard || !s.profile, "train: --nan_guard=yes would be timed as well; use --profile without it");
+  check(s.resume || s.min_learning_rate <= s.learning_rate || schedule_of(s)->learning_rate(s.steps) <= s.learning_rate,
+        "train: schedule ", print(s.schedule), " ends at min_learning_rate ", print_number(s.min_learning_rate),
+        ", which is above learning_rate ", print_number(s.learning_rate), ", its peak; lower it, as in ",
+        "--min_learning_rate=", print_number(s.learning_rate / 10), ", or use --schedule=constant");
   check(!s.graph || !s.profile, "train: a replayed step has no operations to time; use --profile without --graph");
 }
 
@@ -89,11 +101,7 @@ Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
   apply_rules(s, *model_);
   parameters_ = std::make_unique<nn::FlatParameters>(*model_);
   optimizer_ = nn::make_optimizer(s.optimizer, *parameters_);
-  schedule_ = nn::make_schedule(s.schedule, {.learning_rate = s.learning_rate,
-                                             .min_learning_rate = s.min_learning_rate,
-                                             .warmup_steps = s.warmup_steps,
-                                             .steps = s.steps,
-                                             .warmup_form = s.warmup_form});
+  schedule_ = schedule_of(s);
   for (const auto& [name, weight] : s.losses.by_name)
     if (weight > 0) loss_weights_[name] = weight;
   make_inputs();

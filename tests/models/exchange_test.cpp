@@ -2,6 +2,7 @@
 // computed.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -160,12 +161,15 @@ TEST_CASE("exchange: a vision transformer without biases of queries, keys and va
       if (bias && there) tensors.push_back({each.name, Tensor::zeros_like(numbers)});
     }
     write_safetensors(copy + "/model.safetensors", tensors, {});
+    fs::remove(copy + "/logits.safetensors");  // of other biases
     fs::rename(copy, folder / name);
     return imported(folder / name, folder / (name + "_run"));
   };
-  const ImportReport with = zeroed("with", true), without = zeroed("without", false);
-  CHECK(*with.largest_difference > 1e-3);
-  CHECK(*with.largest_difference == *without.largest_difference);
+  zeroed("with", true), zeroed("without", false);
+  const auto weights = [&](const char* run) {
+    return read_file(latest_checkpoint(folder / run) + "/weights.safetensors");
+  };
+  CHECK(weights("with_run") == weights("without_run"));
 
   const std::string copy = changed(folder, "vit", [](nlohmann::json&) {});
   const auto scaled = [&](const std::string& json) {
@@ -225,6 +229,64 @@ TEST_CASE("exchange: what an older transformers wrote is read as well") {
     config.erase("rope_parameters");
   });
   CHECK(*imported(plain, folder / "plain").largest_difference <= 1e-5);
+}
+
+// As transformers 5.23 reads config.json.
+TEST_CASE("exchange: of several bases of the angles the one counts that counts for transformers") {
+  const Folder folder;
+  const auto base = [&](const nlohmann::json& more) {
+    const std::string from = changed(folder, "llama", [&](nlohmann::json& config) {
+      config.erase("rope_parameters"), config.erase("rope_theta");
+      config.update(more);
+    });
+    fs::remove(from + "/logits.safetensors");
+    fs::remove_all(folder / "run");
+    imported(from, folder / "run");
+    const TrainSettings settings = read_run(folder / "run").settings;
+    const Spec position = settings.model_settings.as<GptSettings>().position;
+    return parse_number("base", std::find_if(position.items.begin(), position.items.end(), [](const Spec::Item& item) {
+                                  return item.key == "base";
+                                })->value.name);
+  };
+  const nlohmann::json own = {{"rope_type", "default"}, {"rope_theta", 5.0}}, other = {{"rope_theta", 7.0}};
+  CHECK(base({{"rope_scaling", own}}) == 5);
+  CHECK(base({{"rope_scaling", own}, {"rope_parameters", other}, {"rope_theta", 9.0}}) == 5);
+  CHECK(base({{"rope_scaling", {{"rope_type", "default"}}}, {"rope_parameters", other}, {"rope_theta", 9.0}}) == 9);
+  CHECK(base({{"rope_scaling", {{"type", "default"}}}, {"rope_parameters", other}}) == 10000);
+  CHECK(base({{"rope_scaling", nlohmann::json::object()}, {"rope_parameters", other}, {"rope_theta", 9.0}}) == 7);
+  CHECK(base({{"rope_scaling", nullptr}, {"rope_parameters", {{"rope_type", "default"}}}, {"rope_theta", 9.0}}) == 9);
+}
+
+TEST_CASE("exchange: GPT-2's keys have other names, which count before its own as for transformers") {
+  const Folder folder;
+  const std::map<std::string, std::string> common = {{"num_hidden_layers", "n_layer"},
+                                                     {"num_attention_heads", "n_head"},
+                                                     {"hidden_size", "n_embd"},
+                                                     {"max_position_embeddings", "n_positions"}};
+  const auto renamed = [&](bool both) {
+    return imported(changed(folder, "gpt2",
+                            [&](nlohmann::json& config) {
+                              for (const auto& [name, own] : common) {
+                                config[name] = config[own];
+                                if (both)
+                                  config[own] = 1;
+                                else
+                                  config.erase(own);
+                              }
+                            }),
+                    folder / (both ? "both" : "alone"));
+  };
+  const ImportReport alone = renamed(false), both = renamed(true);
+  CHECK(*alone.largest_difference <= 1e-5);
+  CHECK(*both.largest_difference <= 1e-5);
+  CHECK(both.notes.size() == alone.notes.size() + common.size());
+  CHECK(holds(join(both.notes), "'num_attention_heads': 2 counts, and not 'n_head': 1"));
+  expect_error([&] {
+    imported(changed(folder, "gpt2", [](nlohmann::json& config) { config["num_attention_heads"] = 0; }), folder / "x");
+  })
+      .names("num_attention_heads")
+      .value(0)
+      .offers(1);
 }
 
 TEST_CASE("exchange: nanoGPT's weights are those of GPT-2, untransposed and with the exact GELU") {
@@ -400,11 +462,53 @@ TEST_CASE("exchange: an import writes no second model into a run, and takes refe
   imported(golden + "gpt2", folder / "run");
   CHECK(holds(error_of([&] { imported(golden + "gpt2", folder / "run"); }), "holds checkpoints of a run"));
   const std::string other = golden + "llama/logits.safetensors";
-  CHECK(*import_model(golden + "gpt2", folder / "other", "", other).largest_difference > 0.1);
+  expect_error([&] { import_model(golden + "gpt2", folder / "other", "", other); })
+      .names(other)
+      .value("0.001")
+      .offers("leave this file out");
+  CHECK(!fs::exists(folder / "other"));
   write_safetensors(folder / "x", std::vector<NamedTensor>{{"tokens", Tensor::zeros({1, 2})}});
   CHECK(holds(error_of([&] { import_model(golden + "gpt2", folder / "third", "", folder / "x"); }),
               "has no tensor 'logits'"));
   CHECK(!fs::exists(folder / "third"));
+}
+
+TEST_CASE("exchange: logits may differ by what rounding explains, in the dtype in which they are stored") {
+  const Folder folder;
+  std::map<std::string, Tensor> asked;
+  for (const StoredTensor& each : stored_tensors(golden + "gpt2/logits.safetensors"))
+    asked.emplace(each.name, each.name == "tokens" ? as_tokens(with_numbers(each)) : with_numbers(each).tensor);
+  const Tensor& right = asked.at("logits");
+  const double largest = largest_difference(right, Tensor::zeros_like(right));
+  const auto check_with = [&](double apart, Dtype dtype) {  // a logit that differs by that share of the largest
+    std::vector<double> numbers = right.to_vector();
+    numbers[7] += apart * largest;
+    write_safetensors(folder / "logits",
+                      std::vector<NamedTensor>{{"tokens", asked.at("tokens")},
+                                               {"logits", Tensor::from(right.shape(), numbers, dtype)}});
+    fs::remove_all(folder / "run");
+    return *import_model(golden + "gpt2", folder / "run", "", folder / "logits").largest_difference;
+  };
+  CHECK(check_with(0.0008, Dtype::f32) <= 1e-3 * largest);
+  expect_error([&] { check_with(0.0015, Dtype::f32); }).names(folder / "logits").value("0.001").offers("float32");
+  CHECK(check_with(0.02, Dtype::bf16) > 0.01 * largest);
+  expect_error([&] { check_with(0.1, Dtype::bf16); }).names(folder / "logits").value("0.05").offers("float32");
+  expect_error([&] { check_with(NAN, Dtype::f32); }).names(folder / "logits").value("nan");
+  CHECK(!fs::exists(folder / "run"));
+}
+
+TEST_CASE("exchange: weights that the model described has no place for are noted") {
+  const Folder folder;
+  const auto fewer = [&](const char* name, const char* key, const nlohmann::json& value) {
+    const std::string from = changed(folder, name, [&](nlohmann::json& config) { config[key] = value; });
+    fs::remove(from + "/logits.safetensors");
+    fs::remove_all(folder / "run");
+    return join(imported(from, folder / "run").notes);
+  };
+  // 12 tensors of a block of width 16: 12 width^2 + 13 width numbers.
+  CHECK(holds(fewer("gpt2", "n_layer", 1),
+              "12 tensors of 3280 numbers that the model described has no place for, the first transformer.h.1."));
+  CHECK(!holds(fewer("gpt2", "n_layer", 2), "has no place for"));
 }
 
 TEST_CASE("exchange: ours go out where the format can say them, with zeros for biases that we lack") {

@@ -1,6 +1,7 @@
 // Images: the formats of folders, what is wrong with them, and batches.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <optional>
@@ -175,6 +176,37 @@ TEST_CASE("images: what is wrong with a folder is said with the file, and how to
   CHECK(read_images(idx, {.validation_fraction = 0.5}).classes == std::vector<std::string>{"0", "2"});
   fs::remove(idx + "/train-labels-idx1-ubyte");
   CHECK(contains(failure(idx), "but no train-labels-idx1-ubyte"));
+}
+
+TEST_CASE("images: IDX files count before folders beside them, and of two of one kind the one that is read is told") {
+  const Folder folder;
+  const std::string path = folder.path.string();
+  write_idx(path, "train", std::string("\0\1\0\1", 4));
+  fs::create_directories(folder / "__MACOSX");
+  const ImageOptions half{.validation_fraction = 0.5};
+  ImageSet set = read_images(path, half);
+  CHECK(set.classes == std::vector<std::string>{"0", "1"});
+  CHECK(set.notes.empty());
+  const std::string images = folder / "train-images-idx3-ubyte";
+  write_file_atomically(images + ".gz", "not read");
+  set = read_images(path, half);
+  CHECK(set.train.count() == 2);
+  CHECK(set.notes == std::vector<std::string>{images + " is read, and not " + images + ".gz beside it"});
+}
+
+TEST_CASE("images: of CIFAR's files each number is read once, and a copy is told") {
+  const Folder folder;
+  const std::string path = folder.path.string();
+  for (const char* name : {"data_batch_1.bin", "data_batch_10k.bin", "data_batch_1 copy.bin", "data_batch_1.bin.gz",
+                           "data_batch_1(1).bin", "test_batch.bin"})
+    write_file_atomically(folder / name, cifar_record(contains(name, "10k") ? 1 : 0, 10, 20, 30));
+  write_file_atomically(folder / "batches.meta.txt", "plane\ncar\n");
+  const ImageSet set = read_images(path, {.parts = ImageOptions::Parts::learned});
+  CHECK(set.train.labels == std::vector<int32_t>{0, 1});
+  CHECK(set.notes.size() == 3);
+  for (const char* name : {"/data_batch_1 copy.bin is", "/data_batch_1(1).bin is", "/data_batch_1.bin.gz is"})
+    CHECK(std::count_if(set.notes.begin(), set.notes.end(),
+                        [&](const std::string& note) { return contains(note, name); }) == 1);
 }
 
 TEST_CASE("images: classes of a part for validation are those to learn by name or by number") {

@@ -8,10 +8,12 @@
 #include "models/data/tokenizer.h"
 #include "tests/support/errors.h"
 #include "tests/support/folder.h"
+#include "tests/support/message.h"
 
 using namespace orrery;
 using namespace orrery::models;
 using orrery::testing::error_of;
+using orrery::testing::expect_error;
 using orrery::testing::Folder;
 
 namespace {
@@ -111,6 +113,12 @@ TEST_CASE("llama2c's tokenizer: a file that is damaged is refused") {
   std::string changed = whole;
   changed[0] = '\0';
   CHECK(message(changed).find("is damaged, or no tokenizer of llama2.c") != std::string::npos);
+  Pieces twice = small_pieces();
+  twice.emplace_back("ll", -30);
+  expect_error([&] { make_tokenizer(written(folder, file_of(twice)), ""); })
+      .names(folder / "tokenizer.bin")
+      .value("llama2.c")
+      .offers("tokenizer.py");
   changed = whole;
   changed[8] = '\x7f';  // the first piece's length
   CHECK(message(changed).find("token 0 would have 127 bytes") != std::string::npos);

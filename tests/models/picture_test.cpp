@@ -96,6 +96,26 @@ TEST_CASE("picture: interlaced pixels and those of few bits are counted as they 
   CHECK(decode_picture(with_chunk_sums(bits), 1, "a.png").pixels == std::vector<uint8_t>(27));
 }
 
+TEST_CASE("picture: a color beyond its palette is refused, with how many bits its pixels ever have") {
+  const auto with_palette = [](char bits, const std::string& line, size_t colors) {
+    const std::string header = big_endian(4) + big_endian(1) + bits + '\x03' + std::string(3, '\0');
+    std::string palette;
+    for (size_t i = 0; i < colors; ++i) palette += std::string(3, static_cast<char>(10 * (i + 1)));
+    return "\x89PNG\r\n\x1a\n" + png_chunk("IHDR", header) + png_chunk("PLTE", palette) +
+           png_chunk("IDAT", zlib_packed(std::string(1, '\0') + line)) + png_chunk("IEND", "");
+  };
+  const std::vector<uint8_t> pixels = {10, 20, 30, 20};  // colors 0, 1, 2, 1
+  const std::string bytes("\0\1\2\1", 4), of_four_bits("\x01\x21", 2), of_two("\x19", 1);
+  for (const auto& [bits, line] : {std::pair{'\x08', bytes}, {'\x04', of_four_bits}, {'\x02', of_two}}) {
+    CAPTURE(int{bits});
+    CHECK(decode_picture(with_palette(bits, line, 3), 1, "a.png").pixels == pixels);
+    expect_error([&] { decode_picture(with_palette(bits, line, 2), 1, "a.png"); })
+        .names("a.png")
+        .value("color 2")
+        .offers("0 to 1");
+  }
+}
+
 TEST_CASE("picture: one that would take gigabytes is refused before it is decoded") {
   const std::string packed = zlib_packed(std::string(20'000 * (1 + 20'000), '\0'));
   const std::string file = png(20'000, 20'000, 0, packed);

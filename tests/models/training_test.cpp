@@ -19,12 +19,14 @@
 #include "tests/support/errors.h"
 #include "tests/support/folder.h"
 #include "tests/support/gpt_settings.h"
+#include "tests/support/message.h"
 #include "tests/support/random_tensors.h"
 #include "tests/support/small_text.h"
 
 using namespace orrery;
 using namespace orrery::models;
 using orrery::testing::error_of;
+using orrery::testing::expect_error;
 using orrery::testing::Folder;
 using orrery::testing::largest_difference;
 using orrery::testing::write_small_text;
@@ -291,8 +293,17 @@ TEST_CASE("bad input is answered before any training") {
   CHECK(contains(message({{"device", "cuda"}}), "--device=cpu"));
 #endif
   CHECK(contains(message({{"graph", "yes"}}), "--device=cuda"));
+  for (const char* schedule : {"cosine", "linear", "warmup_stable_decay"})
+    expect_error([&] {
+      train(with(small_run(text, folder / "run", 10),
+                 {{"schedule", schedule}, {"learning_rate", "0.01"}, {"min_learning_rate", "0.5"}}));
+    })
+        .names(schedule)
+        .value("0.5")
+        .value("0.01")
+        .offers("--min_learning_rate=0.001");
   CHECK(!fs::exists(folder / "run"));
-  train(small_run(text, folder / "run", 2));
+  train(with(small_run(text, folder / "run", 2), {{"schedule", "constant"}, {"min_learning_rate", "0.5"}}));
   CHECK(contains(message({}), " already holds a run; choose another --out, or go on with it: orrery train --resume="));
 }
 

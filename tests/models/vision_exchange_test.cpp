@@ -151,7 +151,8 @@ TEST_CASE("vision exchange: what theirs does with pictures and is not done here 
   CHECK(has_note(noted({{"resample", 3}}), {"resample", "3", "bilinear"}));
   CHECK(has_note(noted({{"do_pad", true}}), {"do_pad"}));
   CHECK(!has_note(noted({{"do_pad", false}, {"do_convert_rgb", true}}), {"do_pad"}));
-  expect_error([&] { noted({{"do_rescale", false}}); }).names("rescale_factor").offers("1 / 255");
+  expect_error([&] { noted({{"do_rescale", false}}); }).names("do_rescale").value("false").offers("image_mean");
+  expect_error([&] { noted({{"rescale_factor", 1}}); }).names("rescale_factor").offers("1 / 255");
 }
 
 TEST_CASE("vision exchange: many labels at once are the sigmoid's loss, and names of classes may be numbers") {
@@ -169,6 +170,18 @@ TEST_CASE("vision exchange: many labels at once are the sigmoid's loss, and name
   typed([](nlohmann::json& config) { config["id2label"]["3"] = 7; });
   const std::string classes = read_state(latest_checkpoint(folder / "run")).tokenizer;
   CHECK(nlohmann::json::parse(classes)["classes"][3] == "7");
+}
+
+TEST_CASE("vision exchange: there are as many names as classes") {
+  const Folder folder;
+  const auto named = [&](const std::function<void(nlohmann::json&)>& change) {
+    imported(folder, changed(folder, numeric, "config.json", [&](nlohmann::json& all) { change(all["id2label"]); }));
+  };
+  expect_error([&] { named([](nlohmann::json& names) { names["12"] = "more"; }); })
+      .names("id2label")
+      .value(13)
+      .offers(12);
+  expect_error([&] { named([](nlohmann::json& names) { names.erase("11"); }); }).names("id2label").value(11).offers(12);
 }
 
 TEST_CASE("vision exchange: classes of one name are noted") {

@@ -1,7 +1,9 @@
 // The binary files of CIFAR-10: records of 3,073 bytes, a label and 32 x 32 pixels as a plane of red, one of green and
 // one of blue.  Krizhevsky 2009, "Learning multiple layers of features from tiny images".
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
+#include <set>
 #include <sstream>
 
 #include "engine/system/files.h"
@@ -16,13 +18,25 @@ constexpr int64_t side = 32, channels = 3, plane = side * side, record = 1 + cha
 constexpr size_t usual_classes = 10;
 constexpr uint64_t largest_names = 1 << 16;  // bytes; a label is a byte, so there are at most 256 names
 
-std::vector<std::string> files_called(const std::string& folder, const std::string& begin) {
-  std::vector<std::string> found;
+struct Batches {
+  std::vector<std::string> read, left;  // paths
+};
+// data_batch.bin, or a word behind it as in data_batch_1.bin: a copy that a file manager makes has another name.  Of a
+// file and the same one packed the first is read.
+Batches batches_called(const std::string& folder, const std::string& begin) {
+  Batches batches;
+  std::set<std::string> words;
   for (const std::string& path : files_in(folder)) {
-    const std::string name = std::filesystem::path(path).filename().string();
-    if (name.starts_with(begin) && ends_with_or_packed(name, ".bin")) found.push_back(path);
+    std::string name = std::filesystem::path(path).filename().string();
+    if (!name.starts_with(begin) || !ends_with_or_packed(name, ".bin")) continue;
+    name.resize(name.rfind(".bin"));
+    const std::string word = name.substr(begin.size());
+    const bool known = word.empty() || (word.size() > 1 && word[0] == '_' &&
+                                        std::all_of(word.begin() + 1, word.end(),
+                                                    [](unsigned char c) { return std::isalnum(c) != 0; }));
+    (known && words.insert(word).second ? batches.read : batches.left).push_back(path);
   }
-  return found;
+  return batches;
 }
 
 void read_records(ImageSet& set, const std::string& path, Images& images) {
@@ -41,7 +55,10 @@ void read_records(ImageSet& set, const std::string& path, Images& images) {
 
 Images read_part(ImageSet& set, const std::string& folder, const std::string& begin, const ImageOptions& options) {
   Images images{side, side, channels, {}, {}};
-  for (const std::string& path : files_called(folder, begin)) read_records(set, path, images);
+  const Batches batches = batches_called(folder, begin);
+  for (const std::string& path : batches.read) read_records(set, path, images);
+  for (const std::string& path : batches.left)
+    set.notes.push_back(text(path, " is left out: read is ", begin, "_N.bin of each N, packed or not"));
   return images.labels.empty() ? Images() : brought_to(std::move(images), options, folder);
 }
 
@@ -66,12 +83,12 @@ ImageSet read_cifar(const std::string& folder, const ImageOptions& options) {
 }
 
 REGISTER_IMAGE_FORMAT(cifar, {.name = "cifar",
-                              .description = "data_batch*.bin, and test_batch*.bin for validation, as of CIFAR-10; the "
+                              .description = "data_batch_N.bin, and test_batch.bin for validation, as of CIFAR-10; the "
                                              "classes' names in batches.meta.txt; .gz too",
                               .reads =
                                   [](const std::string& folder) {
-                                    return !files_called(folder, "data_batch").empty() ||
-                                           !files_called(folder, "test_batch").empty();
+                                    return !batches_called(folder, "data_batch").read.empty() ||
+                                           !batches_called(folder, "test_batch").read.empty();
                                   },
                               .read = read_cifar});
 

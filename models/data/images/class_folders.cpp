@@ -151,7 +151,8 @@ REGISTER_IMAGE_FORMAT(class_folders,
                        .description = "a folder of PNG or JPEG files for each class, in the folder itself or in train "
                                       "and val (or validation, or test)",
                        .reads = [](const std::string& folder) { return !folders_in(folder).empty(); },
-                       .read = read_class_folders});
+                       .read = read_class_folders,
+                       .of_any_folder = true});
 
 }  // namespace
 }  // namespace orrery::models

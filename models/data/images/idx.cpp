@@ -68,9 +68,10 @@ Images read_part(ImageSet& set, const std::string& pixels, const std::string& la
   return brought_to(std::move(images), options, pixels);
 }
 
-std::string find_part(const std::string& folder, const std::string& part, const std::string& what) {
-  return find_data_file(folder, {part + "-" + what + "-ubyte", part + "-" + what.substr(0, what.find('-')) + "." +
-                                                                   what.substr(what.find('-') + 1) + "-ubyte"});
+// All that are there, of which the first is read.
+std::vector<std::string> files_of_part(const std::string& folder, const std::string& part, const std::string& what) {
+  return find_data_files(folder, {part + "-" + what + "-ubyte", part + "-" + what.substr(0, what.find('-')) + "." +
+                                                                    what.substr(what.find('-') + 1) + "-ubyte"});
 }
 
 // The classes are the numbers that occur as labels: 0 to 9 of MNIST, 1 to 26 of EMNIST's letters.
@@ -90,11 +91,14 @@ void number_classes(ImageSet& set, const std::string& folder) {
 ImageSet read_idx(const std::string& folder, const ImageOptions& options) {
   ImageSet set;
   for (const auto& [part, images] : {std::pair{"t10k", &set.validation}, {"train", &set.train}}) {
-    const std::string pixels = find_part(folder, part, "images-idx3"), labels = find_part(folder, part, "labels-idx1");
+    const auto pixels = files_of_part(folder, part, "images-idx3"), labels = files_of_part(folder, part, "labels-idx1");
     if (pixels.empty() || (images == &set.train && !options.wants_learned(set.validation))) continue;
     check(!labels.empty(), "images: ", folder, " has ", part, "-images-idx3-ubyte, but no ", part,
           "-labels-idx1-ubyte");
-    *images = read_part(set, pixels, labels, options);
+    *images = read_part(set, pixels[0], labels[0], options);
+    for (const auto& files : {pixels, labels})
+      for (size_t i = 1; i < files.size(); ++i)
+        set.notes.push_back(text(files[0], " is read, and not ", files[i], " beside it"));
   }
   number_classes(set, folder);
   return set;
@@ -105,8 +109,8 @@ REGISTER_IMAGE_FORMAT(idx, {.name = "idx",
                                            "which is for validation; .gz too",
                             .reads =
                                 [](const std::string& folder) {
-                                  return !find_part(folder, "train", "images-idx3").empty() ||
-                                         !find_part(folder, "t10k", "images-idx3").empty();
+                                  return !files_of_part(folder, "train", "images-idx3").empty() ||
+                                         !files_of_part(folder, "t10k", "images-idx3").empty();
                                 },
                             .read = read_idx});
 

@@ -63,8 +63,14 @@ std::vector<SentencePieceEntry> pieces_in(const std::string& path) {
 }
 
 std::unique_ptr<Tokenizer> read(const std::string& path) {
-  return restore_tokenizer(
-      Json{{"name", "sentence_piece"}, {"model", base64(sentence_piece_model(pieces_in(path)))}}.dump());
+  const std::string model = base64(sentence_piece_model(pieces_in(path)));
+  try {
+    return restore_tokenizer(Json{{"name", "sentence_piece"}, {"model", model}}.dump());
+  } catch (const Error& error) {
+    fail("tokenizer: ", path,
+         " is damaged, or no tokenizer of llama2.c: its pieces make no SentencePiece model, which ",
+         "they are read as (", error.what(), "); export it anew with llama2.c's tokenizer.py");
+  }
 }
 
 bool reads(const std::string& path) { return ends_with_or_packed(path, ".bin") && !folder_exists(path); }

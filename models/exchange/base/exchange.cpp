@@ -9,6 +9,7 @@
 #include "engine/ops/ops.h"
 #include "engine/system/files.h"
 #include "engine/system/machine_memory.h"
+#include "engine/types/wording.h"
 #include "models/data/images.h"
 #include "models/formats/gzip.h"
 #include "models/formats/json.h"
@@ -62,9 +63,14 @@ void check_described(const TrainSettings& run, const ImportedModel& from, const 
                way_out_of_memory());
 }
 
+// By how much of the largest logit two right programs may differ: sums in another order, and what the dtype of the
+// stored ones rounds, the model's own weights included.
+double allowed_share(const std::string& dtype) { return dtype == "BF16" ? 0.05 : dtype == "F16" ? 0.01 : 1e-3; }
+
 // What a file of reference logits asks, and what the model must answer.
 struct Reference {
   Tensor asked, logits;
+  double share = 0;  // allowed
 };
 Reference read_reference(nn::Module& model, const std::string& path) {
   const std::vector<StoredTensor> stored = stored_tensors(path);
@@ -90,7 +96,8 @@ Reference read_reference(nn::Module& model, const std::string& path) {
               logits.shape == Sizes{pixels.shape[0], images->classes()},
           "import: ", path, ": pixel_values ", shape_text(pixels), " and logits ", shape_text(logits), " must be (B, ",
           images->channels(), ", ", size, ", ", size, ") and (B, ", images->classes(), ")");
-    return {permute(with_numbers(pixels).tensor, {0, 2, 3, 1}), with_numbers(logits).tensor};
+    return {permute(with_numbers(pixels).tensor, {0, 2, 3, 1}), with_numbers(logits).tensor,
+            allowed_share(logits.dtype)};
   }
   const int64_t vocabulary =
       model_as<LanguageModel>(model, "import", "a model whose logits could be compared").vocabulary();
@@ -100,14 +107,15 @@ Reference read_reference(nn::Module& model, const std::string& path) {
         ")");
   const Tensor tokens = as_tokens(with_numbers(asked));
   for (const double token : tokens.to_vector()) check_token(static_cast<int32_t>(token), vocabulary);
-  return {tokens, with_numbers(logits).tensor};
+  return {tokens, with_numbers(logits).tensor, allowed_share(logits.dtype)};
 }
 
-// The largest difference of the logits that this model gives from those in the file.
+// The largest difference of the logits that this model gives from those in the file; one that rounding does not explain
+// is an Error.
 double difference(nn::Module& model, const std::string& path) {
   const NoGrad guard;
   const Reference reference = read_reference(model, path);
-  double largest = 0;
+  double largest = 0, largest_logit = 0;
   for (int64_t begin = 0; begin < reference.asked.size(0); begin += sequences_at_once) {
     const int64_t end = std::min(begin + sequences_at_once, reference.asked.size(0));
     nn::Pass pass;
@@ -116,8 +124,16 @@ double difference(nn::Module& model, const std::string& path) {
     for (size_t i = 0; i < ours.size(); ++i) {
       const double apart = std::abs(ours[i] - theirs[i]);
       largest = std::isnan(apart) ? apart : std::max(largest, apart);
+      if (std::isfinite(theirs[i])) largest_logit = std::max(largest_logit, std::abs(theirs[i]));
     }
   }
+  const double allowed = reference.share * largest_logit;
+  check(largest <= allowed, "import: ", path, ": the logits differ by ", scientific(largest),
+        ", and rounding explains ", scientific(allowed), " (", reference.share,
+        " of the largest logit); they were made with other weights or ",
+        "settings (the layers, the heads, the base of the angles, the activation, epsilon), or not in float32; make "
+        "them anew from ",
+        "what is imported, or leave this file out");
   return largest;
 }
 

@@ -115,11 +115,20 @@ std::vector<NamedTensor> placed_tensors(const ImportedModel& from, nn::Module& m
     for (size_t i = 0; i < theirs.size(); ++i) parts.push_back(numbers_of(theirs[i], *place, i, whole));
     result.push_back({place->ours, parts.size() == 1 ? parts[0] : concatenate(parts, 0)});
   }
+  std::vector<std::string> unread;
+  int64_t numbers_unread = 0;
   for (const StoredTensor& each : from.tensors) {
     if (used.contains(each.name)) continue;
     const auto why = from.known_rest.find(each.name);
-    report.left.emplace_back(each.name, why == from.known_rest.end() ? "this model has no place for it" : why->second);
+    const bool known = why != from.known_rest.end();
+    report.left.emplace_back(each.name, known ? why->second : "this model has no place for it");
+    if (!known) unread.push_back(each.name), numbers_unread += count_of(each);
   }
+  if (!unread.empty())
+    report.notes.push_back(text(unread.size(), unread.size() == 1 ? " tensor of " : " tensors of ", numbers_unread,
+                                " numbers that the model described has no place for, ",
+                                unread.size() == 1 ? "" : "the first ", unread[0],
+                                ": if the model has them, the description has too few layers, or leaves out biases"));
   return result;
 }
 
