@@ -42,11 +42,16 @@ class BytePairs final : public Tokenizer {
   BytePairs(BytePairVocabulary vocabulary, std::string_view what)
       : vocabulary_(std::move(vocabulary)), pieces_(vocabulary_.pattern) {
     const std::vector<std::string>& tokens = vocabulary_.tokens;
-    for (size_t i = 0; i < tokens.size(); ++i) {
-      if (tokens[i].empty()) continue;
-      check(number_of_.emplace(tokens[i], static_cast<int32_t>(i)).second, what, ": token ", i, ", '",
-            printable_bytes(tokens[i]), "', is there twice");
-    }
+    const std::vector<bool> added = are_in(vocabulary_.added), printed = are_in(vocabulary_.printed),
+                            left = are_in(vocabulary_.strips_left), right = are_in(vocabulary_.strips_right);
+    // An added token may have the bytes of another one, which then is the one that the merges make.
+    for (const bool are_added : {false, true})
+      for (size_t i = 0; i < tokens.size(); ++i) {
+        if (tokens[i].empty() || added[i] != are_added) continue;
+        const auto [there, fresh] = number_of_.emplace(tokens[i], static_cast<int32_t>(i));
+        check(fresh || (are_added && !added[static_cast<size_t>(there->second)]), what, ": token ", i, ", '",
+              printable_bytes(tokens[i]), "', is there twice");
+      }
     const auto number = [&](const std::string& bytes) {
       const auto found = number_of_.find(bytes);
       check(found != number_of_.end(), what, ": there is no token '", printable_bytes(bytes), "', which a merge needs");
@@ -58,12 +63,10 @@ class BytePairs final : public Tokenizer {
       const auto found = number_of_.find(std::string(1, static_cast<char>(b)));
       byte_token_[b] = found == number_of_.end() ? no_token : found->second;
     }
-    const auto is_in = [](const std::vector<int32_t>& list, int32_t number) {
-      return std::find(list.begin(), list.end(), number) != list.end();
-    };
-    for (const int32_t added : vocabulary_.added)
-      added_.add({added, tokens[static_cast<size_t>(added)], is_in(vocabulary_.strips_left, added),
-                  is_in(vocabulary_.strips_right, added)});
+    for (const int32_t number : vocabulary_.added) {
+      const auto i = static_cast<size_t>(number);
+      added_.add({number, printed[i] ? printable_bytes(tokens[i]) : tokens[i], left[i], right[i]});
+    }
     int32_t rank = 0;
     for (const auto& [left, right] : vocabulary_.merges)
       merges_.emplace(key(number(left), number(right)), Merge{rank++, number(left + right)});
@@ -109,8 +112,9 @@ class BytePairs final : public Tokenizer {
                {"added", vocabulary_.added},
                {"tokens", std::move(tokens)},
                {"merges", std::move(merges)}};
-    if (!vocabulary_.strips_left.empty()) saved["strips_left"] = vocabulary_.strips_left;
-    if (!vocabulary_.strips_right.empty()) saved["strips_right"] = vocabulary_.strips_right;
+    BytePairVocabulary::each_kind(vocabulary_, [&](const char* key, const std::vector<int32_t>& numbers) {
+      if (!numbers.empty()) saved[key] = numbers;
+    });
     return saved.dump();
   }
 
@@ -120,6 +124,11 @@ class BytePairs final : public Tokenizer {
   };
   using Remembered = std::unordered_map<std::string, std::vector<int32_t>>;
 
+  std::vector<bool> are_in(const std::vector<int32_t>& list) const {
+    std::vector<bool> all(vocabulary_.tokens.size());
+    for (const int32_t number : list) all[static_cast<size_t>(number)] = true;
+    return all;
+  }
   static uint64_t key(int32_t left, int32_t right) {
     return static_cast<uint64_t>(left) << 32 | static_cast<uint32_t>(right);
   }
@@ -249,16 +258,34 @@ std::string printable_bytes(std::string_view bytes) {
   for (const char c : bytes) all += utf8(alphabet().character[static_cast<unsigned char>(c)]);
   return all;
 }
-std::string bytes_of_printable(std::string_view printed, std::string_view what) {
+namespace {
+
+// As far as all characters stand for bytes; `at` is where that ends, and `count` the characters before.
+std::string bytes_of_printed(std::string_view printed, size_t& at, size_t& count) {
   std::string bytes;
-  for (size_t at = 0; at < printed.size();) {
+  for (at = 0, count = 0; at < printed.size(); ++count) {
     const std::optional<Character> c = character_if_any(printed, at);
     const int byte = c && c->point < 512 ? alphabet().byte[c->point] : -1;
-    check(byte >= 0, what, ": '", printed, "' is no token of bytes: character ", at + 1, " stands for none");
+    if (byte < 0) break;
     bytes.push_back(static_cast<char>(byte));
     at += c->bytes;
   }
   return bytes;
+}
+
+}  // namespace
+
+std::string bytes_of_printable(std::string_view printed, std::string_view what) {
+  size_t at = 0, count = 0;
+  std::string bytes = bytes_of_printed(printed, at, count);
+  check(at == printed.size(), what, ": '", printed, "' is no token of bytes: character ", count + 1,
+        " stands for none");
+  return bytes;
+}
+std::string bytes_if_printable(std::string_view text) {
+  size_t at = 0, count = 0;
+  std::string bytes = bytes_of_printed(text, at, count);
+  return at == text.size() ? bytes : std::string(text);
 }
 
 }  // namespace orrery::models

@@ -24,8 +24,16 @@ struct BytePairVocabulary {
   std::vector<std::pair<std::string, std::string>> merges;   // the bytes of two tokens, the first pair first
   std::vector<int32_t> added;                                // tokens that stand for themselves, before any cutting
   std::vector<int32_t> strips_left = {}, strips_right = {};  // those of them of which white space around is a part
-  std::vector<std::string> notes = {};                       // as Tokenizer::notes has them
-  bool whole_pieces = false;  // a piece that is a token is that one, whatever the merges would make of it
+  std::vector<int32_t> printed = {};    // those that are found where their bytes stand as files write them
+  std::vector<std::string> notes = {};  // as Tokenizer::notes has them
+  bool whole_pieces = false;            // a piece that is a token is that one, whatever the merges would make of it
+
+  // The kinds of added tokens, which overlap.
+  template <class Vocabulary, class F>
+  static void each_kind(Vocabulary& of, const F& take) {
+    take("strips_left", of.strips_left), take("strips_right", of.strips_right);
+    take("printed", of.printed);
+  }
 };
 
 // Errors begin with `what`: a token twice, a merge of what are no tokens.  A text with a byte that no token has is an
@@ -48,5 +56,6 @@ std::unique_ptr<Tokenizer> learn_byte_pairs(const TextPieces& text, int64_t voca
 // Bytes as files write them, and back; an Error that begins with `what` if a character stands for no byte.
 std::string printable_bytes(std::string_view bytes);
 std::string bytes_of_printable(std::string_view printed, std::string_view what);
+std::string bytes_if_printable(std::string_view text);  // itself, if a character stands for no byte
 
 }  // namespace orrery::models

@@ -1,12 +1,14 @@
 #include "models/data/pieces.h"
 
 #include <new>
+#include <optional>
 #include <utility>
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
 #include "engine/types/check.h"
+#include "models/data/oniguruma.h"
 #include "models/formats/unicode.h"
 
 namespace orrery::models {
@@ -40,22 +42,7 @@ size_t end_of_run(std::string_view text, size_t from, bool valid) {
   return from;
 }
 
-// \s of other libraries is the Unicode property White_Space, from which PCRE2's differs by one character.
-std::string with_white_space(std::string_view pattern) {
-  std::string changed;
-  for (size_t i = 0; i < pattern.size(); ++i) {
-    const bool escape = pattern[i] == '\\' && i + 1 < pattern.size();
-    if (escape && (pattern[i + 1] == 's' || pattern[i + 1] == 'S')) {
-      changed += pattern[++i] == 's' ? "\\p{White_Space}" : "\\P{White_Space}";
-    } else {
-      changed += pattern[i];
-      if (escape) changed += pattern[++i];
-    }
-  }
-  return changed;
-}
-
-// Whether it may ask for the beginning of the text.
+// Whether it may ask for the beginning of the text, or of a line.
 bool is_anchored(std::string_view pattern) {
   for (size_t i = 0; i < pattern.size(); ++i) {
     if (pattern[i] == '^' && (i == 0 || pattern[i - 1] != '[')) return true;
@@ -73,11 +60,11 @@ struct Pieces::Compiled {
 };
 
 Pieces::Pieces(std::string pattern) : pattern_(std::move(pattern)), compiled_(std::make_unique<Compiled>()) {
-  const std::string expression = with_white_space(pattern_);
+  const std::string expression = pcre2_of_oniguruma(pattern_);
   int error = 0;
   size_t at = 0;
-  compiled_->code.reset(
-      pcre2_compile(units(expression), expression.size(), PCRE2_UTF | PCRE2_UCP, &error, &at, nullptr));
+  compiled_->code.reset(pcre2_compile(units(expression), expression.size(), PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE,
+                                      &error, &at, nullptr));
   if (!compiled_->code) fail("tokenizer: the expression ", pattern_, " is refused: ", message_of(error));
   uint32_t behind = 0;
   pcre2_pattern_info(compiled_->code.get(), PCRE2_INFO_MAXLOOKBEHIND, &behind);
@@ -126,11 +113,17 @@ size_t Pieces::each_of_valid(std::string_view text, bool more,
   const Owned<pcre2_match_data, pcre2_match_data_free> matched(
       pcre2_match_data_create_from_pattern(compiled_->code.get(), nullptr));
   if (!matched) throw std::bad_alloc();
-  const uint32_t always = PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY | (more ? PCRE2_PARTIAL_HARD : 0);
+  const uint32_t always = PCRE2_NO_UTF_CHECK | (more ? PCRE2_PARTIAL_HARD : 0);
   size_t taken = 0;  // all before is told
-  while (taken < text.size()) {
+  size_t from = 0;   // what is matched next begins there, or behind
+  const auto tell_up_to = [&](size_t end) {
+    if (end > taken) take(text.substr(taken, end - taken));
+    taken = end;
+  };
+  std::optional<size_t> last_end;
+  while (from < text.size()) {
     const auto match = [&](uint32_t options) {
-      return pcre2_match(compiled_->code.get(), units(text), text.size(), taken, always | options, matched.get(),
+      return pcre2_match(compiled_->code.get(), units(text), text.size(), from, always | options, matched.get(),
                          nullptr);
     };
     int found = match(0);
@@ -138,13 +131,17 @@ size_t Pieces::each_of_valid(std::string_view text, bool more,
     if (more && (found == PCRE2_ERROR_PARTIAL || found == PCRE2_ERROR_NOMATCH)) return taken;
     if (found == PCRE2_ERROR_NOMATCH) break;
     if (found < 0)
-      fail("tokenizer: the expression ", pattern_, " cannot be matched at byte ", taken, ": ", message_of(found));
+      fail("tokenizer: the expression ", pattern_, " cannot be matched at byte ", from, ": ", message_of(found));
     const size_t* const place = pcre2_get_ovector_pointer(matched.get());
     // \K could move the beginning back or behind the end.
-    check(place[0] >= taken && place[1] > place[0], "tokenizer: the expression ", pattern_, " moves its own match");
-    if (place[0] > taken) take(text.substr(taken, place[0] - taken));
-    take(text.substr(place[0], place[1] - place[0]));
-    taken = place[1];
+    check(place[0] >= taken && place[1] >= place[0], "tokenizer: the expression ", pattern_, " moves its own match");
+    if (place[0] == place[1] && place[0] == last_end) {  // nothing, just behind a match
+      from += character_at(text, from).bytes;
+      continue;
+    }
+    tell_up_to(place[0]);
+    tell_up_to(place[1]);
+    from = place[1], last_end = place[1];
   }
   if (taken < text.size()) take(text.substr(taken));
   return text.size();

@@ -10,13 +10,13 @@ namespace orrery::models {
 
 class Pieces {
  public:
-  // A regular expression in the language of PCRE2, for Unicode.  An Error if it is none.
+  // A regular expression as tokenizer.json has it (models/data/oniguruma.h).  An Error if it is none.
   explicit Pieces(std::string pattern);
   Pieces(Pieces&&) noexcept;
   ~Pieces();
 
   // Each match in its order; what lies between two matches is a piece as well, and so is a run of bytes that are no
-  // UTF-8.  Together they are the text.  An Error if the expression takes absurdly long.
+  // UTF-8.  A match of nothing cuts where it is.  Together they are the text.  An Error if the expression takes absurdly long.
   void each(std::string_view text, const std::function<void(std::string_view piece)>& take) const;
   // The same for the beginning of a longer text: as far as what follows cannot change.  Returns the bytes told,
   // which need not be shown again.

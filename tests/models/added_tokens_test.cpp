@@ -139,3 +139,54 @@ TEST_CASE("tokenizers: a token beyond the model's vocabulary begins and ends no 
   auto ended = with_use(tokenizer_of(cases + "llama_bos"), {.ends = Tokens{2, 7}});
   CHECK(with_use(std::move(ended), {.vocabulary = 5})->ends() == Tokens{2});
 }
+
+namespace {
+
+const std::string gpt2 = ORRERY_SOURCE_DIR "/tests/models/byte_pair/gpt2/tokenizer.json";
+
+nlohmann::json added(int number, const char* text, bool normalized = false, bool special = false) {
+  return {{"id", number},    {"content", text},    {"single_word", false},    {"lstrip", false},
+          {"rstrip", false}, {"special", special}, {"normalized", normalized}};
+}
+
+struct TokensOfText {
+  std::string text;
+  Tokens tokens;
+};
+
+// The tokens of texts, by a tokenizer in a folder, by what a checkpoint holds of it, and by what is exported of it.
+void check_tokens(const std::string& folder, const std::vector<TokensOfText>& all) {
+  const Folder exported;
+  const auto tokenizer = tokenizer_of(folder), restored = restore_tokenizer(tokenizer->save());
+  write_tokenizer_files(exported.path, nlohmann::ordered_json::parse(tokenizer->save()));
+  const auto read_again = tokenizer_of(exported.path);
+  for (const auto& [text, tokens] : all) {
+    CAPTURE(text);
+    CHECK(tokenizer->encode(text) == tokens);
+    for (size_t piece : {1, 5}) CHECK(divided(*tokenizer, text, piece) == tokens);
+    CHECK(restored->encode(text) == tokens);
+    CHECK(read_again->encode(text) == tokens);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("added tokens: one may spell the bytes of another token, and be one of the vocabulary's as it is written") {
+  const Folder folder;
+  nlohmann::json json = nlohmann::json::parse(read_file(gpt2));
+  auto& vocabulary = json["model"]["vocab"];
+  REQUIRE(vocabulary["\u00f6"] == 179);  // the byte 0xF6
+  vocabulary["\u00c3\u00b6"] = 420, vocabulary["\u0120\u0120"] = 421;
+  json["model"]["merges"].push_back({"\u00c3", "\u00b6"}), json["model"]["merges"].push_back({"\u0120", "\u0120"});
+  for (const auto& each : {added(179, "\u00f6", true), added(422, "  ")}) json["added_tokens"].push_back(each);
+  write_file_atomically(folder / "tokenizer.json", json.dump());
+  // By transformers 5.23.
+  check_tokens(folder.path, {{"\u00f6l  x \u2d96", {179, 76, 422, 88, 221, 159, 115, 245}},
+                             {"  \n   y", {422, 199, 422, 277}},
+                             {" \u00f6 \t  ", {221, 179, 221, 198, 422}}});
+  const auto tokenizer = tokenizer_of(folder.path);
+  CHECK(tokenizer->decode(Tokens{420}) == "\u00f6");
+  CHECK(tokenizer->decode(Tokens{421}) == "  ");
+  CHECK(tokenizer->decode(Tokens{422}) == "  ");
+  CHECK(tokenizer->decode(Tokens{179}) == "\xf6");
+}

@@ -136,6 +136,10 @@ TEST_CASE("byte pairs: files that say what this program cannot do are refused wi
             .find(R"("behavior": "Removed" is not supported)") != std::string::npos);
 }
 
+TEST_CASE("byte pairs: a dropout of 0 is none") {
+  CHECK(error_with([](auto& j) { j["model"]["dropout"] = 0.0; }).find("no error") == 0);
+}
+
 TEST_CASE("byte pairs: what is no tokenizer is told from what is") {
   const Folder folder;
   CHECK(error_of([&] { tokenizer_at(folder / ""); }).find("needs vocab.json and merges.txt, or tokenizer.json") !=

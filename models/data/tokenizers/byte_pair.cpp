@@ -25,9 +25,10 @@ std::pair<std::string, std::string> merge_of(std::string_view line, std::string_
   return {bytes_of_printable(line.substr(0, space), what), bytes_of_printable(line.substr(space + 1), what)};
 }
 
-// {"!": 0, ...}: the tokens by number, empty where a number is not given.  Those in `added` are text as it is.
+// {"!": 0, ...}: the tokens by number, empty where a number is not given.  Those in `added` are text as it is; one that
+// is in the vocabulary, too, is found as it is written, and has the bytes for which that stands: `printed`.
 std::vector<std::string> tokens_of(const SortedJson& numbers, const std::vector<AddedToken>& added,
-                                   const std::string& what) {
+                                   std::vector<int32_t>& printed, const std::string& what) {
   check(numbers.is_object() && !numbers.empty(), what,
         ": the vocabulary must be an object of tokens and their numbers");
   std::vector<std::string> tokens;
@@ -37,12 +38,21 @@ std::vector<std::string> tokens_of(const SortedJson& numbers, const std::vector<
     if (number >= static_cast<int64_t>(tokens.size())) tokens.resize(static_cast<size_t>(number) + 1);
     return tokens[static_cast<size_t>(number)];
   };
-  for (const AddedToken& each : added) place(each.number) = each.text;
+  for (const AddedToken& each : added) {
+    const auto found = numbers.find(each.text);
+    check(found == numbers.end() || *found == SortedJson(each.number), what, ": token ", each.number, ", '", each.text,
+          "', is there twice");
+    place(each.number) = each.text;
+  }
   for (const auto& [token, value] : numbers.items()) {
     check(value.is_number_unsigned() && value.get<uint64_t>() < most_tokens, what, ": the number of '", token,
           "' must be a whole one below ", most_tokens);
     std::string& there = place(value.get<int64_t>());
-    if (!there.empty() && there == token) continue;  // an added one
+    if (!there.empty() && there == token) {  // an added one
+      there = bytes_if_printable(token);
+      if (there != token) printed.push_back(value.get<int32_t>());
+      continue;
+    }
     check(there.empty(), what, ": number ", value.get<int64_t>(), " is given twice");
     there = bytes_of_printable(token, what);
   }
@@ -63,7 +73,7 @@ void set_tokens(BytePairVocabulary& vocabulary, const SortedJson& numbers, std::
     else if (!is_added(special))
       vocabulary.notes.push_back(text("tokenizer: ", special, " is named and has no number, so it is no token"));
   }
-  vocabulary.tokens = tokens_of(numbers, added, what);
+  vocabulary.tokens = tokens_of(numbers, added, vocabulary.printed, what);
   for (const AddedToken& each : added) {
     const auto number = static_cast<int32_t>(each.number);
     vocabulary.added.push_back(number);
@@ -166,7 +176,7 @@ std::unique_ptr<Tokenizer> read_tokenizer_json(const std::string& path, const To
   check(model.is_object(), path, ": it has no \"model\"");
   must_be(model, "type", {"BPE"}, path);
   must_be(json, "normalizer", {}, path);
-  must_be(model, "dropout", {}, path);
+  must_be(model, "dropout", {0.0}, path);
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) must_be(model, key, {""}, path);
   must_be(model, "byte_fallback", {false}, path);
   must_be(model, "fuse_unk", {false, true}, path);
@@ -213,15 +223,16 @@ std::unique_ptr<Tokenizer> restore(const std::string& text) {
     vocabulary.tokens.push_back(bytes_of_printable(words(token), what));
   for (const Json& merge : list_member(json, "merges", what)) vocabulary.merges.push_back(merge_of(words(merge), what));
   const auto add_numbers = [&](const char* key, std::vector<int32_t>& to) {
+    if (!json.contains(key)) return;
     for (const Json& number : list_member(json, key, what)) {
       check(number.is_number_unsigned() && number.get<uint64_t>() < vocabulary.tokens.size(), what,
             ": an added token must be a number below ", vocabulary.tokens.size());
       to.push_back(number.get<int32_t>());
     }
   };
+  list_member(json, "added", what);
   add_numbers("added", vocabulary.added);
-  if (json.contains("strips_left")) add_numbers("strips_left", vocabulary.strips_left);
-  if (json.contains("strips_right")) add_numbers("strips_right", vocabulary.strips_right);
+  BytePairVocabulary::each_kind(vocabulary, add_numbers);
   return make_byte_pairs(std::move(vocabulary), what);
 }
 

@@ -7,10 +7,10 @@
 #include <tuple>
 
 #include "engine/system/files.h"
-#include "models/formats/base64.h"
 #include "models/data/byte_pairs.h"
 #include "models/data/sentence_piece_model.h"
 #include "models/data/tokenizer.h"
+#include "models/formats/base64.h"
 #include "models/formats/unicode.h"
 
 namespace orrery::models {
@@ -66,13 +66,14 @@ void write_byte_pairs(const std::string& folder, const Json& saved, const Tokeni
       for (const Json& number : saved[key]) all.insert(number.get<int64_t>());
     return all;
   };
-  const std::set<int64_t> as_text = numbers("added"), left = numbers("strips_left"), right = numbers("strips_right");
+  const std::set<int64_t> as_text = numbers("added"), left = numbers("strips_left"), right = numbers("strips_right"),
+                          as_printed = numbers("printed");
   std::vector<std::string> names;
   for (const Json& token : member(saved, "tokens", what)) {
     const auto number = static_cast<int64_t>(names.size());
     const auto printed = token.get<std::string>();
     const bool is_added = as_text.contains(number);
-    names.push_back(is_added ? bytes_of_printable(printed, what) : printed);
+    names.push_back(is_added && !as_printed.contains(number) ? bytes_of_printable(printed, what) : printed);
     if (printed.empty()) continue;  // no token has that number
     vocabulary[names.back()] = number;
     if (!is_added) continue;
@@ -167,9 +168,7 @@ SortedJson merges_of(const std::vector<SentencePieceEntry>& pieces) {
 SortedJson replacing(const SortedJson& what_is_found, const std::string& by) {
   return {{"type", "Replace"}, {"pattern", what_is_found}, {"content", by}};
 }
-SortedJson in_sequence(const char* parts, const SortedJson& all) {
-  return {{"type", "Sequence"}, {parts, all}};
-}
+SortedJson in_sequence(const char* parts, const SortedJson& all) { return {{"type", "Sequence"}, {parts, all}}; }
 
 // What SentencePiece does in the words of tokenizer.json; null where they have none for it.
 SortedJson sentence_piece_json(const std::string& model) {
