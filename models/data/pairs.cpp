@@ -87,6 +87,10 @@ void each_side(std::span<const TextPair> pairs, const F& f) {
   for (const auto& [source, target] : pairs) f(target);
 }
 
+bool breaks_line(const Tokenizer& tokenizer, int32_t token) {
+  return tokenizer.has_token(token) && tokenizer.decode({&token, 1}).find_first_of("\r\n") != std::string::npos;
+}
+
 int64_t length(const std::vector<int32_t>& tokens) { return static_cast<int64_t>(tokens.size()); }
 
 REGISTER_DATA_FORMAT(aligned_files, {"aligned_files",
@@ -141,7 +145,10 @@ SentenceMarks sentence_marks(const Tokenizer& tokenizer) {
   const auto token = [&](std::optional<int32_t> own) { return own ? *own : static_cast<int32_t>(marks.vocabulary++); };
   marks.begin = token(tokenizer.begin());
   marks.end = token(tokenizer.end());
-  marks.never = numbers_without_token(tokenizer, tokenizer.size());
+  for (int32_t number = 0; number < tokenizer.size(); ++number) {
+    const bool ends_line = number != marks.end && breaks_line(tokenizer, number);
+    if (!tokenizer.has_token(number) || ends_line) marks.never.push_back(number);
+  }
   return marks;
 }
 

@@ -40,8 +40,10 @@ std::string text_of(std::span<const TextPair> pairs);  // all sources, then all 
 // Tokens that stand for the beginning and the end: the tokenizer's, or two beyond its own.
 struct SentenceMarks {
   int32_t begin, end;
-  int64_t vocabulary;               // tokens with them
-  std::vector<int32_t> never = {};  // numbers below that are no tokens, in a gap of the tokenizer's
+  int64_t vocabulary;  // tokens with them
+  // Numbers below that no translation holds: those in a gap of the tokenizer's, and tokens with a line break in their
+  // text, because a sentence is a line.
+  std::vector<int32_t> never = {};
 };
 SentenceMarks sentence_marks(const Tokenizer& tokenizer);
 

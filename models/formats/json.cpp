@@ -4,6 +4,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "engine/system/hash.h"
 #include "engine/system/machine_memory.h"
 #include "engine/types/check.h"
 
@@ -126,6 +127,21 @@ Json parse_json(std::string_view text, std::string_view what) {
 SortedJson parse_large_json(std::string_view text, std::string_view what) {
   check_limits(text, what);
   return parse<SortedJson>(text, what);
+}
+
+namespace {
+constexpr const char* seal_key = "sha256";
+std::string seal_of_json(const Json& object) {
+  const std::string all = object.dump();
+  return sha256(std::as_bytes(std::span(all)));
+}
+}  // namespace
+
+void add_seal(Json& object) { object[seal_key] = seal_of_json(object); }
+void take_seal(Json& object, std::string_view what) {
+  const std::string seal = text_member(object, seal_key, what);
+  object.erase(seal_key);
+  check(seal_of_json(object) == seal, what, ": it is not what was written: its SHA-256 is another than it says");
 }
 
 const Json& member(const Json& object, std::string_view key, std::string_view what) {

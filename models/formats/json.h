@@ -28,6 +28,11 @@ Json parse_json(std::string_view text, std::string_view what);
 using SortedJson = nlohmann::json;
 SortedJson parse_large_json(std::string_view text, std::string_view what);
 
+// A seal shows that a file is what was written: its last member, "sha256", is of all before it, without spaces.
+void add_seal(Json& object);
+// Removes it; an Error, "WHAT: it is not what was written: its SHA-256 is another than it says", if it is of others.
+void take_seal(Json& object, std::string_view what);
+
 // A member of an object.  Errors: "run/step_000100/state.json: 'step' must be a whole number".
 const Json& member(const Json& object, std::string_view key, std::string_view what);
 const Json& list_member(const Json& object, std::string_view key, std::string_view what);

@@ -1,12 +1,40 @@
 #include "models/settings/settings_table.h"
 
 #include <algorithm>
+#include <map>
 #include <sstream>
 
 #include "engine/system/files.h"
+#include "models/formats/unicode.h"
 #include "models/settings/toml.h"
 
 namespace orrery::models {
+
+namespace {
+
+// The parser's sentences are about its own parts: what the user has done wrong, by them and the line.
+std::string mistake_in(std::string_view line, std::string_view said) {
+  const auto is_said = [&](std::string_view words) { return said.find(words) != said.npos; };
+  if (is_said("utf-8")) return "a byte that is not UTF-8; save the file as UTF-8";
+  if (is_said("redefine") || is_said("cannot insert")) {
+    const size_t begin = std::min(said.find('\''), said.size()),
+                 end = std::min(said.find('\'', begin + 1), said.size());
+    return text(said.substr(begin, end - begin), "' is there already; write it once");
+  }
+  if (is_said("unicode scalar")) return "an escape \\u or \\U that is no character; write the character itself";
+  constexpr size_t enough = 80;
+  const bool longer = line.size() > enough;
+  return text("'", line.substr(0, longer ? end_of_characters(line.substr(0, enough)) : line.size()),
+              longer ? "..." : "", "' is no TOML; write KEY = VALUE, or [TABLE], each in a line of its own");
+}
+
+std::string_view line_of(std::string_view text, size_t number) {
+  for (; number > 1 && text.find('\n') != text.npos; --number) text.remove_prefix(text.find('\n') + 1);
+  text = text.substr(0, text.find('\n'));
+  return text.substr(0, text.size() - text.ends_with('\r'));
+}
+
+}  // namespace
 
 toml::table read_toml(const std::string& path) {
   const std::string text = read_file(path, largest_toml);
@@ -14,7 +42,8 @@ toml::table read_toml(const std::string& path) {
   try {
     return toml::parse(text, path);
   } catch (const toml::parse_error& error) {
-    fail(path, ":", error.source().begin.line, ": ", error.description());
+    const size_t line = error.source().begin.line;
+    fail(path, ":", line, ": ", mistake_in(line_of(text, line), error.description()));
   }
 }
 
@@ -61,9 +90,26 @@ class TableReader {
         continue;
       }
       const std::string value = node->is_string() ? node->as_string()->get() : plain(*node);
+      check_once(prefix + key, *node);
       set_setting(scratch_, place(*node), prefix + key, value, foreign_);
       pairs_.emplace_back(prefix + key, value);
     }
+  }
+
+  // A setting may have several names, of which the last would count in silence.
+  void check_once(const std::string& key, const toml::node& node) {
+    const auto [first, is_new] = given_.try_emplace(name_of(key), key, node.source().begin.line);
+    const auto& [name, line] = first->second;
+    check(is_new, place(node), ": ", key, name == key ? " is there already" : text(" is another name of ", name),
+          ", which line ", line, " sets; write it once");
+  }
+  // The one name of a setting.
+  std::string name_of(const std::string& key) const {
+    const auto other =
+        std::find_if(foreign_.begin(), foreign_.end(), [&](const ForeignKey& f) { return f.key == key; });
+    if (const Setting* const setting = find_setting(scratch_, key))
+      return setting->key.empty() ? setting->aliases.at(0) : setting->key;
+    return other == foreign_.end() ? key : name_of(std::string(other->ours));
   }
 
   std::string plain(const toml::node& node) const {
@@ -111,6 +157,7 @@ class TableReader {
   const std::string& path_;
   std::span<const Setting> scratch_;
   std::span<const ForeignKey> foreign_;
+  std::map<std::string, std::pair<std::string, int64_t>> given_;  // keys and lines, by their settings' names
   Pairs pairs_;
 };
 

@@ -1,7 +1,11 @@
 #include "models/settings/toml.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstddef>
+#include <iterator>
+#include <string>
+#include <system_error>
 
 #include "engine/types/check.h"
 #include "models/formats/gzip.h"
@@ -41,6 +45,20 @@ bool is_plain_value(std::string_view word) {
     if (!digits()) return false;
   }
   return word.empty();
+}
+
+// What is wrong with a plain value that is a number, but none that the machine has; empty: nothing.
+std::string_view beyond_numbers(std::string_view word) {
+  std::string digits;
+  std::copy_if(word.begin() + word.starts_with('+'), word.end(), std::back_inserter(digits),
+               [](char c) { return c != '_'; });
+  const bool real = digits.find_first_of(".eE") != std::string::npos;
+  const auto is_beyond = [&](auto x) {
+    return std::from_chars(digits.data(), digits.data() + digits.size(), x).ec == std::errc::result_out_of_range;
+  };
+  if (!(real ? is_beyond(0.0) : is_beyond(int64_t{0}))) return "";
+  const bool small = digits.find("e-") != std::string::npos || digits.find("E-") != std::string::npos;
+  return small ? "too close to 0; write 0, or a larger one" : "too large; write a smaller one";
 }
 
 // Walks through the text once, with its grammar in mind: what stands where, not what it means.
@@ -140,6 +158,8 @@ class Scan {
     if (place_ == Place::value) {
       if (all.size() > longest_word) refuse(orrery::text("a value of more than ", longest_word, " characters"));
       if (!is_plain_value(all)) refuse("a value must be a number, true, false or text in quotes");
+      if (const std::string_view beyond = beyond_numbers(all); !beyond.empty())
+        refuse(orrery::text("the number ", all, " is ", beyond));
       place_ = Place::after_value;
       return;
     }

@@ -245,12 +245,14 @@ void write_outcome(const std::string& path, const Outcome& o) {
   Json json = {{"outcome", name(o.kind)}, {"step", o.step}, {"seconds", o.seconds}, {"version", o.version}};
   if (!o.why.empty()) json["why"] = o.why;
   json["figures"] = o.figures;
+  add_seal(json);
   write_file_atomically(path, json.dump(1) + "\n");
 }
 
 std::optional<Outcome> read_outcome(const std::string& path) {
   if (!file_exists(path)) return {};
-  const Json json = parse_json(read_file(path, largest_json), path);
+  Json json = parse_json(read_file(path, largest_json), path);
+  if (json.contains("sha256")) take_seal(json, path);  // former versions wrote none
   const std::string kind = text_member(json, "outcome", path);
   Outcome o;
   o.step = whole_number_member(json, "step", path), o.seconds = number_member(json, "seconds", path);

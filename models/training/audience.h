@@ -43,7 +43,9 @@ struct TrainingEvents {
 class Audience {
  public:
   Audience(const std::string& folder, int64_t step, const TrainingEvents& events)
-      : folder_(folder), metrics_(folder, step), events_(events) {}
+      : folder_(folder), metrics_(folder, step), events_(events) {
+    warnings(metrics_.warnings());
+  }
   void step(const StepReport& report, const std::vector<std::pair<std::string, double>>& row);
   void validation(int64_t step, const Validation& validation);
   void probe(const Probe& probe);

@@ -20,7 +20,6 @@ constexpr int64_t largest_step = 1'000'000'000'000'000;
 const std::map<std::string, std::string> metadata = {{"format", "pt"}};  // the one key that other readers ask for
 
 std::string file_of(const std::string& checkpoint, const std::string& name) { return checkpoint + "/" + name; }
-std::string hash_of(const std::string& text) { return sha256(std::as_bytes(std::span(text))); }
 
 std::vector<NamedTensor> weights_of(nn::Module& model) {
   std::vector<NamedTensor> all;
@@ -84,7 +83,7 @@ std::string json_of(const CheckpointState& state) {
   json["tokenizer"] = Json::parse(state.tokenizer);
   Json& settings = json["settings"] = Json::object();
   for (const auto& [key, value] : state.settings) settings[key] = value;
-  json["sha256"] = hash_of(json.dump());  // of all before it, without spaces
+  add_seal(json);
   return json.dump(2) + "\n";
 }
 
@@ -145,9 +144,7 @@ CheckpointState state_in(const std::string& content, const std::string& what) {
     check(json["beside"].is_object(), what, ": its 'beside' is not an object {...}");
     for (const auto& [key, data] : json["beside"].items()) state.beside[key] = fingerprint(data, what);
   }
-  const std::string hash = text_member(json, "sha256", what);
-  json.erase("sha256");
-  check(hash_of(json.dump()) == hash, what, ": it is not what was written: its SHA-256 is another than it says");
+  take_seal(json, what);
   return state;
 }
 

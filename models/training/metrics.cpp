@@ -18,31 +18,47 @@ std::optional<int64_t> step_of(std::string_view line) {
   return row["step"].get<int64_t>();
 }
 
-// The rows of steps up to `step`.  What is no such row is left out: a crash may have cut the last line short.
-void keep_rows_until(int64_t step, const std::string& path) {
+// The rows of steps up to `step`.  What is no row is left out; returns the numbers of such lines, but for the last one,
+// which a crash may have cut short.
+std::vector<int64_t> keep_rows_until(int64_t step, const std::string& path) {
   const FileReader log(path);
+  std::vector<int64_t> unreadable;
   write_file_atomically(path, [&](FileWriter& to) {
     constexpr size_t at_once = 1 << 18;
     LineReader lines(log, log.size(), path);
     FlatRowReader flat;
     LogRow row;
     std::string kept;
+    int64_t number = 0;
     const auto add = [&](std::string_view line) {
       const std::optional<int64_t> its = flat.read(line, row) ? row.step : step_of(line);
+      ++number;
+      if (!its) unreadable.push_back(number);
       if (its && *its <= step) kept.append(line).append("\n");
       if (kept.size() >= at_once) to.write(kept), kept.clear();
     };
     for (std::string_view line; lines.next(line);) add(line);
+    const size_t whole_lines = unreadable.size();
     add(lines.rest());
+    unreadable.resize(whole_lines);
     to.write(kept);
   });
+  return unreadable;
 }
 
 }  // namespace
 
 Metrics::Metrics(const std::string& folder, int64_t step) : path_(folder + "/metrics.jsonl") {
-  if (file_exists(path_)) keep_rows_until(step, path_);
+  if (file_exists(path_)) unreadable_ = keep_rows_until(step, path_);
   log_ = std::make_unique<FileAppender>(path_);
+}
+
+std::vector<std::string> Metrics::warnings() const {
+  if (unreadable_.empty()) return {};
+  const size_t more = unreadable_.size() - 1;
+  return {text(path_, ", row ", unreadable_[0], more == 0 ? "" : text(" and ", more, " more"),
+               more == 0 ? " is" : " are",
+               " no row of a run and left out of it from now on; the charts lack what stood there")};
 }
 
 void Metrics::write(int64_t step, const std::vector<std::pair<std::string, double>>& values) {

@@ -52,7 +52,8 @@ TEST_CASE("pool: a damaged outcome is reported, and its run is trained again to 
   for (const std::string& damage :
        {std::string(), outcome.substr(0, outcome.size() / 2), std::string("{}"), std::string("[1]"),
         std::string("\xff\xfe"), std::string(outcome).replace(outcome.find("done"), 4, "dome"),
-        std::string(outcome).replace(outcome.find("validation_loss"), 15, "validation_losr")}) {
+        std::string(outcome).replace(outcome.find("validation_loss"), 15, "validation_losr"),
+        std::string(outcome).replace(outcome.find("validation_loss") + 18, 1, "9")}) {
     CAPTURE(damage);
     const auto before = written_runs(folder / "pool");
     folder.write("pool/" + runs[0] + ".json", damage);

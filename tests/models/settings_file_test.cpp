@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "engine/system/files.h"
+#include "tests/support/message.h"
 
 namespace orrery::models {
 namespace {
@@ -53,7 +54,8 @@ class File {
   const std::string& path() const { return path_; }
   Pairs read() const {
     Run scratch;
-    static constexpr ForeignKey foreign[] = {{"max_iters", "steps"}, {"dataset", "did you mean 'data', a file?"}};
+    static constexpr ForeignKey foreign[] = {
+        {"max_iters", "steps"}, {"dataset", "did you mean 'data', a file?"}, {"decay", "optimizer.weight_decay"}};
     return read_settings_file(path_, settings_of(scratch), foreign);
   }
 
@@ -145,6 +147,40 @@ TEST_CASE("errors name file and line") {
   Run scratch;
   CHECK_THROWS_WITH_AS(read_settings_file("/nowhere/run.toml", settings_of(scratch)),
                        "read: cannot read /nowhere/run.toml: No such file or directory", Error);
+}
+
+using orrery::testing::ErrorMessage;
+
+TEST_CASE("two names of one setting in one file are an error, as one name that comes twice is") {
+  const auto error = [](const std::string& content) { return ErrorMessage(error_of(content)); };
+  error("max_iters = 4\n\nsteps = 3\n").names(3).names("steps").value("max_iters").value(1).offers("write it once");
+  error("steps = 3\nmax_iters = 4\n").names(2).names("max_iters").value("steps").value(1).offers("write it once");
+  error("loss.weight = 1\n\"loss.weight\" = 2\n").names(2).names("loss.weight").value(1).offers("write it once");
+  error("decay = 1\n[optimizer]\nweight_decay = 2\n").names(3).value("decay").offers("write it once");
+  CHECK(print(run_of("optimizer = \"sgd\"\ndecay = 1\n").optimizer) == "sgd(weight_decay=1)");
+}
+
+TEST_CASE("what is no TOML is told in words of the user") {
+  const auto error = [](const std::string& content) {
+    const std::string message = error_of(content);
+    for (const char* word : {"parsing", "redefine", "Encountered", "encountered", "expected", "prohibited"})
+      CHECK_MESSAGE(message.find(word) == std::string::npos, message);
+    return ErrorMessage(message);
+  };
+  error("rate = 1\nsteps = 1\nsteps = 2\n").names(3).value("steps").offers("write it once");
+  error("[loss]\nweight = 1\n[loss]\nweight = 1\n").names(3).value("loss").offers("write it once");
+  error("attention = { name = \"f\", x = 1, x = 2 }").names(1).value("x").offers("write it once");
+  error("steps 4\n").names(1).value("steps 4").offers("KEY = VALUE");
+  error("rate = 1\r\nsteps = 4 rate = 5\r\n").names(2).value("'steps = 4 rate = 5'").offers("KEY = VALUE");
+  error("[a b]\n").names(1).value("[a b]").offers("[TABLE]");
+  error("betas = [1 2]\n").names(1).value("betas = [1 2]");
+  error("steps = 1\nout = \"\\uD800\"\n").names(2).value("\\u").offers("character itself");
+  error("steps = 1\nout = \"\xff\"\n").names("UTF-8").offers("UTF-8");
+  error("rate = 1\nsteps = 99999999999999999999\n").names(2).value("99999999999999999999").offers("smaller");
+  error("rate = -1e+400\n").names(1).value("-1e+400").offers("smaller");
+  error("rate = 1e-4_00\n").names(1).value("1e-4_00").offers("0");
+  CHECK(run_of("rate = 1e-300").rate == 1e-300);
+  CHECK(run_of("steps = +9223372036854775807").steps == INT64_MAX);
 }
 
 TEST_CASE("what is written reads back as the same settings") {

@@ -8,6 +8,7 @@
 #include "models/study/run_log.h"
 #include "models/study/runs.h"
 #include "models/study/statistics.h"
+#include "tests/support/message.h"
 #include "tests/support/small_run.h"
 
 using namespace orrery;
@@ -185,6 +186,15 @@ TEST_CASE("study: what became of a run, told by its metrics, comes back from its
     CHECK(again.version == each.version);
   }
   CHECK(!read_outcome(folder / "none.json"));
+  // A digit that was changed is found; outcomes of former versions have no seal.
+  write_outcome(file, done);
+  const std::string sealed = read_file(file);
+  write(file, std::string(sealed).replace(sealed.find("2.5"), 3, "2.4"));
+  expect_error([&] { read_outcome(file); }).names(file).value("SHA-256");
+  const size_t seal = sealed.find(",\n \"sha256\"");
+  REQUIRE(seal != std::string::npos);
+  write(file, sealed.substr(0, seal) + "\n}\n");
+  CHECK(read_outcome(file).value().figures == done.figures);
   write(file, "{\"outcome\": \"lucky\", \"step\": 1, \"seconds\": 1}");
   CHECK(contains(error_of([&] { read_outcome(file); }), "'outcome' is lucky; it must be done, diverged or failed"));
 }

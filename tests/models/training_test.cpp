@@ -26,6 +26,7 @@
 using namespace orrery;
 using namespace orrery::models;
 using orrery::testing::error_of;
+using orrery::testing::ErrorMessage;
 using orrery::testing::expect_error;
 using orrery::testing::Folder;
 using orrery::testing::largest_difference;
@@ -109,6 +110,28 @@ TEST_CASE("resuming gives the weights and the metrics of one run, also when the 
         read_file(folder / "parts/step_000030/optimizer.safetensors"));
   CHECK(rows_without_time(folder / "whole/metrics.jsonl") == rows_without_time(folder / "parts/metrics.jsonl"));
   CHECK(rows_without_time(folder / "whole/metrics.jsonl").size() == 31);
+}
+
+TEST_CASE("resuming tells of a row that it cannot read, by its number, and goes on without it") {
+  const Folder folder;
+  const std::string text = write_small_text(folder), out = folder / "run", log = out + "/metrics.jsonl";
+  train(small_run(text, out, 10));
+  const std::vector<std::string> rows = rows_without_time(log);
+  std::string changed = read_file(log);
+  const size_t third = changed.find("{\"step\":3,");
+  REQUIRE(third != std::string::npos);
+  changed.replace(third, 8, "{\"stop\":");
+  write_file_atomically(log, changed + "{\"step\":11,\"lo");  // cut short
+  std::vector<std::string> warnings;
+  TrainingEvents events;
+  events.warning = [&](const std::string& sentence) { warnings.push_back(sentence); };
+  Trainer(make_settings(with(small_run(text, out, 12), {{"resume", "yes"}}))).run(events);
+  REQUIRE(warnings.size() == 1);
+  ErrorMessage(warnings[0]).names(log).value(3).offers("left out");
+  CHECK(rows_without_time(log).size() == rows.size() - 1 + 3);
+  warnings.clear();
+  Trainer(make_settings(with(small_run(text, out, 13), {{"resume", "yes"}}))).run(events);
+  CHECK(warnings.empty());
 }
 
 TEST_CASE("resuming equals one go for every optimizer and with every schedule") {

@@ -137,6 +137,26 @@ TEST_CASE("translation: one beam takes the likeliest token each time, whatever i
   }
 }
 
+TEST_CASE("translation: each sentence becomes one line, whatever tokens there are and however little was learned") {
+  const NoGrad guard;
+  const std::vector<TextPair> pairs = {{"a b\r", "b"}, {"bb", "a a"}, {"a", "b b"}, {"ab", ""}, {"ba b", "aa"}};
+  for (const char* name : {"character", "byte", "byte_pair(vocabulary=258)"}) {
+    const auto tokenizer = make_tokenizer(name, [&] { return text_of(pairs) + "\n\n\n\n\n\n"; });
+    const SentenceMarks marks = sentence_marks(*tokenizer);
+    for (const int32_t each : tokenizer->encode("\n\r"))
+      CHECK(std::find(marks.never.begin(), marks.never.end(), each) != marks.never.end());
+    CHECK(std::find(marks.never.begin(), marks.never.end(), tokenizer->encode("a")[0]) == marks.never.end());
+    EncoderDecoderSettings settings = small_translator();
+    settings.vocabulary = marks.vocabulary, settings.context = 64;
+    const auto model = make_translator(settings);
+    std::vector<std::vector<int32_t>> sources;
+    for (const Pair& pair : encode(pairs, *tokenizer, marks)) sources.push_back(pair.source);
+    const std::vector<std::string> lines = translate_to_text(*model, sources, *tokenizer, {.beam = 2});
+    CHECK(lines.size() == 5);
+    for (const std::string& line : lines) CHECK(line.find_first_of("\r\n") == std::string::npos);
+  }
+}
+
 TEST_CASE("translation: same bits for one and two threads, and for a run that was interrupted") {
   const Folder folder;
   const int before = thread_count();
