@@ -48,25 +48,27 @@ void add_once(std::vector<AddedToken>& all, const AddedToken& token) {
   for (AddedToken& each : all)
     if (each.number == token.number && each.text == token.text) {
       each.strips_left |= token.strips_left, each.strips_right |= token.strips_right;
+      each.special |= token.special;
       return;
     }
   all.push_back(token);
 }
 
 void AddedTokens::add(AddedToken token) {
-  longest_ = std::max(longest_, token.text.size());
+  Kind& kind = token.normalized ? later_ : first_;
+  kind.longest = std::max(kind.longest, token.text.size());
   strip_ |= token.strips_left || token.strips_right;
-  first_bytes_.set(static_cast<unsigned char>(token.text.at(0)));
-  const auto behind = std::upper_bound(sorted_.begin(), sorted_.end(), token.text,
+  kind.first_bytes.set(static_cast<unsigned char>(token.text.at(0)));
+  const auto behind = std::upper_bound(kind.sorted.begin(), kind.sorted.end(), token.text,
                                        [&](const std::string& a, uint32_t b) { return a < all_[b].text; });
-  sorted_.insert(behind, static_cast<uint32_t>(all_.size()));
+  kind.sorted.insert(behind, static_cast<uint32_t>(all_.size()));
   all_.push_back(std::move(token));
 }
 
 // Those that share the text's first k bytes stand beside one another; they become fewer with each byte.
-const AddedToken* AddedTokens::longest_at(std::string_view text) const {
+const AddedToken* AddedTokens::longest_at(const Kind& kind, std::string_view text) const {
   const AddedToken* longest = nullptr;
-  auto begin = sorted_.begin(), end = sorted_.end();
+  auto begin = kind.sorted.begin(), end = kind.sorted.end();
   for (size_t k = 0; begin != end; ++k) {
     if (const AddedToken& shortest = all_[*begin]; shortest.text.size() == k) {
       longest = &shortest;
@@ -81,18 +83,37 @@ const AddedToken* AddedTokens::longest_at(std::string_view text) const {
   return longest;
 }
 
-AddedTokens::Found AddedTokens::Places::next(size_t at) const {
-  if (!tokens_.all_.empty())
-    for (size_t begin = at; begin < text_.size(); ++begin) {
-      if (!tokens_.first_bytes_[static_cast<unsigned char>(text_[begin])]) continue;
-      if (const AddedToken* const token = tokens_.longest_at(text_.substr(begin)))
-        return with_stripped({begin, begin + token->text.size(), static_cast<int32_t>(token->number)}, *token, at);
+// One that is skipped takes its place all the same: no other one is found there.
+const AddedToken* AddedTokens::find(const Kind& kind, std::string_view text, size_t& at) const {
+  if (!kind.sorted.empty())
+    for (; at < text.size(); ++at) {
+      if (!kind.first_bytes[static_cast<unsigned char>(text[at])]) continue;
+      const AddedToken* const token = longest_at(kind, text.substr(at));
+      if (token && !token->skipped) return token;
+      if (token) at += token->text.size() - 1;
     }
-  return {text_.size(), text_.size(), 0};
+  return nullptr;
 }
-AddedTokens::Found AddedTokens::Places::with_stripped(Found found, const AddedToken& token, size_t at) const {
-  if (token.strips_left) found.begin -= white_space_behind(text_.substr(at, found.begin - at));
-  if (token.strips_right) found.end += white_space_before(text_.substr(found.end));
+
+AddedTokens::Places::Places(const AddedTokens& tokens, std::string_view text)
+    : tokens_(tokens), text_(text), first_{0, 0, 0} {}
+
+AddedTokens::Found AddedTokens::Places::next(size_t at) {
+  if (first_.end <= at) {
+    size_t begin = at;
+    const AddedToken* const token = tokens_.find(tokens_.first_, text_, begin);
+    first_ = with_stripped(begin, token, at, text_.size());
+  }
+  size_t begin = at;
+  const AddedToken* const token = tokens_.find(tokens_.later_, text_.substr(0, first_.begin), begin);
+  return token ? with_stripped(begin, token, at, first_.begin) : first_;
+}
+AddedTokens::Found AddedTokens::Places::with_stripped(size_t begin, const AddedToken* token, size_t from,
+                                                      size_t to) const {
+  if (!token) return {to, to, 0};
+  Found found{begin, begin + token->text.size(), static_cast<int32_t>(token->number)};
+  if (token->strips_left) found.begin -= white_space_behind(text_.substr(from, begin - from));
+  if (token->strips_right) found.end += white_space_before(text_.substr(found.end, to - found.end));
   return found;
 }
 
@@ -113,18 +134,14 @@ AddedToken added_token(int64_t number, const SortedJson& json, const std::string
     must_be(json, key, {false, true}, what);
     return item(json, key) == SortedJson(true);
   };
-  return {number, item(json, "content").get<std::string>(), flag("lstrip"), flag("rstrip")};
+  const bool special = flag("special");
+  const bool normalized = item(json, "normalized").is_null() ? !special : flag("normalized");
+  return {number, item(json, "content").get<std::string>(), flag("lstrip"), flag("rstrip"), normalized, special};
 }
 
 TokensBeside tokens_beside(const std::string& folder) {
   TokensBeside found;
   std::string path;
-  const SortedJson added = object_in(folder, "added_tokens.json", path);
-  for (const auto& [text, number] : added.items()) {
-    check(number.is_number_unsigned() && number.get<uint64_t>() < most_tokens && !text.empty(), path, ": '", text,
-          "' needs a number below ", most_tokens);
-    add_once(found.added, {number.get<int64_t>(), text});
-  }
   const SortedJson config = object_in(folder, "tokenizer_config.json", path);
   if (const SortedJson& decoder = item(config, "added_tokens_decoder"); decoder.is_object())
     for (const auto& [key, one] : decoder.items()) {
@@ -140,6 +157,14 @@ TokensBeside tokens_beside(const std::string& folder) {
         found.notes.push_back("tokenizer: " + path + " has " + text.get<std::string>() +
                               " only between words ('single_word'); here it is also found within words");
     }
+  must_be(config, "split_special_tokens", {false, true}, path);
+  found.splits_special = item(config, "split_special_tokens") == SortedJson(true);
+  const SortedJson added = object_in(folder, "added_tokens.json", path);
+  for (const auto& [text, number] : added.items()) {
+    check(number.is_number_unsigned() && number.get<uint64_t>() < most_tokens && !text.empty(), path, ": '", text,
+          "' needs a number below ", most_tokens);
+    add_once(found.added, {.number = number.get<int64_t>(), .text = text, .normalized = true});
+  }
   const SortedJson map = object_in(folder, "special_tokens_map.json", path);
   for (const SortedJson* const file : {&map, &config})
     for (const char* const key : {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token",
@@ -148,6 +173,11 @@ TokensBeside tokens_beside(const std::string& folder) {
   std::sort(found.special.begin(), found.special.end());
   found.special.erase(std::unique(found.special.begin(), found.special.end()), found.special.end());
   return found;
+}
+
+bool is_skipped(const AddedToken& token, const TokensBeside& beside) {
+  const bool named = std::binary_search(beside.special.begin(), beside.special.end(), token.text);
+  return token.skipped || (beside.splits_special && (token.special || named));
 }
 
 }  // namespace orrery::models

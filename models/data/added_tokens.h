@@ -15,6 +15,9 @@ struct AddedToken {
   int64_t number;
   std::string text;                                // not empty
   bool strips_left = false, strips_right = false;  // white space before it, or behind it, is a part of it
+  bool normalized = false;                         // it is looked for after those that are not
+  bool special = false;
+  bool skipped = false;  // where it stands it is text as any other
 };
 // Adds a token to a list; one that is there already also strips what this one strips.
 void add_once(std::vector<AddedToken>& all, const AddedToken& token);
@@ -23,34 +26,45 @@ class AddedTokens {
  public:
   void add(AddedToken token);
   const std::vector<AddedToken>& all() const { return all_; }
-  size_t longest() const { return longest_; }  // bytes of one; 0: there is none
-  bool can_strip() const { return strip_; }    // any of them, so that what follows a text can change its end
+  // So many bytes from a place on decide whether one begins there; 0: there is none.
+  size_t reach() const { return first_.longest + later_.longest; }
+  bool can_strip() const { return strip_; }  // any of them, so that what follows a text can change its end
 
   struct Found {
     size_t begin, end;
     int32_t token;
   };
   // Where they stand in a text, which must outlive it, with the white space that is a part of them.  Of those that
-  // begin at one place the longest counts.
+  // begin at one place the longest counts; the normalized ones are looked for in what the others leave.
   class Places {
    public:
-    Places(const AddedTokens& tokens, std::string_view text) : tokens_(tokens), text_(text) {}
-    Found next(size_t at) const;  // the first one from `at` on; none: both places are the text's end
+    Places(const AddedTokens& tokens, std::string_view text);
+    // The first one from `at` on, which is the last one's end; none: both places are the text's end.
+    Found next(size_t at);
 
    private:
-    Found with_stripped(Found found, const AddedToken& token, size_t at) const;
+    // With white space no farther than that; no token: none.
+    Found with_stripped(size_t begin, const AddedToken* token, size_t from, size_t to) const;
 
     const AddedTokens& tokens_;
     std::string_view text_;
+    Found first_;  // the next one of those that are not normalized
   };
 
  private:
-  const AddedToken* longest_at(std::string_view text) const;  // of those that the text begins with; null: none
+  // The tokens of one kind.
+  struct Kind {
+    std::vector<uint32_t> sorted;  // by their texts, of the same text the first one first
+    std::bitset<256> first_bytes;  // of their texts
+    size_t longest = 0;            // bytes
+  };
+  // Of those that the text begins with; null: none.
+  const AddedToken* longest_at(const Kind& kind, std::string_view text) const;
+  // The first one from `at` on, which becomes its place; null: none.
+  const AddedToken* find(const Kind& kind, std::string_view text, size_t& at) const;
 
   std::vector<AddedToken> all_;
-  std::vector<uint32_t> sorted_;   // all of them by their texts, of the same text the first one first
-  std::bitset<256> first_bytes_;  // of their texts
-  size_t longest_ = 0;
+  Kind first_, later_;  // those that are not normalized, and those that are
   bool strip_ = false;
 };
 
@@ -60,8 +74,10 @@ struct TokensBeside {
   std::vector<AddedToken> added;     // with their numbers
   std::vector<std::string> special;  // by their texts: tokens of the vocabulary, or of those above
   std::vector<std::string> notes;    // sentences about what they ask for and what is not done
+  bool splits_special = false;       // those that are special are text as any other
 };
 TokensBeside tokens_beside(const std::string& folder);
+bool is_skipped(const AddedToken& token, const TokensBeside& beside);
 // {"content": "<s>", "lstrip": true, ...}.  TokenizerNotSupported: a value that is no yes or no.
 AddedToken added_token(int64_t number, const SortedJson& json, const std::string& what);
 

@@ -43,7 +43,8 @@ class BytePairs final : public Tokenizer {
       : vocabulary_(std::move(vocabulary)), pieces_(vocabulary_.pattern) {
     const std::vector<std::string>& tokens = vocabulary_.tokens;
     const std::vector<bool> added = are_in(vocabulary_.added), printed = are_in(vocabulary_.printed),
-                            left = are_in(vocabulary_.strips_left), right = are_in(vocabulary_.strips_right);
+                            left = are_in(vocabulary_.strips_left), right = are_in(vocabulary_.strips_right),
+                            normalized = are_in(vocabulary_.normalized), skipped = are_in(vocabulary_.skipped);
     // An added token may have the bytes of another one, which then is the one that the merges make.
     for (const bool are_added : {false, true})
       for (size_t i = 0; i < tokens.size(); ++i) {
@@ -65,7 +66,12 @@ class BytePairs final : public Tokenizer {
     }
     for (const int32_t number : vocabulary_.added) {
       const auto i = static_cast<size_t>(number);
-      added_.add({number, printed[i] ? printable_bytes(tokens[i]) : tokens[i], left[i], right[i]});
+      added_.add({.number = number,
+                  .text = printed[i] ? printable_bytes(tokens[i]) : tokens[i],
+                  .strips_left = left[i],
+                  .strips_right = right[i],
+                  .normalized = normalized[i],
+                  .skipped = skipped[i]});
     }
     int32_t rank = 0;
     for (const auto& [left, right] : vocabulary_.merges)
@@ -145,9 +151,9 @@ class BytePairs final : public Tokenizer {
       encode(piece, static_cast<size_t>(piece.data() - text.data()), remembered, tokens);
     };
     AddedTokens::Places places(added_, text);
-    const size_t longest = std::max<size_t>(1, added_.longest());
+    const size_t reach = std::max<size_t>(1, added_.reach());
     // From here on an added token may begin that the end breaks off.
-    const size_t certain = !more ? text.size() : text.size() < longest ? 0 : text.size() - longest + 1;
+    const size_t certain = !more ? text.size() : text.size() < reach ? 0 : text.size() - reach + 1;
     size_t at = 0;
     while (at < text.size()) {
       const AddedTokens::Found next = places.next(at);

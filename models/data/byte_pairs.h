@@ -24,15 +24,16 @@ struct BytePairVocabulary {
   std::vector<std::pair<std::string, std::string>> merges;   // the bytes of two tokens, the first pair first
   std::vector<int32_t> added;                                // tokens that stand for themselves, before any cutting
   std::vector<int32_t> strips_left = {}, strips_right = {};  // those of them of which white space around is a part
-  std::vector<int32_t> printed = {};    // those that are found where their bytes stand as files write them
-  std::vector<std::string> notes = {};  // as Tokenizer::notes has them
-  bool whole_pieces = false;            // a piece that is a token is that one, whatever the merges would make of it
+  std::vector<int32_t> printed = {};  // those that are found where their bytes stand as files write them
+  std::vector<int32_t> normalized = {}, skipped = {};  // as AddedToken has it
+  std::vector<std::string> notes = {};                 // as Tokenizer::notes has them
+  bool whole_pieces = false;  // a piece that is a token is that one, whatever the merges would make of it
 
   // The kinds of added tokens, which overlap.
   template <class Vocabulary, class F>
   static void each_kind(Vocabulary& of, const F& take) {
     take("strips_left", of.strips_left), take("strips_right", of.strips_right);
-    take("printed", of.printed);
+    take("printed", of.printed), take("normalized", of.normalized), take("skipped", of.skipped);
   }
 };
 

@@ -112,7 +112,7 @@ TEST_CASE("added tokens: of thousands the first in a text is found, and of those
   std::string text;
   for (int i = 0; text.size() < 2'000'000; ++i)
     text += "some words <|token_" + std::to_string(i * 7919 % 20'000) + "|>";
-  const AddedTokens::Places places(all, text);
+  AddedTokens::Places places(all, text);
   const auto start = std::chrono::steady_clock::now();
   int64_t count = 0, sum = 0;
   for (size_t at = 0; at < text.size(); ++count) {
@@ -189,4 +189,41 @@ TEST_CASE("added tokens: one may spell the bytes of another token, and be one of
   CHECK(tokenizer->decode(Tokens{421}) == "  ");
   CHECK(tokenizer->decode(Tokens{422}) == "  ");
   CHECK(tokenizer->decode(Tokens{179}) == "\xf6");
+}
+
+TEST_CASE("added tokens: the normalized ones are looked for in what the others leave") {
+  const Folder folder;
+  nlohmann::json json = nlohmann::json::parse(read_file(gpt2));
+  for (const auto& each : {added(420, "abc", true), added(421, "bcd"), added(422, "ab", true),
+                           added(423, "abcdef", true), added(424, "xy"), added(425, "yz", true)})
+    json["added_tokens"].push_back(each);
+  write_file_atomically(folder / "tokenizer.json", json.dump());
+  // By tokenizers 0.23.3.
+  check_tokens(folder.path, {{"abcdef", {65, 421, 69, 70}},
+                             {"abcx", {420, 88}},
+                             {"abxyz", {422, 424, 90}},
+                             {"zxyzyz", {90, 424, 90, 425}},
+                             {"abcd", {65, 421}},
+                             {"yzabcab", {425, 420, 422}}});
+}
+
+TEST_CASE("added tokens: special ones are text as any other where split_special_tokens says so") {
+  const Folder folder;
+  nlohmann::json json = nlohmann::json::parse(read_file(gpt2));
+  for (const auto& each : {added(420, "<tok>"), added(421, "<im>", false, true), added(422, "<i")})
+    json["added_tokens"].push_back(each);
+  write_file_atomically(folder / "tokenizer.json", json.dump());
+  const std::string text = "a<|endoftext|>b<tok>c<im>d<i";
+  const auto with = [&](const char* config) {
+    write_file_atomically(folder / "tokenizer_config.json", config);
+    return folder.path;
+  };
+  // By transformers 5.23.
+  check_tokens(with("{}"), {{text, {65, 0, 66, 420, 67, 421, 68, 422}}});
+  check_tokens(with(R"({"split_special_tokens": true})"),
+               {{text, {65, 28, 92, 69, 268, 79, 70, 84, 69, 88, 84, 92, 30, 66, 420, 67, 28, 316, 30, 68, 422}}});
+  check_tokens(with(R"({"split_special_tokens": true, "eos_token": "<tok>"})"),
+               {{text, {65, 28, 92, 69, 268, 79, 70, 84, 69,  88, 84, 92, 30,
+                        66, 28, 84, 79, 75,  30, 67, 28, 316, 30, 68, 422}}});
+  CHECK(tokenizer_of(folder.path)->decode(Tokens{0, 421}) == "<|endoftext|><im>");
 }

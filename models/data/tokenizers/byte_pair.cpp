@@ -79,6 +79,8 @@ void set_tokens(BytePairVocabulary& vocabulary, const SortedJson& numbers, std::
     vocabulary.added.push_back(number);
     if (each.strips_left) vocabulary.strips_left.push_back(number);
     if (each.strips_right) vocabulary.strips_right.push_back(number);
+    if (each.normalized) vocabulary.normalized.push_back(number);
+    if (is_skipped(each, beside)) vocabulary.skipped.push_back(number);
   }
   vocabulary.notes.insert(vocabulary.notes.end(), beside.notes.begin(), beside.notes.end());
   const auto gaps = std::count(vocabulary.tokens.begin(), vocabulary.tokens.end(), std::string());

@@ -58,10 +58,11 @@ class SentencePiece final : public Tokenizer {
     cuts_ = std::make_unique<SentencePieceCuts>(std::move(facts));
     size_ = processor_->GetPieceSize();
     const int64_t most = size_ + static_cast<int64_t>(beside.added.size()) + most_gaps;
-    for (const AddedToken& each : beside.added) {
+    for (AddedToken each : beside.added) {
       check(each.number < most, what, ": an added token has number ", each.number, ", and there are ", size_,
             " pieces");
       size_ = std::max(size_, each.number + 1);
+      each.skipped = is_skipped(each, beside);
       added_.add(each);
     }
     notes_ = beside.notes;
@@ -71,7 +72,7 @@ class SentencePiece final : public Tokenizer {
                                      [&](const AddedToken& each) { return each.text == special; });
       if (known) continue;
       if (processor_->IdToPiece(piece) == special)
-        added_.add({piece, special});
+        added_.add({.number = piece, .text = special, .skipped = beside.splits_special});
       else
         notes_.push_back("tokenizer: " + special + " is named and has no number, so it is no token");
     }
@@ -96,7 +97,7 @@ class SentencePiece final : public Tokenizer {
     return tokens;
   }
   size_t encode_beginning(std::string_view text, std::vector<int32_t>& tokens) const override {
-    if (spaces_end_pieces() && added_.longest() > 0) return 0;  // the text behind such a token gets no space
+    if (spaces_end_pieces() && added_.reach() > 0) return 0;  // the text behind such a token gets no space
     if (added_.can_strip()) return 0;
     SentencePieceCuts::Cut last{0, 0, false};
     AddedTokens::Places places(added_, text);
@@ -105,7 +106,7 @@ class SentencePiece final : public Tokenizer {
       const bool more = next.begin == text.size();
       cuts_->each(text.substr(at, next.begin - at), text.size(), more, [&](const SentencePieceCuts::Cut& cut) {
         // An added token may have begun at the end.
-        if (at + cut.begin + added_.longest() <= text.size()) last = {at + cut.end, at + cut.begin, false};
+        if (at + cut.begin + added_.reach() <= text.size()) last = {at + cut.end, at + cut.begin, false};
       });
       at = next.end;
     }
@@ -136,6 +137,8 @@ class SentencePiece final : public Tokenizer {
       Json added = {{"number", each.number}, {"text", each.text}};
       if (each.strips_left) added["strips_left"] = true;
       if (each.strips_right) added["strips_right"] = true;
+      if (each.normalized) added["normalized"] = true;
+      if (each.skipped) added["skipped"] = true;
       saved["added"].push_back(std::move(added));
     }
     return saved.dump();
@@ -270,8 +273,12 @@ std::unique_ptr<Tokenizer> restore(const std::string& json) {
     check(saved["added"].is_array(), what, ": 'added' must be a list");
     for (const Json& each : saved["added"]) {
       const auto is_true = [&](const char* key) { return each.contains(key) && each[key] == Json(true); };
-      const AddedToken one{whole_number_member(each, "number", what), text_member(each, "text", what),
-                           is_true("strips_left"), is_true("strips_right")};
+      const AddedToken one{.number = whole_number_member(each, "number", what),
+                           .text = text_member(each, "text", what),
+                           .strips_left = is_true("strips_left"),
+                           .strips_right = is_true("strips_right"),
+                           .normalized = is_true("normalized"),
+                           .skipped = is_true("skipped")};
       check(one.number >= 0 && !one.text.empty(), what, ": an added token needs a number and a text");
       beside.added.push_back(one);
     }

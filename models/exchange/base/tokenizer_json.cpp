@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "engine/system/files.h"
+#include "models/data/added_tokens.h"
 #include "models/data/byte_pairs.h"
 #include "models/data/sentence_piece_model.h"
 #include "models/data/tokenizer.h"
@@ -41,9 +42,9 @@ SortedJson tokenizer_json(const SortedJson& cutter, const SortedJson& decoder, c
           {"pre_tokenizer", cutter}, {"decoder", decoder},        {"model", model}};
 }
 
-SortedJson added_token_json(const std::string& text, bool strips_left, bool strips_right) {
-  return {{"content", text},        {"single_word", false}, {"lstrip", strips_left},
-          {"rstrip", strips_right}, {"normalized", false},  {"special", true}};
+SortedJson added_token_json(const AddedToken& token) {
+  return {{"content", token.text},        {"single_word", false},           {"lstrip", token.strips_left},
+          {"rstrip", token.strips_right}, {"normalized", token.normalized}, {"special", token.special}};
 }
 
 // Puts the token that begins a text before each.
@@ -67,7 +68,8 @@ void write_byte_pairs(const std::string& folder, const Json& saved, const Tokeni
     return all;
   };
   const std::set<int64_t> as_text = numbers("added"), left = numbers("strips_left"), right = numbers("strips_right"),
-                          as_printed = numbers("printed");
+                          as_printed = numbers("printed"), normalized = numbers("normalized"),
+                          skipped = numbers("skipped");
   std::vector<std::string> names;
   for (const Json& token : member(saved, "tokens", what)) {
     const auto number = static_cast<int64_t>(names.size());
@@ -77,7 +79,12 @@ void write_byte_pairs(const std::string& folder, const Json& saved, const Tokeni
     if (printed.empty()) continue;  // no token has that number
     vocabulary[names.back()] = number;
     if (!is_added) continue;
-    added.push_back(added_token_json(names.back(), left.contains(number), right.contains(number)));
+    added.push_back(added_token_json({.number = number,
+                                      .text = names.back(),
+                                      .strips_left = left.contains(number),
+                                      .strips_right = right.contains(number),
+                                      .normalized = normalized.contains(number),
+                                      .special = skipped.empty() || skipped.contains(number)}));
     added.back()["id"] = number;
   }
   for (const Json& merge : member(saved, "merges", what)) merges.push_back(merge.get<std::string>());
@@ -109,7 +116,9 @@ void write_byte_pairs(const std::string& folder, const Json& saved, const Tokeni
   if (tokenizer.begins_texts())
     json["post_processor"] = beginning(names[static_cast<size_t>(*tokenizer.begin())], *tokenizer.begin());
   write_json(folder, "tokenizer.json", json);
-  write_json(folder, "tokenizer_config.json", config_with_marks(tokenizer, names));
+  Json config = config_with_marks(tokenizer, names);
+  if (!skipped.empty()) config["split_special_tokens"] = true;
+  write_json(folder, "tokenizer_config.json", config);
 }
 
 // Byte-level pairs without a merge.
@@ -204,8 +213,8 @@ SortedJson sentence_piece_json(const std::string& model) {
   for (size_t i = 0; i < pieces.size(); ++i) {
     if (pieces[i].kind == SentencePieceEntry::Kind::unknown) unknown = i;
     if (pieces[i].kind != SentencePieceEntry::Kind::user_defined) continue;
-    added.push_back(added_token_json(pieces[i].piece, false, false));
-    added.back()["id"] = i, added.back()["special"] = false;
+    added.push_back(added_token_json({.number = static_cast<int64_t>(i), .text = pieces[i].piece}));
+    added.back()["id"] = i;
   }
   if (unknown == pieces.size()) return nullptr;
   if (merges_pairs) {
@@ -239,26 +248,34 @@ void write_sentence_piece(const std::string& folder, const Json& saved, const To
   names.resize(static_cast<size_t>(std::max<int64_t>(tokenizer.size(), static_cast<int64_t>(names.size()))));
   Json added = Json::object();
   SortedJson decoder = SortedJson::object(), json = sentence_piece_json(model);
-  bool strip = false;
-  if (saved.contains("added"))
+  bool has_kinds = false, any_skipped = false;
+  if (saved.contains("added")) {
+    for (const Json& each : saved["added"]) any_skipped |= each.contains("skipped");
     for (const Json& each : saved["added"]) {
       const auto number = each.at("number").get<size_t>();
       names.resize(std::max(names.size(), number + 1));  // a model may know fewer of them
       names[number] = each.at("text").get<std::string>();
       added[names[number]] = number;
-      const bool left = each.contains("strips_left"), right = each.contains("strips_right");
-      const SortedJson token = added_token_json(names[number], left, right);
+      const AddedToken one{.number = static_cast<int64_t>(number),
+                           .text = names[number],
+                           .strips_left = each.contains("strips_left"),
+                           .strips_right = each.contains("strips_right"),
+                           .normalized = each.contains("normalized"),
+                           .special = !any_skipped || each.contains("skipped")};
+      const SortedJson token = added_token_json(one);
       decoder[std::to_string(number)] = token;
       if (!json.is_null()) {
         json["added_tokens"].push_back(token);
         json["added_tokens"].back()["id"] = number;
       }
-      strip |= left || right;
+      has_kinds |= one.strips_left || one.strips_right || one.normalized || any_skipped;
     }
+  }
   write_file_atomically(folder + "/tokenizer.model", model);
   Json config = config_with_marks(tokenizer, names);
   config["add_bos_token"] = tokenizer.begins_texts(), config["add_eos_token"] = false;
-  if (strip) config["added_tokens_decoder"] = decoder;
+  if (has_kinds) config["added_tokens_decoder"] = decoder;
+  if (any_skipped) config["split_special_tokens"] = true;
   write_json(folder, "tokenizer_config.json", config);
   if (!added.empty()) write_json(folder, "added_tokens.json", added);
   if (json.is_null()) return;
