@@ -186,6 +186,8 @@ class ClaimReader {
     for (const toml::node& each : *list) {
       const double rate = each.value<double>().value_or(NAN);
       check(std::isfinite(rate) && rate > 0, place("learning_rates"), ": learning rates are numbers above 0");
+      check(std::find(claim_.learning_rates.begin(), claim_.learning_rates.end(), rate) == claim_.learning_rates.end(),
+            place("learning_rates"), ": the learning rate ", print_number(rate), " is there twice; leave one out");
       claim_.learning_rates.push_back(rate);
     }
     const auto sets_rate = [](const Assignments& settings) {

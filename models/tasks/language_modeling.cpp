@@ -30,7 +30,7 @@ class LanguageModeling final : public TextTask {
     }
   };
 
-  LanguageModeling(const Settings& s, AnySettings& model, const TaskOptions& options)
+  LanguageModeling(Settings& s, AnySettings& model, const TaskOptions& options)
       : TextTask(s, model, options),
         label_smoothing_(s.label_smoothing) {
     if (options.purpose != Purpose::judge) batches_.emplace(training(), options.batch, context(), options.seed);

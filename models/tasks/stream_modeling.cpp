@@ -28,7 +28,7 @@ class StreamModeling final : public TextTask {
                                     .description = "the next token of texts that are read on and on"};
   using Settings = TextSettings;
 
-  StreamModeling(const Settings& s, AnySettings& model, const TaskOptions& options)
+  StreamModeling(Settings& s, AnySettings& model, const TaskOptions& options)
       : TextTask(s, model, options),
         memory_(setting_of<int64_t>(model, "memory")) {
     if (options.purpose != Purpose::judge)

@@ -19,22 +19,23 @@ void check_named(const TextSettings& s, Purpose purpose) {
   check(!s.validation_data.empty(), "evaluate: no text to judge the model by; give one with --validation_data=FILE");
 }
 
-std::unique_ptr<Tokenizer> tokenizer_of(const TextSettings& s, const TaskOptions& options) {
+// The default stands for the tokenizer of prepared data, which the settings name from then on.
+std::unique_ptr<Tokenizer> tokenizer_of(TextSettings& s, const TaskOptions& options) {
   check_named(s, options.purpose);
-  if (!options.tokenizer.empty()) return restore_tokenizer(options.tokenizer);
+  const bool by_default = s.tokenizer == TextSettings().tokenizer;
+  if (!options.tokenizer.empty()) {
+    std::unique_ptr<Tokenizer> restored = restore_tokenizer(options.tokenizer);
+    if (by_default && tokenizer_of_prepared(s.data)) s.tokenizer = restored->name();
+    return restored;
+  }
   if (!is_prepared(s.data)) {
     if (is_made_of_text(s.tokenizer)) check_text_fits(s.data, s.tokenizer);  // before the text is read for it
     return make_tokenizer(s.tokenizer, s.data);
   }
   std::unique_ptr<Tokenizer> own = tokenizer_of_prepared(s.data);
-  if (own && s.tokenizer == TextSettings().tokenizer) return own;
-  const auto refuse = [&]() -> std::string {
-    fail("train: ", s.data,
-         own ? text(" was made by a tokenizer of its own, ", own->name(), ", and not by --tokenizer=", s.tokenizer,
-                    "; leave that out, or prepare the text again")
-             : text(" holds tokens, but not the tokenizer that made them; give its folder with --tokenizer=FOLDER, or "
-                    "--tokenizer=byte if they are bytes"));
-  };
+  if (own && by_default) s.tokenizer = own->name();
+  if (own && s.tokenizer == own->name()) return own;
+  const auto refuse = [&]() -> std::string { refuse_tokenizer(s.data, own.get(), s.tokenizer); };
   std::unique_ptr<Tokenizer> named = make_tokenizer(s.tokenizer, refuse);  // a text is asked for, and there is none
   if (own && named->save() != own->save()) refuse();
   return named;
@@ -42,7 +43,15 @@ std::unique_ptr<Tokenizer> tokenizer_of(const TextSettings& s, const TaskOptions
 
 }  // namespace
 
-TextTask::TextTask(const TextSettings& s, AnySettings& model, const TaskOptions& options)
+void refuse_tokenizer(const std::string& data, const Tokenizer* own, const std::string& named) {
+  fail("train: ", data,
+       own ? text(" was made by a tokenizer of its own, ", own->name(), ", and not by --tokenizer=", named,
+                  "; leave that out, or prepare the text again")
+           : text(" holds tokens, but not the tokenizer that made them; give its folder with --tokenizer=FOLDER, or "
+                  "--tokenizer=byte if they are bytes"));
+}
+
+TextTask::TextTask(TextSettings& s, AnySettings& model, const TaskOptions& options)
     : data_(s.data.empty() ? s.validation_data : s.data),
       tokenizer_(tokenizer_of(s, options)),
       own_(!s.validation_data.empty()),

@@ -40,10 +40,13 @@ struct TextSettings {
   }
 };
 
+// An Error: tokens that `own` has made (null: it is not known) are not read by another tokenizer.
+[[noreturn]] void refuse_tokenizer(const std::string& data, const Tokenizer* own, const std::string& named);
+
 class TextTask : public Task {
  public:
-  // Reads the text, and gives the model its vocabulary.
-  TextTask(const TextSettings& settings, AnySettings& model, const TaskOptions& options);
+  // Reads the text, and gives the model its vocabulary, and the settings the tokenizer of prepared data.
+  TextTask(TextSettings& settings, AnySettings& model, const TaskOptions& options);
 
   BatchCounts counts(std::span<const Tensor> batch) const override {
     return {.targets = count_targets(batch[1]), .units = batch[0].numel()};

@@ -7,6 +7,7 @@
 #include "engine/settings/loaded_plugins.h"
 #include "engine/settings/registry.h"
 #include "engine/types/check.h"
+#include "models/data/tokenizer.h"
 #include "models/formats/shell_words.h"
 #include "models/model.h"
 #include "models/settings/settings_file.h"
@@ -76,7 +77,12 @@ void check_same(const std::string& run, const std::string& key, const std::strin
         "resume it with its own settings: ", command_to_resume(run));
 }
 
-void check_same_settings(const TrainSettings& now, const TrainSettings& then) {
+// Former versions noted the default where prepared data had a tokenizer of their own.
+bool notes_default_tokenizer(const std::string& before, const std::string& now, const std::string& tokenizer) {
+  return before == "character" && now != before && restore_tokenizer(tokenizer)->name() == now;
+}
+
+void check_same_settings(const TrainSettings& now, const TrainSettings& then, const std::string& tokenizer) {
   check_same_kind(now.out, now.model, now.task, then);
   if (then.optimizer.name != now.optimizer.name)  // whose state is another; its settings may change
     check_same(now.out, "optimizer", print(then.optimizer), print(now.optimizer));
@@ -86,6 +92,7 @@ void check_same_settings(const TrainSettings& now, const TrainSettings& then) {
     if (now.other_text && is_in(settings_of_data, key)) continue;
     const std::string before = setting_of(its, key);
     if (key == "init_from" && value.empty()) continue;  // where a run began need not be said again
+    if (key == "tokenizer" && notes_default_tokenizer(before, value, tokenizer)) continue;
     // Data may lie elsewhere by now; whether there are any decides what they are for.
     if (!is_path_of_data(key) || (!now.other_text && before.empty() != value.empty()))
       check_same(now.out, key, before, value);
@@ -157,7 +164,7 @@ void check_same_kind(const std::string& run, const std::string& model, const std
 
 void check_same_run(const TrainSettings& now, const CheckpointState& before, const Task& task) {
   const TrainSettings then = make_settings(before.settings);
-  check_same_settings(now, then);
+  check_same_settings(now, then, before.tokenizer);
   check_same_data(now, then, before, task);
   const std::vector<std::string> changed = changed_plugins(before);
   check(changed.empty(), "train: the plug-in ", join(changed), " is not what the run in ", now.out,

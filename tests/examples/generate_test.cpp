@@ -4,9 +4,11 @@
 #include <filesystem>
 
 #include "tests/examples/training.h"
+#include "tests/support/message.h"
 
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
+using orrery::testing::expect_error;
 
 TEST_CASE("prepare: tokens of a text, which train learns and generate continues") {
   const Folder folder;
@@ -24,6 +26,22 @@ TEST_CASE("prepare: tokens of a text, which train learns and generate continues"
   INFO(trained.out, trained.err);
   CHECK(is_complete(trained));
   CHECK(run_orrery({"generate", "--checkpoint=" + (folder / "run"), "--prompt=a", "--tokens=5"}).code == 0);
+}
+
+TEST_CASE("prepare, train: another tokenizer than that of the tokens is refused, and so is the folder of a run") {
+  const Folder folder;
+  const std::string text = folder.write("text.txt", tiny_text()), out = folder / "tokens", run = folder / "run";
+  REQUIRE(run_orrery({"prepare", "--input=" + text, "--out=" + out, "--tokenizer=byte"}).code == 0);
+  const Words train = {"train", "--data=" + out, "--out=" + run, "--steps=2", "--context=16", "--width=16"};
+  expect_error(run_orrery(train + Words{"--tokenizer=character"})).names(out).value("byte").value("character");
+  CHECK(!fs::exists(run));
+  const Outcome trained = run_orrery(train);
+  CHECK_MESSAGE(is_complete(trained), trained.err);
+  CHECK(contains(trained.out, "tokenizer=byte"));
+  for (const std::string& taken : {run, run + "/", run + "/step_000002"})
+    expect_error(run_orrery({"prepare", "--input=" + text, "--out=" + taken})).names("--out").offers("another --out");
+  CHECK(!fs::exists(run + "/train.bin"));
+  CHECK(run_orrery({"prepare", "--input=" + text, "--out=" + run + "/prepare"}).code == 0);
 }
 
 TEST_CASE("generate: from a run whose folder has a name that is not UTF-8") {

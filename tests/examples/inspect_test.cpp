@@ -126,6 +126,11 @@ TEST_CASE("inspect: --out writes whatever is seen, or says what it does not writ
   CHECK(contains(refusal({run, "--text=abe", "--out=" + (folder / "x.json")}),
                  "x.json ends with .json, which is not written here; give FILE.safetensors, FILE.csv, or a folder"));
   CHECK(!fs::exists(folder / "x.json"));
+  const std::string checkpoint = run + "/step_000004";
+  for (const std::string& taken : {run, checkpoint, checkpoint + "/seen.csv"})
+    CHECK(contains(refusal({run, "--text=abe", "--out=" + taken}), "choose another --out"));
+  CHECK(!fs::exists(checkpoint + "/seen.csv"));
+  inspect({run, "--text=abe", "--out=" + run + "/inspect"});
 }
 
 TEST_CASE("inspect: any value that modules show, listed and written") {

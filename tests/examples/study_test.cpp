@@ -391,6 +391,9 @@ TEST_CASE("study: what says too little, or contradicts itself, is refused with a
   says(
       "a derived claim learns nothing; leave learning_rates out",
       "kind = \"derived\"\nseeds = [1, 2]\nlearning_rates = [0.1]\nmetric = \"loss\"\nrefuted_if = \"relu > softmax\"");
+  says("the learning rate 0.1 is there twice; leave one out", good + "\nlearning_rates = [0.1, 1e-1]");
+  says("the variants 'relu' and 'softmax' have the same settings", good,
+       "[variants.relu]\nwidth = 16\n[variants.softmax]\nattention = \"softmax\"\n");
   says("relu d_ff=x: train: d_ff: 'x' is not a whole number", good, "[sweep]\nd_ff = [8, \"x\"]\n" + two);
 
   std::string seeds = "kind = \"trained\"\nmetric = \"loss\"\nrefuted_if = \"relu > softmax\"\nseeds = [0";

@@ -9,6 +9,7 @@
 #include "engine/system/files.h"
 #include "models/data/sentence_piece_model.h"
 #include "models/data/text.h"
+#include "models/training/run_folder.h"
 #include "tests/support/small_run.h"
 
 using namespace orrery;
@@ -129,6 +130,25 @@ TEST_CASE("prepared: a run on prepared data, and what it says when they have cha
         "tokens: " + out + "/val.bin is not the file that " + out + "/tokens.json tells of; prepare the text again");
   write(out + "/tokens.json", "{}");
   CHECK(contains(error_of([&] { tokenizer_of_prepared(out); }), "tokens.json: it is no description of tokens"));
+}
+
+TEST_CASE("prepared: the settings say the tokenizer that made the tokens, and runs that said the default go on") {
+  const Run run;
+  const std::string out = run.folder / "tokens";
+  prepare({.input = run.text, .out = out, .tokenizer = "byte"});
+  run.train({{"data", out}});
+  const auto said = [&] { return contains(read_file(run.out + "/settings.toml"), "\ntokenizer = \"byte\"\n"); };
+  CHECK(said());
+  CHECK(run.resume({{"data", out}, {"steps", "8"}}).steps_done == 8);
+  CHECK(said());
+  // As a former version noted it.
+  const std::string last = latest_checkpoint(run.out);
+  CheckpointState state = read_state(last);
+  for (auto& [key, value] : state.settings)
+    if (key == "tokenizer") value = "character";
+  write_state(last, state);
+  CHECK(run.resume({{"data", out}, {"steps", "9"}}).steps_done == 9);
+  CHECK(said());
 }
 
 TEST_CASE("prepared: files of nanoGPT and llm.c; what is damaged or foreign is refused") {

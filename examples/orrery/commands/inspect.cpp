@@ -139,7 +139,9 @@ void check_out(const std::string& out) {
   check(known || folder_exists(out), "inspect: --out=", out, " ends with ", ending,
         ", which is not written here; give FILE.safetensors, FILE.csv, or a folder for .npy files, whose name has no "
         "ending unless it exists");
-  if (is_one_file(out)) models::check_output("inspect", out, kind_of_file(out));
+  if (!is_one_file(out)) return models::check_no_run("inspect", without_last_slashes(out));
+  models::check_no_checkpoint("inspect", std::filesystem::path(out).parent_path().string());
+  models::check_output("inspect", out, kind_of_file(out));
 }
 
 // Figures are tensors of one number in a safetensors file, and of a folder one table.

@@ -6,6 +6,7 @@
 #include "examples/orrery/terminal/progress.h"
 #include "examples/orrery/terminal/table.h"
 #include "models/data/prepared.h"
+#include "models/study/run_files.h"
 
 namespace orrery::program {
 namespace {
@@ -47,6 +48,7 @@ int prepare(const Arguments& arguments) {
           " learns byte pairs, and tokenizer=", s.to.tokenizer, " names another tokenizer; leave one of them out");
     s.to.tokenizer = text("byte_pair(vocabulary=", s.vocabulary, ")");
   }
+  if (!s.to.out.empty()) models::check_no_run("prepare", without_last_slashes(s.to.out));
   models::Prepared made;
   {
     Progress progress;

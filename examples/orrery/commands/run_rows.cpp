@@ -1,5 +1,4 @@
 #include "examples/orrery/commands/run_rows.h"
-#include "engine/system/signals.h"
 
 #include <unistd.h>
 
@@ -8,10 +7,13 @@
 #include <exception>
 #include <iostream>
 
+#include "engine/system/hash.h"
+#include "engine/system/signals.h"
 #include "engine/types/wording.h"
 #include "examples/orrery/terminal/outside.h"
 #include "examples/orrery/terminal/table.h"
 #include "models/formats/csv.h"
+#include "models/study/run_files.h"
 
 namespace orrery::program {
 namespace {
@@ -83,6 +85,15 @@ void RunRows::add(const std::string& label, models::TrainSettings settings, cons
   runs.push_back(std::move(run));
 }
 
+const std::string& DistinctSettings::add(const models::TrainSettings& settings, const std::string& name) {
+  Sha256 all;
+  for (const auto& [key, value] : list_settings(models::resolved(settings))) {
+    const std::string line = key + "=" + value + "\n";
+    all.add(std::as_bytes(std::span(line)));
+  }
+  return names_.try_emplace(all.digits(), name).first->second;
+}
+
 std::set<std::string> RunRows::keys() const {
   std::set<std::string> all;
   for (const auto& [key, row] : named) all.insert(key);
@@ -133,6 +144,7 @@ void check_many_runs(const std::string& what, size_t runs, bool yes) {
 }
 
 void Outputs::check(const std::string& folder) const {
+  models::check_no_run(command, without_last_slashes(folder));
   for (const auto& [name, kind] : kinds) models::check_output(command, folder + "/" + name, kind);
 }
 void Outputs::write(const std::string& folder, const std::string& name, const std::string& content) const {

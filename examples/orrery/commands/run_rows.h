@@ -30,6 +30,16 @@ struct RunRows {
   std::set<std::string> keys() const;
 };
 
+// Names of settings, to find two that are the same run.
+class DistinctSettings {
+ public:
+  // The name under which the same settings were added before; else this one, under which they are added.
+  const std::string& add(const models::TrainSettings& settings, const std::string& name);
+
+ private:
+  std::map<std::string, std::string> names_;  // by SHA-256
+};
+
 // What is shown while runs end: on a terminal the table, drawn again in its place; in a pipe a line a run.
 struct RunWords {
   std::function<std::string(const Outcomes&)> table;

@@ -169,6 +169,7 @@ int judge_file(const StudySettings& s, const std::string& file, const std::strin
   const size_t runs = timed ? 0 : count_runs(claim);
   check_many_runs("study: " + file + " has ", runs, s.yes);
   std::cout << samples_text(claim) << (timed ? "" : ", " + std::to_string(runs) + " runs") << std::endl;
+  check_variants_differ(claim, s.data);
   FolderLock lock(out, {"study"});
   check_replaceable(s, out, claim);
   const StudiedRuns studied = timed ? time_claim(claim, out + "/timing", s.runs, s.data)

@@ -300,6 +300,16 @@ models::TrainSettings settings_of_study(const Claim& claim, const models::Varian
   }
 }
 
+void check_variants_differ(const Claim& claim, const std::string& data) {
+  DistinctSettings known;
+  for (const models::Variant& variant : claim.variants) {
+    const auto settings = settings_of_study(claim, variant, 0, claim.seeds[0], 0, data);
+    const std::string& same = known.add(settings, variant.name);
+    check(same == variant.name, claim.path, ": the variants '", same, "' and '", variant.name,
+          "' have the same settings, so nothing could differ; change a setting of one, or leave it out");
+  }
+}
+
 std::map<std::string, std::set<std::string>> read_by_claim(const Claim& claim, const std::string& data) {
   std::map<std::string, std::set<std::string>> config, all;
   if (!claim.config.empty()) config["config"].insert(sha256_of_config(claim.config));

@@ -43,6 +43,8 @@ StudiedRuns time_claim(const models::Claim& claim, const std::string& folder, co
 // where the claim says are looked for in the folder `data`.
 models::TrainSettings settings_of_study(const models::Claim& claim, const models::Variant& variant, size_t swept,
                                         int64_t seed, double rate, const std::string& data);
+// An Error if two variants have the same settings: their runs would be the same, and no difference could be seen.
+void check_variants_differ(const models::Claim& claim, const std::string& data);
 // What the claim is judged by beside its file, as StudyVerdict::read says it; only the config where something that its
 // runs read is not there.
 std::map<std::string, std::set<std::string>> read_by_claim(const models::Claim& claim, const std::string& data);

@@ -107,6 +107,7 @@ Sweep read_sweep(const Arguments& arguments) {
   const models::RunIds ids(sweep.settings.runs, sweep.settings.fresh);
   std::string unreadable;  // of the first run whose data, say, are not there
   bool any = false;
+  DistinctSettings distinct;
   for (const Assignments& each : combined) {
     Arguments of_run;
     std::string label;
@@ -118,6 +119,9 @@ Sweep read_sweep(const Arguments& arguments) {
     }
     if (label.empty()) label = "all";
     models::TrainSettings settings = read_train_settings("sweep", of_run);
+    const std::string& same = distinct.add(settings, label);
+    check(same == label, "sweep: the rows '", same, "' and '", label,
+          "' are the same run by two names; leave one of them out");
     std::string key;
     try {
       key = models::run_key(settings);

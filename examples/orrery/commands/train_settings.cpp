@@ -4,9 +4,11 @@
 
 #include "engine/system/files.h"
 #include "examples/orrery/terminal/arguments.h"
+#include "models/data/prepared.h"
 #include "models/model.h"
 #include "models/settings/settings_file.h"
 #include "models/study/run_files.h"
+#include "models/tasks/text_task.h"
 #include "models/training/resume.h"
 #include "models/training/run_folder.h"
 
@@ -123,6 +125,14 @@ models::TrainSettings settings_of_model(const ParsedArguments& parsed) {
                                last_value(parsed, "task", value_of(begun, "task", "")));
 }
 
+// Only here it is known whether the default of the task was given; prepared data have another tokenizer in its place.
+void check_tokenizer_of_data(const ParsedArguments& parsed, const models::TrainSettings& settings) {
+  const std::string given = value_of(parsed.assignments, "tokenizer", ""), data = models::setting_of(settings, "data");
+  if (given != models::TextSettings().tokenizer || data.empty()) return;
+  const auto own = models::tokenizer_of_prepared(data);
+  if (own && own->name() != given) models::refuse_tokenizer(data, own.get(), given);
+}
+
 }  // namespace
 
 models::TrainSettings known_train_settings(const std::string& command, const Arguments& arguments) {
@@ -143,6 +153,7 @@ models::TrainSettings read_train_settings(const std::string& command, const Argu
     if (assignment.first != "config") assignments.push_back(assignment);
   models::TrainSettings settings = models::make_settings(assignments);
   models::check_utf8_settings(command, list_settings(settings));
+  check_tokenizer_of_data(parsed, settings);
   return settings;
 }
 
