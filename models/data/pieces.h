@@ -16,8 +16,8 @@ class Pieces {
   ~Pieces();
 
   // Each match in its order; what lies between two matches is a piece as well, and so is a run of bytes that are no
-  // UTF-8.  A match of nothing cuts where it is.  Together they are the text.  An Error if the expression takes absurdly
-  // long.
+  // UTF-8.  A match of nothing cuts where it is.  Together they are the text.  An Error if the expression takes
+  // absurdly long.
   void each(std::string_view text, const std::function<void(std::string_view piece)>& take) const;
   // The same for the beginning of a longer text: as far as what follows cannot change.  Returns the bytes told,
   // which need not be shown again.
