@@ -130,7 +130,7 @@ struct TaskInfo {
 // Every task is a class with
 //   static inline const TaskInfo info{.name = ..., .description = ...};
 //   struct Settings { ... visit ... };
-//   Type(const Settings& settings, AnySettings& model, const TaskOptions& options);
+//   Type(Settings& settings, AnySettings& model, const TaskOptions& options);
 // which reads the data and fills in what the data decides of the model, such as its vocabulary; and one line,
 // REGISTER_TASK(Type).  Data that a model is judged by, if they are not those of its run, have the setting
 // `validation_data`; with it, a judged task needs no `data`.

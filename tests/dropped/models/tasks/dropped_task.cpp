@@ -14,7 +14,7 @@ class DroppedTask final : public TextTask {
   static inline const TaskInfo info{.name = "dropped_task", .description = "the next token of a text, for a test"};
   struct Settings : TextSettings {};
 
-  DroppedTask(const Settings& s, AnySettings& model, const TaskOptions& options) : TextTask(s, model, options) {
+  DroppedTask(Settings& s, AnySettings& model, const TaskOptions& options) : TextTask(s, model, options) {
     if (options.purpose != Purpose::judge) batches_.emplace(training(), options.batch, context(), options.seed);
   }
   std::vector<Tensor> batch(int64_t step, int64_t micro_batch) const override {
