@@ -103,6 +103,7 @@ void rename_hash(const std::string& pool, const std::string& end) {
     if (name.ends_with(".json")) {
       auto outcome = nlohmann::json::parse(read_file(path));
       outcome["version"] = "0.0.9 (sources 0123456789ab)";
+      outcome.erase("sha256");  // which they did not write
       std::ofstream(path) << outcome.dump();
     }
     fs::rename(path, path.parent_path() / (name.substr(0, name.find('-')) + end + name.substr(dot)));

@@ -23,7 +23,8 @@ void read_tokenizer_json(const std::string& folder, std::string_view bytes) {
 
 REGISTER_FORMAT(byte_pair, {.name = "byte_pair",
                             .readers = {"models/data/tokenizers/byte_pair.cpp", "models/data/byte_pairs.cpp",
-                                        "models/data/pieces.cpp", "models/formats/json.cpp"},
+                                        "models/data/oniguruma.cpp", "models/data/pieces.cpp",
+                                        "models/formats/json.cpp"},
                             .read = read_tokenizer_json,
                             .memory_multiple = 256,
                             .memory_base = 1 << 20,
