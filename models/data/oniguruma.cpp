@@ -155,7 +155,7 @@ class Translation {
 
   // At an escape that names a character by its number: \x41, \x{e9}, \u00e9, \o{141}.  False: it is none.
   bool numbered(std::string& words, uint32_t& point) {
-    const char kind = all_[at_ + 1];
+    const char kind = at_ + 1 < all_.size() ? all_[at_ + 1] : '\0';
     const bool braces = at_ + 2 < all_.size() && all_[at_ + 2] == '{';
     if (kind != 'x' && kind != 'u' && kind != 'o') return false;
     const size_t begin = at_ + (braces ? 3 : 2);

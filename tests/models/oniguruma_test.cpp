@@ -164,6 +164,10 @@ TEST_CASE("expressions: what cannot be said in PCRE2's language is refused with 
   const auto refused = [](const char* expression) {
     return expect_error<TokenizerNotSupported>([&] { Pieces{expression}; }).names(expression);
   };
+  for (const char* cut_off : {"\\", "[\\", "[", "(", "(?", "[a-"}) {
+    CAPTURE(cut_off);
+    CHECK_THROWS_AS(Pieces{cut_off}, Error);
+  }
   refused(R"(\pL+)").value(R"('\pL')").offers(R"(\p{L})");
   refused(R"(\PL)").value(R"('\PL')").offers(R"(\P{L})");
   refused("(?i:strasse)").value("'st'");
