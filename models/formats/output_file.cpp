@@ -7,6 +7,8 @@
 
 namespace orrery::models {
 
+namespace fs = std::filesystem;
+
 OutputKind marked_kind(std::string name, std::string first, std::string later, size_t at) {
   const auto is_ours = [first = std::move(first), later = std::move(later), at](const std::string& path) {
     constexpr size_t searched = 4096;
@@ -18,9 +20,19 @@ OutputKind marked_kind(std::string name, std::string first, std::string later, s
   return {std::move(name), is_ours};
 }
 
+void check_outside_checkpoints(std::string_view command, const std::string& path, std::string_view setting) {
+  const OutputKind state = marked_kind("", "{", std::string("\"format\": \"") + checkpoint_formats);
+  for (const fs::path& folder : {fs::path(path), fs::path(path).parent_path()}) {
+    const std::string file = (folder / state_name).string();
+    check(!file_exists(file) || !state.is_ours(file), command, ": ", setting, "=", path,
+          " would lie in the checkpoint ", folder.string(), ", which holds its own files alone; choose another ",
+          setting);
+  }
+}
+
 void check_output(std::string_view command, const std::string& path, const OutputKind& kind, std::string_view setting) {
-  namespace fs = std::filesystem;
   std::error_code ignored;
+  check_outside_checkpoints(command, path, setting);
   if (!is_there(path)) return;  // what cannot be asked cannot be written
   check(!folder_exists(path), command, ": ", path, " is a folder; choose a file for ", setting);
   check(fs::is_regular_file(path, ignored) && kind.is_ours(path), command, ": ", path, " is not ", kind.name,

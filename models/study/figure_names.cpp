@@ -3,6 +3,7 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <cstring>
 #include <set>
 
 #include "engine/settings/registry.h"
@@ -10,9 +11,17 @@
 #include "engine/types/wording.h"
 
 namespace orrery::models {
+namespace {
+
+struct NumbersInOrder {  // strverscmp(3)
+  bool operator()(const std::string& a, const std::string& b) const { return ::strverscmp(a.c_str(), b.c_str()) < 0; }
+};
+using Names = std::set<std::string, NumbersInOrder>;
+
+}  // namespace
 
 std::vector<std::string> figure_names(const RunLog& log) {
-  std::set<std::string> names;
+  Names names;
   log.each([&](const LogRow& row) {
     for (const auto& [name, value] : row.figures)
       if (!names.contains(name)) names.insert(name);
@@ -24,7 +33,7 @@ std::vector<std::string> fitting_figures(const std::string& command, const std::
                                          const std::string& patterns) {
   const std::vector<std::string> asked = items_of(patterns);
   if (asked.empty()) return names;
-  std::set<std::string> fitting;
+  Names fitting;
   for (const std::string& pattern : asked) {
     bool fits = false;
     for (const std::string& name : names)

@@ -9,7 +9,7 @@
 
 namespace orrery::models {
 
-std::vector<std::string> figure_names(const RunLog& log);  // of all rows, sorted, each once
+std::vector<std::string> figure_names(const RunLog& log);  // of all rows, each once, block2 before block10
 
 // Those of `names` that fit one of `patterns`, a list with commas in which * stands for any characters, ? for one and
 // [ab] for a choice; an empty list asks for all.  Errors begin with `command`; a pattern that fits nothing is one:

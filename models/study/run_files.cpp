@@ -27,13 +27,8 @@ void check_is_run(const std::string& command, const std::string& folder) {
         " is no run: it has neither settings.toml nor metrics.jsonl of one, nor a checkpoint");
 }
 
-void check_no_checkpoint(const std::string& command, const std::string& folder, const std::string& out) {
-  check(!file_exists(folder + "/" + state_name), command, ": --out=", out, " would write into the checkpoint ", folder,
-        ", which holds its own files alone; choose another --out");
-}
-
 void check_no_run(const std::string& command, const std::string& folder) {
-  check_no_checkpoint(command, folder, folder);
+  check_outside_checkpoints(command, folder);
   check(!folder_exists(folder) || !is_run(folder), command, ": --out=", folder,
         " is the folder of a run; choose another --out, such as ", folder, "/", command);
 }

@@ -13,11 +13,9 @@ bool is_run(const std::string& folder);
 // An Error that begins with `command` unless it does.
 void check_is_run(const std::string& command, const std::string& folder);
 
-// An Error if the folder is that of a run or of a checkpoint, whose files other outputs must not join:
+// An Error if the folder is that of a run, whose files other folders' files must not join, or in a checkpoint:
 //   prepare: --out=runs/a is the folder of a run; choose another --out, such as runs/a/prepare
 void check_no_run(const std::string& command, const std::string& folder);
-// The same of a checkpoint alone, in which `out` would lie: a page or a table may lie beside a run's files.
-void check_no_checkpoint(const std::string& command, const std::string& folder, const std::string& out);
 
 TrainSettings settings_in_file(const std::string& path);       // settings.toml, as a run has written it
 TrainSettings settings_of_run(const std::string& run_folder);  // without that file those of the last checkpoint

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "models/data/text.h"
+#include "models/formats/output_file.h"
 #include "models/training/settings.h"
 #include "nn/optimizers/base/optimizer.h"
 
@@ -32,8 +33,7 @@ struct CheckpointState {
   std::vector<nn::Cache> carried = {};            // of each micro-batch, from its streams; read by load_carried alone
 };
 
-constexpr const char *weights_name = "weights.safetensors", *optimizer_name = "optimizer.safetensors",
-                     *state_name = "state.json";
+constexpr const char *weights_name = "weights.safetensors", *optimizer_name = "optimizer.safetensors";
 constexpr const char* checkpoint_format = "orrery checkpoint 2";  // what state.json calls it
 
 // A weight or a number of the optimizer is infinite or not a number: such ones are neither written nor read.  (An

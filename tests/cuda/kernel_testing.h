@@ -17,9 +17,12 @@
 #include "engine/types/dtype.h"
 #if defined(EMULATE_CUDA)
 #include "tests/support/cuda_on_cpu.h"
+#include "tests/support/text.h"
 #endif
 
 namespace orrery {
+
+using testing::contains;
 
 // AddressSanitizer ends the program at faults that are otherwise errors; ThreadSanitizer fails it for any race.
 #if defined(__has_feature)
@@ -57,7 +60,6 @@ std::string error_of(const F& f) {
   }
   return "no error";
 }
-inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
 
 // f() with the threads of a block in each order; on a card, once.
 template <class F>

@@ -12,7 +12,7 @@
 #include "tests/support/message.h"
 
 namespace fs = std::filesystem;
-using orrery::testing::ErrorMessage;
+using orrery::testing::Message;
 using orrery::testing::expect_error;
 using Words = std::vector<std::string>;
 
@@ -22,7 +22,7 @@ constexpr uint64_t terabyte = 1'000'000'000'000;
 constexpr int64_t most_memory = 150'000'000;  // bytes: the program and its libraries have 60 MB
 
 // An error within a few seconds and without more memory than the program has anyway.
-ErrorMessage expect_quick_error(const Words& words) {
+Message expect_quick_error(const Words& words) {
   const auto begin = std::chrono::steady_clock::now();
   const Outcome outcome = run_orrery(words);
   CAPTURE(words);
@@ -55,7 +55,7 @@ void write_images(const std::string& path, const std::string& header, int64_t by
 }
 
 // The error of the program where it may have so many kB of addresses: memory is counted before it is taken.
-ErrorMessage expect_refusal_within(int64_t kilobytes, const std::string& words) {
+Message expect_refusal_within(int64_t kilobytes, const std::string& words) {
   CAPTURE(words);
   const Outcome outcome = run_shell("ulimit -v " + std::to_string(kilobytes) + "; timeout 60 $ORRERY " + words);
   CHECK_FALSE(contains(outcome.err, "out of memory"));

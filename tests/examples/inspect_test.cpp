@@ -93,8 +93,8 @@ TEST_CASE("inspect: a signed picture keeps its signs on a terminal") {
   const Folder folder;
   const std::string run = trained(folder);
   const Outcome votes = inspect({run, "--text=abeabe", "--look=memories", "--slot=3"});
-  CHECK(std::regex_search(votes.out, std::regex("  -0\\.\\d+ +(█)+\\|\n")));         // falls, left of the line
-  CHECK(std::regex_search(votes.out, std::regex("   0\\.\\d+ +\\|(█)+\n")));         // rises, on its right
+  CHECK(std::regex_search(votes.out, std::regex("  -0\\.\\d+ +(█)+\\|\n")));  // falls, left of the line
+  CHECK(std::regex_search(votes.out, std::regex("   0\\.\\d+ +\\|(█)+\n")));  // rises, on its right
   CHECK(!std::regex_search(votes.out, std::regex("  -0\\.\\d+ +(█)*\\|█")));
   const Outcome lens = inspect({run, "--text=abeabe", "--look=depth"});
   CHECK(std::regex_search(lens.out, std::regex("full shade: ln p -\\d\\.\\d+, by square roots; ")));
@@ -130,6 +130,13 @@ TEST_CASE("inspect: --out writes whatever is seen, or says what it does not writ
   for (const std::string& taken : {run, checkpoint, checkpoint + "/seen.csv"})
     CHECK(contains(refusal({run, "--text=abe", "--out=" + taken}), "choose another --out"));
   CHECK(!fs::exists(checkpoint + "/seen.csv"));
+  const auto before = std::distance(fs::directory_iterator(checkpoint), fs::directory_iterator());
+  for (const Words& words : {Words{"metrics", run, "--out=" + checkpoint + "/m.csv"},
+                             Words{"report", run, "--out=" + checkpoint + "/r.html"},
+                             Words{"metrics", run, "--format=tensorboard", "--out=" + checkpoint},
+                             Words{"show", run, "--tensor=token_embedding.weight", "--out=" + checkpoint + "/w.npy"}})
+    expect_error(run_orrery(words)).names(words[0]).names("out").value(checkpoint).offers("choose another --out");
+  CHECK(std::distance(fs::directory_iterator(checkpoint), fs::directory_iterator()) == before);
   inspect({run, "--text=abe", "--out=" + run + "/inspect"});
 }
 

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "tests/support/text.h"
+
 struct Outcome {
   int code = -1;  // of the exit; 128 + the signal if one ended it
   std::string out, err;
@@ -26,7 +28,7 @@ std::optional<Outcome> run_on_terminal(const std::string& command);
 Outcome run_orrery(const std::vector<std::string>& words);
 
 std::string last_line(const std::string& text);
-bool contains(std::string_view text, std::string_view part);
+using orrery::testing::contains;
 std::string read_file(const std::string& path);
 
 // A folder that goes when the object does.

@@ -75,7 +75,6 @@ std::string last_line(const std::string& text) {
   return text.substr(before == std::string::npos ? 0 : before + 1,
                      end - (before == std::string::npos ? 0 : before + 1) + 1);
 }
-bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 std::string read_file(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   std::ostringstream text;

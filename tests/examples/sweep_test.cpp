@@ -13,7 +13,7 @@
 #include "tests/support/message.h"
 
 namespace fs = std::filesystem;
-using orrery::testing::ErrorMessage;
+using orrery::testing::Message;
 using orrery::testing::expect_error;
 using Words = std::vector<std::string>;
 
@@ -351,7 +351,8 @@ TEST_CASE("sweep: what makes no sense is refused before anything is trained") {
   CHECK(contains(refusal({"--attntion={softmax,rela}"}), "did you mean 'attention'?"));
   CHECK(contains(refusal({"--against=7", "--seed={1,2}"}), "sweep: no row is called '7'; there are all"));
   CHECK(contains(refusal({"--resume={yes,no}"}), "sweep: --resume={yes,no} is no setting of a sweep"));
-  ErrorMessage(refusal({"--dropout={0,0.0}"})).names("dropout=0").value("dropout=0.0").offers("leave one");
-  ErrorMessage(refusal({"--width={16,016,1.6e1}"})).names("width=16").value("width=016").offers("leave one");
+  Message(refusal({"--dropout={0,0.0}"})).names("dropout=0").value("dropout=0.0").offers("leave one");
+  Message(refusal({"--width={16,016,1.6e1}"})).names("width=16").value("width=016").offers("leave one");
+  Message(refusal({"--against={softmax,rela}"})).names("against").value("{softmax,rela}").offers("one value");
   CHECK(contains(refusal({"--threads=2"}), "sweep: --threads=2 is no setting of a sweep: the runs side by side, of "));
 }

@@ -15,9 +15,11 @@
 #include "nn/losses/base/loss.h"
 #include "tests/support/errors.h"
 #include "tests/support/folder.h"
+#include "tests/support/text.h"
 
 using namespace orrery;
 using namespace orrery::models;
+using orrery::testing::contains;
 using orrery::testing::error_of;
 using orrery::testing::Folder;
 
@@ -60,7 +62,6 @@ Assignments small_resnet(const std::string& out, const Assignments& more = {}) {
   return all;
 }
 TrainingResult train(const Assignments& settings) { return Trainer(make_settings(settings)).run(); }
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 nlohmann::json last_row(const std::string& path) {
   std::ifstream in(path);
   nlohmann::json row;

@@ -15,9 +15,11 @@
 #include "tests/support/folder.h"
 #include "tests/support/message.h"
 #include "tests/support/png.h"
+#include "tests/support/text.h"
 
 using namespace orrery;
 using namespace orrery::models;
+using orrery::testing::contains;
 using orrery::testing::error_of;
 using orrery::testing::expect_error;
 using orrery::testing::Folder;
@@ -34,7 +36,6 @@ std::string copy_of(const std::string& scrap, const Folder& folder) {
 std::string failure(const std::string& folder, const ImageOptions& options = {}) {
   return error_of([&] { read_images(folder, options); });
 }
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 std::string big_endian(std::initializer_list<uint32_t> numbers) {
   std::string bytes;

@@ -149,10 +149,10 @@ TEST_CASE("errors name file and line") {
                        "read: cannot read /nowhere/run.toml: No such file or directory", Error);
 }
 
-using orrery::testing::ErrorMessage;
+using orrery::testing::Message;
 
 TEST_CASE("two names of one setting in one file are an error, as one name that comes twice is") {
-  const auto error = [](const std::string& content) { return ErrorMessage(error_of(content)); };
+  const auto error = [](const std::string& content) { return Message(error_of(content)); };
   error("max_iters = 4\n\nsteps = 3\n").names(3).names("steps").value("max_iters").value(1).offers("write it once");
   error("steps = 3\nmax_iters = 4\n").names(2).names("max_iters").value("steps").value(1).offers("write it once");
   error("loss.weight = 1\n\"loss.weight\" = 2\n").names(2).names("loss.weight").value(1).offers("write it once");
@@ -164,7 +164,7 @@ TEST_CASE("what is no TOML is told in words of the user") {
     const std::string message = error_of(content);
     for (const char* word : {"parsing", "redefine", "Encountered", "encountered", "expected", "prohibited"})
       CHECK_MESSAGE(message.find(word) == std::string::npos, message);
-    return ErrorMessage(message);
+    return Message(message);
   };
   error("rate = 1\nsteps = 1\nsteps = 2\n").names(3).value("steps").offers("write it once");
   error("[loss]\nweight = 1\n[loss]\nweight = 1\n").names(3).value("loss").offers("write it once");

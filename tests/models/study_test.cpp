@@ -227,6 +227,10 @@ TEST_CASE("study: the rows of a run's log, whatever their figures, but for one t
   CHECK(error_of([&] { fitting("q*"); }) ==
         "metrics: no figure fits 'q*'; there are entropy/blocks.0.attention.1, "
         "loss, tokens_per_second, validation_loss");
+  write(log, R"({"step":1,"a/blocks.10.x":1,"a/blocks.9.x":2,"a/blocks.1.x":3,"a/blocks.2.x":4})"
+             "\n");
+  CHECK(figure_names(RunLog::of_run(folder.path)) ==
+        std::vector<std::string>{"a/blocks.1.x", "a/blocks.2.x", "a/blocks.9.x", "a/blocks.10.x"});
   CHECK(tells_time("tokens_per_second"));
   CHECK(tells_time("milliseconds"));
   CHECK(!tells_time("loss"));

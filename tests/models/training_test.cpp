@@ -24,14 +24,16 @@
 #include "tests/support/message.h"
 #include "tests/support/random_tensors.h"
 #include "tests/support/small_text.h"
+#include "tests/support/text.h"
 
 using namespace orrery;
 using namespace orrery::models;
+using orrery::testing::contains;
 using orrery::testing::error_of;
-using orrery::testing::ErrorMessage;
 using orrery::testing::expect_error;
 using orrery::testing::Folder;
 using orrery::testing::largest_difference;
+using orrery::testing::Message;
 using orrery::testing::write_small_text;
 namespace fs = std::filesystem;
 
@@ -71,7 +73,6 @@ std::vector<nlohmann::json> rows_without_time(const std::string& path) {
   }
   return rows;
 }
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 }  // namespace
 
@@ -129,7 +130,7 @@ TEST_CASE("resuming tells of a row that it cannot read, by its number, and goes 
   events.warning = [&](const std::string& sentence) { warnings.push_back(sentence); };
   Trainer(make_settings(with(small_run(text, out, 12), {{"resume", "yes"}}))).run(events);
   REQUIRE(warnings.size() == 1);
-  ErrorMessage(warnings[0]).names(log).value(3).offers("left out");
+  Message(warnings[0]).names(log).value(3).offers("left out");
   CHECK(rows_without_time(log).size() == rows.size() - 1 + 3);
   warnings.clear();
   Trainer(make_settings(with(small_run(text, out, 13), {{"resume", "yes"}}))).run(events);

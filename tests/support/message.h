@@ -1,9 +1,10 @@
 // Checks an expected error by its kind and by the setting, the value and the way out that its message names. The prose
-// around them may change.
+// around them may change: the whole wording stands once, in tests/golden/messages.txt.
 //
 //   expect_error([] { make_model(7); }).names("heads").value(7).offers("8");      // an orrery::Error
 //   expect_error<NotFinite>(f).names("loss");                                     // an error of another type
 //   expect_error(run_orrery({"train", "--heads=7"})).names("heads").value(7);     // a program's exit code and stderr
+//   Message(outcome.out).names("note").value("relu");                             // what else was said
 //
 // Each term is found as a whole word ("7" is not in "17", "7.5" or "v7"), after the term before it.
 #pragma once
@@ -41,33 +42,33 @@ inline size_t find_word(std::string_view text, std::string_view word, size_t fro
   return text.npos;
 }
 
-// A message that an error came with.
-class ErrorMessage {
+// What an error or a program said.
+class Message {
  public:
-  explicit ErrorMessage(std::string message) : message_(std::move(message)) {}
+  explicit Message(std::string message) : message_(std::move(message)) {}
 
   // The setting, file, operation or place that is wrong.
   template <class T>
-  ErrorMessage& names(const T& term) {
+  Message& names(const T& term) {
     return contains("name", text(term));
   }
   // The value that is wrong.
   template <class T>
-  ErrorMessage& value(const T& term) {
+  Message& value(const T& term) {
     return contains("give the value", text(term));
   }
   // What is allowed instead, or what the user can do.
   template <class T>
-  ErrorMessage& offers(const T& term) {
+  Message& offers(const T& term) {
     return contains("offer", text(term));
   }
 
   const std::string& message() const { return message_; }
 
  private:
-  ErrorMessage& contains(const char* what, const std::string& term) {
+  Message& contains(const char* what, const std::string& term) {
     const size_t found = find_word(message_, term, from_);
-    const std::string failure = text("the error must ", what, " '", term, "' in '", message_.substr(from_),
+    const std::string failure = text("the message must ", what, " '", term, "' in '", message_.substr(from_),
                                      "' (whole message: '", message_, "')");
     CHECK_MESSAGE(found != message_.npos, failure);
     if (found != message_.npos) from_ = found + term.size();
@@ -78,29 +79,36 @@ class ErrorMessage {
   size_t from_ = 0;  // just after the last term that was found
 };
 
+// The message is a line of tests/golden/messages.txt below the file of the test that runs, with TMP and SOURCES for
+// folders; a * there stands for what differs between machines or runs. sh tests/messages.sh writes the lines anew, but
+// for those with a *, which it keeps where they fit.
+void check_golden(const std::string& message);
+
 // Calls f, which must throw a Kind, and returns its message.
 template <class Kind = Error, class F>
-  requires requires(const F& f) { f(); }
-ErrorMessage expect_error(const F& f) {
+requires requires(const F& f) { f(); }
+Message expect_error(const F& f) {
   try {
     f();
   } catch (const Kind& error) {
-    return ErrorMessage(error.what());
+    check_golden(error.what());
+    return Message(error.what());
   } catch (const std::exception& error) {
     FAIL_CHECK("an error of another type: ", error.what());
-    return ErrorMessage(error.what());
+    return Message(error.what());
   }
   FAIL_CHECK("no error was thrown");
-  return ErrorMessage("no error");
+  return Message("no error");
 }
 
 // A program's outcome (tests/examples/program.h), which must be this exit code; returns what it wrote to stderr.
 template <class Outcome>
-  requires requires(const Outcome& outcome) { outcome.code, outcome.err; }
-ErrorMessage expect_error(const Outcome& outcome, int code = 1) {
+requires requires(const Outcome& outcome) { outcome.code, outcome.err; }
+Message expect_error(const Outcome& outcome, int code = 1) {
   CHECK_MESSAGE(outcome.code == code, "exit code ", outcome.code, " instead of ", code, "; stdout: ", outcome.out,
                 "; stderr: ", outcome.err);
-  return ErrorMessage(outcome.err);
+  check_golden(outcome.err);
+  return Message(outcome.err);
 }
 
 }  // namespace orrery::testing

@@ -15,11 +15,11 @@
 #include "tests/support/errors.h"
 #include "tests/support/folder.h"
 #include "tests/support/small_text.h"
+#include "tests/support/text.h"
 
 namespace orrery::testing {
 
 using Assignments = std::vector<std::pair<std::string, std::string>>;
-inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 // For as long as it lives, permissions count, also for root.
 struct Unprivileged {

@@ -140,7 +140,6 @@ void check_out(const std::string& out) {
         ", which is not written here; give FILE.safetensors, FILE.csv, or a folder for .npy files, whose name has no "
         "ending unless it exists");
   if (!is_one_file(out)) return models::check_no_run("inspect", without_last_slashes(out));
-  models::check_no_checkpoint("inspect", std::filesystem::path(out).parent_path().string(), out);
   models::check_output("inspect", out, kind_of_file(out));
 }
 

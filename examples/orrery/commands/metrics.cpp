@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iostream>
+#include <set>
 
 #include "engine/system/files.h"
 #include "examples/orrery/commands/commands.h"
@@ -90,11 +91,11 @@ bool begins_table(const models::RunLog& log, const std::vector<std::string>& col
 
 // Whether these are the columns of all figures that a run had before it was trained again with more of them.
 bool is_whole_table(const models::RunLog& log, const std::vector<std::string>& columns) {
-  const std::vector<std::string> always = {"gradient_norm", "learning_rate", "loss", "milliseconds"},
-                                 all = models::figure_names(log);  // sorted
-  return std::is_sorted(columns.begin(), columns.end()) &&
-         std::includes(columns.begin(), columns.end(), always.begin(), always.end()) &&
-         std::includes(all.begin(), all.end(), columns.begin(), columns.end());
+  const std::vector<std::string> noted = models::figure_names(log);
+  const std::set<std::string> always = {"gradient_norm", "learning_rate", "loss", "milliseconds"},
+                              all(noted.begin(), noted.end()), its(columns.begin(), columns.end());
+  return its.size() == columns.size() && std::includes(its.begin(), its.end(), always.begin(), always.end()) &&
+         std::includes(all.begin(), all.end(), its.begin(), its.end());
 }
 
 models::OutputKind table_kind(const models::RunLog& log, const std::vector<std::string>& figures) {

@@ -95,10 +95,13 @@ Sweep read_sweep(const Arguments& arguments) {
   Assignments given;
   for (const auto& [key, value] : parsed.assignments) {
     check_may_be_set(key, value);
-    if (find_setting(own, key))
-      set_setting(std::span<const Setting>(own), "sweep", key, value);
-    else
+    if (!find_setting(own, key)) {
       given.emplace_back(key, value);
+      continue;
+    }
+    check(value.find('}') == std::string::npos || value.find('{') > value.find('}'), "sweep: --", key, "=", value,
+          " is a setting of the sweep, of which there is one; give it one value, without braces");
+    set_setting(std::span<const Setting>(own), "sweep", key, value);
   }
   models::check_utf8_settings("sweep", list_settings(sweep.settings));
   sweep.varied = models::varied_keys(given);

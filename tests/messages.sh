@@ -1,0 +1,13 @@
+#!/bin/sh
+# sh tests/messages.sh [BUILD FOLDER [TEST PROGRAM...]]: runs the test programs that stand in the folder (build) and
+# writes the errors that they met into tests/golden/messages.txt, for a reader to compare with what was there.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+build=${1:-build}
+[ $# -lt 2 ] && set -- "$build" engine_tests nn_tests models_tests examples_tests failures_tests cuda_tests
+shift
+for program in "$@"; do
+  [ -x "$build/$program" ] || { echo "$program is not built: its messages stay as they are" && continue; }
+  ORRERY_UPDATE_MESSAGES=yes "$build/$program" > "$build/messages.log" 2>&1 || grep -A 3 ERROR: "$build/messages.log"
+done
+git diff --stat tests/golden/messages.txt

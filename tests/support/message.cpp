@@ -1,0 +1,112 @@
+#include "tests/support/message.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+
+namespace orrery::testing {
+namespace {
+
+const std::string sources = ORRERY_SOURCE_DIR "/", golden_file = sources + "tests/golden/messages.txt";
+
+using Lines = std::set<std::string>;
+using Sections = std::map<std::string, Lines>;  // by test file
+
+Sections read_sections() {
+  Sections sections;
+  std::ifstream in(golden_file);
+  Lines* section = nullptr;
+  for (std::string line; std::getline(in, line);) {
+    if (line.starts_with("  "))
+      section->insert(line.substr(2));
+    else if (line.ends_with(".cpp"))
+      section = &sections[line];
+  }
+  return sections;
+}
+
+void write_sections(const Sections& sections) {
+  std::ofstream out(golden_file);
+  out << "The errors that the tests expect, below the test file: tests/support/message.h.\n"
+         "Written by sh tests/messages.sh\n";
+  for (const auto& [file, lines] : sections) {
+    out << "\n" << file << "\n";
+    for (const std::string& line : lines) out << "  " << line << "\n";
+  }
+}
+
+void replace_all(std::string& text, std::string_view from, std::string_view to) {
+  for (size_t at = text.find(from); at != text.npos; at = text.find(from, at + to.size()))
+    text.replace(at, from.size(), to);
+}
+
+// One line of ASCII without the folders of this machine.
+std::string as_line(std::string message) {
+  constexpr size_t longest = 800, random_letters = 6;
+  const std::string folder = (std::filesystem::temp_directory_path() / "orrery_").string();
+  for (size_t at = message.find(folder); at != message.npos; at = message.find(folder, at))
+    message.replace(at, folder.size() + random_letters, "TMP");
+  replace_all(message, sources, "SOURCES/");
+  std::string line;
+  for (const char c : message) {
+    constexpr const char* digits = "0123456789abcdef";
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte >= 0x20 && byte < 0x7f)
+      line += c;
+    else if (c == '\n')
+      line += "\\n";
+    else
+      line += {'\\', 'x', digits[byte / 16], digits[byte % 16]};
+  }
+  return line.size() > longest ? line.substr(0, longest) + " ..." : line;
+}
+
+// Whether `line` is `golden`, in which * stands for any characters.
+bool fits(std::string_view line, std::string_view golden) {
+  const size_t star = golden.find('*');
+  if (star == golden.npos) return line == golden;
+  if (!line.starts_with(golden.substr(0, star))) return false;
+  for (size_t begin = star; begin <= line.size(); ++begin)
+    if (fits(line.substr(begin), golden.substr(star + 1))) return true;
+  return false;
+}
+
+// What this process has met, if it is to write the file anew.
+class Update {
+ public:
+  ~Update() {
+    if (owner_ != ::getpid() || met_.empty()) return;
+    Sections all = read_sections();
+    for (auto& [file, lines] : met_) all[file] = std::move(lines);
+    write_sections(all);
+  }
+  static bool asked() { return std::getenv("ORRERY_UPDATE_MESSAGES") != nullptr; }
+  void add(const std::string& file, const std::string& line) { met_[file].insert(line); }
+
+ private:
+  Sections met_;
+  pid_t owner_ = ::getpid();  // and no child of it
+};
+
+}  // namespace
+
+void check_golden(const std::string& message) {
+  static const Sections golden = read_sections();
+  static Update update;
+  const doctest::TestCaseData* const test = doctest::getContextOptions()->currentTest;
+  const std::string path = test->m_file.c_str(), folder = "/tests/";  // the sources may have been copied
+  const std::string file = path.substr(path.rfind(folder) + 1);
+  const std::string line = as_line(message);
+  const auto section = golden.find(file);
+  if (section != golden.end())
+    for (const std::string& known : section->second)
+      if (fits(line, known)) return Update::asked() ? update.add(file, known) : void();
+  if (Update::asked()) return update.add(file, line);
+  FAIL_CHECK("the wording of an error is not in tests/golden/messages.txt, which sh tests/messages.sh writes: ", line);
+}
+
+}  // namespace orrery::testing

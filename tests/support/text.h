@@ -1,0 +1,9 @@
+#pragma once
+
+#include <string_view>
+
+namespace orrery::testing {
+
+inline bool contains(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
+
+}  // namespace orrery::testing
