@@ -2,11 +2,17 @@
 // The same inputs give the same bits for any number of threads.
 #pragma once
 
-#include "engine/attention_formula/problem.h"
+#include "engine/math/random.h"
 #include "engine/math/tile_function.h"
 #include "engine/tensor/tensor.h"
 
 namespace orrery {
+
+struct MaskView;  // engine/attention_formula/problem.h
+template <class A>
+struct AttentionProblem;
+template <class A>
+class AttentionKernels;
 
 // Shapes: B sequences, Tq queries and Tk keys of each, H query heads, Hk key heads with H a multiple of Hk, head size
 // D, value size Dv, N slots.  All but query, key and value may be undefined; all of one dtype, but that the bias and

@@ -7,13 +7,6 @@
 namespace orrery {
 namespace {
 
-struct AddValue {
-  template <class T>
-  HOST_DEVICE T operator()(T a, T b) const {
-    return a + b;
-  }
-};
-
 void add(const char* operation, const Tensor& to, const Tensor& a, const Tensor& b) {
   check_same_kind(operation, a, b);
   check(a.shape() == b.shape(), operation, ": shapes differ: ", a.shape(), " and ", b.shape());

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/autograd/autograd.h"
+#include "engine/loops/tensor_sums.h"
 #include "engine/ops/broadcast.h"
 #include "engine/ops/ops.h"
 #include "engine/types/dispatch.h"
@@ -10,12 +11,6 @@
 namespace orrery {
 namespace {
 
-struct AddValue {
-  template <class T>
-  HOST_DEVICE T operator()(T a, T b) const {
-    return a + b;
-  }
-};
 struct SubtractValue {
   template <class T>
   HOST_DEVICE T operator()(T a, T b) const {

@@ -1,9 +1,7 @@
 #include "engine/settings/config.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
-#include <limits>
 #include <type_traits>
 
 #include "engine/settings/registry.h"
@@ -11,103 +9,9 @@
 namespace orrery {
 namespace {
 
-constexpr int deepest = 32;                   // nested parentheses
-constexpr size_t longest = 1 << 16;           // characters
+using detail::shown, detail::trimmed;
+
 constexpr double exact = 9007199254740992.0;  // 2^53: every whole number up to here is a double
-constexpr size_t most_items = 1'000;          // in one pair of parentheses: each is compared with those before it
-
-// In errors: what was meant is seen at its beginning.
-std::string shown(std::string_view text) {
-  constexpr size_t enough = 400;
-  return std::string(text.substr(0, enough)) + (text.size() > enough ? "..." : "");
-}
-
-bool is_word_letter(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-         std::string_view("_-+./:").find(c) != std::string_view::npos;
-}
-
-class Parser {
- public:
-  explicit Parser(std::string_view text) : text_(text) {}
-
-  Spec whole() {
-    check(text_.size() <= longest, "spec: '", shown(text_), "' has ", text_.size(), " characters; at most ", longest,
-          " are read");
-    Spec spec = value(0);
-    if (at_ < text_.size()) fail_here("the end");
-    return spec;
-  }
-
- private:
-  Spec value(int depth) {
-    check(depth < deepest, "spec: '", shown(text_), "' has more than ", deepest, " parentheses inside one another");
-    Spec spec{word(), {}};
-    if (!take('(')) return spec;
-    do {
-      check(spec.items.size() < most_items, "spec: '", spec.name, "' has more than ", most_items, " items");
-      spec.items.push_back(item(spec, depth));
-    } while (take(','));
-    if (!take(')')) fail_here("',' or ')'");
-    return spec;
-  }
-
-  Spec::Item item(const Spec& owner, int depth) {
-    skip_space();
-    const size_t start = at_;
-    Spec first = value(depth + 1);
-    if (!first.items.empty() || !take('=')) {
-      check(owner.items.empty() || owner.items.back().key.empty(), "spec: '", shown(text_), "': '", print(first),
-            "' at position ", start + 1, " has no name but follows a named one; positional items come first");
-      return {"", std::move(first)};
-    }
-    for (const Spec::Item& other : owner.items)
-      check(other.key != first.name, "spec: '", shown(text_), "': '", first.name, "' is given again at position ",
-            start + 1);
-    return {std::move(first.name), value(depth + 1)};
-  }
-
-  std::string word() {
-    skip_space();
-    const size_t start = at_;
-    while (at_ < text_.size() && is_word_letter(text_[at_])) ++at_;
-    if (at_ == start) fail_here("a name or a number");
-    std::string found(text_.substr(start, at_ - start));
-    skip_space();
-    return found;
-  }
-
-  bool take(char c) {
-    if (at_ >= text_.size() || text_[at_] != c) return false;
-    ++at_;
-    skip_space();
-    return true;
-  }
-  void skip_space() {
-    while (at_ < text_.size() && std::string_view(" \t\r\n").find(text_[at_]) != std::string_view::npos) ++at_;
-  }
-  [[noreturn]] void fail_here(std::string_view expected) const {
-    if (at_ >= text_.size()) fail("spec: '", shown(text_), "' ends where ", expected, " should stand");
-    fail("spec: '", shown(text_), "' has '", text_[at_], "' at position ", at_ + 1, " where ", expected,
-         " should stand");
-  }
-
-  std::string_view text_;
-  size_t at_ = 0;
-};
-
-std::string_view trimmed(std::string_view text) {
-  const size_t begin = text.find_first_not_of(" \t\r\n");
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
-}
-
-template <class T>
-bool read_real(std::string_view text, T& x) {
-  const std::string_view digits = text.starts_with('+') && !text.starts_with("+-") ? text.substr(1) : text;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), x);
-  return error == std::errc() && end == digits.data() + digits.size() && !std::isnan(x);
-}
 
 // Each kind of member: the value that a text gives.  `what` begins every error.
 int64_t read_value(std::string_view what, std::string_view text, const int64_t&) {
@@ -126,8 +30,7 @@ Spec read_value(std::string_view what, std::string_view text, const Spec&) {
 }
 
 LearnableNumber read_value(std::string_view what, std::string_view text, const LearnableNumber& before) {
-  double x = 0;
-  if (read_real(trimmed(text), x)) return {x, false};
+  if (const std::optional<double> x = number_in(text)) return {*x, false};
   const Spec spec = read_value(what, text, Spec());
   const bool form =
       spec.name == "learned" && spec.items.size() <= 1 && (spec.items.empty() || spec.items[0].key.empty());
@@ -199,8 +102,8 @@ void assign(const Setting& setting, std::string_view owner, std::string_view val
   std::visit(
       [&](auto* member) {
         if constexpr (std::is_same_v<decltype(member), int64_t*>)  // the limit says more than that it is no int64_t
-          if (double x = 0; read_real(trimmed(value), x) && std::isfinite(x) && std::abs(x) > exact)
-            check_number(what, x, setting.limits, std::string(trimmed(value)));
+          if (const std::optional<double> x = number_in(value); x && std::isfinite(*x) && std::abs(*x) > exact)
+            check_number(what, *x, setting.limits, std::string(trimmed(value)));
         auto read = read_value(what, value, *member);
         check_limits(what, read, setting.limits);
         *member = std::move(read);
@@ -242,71 +145,6 @@ void detail::SettingCollector::add(std::string_view key, decltype(Setting::value
     begin = end;
   }
   settings.push_back(std::move(setting));
-}
-
-bool Spec::operator==(const Spec& other) const { return name == other.name && items == other.items; }
-
-Spec parse_spec(std::string_view text) { return Parser(text).whole(); }
-
-std::string print(const Spec& spec) {
-  std::vector<std::string> items;
-  for (const Spec::Item& item : spec.items)
-    items.push_back(item.key.empty() ? print(item.value) : item.key + "=" + print(item.value));
-  return items.empty() ? spec.name : spec.name + "(" + join(items) + ")";
-}
-
-std::ostream& operator<<(std::ostream& out, const Spec& spec) { return out << print(spec); }
-
-void set_item(Spec& spec, std::string_view path, Spec value) {
-  const size_t dot = path.find('.');
-  const std::string_view key = path.substr(0, dot);
-  check(!key.empty() && std::all_of(key.begin(), key.end(), is_word_letter), "spec: '", path, "' changes a part of '",
-        spec.name, "' that has no name of letters, digits and _-+./:");
-  auto item = std::find_if(spec.items.begin(), spec.items.end(), [&](const Spec::Item& i) { return i.key == key; });
-  if (item == spec.items.end()) item = spec.items.insert(item, {std::string(key), {}});
-  if (dot == std::string_view::npos) {
-    item->value = std::move(value);
-    return;
-  }
-  check(!item->value.name.empty(), "spec: '", path, "' changes a part of '", key, "', which '", spec.name,
-        "' does not set; set '", key, "' first");
-  set_item(item->value, path.substr(dot + 1), std::move(value));
-}
-
-int64_t parse_whole_number(std::string_view what, std::string_view text) {
-  const std::string_view digits = trimmed(text);
-  int64_t whole = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), whole);
-  if (error == std::errc() && end == digits.data() + digits.size()) return whole;
-  check(error != std::errc::result_out_of_range, what, ": ", shown(digits), " is too large");
-  long double x = 0;  // a double would round 9e18 + 1
-  static_assert(std::numeric_limits<long double>::digits >= 64);
-  check(read_real(digits, x) && x >= -0x1p63L && x < 0x1p63L && std::floor(x) == x, what, ": '", shown(digits),
-        "' is not a whole number");
-  return static_cast<int64_t>(x);
-}
-
-double parse_number(std::string_view what, std::string_view text) {
-  double x = 0;
-  check(read_real(trimmed(text), x), what, ": '", shown(trimmed(text)), "' is not a number");
-  return x;
-}
-
-bool parse_yes_or_no(std::string_view what, std::string_view text) {
-  const std::string_view word = trimmed(text);
-  const bool yes = word == "yes" || word == "true" || word == "True";
-  check(yes || word == "no" || word == "false" || word == "False", what, ": '", shown(word), "' is neither yes nor no");
-  return yes;
-}
-
-std::string print_number(double x) {
-  char digits[32];
-  std::string number(digits, std::to_chars(digits, digits + sizeof(digits), x).ptr);
-  if (const size_t e = number.find('e'); e != std::string::npos) {  // 1e-4, as people write it, not 1e-04
-    const size_t begin = e + (number[e + 1] == '-' ? 2 : 1);
-    number.erase(begin, number.find_first_not_of("+0", begin) - begin);
-  }
-  return number;
 }
 
 void set_setting(std::span<const Setting> settings, std::string_view owner, std::string_view key,

@@ -1,8 +1,4 @@
-// Settings: structs whose members are visited by name, and the text that sets them.
-//
-//   spec  = name ["(" item {"," item} ")"]        softmax(qk_norm=layer, soft_cap=30)
-//   item  = [key "="] value                       positional items first, in the order of the settings' visit
-//   value = number | yes | no | word | spec
+// Settings: structs whose members are visited by name, and the text that sets them (spec.h).
 //
 // A settings struct names its members once; parsing, printing, help and range checks follow from that:
 //
@@ -18,10 +14,7 @@
 //   };
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
-#include <limits>
-#include <ostream>
 #include <span>
 #include <string>
 #include <string_view>
@@ -29,62 +22,9 @@
 #include <variant>
 #include <vector>
 
-#include "engine/types/check.h"
+#include "engine/settings/spec.h"
 
 namespace orrery {
-
-// One value: a name with its items.  A number, yes, no or a word is a name without items.
-struct Spec {
-  struct Item;
-  std::string name;
-  std::vector<Item> items;
-  bool operator==(const Spec& other) const;
-};
-struct Spec::Item {
-  std::string key;  // empty: positional
-  Spec value;
-  bool operator==(const Item& other) const = default;
-};
-
-Spec parse_spec(std::string_view text);  // errors name the position
-std::string print(const Spec& spec);     // parse_spec(print(spec)) == spec
-std::ostream& operator<<(std::ostream& out, const Spec& spec);
-// Sets the item at a dotted path, such as "span.R"; the last one of that name, else a new one.
-void set_item(Spec& spec, std::string_view path, Spec value);
-
-// Numbers as text.  Errors begin with `what`: "batch: 'abc' is not a whole number".
-int64_t parse_whole_number(std::string_view what, std::string_view text);  // also 1e6
-double parse_number(std::string_view what, std::string_view text);         // also inf, never nan
-bool parse_yes_or_no(std::string_view what, std::string_view text);        // yes, no, true, false
-std::string print_number(double x);                                        // the shortest text that reads back as x
-
-// A number that training may change: `0.5`, `learned` (from its default), `learned(0.5)`.
-struct LearnableNumber {
-  double initial = 0;
-  bool learned = false;
-  bool operator==(const LearnableNumber&) const = default;
-};
-
-// What a setting may be, besides its type.  A number must be finite whatever its limits.  The library's own numbers all
-// have a low and a high one (a test looks): what lies beyond is a slip of the pen, and is refused before it costs
-// memory or hours.
-struct Limits {
-  double low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();
-  bool low_allowed = true, high_allowed = true;
-  double smallest = 0;                  // the least magnitude of what is not 0: below it f32 loses the number
-  std::vector<std::string> words = {};  // of a text; empty: any
-  std::string family = {};              // of a spec: whose names it takes, such as "attention"
-};
-constexpr double unlimited = std::numeric_limits<double>::infinity(), tiny = 1e-30;
-inline Limits at_least(double low, double high = unlimited) { return {.low = low, .high = high}; }
-inline Limits above(double low, double high = unlimited, double smallest = tiny) {
-  return {.low = low, .high = high, .low_allowed = false, .smallest = smallest};
-}
-inline Limits between(double low, double high) { return {.low = low, .high = high}; }  // [low, high]
-inline Limits fraction() { return {.low = 0, .high = 1, .high_allowed = false}; }      // [0, 1)
-inline Limits zero_or(double smallest, double high) { return {.low = 0, .high = high, .smallest = smallest}; }
-inline Limits one_of(std::vector<std::string> words) { return {.words = std::move(words)}; }
-inline Limits name_of_family(std::string family) { return {.family = std::move(family)}; }
 
 struct Setting {                     // one member of a visited struct
   std::string key;                   // empty: read by its aliases alone, and never written

@@ -3,12 +3,11 @@
 namespace orrery::models {
 namespace {
 
-bool is_one(const LearnableNumber& n) { return !n.learned && n.initial == 1; }
 bool is_same(const Spec& normalization) { return normalization.name == "same"; }
 
 const BlockOptions& checked(const BlockOptions& o) {
   const bool without = o.feed_forward.name == "none",
-             scaled = !is_one(o.feed_forward_divisor) || !is_one(o.feed_forward_residual);
+             scaled = !o.feed_forward_divisor.is_one() || !o.feed_forward_residual.is_one();
   check(o.norm_place == "pre" || o.norm_place == "post", "block: norm_place '", o.norm_place,
         "' must be pre (before each sublayer) or post (after the residual is added)");
   check(!o.parallel || o.norm_place == "pre",

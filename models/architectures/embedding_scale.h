@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-#include "engine/settings/config.h"
+#include "engine/settings/spec.h"
 
 namespace orrery::models {
 

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/settings/config.h"
+#include "engine/settings/spec.h"
 #include "models/image_model.h"
 #include "models/model.h"
 #include "nn/formulas/activation.h"

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/settings/config.h"
+#include "engine/settings/spec.h"
 #include "engine/settings/registry.h"
 #include "engine/system/hash.h"
 #include "engine/types/check.h"

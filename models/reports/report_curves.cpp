@@ -4,7 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "engine/settings/config.h"
+#include "engine/settings/spec.h"
 #include "engine/types/wording.h"
 #include "models/reports/report.h"
 

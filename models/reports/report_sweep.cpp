@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "engine/settings/config.h"
+#include "engine/settings/spec.h"
 #include "engine/system/files.h"
 #include "engine/types/wording.h"
 #include "models/formats/csv.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "engine/settings/config.h"
+#include "engine/settings/spec.h"
 #include "engine/types/check.h"
 
 namespace orrery::models {

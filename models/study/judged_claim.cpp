@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/settings/config.h"
+#include "engine/settings/spec.h"
 #include "engine/types/check.h"
 #include "engine/types/wording.h"
 

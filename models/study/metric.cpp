@@ -8,7 +8,7 @@
 #include <numeric>
 #include <optional>
 
-#include "engine/settings/config.h"
+#include "engine/settings/spec.h"
 #include "engine/settings/registry.h"
 #include "engine/types/check.h"
 #include "models/study/figure_names.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/settings/config.h"
+#include "engine/settings/spec.h"
 #include "engine/types/wording.h"
 #include "models/formats/shown_text.h"
 #include "models/study/statistics.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <optional>
 
-#include "engine/settings/config.h"
+#include "engine/settings/spec.h"
 #include "engine/settings/registry.h"
 #include "engine/types/check.h"
 

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "engine/settings/config.h"
+#include "engine/settings/spec.h"
 #include "engine/system/files.h"
 #include "engine/tensor/safetensors.h"
 #include "models/formats/json.h"

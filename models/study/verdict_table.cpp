@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "engine/settings/config.h"
+#include "engine/settings/spec.h"
 #include "engine/settings/registry.h"
 #include "engine/types/wording.h"
 #include "models/formats/shown_text.h"

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <string_view>
 
-#include "engine/settings/config.h"
+#include "engine/settings/spec.h"
 #include "engine/types/check.h"
 #include "nn/optimizers/base/optimizer.h"
 

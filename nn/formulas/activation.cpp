@@ -6,6 +6,7 @@
 #include "engine/autograd/autograd.h"
 #include "engine/math/scalar.h"
 #include "engine/ops/ops.h"
+#include "engine/settings/config.h"
 
 namespace orrery::nn {
 namespace {

@@ -22,10 +22,14 @@
 #include <vector>
 
 #include "engine/math/tile_function.h"
-#include "engine/settings/config.h"
 #include "engine/settings/registry.h"
+#include "engine/settings/spec.h"
 #include "engine/tensor/tensor.h"
 #include "nn/base/gradient_case.h"
+
+namespace orrery {
+struct Setting;
+}
 
 namespace orrery::nn {
 

@@ -16,7 +16,7 @@
 //                                                                           Shen et al. 2023, arXiv:2302.06461
 #pragma once
 
-#include "engine/settings/config.h"
+#include "engine/settings/spec.h"
 #include "nn/base/initialization.h"
 
 namespace orrery::nn {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <string>
 
+#include "engine/attention_formula/problem.h"
 #include "engine/types/check.h"
 #include "tests/support/attention_case.h"
 #include "tests/support/errors.h"

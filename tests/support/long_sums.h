@@ -60,12 +60,14 @@ inline void check_long_softmax(Device device, int64_t keys, double factor = 1) {
       });
 }
 
+// A build without fused multiplications and additions rounds the products too: 2.6e-7 of the gradient at 2,048 tokens,
+// and 1.7e-7 at 8,192.
 inline void check_long_linear_attention(Device device, int64_t tokens) {
   CAPTURE(tokens);
   const auto layer = nn::make_attention(parse_spec("linear"), {.width = 16, .heads = 2, .causal = true});
   nn::name_paths(*layer);
   nn::initialize(*layer, 1);
-  check_rounding(device, {2.5e-7}, {floats({1, tokens, 16}, 1, 1), floats({1, tokens, 16}, 2)},
+  check_rounding(device, {2.5e-7, 3.2e-7}, {floats({1, tokens, 16}, 1, 1), floats({1, tokens, 16}, 2)},
                  [&](const std::vector<Tensor>& x) {
                    nn::convert(*layer, x[0].dtype());
                    nn::move(*layer, x[0].device());

@@ -59,8 +59,6 @@ void add_marks(const std::string& folder, Json& config, const Tokenizer& tokeniz
   write_file_atomically(folder + "/generation_config.json", generation.dump(2) + "\n");
 }
 
-bool is_one(const LearnableNumber& n) { return !n.learned && n.initial == 1; }
-
 }  // namespace
 
 HuggingFaceConfig::HuggingFaceConfig(const std::string& folder) : HuggingFaceConfig(folder, config_name) {
@@ -230,9 +228,9 @@ void check_plain_decoder(std::string_view format, const TrainSettings& run) {
     if (!said) refuse_setting(format, run, key);
   };
   need(s.norm_place == "pre", "norm_place"), need(!s.parallel, "parallel");
-  need(is_one(s.residual_gain), "residual_gain");
-  need(is_one(s.feed_forward_divisor), "feed_forward_divisor");
-  need(is_one(s.feed_forward_residual), "feed_forward_residual");
+  need(s.residual_gain.is_one(), "residual_gain");
+  need(s.feed_forward_divisor.is_one(), "feed_forward_divisor");
+  need(s.feed_forward_residual.is_one(), "feed_forward_residual");
   need(print(s.embedding_scale) == "none" || print(s.embedding_scale) == "1", "embedding_scale");
   need(!s.head_bias, "head_bias"), need(s.attention_bias != "query_key", "attention_bias");
   check_plain_attention(format, run);

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "engine/settings/config.h"
+#include "engine/settings/spec.h"
 
 namespace orrery::models {
 

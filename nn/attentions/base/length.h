@@ -9,7 +9,7 @@
 // it moves.
 #pragma once
 
-#include "engine/settings/config.h"
+#include "engine/settings/spec.h"
 #include "nn/attentions/base/fused.h"
 #include "nn/diagnostics/predictions.h"
 
