@@ -11,15 +11,16 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <memory>
 
 #include "engine/system/files.h"
-#include "tests/support/errors.h"
 #include "tests/support/folder.h"
+#include "tests/support/message.h"
 
 namespace orrery {
 namespace {
 
-using testing::error_of;
+using testing::expect_error;
 using testing::Folder;
 
 namespace fs = std::filesystem;
@@ -121,65 +122,64 @@ TEST_CASE("a damaged file is an error with a sentence") {
   const std::string path = folder / "x";
   const auto error = [&](const std::string& bytes) {
     put(path, bytes);
-    const std::string message = error_of([&] { read_safetensors(path); });
-    CAPTURE(message);
-    const std::string beginning = "safetensors: " + path;
-    return message.starts_with(beginning) ? message.substr(beginning.size()) : message;
+    return expect_error([&] { read_safetensors(path); }).names("safetensors").names(path);
   };
-  const auto damaged = [&](const std::string& header, size_t bytes) { return error(file_of(header, bytes)); };
+  const auto damaged = [&](const std::string& header, size_t bytes) {
+    return error(file_of(header, bytes)).names("damaged");
+  };
   const std::string good = R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})";
-  CHECK(damaged(good, 8) == "no error");
-  CHECK(error("") == " is cut short: 0 bytes, not even a header");
-  CHECK(error("1234567") == " is cut short: 7 bytes, not even a header");
-  CHECK(error("some text that is no such file") ==
-        " is not a safetensors file: its header would be 8675467939688574835 bytes long");
-  CHECK(error(file_of(good, 8).substr(0, 20)) ==
-        " is cut short: 20 bytes, the header alone takes 62; it was not copied or written whole");
-  CHECK(damaged(good, 5) == " is cut short: its tensors take 8 bytes, it has 5; it was not copied or written whole");
-  CHECK(damaged(good, 9) == " is damaged: 9 bytes hold its numbers, its tensors take 8");
-  CHECK(damaged("", 0) == " is damaged: the header has no '{' at byte 0");
-  CHECK(damaged("{\"a\":", 0) == " is damaged: the header has no '{' at byte 5");
-  CHECK(damaged("{\"a", 0) == " is damaged: the header ends inside a string");
-  CHECK(damaged(good + "}", 8) == " is damaged: the header goes on after its end, at byte 54");
-  CHECK(damaged("{\"\\x\":{}}", 0) == " is damaged: the header has a wrong escape at byte 4");
-  CHECK(damaged("{\"\\u00g0\":{}}", 0) == " is damaged: the header has a wrong escape at byte 7");
-  CHECK(damaged("{\"\\ud800\":{}}", 0) == " is damaged: the header has half a character at byte 8");
-  CHECK(damaged("{\"\\ud800\\u0041\":{}}", 0) == " is damaged: the header has half a character at byte 14");
-  CHECK(damaged("{\"a\nb\":{}}", 0) == " is damaged: the header has a control character at byte 3");
-  CHECK(damaged(R"({"a":{"dtype":"F32","shape":[2]}})", 8) ==
-        " is damaged: 'a' needs dtype, shape and two data_offsets");
-  CHECK(damaged(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[8]}})", 8) ==
-        " is damaged: 'a' needs dtype, shape and two data_offsets");
-  CHECK(damaged(R"({"a":{"dtype":"F32","shape":[2],"shape":[2]}})", 8) == " is damaged: 'a' has two of shape");
-  CHECK(damaged(R"({"a":{"size":[2]}})", 8) == " is damaged: 'a' has a field 'size'");
-  CHECK(damaged(R"({"a":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})", 8) ==
-        " is damaged: the header has no whole number at byte 29");
-  CHECK(damaged(R"({"a":{"dtype":"F32","shape":[99999999999999999999],"data_offsets":[0,8]}})", 8) ==
-        " is damaged: the number at byte 29 of the header is too large");
-  CHECK(damaged(R"({"a":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}})", 8) ==
-        " is damaged: the place of 'a' does not fit its shape");
-  CHECK(damaged(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[8,0]}})", 8) ==
-        " is damaged: the place of 'a' does not fit its shape");
-  CHECK(damaged(R"({"a":{"dtype":"F32","shape":[4294967296,4294967296,4],"data_offsets":[0,0]}})", 0) ==
-        " is damaged: the place of 'a' does not fit its shape");
-  CHECK(damaged(R"({"a":{"dtype":"F32","shape":[0,18446744073709551615],"data_offsets":[0,0]}})", 0) ==
-        " is damaged: the place of 'a' does not fit its shape");
-  CHECK(damaged(R"({"a":{"dtype":"F32","shape":[1,1,1,1,1,1,1],"data_offsets":[0,4]}})", 4) ==
-        ": 'a' has 7 axes; there can be 6");
-  CHECK(damaged(R"({"a":{"dtype":"U9","shape":[4],"data_offsets":[0,4]}})", 4) ==
-        ": 'a' is of dtype U9, which the format does not have");
-  CHECK(damaged(R"({"a":{"dtype":"I64","shape":[1],"data_offsets":[0,4]}})", 4) ==
-        " is damaged: the place of 'a' does not fit its shape");
-  CHECK(damaged(R"({"a":{"dtype":"F4","shape":[3],"data_offsets":[0,1]}})", 1) ==
-        " is damaged: the place of 'a' does not fit its shape");
-  CHECK(damaged(" " + good, 8) == " is damaged: the header has no '{' at byte 0");
-  CHECK(damaged(R"({"__metadata__":{"a":"1","a":"2"}})", 0) == " is damaged: its metadata has 'a' twice");
+  put(path, file_of(good, 8));
+  CHECK(read_safetensors(path).tensors.size() == 1);
+  error("").names("cut short").value("0 bytes").names("header");
+  error("1234567").names("cut short").value("7 bytes").names("header");
+  error("some text that is no such file").names("header").value(8675467939688574835);
+  error(file_of(good, 8).substr(0, 20)).names("cut short").value(20).names("header").value(62).offers("copied");
+  error(file_of(good, 5)).names("cut short").value(8).value(5).offers("copied");
+  damaged(good, 9).value(9).value(8);
+  const struct {
+    std::string header;
+    size_t bytes;
+    const char *what, *where;
+  } headers[] = {{"", 0, "'{'", "byte 0"},
+                 {" " + good, 8, "'{'", "byte 0"},
+                 {"{\"a\":", 0, "'{'", "byte 5"},
+                 {good + "}", 8, "end", "byte 54"},
+                 {"{\"\\x\":{}}", 0, "escape", "byte 4"},
+                 {"{\"\\u00g0\":{}}", 0, "escape", "byte 7"},
+                 {"{\"\\ud800\":{}}", 0, "half a character", "byte 8"},
+                 {"{\"\\ud800\\u0041\":{}}", 0, "half a character", "byte 14"},
+                 {"{\"a\nb\":{}}", 0, "control character", "byte 3"},
+                 {R"({"a":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})", 8, "whole number", "byte 29"}};
+  for (const auto& [header, bytes, what, where] : headers)
+    damaged(header, bytes).names("header").names(what).value(where);
+  damaged("{\"a", 0).names("header").names("ends").names("string");
+  damaged(R"({"a":{"dtype":"F32","shape":[99999999999999999999],"data_offsets":[0,8]}})", 8)
+      .value("byte 29")
+      .names("header")
+      .names("too large");
+  for (const char* tensor : {R"({"dtype":"F32","shape":[2]})", R"({"dtype":"F32","shape":[2],"data_offsets":[8]})"})
+    damaged(text("{\"a\":", tensor, "}"), 8).names("'a'").offers("dtype").offers("shape").offers("two data_offsets");
+  damaged(R"({"a":{"dtype":"F32","shape":[2],"shape":[2]}})", 8).names("'a'").value("two").names("shape");
+  damaged(R"({"a":{"size":[2]}})", 8).names("'a'").names("field").value("'size'");
+  const std::pair<const char*, size_t> displaced[] = {
+      {R"("F32","shape":[3],"data_offsets":[0,8])", 8},
+      {R"("F32","shape":[2],"data_offsets":[8,0])", 8},
+      {R"("F32","shape":[4294967296,4294967296,4],"data_offsets":[0,0])", 0},
+      {R"("F32","shape":[0,18446744073709551615],"data_offsets":[0,0])", 0},
+      {R"("I64","shape":[1],"data_offsets":[0,4])", 4},
+      {R"("F4","shape":[3],"data_offsets":[0,1])", 1}};
+  for (const auto& [tensor, bytes] : displaced)
+    damaged(text(R"({"a":{"dtype":)", tensor, "}}"), bytes).names("place").names("'a'").names("shape");
+  error(file_of(R"({"a":{"dtype":"F32","shape":[1,1,1,1,1,1,1],"data_offsets":[0,4]}})", 4))
+      .names("'a'")
+      .value("7 axes")
+      .offers(6);
+  error(file_of(R"({"a":{"dtype":"U9","shape":[4],"data_offsets":[0,4]}})", 4)).names("'a'").names("dtype").value("U9");
+  damaged(R"({"__metadata__":{"a":"1","a":"2"}})", 0).names("metadata").value("'a'").names("twice");
   const std::string one = R"({"dtype":"F32","shape":[1],"data_offsets":[0,4]})";
-  CHECK(damaged("{\"a\":" + one + ",\"a\":" + one + "}", 4) == " is damaged: 'a' stands twice");
-  CHECK(damaged("{\"a\":" + one + ",\"b\":" + one + "}", 4) ==
-        " is damaged: 'b' begins at byte 0 of the numbers, where 4 is due");
-  CHECK(damaged(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", 8) ==
-        " is damaged: 'a' begins at byte 4 of the numbers, where 0 is due");
+  damaged("{\"a\":" + one + ",\"a\":" + one + "}", 4).names("'a'").names("twice");
+  damaged("{\"a\":" + one + ",\"b\":" + one + "}", 4).names("'b'").value("byte 0").offers(4);
+  damaged(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", 8).names("'a'").value("byte 4").offers(0);
 }
 
 TEST_CASE("tensors of dtypes that are not computed with come as bytes, and the others are read") {
@@ -225,23 +225,17 @@ TEST_CASE("no byte of the header, changed or missing, makes reading crash") {
 
 TEST_CASE("files that cannot be read or written") {
   const Folder folder;
-  CHECK(error_of([&] { read_safetensors(folder / "none"); }) ==
-        "read: cannot read " + (folder / "none") + ": No such file or directory");
-  CHECK(error_of([&] { read_safetensors(folder.path.string()); }) ==
-        "read: cannot read " + folder.path.string() + ": it is a folder; only regular files are read");
-  CHECK(error_of([&] { read_file(folder / "none"); }) ==
-        "read: cannot read " + (folder / "none") + ": No such file or directory");
-  CHECK(error_of([&] { read_file(folder.path.string()); }) ==
-        "read: cannot read " + folder.path.string() + ": it is a folder; only regular files are read");
-  CHECK(error_of([&] { write_file_atomically(folder / "none/x", "text"); }) ==
-        "write: cannot write " + (folder / "none/x") + ": No such file or directory");
-  CHECK(error_of([&] { sync_folder(folder / "none"); }) ==
-        "write: cannot open the folder " + (folder / "none") + ": No such file or directory");
+  const std::string none = folder / "none", here = folder.path.string(), missing = "No such file or directory";
+  expect_error([&] { read_safetensors(none); }).names("read").names(none).value(missing);
+  expect_error([&] { read_safetensors(here); }).names("read").names(here).value("folder").offers("regular files");
+  expect_error([&] { read_file(none); }).names("read").names(none).value(missing);
+  expect_error([&] { read_file(here); }).names("read").names(here).value("folder").offers("regular files");
+  expect_error([&] { write_file_atomically(none + "/x", "text"); }).names("write").names(none + "/x").value(missing);
+  expect_error([&] { sync_folder(none); }).names("write").names("folder " + none).value(missing);
   const std::vector<NamedTensor> twice = {{"a", Tensor::zeros(Shape{1})}, {"a", Tensor::zeros(Shape{1})}},
                                  nothing = {{"a", Tensor()}};
-  CHECK(error_of([&] { write_safetensors(folder / "x", twice); }) ==
-        "safetensors: there are two tensors 'a'; names must differ");
-  CHECK(error_of([&] { write_safetensors(folder / "x", nothing); }) == "safetensors: 'a' is undefined");
+  expect_error([&] { write_safetensors(folder / "x", twice); }).names("safetensors").value("'a'").offers("differ");
+  expect_error([&] { write_safetensors(folder / "x", nothing); }).names("safetensors").names("'a'").value("undefined");
   CHECK(files_in(folder) == 0);
 }
 
@@ -263,11 +257,13 @@ TEST_CASE("a write that fails leaves the file as it was and nothing else") {
   rlimit old = {};
   REQUIRE(getrlimit(RLIMIT_FSIZE, &old) == 0);
   const rlimit small = {1000, old.rlim_max};
-  REQUIRE(setrlimit(RLIMIT_FSIZE, &small) == 0);
-  const std::string message = error_of([&] { write_file_atomically(path, std::string(5000, 'x')); });
-  REQUIRE(setrlimit(RLIMIT_FSIZE, &old) == 0);
+  const auto write_much = [&] {
+    REQUIRE(setrlimit(RLIMIT_FSIZE, &small) == 0);
+    const std::shared_ptr<void> at_end(nullptr, [&](void*) { CHECK(setrlimit(RLIMIT_FSIZE, &old) == 0); });
+    write_file_atomically(path, std::string(5000, 'x'));
+  };
+  expect_error(write_much).names("write").names(path).value("File too large");
   std::signal(SIGXFSZ, before);
-  CHECK(message == "write: cannot write " + path + ": File too large");
   CHECK(read_file(path) == "before");
   CHECK(files_in(folder) == 1);
   write_file_atomically(path, "after");
@@ -283,8 +279,10 @@ TEST_CASE("a full disk") {
   const std::vector<NamedTensor> small = {{"a", Tensor::full(Shape{1000}, 1)}},
                                  large = {{"a", Tensor::full(Shape{100000}, 2)}};
   write_safetensors(folder / "x", small);
-  CHECK(error_of([&] { write_safetensors(folder / "x", large); }) ==
-        "write: cannot write " + (folder / "x") + ": No space left on device");
+  expect_error([&] { write_safetensors(folder / "x", large); })
+      .names("write")
+      .names(folder / "x")
+      .value("No space left on device");
   CHECK(read_safetensors(folder / "x").tensors[0].tensor.to_vector()[999] == 1);
   CHECK(files_in(folder) == 1);
   CHECK(::umount(folder.path.string().c_str()) == 0);
