@@ -1,7 +1,5 @@
 #include <doctest/doctest.h>
-#include <unistd.h>
 
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -9,30 +7,28 @@
 
 #include "models/data/text.h"
 #include "models/data/tokenizer.h"
-#include "tests/support/errors.h"
+#include "tests/support/folder.h"
+#include "tests/support/message.h"
 
 namespace orrery::models {
 namespace {
 
-using testing::error_of;
+using testing::expect_error;
 
-namespace fs = std::filesystem;
 using Tokens = std::vector<int32_t>;
 
 class File {
  public:
-  explicit File(const std::string& content)
-      : path_((fs::temp_directory_path() / ("orrery_text_" + std::to_string(::getpid()) + ".txt")).string()) {
-    std::ofstream(path_, std::ios::binary) << content;
-  }
-  ~File() { fs::remove(path_); }
+  explicit File(const std::string& content) { std::ofstream(path_, std::ios::binary) << content; }
   const std::string& path() const { return path_; }
 
  private:
-  std::string path_;
+  testing::Folder folder_;
+  std::string path_ = folder_ / "text.txt";
 };
 
 std::unique_ptr<Tokenizer> characters_of(std::string_view text) { return tokenizers().at("character").make(text); }
+constexpr const char* all_tokenizers = "byte, byte_pair, character, llama2c, numbers, sentence_piece";
 Tokens count_to(int32_t n) {
   Tokens tokens(static_cast<size_t>(n));
   std::iota(tokens.begin(), tokens.end(), 0);
@@ -79,31 +75,29 @@ TEST_CASE("tokenizers survive saving") {
     CHECK(restored->encode(text) == tokenizer->encode(text));
     CHECK(restored->save() == saved);
   }
-  CHECK(error_of([] { restore_tokenizer("{\"name\": \"words\"}"); }) ==
-        "tokenizer: no 'words'; there are byte, byte_pair, character, llama2c, numbers, sentence_piece");
-  CHECK(error_of([] { restore_tokenizer("{"); }).starts_with("tokenizer: cannot be restored: "));
-  CHECK(
-      error_of([] { restore_tokenizer("{\"name\": \"character\"}"); }).starts_with("tokenizer: cannot be restored: "));
-  CHECK(error_of([] { restore_tokenizer("{\"name\": 3}"); }) ==
-        "tokenizer: cannot be restored: 'name' must be text in quotes");
+  const auto failure = [](const char* saved) { return expect_error([&] { restore_tokenizer(saved); }); };
+  failure("{\"name\": \"words\"}").names("tokenizer").value("words").offers(all_tokenizers);
+  for (const char* saved : {"{", "{\"name\": \"character\"}"}) failure(saved).names("tokenizer").names("restored");
+  failure("{\"name\": 3}").names("tokenizer").names("restored").names("'name'").offers("text in quotes");
 }
 
 TEST_CASE("what a vocabulary lacks is named") {
   const auto tokenizer = characters_of("abc");
-  const auto error = [&](const char* text) { return error_of([&] { tokenizer->encode(text); }); };
-  const std::string hint = "; leave it out, or train on a text that has it";
-  CHECK(error("ab!") == "tokenizer: the vocabulary has no '!' (U+0021), the character at byte 2" + hint);
-  CHECK(error("\xC3\xA9") == "tokenizer: the vocabulary has no '\xC3\xA9' (U+00E9), the character at byte 0" + hint);
-  CHECK(error("c\xF0\x9F\x98\x80") ==
-        "tokenizer: the vocabulary has no '\xF0\x9F\x98\x80' (U+1F600), the character at byte 1" + hint);
-  CHECK(error("a\n") == "tokenizer: the vocabulary has no U+000A, the character at byte 1" + hint);
-  CHECK(error_of([&] { tokenizer->decode(Tokens{0, 3}); }) == "tokenizer: 3 is no token; there are 0 to 2");
-  CHECK(error_of([&] { tokenizer->decode(Tokens{-1}); }) == "tokenizer: -1 is no token; there are 0 to 2");
-  CHECK(error_of([&] { tokenizers().at("byte").make("")->decode(Tokens{256}); }) ==
-        "tokenizer: 256 is no token; there are 0 to 255");
-  CHECK(error_of([&] { tokenizers().at("charater"); }) ==
-        "tokenizer: no 'charater'; did you mean 'character'? there are byte, byte_pair, character, llama2c, numbers, "
-        "sentence_piece");
+  const auto encoding = [&](const char* text) { return expect_error([&] { tokenizer->encode(text); }); };
+  encoding("ab!").names("tokenizer").value("'!' (U+0021)").value("byte 2").offers("train");
+  encoding("\xC3\xA9").value("'\xC3\xA9' (U+00E9)").value("byte 0").offers("train");
+  encoding("c\xF0\x9F\x98\x80").value("'\xF0\x9F\x98\x80' (U+1F600)").value("byte 1").offers("train");
+  encoding("a\n").value("U+000A").value("byte 1").offers("train");
+  const auto decoding = [](const Tokenizer& by, int32_t token) {
+    return expect_error([&] { by.decode(Tokens{0, token}); });
+  };
+  for (const int32_t token : {3, -1}) decoding(*tokenizer, token).names("tokenizer").value(token).offers("0 to 2");
+  decoding(*tokenizers().at("byte").make(""), 256).names("tokenizer").value(256).offers("0 to 255");
+  expect_error([] { tokenizers().at("charater"); })
+      .names("tokenizer")
+      .value("charater")
+      .offers("character")
+      .offers(all_tokenizers);
 }
 
 TEST_CASE("what is not UTF-8 is refused with its place") {
@@ -119,9 +113,9 @@ TEST_CASE("what is not UTF-8 is refused with its place") {
                                 "ab\xF8\x88\x80\x80\x80",
                                 "ab\xF0\x80\x80\x80"};
   for (const char* const text : broken) {
-    const std::string expected = "tokenizer: the text is not UTF-8 at byte 2; convert it, or use tokenizer=byte";
-    CHECK(error_of([&] { characters_of(text); }) == expected);
-    CHECK(error_of([&] { characters_of("ab")->encode(text); }) == expected);
+    const std::string learned =
+        expect_error([&] { characters_of(text); }).names("UTF-8").value("byte 2").offers("tokenizer=byte").message();
+    CHECK(expect_error([&] { characters_of("ab")->encode(text); }).message() == learned);
   }
   CHECK(characters_of("\xF4\x8F\xBF\xBF\xED\x9F\xBF\xEE\x80\x80\xC2\x80\xE0\xA0\x80\xF0\x90\x80\x80")->size() == 6);
 }
@@ -134,36 +128,48 @@ TEST_CASE("a text is split into training and held-out tokens") {
   CHECK(tokenizer->decode(text.validation().to_vector()) == "ij");
   CHECK(Text(file.path(), *tokenizer, 0.5).train().size() == 10);
   CHECK(Text(file.path(), *tokenizer, 0).validation().size() == 0);
-  CHECK(error_of([&] { Text(file.path(), *tokenizer, 1); }) ==
-        "text: validation_fraction 1 must be at least 0 and below 1");
-  CHECK(error_of([&] { Text(file.path(), *tokenizer, -0.1); }) ==
-        "text: validation_fraction -0.1 must be at least 0 and below 1");
+  for (const double part : {1.0, -0.1})
+    expect_error([&] { Text(file.path(), *tokenizer, part); })
+        .names("validation_fraction")
+        .value(part)
+        .offers(0)
+        .offers(1);
   text.check_context(17);
-  CHECK(error_of([&] { text.check_context(18); }) == "text: " + file.path() +
-                                                         " has 18 tokens for training, a context of 18 needs "
-                                                         "at least 19; take a longer text or a shorter context");
-  CHECK(error_of([&] { text.check_context(0); }) == "text: context 0 must be at least 1");
-  CHECK(error_of([&] { Text(file.path(), *tokenizer, 0.05).check_context(4); }) ==
-        "text: " + file.path() +
-            " has 1 token for validation, where 2 are the least; take a longer text or another validation_fraction");
+  expect_error([&] { text.check_context(18); })
+      .names(file.path())
+      .value("18 tokens")
+      .names("context")
+      .value(18)
+      .offers(19);
+  expect_error([&] { text.check_context(0); }).names("context").value(0).offers(1);
+  expect_error([&] { Text(file.path(), *tokenizer, 0.05).check_context(4); })
+      .names(file.path())
+      .value("1 token")
+      .offers(2)
+      .offers("validation_fraction");
 }
 
 TEST_CASE("texts that cannot be used") {
   const auto tokenizer = characters_of("ab");
-  CHECK(error_of([&] { Text("/nowhere/text", *tokenizer); }) ==
-        "read: cannot read /nowhere/text: No such file or directory");
-  CHECK(error_of([&] { make_tokenizer("character", "/nowhere/text"); }) ==
-        "read: cannot read /nowhere/text: No such file or directory");
+  expect_error([&] { Text("/nowhere/text", *tokenizer); }).names("read").value("/nowhere/text").value("No such file");
+  expect_error([&] { make_tokenizer("character", "/nowhere/text"); })
+      .names("read")
+      .value("/nowhere/text")
+      .value("No such file");
   const File empty("");
-  CHECK(error_of([&] { Text(empty.path(), *tokenizer); }) == "text: " + empty.path() + " is empty");
+  expect_error([&] { Text(empty.path(), *tokenizer); }).names("text").names(empty.path()).value("empty");
   const File other("abc");
-  CHECK(error_of([&] { Text(other.path(), *tokenizer); }) ==
-        "text: " + other.path() +
-            ": tokenizer: the vocabulary has no 'c' (U+0063), the character at byte 2; leave it out, "
-            "or train on a text that has it");
+  expect_error([&] { Text(other.path(), *tokenizer); })
+      .names(other.path())
+      .value("'c' (U+0063)")
+      .value("byte 2")
+      .offers("train");
   const File latin("caf\xE9");
-  CHECK(error_of([&] { make_tokenizer("character", latin.path()); }) ==
-        "text: " + latin.path() + ": tokenizer: the text is not UTF-8 at byte 3; convert it, or use tokenizer=byte");
+  expect_error([&] { make_tokenizer("character", latin.path()); })
+      .names(latin.path())
+      .names("UTF-8")
+      .value("byte 3")
+      .offers("tokenizer=byte");
   CHECK(make_tokenizer("byte", latin.path())->size() == 256);
 }
 
@@ -204,9 +210,8 @@ TEST_CASE("random crops") {
   CHECK(numbers(batches.at(6, 2).inputs) != numbers(batches.at(7, 2).inputs));
 
   CHECK(numbers(TextBatches(count_to(6), 1, 5, 1).at(0).targets) == Tokens{1, 2, 3, 4, 5});
-  CHECK(error_of([] { TextBatches(count_to(5), 1, 5, 1); }) ==
-        "text: 5 tokens, a context of 5 needs at least 6; take a longer text or a shorter context");
-  CHECK(error_of([&] { TextBatches(tokens, 0, 5, 1); }) == "text: batch 0 and context 5 must be at least 1");
+  expect_error([] { TextBatches(count_to(5), 1, 5, 1); }).value("5 tokens").names("context").value(5).offers(6);
+  expect_error([&] { TextBatches(tokens, 0, 5, 1); }).names("batch").value(0).names("context").value(5).offers(1);
 }
 
 TEST_CASE("consecutive windows predict every token but the first exactly once") {
@@ -227,9 +232,12 @@ TEST_CASE("consecutive windows predict every token but the first exactly once") 
     CHECK(targets == Tokens(tokens.begin() + 1, tokens.end()));
   }
   CHECK(windows_of(count_to(25), 4, 3).size() == 2);
-  CHECK(error_of([] { windows_of(count_to(1), 4, 3); }) ==
-        "text: validation needs at least 2 tokens, not 1; take a longer text or another validation_fraction");
-  CHECK(error_of([] { windows_of(count_to(9), 0, 3); }) == "text: batch 3 and context 0 must be at least 1");
+  expect_error([] { windows_of(count_to(1), 4, 3); })
+      .names("validation")
+      .offers(2)
+      .value(1)
+      .offers("validation_fraction");
+  expect_error([] { windows_of(count_to(9), 0, 3); }).names("batch").value(3).names("context").value(0).offers(1);
 }
 
 }  // namespace

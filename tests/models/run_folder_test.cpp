@@ -21,9 +21,7 @@ TEST_CASE("run folder: one run at a time, also in a folder that does not exist y
   {
     const Trainer first(run.settings());
     CHECK(names_in(run.out) == std::set<std::string>{".orrery.lock"});
-    CHECK(error_of([&] { run.train(); }) == "train: " + run.out + " is in use by another program (process " +
-                                                std::to_string(::getpid()) +
-                                                "); wait for its end, or choose another --out");
+    expect_error([&] { run.train(); }).names("train").value(run.out).value(::getpid()).offers("--out");
     CHECK(names_in(run.out) == std::set<std::string>{".orrery.lock"});
   }
   CHECK(!fs::exists(run.out));  // nothing was written, nothing is left
@@ -40,16 +38,20 @@ TEST_CASE("run folder: one that was replaced while the run went on is not writte
     events.step = [&](const StepReport& r) {
       if (r.step == 3) disturb();
     };
-    return error_of([&] { run.train({}, events); });
+    run.train({}, events);
   };
-  CHECK(contains(disturbed([&] {
-                   fs::rename(run.out, run.out + "-moved");
-                   write(run.out + "/settings.toml", "of another run");
-                 }),
-                 "is not the folder that it was when the run began"));
+  expect_error([&] {
+    disturbed([&] {
+      fs::rename(run.out, run.out + "-moved");
+      write(run.out + "/settings.toml", "of another run");
+    });
+  })
+      .names("train")
+      .names(run.out)
+      .value("replaced");
   CHECK(names_in(run.out) == std::set<std::string>{"settings.toml"});
   fs::remove_all(run.out);
-  CHECK(disturbed([&] { fs::remove_all(run.out); }) == "no error");
+  disturbed([&] { fs::remove_all(run.out); });
   CHECK(fs::exists(run.checkpoint(6)));
 }
 
@@ -231,7 +233,7 @@ TEST_CASE("run folder: an old checkpoint that cannot be removed is a warning") {
   events.warning = [&](const std::string& sentence) { warnings.push_back(sentence); };
   CHECK(run.resume({{"keep", "1"}}, events).steps_done == 8);
   REQUIRE(!warnings.empty());
-  CHECK(contains(warnings[0], "an old checkpoint stays: write: cannot remove "));
+  Message(warnings[0]).names("old checkpoint").names("remove").value(run.out);
   for (const auto& entry : fs::directory_iterator(run.out)) fs::permissions(entry.path(), fs::perms::owner_all);
 }
 
@@ -298,17 +300,14 @@ TEST_CASE("run folder: what goes wrong while a checkpoint is written is one sent
     events.step = [&](const StepReport& r) {
       if (r.step == step) fs::permissions(run.out, fs::perms::owner_read | fs::perms::owner_exec);
     };
-    const std::string message = error_of([&] { run.train(more, events); });
+    Message message = expect_error([&] { run.train(more, events); });
     fs::permissions(run.out, fs::perms::owner_all);
+    const std::string spoiled = run.checkpoint(static_cast<int>(step) + 1);
+    message.names("checkpoint").names(spoiled).names(spoiled + ".partial").value("Permission denied");
     return message;
   };
-  const std::string why = ": write: cannot make the folder ", denied = ": Permission denied; ";
-  CHECK(spoiled_at(1, {}) == "checkpoint: cannot write " + run.checkpoint(2) + why + run.checkpoint(2) + ".partial" +
-                                 denied + "there is no checkpoint before it");
-  CHECK(spoiled_at(5, {}) == "checkpoint: cannot write " + run.checkpoint(6) + why + run.checkpoint(6) + ".partial" +
-                                 denied + "the previous checkpoint is intact: " + run.checkpoint(4));
-  CHECK(spoiled_at(5, {{"resume", "yes"}}) == "checkpoint: cannot write " + run.checkpoint(6) + why +
-                                                  run.checkpoint(6) + ".partial" + denied +
-                                                  "the previous checkpoint is intact: " + run.checkpoint(4));
+  spoiled_at(1, {}).offers("no checkpoint before");
+  for (const Assignments& more : {Assignments(), Assignments{{"resume", "yes"}}})
+    spoiled_at(5, more).offers(run.checkpoint(4));
   CHECK(latest_checkpoint(run.out) == run.checkpoint(4));
 }
