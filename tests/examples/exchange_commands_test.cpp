@@ -9,6 +9,7 @@
 #include "tests/support/message.h"
 
 using orrery::testing::expect_error;
+using orrery::testing::Message;
 
 namespace {
 
@@ -25,19 +26,20 @@ TEST_CASE(
     const Folder folder;
     const Outcome in = run_orrery({"import", golden + "/" + name, "--out=" + (folder / "run")});
     REQUIRE_MESSAGE(in.code == 0, in.err);
-    CHECK(contains(in.out, "format: " + name));
     CHECK(contains(in.out, "blocks.1.attention.query_key_value.weight"));
-    CHECK(contains(in.out, " 0 left\n"));
-    CHECK(std::regex_search(last_line(in.out), std::regex("largest difference of the logits: \\d\\.\\de-0[6-9]")));
+    Message(in.out).names("format").value(name).names("tensors").value(0);
+    CHECK(std::regex_search(last_line(in.out), std::regex("logits.* \\d\\.\\de-0[6-9]")));
     const Outcome out = run_orrery({"export", folder / "run", "--out=" + (folder / "theirs/")});
     REQUIRE_MESSAGE(out.code == 0, out.err);
     const Outcome again = run_orrery({"import", folder / "theirs", "--out=" + (folder / "again"),
                                       "--check=" + golden + "/" + name + "/logits.safetensors"});
     REQUIRE_MESSAGE(again.code == 0, again.err);
     CHECK(last_line(again.out) == last_line(in.out));
-    const Outcome taken = run_orrery({"import", golden + "/" + name, "--out=" + (folder / "run")});
-    CHECK(taken.code == 1);
-    CHECK(contains(taken.err, "holds checkpoints of a run; choose another --out"));
+    expect_error(run_orrery({"import", golden + "/" + name, "--out=" + (folder / "run")}))
+        .names("import")
+        .names(folder / "run")
+        .value("checkpoints")
+        .offers("--out");
   }
 }
 
@@ -55,17 +57,14 @@ TEST_CASE("import: what fails leaves nothing: a damaged tokenizer, a full disk")
   const Folder folder;
   REQUIRE(run_shell("cp -r '" + golden + "/gpt2' '" + (folder / "theirs") + "'").code == 0);
   folder.write("theirs/tokenizer.json", "{\"version\": \"1.0\", \"model\": {");
-  const Outcome cut = run_orrery({"import", folder / "theirs", "--out=" + (folder / "run")});
-  CHECK(cut.code == 1);
-  CHECK(contains(cut.err, "orrery: import: "));
-  CHECK(contains(cut.err, "/theirs/tokenizer.json"));
-  CHECK(contains(cut.err, "name another with --tokenizer=FOLDER"));
+  expect_error(run_orrery({"import", folder / "theirs", "--out=" + (folder / "run")}))
+      .names("import")
+      .names(folder / "theirs/tokenizer.json")
+      .offers("--tokenizer=FOLDER");
   CHECK(run_shell("test -e '" + (folder / "run") + "'").code == 1);
   const Outcome full = run_shell("( trap '' XFSZ; ulimit -f 8; \"$ORRERY\" import '" + golden + "/gpt2' --out='" +
                                  (folder / "run") + "' )");
-  INFO(full.err);
-  CHECK(full.code == 1);
-  CHECK(contains(full.err, "cannot write"));
+  expect_error(full).names("write").names(folder / "run");
   CHECK(run_shell("test -e '" + (folder / "run") + "'").code == 1);
 }
 
@@ -78,7 +77,10 @@ TEST_CASE("import: what it makes is shown, generates, and begins a run; it is no
   const Outcome array = run_orrery({"show", folder / "run", "--tensor=norm.weight", "--out=" + (folder / "norm.npy")});
   REQUIRE_MESSAGE(array.code == 0, array.err);
   CHECK(read_file(folder / "norm.npy").substr(1, 5) == "NUMPY");
-  CHECK(contains(run_orrery({"show", folder / "run", "--tensor=norm.wieght"}).err, "did you mean 'norm.weight'?"));
+  expect_error(run_orrery({"show", folder / "run", "--tensor=norm.wieght"}))
+      .names("show")
+      .value("norm.wieght")
+      .offers("norm.weight");
   const Outcome generated =
       run_orrery({"generate", "--checkpoint=" + (folder / "run"), "--prompt=1 2 3", "--tokens=5"});
   CHECK_MESSAGE(generated.code == 0, generated.err);
@@ -99,11 +101,13 @@ TEST_CASE("evaluate: a checkpoint is judged on held-out text, and on another one
   const Outcome other = run_orrery({"evaluate", "--checkpoint=" + run, "--validation_data=" + text});
   REQUIRE_MESSAGE(other.code == 0, other.err);
   CHECK(contains(other.out, "1,000 tokens\nloss "));
-  CHECK(contains(run_orrery({"evaluate", "--checkpoint=" + run, "--batch_size=3"}).err, "evaluate: unknown key"));
-  CHECK(contains(run_orrery({"evaluate", "--checkpoint=" + run, "--tokenizer=byte"}).err,
-                 "evaluate: the tokenizer is the one that the checkpoint learned with; leave --tokenizer=byte out"));
+  expect_error(run_orrery({"evaluate", "--checkpoint=" + run, "--batch_size=3"})).names("evaluate").value("batch_size");
+  expect_error(run_orrery({"evaluate", "--checkpoint=" + run, "--tokenizer=byte"}))
+      .names("evaluate")
+      .names("tokenizer")
+      .offers("--tokenizer=byte");
   CHECK(!contains(run_orrery({"evaluate", "--checkpoint=" + run, "--help"}).out, "--tokenizer"));
-  CHECK(contains(run_orrery({"evaluate"}).err, "evaluate: there is no model"));
+  expect_error(run_orrery({"evaluate"})).names("evaluate").names("model").offers("--checkpoint=DIR");
 }
 
 TEST_CASE("evaluate: what is held out is all that it needs, of a run whose data are gone and of what was imported") {
@@ -112,8 +116,11 @@ TEST_CASE("evaluate: what is held out is all that it needs, of a run whose data 
   const Outcome trained = run_orrery(Words{"train", "--data=" + text, "--out=" + run} + tiny);
   REQUIRE_MESSAGE(trained.code == 0, trained.err);
   std::filesystem::rename(text, other);
-  CHECK(contains(run_orrery({"evaluate", "--checkpoint=" + run}).err,
-                 "evaluate: cannot read " + text + ", the run's --data; say where it lies now with --data=PATH, or "));
+  expect_error(run_orrery({"evaluate", "--checkpoint=" + run}))
+      .names("evaluate")
+      .value(text)
+      .offers("--data=PATH")
+      .offers("--validation_data=PATH");
   const Outcome judged = run_orrery({"evaluate", "--checkpoint=" + run, "--validation_data=" + other});
   REQUIRE_MESSAGE(judged.code == 0, judged.err);
   CHECK(contains(judged.out, "1,000 tokens\nloss "));
@@ -123,8 +130,7 @@ TEST_CASE("evaluate: what is held out is all that it needs, of a run whose data 
 
   const std::string imported = folder / "imported", numbers = folder.write("numbers.txt", "1 2 3 4 5 6 7 8 9 10 11 12");
   REQUIRE(run_orrery({"import", golden + "/gpt2", "--out=" + imported}).code == 0);
-  CHECK(contains(run_orrery({"evaluate", "--checkpoint=" + imported}).err,
-                 "evaluate: no text to judge the model by; give one with --validation_data=FILE"));
+  expect_error(run_orrery({"evaluate", "--checkpoint=" + imported})).names("evaluate").offers("--validation_data=FILE");
   const Outcome alone = run_orrery({"evaluate", "--checkpoint=" + imported, "--validation_data=" + numbers});
   REQUIRE_MESSAGE(alone.code == 0, alone.err);
   CHECK(contains(alone.out, "12 tokens\nloss "));
@@ -179,6 +185,5 @@ TEST_CASE("translate: sentences go in, a line each comes out, and BLEU is told a
   CHECK(rest.out == second + "\n" + second);
   const std::string one = folder.write("one.txt", "In the beginning.\n");
   const Outcome unequal = run_orrery({"translate", "--checkpoint=" + run, "--input=" + input, "--reference=" + one});
-  CHECK(unequal.code == 1);
-  CHECK(contains(unequal.err, "translate: 2 sentences"));
+  expect_error(unequal).names("translate").value(2).value(1).names(one);
 }

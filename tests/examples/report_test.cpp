@@ -8,10 +8,13 @@
 #include <sstream>
 
 #include "tests/examples/program.h"
+#include "tests/support/message.h"
 
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
 using Json = nlohmann::json;
+using orrery::testing::expect_error;
+using orrery::testing::Message;
 
 namespace {
 
@@ -147,7 +150,7 @@ TEST_CASE("report: a run that is being written, or has no checkpoint, is shown a
   CHECK(page.kinds().contains("curves"));
   CHECK(page.kinds().contains("table"));  // of settings.toml
   for (const Json& section : page.data["sections"]) CHECK(section["title"] != "What it writes");
-  CHECK(contains(page.data.dump(), "so far"));
+  Message(page.section("run").dump()).names("steps").value("of 4");  // not all of them
   fs::remove(run + "/metrics.jsonl");
   CHECK(!report_of(folder, {run}).kinds().contains("curves"));
 }
@@ -158,7 +161,7 @@ TEST_CASE("report: a damaged checkpoint is told in the page") {
   folder.write("run/step_000004/weights.safetensors", "no weights");
   const Page page = report_of(folder, {run});
   CHECK(page.kinds().contains("curves"));
-  CHECK(contains(page.section("What could not be read").dump(), "weights.safetensors is damaged"));
+  Message(page.section("What could not be read").dump()).names("weights.safetensors").value("10 bytes");
 }
 
 TEST_CASE("report: a translator shows held-out sentences") {
@@ -244,18 +247,14 @@ TEST_CASE("report: a row of a sweep that diverged stands in the picture of diffe
 
 TEST_CASE("report: what is no run, and a page that cannot be written, are told") {
   const Folder folder;
-  const auto refusal = [](const Words& words) {
-    const Outcome outcome = run_orrery(Words{"report"} + words);
-    CHECK(outcome.code == 1);
-    return outcome.err;
-  };
-  CHECK(contains(refusal({}), "report: there is no run; give folders of runs"));
-  CHECK(contains(refusal({folder / "none"}), "report: there is no folder "));
-  CHECK(contains(refusal({folder.path()}), " holds neither a run nor a sweep"));
+  const auto refusal = [](const Words& words) { return expect_error(run_orrery(Words{"report"} + words)); };
+  refusal({}).names("report").offers("orrery report runs/latest");
+  refusal({folder / "none"}).names("report").names(folder / "none").offers("orrery train --out=DIR");
+  refusal({folder.path()}).names("report").names(folder.path()).value("sweep").offers("orrery train");
   const std::string run = trained(folder, "run");
-  CHECK(contains(refusal({run, "--samlpes=1"}), "report: unknown key 'samlpes'; did you mean 'samples'?"));
-  CHECK(contains(refusal({run, "--out=" + (folder / "text.txt/page.html")}), "write: cannot write "));
+  refusal({run, "--samlpes=1"}).names("report").value("samlpes").offers("samples");
+  refusal({run, "--out=" + (folder / "text.txt/page.html")}).names("write").names(folder / "text.txt/page.html");
   CHECK(!fs::exists(folder / "page.html"));
   folder.write("run/metrics.jsonl", "{\"step\":1,\"loss\":2}\nno row\n");
-  CHECK(contains(refusal({run}), "metrics.jsonl, row 2: "));
+  refusal({run}).names(run + "/metrics.jsonl").names("row 2");
 }
