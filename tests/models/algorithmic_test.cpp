@@ -8,12 +8,12 @@
 #include "models/data/algorithmic/base/problem.h"
 #include "models/training/trainer.h"
 #include "nn/base/spec_family.h"
-#include "tests/support/errors.h"
 #include "tests/support/folder.h"
+#include "tests/support/message.h"
 
 using namespace orrery;
 using namespace orrery::models;
-using orrery::testing::error_of;
+using orrery::testing::expect_error;
 using orrery::testing::Folder;
 
 namespace {
@@ -112,10 +112,9 @@ TEST_CASE("problems: recall asks for the most frequent value under a key, of so 
       CHECK(asked_for.size() == static_cast<size_t>(c.questions));
     });
   }
-  CHECK(error_of([] { make_problem(parse_spec("recall(length=4, evidence=5)")); }) ==
-        "recall: evidence 5 for each of 1 question of 4 tokens; it can be at most 4");
-  CHECK(error_of([] { make_problem(parse_spec("recall(length=20, evidence=4, questions=4)")); }) ==
-        "recall: all 4 keys are asked for, so no other is left for the 4 tokens that are no evidence; ask for fewer");
+  const auto refusal = [](const char* problem) { return expect_error([&] { make_problem(parse_spec(problem)); }); };
+  refusal("recall(length=4, evidence=5)").names("evidence").value(5).value(1).value(4).offers(4);
+  refusal("recall(length=20, evidence=4, questions=4)").value(4).names("keys").value(4).offers("ask for fewer");
 }
 
 TEST_CASE("problems: a sum is that of its terms, modulo k") {
@@ -142,8 +141,8 @@ TEST_CASE("problems: each mark of a ladder asks for the symbol at its lag, and a
   });
   CHECK(marks.size() == 4);
   each("ladder(length=5, first=4, gap=1, rungs=2)", [](const Sequence& s) { CHECK(s.targets[4] == s.inputs[0]); });
-  CHECK(error_of([] { make_problem(parse_spec("ladder(length=4, first=4)")); }) ==
-        "ladder: length 4 has no place for a lag of 4; it must be at least 5");
+  const Spec short_one = parse_spec("ladder(length=4, first=4)");
+  expect_error([&] { make_problem(short_one); }).names("length").value(4).names("lag").value(4).offers(5);
 }
 
 TEST_CASE("algorithmic: a GPT learns to copy, and is told so by the share of right answers") {
@@ -187,19 +186,16 @@ TEST_CASE("algorithmic: what does not fit is refused with a sentence") {
   const auto refusal = [&](const std::string& problem, const Assignments& more = {}) {
     Assignments settings = small_run(folder, "refused", problem, 2);
     settings.insert(settings.end(), more.begin(), more.end());
-    return error_of([&] { Trainer trainer(make_settings(settings)); });
+    return expect_error([&] { Trainer trainer(make_settings(settings)); });
   };
-  CHECK(
-      refusal("copy(length=9)") ==
-      "train: problem=copy(length=9) has sequences of 18 tokens, the model's context is 16; set context=18 or ask for "
-      "shorter sequences");
-  CHECK(refusal("copy(length=4)", {{"vocabulary", "5"}}) ==
-        "train: vocabulary 5 is too small for the 9 tokens of problem=copy(length=4); leave it out or raise it");
-  CHECK(refusal("copi").find("copy") != std::string::npos);
-  CHECK(refusal("copy(length=0)").find("length") != std::string::npos);
+  refusal("copy(length=9)").names("problem=copy(length=9)").value(18).value(16).offers("context=18");
+  const Assignments few = {{"vocabulary", "5"}};
+  refusal("copy(length=4)", few).names("vocabulary").value(5).value(9).names("problem=copy(length=4)").offers("raise");
+  refusal("copi").value("copi").offers("'copy'");
+  refusal("copy(length=0)").names("length").value(0).offers(1);
   Assignments run = small_run(folder, "run", "copy(length=4)", 2);
   train(run);
   run.insert(run.end(), {{"problem", "copy(length=5)"}, {"resume", "yes"}, {"steps", "4"}});
-  const std::string sentence = error_of([&] { Trainer trainer(make_settings(run)); });
-  CHECK(sentence.find("has problem=copy(length=4, symbols=8), not copy(length=5, symbols=8)") != std::string::npos);
+  const auto resume = [&] { Trainer trainer(make_settings(run)); };
+  expect_error(resume).names("problem=copy(length=4, symbols=8)").value("copy(length=5, symbols=8)").offers("--resume");
 }

@@ -3,13 +3,17 @@
 
 #include <doctest/doctest.h>
 
+#include <utility>
+
 #include "engine/autograd/autograd.h"
 #include "engine/ops/ops.h"
 #include "models/architectures/gpt.h"
+#include "tests/support/message.h"
 #include "tests/support/random_tensors.h"
 
 using namespace orrery;
 using namespace orrery::models;
+using orrery::testing::expect_error;
 using orrery::testing::largest_difference;
 using orrery::testing::random_tensor;
 
@@ -146,31 +150,23 @@ TEST_CASE("block: with everything at its default the sublayer adds the residual 
 }
 
 TEST_CASE("block: pairs that cannot work are refused with a sentence") {
-  const auto error = [](auto change, const char* sentence) {
-    BlockOptions o = options();
-    change(o);
-    CHECK_THROWS_WITH_AS(Block{o}, sentence, Error);
+  BlockOptions o = options();
+  const auto refused = [&] {
+    const BlockOptions wrong = std::exchange(o, options());
+    return expect_error([&] { Block{wrong}; });
   };
-  error([](BlockOptions& o) { o.norm_place = "middle"; },
-        "block: norm_place 'middle' must be pre (before each sublayer) or post (after the residual is added)");
-  error([](BlockOptions& o) { o.norm_place = "post", o.parallel = true; },
-        "block: parallel=yes reads one normalization of x and has no place for norm_place=post; choose one of the two");
-  error([](BlockOptions& o) { o.parallel = true, o.feed_forward_divisor = {2}; },
-        "block: feed_forward_divisor and feed_forward_residual scale the second of two steps; parallel=yes has one");
-  error(
-      [](BlockOptions& o) {
-        o.feed_forward = parse_spec("none"), o.feed_forward_residual = {1, true};
-      },
-      "block: feed_forward_divisor and feed_forward_residual need a feed-forward; feed_forward=none has nothing to "
-      "scale");
-  error(
-      [](BlockOptions& o) {
-        o.feed_forward_divisor = {0, true};
-      },
-      "block: feed_forward_divisor divides the feed-forward's output and cannot be or start at 0; 1 changes nothing");
-  error([](BlockOptions& o) { o.normalization = parse_spec("group(4, over=sequence)"); },
-        "group: group(4, over=sequence): over=sequence lets every token see later ones, which a causal model must not; "
-        "use over=token");
+  o.norm_place = "middle";
+  refused().names("norm_place").value("middle").offers("pre").offers("post");
+  o.norm_place = "post", o.parallel = true;
+  refused().names("parallel=yes").value("norm_place=post").offers("choose one");
+  o.parallel = true, o.feed_forward_divisor = {2};
+  refused().names("feed_forward_divisor").names("feed_forward_residual").value("parallel=yes");
+  o.feed_forward = parse_spec("none"), o.feed_forward_residual = {1, true};
+  refused().names("feed_forward_divisor").names("feed_forward_residual").value("feed_forward=none");
+  o.feed_forward_divisor = {0, true};
+  refused().names("feed_forward_divisor").value(0).offers(1);
+  o.normalization = parse_spec("group(4, over=sequence)");
+  refused().names("group(4, over=sequence)").value("causal").offers("over=token");
 }
 
 TEST_CASE("block: without a feed-forward there is one step, and one normalization") {

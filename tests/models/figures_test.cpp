@@ -13,14 +13,14 @@
 #include "engine/tensor/flops.h"
 #include "models/model.h"
 #include "models/training/trainer.h"
-#include "tests/support/errors.h"
 #include "tests/support/folder.h"
+#include "tests/support/message.h"
 #include "tests/support/random_tensors.h"
 #include "tests/support/small_text.h"
 
 using namespace orrery;
 using namespace orrery::models;
-using orrery::testing::error_of;
+using orrery::testing::expect_error;
 using orrery::testing::Folder;
 using orrery::testing::write_small_text;
 
@@ -316,8 +316,8 @@ TEST_CASE("figures: the multiply-adds of a step are those of its products, forwa
 
 TEST_CASE("figures: a name that there is not is refused before the folder is made") {
   const Folder folder;
-  const std::string sentence = error_of([&] { train(small_run(folder, "run", {{"figures", "entropies"}})); });
-  CHECK(sentence.find("no 'entropies'; did you mean 'entropy'?") != std::string::npos);
+  const Assignments unknown = {{"figures", "entropies"}};
+  expect_error([&] { train(small_run(folder, "run", unknown)); }).value("entropies").offers("'entropy'");
   CHECK(!file_exists(folder / "run"));
   CHECK(figures_called("none").empty());
   CHECK(figures_called("all").size() == figures().names().size());

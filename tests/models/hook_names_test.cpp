@@ -12,13 +12,14 @@
 #include "models/model.h"
 #include "models/training/settings.h"
 #include "nn/formulas/activation.h"
-#include "tests/support/errors.h"
+#include "tests/support/message.h"
 #include "tests/support/random_tensors.h"
 
 using namespace orrery;
 using namespace orrery::models;
-using orrery::testing::error_of;
+using orrery::testing::expect_error;
 using orrery::testing::largest_difference;
+using orrery::testing::Message;
 
 namespace {
 
@@ -163,15 +164,13 @@ TEST_CASE("TransformerLens's names: a star for the layer gives one value of each
 }
 
 TEST_CASE("TransformerLens's names: a misspelt one names the nearest and what it is here") {
-  const auto error = [](const std::string& name) { return error_of([&] { our_hook_names(name); }); };
-  CHECK(error("blocks.3.attn.hook_patern")
-            .starts_with("hooks: TransformerLens's 'blocks.3.attn.hook_patern' has no value here; did you mean "
-                         "'blocks.3.attn.hook_pattern', which is blocks.3.attention.weights?"));
-  CHECK(error("blocks.0.attn.pattern").find("did you mean 'blocks.0.attn.hook_pattern'") != std::string::npos);
-  CHECK(error("blocks.0.hook_residmid").find("did you mean 'blocks.0.hook_resid_mid'") != std::string::npos);
-  CHECK(error("blocks.*.mlp.hook_pst")
-            .find("did you mean 'blocks.*.mlp.hook_post', which is "
-                  "blocks.*([0-9]).feed_forward.hidden?") != std::string::npos);
-  CHECK(error("hook_embd").find("did you mean 'hook_embed', which is token_embedding.output?") != std::string::npos);
-  CHECK(error("hook_pos_embed").find("hook_pos_embed' has no value here") != std::string::npos);
+  const auto refused = [](const char* name) { return expect_error([&] { our_hook_names(name); }).names(name); };
+  Message told = refused("blocks.3.attn.hook_patern").offers("'blocks.3.attn.hook_pattern'");
+  told.offers("blocks.3.attention.weights");
+  refused("blocks.0.attn.pattern").offers("'blocks.0.attn.hook_pattern'");
+  refused("blocks.0.hook_residmid").offers("'blocks.0.hook_resid_mid'");
+  told = refused("blocks.*.mlp.hook_pst").offers("'blocks.*.mlp.hook_post'");
+  told.offers("blocks.*([0-9]).feed_forward.hidden");
+  refused("hook_embd").offers("'hook_embed'").offers("token_embedding.output");
+  refused("hook_pos_embed").offers("hook_embed");
 }

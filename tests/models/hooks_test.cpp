@@ -9,13 +9,13 @@
 #include "models/architectures/gpt.h"
 #include "models/model.h"
 #include "models/training/settings.h"
-#include "tests/support/errors.h"
+#include "tests/support/message.h"
 #include "tests/support/model_cases.h"
 #include "tests/support/random_tensors.h"
 
 using namespace orrery;
 using namespace orrery::models;
-using orrery::testing::error_of;
+using orrery::testing::expect_error;
 using orrery::testing::largest_difference;
 using orrery::testing::model_cases;
 using orrery::testing::ModelCase;
@@ -59,14 +59,8 @@ TEST_CASE("a name that never arises is an error that names the nearest") {
   Hooks hooks({"blocks.0.attention.weihgts"}, [](const std::string&, const Tensor&) {});
   nn::Pass pass;
   model(Tensor::from({1, 2}, std::vector<int32_t>{1, 2}), pass);
-  std::string message;
-  try {
-    hooks.check_seen();
-  } catch (const Error& error) {
-    message = error.what();
-  }
-  CHECK(message.find("hooks: 'blocks.0.attention.weihgts' never arose; did you "
-                     "mean 'blocks.0.attention.weights'?") == 0);
+  const std::string right = "'blocks.0.attention.weights'";
+  expect_error([&] { hooks.check_seen(); }).names("'blocks.0.attention.weihgts'").offers(right);
 }
 
 namespace {
@@ -142,9 +136,7 @@ TEST_CASE("replacing: several act in their order, an undefined tensor leaves a v
   }
   const Hooks wrong({"blocks.0.attention.read"},
                     Hooks::Replace{[](const std::string&, const Tensor&) { return Tensor::zeros({2}); }});
-  CHECK(error_of([&] { orrery::testing::run_text(model); }) ==
-        "blocks.0.attention: hooks: what replaces blocks.0.attention.read is f32 (2) on cpu; it was f32 (2, 8, 2, 8) "
-        "on cpu");
-  CHECK(error_of([] { Hooks({}, Hooks::Replace{}); }) ==
-        "hooks: a replacement is of named values; give their names or a pattern");
+  const auto run = [&] { orrery::testing::run_text(model); };
+  expect_error(run).names("blocks.0.attention.read").value("f32 (2) on cpu").offers("f32 (2, 8, 2, 8) on cpu");
+  expect_error([] { Hooks({}, Hooks::Replace{}); }).names("hooks").offers("names").offers("pattern");
 }

@@ -12,12 +12,12 @@
 #include "models/training/settings.h"
 #include "nn/diagnostics/diagnostics.h"
 #include "nn/losses/base/loss.h"
-#include "tests/support/errors.h"
+#include "tests/support/message.h"
 #include "tests/support/random_tensors.h"
 
 using namespace orrery;
 using namespace orrery::models;
-using orrery::testing::error_of;
+using orrery::testing::expect_error;
 using orrery::testing::largest_difference;
 using orrery::testing::random_tensor;
 
@@ -67,9 +67,8 @@ TEST_CASE("looks: a text is shown as its tokens, and its loss is that of the nex
   CHECK(subject->answers().back() == -1);
   CHECK(std::abs(subject->loss(logits) - nn::cross_entropy(logits, targets).item()) < 1e-6);
   CHECK(shown_word("\xe4") == "\\xe4");
-  CHECK(error_of([&] { reading(*model, "abcdefghabcdefgh"); }) ==
-        "inspect: the text has 16 tokens, and this model reads 12 at once; give a shorter one");
-  CHECK(error_of([&] { reading(*model, ""); }).find("inspect: the text has no tokens") == 0);
+  expect_error([&] { reading(*model, "abcdefghabcdefgh"); }).names("text").value(16).offers(12).offers("shorter");
+  expect_error([&] { reading(*model, ""); }).names("text").value("no tokens").offers("--text");
 }
 
 TEST_CASE("looks: weights are those that hooks show, head by head") {
@@ -111,11 +110,12 @@ TEST_CASE("looks: weights are those that hooks show, head by head") {
   const auto views = look_at(*subject, "attention", {.layer = 1, .head = 0});
   CHECK(shown<MapView>(views, "blocks.1.attention, head 0").columns ==
         Subject::Words{"a", "b", "c", "slot 0", "slot 1", "slot 2"});
-  CHECK(error_of([&] { look_at(*subject, "attention", {.layer = 2}); }) ==
-        "inspect: there is no layer 2 of attention; there are 2, from 0");
-  CHECK(error_of([&] { look_at(*subject, "attention", {.head = 2}); }) ==
-        "inspect: there is no head 2 in blocks.0.attention; there are 2, from 0");
-  CHECK(error_of([&] { look_at(*subject, "atention", {}); }).find("did you mean 'attention'?") != std::string::npos);
+  const auto refused = [&](const char* look, const LookSettings& settings) {
+    return expect_error([&] { look_at(*subject, look, settings); });
+  };
+  refused("attention", {.layer = 2}).names("layer").value(2).names("attention").offers(2).offers(0);
+  refused("attention", {.head = 2}).names("head").value(2).names("blocks.0.attention").offers(2).offers(0);
+  refused("atention", {}).value("atention").offers("'attention'");
 }
 
 TEST_CASE("looks: maps of attention know their spans, and what lies beyond is no weight") {
@@ -176,8 +176,8 @@ TEST_CASE("looks: of heads those are told that are asked for, with the same numb
   double share = 0;
   for (const BarView::Bar& bar : shown<BarView>(one, "Entropies against their ceiling").bars) share += bar.value;
   CHECK(share == doctest::Approx(1));
-  CHECK(error_of([&] { look_at(*subject, "heads", {.head = 2}); }) ==
-        "inspect: there is no head 2 in blocks.0.attention; there are 2, from 0");
+  const auto third = [&] { look_at(*subject, "heads", {.head = 2}); };
+  expect_error(third).names("head").value(2).names("blocks.0.attention").offers(2).offers(0);
 }
 
 TEST_CASE("looks: of weights that are known, the numbers of heads are known") {
@@ -256,8 +256,7 @@ TEST_CASE("looks: images and pairs have words for their places") {
   CHECK(image->distance("", 1, 4) == doctest::Approx(4 * std::sqrt(2.0)));
   CHECK(std::isnan(image->distance("", 0, 4)));
   CHECK(look_at(*image, "attention, heads", {}).size() > 3);
-  CHECK(error_of([&] { image_subject(images, pixels, {}, 3); }) ==
-        "inspect: there is no class 3; the model knows 3, from 0");
+  expect_error([&] { image_subject(images, pixels, {}, 3); }).names("class").value(3).offers(3).offers(0);
 
   const auto model = small_model({{"model", "encoder_decoder"}, {"vocabulary", "12"}, {"context", "12"}});
   const auto pair = pair_subject(dynamic_cast<TranslationModel&>(*model), letters(), "abc", "de");

@@ -9,19 +9,19 @@
 #include "models/tasks/base/task.h"
 #include "models/training/settings.h"
 #include "nn/base/initialization.h"
-#include "tests/support/errors.h"
 #include "tests/support/gpt_settings.h"
+#include "tests/support/message.h"
 
 using namespace orrery;
 using namespace orrery::models;
-using orrery::testing::error_of;
+using orrery::testing::expect_error;
 using orrery::testing::gpt_settings;
 
 TEST_CASE("models: a name is a preset or a class, and each preset has as many parameters as it says") {
   CHECK(named_model("gpt").of.name == "gpt");
   CHECK(named_model("gpt").settings.as<GptSettings>().layers == GptSettings().layers);
   CHECK(named_model("gpt2-124m").settings.as<GptSettings>().layers == 12);
-  CHECK(error_of([] { named_model("gpt2-124"); }).find("did you mean 'gpt2-124m'?") != std::string::npos);
+  expect_error([] { named_model("gpt2-124"); }).value("'gpt2-124'").offers("'gpt2-124m'");
   for (const auto& each : presets()) {
     const auto& [name, preset] = each;
     INFO(each.first);
@@ -60,12 +60,10 @@ TEST_CASE("settings: model and task decide which keys there are, wherever they s
   CHECK(gpt_settings(run).heads == 12);
   CHECK(run.task == "language_modeling");
   CHECK(make_settings({{"task", "language_modeling"}}).task == "language_modeling");
-  CHECK(error_of([] {
-          make_settings({{"task", "language_modelling"}});
-        }).find("did you mean 'language_modeling'?") != std::string::npos);
-  CHECK(error_of([] { setting_of<int64_t>(named_model("gpt").settings, "depth"); }) ==
-        "model: it has no setting 'depth', which is asked for here; is it a model for this --task?  `orrery "
-        "list model` says what each learns");
+  const std::vector<std::pair<std::string, std::string>> misspelt = {{"task", "language_modelling"}};
+  expect_error([&] { make_settings(misspelt); }).value("language_modelling").offers("'language_modeling'");
+  const auto depth = [] { setting_of<int64_t>(named_model("gpt").settings, "depth"); };
+  expect_error(depth).names("model").value("depth").offers("--task").offers("orrery list model");
 }
 
 TEST_CASE("every model has normalizations of its own for attention, feed-forward and the end, each with its alpha") {

@@ -12,6 +12,7 @@
 #include "nn/base/gradient_case.h"
 #include "nn/losses/base/loss.h"
 #include "nn/optimizers/base/optimizer.h"
+#include "tests/support/message.h"
 
 using namespace orrery;
 using namespace orrery::models;
@@ -77,6 +78,7 @@ TEST_CASE("every two names of attention, feed-forward, normalization and positio
                 const Gpt probe(settings);
               } catch (const Error& error) {
                 const std::string sentence = error.what();
+                orrery::testing::check_golden(sentence);
                 INFO(sentence);
                 CHECK(sentence.find(": ") != std::string::npos);
                 CHECK((sentence.find(one) != std::string::npos || sentence.find(other) != std::string::npos));
