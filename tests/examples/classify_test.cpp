@@ -9,8 +9,8 @@
 #include "tests/examples/program.h"
 #include "tests/support/message.h"
 
-using orrery::testing::Message;
 using orrery::testing::expect_error;
+using orrery::testing::Message;
 
 namespace {
 
@@ -125,7 +125,12 @@ TEST_CASE("images: a model is judged by a test set alone, and begins a run on ot
   CHECK(contains(judged.out, "4 images\nloss "));
   CHECK(contains(judged.out, "\naccuracy "));
   Message(judge(numbers).out).names(numbers).value("0, 1").offers("rings, stripes").names("order");
-  expect_error(judge(others)).names("evaluate").value(others).value("a, b, c").offers("rings, stripes").offers("--init_from");
+  expect_error(judge(others))
+      .names("evaluate")
+      .value(others)
+      .value("a, b, c")
+      .offers("rings, stripes")
+      .offers("--init_from");
 
   using Words = std::vector<std::string>;
   const auto begin = [&](const std::string& data, const std::string& out, const Words& more = {}) {

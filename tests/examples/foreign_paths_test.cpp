@@ -9,8 +9,8 @@
 
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
-using orrery::testing::Message;
 using orrery::testing::expect_error;
+using orrery::testing::Message;
 
 TEST_CASE("paths: one that is not UTF-8 and would be written down is refused at the start, by every command") {
   const Folder folder;

@@ -8,8 +8,8 @@
 
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
-using orrery::testing::Message;
 using orrery::testing::expect_error;
+using orrery::testing::Message;
 
 TEST_CASE("prepare: tokens of a text, which train learns and generate continues") {
   const Folder folder;

@@ -14,8 +14,8 @@
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
 using Json = nlohmann::json;
-using orrery::testing::Message;
 using orrery::testing::expect_error;
+using orrery::testing::Message;
 
 namespace {
 

@@ -15,8 +15,8 @@
 
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
-using orrery::testing::Message;
 using orrery::testing::expect_error;
+using orrery::testing::Message;
 
 namespace {
 

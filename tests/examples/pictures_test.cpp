@@ -9,9 +9,9 @@
 #include "tests/examples/program.h"
 #include "tests/support/message.h"
 
-using orrery::testing::Message;
 using orrery::testing::expect_error;
 using orrery::testing::find_word;
+using orrery::testing::Message;
 namespace fs = std::filesystem;
 
 namespace {

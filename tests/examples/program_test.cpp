@@ -16,8 +16,8 @@
 #include "tests/support/message.h"
 
 namespace fs = std::filesystem;
-using orrery::testing::Message;
 using orrery::testing::expect_error;
+using orrery::testing::Message;
 
 Outcome run_shell(const std::string& command) {
   const Folder folder;

@@ -9,8 +9,8 @@
 
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
-using orrery::testing::Message;
 using orrery::testing::expect_error;
+using orrery::testing::Message;
 
 namespace {
 
@@ -53,8 +53,7 @@ TEST_CASE("replay: a run that met a value that is not finite ends in one sentenc
   CHECK(std::regex_search(again.out, std::regex("\n +tensor +dtype +shape +smallest +largest +NaN +inf +-inf\n")));
   CHECK(std::regex_search(again.out, std::regex("\n  read  blocks\\.0\\.[.\\w]*weight +f32 +\\(\\d+, 16\\) ")));
   CHECK(std::regex_search(again.out, std::regex("\n  made  output")));
-  CHECK(std::regex_search(again.out,
-                          std::regex("\noperations\\b.*\n.*\n(  .*\n)*  \\w+ +forward +token_embedding")));
+  CHECK(std::regex_search(again.out, std::regex("\noperations\\b.*\n.*\n(  .*\n)*  \\w+ +forward +token_embedding")));
   CHECK(run_orrery({"replay", folder / "run/replay"}).out == again.out);  // by either folder
   CHECK(run_orrery({"replay", folder / "run", "--threads=1"}).out == again.out);
   const Outcome short_one = run_orrery({"replay", folder / "run", "--calls=0"});
@@ -81,9 +80,7 @@ TEST_CASE("replay: with other settings it tells what would have become of the st
 
 TEST_CASE("replay: what there is no replay of, and settings that it does not know") {
   const Folder folder;
-  const auto error = [&](const Words& more) {
-    return expect_error(run_orrery(Words{"replay"} + more));
-  };
+  const auto error = [&](const Words& more) { return expect_error(run_orrery(Words{"replay"} + more)); };
   error({}).names("replay").names("folder").offers("--nan_guard=yes").offers("orrery replay");
   error({folder / "none"}).names(folder / "none").value("found.json").offers("--nan_guard=yes");
   REQUIRE(run_orrery(diverging(folder)).code == 1);

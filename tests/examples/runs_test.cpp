@@ -9,8 +9,8 @@
 
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
-using orrery::testing::Message;
 using orrery::testing::expect_error;
+using orrery::testing::Message;
 
 TEST_CASE("train: same seed, same bits, whatever the number of threads") {
   const Folder folder;
