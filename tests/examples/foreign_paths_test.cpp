@@ -69,7 +69,7 @@ TEST_CASE("paths: what a terminal would obey is printed as \\x1b, and a command 
   const std::string all = swept.out + run_orrery(sweep).out + run_orrery({"runs", "--runs=" + pool}).out +
                           run_orrery({"runs", "--runs=" + pool, "--prune"}).out +
                           run_orrery({"try", folder / "e\x1b[31m.cpp", "--steps=0"}).out;
-  Message(all).names("warning").names("po\\x1b[31m ol").names("line 2").offers("again").names("e\\x1b[31m.cpp");
+  Message(all).names("warning").names("po\\x1b[31m ol").names("line 1").offers("again").names("e\\x1b[31m.cpp");
   CHECK_MESSAGE(!contains(all, "\x1b"), all);
   expect_error(run_orrery({"runs", "--runs=" + pool, "0123"})).value("0123").offers(quoted);
 }
