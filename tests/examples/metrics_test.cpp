@@ -9,10 +9,13 @@
 
 #include "models/exchange/tensorboard.h"
 #include "tests/examples/program.h"
+#include "tests/support/message.h"
 
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
 using Json = nlohmann::json;
+using orrery::testing::expect_error;
+using orrery::testing::Message;
 
 namespace {
 
@@ -176,7 +179,7 @@ TEST_CASE("metrics: CSV has a column for each figure and every number as it was"
 
   const std::string file = folder / "out.csv";
   const Outcome written = run_orrery({"metrics", run, "--format=csv", "--out=" + file});
-  CHECK(last_line(written.out).starts_with(file + ": 6 rows, "));
+  Message(last_line(written.out)).names(file).value(6);
   CHECK(read_file(file) == printed.out);
   CHECK(csv(run_orrery({"metrics", run, "--figures=loss, g*t_nor?"}).out)[0] == Words{"step", "gradient_norm", "loss"});
 
@@ -203,7 +206,7 @@ TEST_CASE("metrics: TensorBoard's records hold each figure of each row, and are 
   const std::string run = train(folder, "run"), out = folder / "board";
   const Outcome written = run_orrery({"metrics", run, "--format=tensorboard", "--out=" + out});
   REQUIRE_MESSAGE(written.code == 0, written.err);
-  CHECK(last_line(written.out).starts_with(out + "/" + event_file + ": 6 rows, "));
+  Message(last_line(written.out)).names(out + "/" + event_file).value(6);
   const std::string file = read_file(out + "/" + event_file);
   const std::vector<Event> events = decode(file);
   const std::vector<Json> rows = rows_of(run);
@@ -235,18 +238,19 @@ TEST_CASE("metrics: what makes no sense is refused") {
   const std::string run = train(folder, "run");
   const auto refusal = [&](const Words& words) {
     const Outcome outcome = run_orrery(Words{"metrics"} + words);
-    CHECK(outcome.code == 1);
     CHECK(outcome.out.empty());
-    return outcome.err;
+    return expect_error(outcome).names("metrics");
   };
-  CHECK(contains(refusal({run, "--figures=los"}), "metrics: no figure fits 'los'; did you mean 'loss'?"));
-  CHECK(contains(refusal({run, "--format=xml"}), "metrics: format: no 'xml'; there are csv, tensorboard"));
-  CHECK(contains(refusal({}), "metrics: 0 runs are given; give one"));
-  CHECK(contains(refusal({folder / "none"}), "metrics: there is no folder " + (folder / "none")));
-  CHECK(contains(refusal({folder.path()}), "metrics: " + folder.path() + " is no run: "));
+  refusal({run, "--figures=los"}).names("figure").value("los").offers("loss");
+  refusal({run, "--format=xml"}).names("format").value("xml").offers("csv, tensorboard");
+  refusal({}).value(0).offers("orrery metrics runs/mine");
+  refusal({folder / "none"}).value(folder / "none").offers("orrery train --out");
+  refusal({folder.path()}).value(folder.path()).offers("settings.toml");
   fs::rename(run + "/metrics.jsonl", folder / "kept");
-  CHECK(contains(refusal({run}), "metrics: " + run + " has no metrics.jsonl"));
+  refusal({run}).value(run).names("metrics.jsonl");
   fs::create_directory(folder / "broken");
   folder.write("broken/metrics.jsonl", "{\"step\":1,\"loss\":2}\n{\"step\":2,\"loss\"\n{\"step\":3,\"loss\":2}\n");
-  CHECK(contains(refusal({folder / "broken"}), "broken/metrics.jsonl, row 2: line 1, column 17: "));
+  const Outcome broken = run_orrery({"metrics", folder / "broken"});
+  CHECK(broken.out.empty());
+  expect_error(broken).names("broken/metrics.jsonl").value("row 2").value("line 1, column 17");
 }

@@ -31,7 +31,7 @@ TEST_CASE("probe: before the first step there is a table, which the run's folder
   const Outcome run = run_orrery(probing(folder));
   INFO(run.out, run.err);
   REQUIRE(run.code == 0);
-  CHECK(has_line(run.out, "the residual stream before the first step, in mean squares"));
+  CHECK(has_line(run.out, ".*\\bresidual stream\\b.*"));
   CHECK(has_line(run.out, "  embedding +- +-" + number + " +- +-" + number));
   for (const char* place : {"attention", "feed_forward"})
     CHECK(has_line(run.out,
@@ -40,7 +40,7 @@ TEST_CASE("probe: before the first step there is a table, which the run's folder
                  "  blocks\\.0\\.attention +read / value" + number + number + " +\\d\\S* +exp\\(v\\) / n" + number));
   CHECK(has_line(run.out,
                  "  norm +gradient of input / of output" + number + number + " +\\S+ +\\(1 - 2/C\\) / v" + number));
-  CHECK(run.out.find("in mean squares") < run.out.find("step 1/4"));
+  CHECK(run.out.find("residual stream") < run.out.find("step 1/4"));
   CHECK(contains(run.out, "\n  " + (folder / "run/probe.json") + "\n"));
   const Json file = Json::parse(read_file(folder / "run/probe.json"));
   CHECK(file["format"] == "orrery probe 1");
@@ -68,7 +68,7 @@ TEST_CASE("probe: before the first step there is a table, which the run's folder
   // A run without it says nothing of it.
   std::filesystem::remove_all(folder / "run");
   const Outcome plain = run_orrery(probing(folder, {"--probe=no"}));
-  CHECK(!contains(plain.out, "in mean squares"));
+  CHECK(!contains(plain.out, "residual stream"));
   CHECK(!std::filesystem::exists(folder / "run/probe.json"));
   CHECK(contains(run_orrery({"train", "--help"}).out, "\n  --probe "));
 }

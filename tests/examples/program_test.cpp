@@ -17,6 +17,7 @@
 
 namespace fs = std::filesystem;
 using orrery::testing::expect_error;
+using orrery::testing::Message;
 
 Outcome run_shell(const std::string& command) {
   const Folder folder;
@@ -109,14 +110,13 @@ std::vector<std::string> operator+(std::vector<std::string> words, const std::ve
 namespace {
 
 // One sentence on stderr that begins with the program's name, nothing else.
-void check_error(const std::vector<std::string>& words, const std::string& sentence) {
+Message error(const std::vector<std::string>& words) {
   const Outcome outcome = run_orrery(words);
   CAPTURE(words);
-  CAPTURE(outcome.err);
-  CHECK(outcome.code == 1);
-  CHECK(contains(outcome.err, "orrery: " + sentence));
+  CHECK(outcome.err.starts_with("orrery: "));
   CHECK(outcome.err.find('\n') == outcome.err.size() - 1);
   CHECK(outcome.out.empty());
+  return expect_error(outcome);
 }
 
 }  // namespace
@@ -136,7 +136,7 @@ TEST_CASE("program: help everywhere, with every key") {
   CHECK(contains(train.out, "gpt-char-small"));
   CHECK(contains(train.out, "--losses.span_penalty"));
   for (const char* alias : {"--rate ", "--n_layer", "lr_decay_iters"}) CHECK(!contains(train.out, alias));
-  CHECK(contains(train.out, "updates in all"));
+  Message(train.out).names("--steps").value(2000).names("updates");
   CHECK(contains(run_orrery({"generate", "--help"}).out, "--top_k"));
   CHECK(contains(run_orrery({"gradcheck", "--help"}).out, "--all"));
   CHECK(contains(run_orrery({"list", "--help"}).out, "--markdown"));
@@ -153,39 +153,34 @@ TEST_CASE("program: --version names what it was built from") {
 }
 
 TEST_CASE("program: a wrong command, key or value is answered with a sentence and exit code 1") {
-  check_error(
-      {"tran"},
-      "no command 'tran'; did you mean 'train'? there are train, sweep, study, runs, compare, metrics, "
-      "verify_resume, replay, report, inspect, prepare, evaluate, generate, translate, import, export, show, classify");
-  check_error({"train", "--stepz=3"}, "train: unknown key 'stepz'; did you mean 'steps'?");
-  check_error({"train", "--n_layer", "0"}, "train: layers: 0 must be at least 1");
-  check_error({"train", "--lr_decay_iters=9", "--max_iters=5"},
-              "train: lr_decay_iters 9 is not the number of steps, 5; here a schedule ends with the run: leave");
-  check_error({"train", "--dataset=x"}, "train: unknown key 'dataset'; did you mean 'data', the path of a text file?");
-  check_error({"train", "--losses.span_penality=1"},
-              "train: unknown key 'losses.span_penality'; did you mean 'losses.span_penalty'?");
-  check_error({"train", "--steps=many"}, "train: steps: 'many' is not a whole number");
-  check_error({"train", "--steps"}, "train: --steps needs a value, as in --steps=2000");
-  check_error({"train", "steps=3"}, "train: 'steps=3' is not of the form --key=value");
-  check_error({"train", "-s", "3"}, "train: '-s' is not of the form --key=value");
-  check_error({"train", "--model=gpt-char-smal"}, "model: no 'gpt-char-smal'; did you mean 'gpt-char-small'?");
-  check_error({"generate", "--topk=3"}, "generate: unknown key 'topk'; did you mean 'top_k'?");
-  check_error({"generate"}, "generate: there is no model; give the folder of a run with --checkpoint=DIR");
-  check_error({"generate", "--checkpoint=/nowhere"}, "generate: there is no folder /nowhere");
-  check_error({"list", "activatoin"}, "list: no family or name 'activatoin'; did you mean 'activation'?");
-  check_error({"gradcheck"}, "gradcheck: nothing to check; give names");
-  check_error({"gradcheck", "swosh"}, "gradcheck: no 'swosh'; did you mean 'swish'?");
-  check_error({"gradcheck", "adamw"},
-              "gradcheck: 'adamw' belongs to the family optimizer, which has no derivative to check");
-  check_error({"bench"}, "bench: no group given; there are gemm, rows, attention, scaling, train, generate");
-  check_error({"bench", "row"}, "bench: no group 'row'; did you mean 'rows'?");
-  check_error({"bench", "rows", "--precision", "high"}, "bench: precision 'high' takes f32 apart");
-  check_error({"gradcheck", "relu", "--device=quantum"}, "gradcheck: device: ");
+  error({"tran"}).value("tran").offers("'train'").offers(
+      "train, sweep, study, runs, compare, metrics, verify_resume, replay, report, inspect, prepare, evaluate, "
+      "generate, translate, import, export, show, classify");
+  error({"train", "--stepz=3"}).names("train").value("stepz").offers("steps");
+  error({"train", "--n_layer", "0"}).names("train").names("layers").value(0).offers(1);
+  error({"train", "--lr_decay_iters=9", "--max_iters=5"}).names("lr_decay_iters").value(9).names(5).offers("steps=9");
+  error({"train", "--dataset=x"}).names("train").value("dataset").offers("data");
+  error({"train", "--losses.span_penality=1"}).value("losses.span_penality").offers("losses.span_penalty");
+  error({"train", "--steps=many"}).names("train").names("steps").value("many").offers("whole number");
+  error({"train", "--steps"}).names("train").names("--steps").offers("--steps=2000");
+  error({"train", "steps=3"}).names("train").value("steps=3").offers("--key=value").offers("orrery train --help");
+  error({"train", "-s", "3"}).names("train").value("-s").offers("--key=value").offers("orrery train --help");
+  error({"train", "--model=gpt-char-smal"}).names("model").value("gpt-char-smal").offers("gpt-char-small");
+  error({"generate", "--topk=3"}).names("generate").value("topk").offers("top_k");
+  error({"generate"}).names("generate").names("model").offers("--checkpoint=DIR");
+  error({"generate", "--checkpoint=/nowhere"}).names("generate").value("/nowhere").offers("orrery train --out");
+  error({"list", "activatoin"}).names("list").value("activatoin").offers("activation");
+  error({"gradcheck"}).names("gradcheck").offers("orrery gradcheck").offers("--all");
+  error({"gradcheck", "swosh"}).names("gradcheck").value("swosh").offers("swish");
+  error({"gradcheck", "adamw"}).names("gradcheck").value("adamw").names("optimizer").names("derivative");
+  error({"bench"}).names("bench").names("group").offers("gemm, rows, attention, scaling, train, generate");
+  error({"bench", "row"}).names("bench").names("group").value("row").offers("rows");
+  error({"bench", "rows", "--precision", "high"}).names("bench").names("precision").value("high").offers("highest");
+  error({"gradcheck", "relu", "--device=quantum"}).names("gradcheck").names("device").value("quantum").offers("cpu");
 #if !defined(ORRERY_CUDA)
-  check_error({"bench", "rows", "--device", "cuda"},
-              "device 'cuda': this orrery was built without CUDA; configure with -DORRERY_CUDA=ON");
+  error({"bench", "rows", "--device", "cuda"}).names("device").value("cuda").offers("-DORRERY_CUDA=ON");
 #endif
-  check_error({"bench", "rows", "--only", "nothing"}, "bench: no case of these groups contains 'nothing'");
+  error({"bench", "rows", "--only", "nothing"}).names("bench").value("nothing").offers("--only");
 }
 
 TEST_CASE("program: what follows a lone -- are words") {

@@ -9,9 +9,12 @@
 #include "engine/tensor/safetensors.h"
 #include "models/study/resume_check.h"
 #include "tests/examples/program.h"
+#include "tests/support/message.h"
 
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
+using orrery::testing::expect_error;
+using orrery::testing::Message;
 
 namespace {
 
@@ -53,7 +56,7 @@ TEST_CASE("verify_resume: a run of text that has ended, and one that has steps l
   const Outcome verified = run_orrery({"verify_resume", folder / "going", "--steps=2", "--out=" + (folder / "work")});
   INFO(verified.out, verified.err);
   CHECK(verified.code == 0);
-  CHECK(contains(verified.out, "from step 4 to step 8, interrupted after step 6"));
+  Message(verified.out).names("step 4").names("step 8").names("step 6");
   CHECK(contains(verified.out, "5 rows"));  // four steps, and the validation of step 6
   CHECK(last_line(verified.out) == "every byte is the same");
   CHECK(!fs::exists(folder / "work"));
@@ -84,42 +87,38 @@ TEST_CASE("verify_resume: what no checkpoint knows is found out, and both runs s
   const Outcome found = run_orrery(Words{"verify_resume", folder / "run", "--steps=2"} + plugin);
   CAPTURE(found.out);
   CAPTURE(found.err);
-  CHECK(found.code == 1);
   const std::string kept = folder / "run.verify_resume";
-  CHECK(contains(found.err,
-                 "orrery: verify_resume: a resumed run is another run: optimizer.safetensors differs first, "));
-  CHECK(contains(found.err, "; the uninterrupted one is " + kept + "/uninterrupted, the other " + kept + "/resumed\n"));
+  expect_error(found)
+      .names("verify_resume")
+      .names("optimizer.safetensors")
+      .offers(kept + "/uninterrupted")
+      .offers(kept + "/resumed");
   CHECK(contains(found.out, "metrics.jsonl"));
   CHECK(contains(found.out, "row 3, step 7: "));  // the first step after the interruption
   CHECK(fs::exists(kept + "/uninterrupted/step_000008/weights.safetensors"));
   CHECK(fs::exists(kept + "/resumed/step_000008/weights.safetensors"));
-  CHECK(contains(run_orrery(Words{"verify_resume", folder / "run"} + plugin).err,
-                 kept + " is there already; remove it, or choose another --out"));
+  expect_error(run_orrery(Words{"verify_resume", folder / "run"} + plugin)).names(kept).offers("another --out");
 }
 
 TEST_CASE("verify_resume: what cannot be resumed is refused, and nothing is left behind") {
   const Folder folder;
   REQUIRE(run_orrery(train_tiny(folder, "small", {"--save_optimizer=no"})).code == 0);
   const auto refusal = [&](const Words& words) {
-    const Outcome outcome = run_orrery(Words{"verify_resume"} + words);
-    CHECK(outcome.code == 1);
-    return outcome.err;
+    return expect_error(run_orrery(Words{"verify_resume"} + words)).names("verify_resume");
   };
-  CHECK(contains(refusal({folder / "small"}), "verify_resume: " + (folder / "small/step_000004") +
-                                                  " was saved without the optimizer, so no run goes on from it"));
+  refusal({folder / "small"}).names(folder / "small/step_000004").value("optimizer").offers("--save_optimizer=yes");
   CHECK(!fs::exists(folder / "small.verify_resume"));
-  CHECK(contains(refusal({}), "verify_resume: 0 runs are given; give one"));
-  CHECK(contains(refusal({folder / "none"}), "verify_resume: there is no folder " + (folder / "none")));
-  CHECK(contains(refusal({folder.path()}), "verify_resume: " + folder.path() + " is no run: "));
-  CHECK(contains(refusal({folder / "small", "--steps=0"}), "steps: 0 must be at least 1"));
-  CHECK(contains(refusal({folder / "small", "--stepz=1"}), "did you mean 'steps'?"));
+  refusal({}).value(0).offers("orrery verify_resume runs/mine");
+  refusal({folder / "none"}).value(folder / "none").offers("orrery train --out");
+  refusal({folder.path()}).value(folder.path()).offers("settings.toml");
+  refusal({folder / "small", "--steps=0"}).names("steps").value(0).offers(1);
+  refusal({folder / "small", "--stepz=1"}).value("stepz").offers("steps");
   fs::remove_all(folder / "small/step_000004");
-  CHECK(contains(refusal({folder / "small"}), "holds no checkpoint; there is nothing to go on from yet"));
+  refusal({folder / "small"}).names(folder / "small").value("no checkpoint");
   // What stops a part of the training is told by it.
   REQUIRE(run_orrery(train_tiny(folder, "run", {})).code == 0);
   fs::remove(folder / "text.txt");
-  CHECK(contains(refusal({folder / "run"}), "verify_resume: uninterrupted: "));
-  CHECK(contains(refusal({folder / "run"}), "text.txt"));
+  refusal({folder / "run"}).names("uninterrupted").names("text.txt").value("No such file");
   CHECK(!fs::exists(folder / "run.verify_resume"));
 }
 
@@ -160,10 +159,12 @@ TEST_CASE("verify_resume: what differs first is named, in tensors, states, other
   folder.write("two/state.json", R"({"step": 4, "files": {"x": {"sha256": "13"}}})");
   folder.write("two/notes", "some bites");
   folder.write("one/extra", "1");
-  CHECK(differences() == Map{{"extra", "it is in the first alone"},
-                             {"notes", "byte 6"},
-                             {"state.json", "files.x.sha256 is \"12\" and \"13\""},
-                             {"weights.safetensors", "b: number 1 is 6 and 6.5; 1 of 2 tensors differs"}});
+  const Map found = differences();
+  CHECK(found.size() == 4);
+  Message(found.at("extra")).names("first");
+  Message(found.at("notes")).names("byte").value(6);
+  Message(found.at("state.json")).names("files.x.sha256").value("\"12\"").value("\"13\"");
+  Message(found.at("weights.safetensors")).names("b").names("number 1").value(6).value(6.5).value("1 of 2");
   folder.write("two/weights.safetensors", "damaged");
   CHECK(contains(differences().at("weights.safetensors"), "two/weights.safetensors"));
 
@@ -171,9 +172,10 @@ TEST_CASE("verify_resume: what differs first is named, in tensors, states, other
   using orrery::models::log_difference;
   const Rows rows = {{1, {{"loss", 2}, {"milliseconds", 3}}}, {2, {{"loss", NAN}}}};
   CHECK(log_difference(rows, Rows{{1, {{"loss", 2}, {"milliseconds", 4}}}, {2, {{"loss", NAN}}}}).empty());
-  CHECK(log_difference(rows, Rows{rows[0], {2, {{"loss", 1}}}}) == "row 2, step 2: loss is nan and 1");
-  CHECK(log_difference(rows, Rows{rows[0], {3, {{"loss", NAN}}}}) == "row 2, step 2: its step is 2 and 3");
-  CHECK(log_difference(rows, Rows{rows[0], {2, {}}}) == "row 2, step 2: loss is in the first alone");
-  CHECK(log_difference(Rows{rows[0], {2, {}}}, rows) == "row 2, step 2: loss is in the second alone");
-  CHECK(log_difference(rows, Rows{rows[0]}) == "there are 2 rows and 1");
+  const auto differ = [](const Rows& a, const Rows& b) { return Message(log_difference(a, b)); };
+  differ(rows, {rows[0], {2, {{"loss", 1}}}}).names("row 2").names("step 2").names("loss").value("nan").value(1);
+  differ(rows, {rows[0], {3, {{"loss", NAN}}}}).names("row 2").names("step 2").names("step").value(2).value(3);
+  differ(rows, {rows[0], {2, {}}}).names("row 2").names("step 2").names("loss").value("first");
+  differ({rows[0], {2, {}}}, rows).names("row 2").names("step 2").names("loss").value("second");
+  differ(rows, {rows[0]}).value(2).names("rows").value(1);
 }

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/examples/training.h"
+#include "tests/support/message.h"
 
 namespace {
 
@@ -28,7 +29,9 @@ TEST_CASE("version: inspect, compare, report and verify_resume tell that another
     const Outcome outcome = run_orrery(words);
     INFO(outcome.out, outcome.err);
     CHECK(outcome.code == 0);
-    return contains(outcome.out, "warning: " + old + " was trained by orrery 0.0.9, this is ");
+    const bool told = contains(outcome.out, "0.0.9");
+    if (told) orrery::testing::Message(outcome.out).names(old).value("orrery 0.0.9");
+    return told;
   };
   CHECK(warned({"inspect", old, "--text=abe", "--look=attention"}));
   CHECK(!warned({"inspect", now, "--text=abe", "--look=attention"}));
@@ -39,7 +42,7 @@ TEST_CASE("version: inspect, compare, report and verify_resume tell that another
   CHECK(!warned({"verify_resume", now, "--steps=1"}));
   CHECK(warned({"report", old, "--out=" + page}));
   CHECK(contains(read_file(page), "Another version of the program"));
-  CHECK(contains(read_file(page), "was trained by orrery 0.0.9"));
+  CHECK(contains(read_file(page), "orrery 0.0.9"));
   CHECK(!warned({"report", now, "--out=" + page}));
   CHECK(!contains(read_file(page), "Another version of the program"));
 }
