@@ -10,6 +10,7 @@
 #include "models/data/sentence_piece_model.h"
 #include "models/data/text.h"
 #include "models/training/run_folder.h"
+#include "tests/support/message.h"
 #include "tests/support/small_run.h"
 
 using namespace orrery;
@@ -107,8 +108,7 @@ TEST_CASE("prepared: training reads the same tokens from the text and from its f
     CHECK(made.validation == from_text.validation().size());
     CHECK(from_files.train().bytes_in_memory() == 0);
     CHECK(names_in(out) == std::set<std::string>{"tokens.json", "train.bin", "val.bin"});
-    CHECK(error_of([&] { prepare({.input = shakespeare, .out = out}); }) ==
-          "prepare: " + out + "/train.bin is there already; remove it, or choose another --out");
+    expect_error([&] { prepare({.input = shakespeare, .out = out}); }).names(out + "/train.bin").offers("--out");
     std::filesystem::remove_all(out);
   }
 }
@@ -124,12 +124,10 @@ TEST_CASE("prepared: a run on prepared data, and what it says when they have cha
   CHECK(apart.train({{"data", out}, {"validation_data", out}}).validation_loss == loss);
   CHECK(run.resume({{"data", out}}).steps_done == 8);
   write(out + "/val.bin", bytes_of({1, 2, 3}));
-  CHECK(error_of([&] {
-          run.train({{"data", out}, {"out", run.folder / "other"}});
-        }) ==
-        "tokens: " + out + "/val.bin is not the file that " + out + "/tokens.json tells of; prepare the text again");
+  const auto train = [&] { run.train({{"data", out}, {"out", run.folder / "other"}}); };
+  expect_error(train).names(out + "/val.bin").names(out + "/tokens.json").offers("prepare");
   write(out + "/tokens.json", "{}");
-  CHECK(contains(error_of([&] { tokenizer_of_prepared(out); }), "tokens.json: it is no description of tokens"));
+  expect_error([&] { tokenizer_of_prepared(out); }).names("tokens.json").offers("orrery prepare");
 }
 
 TEST_CASE("prepared: the settings say the tokenizer that made the tokens, and runs that said the default go on") {
@@ -162,24 +160,19 @@ TEST_CASE("prepared: files of nanoGPT and llm.c; what is damaged or foreign is r
   CHECK(read(tokens) == expected);
   CHECK(read(with_header(20240520, 1, 4, tokens)) == expected);
   CHECK(read(with_header(20240801, 7, 2, bytes_of({5, 1, 6, 0})), 70'000) == std::vector<int32_t>{65541, 6});
-  const auto refused = [&](const std::string& content, int64_t vocabulary, const std::string& why) {
-    CHECK(error_of([&] { read(content, vocabulary); }) == "tokens: " + path + why);
+  const auto refused = [&](const std::string& content, int64_t vocabulary) {
+    return expect_error([&] { read(content, vocabulary); }).names(path);
   };
-  refused(tokens, 300, ": number 2 is 300, but the vocabulary has only 0 to 299; another tokenizer made this file");
-  refused(with_header(20240801, 7, 1, bytes_of({5, 0xFFFF})), 70'000,
-          ": number 0 is -65531, but the vocabulary has only 0 to 69999; another tokenizer made this file");
-  refused("abc", 300, " has 3 bytes, no whole number of tokens of 2 bytes; it is no file of tokens, or it is damaged");
-  refused(with_header(20240520, 1, 5, tokens), 301, " holds 4 tokens, but its header says 5; it is damaged");
-  refused(with_header(20240520, 2, 4, tokens), 301, " is of version 2 of its format, not 1");
-  refused("", 301, " is empty");
+  refused(tokens, 300).names(2).value(300).offers("0 to 299");
+  refused(with_header(20240801, 7, 1, bytes_of({5, 0xFFFF})), 70'000).names(0).value(-65531).offers("0 to 69999");
+  refused("abc", 300).value("3 bytes").offers("2 bytes").value("damaged");
+  refused(with_header(20240520, 1, 5, tokens), 301).value(4).names("header").value(5).value("damaged");
+  refused(with_header(20240520, 2, 4, tokens), 301).names("version").value(2).offers(1);
+  refused("", 301).value("empty");
   write(folder / "bin/train.bin", tokens);
   CHECK(tokenizer_of_prepared(folder / "bin") == nullptr);
   const Run run;
-  CHECK(error_of([&] {
-          run.train({{"data", folder / "bin"}});
-        }) == "train: " + (folder / "bin") +
-                  " holds tokens, but not the tokenizer that made them; give its folder with --tokenizer=FOLDER, or "
-                  "--tokenizer=byte if they are bytes");
+  expect_error([&] { run.train({{"data", folder / "bin"}}); }).names(folder / "bin").offers("--tokenizer=byte");
   write(folder / "bin/train.bin", bytes_of(std::vector<uint16_t>(200, 97)));
   CHECK(run.train({{"data", folder / "bin"}, {"tokenizer", "byte"}}).steps_done == 6);
 }
@@ -202,7 +195,7 @@ TEST_CASE("prepared: files of tokens that gzip has packed are read as what is in
   REQUIRE(tokenizer_of_prepared(out) != nullptr);
   CHECK(tokenizer_of_prepared(out)->save() == tokenizer->save());
   write(out + "/val.bin", bytes_of({1, 2}));  // comes before val.bin.gz, and is not what tokens.json.gz tells of
-  CHECK(error_of([&] { read_prepared(out, 65536); }).find("val.bin is not the file that") != std::string::npos);
+  expect_error([&] { read_prepared(out, 65536); }).names("val.bin").names("tokens.json").offers("prepare");
   const std::string one = folder / "a.bin", begins_as_gzip = bytes_of({0x8b1f, 1, 2});
   write(one, begins_as_gzip);
   CHECK(read_prepared(one, 65536).train.to_vector() == std::vector<int32_t>{0x8b1f, 1, 2});
@@ -211,7 +204,7 @@ TEST_CASE("prepared: files of tokens that gzip has packed are read as what is in
   CHECK(is_prepared(one + ".gz"));
   CHECK(read_prepared(one + ".gz", 70'000).train.to_vector() == std::vector<int32_t>{65541, 6});
   write(one + ".gz", read_file(one + ".gz").substr(0, 20));
-  CHECK(error_of([&] { read_prepared(one + ".gz", 70'000); }) == one + ".gz: its gzip data ends too early");
+  expect_error([&] { read_prepared(one + ".gz", 70'000); }).names(one + ".gz").value("gzip");
 }
 
 TEST_CASE("prepared: a part that is lost, a tokenizer that is not theirs and a failed preparation are told") {
@@ -220,18 +213,17 @@ TEST_CASE("prepared: a part that is lost, a tokenizer that is not theirs and a f
   prepare({.input = run.text, .out = out, .tokenizer = "byte"});
   CHECK(run.train({{"data", out}, {"tokenizer", "byte"}}).steps_done == 6);
   const std::string gpt2 = byte_pairs + "gpt2";
-  CHECK(error_of([&] {
-          run.train({{"data", out}, {"tokenizer", gpt2}, {"out", run.folder / "other"}});
-        }) == "train: " + out + " was made by a tokenizer of its own, byte, and not by --tokenizer=" + gpt2 +
-                  "; leave that out, or prepare the text again");
+  const std::string other = run.folder / "other";
+  const auto retold = [&] { run.train({{"data", out}, {"tokenizer", gpt2}, {"out", other}}); };
+  expect_error(retold).names(out).value("byte").names("--tokenizer=" + gpt2).offers("leave that out");
   std::filesystem::remove(out + "/val.bin");
-  CHECK(error_of([&] {
-          run.train({{"data", out}, {"out", run.folder / "other"}});
-        }) == "tokens: " + out + "/val.bin is missing, of which " + out + "/tokens.json tells; prepare the text again");
+  const auto lost = [&] { run.train({{"data", out}, {"out", other}}); };
+  expect_error(lost).names(out + "/val.bin").value("missing").names(out + "/tokens.json").offers("prepare");
   const std::string failed = run.folder / "failed", abc = run.folder / "abc", xyz = run.folder / "xyz";
   write(abc, "abc"), write(xyz, "xyz");
-  CHECK(error_of([&] { prepare({.input = abc, .validation_input = xyz, .out = failed, .tokenizer = "character"}); }) !=
-        "no error");
+  expect_error([&] { prepare({.input = abc, .validation_input = xyz, .out = failed, .tokenizer = "character"}); })
+      .value("byte 0")
+      .offers("leave it out");
   CHECK_FALSE(file_exists(failed));
 }
 
@@ -249,8 +241,7 @@ TEST_CASE("prepared: vocabularies beyond 16 bits have files of 32") {
     CHECK(found.bytes == FileReader(path).size());
   }
   write_token_file(path, std::vector<int32_t>{0, 1}, 65'536);
-  CHECK(contains(error_of([&] { TokenSequence::in_file(path, 65'537); }),
-                 "has tokens of 16 bits, 0 to 65535, and the tokenizer has 65537; give the tokenizer that made it"));
+  expect_error([&] { TokenSequence::in_file(path, 65'537); }).value("16 bits").value("0 to 65535").offers(65'537);
 }
 
 TEST_CASE("prepared: the files of a folder by name, with the token between documents; hidden ones are left out") {
@@ -267,9 +258,9 @@ TEST_CASE("prepared: the files of a folder by name, with the token between docum
   CHECK(Text(path, *make_tokenizer("byte", path), 0).train().size() == 6);
   const std::string empty = folder / "empty";
   make_folders(empty);
-  CHECK(error_of([&] { const TextFiles none(empty); }) == "text: " + empty + " is a folder without files");
+  expect_error([&] { const TextFiles none(empty); }).names(empty).value("without files");
   write(empty + "/x", "");
-  CHECK(error_of([&] { const TextFiles none(empty); }) == "text: " + empty + " holds nothing but empty files");
+  expect_error([&] { const TextFiles none(empty); }).names(empty).value("empty files");
 }
 
 TEST_CASE("prepared: a text that gzip has packed is read as what is in it") {
@@ -291,11 +282,10 @@ TEST_CASE("prepared: a text that gzip has packed is read as what is in it") {
   CHECK(Text(packed, *tokenizer).train().to_vector() == Text(plain, *tokenizer).train().to_vector());
   const std::string bytes = read_file(packed);
   write(packed, bytes.substr(0, bytes.size() / 2));
-  const std::string damage = packed + ": its gzip data ends too early";
-  CHECK(error_of([&] { make_tokenizer("character", packed); }) == damage);
+  expect_error([&] { make_tokenizer("character", packed); }).names(packed).value("gzip");
   std::string begin;  // memory never holds it whole
-  CHECK(error_of([&] { TextFiles::each_piece(packed, [&](std::string_view piece, uint64_t) { begin += piece; }); }) ==
-        damage);
+  const auto add = [&](std::string_view piece, uint64_t) { begin += piece; };
+  expect_error([&] { TextFiles::each_piece(packed, add); }).names(packed).value("gzip");
   CHECK(begin.size() >= TextFiles::piece_size - 8);
   CHECK(text.starts_with(begin));
 }
@@ -316,7 +306,9 @@ TEST_CASE("prepared: pieces of a file break no character in two") {
   CHECK(all == text);
   CHECK(pieces == 4);
   write(folder / "latin", std::string(TextFiles::piece_size, 'a') + "\xE9x");
-  CHECK(error_of([&] { make_tokenizer("character", folder / "latin"); }) ==
-        "text: " + (folder / "latin") +
-            ": tokenizer: the text is not UTF-8 at byte 1048576; convert it, or use tokenizer=byte");
+  expect_error([&] { make_tokenizer("character", folder / "latin"); })
+      .names(folder / "latin")
+      .names("UTF-8")
+      .value(1048576)
+      .offers("tokenizer=byte");
 }

@@ -380,7 +380,7 @@ TEST_CASE("probe: a file that no run has written is not replaced, and one of ano
   run.train();  // without a probe it stays
   CHECK(read_file(probe_file(run.out)) == "mine\n");
   write(probe_file(run.out), R"({"format": "orrery probe 9", "values": [], "ratios": []})");
-  CHECK(contains(error_of([&] { read_probe(probe_file(run.out)); }), "its format is 'orrery probe 9'"));
+  expect_error([&] { read_probe(probe_file(run.out)); }).names("format").value("orrery probe 9").offers("orrery");
 }
 
 TEST_CASE("probe: formulas by themselves") {

@@ -12,13 +12,13 @@
 #include "engine/system/files.h"
 #include "models/data/tokenizer.h"
 #include "models/formats/base64.h"
-#include "tests/support/errors.h"
 #include "tests/support/folder.h"
+#include "tests/support/message.h"
 #include "tests/support/small_text.h"
 
 using namespace orrery;
 using namespace orrery::models;
-using orrery::testing::error_of;
+using orrery::testing::expect_error;
 using orrery::testing::Folder;
 
 namespace {
@@ -123,26 +123,21 @@ TEST_CASE("sentence piece: of a long text every k-th line is learned from") {
 TEST_CASE("sentence piece: what cannot be is refused") {
   const Folder folder;
   const std::string text = orrery::testing::write_small_text(folder);
-  const std::string large = error_of([&] { make_tokenizer("sentence_piece(vocabulary=5000)", text); });
-  CHECK(large.starts_with("tokenizer: no 5000 pieces can be learned from this text: "));
-  CHECK(large.find("too high") != std::string::npos);
-  CHECK(error_of([&] { make_tokenizer("sentence_piece(vocabulary=3)", text); }).find("vocabulary: 3") !=
-        std::string::npos);
-  CHECK(error_of([&] { make_tokenizer("sentence_piece(size=3)", text); }).find("'size'") != std::string::npos);
-  CHECK(error_of([&] { make_tokenizer("byte(3)", text); }).find("byte has no settings") != std::string::npos);
-  CHECK(error_of([] {
-          train_sentence_piece("\n\n", {});
-        }).starts_with("tokenizer: there is no text to learn pieces from"));
+  const auto refused = [&](const char* tokenizer) { return expect_error([&] { make_tokenizer(tokenizer, text); }); };
+  refused("sentence_piece(vocabulary=5000)").names("tokenizer").value(5000).value("too high");
+  refused("sentence_piece(vocabulary=3)").names("vocabulary").value(3);
+  refused("sentence_piece(size=3)").names("size");
+  refused("byte(3)").names("byte").value("byte(3)");
+  expect_error([] { train_sentence_piece("\n\n", {}); }).names("tokenizer").value("spaces").offers("another text");
   write_file_atomically(folder / "none.model", "this is no model");
-  CHECK(error_of([&] {
-          make_tokenizer(folder / "none.model", "");
-        }).starts_with("tokenizer: " + (folder / "none.model") + ": this is no SentencePiece model"));
-  CHECK(error_of([] {
-          restore_tokenizer(R"({"name": "sentence_piece", "model": "AAA"})");
-        }).starts_with("tokenizer: cannot be restored: "));
+  expect_error([&] { make_tokenizer(folder / "none.model", ""); }).names(folder / "none.model").value("SentencePiece");
+  expect_error([] { restore_tokenizer(R"({"name": "sentence_piece", "model": "AAA"})"); })
+      .names("tokenizer")
+      .value(3)
+      .names("base64")
+      .offers(4);
   const auto tokenizer = make_tokenizer(golden, "");
-  CHECK(error_of([&] { tokenizer->decode(std::vector<int32_t>{400}); }) ==
-        "tokenizer: 400 is no token; there are 0 to 399");
+  expect_error([&] { tokenizer->decode(std::vector<int32_t>{400}); }).names("tokenizer").value(400).offers("0 to 399");
 }
 
 TEST_CASE("base64: bytes come back, and what it never writes is refused") {
@@ -155,8 +150,8 @@ TEST_CASE("base64: bytes come back, and what it never writes is refused") {
     for (size_t i = 0; i < length; ++i) bytes.push_back(static_cast<char>(i * 37));
     CHECK(bytes_of_base64(base64(bytes), "x") == bytes);
   }
-  CHECK(error_of([] { bytes_of_base64("Zg=", "x"); }) == "x: 3 characters of base64, not a multiple of 4");
-  CHECK(error_of([] { bytes_of_base64("Z!==", "x"); }) == "x: the character at byte 1 is none of base64");
+  expect_error([] { bytes_of_base64("Zg=", "x"); }).names("x").value(3).names("base64").offers(4);
+  expect_error([] { bytes_of_base64("Z!==", "x"); }).names("x").value("byte 1").names("base64");
 }
 
 TEST_CASE("sentence piece: its protobuf prints no line of its own next to an error message") {

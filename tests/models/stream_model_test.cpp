@@ -14,12 +14,12 @@
 #include "models/training/generation.h"
 #include "models/training/settings.h"
 #include "nn/losses/base/loss.h"
-#include "tests/support/errors.h"
+#include "tests/support/message.h"
 #include "tests/support/random_tensors.h"
 
 using namespace orrery;
 using namespace orrery::models;
-using orrery::testing::error_of;
+using orrery::testing::expect_error;
 using orrery::testing::largest_difference;
 using orrery::testing::random_tensor;
 
@@ -283,31 +283,28 @@ TEST_CASE("stream: the embedding's scale is a number, fixed or learned") {
 }
 
 TEST_CASE("stream: what cannot be read as one is refused with a sentence") {
-  const auto refusal = [](const std::string& attention, const std::string& position = "relative") {
+  const auto make_with = [](const std::string& attention, const std::string& position = "relative") {
     StreamSettings settings = settings_with(attention, 16);
     settings.position = parse_spec(position);
-    return error_of([&] { StreamModel model(settings); });
+    StreamModel model(settings);
   };
-  CHECK(refusal("softmax") ==
-        "stream: attention=softmax reads all there is, and a stream has no beginning; give it a span, as in "
-        "softmax(span=adaptive_span(256)) or softmax(span=fixed(256))");
-  CHECK(refusal("softmax(span=fixed(17))").find("reaches back 17 tokens") != std::string::npos);
-  CHECK(refusal("linear(span=fixed(8))").find("linear: cannot be combined with span=fixed(8)") != std::string::npos);
+  const auto refused = [&](const auto&... specs) { return expect_error([&] { make_with(specs...); }); };
+  refused("softmax").names("stream").value("attention=softmax").offers("softmax(span=adaptive_span(256))");
+  refused("softmax(span=fixed(17))").names("span").value(17).offers("[1, 16]");
+  refused("linear(span=fixed(8))").names("linear").value("span=fixed(8)").offers("softmax or pointwise");
   for (const char* position : {"learned", "rotary", "sinusoidal"})
-    CHECK(refusal("softmax(span=fixed(8))", position) ==
-          text("stream: position=", position,
-               " counts from the beginning of a text, and a stream has none; use relative, alibi or none"));
-  CHECK(refusal("softmax(span=fixed(16))", "relative(8)").find("there are terms for distances up to 8") !=
-        std::string::npos);
-  CHECK(refusal("softmax(span=fixed(8))", "alibi") == "no error");
+    refused("softmax(span=fixed(8))", position)
+        .names("stream")
+        .value(text("position=", position))
+        .offers("relative, alibi or none");
+  refused("softmax(span=fixed(16))", "relative(8)").names("relative(8)").value(8).offers("relative(15)");
+  CHECK_NOTHROW(make_with("softmax(span=fixed(8))", "alibi"));
 
   const auto model = make(settings_with("softmax(span=fixed(8))", 8));
   nn::Cache keys, states = stream_cache();
-  CHECK(error_of([&] { read(*model, some_tokens(1, 3), &keys); }) ==
-        "stream: a cache of keys keeps no history to differentiate through; use one of states, or run under NoGrad");
+  expect_error([&] { read(*model, some_tokens(1, 3), &keys); }).names("stream").value("cache of keys").offers("NoGrad");
   read(*model, some_tokens(2, 3), &states);
-  CHECK(error_of([&] { read(*model, some_tokens(1, 3), &states); }).find("1 sequences come, but the cache is of 2") !=
-        std::string::npos);
+  expect_error([&] { read(*model, some_tokens(1, 3), &states); }).value(1).names("cache").value(2);
 }
 
 TEST_CASE(

@@ -26,6 +26,7 @@ using namespace orrery;
 using namespace orrery::models;
 using orrery::testing::expect_error;
 using orrery::testing::Folder;
+using orrery::testing::Message;
 using namespace orrery::testing::tokenizer_cases;
 
 namespace {
@@ -218,7 +219,7 @@ TEST_CASE("tokenizers: a text begins and has its space as the folder's files say
   for (const char* const named : {"LlamaTokenizer", "LlamaTokenizerFast"})  // which does not add one by itself
     CHECK(encode_text(*llama(text(R"({"bos_token": "<s>", "tokenizer_class": ")", named, "\"}")), "First") ==
           Tokens{83, 122});
-  CHECK(noted(*llama(R"({"add_eos_token": true})")).find("add_eos_token") != std::string::npos);
+  Message(noted(*llama(R"({"add_eos_token": true})"))).names("add_eos_token");
   const auto no_space = llama(R"({"tokenizer_class": "LlamaTokenizer", "add_prefix_space": false})");
   CHECK(no_space->encode("First Citizen") == Tokens{187, 122, 47, 108, 142});
   CHECK(no_space->decode(no_space->encode(" First")) == " First");
@@ -240,7 +241,7 @@ TEST_CASE("tokenizers: a text begins and has its space as the folder's files say
   const auto both_sides = gpt2(R"({"type": "RobertaProcessing", "sep": ["<|endoftext|>", 0],
       "cls": ["<|endoftext|>", 0]})");
   CHECK(encode_text(*both_sides, "the") == Tokens{0, 84, 258});
-  CHECK(noted(*both_sides).find("behind each text (<|endoftext|>") != std::string::npos);
+  Message(noted(*both_sides)).value("<|endoftext|>").names("post_processor");
   expect_error<TokenizerNotSupported>([&] {
     gpt2("null", R"({"tokenizer_class": "GPT2Tokenizer", "add_prefix_space": true})");
   }).names("add_prefix_space");
@@ -258,7 +259,7 @@ TEST_CASE("tokenizers: a tokenizer.json that is not supported leaves vocab.json 
                                      R"({"normalizer": {"type": "NFC"}, "model": {"type": "BPE"}})");
   const auto tokenizer = tokenizer_of(copy);
   CHECK(tokenizer->encode("<|user|>the gate<|bot|>") == Tokens{320, 83, 257, 299, 298, 68, 321});
-  CHECK(noted(*tokenizer).find("normalizer") != std::string::npos);
+  Message(noted(*tokenizer)).names("normalizer");
 }
 
 TEST_CASE("tokenizers: vocab.json and merges.txt are cut as tokenizer.json or the class beside them says") {
@@ -301,7 +302,7 @@ TEST_CASE("byte pairs: numbers without a token are gaps, and a byte without one 
   CHECK(!tokenizer->has_token(322));
   CHECK(tokenizer->decode(Tokens{84, 258, 322, 324}) == "the<|x|>");
   CHECK(numbers_without_token(*tokenizer, 327) == Tokens{321, 322, 323, 325, 326});
-  CHECK(noted(*tokenizer).find("3 have no tokens") != std::string::npos);
+  Message(noted(*tokenizer)).value(325).value(3).names("tokens");
   CHECK(restore_tokenizer(tokenizer->save())->save() == tokenizer->save());
 }
 
@@ -317,7 +318,7 @@ TEST_CASE("tokenizers: the files beside the main one name tokens, too") {
   std::filesystem::remove(copy + "/added_tokens.json");
   const auto decoded = tokenizer_of(copy);
   CHECK(decoded->encode("<|user|>the") == Tokens{320, 83, 257});
-  CHECK(noted(*decoded).find("<|bot|> is named and has no number") != std::string::npos);
+  Message(noted(*decoded)).names("<|bot|>").value("no number");
   // Of a SentencePiece model, as transformers 5.24 has them.
   const std::string llama = with_file(folder, "llama_bos", "added_tokens.json", R"({"<|im|>": 200})");
   const auto pieces = tokenizer_of(llama);
@@ -336,7 +337,7 @@ TEST_CASE("tokenizers: a tokenizer.json that is not supported leaves a good toke
                     copy = with_file(folder, "llama_bos", "tokenizer.json", unsupported);
   const auto tokenizer = tokenizer_of(copy);
   CHECK(tokenizer->name() == "sentence_piece");
-  CHECK(noted(*tokenizer).find("byte_fallback") != std::string::npos);
+  Message(noted(*tokenizer)).names("byte_fallback");
   std::filesystem::remove(copy + "/tokenizer.model");
   expect_error<TokenizerNotSupported>([&] { tokenizer_of(copy); }).names("byte_fallback");
 }

@@ -6,13 +6,11 @@
 
 #include "engine/system/files.h"
 #include "models/data/pairs.h"
-#include "tests/support/errors.h"
 #include "tests/support/folder.h"
 #include "tests/support/message.h"
 
 using namespace orrery;
 using namespace orrery::models;
-using orrery::testing::error_of;
 using orrery::testing::expect_error;
 using orrery::testing::Folder;
 
@@ -98,23 +96,20 @@ TEST_CASE("pairs: what does not fit together is refused with the numbers") {
   const Folder folder;
   const std::string a = folder / "a", b = folder / "b";
   write_file_atomically(a, "1\n2\n3\n"), write_file_atomically(b, "1\n2\n"), write_file_atomically(folder / "none", "");
-  CHECK(error_of([&] { read_pairs({.source = a, .target = b}); }) ==
-        "pairs: " + a + " has 3 lines and " + b +
-            " has 2; each line of the one must be the translation of that of the other");
-  CHECK(error_of([&] { read_pairs({.source = a}); }) ==
-        "pairs: line 1 of " + a +
-            " has 1 column, and column 2 is asked for; columns have tabs between them (two files "
-            "of lines need --translations=FILE, two for validation --validation_translations=FILE)");
-  CHECK(error_of([&] { read_pairs({.source = folder / "none"}); }) == "pairs: " + (folder / "none") + " is empty");
-  CHECK(error_of([&] { read_pairs({.source = a, .target = a, .document_column = 1}); }).find("documents") !=
-        std::string::npos);
-  expect_error([&] { read_pairs({.source = a, .target = a, .source_column = 3}); })
-      .names("source_column")
-      .value(3)
-      .offers("leave them out");
-  CHECK(error_of([&] { read_pairs({.source = a, .document_lines = 2}); }) ==
-        "pairs: document_lines 2 cuts documents, and none are told apart; say by which column with --document_column");
-  CHECK(error_of([] { PairBatches({}, marks, 10, 0); }) == "pairs: there are none to make batches of");
+  const auto refused = [](const PairFiles& files) { return expect_error([&] { read_pairs(files); }).names("pairs"); };
+  refused({.source = a, .target = b}).names(a).value(3).names(b).value(2);
+  refused({.source = a})
+      .names("line 1")
+      .names(a)
+      .value(1)
+      .value(2)
+      .offers("--translations=FILE")
+      .offers("--validation_translations=FILE");
+  refused({.source = folder / "none"}).names(folder / "none").value("empty");
+  refused({.source = a, .target = a, .document_column = 1}).names("documents").names(a);
+  refused({.source = a, .target = a, .source_column = 3}).names("source_column").value(3).offers("leave them out");
+  refused({.source = a, .document_lines = 2}).names("document_lines").value(2).offers("--document_column");
+  expect_error([] { PairBatches({}, marks, 10, 0); }).names("pairs").names("batches");
 }
 
 TEST_CASE("pairs: a batch is padded at its ends, and its inputs are the targets one token before") {

@@ -11,8 +11,8 @@
 #include "models/architectures/translation_search.h"
 #include "models/model.h"
 #include "models/training/trainer.h"
-#include "tests/support/errors.h"
 #include "tests/support/folder.h"
+#include "tests/support/message.h"
 #include "tests/support/random_tensors.h"
 #include "tests/support/small_translator.h"
 
@@ -244,33 +244,32 @@ TEST_CASE("translation: a batch counts its targets, and the tokens of both sides
 
 TEST_CASE("translation: what cannot be is refused with a sentence") {
   const Folder folder;
-  const auto refusal = [&](const Assignments& more) {
-    return error_of([&] { Trainer(make_settings(small_run(folder / "run", more))); });
+  const auto refused = [&](const Assignments& more) {
+    return expect_error([&] { Trainer(make_settings(small_run(folder / "run", more))); });
   };
-  CHECK(refusal({{"data", ""}}).starts_with("train: no sentences to translate; "));
-  CHECK(refusal({{"context", "20"}}).find("have more tokens on a side than the model's context of 20") !=
-        std::string::npos);
-  CHECK(refusal({{"context", "20"}, {"longest", "5"}}) ==
-        "train: no pair of " + bible + " has at most 5 tokens on both sides; raise --longest");
-  CHECK(refusal({{"vocabulary", "20"}}).find("vocabulary 20 is too small for the tokenizer's 150") !=
-        std::string::npos);
-  CHECK(refusal({{"validation_fraction", "0.002"}}).find("of 48 pairs is not one") != std::string::npos);
-  CHECK(refusal({{"source_column", "9"}}).find("column 9 is asked for") != std::string::npos);
-  CHECK(refusal({{"task", "language_modeling"}, {"source_column", "4"}}) != "no error");
-  CHECK(error_of([&] {
-          train({{"model", "gpt-char-small"},
-                 {"task", "translation"},
-                 {"data", bible},
-                 {"source_column", "4"},
-                 {"target_column", "3"},
-                 {"out", folder / "gpt"},
-                 {"tokenizer", "sentence_piece(vocabulary=150)"},
-                 {"context", "256"}});
-        }).find("this model is not one that reads one sequence and writes another") != std::string::npos);
+  refused({{"data", ""}}).names("train").names("sentences").offers("--data=FILE").offers("--translations=FILE");
+  refused({{"context", "20"}}).names(bible).names("context").value(20).offers("--context").offers("--longest=20");
+  refused({{"context", "20"}, {"longest", "5"}}).names("train").names(bible).value(5).offers("--longest");
+  refused({{"vocabulary", "20"}}).names("vocabulary").value(20).names("tokenizer").offers(150);
+  refused({{"validation_fraction", "0.002"}}).names("validation_fraction").value("0.002").value(48).names("pairs");
+  refused({{"source_column", "9"}}).names(bible).value(9);
+  refused({{"task", "language_modeling"}, {"source_column", "4"}}).names("source_column");
+  const auto of_gpt = [&] {
+    train({{"model", "gpt-char-small"},
+           {"task", "translation"},
+           {"data", bible},
+           {"source_column", "4"},
+           {"target_column", "3"},
+           {"out", folder / "gpt"},
+           {"tokenizer", "sentence_piece(vocabulary=150)"},
+           {"context", "256"}});
+  };
+  expect_error(of_gpt).names("translation").names("model").offers("sequence");
   const auto model = make_translator(small_translator());
   const std::vector<std::vector<int32_t>> sources = {{10}, std::vector<int32_t>(13, 1)};
-  CHECK(error_of([&] { translate(*model, sources, small_marks, {}); }) ==
-        "translate: sentence 2 has 13 tokens with its end, more than the model's context of 12; cut it into shorter "
-        "ones");
-  CHECK(error_of([&] { translate(*model, sources, small_marks, {.beam = 0}); }).starts_with("translate: beam 0"));
+  const auto search = [&](const SearchSettings& s) {
+    return expect_error([&] { translate(*model, sources, small_marks, s); }).names("translate");
+  };
+  search({}).names("sentence 2").value(13).names("context").offers(12);
+  search({.beam = 0}).names("beam").value(0).offers(1);
 }

@@ -9,6 +9,7 @@
 #include "models/tasks/base/task.h"
 #include "models/tasks/evaluation.h"
 #include "nn/base/initialization.h"
+#include "tests/support/message.h"
 #include "tests/support/small_run.h"
 
 using namespace orrery;
@@ -51,8 +52,8 @@ TEST_CASE("validation: a stated number of tokens, the loss of learned ones besid
   const auto [whole, beside] = all.validate();
   CHECK(whole == evaluate(*all.model, held_out, 8).value().mean());
   CHECK(!beside.contains("training_loss"));
-  CHECK(contains(error_of([&] { Judged(run, {{"validation_tokens", "1000000000"}}); }),
-                 "tokens are held out; lower it, or take all of them with --validation_tokens=0"));
+  const auto too_many = [&] { Judged(run, {{"validation_tokens", "1000000000"}}); };
+  expect_error(too_many).names("validation_tokens").value(1000000000).offers("--validation_tokens=0");
 }
 
 TEST_CASE("validation: what stands between the files of a folder is a target and no character") {
@@ -119,7 +120,7 @@ TEST_CASE("documents: packed they are judged and learned as each by itself") {
   CHECK(batch.targets.to_vector() == std::vector<double>{0, -1, 3, 4, 5, 0, -1, -1});
 
   const Run run;
-  CHECK(contains(error_of([&] { run.train({{"documents", "yes"}}); }), "the tokenizer has no token that ends a text"));
+  expect_error([&] { run.train({{"documents", "yes"}}); }).names("documents=yes").names("tokenizer").offers("GPT-2");
 }
 
 TEST_CASE("documents: a run over packed ones goes on to the same bits") {

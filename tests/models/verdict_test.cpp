@@ -6,8 +6,8 @@
 #include "models/study/judged_claim.h"
 #include "models/study/verdict.h"
 #include "models/study/verdict_file.h"
-#include "tests/support/errors.h"
 #include "tests/support/folder.h"
+#include "tests/support/message.h"
 
 using namespace orrery;
 using namespace orrery::models;
@@ -91,7 +91,7 @@ TEST_CASE("verdict: equality is judged by both ends of the interval") {
   CHECK(judge(other, Refuted::outside, 0.054).verdict == Verdict::not_shown);
   const std::vector<double> same = {0, 0, 0};
   CHECK(judge(same, Refuted::outside, 0.001).verdict == Verdict::shown);
-  CHECK(error_of([&] { judge(same, Refuted::outside, -1); }) == "study: the margin -1 must be at least 0");
+  expect_error([&] { judge(same, Refuted::outside, -1); }).names("study").names("margin").value(-1).offers(0);
 }
 
 TEST_CASE("verdict: how many samples would resolve what is not shown") {
@@ -100,8 +100,7 @@ TEST_CASE("verdict: how many samples would resolve what is not shown") {
   CHECK(open.verdict == Verdict::not_shown);
   CHECK(open.needed == 29);
   CHECK(!judge(std::vector<double>{0.01, -0.01, 0}, Refuted::above, 0).needed);  // the mean is the bound
-  CHECK(error_of([] { judge(std::vector<double>{1}, Refuted::above, 0); }) ==
-        "study: a verdict needs two samples or more, not 1");
+  expect_error([] { judge(std::vector<double>{1}, Refuted::above, 0); }).names("study").names("samples").value(1);
   using V = std::vector<Verdict>;
   CHECK(verdict_of_all(V{Verdict::shown, Verdict::shown}) == Verdict::shown);
   CHECK(verdict_of_all(V{Verdict::shown, Verdict::not_shown}) == Verdict::not_shown);
@@ -165,52 +164,54 @@ TEST_CASE("metric: rank correlation of two figures over their places") {
   CHECK(near(of("rank_correlation(a/*, a/*)"), 1));
   // Equal ones share their rank: 1.5 1.5 3 4 against 1 2 3 4 is 4.5 / sqrt(4.5 x 5).
   CHECK(near(of("rank_correlation(c/*, a/*)"), 4.5 / std::sqrt(22.5)));
-  CHECK(error_of([&] { of("rank_correlation(a/*, d/*)"); }) ==
-        "study: a rank correlation of 4 and 1 places; both figures must have the same ones");
+  expect_error([&] { of("rank_correlation(a/*, d/*)"); }).names("study").names("rank correlation").value(4).value(1);
 }
 
 TEST_CASE("metric: what is none is refused with a sentence") {
-  const auto refusal = [](const std::string& metric) { return error_of([&] { parse_metric("c.toml:3", metric); }); };
-  CHECK(refusal("slop(loss)") == "c.toml:3: unknown function 'slop' in 'slop(loss)'; did you mean 'slope'?");
-  CHECK(refusal("ratio(loss)") == "c.toml:3: ratio takes 2 parts, not 1, in 'ratio(loss)'");
-  CHECK(refusal("above(loss, loss)") == "c.toml:3: the metric 'above(loss, loss)' needs above(figure, number)");
-  CHECK(refusal("max(loss") == "c.toml:3: the metric 'max(loss' opens a bracket that is not closed");
-  CHECK(refusal("max(first(loss))") ==
-        "c.toml:3: the metric 'max(first(loss))' has first(loss) in max(...), where a figure must stand");
-  CHECK(refusal("log(slope(loss))") ==
-        "c.toml:3: the metric 'log(slope(loss))' has slope(...) within another function");
-  CHECK(refusal("") == "c.toml:3: the metric '' has nothing where a figure should stand");
-  CHECK(error_of([] { measured("validation_los"); }) ==
-        "study: no figure fits 'validation_los'; did you mean 'validation_loss'?");
-  CHECK(error_of([] { measured("log(difference(loss, loss))"); }) ==
-        "study: log(difference(loss, loss)) is -inf, which is no finite number");
+  const auto refused = [](const std::string& metric) {
+    return expect_error([&] { parse_metric("c.toml:3", metric); }).names("c.toml:3");
+  };
+  refused("slop(loss)").value("slop").names("slop(loss)").offers("slope");
+  refused("ratio(loss)").names("ratio").offers(2).value(1).names("ratio(loss)");
+  refused("above(loss, loss)").value("above(loss, loss)").offers("above(figure, number)");
+  refused("max(loss").value("max(loss").value("closed");
+  refused("max(first(loss))").value("max(first(loss))").value("first(loss)").names("max(...)").offers("figure");
+  refused("log(slope(loss))").value("log(slope(loss))").value("slope(...)");
+  refused("").value("''").offers("figure");
+  expect_error([] { measured("validation_los"); }).names("study").value("validation_los").offers("validation_loss");
+  expect_error([] { measured("log(difference(loss, loss))"); })
+      .names("log(difference(loss, loss))")
+      .value("-inf")
+      .offers("finite");
   const std::vector<LogRow> lost = {{1, {{"loss", 2}}}, {2, {{"loss", NAN}}}};
-  CHECK(error_of([&] { measure(parse_metric("c", "highest(loss)"), lost, 0); }) ==
-        "study: highest(loss) is nan, which is no finite number");
+  expect_error([&] { measure(parse_metric("c", "highest(loss)"), lost, 0); })
+      .names("highest(loss)")
+      .value("nan")
+      .offers("finite");
 }
 
 TEST_CASE("claim: judged at each swept value, or of what is made of the sweep") {
+  const auto first = [](const JudgedClaim& claim) {
+    return Message(claim.comparisons[0].sentence).names("validation loss").names("relu - softmax").names("slots=8");
+  };
   const JudgedClaim at_each = judge(small_claim({if_above(0)}), small_measurements());
   REQUIRE(at_each.comparisons.size() == 2);
   CHECK(at_each.verdict == Verdict::shown);
   CHECK(at_each.comparisons[0].at == "slots=8");
   CHECK(near(at_each.comparisons[0].mean, -0.03));
   CHECK(near(at_each.comparisons[1].mean, -0.06));
-  CHECK(at_each.comparisons[0].sentence ==
-        "shown: validation loss, relu - softmax at slots=8 is -0.0300, 95 % interval -0.0548 to -0.0052, 3 seeds; it "
-        "lies below zero");
+  Message(at_each.comparisons[0].sentence).names("shown").names("95 %").names("below zero");
+  first(at_each).value("-0.0300").value("-0.0548").value("-0.0052").value("3 seeds");
   const JudgedClaim far = judge(small_claim({if_above(-0.04)}), small_measurements());  // -0.0548 .. and -0.1097 ..
   CHECK(far.verdict == Verdict::not_shown);
   CHECK(far.comparisons[0].needed == 0);
-  CHECK(far.comparisons[0].sentence.ends_with(
-      "the interval holds the margin -0.04, and the mean lies above it, but not above zero"));
+  first(far).names("margin").value("-0.04").names("mean").value("above").value("zero");
   const JudgedClaim less = judge(small_claim({if_above(-0.06)}), small_measurements());
   CHECK(less.comparisons[0].verdict == Verdict::not_shown);
-  CHECK(less.comparisons[0].sentence.ends_with("it lies above the margin -0.06, but not above zero"));
+  first(less).value("above").names("margin").value("-0.06").value("zero");
   const JudgedClaim open = judge(small_claim({if_above(-0.025)}), small_measurements());
   CHECK(open.comparisons[0].needed == 18);  // 2.109816 x 0.01 / sqrt 18 = 0.00497 < 0.005, and 17 have 0.00514
-  CHECK(open.comparisons[0].sentence.ends_with(
-      "the interval holds the margin -0.025; at this spread 18 seeds would resolve it"));
+  first(open).names("margin").value("-0.025").offers("18 seeds");
 
   // One doubling from 8 to 16: what it gains is the second value less the first, -0.02, -0.03 and -0.04.
   const JudgedClaim over = judge(small_claim({if_above(0)}, "doubling(validation_loss)"), small_measurements());
@@ -236,10 +237,12 @@ TEST_CASE("claim: a sample that is missing is never left out") {
   const JudgedClaim judged = judge(small_claim({if_above(0)}), measured);
   CHECK(judged.verdict == Verdict::not_shown);
   CHECK(!judged.comparisons[0].known);
-  CHECK(
-      judged.comparisons[0].sentence ==
-      "not shown: validation loss, relu - softmax at slots=8 has 2 of 3 seeds; what failed or diverged cannot be left "
-      "out");
+  Message(judged.comparisons[0].sentence)
+      .names("not shown")
+      .names("validation loss")
+      .names("relu - softmax")
+      .names("slots=8")
+      .value("2 of 3 seeds");
   CHECK(judged.comparisons[1].verdict == Verdict::shown);
 }
 

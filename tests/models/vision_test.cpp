@@ -8,12 +8,12 @@
 #include "engine/ops/ops.h"
 #include "models/architectures/resnet.h"
 #include "models/architectures/vit.h"
-#include "tests/support/errors.h"
+#include "tests/support/message.h"
 #include "tests/support/random_tensors.h"
 
 using namespace orrery;
 using namespace orrery::models;
-using orrery::testing::error_of;
+using orrery::testing::expect_error;
 using orrery::testing::largest_difference;
 using orrery::testing::random_tensor;
 
@@ -238,20 +238,18 @@ TEST_CASE("vit: the class token, which is a vector, does not decay; every parame
 TEST_CASE("vision: settings and pixels that do not fit are refused with the values") {
   VitSettings s = small_vit();
   s.patch = 4;
-  CHECK(error_of([&] { Vit model(s); }) == "vit: patch 4 must divide image_size 6; choose another of the two");
+  expect_error([&] { Vit model(s); }).names("vit").names("patch").value(4).names("image_size").value(6);
   s = small_vit();
   s.classes = 0;
-  CHECK(error_of([&] { Vit model(s); }) ==
-        "vit: image_size 6, channels 3 and classes 0 must all be at least 1; the data fills in what is 0");
+  expect_error([&] { Vit model(s); }).names("image_size").value(6).value(3).names("classes").value(0).offers(1);
   Vit vit(small_vit());
   prepare(vit);
-  CHECK(error_of([&] {
-          logits_of(vit, random_tensor({1, 6, 5, 3}));
-        }) == "vit: pixels of shape (1, 6, 5, 3); they must be (batch, 6, 6, 3)");
+  const auto refused = [](nn::Module& model, const Shape& pixels) {
+    return expect_error([&] { logits_of(model, random_tensor(pixels)); });
+  };
+  refused(vit, {1, 6, 5, 3}).names("vit").value("(1, 6, 5, 3)").offers("(batch, 6, 6, 3)");
   Resnet resnet(small_resnet());
   prepare(resnet);
-  CHECK(error_of([&] {
-          logits_of(resnet, random_tensor({1, 6, 6, 3}));
-        }) == "resnet: pixels of shape (1, 6, 6, 3); they must be (batch, height, width, 2)");
+  refused(resnet, {1, 6, 6, 3}).names("resnet").value("(1, 6, 6, 3)").offers("(batch, height, width, 2)");
   CHECK(logits_of(resnet, random_tensor({2, 9, 7, 2})).shape() == Shape{2, 4});  // of any size
 }
