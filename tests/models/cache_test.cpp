@@ -6,13 +6,16 @@
 #include "engine/ops/ops.h"
 #include "models/architectures/gpt.h"
 #include "models/training/generation.h"
+#include "tests/support/errors.h"
 #include "tests/support/message.h"
 #include "tests/support/random_tensors.h"
 
 using namespace orrery;
 using namespace orrery::models;
+using orrery::testing::error_of;
 using orrery::testing::expect_error;
 using orrery::testing::largest_difference;
+using orrery::testing::Message;
 
 namespace {
 
@@ -71,7 +74,7 @@ void check_steps(const std::string& attention, const std::string& position) {
     model = make(attention, position);
   } catch (const Error&) {  // only what acts on scores may be refused, by the attention's name
     CHECK(nn::make_position(parse_spec(position), {.context = context, .width = 16, .heads = 2})->acts_on_scores());
-    expect_error([&] { make(attention, position); }).names(parse_spec(attention).name + ":");
+    Message(error_of([&] { make(attention, position); })).names(parse_spec(attention).name + ":");
     return;
   }
   const Tensor tokens = some_tokens(2, context), logits = whole(*model, tokens);

@@ -205,13 +205,13 @@ void print_names(const std::string& what, const std::vector<std::string>& names)
 
 void print_parameters(const ComparedRun& first, const std::optional<LatestWeights>& a, const ComparedRun& other,
                       size_t most) {
-  std::cout << "\nparameters of " << first.number << " and " << other.number;
   const std::optional<LatestWeights> b = weights_of(other.folder);
+  if (a && b) warn_of_version(other.folder, b->version);
+  std::cout << "\nparameters of " << first.number << " and " << other.number;
   if (!a || !b) {
     std::cout << ": " << for_terminal((a ? other : first).folder) << " has no checkpoint, they are not compared\n";
     return;
   }
-  warn_of_version(other.folder, b->version);
   const models::ParameterComparison found = models::compare_parameters(a->tensors, b->tensors);
   std::cout << ", of step " << grouped(a->step) << " and " << grouped(b->step) << ": " << found.differing.size()
             << " differ, " << found.same.size() << " are the same\n";

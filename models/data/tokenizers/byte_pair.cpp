@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "engine/settings/config.h"
 #include "engine/system/files.h"
 #include "engine/types/check.h"
 #include "models/data/added_tokens.h"

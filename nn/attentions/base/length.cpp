@@ -5,6 +5,7 @@
 #include "engine/attention_formula/formula.h"
 #include "engine/loops/loops.h"
 #include "engine/ops/ops.h"
+#include "engine/settings/config.h"
 #include "engine/types/dispatch.h"
 
 namespace orrery::nn {
