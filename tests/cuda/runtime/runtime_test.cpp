@@ -251,7 +251,7 @@ TEST_CASE("without a card: no device, and a sentence for who wants one") {
   cuda_on_cpu::options.devices = 0;
   CHECK(cuda::device_count() == 0);
   const auto ask = [] { cuda::allocate(16); };
-  expect_error(ask).names("GPU").value("cudaErrorNoDevice").offers("driver").offers("--device=cpu");
+  expect_error(ask).names("allocate").names("GPU").value("cudaErrorNoDevice").offers("driver").offers("--device=cpu");
   cuda_on_cpu::options.devices = 1;
 }
 #endif
