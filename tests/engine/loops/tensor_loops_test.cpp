@@ -2,10 +2,10 @@
 #include <doctest/doctest.h>
 
 #include "engine/loops/tensor_loops.h"
-#include "tests/support/errors.h"
+#include "tests/support/message.h"
 
 using namespace orrery;
-using orrery::testing::error_of;
+using orrery::testing::expect_error;
 
 namespace {
 
@@ -81,14 +81,14 @@ TEST_CASE("sums of columns and of all elements are handed elements; a map's form
 TEST_CASE("operands that do not fit the first one are refused with a sentence") {
   const Tensor x = Tensor::zeros(Shape{2, 3}), other = Tensor::zeros(Shape{2, 4}), one = Tensor::zeros(Shape{1});
   const auto rows_of = [&](const Tensor& w, const Tensor& factor) {
-    return error_of([&] {
+    return expect_error([&] {
       each_row("test", Normal{}, row_of(x), row_index(), whole(x), whole<double>(Tensor()), number_of(factor),
                to_row(w), to_row_if<bf16>(Tensor()), to_number(Tensor::zeros(Shape{2})));
     });
   };
-  CHECK(rows_of(other, Tensor::zeros(Shape{2})) == "test: an operand of shape (2, 4) for 2 rows of 3");
-  CHECK(rows_of(x, one) == "test: numbers of shape (1) for 2 rows; each has one");
-  CHECK(rows_of(Tensor(), Tensor::zeros(Shape{2})) == "test: an operand is undefined");
-  CHECK(error_of([&] { sum_elements("test", Square{}, to_sums<double>(other), row_of(x)); }) ==
-        "test: a result of shape (2, 4) on cpu for 1 numbers on cpu");
+  rows_of(other, Tensor::zeros(Shape{2})).names("test").names("operand").value("(2, 4)").value("2 rows").value(3);
+  rows_of(x, one).names("test").names("numbers").value("(1)").value("2 rows");
+  rows_of(Tensor(), Tensor::zeros(Shape{2})).names("test").names("operand").value("undefined");
+  const auto sums = [&] { sum_elements("test", Square{}, to_sums<double>(other), row_of(x)); };
+  expect_error(sums).names("test").names("result").value("(2, 4) on cpu").value("1 numbers on cpu");
 }

@@ -4,10 +4,12 @@
 #include <doctest/doctest.h>
 
 #include "engine/ops/ops.h"
+#include "tests/support/message.h"
 #include "tests/support/random_tensors.h"
 
 using namespace orrery;
 using namespace orrery::nn;
+using orrery::testing::expect_error;
 using orrery::testing::largest_difference;
 using orrery::testing::random_tensor;
 
@@ -26,8 +28,7 @@ TEST_CASE("uniform causal attention has mean row entropy ln(T!) / T") {
     CHECK(mean(row_entropy(w.to(Dtype::f32))).item() == doctest::Approx(expected).epsilon(2e-4));
   }
   CHECK(causal_entropy_ceiling(1) == 0);
-  CHECK_THROWS_WITH_AS(causal_entropy_ceiling(0), "causal_entropy_ceiling: 0 positions; there must be at least one",
-                       Error);
+  expect_error([] { causal_entropy_ceiling(0); }).names("causal_entropy_ceiling").value("0 positions").offers("one");
 }
 
 TEST_CASE("row entropy: one key or none gives 0, negative weights do not count, NaN shows") {
@@ -51,12 +52,9 @@ TEST_CASE("scaling the scores of a row sharpens softmax, but not ReLU weights") 
 TEST_CASE("entropy histogram: four bins of the ceiling, each with its lower edge") {
   const Tensor h = Tensor::from({8}, {0, 0.99, 1, 1.99, 2, 3, 4, 4.001}, Dtype::f64);
   CHECK(entropy_histogram(h, 4) == std::array<double, 4>{0.25, 0.25, 0.125, 0.375});
-  CHECK_THROWS_WITH_AS(entropy_histogram(h, 0),
-                       "entropy_histogram: the ceiling must be above 0, not 0; one position alone has no entropy to "
-                       "measure",
-                       Error);
-  CHECK_THROWS_WITH_AS(entropy_histogram(Tensor::from({1}, {std::nan("")}, Dtype::f64), 4),
-                       "entropy_histogram: an entropy is not a number; the model has diverged", Error);
+  expect_error([&] { entropy_histogram(h, 0); }).names("entropy_histogram").names("ceiling").offers(0).value(0);
+  const auto of_nan = [] { entropy_histogram(Tensor::from({1}, {std::nan("")}, Dtype::f64), 4); };
+  expect_error(of_nan).names("entropy_histogram").value("not a number").names("diverged");
 }
 
 TEST_CASE("saturation share counts |alpha x| > 2") {
@@ -82,7 +80,7 @@ TEST_CASE("top share: what the largest entries of a row carry") {
   CHECK(top_share(w, 0.001) == doctest::Approx((0.4 + 1) / 2));  // at least one entry
   CHECK(top_share(w, 1) == doctest::Approx(1));
   CHECK(top_share(Tensor::full({2, 4096}, 1), 0.002) == doctest::Approx(8.0 / 4096));
-  CHECK_THROWS_WITH_AS(top_share(w, 0), "top_share: the share of a row's entries must lie in (0, 1], not 0", Error);
+  expect_error([&] { top_share(w, 0); }).names("top_share").names("share").offers("(0, 1]").value(0);
 }
 
 TEST_CASE("variance ratio: over all elements, whatever the means") {
@@ -90,6 +88,6 @@ TEST_CASE("variance ratio: over all elements, whatever the means") {
                residual = Tensor::from({2}, {-3, 1}, Dtype::f32);
   CHECK(variance(output) == 1);
   CHECK(variance_ratio(output, residual) == doctest::Approx(1.0 / 4));
-  CHECK_THROWS_WITH_AS(variance_ratio(output, Tensor::full({2, 2}, 3)),
-                       "variance_ratio: the residual (2, 2) is constant; there is nothing to compare", Error);
+  const auto of_constant = [&] { variance_ratio(output, Tensor::full({2, 2}, 3)); };
+  expect_error(of_constant).names("variance_ratio").names("residual").value("(2, 2)").value("constant");
 }

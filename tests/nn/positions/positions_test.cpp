@@ -7,14 +7,15 @@
 #include "engine/ops/ops.h"
 #include "nn/attentions/base/attention.h"
 #include "nn/positions/base/position.h"
-#include "tests/support/errors.h"
 #include "tests/support/golden_cases.h"
+#include "tests/support/message.h"
 #include "tests/support/random_tensors.h"
 
 using namespace orrery;
 using namespace orrery::nn;
-using orrery::testing::error_of;
+using orrery::testing::expect_error;
 using orrery::testing::largest_difference;
+using orrery::testing::Message;
 using orrery::testing::random_tensor;
 
 namespace {
@@ -292,12 +293,11 @@ TEST_CASE("relative positions with a span shorter than the context") {
                larger = parameters_of(*wide.position)[0].parameter->value;
   table.copy_from(larger.slice(0, 4));
   CHECK(largest_difference(narrow(x), wide(x)) == 0);
-  CHECK(error_of([] { Reader("relative(3)", true, "softmax(span=fixed(4))"); }) ==
-        "softmax(span=fixed(4)): relative(3): there are terms for distances up to 3, but tokens see each other over 4; "
-        "use relative(4) or a span of at most 3");
-  CHECK(error_of([] { Reader("relative(6, bias)", true); }) ==
-        "relative(6, bias): there are terms for distances up to 6, but tokens see each other over 7; use relative(7) "
-        "or a span of at most 6");
+  Message of_span = expect_error([] { Reader("relative(3)", true, "softmax(span=fixed(4))"); });
+  of_span.names("softmax(span=fixed(4))").names("relative(3)").value(3).value(4);
+  of_span.offers("relative(4)").offers("span").offers(3);
+  const auto six = [] { Reader("relative(6, bias)", true); };
+  expect_error(six).names("relative(6, bias)").value(6).value(7).offers("relative(7)").offers("span").offers(6);
 }
 
 TEST_CASE("places count within documents, wherever these lie") {
@@ -306,53 +306,40 @@ TEST_CASE("places count within documents, wherever these lie") {
   CHECK(!places_of(x, pass));
   pass.document_ids = Tensor::from({2, 5}, std::vector<int32_t>{7, 7, 1, 1, 1, 2, 3, 2, 2, 3});
   CHECK(places_of(x, pass).to_vector() == std::vector<double>{0, 1, 0, 1, 2, 0, 0, 1, 2, 1});
-  CHECK(error_of([&] {
-          places_of(Tensor::zeros({2, 4, 1}), pass);
-        }) == "positions: documents of shape (2, 5) and dtype i32; they must be i32 of shape (2, 4)");
+  const auto shorter = [&] { places_of(Tensor::zeros({2, 4, 1}), pass); };
+  expect_error(shorter).names("documents").value("(2, 5)").value("i32").offers("i32").offers("(2, 4)");
   Cache cache;
   pass.cache = &cache;
-  CHECK(error_of([&] { places_of(x, pass); }) ==
-        "positions: a cache goes on with one text for each sequence, so there can be no documents");
+  expect_error([&] { places_of(x, pass); }).names("positions").names("cache").offers("one text").value("documents");
 }
 
 TEST_CASE("what positions refuse, they refuse with a sentence when they are made") {
   const auto refusal = [](const std::string& spec, const PositionOptions& options = small) {
-    return error_of([&] { make_position(parse_spec(spec), options); });
+    return expect_error([&] { make_position(parse_spec(spec), options); });
   };
-  CHECK(refusal("rotary", {.context = 8, .width = 15, .heads = 3}) ==
-        "rotary: channels are turned in pairs, but partial_rotary_factor (1) times the head size (5) is 5; it must be "
-        "an even number, "
-        "at least 2");
-  CHECK(refusal("rotary(partial_rotary_factor=0.5)", {.context = 8, .width = 12, .heads = 2}) ==
-        "rotary(partial_rotary_factor=0.5): channels are turned in pairs, but partial_rotary_factor (0.5) times the "
-        "head size (6) is 3; it must be an "
-        "even number, at least 2");
-  CHECK(refusal("rotary", {.context = 8, .width = 12, .heads = 2, .head_size = 3}).find("the head size (3)") !=
-        std::string::npos);
-  CHECK(refusal("rotary(partial_rotary_factor=0)") == "rotary: partial_rotary_factor: 0 must be above 0");
-  CHECK(refusal("rotary(partial_rotary_factor=1.5)") == "rotary: partial_rotary_factor: 1.5 must be at most 1");
-  CHECK(refusal("rotary(pairs=thirds)").find("half_split") != std::string::npos);
-  CHECK(refusal("relative(0)") == "relative(0): S is the largest distance and must be at least 1, not 0");
-  CHECK(refusal("relative(-3, bias)") ==
-        "relative(-3, bias): S is the largest distance and must be at least 1, not -3");
-  CHECK(refusal("relative(many)") == "relative(many): S: 'many' is not a whole number");
-  CHECK(refusal("relative(4, values)").find("bias") != std::string::npos);
-  CHECK(refusal("learned(3)") == "learned: takes no settings, not learned(3)");
-  CHECK(refusal("none(3)") == "none: takes no settings, not none(3)");
-  CHECK(refusal("rotari").find("position: no 'rotari'; did you mean 'rotary'?") == 0);
+  const std::string factor = "partial_rotary_factor", half = "rotary(partial_rotary_factor=0.5)";
+  const PositionOptions of_five{.context = 8, .width = 15, .heads = 3}, of_six{.context = 8, .width = 12, .heads = 2};
+  const PositionOptions of_three{.context = 8, .width = 12, .heads = 2, .head_size = 3};
+  refusal("rotary", of_five).names("rotary").names(factor + " (1)").names("head size (5)").value(5).offers(2);
+  refusal(half, of_six).names(half).names(factor + " (0.5)").names("head size (6)").value(3).offers("even").offers(2);
+  refusal("rotary", of_three).names("head size (3)").value(3);
+  refusal("rotary(partial_rotary_factor=0)").names("rotary").names(factor).value(0).offers(0);
+  refusal("rotary(partial_rotary_factor=1.5)").names("rotary").names(factor).value(1.5).offers(1);
+  refusal("rotary(pairs=thirds)").names("pairs").value("thirds").offers("half_split");
+  refusal("relative(0)").names("relative(0)").names("S").offers(1).value(0);
+  refusal("relative(-3, bias)").names("relative(-3, bias)").names("S").offers(1).value(-3);
+  refusal("relative(many)").names("relative(many)").names("S").value("'many'").offers("whole number");
+  refusal("relative(4, values)").value("values").offers("bias");
+  for (const std::string name : {"learned", "none"}) refusal(name + "(3)").names(name).value(name + "(3)");
+  refusal("rotari").names("position").value("'rotari'").offers("'rotary'");
 
   Pass pass;
   Cache cache;
   cache.tokens = 5;
   pass.cache = &cache;
-  CHECK(error_of([&] {
-          make("learned")->forward(Tensor::zeros({1, 4, 12}, Dtype::f64), pass);
-        }) ==
-        "learned positions: 9 positions asked for, the table has 8; use a longer context in the model's settings");
-  CHECK(error_of([&] {
-          rotated("rotary", Tensor::zeros({1, 4, 2, 6}, Dtype::f64), &cache);
-        }) == "rotary positions: 9 positions asked for, the table has 8; use a longer context in the model's settings");
-  CHECK(error_of([&] {
-          rotated("rotary", Tensor::zeros({1, 4, 2, 5}, Dtype::f64));
-        }).find("the head size (5)") != std::string::npos);
+  const auto learned = [&] { make("learned")->forward(Tensor::zeros({1, 4, 12}, Dtype::f64), pass); };
+  expect_error(learned).names("learned positions").value("9 positions").value(8).offers("longer context");
+  const auto rotary = [&] { rotated("rotary", Tensor::zeros({1, 4, 2, 6}, Dtype::f64), &cache); };
+  expect_error(rotary).names("rotary positions").value("9 positions").value(8).offers("longer context");
+  expect_error([&] { rotated("rotary", Tensor::zeros({1, 4, 2, 5}, Dtype::f64)); }).names("head size (5)");
 }

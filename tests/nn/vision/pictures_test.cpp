@@ -10,13 +10,13 @@
 #include "nn/vision/convolution.h"
 #include "nn/vision/patches.h"
 #include "nn/vision/pooling.h"
-#include "tests/support/errors.h"
 #include "tests/support/golden.h"
+#include "tests/support/message.h"
 #include "tests/support/random_tensors.h"
 
 using namespace orrery;
 using namespace orrery::nn;
-using orrery::testing::error_of;
+using orrery::testing::expect_error;
 using orrery::testing::largest_difference;
 using orrery::testing::random_tensor;
 using orrery::testing::whole_numbers;
@@ -280,37 +280,28 @@ TEST_CASE("modules of pictures: shapes, names, initial values") {
 TEST_CASE("pictures that cannot work are refused with a sentence") {
   const Tensor x = random_tensor({2, 5, 6, 3}, 1);
   const auto weight = [](int64_t h, int64_t w, int64_t c) { return random_tensor({4, h, w, c}, 2); };
-  CHECK(error_of([&] { convolution(x, weight(9, 3, 3), {}, {.padding = 1}); }) ==
-        "convolution: a window of 9 x 3 pixels does not fit into the input (2, 5, 6, 3), which has 7 x 8 with its "
-        "padding of 1 x 1; use a smaller window or more padding");
-  CHECK(error_of([&] { convolution(x, weight(3, 3, 3), {}, {.dilation = 3}); }) ==
-        "convolution: a window of 7 x 7 pixels does not fit into the input (2, 5, 6, 3), which has 5 x 6 with its "
-        "padding of 0 x 0; use a smaller window or more padding");
-  CHECK(error_of([&] { convolution(x, weight(3, 3, 2)); }) ==
-        "convolution: the input (2, 5, 6, 3) has 3 channels, the weight (4, 3, 3, 2) takes 2; the last axes must be "
-        "equal");
-  CHECK(error_of([&] { convolution(x, weight(3, 3, 3), {}, {.stride = 0}); }) ==
-        "convolution: window 3 x 3, stride 0 x 0 and dilation 1 x 1 must be at least 1, padding 0 x 0 at least 0");
-  CHECK(error_of([&] { convolution(x, weight(3, 3, 3), random_tensor({3}, 1)); }) ==
-        "convolution: bias of shape (3) for weight (4, 3, 3, 3)");
-  CHECK(error_of([&] {
-          convolution(x.reshape({2, 30, 3}), weight(3, 3, 3));
-        }) == "convolution: the input (2, 30, 3) must be (batch, height, width, channels)");
-  CHECK(error_of([&] {
-          convolution(x, x.reshape({2, 30, 3}));
-        }) == "convolution: the weight (2, 30, 3) must be (outputs, height, width, channels)");
-  CHECK(error_of([&] { convolution(x.slice(0, 0), weight(3, 3, 3)); }) ==
-        "convolution: the input (0, 5, 6, 3) has no elements");
-  CHECK(error_of([&] { max_pool(x, 3, {.padding = 2}); }) ==
-        "max_pool: padding 2 x 2 is more than half of the window 3 x 3, so that a window might meet no pixel");
-  CHECK(error_of([&] { average_pool(x, 2, {.dilation = 2}); }) ==
-        "average_pool: dilation 2 x 2 is for convolutions; leave it at 1");
-  CHECK(error_of([&] {
-          global_average_pool(x.reshape({2, 90}));
-        }) == "global_average_pool: the input (2, 90) must be (batch, height, width, channels)");
-  CHECK(error_of([&] { patches(x, 2); }) ==
-        "patches: a picture of 5 x 6 pixels does not divide into patches of 2 x 2; resize or crop it");
-  CHECK(error_of([&] { patch_embedding(x, weight(5, 3, 4)); }) ==
-        "patches: the input (2, 5, 6, 3) does not fit the weight (4, 5, 3, 4); the last axes, the channels, must be "
-        "equal");
+  const std::string shape = "(2, 5, 6, 3)", axes = "(batch, height, width, channels)";
+  const auto refused = [&](const Tensor& w, const WindowSteps& steps) {
+    return expect_error([&] { convolution(x, w, {}, steps); }).names("convolution");
+  };
+  refused(weight(9, 3, 3), {.padding = 1}).value("9 x 3").names(shape).value("7 x 8").names("padding").value("1 x 1");
+  refused(weight(3, 3, 3), {.dilation = 3}).value("7 x 7").names(shape).value("5 x 6").names("padding").value("0 x 0");
+  refused(weight(3, 3, 2), {}).names(shape).value("3 channels").names("(4, 3, 3, 2)").value(2).offers("last axes");
+  refused(weight(3, 3, 3), {.stride = 0}).value("3 x 3").value("stride 0 x 0").value("1 x 1").offers(1).value("0 x 0");
+  refused(x.reshape({2, 30, 3}), {}).names("weight").value("(2, 30, 3)").offers("(outputs, height, width, channels)");
+  const auto short_bias = [&] { convolution(x, weight(3, 3, 3), random_tensor({3}, 1)); };
+  expect_error(short_bias).names("convolution").names("bias").value("(3)").names("weight (4, 3, 3, 3)");
+  const auto of_rows = [&] { convolution(x.reshape({2, 30, 3}), weight(3, 3, 3)); };
+  expect_error(of_rows).names("convolution").names("input").value("(2, 30, 3)").offers(axes);
+  const auto of_none = [&] { convolution(x.slice(0, 0), weight(3, 3, 3)); };
+  expect_error(of_none).names("convolution").names("input").value("(0, 5, 6, 3)").value("no elements");
+  const auto padded = [&] { max_pool(x, 3, {.padding = 2}); };
+  expect_error(padded).names("max_pool").names("padding").value("2 x 2").offers("half").names("3 x 3");
+  const auto dilated = [&] { average_pool(x, 2, {.dilation = 2}); };
+  expect_error(dilated).names("average_pool").names("dilation").value("2 x 2").offers(1);
+  const auto of_matrix = [&] { global_average_pool(x.reshape({2, 90})); };
+  expect_error(of_matrix).names("global_average_pool").names("input").value("(2, 90)").offers(axes);
+  expect_error([&] { patches(x, 2); }).names("patches").value("5 x 6").value("2 x 2").offers("resize or crop");
+  const auto other_channels = [&] { patch_embedding(x, weight(5, 3, 4)); };
+  expect_error(other_channels).names("patches").names(shape).value("(4, 5, 3, 4)").offers("last axes");
 }
