@@ -43,7 +43,8 @@ endfunction()
 add_library(test_main OBJECT tests/support/main.cpp tests/support/message.cpp)
 target_include_directories(test_main PRIVATE "${PROJECT_SOURCE_DIR}")
 target_include_directories(test_main SYSTEM PRIVATE "${ORRERY_DOCTEST_INCLUDE}")
-target_compile_definitions(test_main PRIVATE "ORRERY_SOURCE_DIR=\"${PROJECT_SOURCE_DIR}\"")
+target_compile_definitions(test_main PRIVATE "ORRERY_SOURCE_DIR=\"${PROJECT_SOURCE_DIR}\""
+                                             $<$<BOOL:${ORRERY_CUDA}>:ORRERY_CUDA_BUILD>)
 
 # The kernels on the CPU: engine, nn, models and cuda once more, with the emulation's <cuda_runtime.h>.  One program
 # never holds both builds, for they define the same names.  With ORRERY_CUDA=ON the same tests run on the card.
