@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/settings/config.h"
+#include "engine/types/check.h"
 
 namespace orrery {
 
