@@ -155,7 +155,7 @@ if(TARGET orrery AND NOT ORRERY_SANITIZE)
   add_dependencies(failures_tests orrery failures_interposer)
 endif()
 
-file(GLOB files CONFIGURE_DEPENDS tests/rules_test.cpp)
+file(GLOB files CONFIGURE_DEPENDS tests/*_test.cpp)
 orrery_add_test_program(rules_tests LABEL rules FILES ${files})
 
 # The tutorial on a device: on a card if there is one, else on the emulated one.
