@@ -1,5 +1,5 @@
-// From tensors to the problem that both devices take, and on a CPU from there to tasks.  The arithmetic is in
-// kernels_*.cpp.
+// Converts tensors to the problem that both devices take, and runs it on a CPU as tasks. The
+// arithmetic is in kernels_*.cpp.
 #include "engine/attention/attention.h"
 
 #include <atomic>
@@ -51,7 +51,7 @@ A* new_numbers(const Tensor& x) {
 }
 int64_t stride_of(const Tensor& x) { return x.size(-1) * (x.shape().rank() > 2 ? x.size(-2) : 1); }
 
-// T is the tensors' type, bf16 behind pointers to float.
+// T is the element type of the tensors; bf16 data is behind pointers to float.
 template <class T, class A = Arithmetic<T>>
 Tokens<const A> tokens(const Tensor& x) {
   return x ? Tokens<const A>{reinterpret_cast<const A*>(x.data<T>()), stride_of(x)} : Tokens<const A>{};
@@ -92,7 +92,7 @@ const AttentionKernels<A>& on_device(const AttentionWeighting& weighting) {
 #endif
 }
 
-// run<T>(problem): once all is checked, for the type T of the tensors
+// Checks the inputs, then calls run<T>(problem) with the element type T of the tensors.
 template <class Run>
 void with_problem(const AttentionInputs& inputs, const AttentionOptions& options, const Run& run) {
   check_attention(inputs, options);

@@ -1,5 +1,5 @@
-// Gradients between a group of queries and a group of keys: five products a tile, two that compute the scores and the
-// gradients of the weights, three that add to dv, dk and dq; and what the terms of the distance add.
+// Gradients of a group of queries and a group of keys. A tile takes five products: two for scores
+// and gradients of weights, three that add to dv, dk, dq. Relative-position terms add more.
 #pragma once
 
 #include "engine/attention/score_gradients.h"
@@ -43,13 +43,13 @@ BackwardBlock<N> prepare(const QueryBlock<N>& block, const Workspace<A>& w) {
   return b;
 }
 
-// What a pair of groups adds up of one head: the rows of the gradient's tokens, or sums of the task's own, which become
-// these rows in the end.
+// Rows that receive gradients of one head: rows of the gradient's tokens, or the task's own sums,
+// which finish() writes to these rows.
 template <class N>
 struct GradientRows {
   using A = Sum<N>;
   Tokens<A> tokens;
-  int64_t first, head, size;  // row 0 is that of token `first`
+  int64_t first, head, size;  // row 0 belongs to token `first`
   A* own;
 
   Matrix<A> from(int64_t row) const {
@@ -87,7 +87,7 @@ void add_gradients(const BackwardBlock<N>& block, const Keys& keys, const Worksp
   const Problem<A>& p = block.p;
   const int64_t size = p.head_size, value_size = p.value_size;
   const Band band = band_of(block, keys);
-  const bool all = keys.cover == Cover::all;  // then NaN and infinity reach every element in any case
+  const bool all = keys.cover == Cover::all;  // NaN and infinity then reach every element anyway
   const auto passed = [&](RightRows<N> rows) { return rows.finite |= all, rows; };
   const Update<A> unscaled = {.factor = 1, .add = true}, scaled = {p.scale, true};
   if (const auto dv = value_gradients<N>(p, block.sequence, block.key_head, keys.slots, w); dv.tokens.data)

@@ -1,4 +1,4 @@
-// What makes no sense is told before anything is computed, by name and value.
+// Checks of arguments, done before any computation; errors give the name and the value.
 #pragma once
 
 #include <cmath>
@@ -66,10 +66,10 @@ inline void check_mask(const AttentionInputs& x, const AttentionMask& m) {
   check_tensor("documents of keys", m.key_document_ids, Shape{batch, keys}, Dtype::i32);
 }
 
-// ---- what needs the numbers themselves
+// ---- checks that read tensor data
 
-// The largest distance |x| at which a key is not masked for the query, 0 if none is; told only from `enough` on.
-// `reach`: keys farther away are beyond the span.
+// Returns the largest distance |x| >= `enough` at which a key is not masked for the query, or 0 if
+// there is none. `reach`: keys farther away are beyond the span.
 inline int64_t largest_distance(const MaskView& mask, int64_t sequence, int query, double reach, int64_t enough) {
   const int64_t place = query + mask.query_offset, most = static_cast<int64_t>(minimum(std::floor(reach), 0x1p30));
   const Interval keys = keys_of_queries(mask, query, 1, length_of(mask, sequence));
@@ -100,7 +100,7 @@ void check_distances(const AttentionProblem<A>& p) {
     }
 }
 
-// Numbers on a device are not read: the terms must be enough for whatever they could be.
+// Does not read data on a GPU, so the relative terms must cover all possible values there.
 template <class A>
 void check_numbers(AttentionProblem<A> p, Device device) {
   if (device == Device::cuda) {

@@ -1,11 +1,11 @@
-// The terms of the distance of a tile's scores and their gradients:
+// Relative-position terms of the scores of a tile, and their gradients:
 //
 //   t_ij += b|x| + scale <q_i, p_|x|>,  x = i + query_offset - j
 //   db|x| = sum dt_ij,   dp_|x| = scale sum dt_ij q_i,   dq_i += scale sum_j dt_ij p_|x|
 //
-// A tile of n keys and w lanes meets n + w - 1 distances, which run along its diagonals.  For p a band (distances,
-// lanes) holds <q_i, p_|x|> once for every distance and query that meet; `skew` turns its columns so that diagonals
-// become rows, which are then added to the tile.  Backward goes the other way.
+// A tile of n keys and w lanes has n + w - 1 distances, one for each diagonal. For p, a band
+// (distances, lanes) holds <q_i, p_|x|> once for each distance and query that meet. `skew` shifts
+// its columns: diagonals become rows, which are added to the tile. Backward does the reverse.
 #pragma once
 
 #include "engine/attention/kernels.h"
@@ -13,7 +13,7 @@
 namespace orrery::detail::attention {
 namespace {
 
-// Row r of the band belongs to distance first + r; key j of the tile and lane i meet in row i + keys - 1 - j.
+// Rows of the band: row r has distance first + r; key j and lane i meet in row i + keys - 1 - j.
 struct Diagonals {
   int64_t first, keys;
   Range visible;  // rows with distances of visible pairs
@@ -30,8 +30,8 @@ Diagonals diagonals_of(const QueryBlock<N>& block, const Keys& keys) {
       first, keys.count, {maximum(0, nearest - first), minimum(keys.count + block.width - 1, farthest - first + 1)}};
 }
 
-// body(rows, distance, step): the rows of the band, in one or two runs, whose |x| begins at `distance` and goes on by
-// `step`.
+// Calls body(rows, distance, step) for one or two runs of rows of the band, whose |x| starts at
+// `distance` and changes by `step`.
 template <class Body>
 void each_run(const Diagonals& diagonals, const Body& body) {
   const Range rows = diagonals.visible;
@@ -40,7 +40,7 @@ void each_run(const Diagonals& diagonals, const Body& body) {
   if (turn < rows.end) body(Range{turn, rows.end}, diagonals.distance(turn), 1);
 }
 
-// Lane l of row r becomes lane l of row r + l, for `rows` rows; lanes<A> - 1 more are read.
+// Moves lane l of row r + l to row r, for `rows` rows; reads lanes<A> - 1 rows more.
 template <class A>
 void skew(Matrix<A> x, int64_t rows) {
   int64_t left = rows + lanes<A> - 1;
@@ -51,7 +51,7 @@ void skew(Matrix<A> x, int64_t rows) {
   }
 }
 
-// The inverse, into `rows` + lanes<A> - 1 rows, whose last ones are zero before.
+// Inverts `skew` into `rows` + lanes<A> - 1 rows; the last lanes<A> - 1 must be zero before.
 template <class A>
 void straighten(Matrix<A> x, int64_t rows) {
   for (int s = lanes<A> / 2; s >= 1; s /= 2) {
@@ -109,7 +109,7 @@ void add_distance_terms(const QueryBlock<N>& block, const Keys& keys, A* scores,
 
 // ---- backward
 
-// The band of a tile of gradients, with zeros where no key and no query meet.
+// Writes the band of a tile of gradients, with zeros where no key meets a query.
 template <class N, class A = Sum<N>>
 void gather_band(const QueryBlock<N>& block, const Keys& keys, const A* gradients, A* band) {
   const int64_t width = block.width, rows = keys.count + width - 1;
@@ -133,8 +133,8 @@ void add_bias_gradients(const QueryBlock<N>& block, const Diagonals& diagonals, 
   }
 }
 
-// `gradients`: dt of the tile.  `query_gradients`: the rows of dq, without data if they are not wanted.  `queries`:
-// those of the block.
+// Adds the gradients of the relative-position terms. `gradients`: dt of the tile;
+// `query_gradients`: rows of dq, without data if not needed; `queries`: q of the block.
 template <class N, class A = Sum<N>>
 void add_distance_gradients(const QueryBlock<N>& block, const Keys& keys, const RightRows<N>& queries,
                             const A* gradients, Matrix<A> query_gradients, const Workspace<A>& w) {

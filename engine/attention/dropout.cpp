@@ -1,10 +1,10 @@
-// Which weights dropout keeps: see WeightDropout.  The same numbers in forward and backward, whatever the tiles.
+// Dropout factors of the weights (see WeightDropout): equal in forward and backward, for any tiles.
 #include "engine/attention/problem.h"
 
 namespace orrery::detail::attention {
 
-// Four keys at a time, from the first of four to the last of four: slots may begin and end in the middle.  There is no
-// branch in the loop over queries, so that it runs in vectors.
+// Computes keys in whole groups of four, since slots may begin and end inside a group. The loop
+// over queries has no branch, so that it vectorizes.
 template <class A>
 const A* dropout_factors(const Problem<A>& p, int64_t row, int64_t width, int64_t key, int64_t keys, A* memory) {
   const WeightDropout<A> dropout = p.dropout;

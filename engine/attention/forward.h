@@ -1,5 +1,5 @@
-// o = sum_j w_j v_j for a block of queries: online softmax, or pointwise weights.  Persistent slots follow the context
-// as further tiles.
+// o = sum_j w_j v_j for a block of queries: online softmax, or pointwise weights. Persistent slots
+// are further tiles after the context.
 #pragma once
 
 #include "engine/attention/scores.h"
@@ -7,14 +7,14 @@
 namespace orrery::detail::attention {
 namespace {
 
-// The running state of a block's softmax: OnlineSoftmax of every query.
+// The state of the softmax of a block: one OnlineSoftmax for each query.
 template <class A>
 struct BlockSoftmax {
-  A *largest, *sum, *shrink;  // shrink: what the sums of earlier tiles are multiplied by
+  A *largest, *sum, *shrink;  // shrink: factor for the sums of earlier tiles
 };
 
-// Scores become m exp(s - largest); without `places` m = 1, but for what is masked already.  Returns whether earlier
-// tiles have to be shrunk.
+// Replaces scores by m exp(s - largest); without `places` m = 1, except where already masked.
+// Returns true if the sums of earlier tiles must be rescaled.
 template <class A>
 bool online_softmax(int64_t keys, int64_t width, A* scores, const A* places, const BlockSoftmax<A>& state) {
   Mask<A> changed{};
@@ -27,7 +27,7 @@ bool online_softmax(int64_t keys, int64_t width, A* scores, const A* places, con
       largest = select<A>(s > largest, s, largest);
     }
     const Vector<A> shrink = row.raise(largest, exponential_of);
-    Vector<A> of_tile{};  // one chain over all keys would lose digits with their root
+    Vector<A> of_tile{};  // one long sum would lose precision: its error grows with sqrt(keys)
     for (int64_t j = 0; j < keys; ++j) {
       A* const s = scores + j * width + i;
       Vector<A> w = exponential<A>(load(s) - row.base);
@@ -60,7 +60,7 @@ void read_values(const QueryBlock<N>& block, const Keys& keys, const A* weights,
                             {.factor = 1, .add = add}, band_of(block, keys), w);
 }
 
-// What a tile adds to the sums of the block.  `begun`: an earlier tile has written to the output.
+// Adds a tile to the sums of the block. `begun`: an earlier tile has written to the output.
 template <class N, class A = Sum<N>>
 void read_tile(const QueryBlock<N>& block, const Keys& keys, const BlockSoftmax<A>& state, Matrix<A> output,
                bool& begun, const Workspace<A>& w) {

@@ -1,4 +1,4 @@
-// The kernels of one instruction set: that which the including file is compiled for.
+// The kernels of the instruction set that the including file is compiled for.
 #pragma once
 
 #include "engine/attention/backward.h"

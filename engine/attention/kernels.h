@@ -1,4 +1,4 @@
-// What forward, backward and the statistics share: a block of queries of one head, and the scores of a tile.
+// Shared by forward, backward and statistics: the query block of a head and the tiles of keys.
 #pragma once
 
 #include "engine/attention/mask.h"
@@ -24,7 +24,7 @@ struct QueryBlock {
   int64_t width;         // count rounded up to whole vectors
 
   bool softmax() const { return p.weighting.softmax(); }
-  template <class B>  // from token `token` on, of tokens (batch, n, heads, size)
+  template <class B>  // rows from token `token` on, of tokens (batch, n, heads, size)
   static Matrix<B> rows(Tokens<B> tokens, int64_t token, int64_t head, int64_t size) {
     return {tokens.data + token * tokens.stride + head * size, tokens.stride};
   }
@@ -32,14 +32,14 @@ struct QueryBlock {
   Matrix<B> of_queries(Tokens<B> tokens, int64_t size) const {
     return rows(tokens, sequence * p.queries + first, head, size);
   }
-  // What is only read is of the numbers' elements, whatever the pointer says.
+  // Casts inputs to the real element type, which may be bf16 behind pointers to float.
   static Tokens<const Element<N>> read(Tokens<const A> tokens) {
     return {reinterpret_cast<const Element<N>*>(tokens.data), tokens.stride};
   }
   Matrix<const Element<N>> of_queries_read(Tokens<const A> tokens, int64_t size) const {
     return of_queries(read(tokens), size);
   }
-  // of the first query in (batch, heads, queries)
+  // Returns the index of the first query in (batch, heads, queries).
   int64_t place() const { return (sequence * p.query_heads + head) * p.queries + first; }
 };
 
@@ -62,7 +62,7 @@ QueryBlock<N> query_block_of(const Problem<A>& p, int64_t sequence, int64_t head
   return block;
 }
 
-// A tile: the block of queries against the keys, or persistent slots, [first, first + count).
+// The keys, or persistent slots, of a tile: [first, first + count).
 struct Keys {
   int64_t first, count;
   Cover cover;
@@ -77,7 +77,7 @@ Keys keys_of(const QueryBlock<N>& block, int64_t first, int64_t end) {
   return {first, count, cover(block.mask, block.first, block.count, first, count), false};
 }
 
-// tile(keys) for the tiles of a block with the keys [range), all of which lie in reach
+// Calls tile(keys) for the tiles of a block with keys in `range` that are not entirely masked.
 template <class N, class Tile>
 void each_tile(const QueryBlock<N>& block, Range range, const Tile& tile) {
   const Range found = keys_of_block(block.mask, block.first, block.count, range);
@@ -90,7 +90,7 @@ void each_tile_of_slots(Range range, const Tile& tile) {
     tile(Keys{slot, minimum(key_block, range.end - slot), Cover::all, true});
 }
 
-// The rows of a tile's keys in tokens of the context or of the slots, whichever the tile is of.
+// Returns the rows of a tile's keys in `tokens`, which are those of the context or of the slots.
 template <class N, class B>
 Matrix<B> rows_of(const QueryBlock<N>& block, const Keys& keys, Tokens<B> tokens, int64_t size) {
   const int64_t before = keys.slots ? 0 : block.sequence * block.p.keys;
@@ -110,14 +110,14 @@ Band band_of(const QueryBlock<N>& block, const Keys& keys) {
   return keys.cover == Cover::all ? everything : tile_band(block.mask, block.first, keys.first);
 }
 
-// Whether keys of the tile may lie on the ramp.
+// Returns true if keys of the tile may be on the ramp.
 template <class N, class A = Sum<N>>
 bool on_ramp(const QueryBlock<N>& block, const Keys& keys) {
   return block.spans && keys.cover == Cover::some;
 }
 
-// tile (keys x width) = factor B C with the rows of B at the keys, in left_rows's form, and C a transposed copy; masked
-// elements may be left unwritten.
+// tile (keys x width) = factor B C. B has `rows` at the keys, in the layout of left_rows; C is a
+// transposed copy. Masked elements may be left unwritten.
 template <class N, class A = Sum<N>>
 void transposed_product(const QueryBlock<N>& block, const Keys& keys, Matrix<const A> rows, int64_t size,
                         const A* columns, A factor, A* tile, const Workspace<A>& w) {
@@ -126,16 +126,16 @@ void transposed_product(const QueryBlock<N>& block, const Keys& keys, Matrix<con
                         mirrored(band_of(block, keys)));
 }
 
-// The right factor of a product: rows as they are read, and their form.
+// The right factor of a product: rows as stored (`read`), and in the layout of right_rows (`form`).
 template <class N>
 struct RightRows {
   Matrix<const Element<N>> read;
   Matrix<const Sum<N>> form;
-  bool finite;  // without NaN and infinity, or they may reach every element of the product
+  bool finite;  // no NaN or infinity, or they may reach every element of the product
 };
 
-// C (width, n) [+]= factor A^T B and C (rows, n) [+]= factor A B of what was reckoned, A (rows, width), which is zero
-// outside `inner`.
+// C (width, n) [+]= factor A^T B and C (rows, n) [+]= factor A B for computed values A, which
+// has (rows, width) elements, zero outside `inner`.
 template <class N, class A = Sum<N>>
 void add_product_along_rows(const A* a, int64_t rows, int64_t width, int64_t count, const RightRows<N>& b, int64_t n,
                             Matrix<A> c, Update<A> update, Band inner, const Workspace<A>& w) {
@@ -153,7 +153,7 @@ void add_product_along_width(const A* a, int64_t rows, int64_t width, int64_t co
     *w.work += selective_product<A>(rows, n, count, {a, width, 1}, b.read, c, update);
 }
 
-// Whether no score is positive (nor NaN).
+// Returns true if no score is positive or NaN.
 template <class A>
 bool none_positive(const A* scores, int64_t n) {
   Mask<A> found{};
@@ -171,7 +171,7 @@ void multiply(A* x, const A* y, int64_t n) {
   for (int64_t i = 0; i < n; i += lanes<A>) store(x + i, load(x + i) * load(y + i));
 }
 
-// y = m x, and 0 where m = 0, whatever x is there; y may be x
+// y = m x, and 0 where m = 0 for any x, NaN too; y may be x
 template <class A>
 void apply_mask(const A* places, int64_t n, const A* x, A* y) {
   for (int64_t i = 0; i < n; i += lanes<A>) store(y + i, times_mask_weight(mask_weight(load(places + i)), load(x + i)));
@@ -186,7 +186,7 @@ void pointwise_weights(const QueryBlock<N>& block, const Keys& keys, const A* sc
   if (keys.cover == Cover::some) apply_mask(w.places, n, weights, weights);
 }
 
-// The factors of dropout of a tile, null without dropout.
+// Returns the dropout factors of a tile, null without dropout.
 template <class N, class A = Sum<N>>
 const A* dropout_of(const QueryBlock<N>& block, const Keys& keys, const Workspace<A>& w) {
   const Problem<A>& p = block.p;
@@ -195,7 +195,7 @@ const A* dropout_of(const QueryBlock<N>& block, const Keys& keys, const Workspac
   return dropout_factors(p, block.place(), block.width, key, keys.count, w.factors);
 }
 
-// The queries as columns, times the scale; but pairs, which stay bf16, leave it to the products with them.
+// Packs queries as columns, times the scale. Pairs stay bf16, so their products apply the scale.
 template <class N, class A = Sum<N>>
 void pack_queries(const QueryBlock<N>& block, A* query_columns) {
   pack_columns<N>(block.of_queries_read(block.p.query, block.p.head_size), block.count, block.p.head_size,
@@ -206,7 +206,6 @@ Sum<N> scale_of_products(const QueryBlock<N>& block) {
   return paired<N> ? block.p.scale : Sum<N>(1);
 }
 
-// L of the queries.
 template <class N, class A = Sum<N>>
 void load_log_sums(const QueryBlock<N>& block, A* log_sums) {
   const A* const kept = block.p.log_sum + block.place();

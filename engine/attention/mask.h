@@ -1,4 +1,4 @@
-// What is visible to a block of queries, tile by tile: engine/attention_formula/formula.h on vectors.
+// The mask of a block of queries, tile by tile: engine/attention_formula/formula.h on vectors.
 #pragma once
 
 #include "engine/attention/problem.h"
@@ -9,8 +9,8 @@ namespace {
 
 // The mask of one sequence, narrowed to the longest span of a block of queries.
 struct BlockMask : MaskView {
-  int length;                           // of the sequence
-  int64_t whole = MaskView::unbounded;  // up to this distance from its place every query of the block has r > 1
+  int length;                           // keys of the sequence
+  int64_t whole = MaskView::unbounded;  // up to this distance every query of the block has r > 1
 };
 
 template <class A>
@@ -21,14 +21,14 @@ BlockMask block_mask(const Problem<A>& p, int64_t sequence) {
   return mask;
 }
 
-// z_i of a block of queries, whose first one has the row `row` of (batch, query_heads, queries).
+// Loads z_i of a block whose first query has index `row` in (batch, query_heads, queries).
 template <class A>
 void load_spans(const Problem<A>& p, int64_t head, int64_t row, int64_t queries, int64_t width, A* spans) {
   for (int64_t i = 0; i < width; ++i) spans[i] = p.span[p.span_per_query ? row + minimum(i, queries - 1) : head];
 }
 
-// Narrows the mask to the longest span of the block: r >= 0 where |x| <= R + z.  A span that is NaN masks nothing.
-// r is computed in A, so what lies beyond the ends of the ramp by no more than its rounding counts as on it.
+// Narrows the mask to the longest span of the block: r >= 0 where |x| <= R + z. A NaN span masks
+// nothing. r is rounded to A, so keys within its rounding of an end of the ramp count as on it.
 template <class A>
 void narrow_to_spans(const A* spans, int64_t queries, double ramp, BlockMask& mask) {
   constexpr double limit = MaskView::unbounded;
@@ -49,7 +49,7 @@ void narrow_to_spans(const A* spans, int64_t queries, double ramp, BlockMask& ma
   mask.whole = -floor(rounding - shortest) - 1;
 }
 
-// The keys that a block of queries has to look at.  They begin at whole vectors, so that tiles lie alike in memory.
+// Returns the keys that the block needs, from a whole vector on, so that tiles are aligned alike.
 inline Range keys_of_block(const BlockMask& mask, int64_t query, int64_t queries, Range keys) {
   const Interval found = keys_of_queries(mask, static_cast<int>(query), static_cast<int>(queries), mask.length,
                                          static_cast<int>(keys.begin));
@@ -62,7 +62,7 @@ inline DocumentRange range_of(const int32_t* documents, int64_t n) {
   return range;
 }
 
-// How much of a tile is visible; all: with m = 1, off the ramp.
+// Returns how much of a tile is visible; `all` also means that m = 1, outside the ramp.
 inline Cover cover(const BlockMask& mask, int64_t query, int64_t queries, int64_t key, int64_t keys) {
   const auto number = [](int64_t n) { return static_cast<int>(n); };
   const Cover by_band = cover_of(mask, number(query), number(queries), number(key), number(keys));
@@ -77,12 +77,12 @@ inline Cover cover(const BlockMask& mask, int64_t query, int64_t queries, int64_
   return inside && of_queries.is_one() && of_keys.is_one() ? Cover::all : Cover::some;
 }
 
-// The band in the coordinates of a tile: rows are queries, columns are keys.
+// Returns the band in the coordinates of a tile: rows are queries, columns are keys.
 inline Band tile_band(const BlockMask& mask, int64_t query, int64_t key) {
   return {mask.first + query - key, mask.last + query - key};
 }
 
-// body(at, r) with r of the elements from `at` on, for all of a tile (keys x width, lanes are queries).
+// Calls body(at, r) with the ramp values r of each vector of a tile (keys x width; lanes: queries).
 template <class A, class Body>
 void each_place(const BlockMask& mask, const A* spans, A ramp, int64_t query, int64_t queries, int64_t width,
                 int64_t key, int64_t keys, const Body& body) {

@@ -1,5 +1,5 @@
-// From tensors as they are given to what the kernels take: head sizes padded to whole vectors, gradients of bf16 as
-// sums in f32; and the memory of a task.
+// Conversion of tensors to kernel operands: head sizes padded to whole vectors, f32 sums for bf16
+// gradients. Also the memory of a task.
 #pragma once
 
 #include <algorithm>
@@ -14,13 +14,13 @@ namespace orrery::detail::attention {
 
 constexpr int64_t padded(int64_t size) { return (size + padding - 1) / padding * padding; }
 
-// Tokens (rows, heads, size), where `rows` counts those of all sequences.
+// The shape (rows, heads, size) of tokens; `rows` counts the tokens of all sequences.
 struct Extent {
   int64_t rows, heads, size;
 };
 
-// The tensors of a problem become padded copies where their size asks for it, and gradients of bf16 sums in f32 in any
-// case; finish() writes results back.
+// Padded copies of tensors whose head size requires them, and f32 sums (add_up) for bf16 gradients
+// of any size; finish() writes results back.
 template <class A>
 class PaddedTensors {
  public:
@@ -58,14 +58,14 @@ class PaddedTensors {
 
  private:
   template <class B>
-  struct Heads {  // that lie `size` apart, of whatever the pointer says
+  struct Heads {  // heads are `size` apart; elements may be bf16 behind A pointers
     Tokens<B> tokens;
     int64_t size;
   };
   struct Result {
     Tokens<A> given, here;
     Extent extent;
-    bool narrow;  // here in bf16
+    bool narrow;  // `here` is bf16
   };
 
   static bool is_padded(const Extent& extent) { return extent.size != padded(extent.size); }
@@ -78,7 +78,7 @@ class PaddedTensors {
     results_.push_back({tokens, memory_for(extent, narrow), extent, narrow});
     tokens = results_.back().here;
   }
-  // The elements of every head, zeros behind them.
+  // Copies the elements of every head and fills the padding with zeros.
   template <class From, class To>
   static void copy_all(const Heads<const A>& from, const Heads<A>& to, const Extent& extent) {
     parallel_for(extent.rows, 1 + (1 << 14) / (extent.heads * extent.size), [&](int64_t begin, int64_t end) {
@@ -98,7 +98,7 @@ class PaddedTensors {
   std::vector<Result> results_;
 };
 
-// The problem with padded tensors, and what holds them.  Those of `outputs` are written by forward, and read otherwise.
+// A problem with padded tensors and their memory. `output` is written by forward, read otherwise.
 template <class A>
 struct PaddedProblem {
   Problem<A> problem;
@@ -134,7 +134,7 @@ struct PaddedProblem {
   }
 };
 
-// The memory of one task, laid out.
+// The workspace of one task and its memory.
 template <class A>
 class TaskMemory {
  public:
@@ -151,7 +151,7 @@ class TaskMemory {
 
  private:
   int64_t lay_out(const Problem<A>& p, A* memory) {
-    int64_t used = 0;  // every part is a multiple of query_block elements, so all begin at multiples of 64 bytes
+    int64_t used = 0;  // all sizes are multiples of `padding` elements, so all arrays begin at multiples of 64 bytes
     const auto take = [&](A*& part, int64_t elements, bool needed = true) {
       part = memory && needed ? memory + used : nullptr;
       used += needed ? elements : 0;

@@ -1,4 +1,4 @@
-// What a kernel is told, and what the kernels of one instruction set offer.
+// The arguments of the attention kernels, and the kernels of one instruction set.
 #pragma once
 
 #include "engine/attention/attention.h"
@@ -6,14 +6,14 @@
 
 namespace orrery::detail::attention {
 
-// A tile of scores: its lanes are queries, so that what belongs to a query (maximum, sum, log-sum) is a plain vector,
-// and only q and do have to be transposed.  32 KB in f32.
+// The size of a tile of scores, 32 KB in f32. Its lanes are queries, so that the values of queries
+// (maximum, sum, log-sum) are plain vectors, and only q and do are transposed.
 inline constexpr int64_t query_block = 64, key_block = 128;
 
-inline constexpr int64_t padding = 16;  // head sizes are multiples of it: one vector of the widest registers
+inline constexpr int64_t padding = 16;  // elements, one AVX-512 vector of f32; head sizes are padded to multiples of it
 
-// Head sizes padded.  Tensors that are read, and the output, are of A, or of bf16 if the problem is.  Gradients are
-// sums of A, to which tasks add; or of bf16 as well, if each task has all that is added up to its own.
+// A problem with padded head sizes. Inputs and output are in A, or in bf16 if `is_bf16`. Tasks add
+// to gradients in A; with `sums_of_tasks` each sums dq, dk and dv alone and writes them in bf16.
 template <class A>
 struct Problem : AttentionProblem<A> {
   AttentionWeighting weighting;
@@ -21,50 +21,50 @@ struct Problem : AttentionProblem<A> {
   bool softmax() const { return weighting.softmax(); }
 };
 
-// Writes d_ij of a tile, (keys, width), whose first query has the row `row` of (batch, heads, queries), into `memory`
-// and returns where it begins there.
+// Writes the dropout factors d_ij of a tile (keys, width) into `memory` and returns a pointer to
+// the first. `row` is the index of the tile's first query in (batch, heads, queries).
 template <class A>
 const A* dropout_factors(const Problem<A>& p, int64_t row, int64_t width, int64_t key, int64_t keys, A* memory);
 
-// Gradients to which the queries of many tasks add: each task has sums of its own.  Null where none are wanted.
+// Gradients that queries of many tasks add to: each chunk of tasks has its own. Null: not computed.
 template <class A>
 struct SharedSums {
   A *relative_embedding = nullptr, *relative_bias = nullptr, *span = nullptr;  // span: per head only
 };
 
-// Memory of one task; each part begins at a multiple of 64 bytes.
+// Memory of one task; each array begins at a multiple of 64 bytes.
 template <class A>
 struct Workspace {
   A *query_columns, *gradient_columns;  // (head_size, query_block), (value_size, query_block)
-  // Of bf16: rows and weights in the form in which they are multiplied (tiles.h).
+  // bf16 only: rows and weights in the layout that the products read (tiles.h)
   A *query_rows, *gradient_rows;              // (query_block, head_size), (query_block, value_size)
   A *key_rows, *value_rows, *distance_rows;   // (key_block, size), the last (key_block + query_block, head_size)
-  A* factor;                                  // half of (key_block + query_block, query_block)
-  A *query_sums, *key_sums, *value_sums;      // of its own, or null: (query_block, head_size), (keys, size)
+  A* factor;                                  // half of (key_block + query_block, query_block): bf16 pairs
+  A *query_sums, *key_sums, *value_sums;      // the task's sums or null: (query_block, head_size), (keys, size)
   A *scores, *score_gradients;          // tiles: (key_block, query_block)
-  A *places, *slopes, *spare;           // tiles: r, the derivative of the soft cap, what comes in between
-  A* factors;                           // of dropout; a tile with room for 8 more keys
-  A *band, *distance_row;               // (key_block + query_block, query_block); as many rows of one element
+  A *places, *slopes, *spare;           // tiles: r, derivative of the soft cap, scratch
+  A* factors;                           // dropout factors; a tile with room for 8 more keys
+  A *band, *distance_row;               // (key_block + query_block, query_block); (key_block + query_block)
   A* output;                            // (query_block, value_size)
-  A *spans, *span_gradients;            // query_block each, like the following
+  A *spans, *span_gradients;            // query_block elements each; each of `rows` too
   A* rows[8];
   SharedSums<A> sums;
-  int64_t* work;  // multiplications with additions so far
+  int64_t* work;  // multiply-adds so far
 };
 
 struct Range {
   int64_t begin, end;
 };
 
-// Queries and keys of backward, in one sequence and for all query heads that read one key head.
+// The queries and keys of one call of backward: one sequence, all query heads of one key head.
 struct TilePair {
   int64_t sequence, key_head;
   Range queries, keys;
   bool slots;                      // the keys are persistent slots
-  bool clear_queries, clear_keys;  // start from zero instead of adding to what stands in their gradients
+  bool clear_queries, clear_keys;  // zero the gradients first instead of adding to them
 };
 
-// A task is serial.  `block` numbers blocks of query_block queries.
+// Kernels for one dtype. A task runs on one thread; `block` counts blocks of query_block queries.
 template <class A>
 struct Kernels {
   using OfBlock = void(const Problem<A>& problem, int64_t sequence, int64_t head, int64_t block, const Workspace<A>&);

@@ -1,5 +1,5 @@
-// From the gradients of what was read to those of the scores, element by element of a tile: g, ds, dm and dt of
-// engine/attention_formula/problem.h.
+// Gradients of the scores from the gradients of the output, element by element of a tile: g, ds, dm
+// and dt of engine/attention_formula/problem.h.
 #pragma once
 
 #include "engine/attention/scores.h"
@@ -7,7 +7,7 @@
 namespace orrery::detail::attention {
 namespace {
 
-// A block of queries in backward: what is computed once for all its tiles.
+// A block of queries in backward, with the values that all its tiles share.
 template <class N>
 struct BackwardBlock : QueryBlock<N> {
   using A = Sum<N>;
@@ -16,7 +16,7 @@ struct BackwardBlock : QueryBlock<N> {
   A *log_sums = nullptr, *inner = nullptr;   // softmax: L_i and c_i
   A* sum_gradients = nullptr;                // dS_i
   A *factors = nullptr, *offsets = nullptr;  // the entropy's term is factor (ln w + offset): -dH / P and H - ln P
-  A* span_gradients = nullptr;               // sums of dm over the tiles so far; null if they are not wanted
+  A* span_gradients = nullptr;               // sums of dm over the tiles so far; null if not needed
 };
 
 template <class N, class A = Sum<N>>
@@ -42,8 +42,8 @@ constexpr auto exponential_on_ramp = []<class V>(V x) __attribute__((always_inli
   return select<A>(x > -Format<A>::exp_lowest, splat(infinity<A>), exponential<A>(x));
 };
 
-// Scores become weights, the gradients g of the weights those of the scores, 0 where masked.  `places`: null where
-// m = 1.
+// Replaces scores by weights, and the gradients g of the weights by those of the scores, 0 where
+// masked. `places` is null if m = 1.
 template <class N, class A = Sum<N>>
 void softmax_score_gradients(const BackwardBlock<N>& block, int64_t keys, const A* places, A* scores, A* gradients) {
   for (int64_t i = 0; i < block.width; i += lanes<A>) {
@@ -64,7 +64,7 @@ void softmax_score_gradients(const BackwardBlock<N>& block, int64_t keys, const 
   }
 }
 
-// g of pointwise weights
+// Adds the terms of dS and dH to g, for pointwise weights.
 template <class N, class A = Sum<N>>
 void add_statistics_gradients(const BackwardBlock<N>& block, int64_t keys, const A* weights, A* gradients) {
   for (int64_t i = 0; i < block.width; i += lanes<A>)
@@ -95,7 +95,7 @@ void pointwise_score_gradients(const BackwardBlock<N>& block, const Keys& keys, 
     pointwise_weights(block, keys, w.scores, w, w.spare);
     add_statistics_gradients(block, keys.count, w.spare, w.score_gradients);
   }
-  const bool with_span = block.span_gradients && on_ramp(block, keys);  // then g is needed once more
+  const bool with_span = block.span_gradients && on_ramp(block, keys);  // g is then used once more
   A* const ds = with_span ? w.spare : w.score_gradients;
   block.p.weighting.template of<A>().function->backward(w.scores, w.score_gradients, w.scores, ds, n);
   if (with_span) add_span_gradients(block, keys.count, w.places, w.scores, w.score_gradients);
@@ -104,7 +104,7 @@ void pointwise_score_gradients(const BackwardBlock<N>& block, const Keys& keys, 
   apply_mask(w.places, n, ds, w.score_gradients);
 }
 
-// Weights with dropout, and dt, of one tile, both (keys x width).  False: all of them are zero.
+// Computes weights with dropout, and dt, of a tile (keys x width). Returns false if all are 0.
 template <class N, class A = Sum<N>>
 bool differentiate(const BackwardBlock<N>& block, const Keys& keys, const Workspace<A>& w) {
   const int64_t n = keys.count * block.width;

@@ -6,7 +6,7 @@
 namespace orrery::detail::attention {
 namespace {
 
-// s of t, in place; with `slopes` also ds/dt
+// Replaces t by s; writes ds/dt to `slopes` if it is given.
 template <class A>
 void cap_scores(A cap, int64_t n, A* scores, A* slopes) {
   const A inverse = A(1) / cap;
@@ -17,9 +17,9 @@ void cap_scores(A cap, int64_t n, A* scores, A* slopes) {
   }
 }
 
-// Scores of a tile, and its places on the ramp unless all of it is visible.  Masked scores become minus infinity for
-// softmax, whose weight is then exactly 0, and 0 otherwise; so do those at the far end of the ramp, which have no
-// weight, unless `with_far_end`.  `slopes`, if wanted and there is a soft cap: 0 without weight.
+// Computes the scores of a tile and, unless all of it is visible, its ramp values. Masked scores
+// become minus infinity for softmax (weight exactly 0), else 0; so do scores with r = 0 (weight 0)
+// unless `with_far_end`. With a soft cap, `slopes` gets ds/dt, 0 without weight.
 template <class N, class A = Sum<N>>
 void compute_scores(const QueryBlock<N>& block, const Keys& keys, const Workspace<A>& w, bool with_far_end = false,
                     A* slopes = nullptr) {

@@ -1,4 +1,4 @@
-// Row statistics of the weights, computed aside from the scores of each tile.
+// Row statistics of the weights: a separate pass that recomputes the scores of each tile.
 #pragma once
 
 #include "engine/attention/scores.h"
@@ -6,7 +6,7 @@
 namespace orrery::detail::attention {
 namespace {
 
-// RowCounts of a block, a row of the workspace for each of their numbers.
+// The RowCounts of a block: one row of the workspace for each member.
 template <class A>
 struct BlockCounts {
   A* const* rows;
@@ -26,7 +26,7 @@ struct BlockCounts {
   }
 };
 
-// visible (keys x width) is 1 or 0
+// Adds the weights of a tile to the counts; `visible` (keys x width) is 1 or 0.
 template <class A>
 void count_weights(int64_t keys, int64_t width, const A* weights, const A* visible, const BlockCounts<A>& counts) {
   for (int64_t i = 0; i < width; i += lanes<A>) {
@@ -40,7 +40,6 @@ void count_weights(int64_t keys, int64_t width, const A* weights, const A* visib
   }
 }
 
-// Counts the weights of a tile.
 template <class N, class A = Sum<N>>
 void count_tile(const QueryBlock<N>& block, const Keys& keys, const A* log_sums, const BlockCounts<A>& counts,
                 const Workspace<A>& w) {

@@ -1,5 +1,5 @@
-// Which task runs when.  Every split is a function of the sizes alone, so the same bits come out for any number of
-// threads; nothing is added up by atomics but the integer count of work.
+// The order of tasks. Every split depends on the sizes alone, and only the integer count of work is
+// atomic, so results are bit-identical for any number of threads.
 #pragma once
 
 #include <atomic>
@@ -9,15 +9,15 @@
 
 namespace orrery::detail::attention {
 
-inline constexpr int64_t piece_work = 1 << 21;  // multiplications and additions, about 20 us: smaller tasks are joined
+inline constexpr int64_t piece_work = 1 << 21;  // multiplications and additions, about 20 us; smaller tasks are joined
 inline constexpr int64_t group_block = 128;     // tokens; groups of backward are multiples of it
-inline constexpr int64_t tasks_of_round = 16;   // in backward: groups are made until there are so many
-inline constexpr int64_t most_sums = 16;        // pieces with sums of their own
+inline constexpr int64_t tasks_of_round = 16;   // backward forms groups until a round has this many tasks
+inline constexpr int64_t most_sums = 16;        // at most this many chunks of tasks have separate sums
 
 inline int64_t blocks_of(int64_t tokens, int64_t block) { return (tokens + block - 1) / block; }
 
-// The sums that many tasks add to: each piece of a loop over tasks adds to sums of its own, round after round, and at
-// the end these are added in the order of the pieces.
+// Gradients that many tasks add to. Each piece, a chunk of a loop over tasks, has its own sums for
+// all rounds; write() adds them in the order of the pieces.
 template <class A>
 class PieceSums {
  public:
@@ -36,7 +36,7 @@ class PieceSums {
     return {embedding_ ? first : nullptr, bias_ ? first + embedding_ : nullptr,
             span_ ? first + embedding_ + bias_ : nullptr};
   }
-  void write(const AttentionGradients<A>& gradients, int64_t row) const {  // row: elements of one of relative_embedding
+  void write(const AttentionGradients<A>& gradients, int64_t row) const {  // row: row size of relative_embedding
     write_part(0, embedding_, gradients.relative_embedding.data, row, gradients.relative_embedding.stride);
     write_part(embedding_, bias_, gradients.relative_bias, 1, 1);
     write_part(embedding_ + bias_, span_, gradients.span, 1, 1);
@@ -58,7 +58,7 @@ class PieceSums {
   std::vector<std::vector<A>> pieces_;
 };
 
-// task(i, workspace) for i in [0, n), each of about `work` operations.  Returns the work that was really done.
+// Runs task(i, workspace) for i in [0, n), each of about `work` operations. Returns the work done.
 template <class A, class Task>
 int64_t each_task(const Problem<A>& problem, int64_t n, double work, PieceSums<A>* sums, const Task& task) {
   int64_t grain = maximum(1, static_cast<int64_t>(static_cast<double>(piece_work) / (work + 1)));
@@ -76,7 +76,7 @@ int64_t each_task(const Problem<A>& problem, int64_t n, double work, PieceSums<A
   return done;
 }
 
-// A task for each block of queries of each head.  Last blocks come first: under a causal mask they are the longest.
+// Runs a task per query block and head; last blocks first, since causal masks make them longest.
 template <class A, class Task>
 int64_t each_block(const Problem<A>& p, const Task& task) {
   const int64_t heads = int64_t{p.batch} * p.query_heads, blocks = blocks_of(p.queries, query_block);
@@ -88,13 +88,13 @@ int64_t each_block(const Problem<A>& p, const Task& task) {
   });
 }
 
-// Every group of queries is paired with every group of keys, in rounds.  Within a round no two tasks share a group, so
-// every gradient is added up in the order of the rounds, without atomics and with the same bits for any number of
-// threads.  The number of groups depends on the sizes only; with enough sequences and heads it is one, and there is one
-// round.
+// Rounds that pair each group of queries with each group of keys. In a round no two tasks share a
+// group, so gradients are added in the order of the rounds: without atomics, and bit-identical for
+// any number of threads. The number of groups depends on the sizes only. It is one, in one round,
+// if there are enough sequences and heads.
 struct Rounds {
-  int64_t heads;                     // pairs of a sequence and a key head, or key heads: independent of one another
-  int64_t query_blocks, key_blocks;  // to be grouped
+  int64_t heads;                     // independent items: pairs of a sequence and a key head, or key heads
+  int64_t query_blocks, key_blocks;  // number of blocks, to be grouped
   int64_t groups;
 
   Rounds(int64_t heads, int64_t query_blocks, int64_t key_blocks)
@@ -104,7 +104,7 @@ struct Rounds {
   }
   Range group(int64_t g, int64_t blocks) const { return {blocks * g / groups, blocks * (g + 1) / groups}; }
 
-  // body(head, range of query blocks, range of key blocks, round, workspace)
+  // Calls body(head, range of query blocks, range of key blocks, round, workspace).
   template <class A, class Body>
   int64_t run(const Problem<A>& p, double pairs, PieceSums<A>& sums, const Body& body) const {
     int64_t done = 0;
@@ -126,7 +126,7 @@ template <class A>
 Rounds rounds_of_context(const AttentionProblem<A>& p) {
   return {int64_t{p.batch} * p.key_heads, blocks_of(p.queries, group_block), blocks_of(p.keys, group_block)};
 }
-// Whether every gradient of bf16 is complete when one task is.
+// Returns true if each task computes its bf16 gradients completely.
 template <class A>
 bool sums_fit_tasks(const AttentionProblem<A>& p) {
   return p.is_bf16 && p.slots == 0 && rounds_of_context(p).groups == 1;
@@ -150,8 +150,8 @@ int64_t backward_of_context(const Problem<A>& p, const Kernels<A>& kernels, Piec
   });
 }
 
-// All sequences read the same slots: their blocks of queries stand in one row.  Adds to dq, which the context has
-// begun.
+// Adds the gradients of slots. All sequences share the slots, so their query blocks form one list.
+// backward_of_context has written dq before.
 template <class A>
 int64_t backward_of_slots(const Problem<A>& p, const Kernels<A>& kernels, PieceSums<A>& sums) {
   const int64_t blocks = blocks_of(p.queries, group_block);

@@ -1,9 +1,9 @@
-// Products of tiles, and the forms in which they take their factors.
+// Products of tiles, and the memory layouts of their factors.
 //
-// Numbers N are those of engine/matmul/blocks.h: a place of a factor holds N::elements elements that follow each other
-// in the depth.  Plain numbers are read where they lie.  Those of bf16 are widened tile by tile, each to be multiplied
-// 64 times or more while it is in the cache; or multiplied in pairs, where rows of the left factor are read where they
-// lie, and what was reckoned in f32, weights and gradients of scores, is rounded to bf16 once for each product.
+// A number type N (engine/matmul/blocks.h) has N::elements elements, consecutive in the depth, in
+// each place of a factor. Plain numbers are read in place. bf16 is widened tile by tile, and an
+// element then serves 64 or more products from the cache. Or it is multiplied in pairs: rows of the
+// left factor are read in place, f32 weights and score gradients are rounded once per product.
 #pragma once
 
 #include "engine/matmul/widened.h"
@@ -27,7 +27,7 @@ template <class N>
 using Sum = typename N::Sum;
 template <class N>
 using Element = typename N::Element;
-// Whether factors are multiplied as they lie in memory.
+// True if the factors are multiplied as they are stored.
 template <class N>
 constexpr bool plain = std::is_same_v<Sum<N>, Element<N>>;
 template <class N>
@@ -37,14 +37,14 @@ constexpr int64_t places(int64_t elements) {
   return (elements + N::elements - 1) / N::elements;
 }
 
-// The left factor is read one place at a time, so that a matrix and its transpose serve alike.
+// The left factor, read one place at a time, so that it may be a matrix or its transpose.
 template <class A>
 struct Factor {
   const A* data;
   int64_t row_stride, depth_stride;
 };
 
-// Entries (row, column) with first <= column - row <= last: what a causal mask or a window leaves of a tile.
+// Entries with first <= column - row <= last: the part of a tile that a mask or window leaves.
 struct Band {
   int64_t first, last;
 };
@@ -52,7 +52,7 @@ constexpr int64_t far_away = int64_t{1} << 40;
 constexpr Band everything = {-far_away, far_away};
 constexpr Band mirrored(Band band) { return {-band.last, -band.first}; }
 
-// What is done with a product P: C = factor P or C + factor P.
+// The update of C by a product P: C = factor P, or C + factor P if `add` is set.
 template <class A>
 struct Update {
   A factor;
@@ -84,7 +84,7 @@ void product_kernel(int64_t depth, Factor<A> a, Matrix<const A> b, Matrix<A> c, 
 template <class A>
 using ProductKernel = void (*)(int64_t, Factor<A>, Matrix<const A>, Matrix<A>, Update<A>);
 
-// Kernels for every number of rows and vectors that a tile may end with.
+// Kernels for all numbers of rows and vectors, including the remainders at the edges of a tile.
 template <class A>
 struct ProductKernels {
   ProductKernel<A> of[kernel_rows * kernel_vectors];
@@ -94,9 +94,9 @@ constexpr ProductKernels<Sum<N>> product_kernels(std::integer_sequence<int, i...
   return {{product_kernel<N, i / kernel_vectors + 1, i % kernel_vectors + 1>...}};
 }
 
-// C (m x n) = [C +] factor A (m x depth) B (depth x n), n a multiple of the vector.  Left out are terms whose
-// (row, depth) lies outside `inner`, because A is zero there, and elements of C outside `outer`, which are
-// unused.  Returns the number of multiplications with additions.
+// C (m x n) = [C +] factor A (m x depth) B (depth x n), n a multiple of the vector.
+// Skips terms whose (row, depth) is outside `inner`, because A is zero there, and elements of C
+// outside `outer`, which are unused. Returns the number of multiply-adds.
 template <class N, class A = Sum<N>>
 int64_t product(int64_t m, int64_t n, int64_t depth, Factor<A> a, Matrix<const A> b, Matrix<A> c, Update<A> update,
                 Band inner = everything, Band outer = everything) {
@@ -120,7 +120,7 @@ int64_t product(int64_t m, int64_t n, int64_t depth, Factor<A> a, Matrix<const A
   return work;
 }
 
-// The same in f32 or f64 for a B that holds NaN or infinity in rows that A, being zero there, must not let through.
+// Multiplies in f32 or f64 without the terms where A is 0, since B may be NaN or infinite there.
 template <class A, class E>
 int64_t selective_product(int64_t m, int64_t n, int64_t depth, Factor<A> a, Matrix<const E> b, Matrix<A> c,
                           Update<A> update) {
@@ -137,7 +137,7 @@ int64_t selective_product(int64_t m, int64_t n, int64_t depth, Factor<A> a, Matr
   return terms * lanes<A>;
 }
 
-// Whether the first n elements of `rows` rows are neither NaN nor infinite.
+// Returns true if the first n elements of `rows` rows are neither NaN nor infinite.
 template <class E, class A = Arithmetic<E>>
 bool finite(Matrix<const E> x, int64_t rows, int64_t n) {
   Mask<A> bad{};
@@ -149,9 +149,9 @@ bool finite(Matrix<const E> x, int64_t rows, int64_t n) {
   return !any<A>(bad);
 }
 
-// ---- the forms of factors
+// ---- memory layouts of factors
 
-// A vector of `count` places of a row, times the factor if they are numbers.
+// Loads `count` places of a row as a vector, times `factor` if N is not paired.
 template <class N, class A = Sum<N>>
 [[gnu::always_inline]] inline Vector<A> places_down(const Element<N>* x, int64_t count, A factor) {
   if constexpr (!paired<N>) {
@@ -164,8 +164,8 @@ template <class N, class A = Sum<N>>
   }
 }
 
-// y (places of n, width) = factor * the transpose of x (rows x n); zero in columns beyond `rows`.  The factor of pairs
-// has to be 1.
+// y (places of n, width) = factor * the transpose of x (rows x n); zero in columns beyond `rows`.
+// `factor` must be 1 for pairs.
 template <class N, class A = Sum<N>>
 void pack_columns(Matrix<const Element<N>> x, int64_t rows, int64_t n, A factor, int64_t width, A* y) {
   constexpr int w = lanes<A>;
@@ -183,11 +183,11 @@ void pack_columns(Matrix<const Element<N>> x, int64_t rows, int64_t n, A factor,
     }
 }
 
-// Rows of tokens as the left factor of a product whose depth is n.  `memory` (rows x n) is for those of bf16 that are
-// widened.
+// Returns rows of tokens as the left factor of a product of depth n. Plain bf16 is widened into
+// `memory` (rows x n).
 template <class N, class A = Sum<N>>
 Matrix<const A> left_rows(Matrix<const Element<N>> x, int64_t rows, int64_t n, A* memory) {
-  if constexpr (plain<N> || paired<N>) {  // pairs of a row lie as they are wanted
+  if constexpr (plain<N> || paired<N>) {  // pairs of a row are adjacent in memory
     return {reinterpret_cast<const A*>(x.data), x.stride / N::elements};
   } else {
     for (int64_t r = 0; r < rows; ++r)
@@ -196,7 +196,7 @@ Matrix<const A> left_rows(Matrix<const Element<N>> x, int64_t rows, int64_t n, A
   }
 }
 
-// The same as the right factor of a product whose depth are the rows.
+// Returns rows of tokens as the right factor of a product whose depth is the rows.
 template <class N, class A = Sum<N>>
 Matrix<const A> right_rows(Matrix<const Element<N>> x, int64_t rows, int64_t n, A* memory) {
   if constexpr (paired<N>) {
@@ -212,7 +212,7 @@ Matrix<const A> right_rows(Matrix<const Element<N>> x, int64_t rows, int64_t n, 
   }
 }
 
-// The same after left_rows of the same memory.
+// Does the same after left_rows with the same `memory`, and reuses the widened rows.
 template <class N, class A = Sum<N>>
 Matrix<const A> right_after_left_rows(Matrix<const Element<N>> x, int64_t rows, int64_t n, A* memory) {
   if constexpr (plain<N> || paired<N>)
@@ -221,8 +221,8 @@ Matrix<const A> right_after_left_rows(Matrix<const Element<N>> x, int64_t rows, 
     return {memory, n};
 }
 
-// What was reckoned (rows x width) as a left factor, the rows being those of the product and `count` columns its depth.
-// `memory` is for pairs, half as large.
+// Returns computed values x (rows x width) as a left factor with the rows of x and depth `count`, a
+// number of columns. `memory`, for pairs, is half as large as x.
 template <class N, class A = Sum<N>>
 Factor<A> along_width(const A* x, int64_t rows, int64_t width, int64_t count, A* memory) {
   if constexpr (!paired<N>) {
@@ -233,13 +233,13 @@ Factor<A> along_width(const A* x, int64_t rows, int64_t width, int64_t count, A*
       const bool whole = i + lanes<A> < n;
       store(memory + i / N::elements, N::rounded(load(x + i), whole ? load(x + i + lanes<A>) : Vector<A>{}));
     }
-    if (count % N::elements != 0)  // the last pair is half of it; what stands beyond may be NaN
+    if (count % N::elements != 0)  // the last pair has one element; the value after it may be NaN
       for (int64_t r = 0; r < rows; ++r) reinterpret_cast<Element<N>*>(memory)[r * width + count] = {};
     return {memory, width / N::elements, 1};
   }
 }
 
-// The same, its columns being the rows of the product and its rows the depth.
+// Returns the transpose of x as a left factor: columns of x are its rows, rows of x its depth.
 template <class N, class A = Sum<N>>
 Factor<A> along_rows(const A* x, int64_t rows, int64_t width, A* memory) {
   if constexpr (paired<N>)

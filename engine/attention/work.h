@@ -1,12 +1,12 @@
-// How much attention has really computed.
+// The count of operations that attention has performed.
 #pragma once
 
 #include <cstdint>
 
 namespace orrery {
 
-// Multiplications with additions of all attention on a CPU that this thread has asked for since it began; what masks
-// and spans leave out is not in it.  The difference of two calls measures what happened between them.
+// Returns the multiply-adds of all CPU attention called by this thread since it started, without
+// those that masks and spans skip. The difference of two calls measures the work between them.
 int64_t attention_multiply_adds();
 
 }  // namespace orrery

@@ -1,9 +1,9 @@
-// The formulas of engine/attention_formula/problem.h for single queries, keys and scores, which the tiles of the CPU,
-// those of the GPU and the running sums of linear attention share.  A number is float or double on a GPU, and on a CPU
-// a vector of them, whose comparisons give masks: `c ? a : b` selects lane by lane; exp and the like are handed in.
+// The formulas of engine/attention_formula/problem.h for single queries, keys and scores, shared by
+// the tiles of CPU and GPU and by linear attention. A number is float or double on a GPU, a vector
+// of them on a CPU: comparisons give masks, `c ? a : b` selects by lane. exp and log are arguments.
 //
-// Everything is in an anonymous namespace and no function comes from the standard library: kernels for AVX2 and for
-// AVX-512 both include this file, and a function that both shared would be one symbol, in one of the two.
+// All is in an anonymous namespace, without functions of the standard library: AVX2 and AVX-512
+// kernels include this file, and a shared function would be one symbol, built for one of them.
 #pragma once
 
 #include <cstdint>
@@ -26,11 +26,11 @@ struct LaneOf<V> {
   using type = std::remove_cvref_t<decltype(V{}[0])>;
 };
 template <class V>
-using Lane = typename LaneOf<V>::type;  // the type of a number of V
+using Lane = typename LaneOf<V>::type;  // the type of an element of V
 
-// ---- who sees whom
+// ---- attention mask
 
-// The band of j - i that causality, a window and the own key leave: |i + query_offset - j| < window if it is not 0.
+// Sets the band of j - i: causality, window (0: none; |i + query_offset - j| < window), own key.
 inline void set_band(MaskView& mask, bool causal, bool attend_to_self, int64_t window) {
   const int64_t place = mask.query_offset, reach = window > 0 ? window - 1 : int64_t{2} * MaskView::unbounded;
   const auto bounded = [](int64_t x) {
@@ -40,7 +40,7 @@ inline void set_band(MaskView& mask, bool causal, bool attend_to_self, int64_t w
   mask.last = causal ? bounded(attend_to_self ? place : place - 1) : bounded(place + reach);
   mask.masked = attend_to_self || causal ? MaskView::unbounded : bounded(place);
 }
-// offset: j - i, an int or a vector of whole numbers
+// offset: j - i, an int or a vector of integers
 template <class I>
 HOST_DEVICE auto in_band(const MaskView& mask, I offset) {
   return (offset >= mask.first) & (offset <= mask.last) & (offset != mask.masked);
@@ -52,7 +52,7 @@ HOST_DEVICE inline bool same_document(const MaskView& mask, int64_t sequence, in
   return !mask.query_document_ids ||
          mask.query_document_ids[sequence * mask.queries + i] == mask.key_document_ids[sequence * mask.keys + j];
 }
-// Of the documents of neighbouring tokens: those of two groups that do not meet leave nothing visible between them.
+// The range of document ids of adjacent tokens. Groups with disjoint ranges have no visible pair.
 struct DocumentRange {
   int32_t lowest = std::numeric_limits<int32_t>::max(), highest = std::numeric_limits<int32_t>::min();  // none yet
 
@@ -65,7 +65,7 @@ struct DocumentRange {
   }
   HOST_DEVICE bool is_one() const { return lowest == highest; }
 };
-// Of a query and a key that exist; j is below the length.
+// Query i and key j must exist; j must be below the length of the sequence.
 HOST_DEVICE inline bool is_visible(const MaskView& mask, int64_t sequence, int i, int j) {
   return in_band(mask, j - i) && same_document(mask, sequence, i, j);
 }
@@ -73,30 +73,30 @@ HOST_DEVICE inline bool is_visible(const MaskView& mask, int64_t sequence, int i
 struct Interval {
   int begin, end;
 };
-// The keys below `length`, and from `lowest` on, that the band leaves to queries [i, i + count).
+// Returns the keys in [lowest, length) that the band leaves to queries [i, i + count).
 HOST_DEVICE inline Interval keys_of_queries(const MaskView& mask, int i, int count, int length, int lowest = 0) {
   return {maximum(lowest, i + mask.first), minimum(length, i + count + mask.last)};
 }
-// The queries that the band leaves to keys [j, j + count).
+// Returns the queries that the band leaves to keys [j, j + count).
 HOST_DEVICE inline Interval queries_of_keys(const MaskView& mask, int j, int count) {
   return {maximum(0, j - mask.last), minimum(mask.queries, j + count - mask.first)};
 }
 enum class Cover { none, some, all };  // how much of a tile is visible
-// What the band leaves of queries [i, i + queries) and keys [j, j + keys).
+// Returns how much the band leaves of the tile of queries [i, i + queries), keys [j, j + keys).
 HOST_DEVICE inline Cover cover_of(const MaskView& mask, int i, int queries, int j, int keys) {
   const int nearest = j - (i + queries - 1), farthest = j + keys - 1 - i;  // j - i in the tile
   if (nearest > mask.last || farthest < mask.first) return Cover::none;
   const bool inside = nearest >= mask.first && farthest <= mask.last;
   return inside && (mask.masked < nearest || mask.masked > farthest) ? Cover::all : Cover::some;
 }
-// How many keys query i sees, without regard to documents.
+// Returns the number of keys visible to query i, regardless of documents.
 HOST_DEVICE inline int count_visible(const MaskView& mask, int64_t sequence, int i, int lowest) {
   const Interval keys = keys_of_queries(mask, i, 1, length_of(mask, sequence), lowest);
   const int own = i + mask.masked;
   return keys.end <= keys.begin ? 0 : keys.end - keys.begin - (own >= keys.begin && own < keys.end ? 1 : 0);
 }
 
-// r at a distance |x|, NaN if the span is; of a masked key `masked_place`, of a visible one without a span `off_ramp`
+// Returns r at distance |x|, NaN if z is. `masked_place` if masked, else `off_ramp` without a span.
 template <class V>
 HOST_DEVICE V place_on_ramp(V span, V distance, Lane<V> ramp) {
   return (span - distance) / ramp + Lane<V>(1);
@@ -105,7 +105,7 @@ template <class A>
 constexpr A off_ramp = std::numeric_limits<A>::infinity();
 template <class A>
 constexpr A masked_place = -off_ramp<A>;
-// Whether a key has no score; `with_far_end`: one at r = 0 has, for the span's gradient, though it has no weight.
+// Returns true if a key has no score. `with_far_end`: r = 0 has one, for the span's gradient.
 template <class V>
 HOST_DEVICE auto is_masked(V place, bool with_far_end) {
   return with_far_end ? place < Lane<V>(0) : place <= Lane<V>(0);
@@ -116,7 +116,7 @@ HOST_DEVICE V mask_weight(V place) {
   using A = Lane<V>;
   return place <= A(0) ? V{} : place >= A(1) ? V{} + A(1) : place;
 }
-// dm where it reaches the span
+// dm where it reaches the span, 0 <= r <= 1; else 0
 template <class V>
 HOST_DEVICE V span_gradient(V place, V gradient) {
   return ((place >= Lane<V>(0)) & (place <= Lane<V>(1))) ? gradient : V{};
@@ -149,17 +149,17 @@ HOST_DEVICE V capped_slope(V tanh) {
   return Lane<V>(1) - tanh * tanh;
 }
 
-// exp(s - L).  A score of minus infinity has no weight, even where all are.
+// exp(s - L); a score of minus infinity has weight 0, even if all scores are minus infinity
 template <class V, class Exp>
 HOST_DEVICE V softmax_weight(V s, V log_sum, const Exp& exp) {
   return s == -std::numeric_limits<Lane<V>>::infinity() ? V{} : exp(s - log_sum);
 }
-// L where nothing is visible: whatever the score, its weight is 0
+// Returns L, or infinity if nothing is visible, so that every weight is 0.
 template <class A>
 HOST_DEVICE A usable_log_sum(A log_sum) {
   return log_sum == -std::numeric_limits<A>::infinity() ? std::numeric_limits<A>::infinity() : log_sum;
 }
-// w, and ds, each 0 where its first factor is, whatever the other holds; `gradient`: g - c
+// w and ds, each 0 where its first factor is 0, even if the other is NaN; `gradient`: g - c
 template <class V>
 HOST_DEVICE V times_mask_weight(V m, V unmasked) {
   return m == Lane<V>(0) ? V{} : m * unmasked;
@@ -169,13 +169,13 @@ HOST_DEVICE V softmax_score_gradient(V weight, V gradient) {
   return weight == Lane<V>(0) ? V{} : weight * gradient;
 }
 
-// The running state of a row's softmax: the largest visible score so far, and the sum of m exp(s - largest).
+// Running state of a row's softmax: largest visible score so far, and sum of m exp(s - largest).
 template <class V>
 struct OnlineSoftmax {
   static constexpr Lane<V> lowest = -std::numeric_limits<Lane<V>>::infinity();
   V largest = V{} + lowest, sum = {}, base = {};
 
-  // Takes the largest score of the row so far; returns what everything added up before shrinks by.
+  // Sets the largest score so far; returns the factor by which all earlier sums shrink.
   template <class Exp>
   HOST_DEVICE V raise(V top, const Exp& exp) {
     base = top == lowest ? V{} : top;  // nothing visible yet
@@ -183,7 +183,7 @@ struct OnlineSoftmax {
     largest = top, sum *= shrink;
     return shrink;
   }
-  // m exp(s - largest), added to the sum
+  // Returns m exp(s - largest) and adds it to the sum.
   template <class Exp>
   HOST_DEVICE V weigh(V m, V s, const Exp& exp) {
     const V w = times_mask_weight(m, exp(s - base));
@@ -191,15 +191,15 @@ struct OnlineSoftmax {
     return w;
   }
   template <class Log>
-  HOST_DEVICE V log_sum(V total, const Log& log) const {  // of the whole sum
+  HOST_DEVICE V log_sum(V total, const Log& log) const {  // total: the whole sum
     return total == Lane<V>(0) ? V{} + lowest : largest + log(total);
   }
 };
 
 // ---- statistics of the rows
 
-// Of the weights of a row: their sum, that of p = max(w, 0) and that of p ln p; how many are visible, how many of these
-// are zero, and the largest.
+// Sums over the weights of a row: w, p = max(w, 0) and p ln p; the number of visible keys, the
+// number of zeros among them, and the largest weight.
 template <class V>
 struct RowCounts {
   V sum = {}, positive = {}, logarithms = {}, visible = {}, zeros = {};
@@ -226,7 +226,7 @@ HOST_DEVICE void write_statistics(const RowStatistics<A>& out, int64_t at, const
   if (out.maximum) out.maximum[at] = some ? row.largest : A(0);
 }
 
-// The entropy's term of g is factor (ln w + offset) where w > 0: -dH / P and H - ln P; both 0 without a gradient.
+// Entropy term of g: factor (ln w + offset) where w > 0. -dH / P and H - ln P; 0 without gradient.
 template <class V>
 struct EntropyTerm {
   V factor = {}, offset = {};

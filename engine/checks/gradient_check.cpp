@@ -10,7 +10,7 @@
 namespace orrery {
 namespace {
 
-Tensor output_weights(const Shape& shape) {  // irregular, of size about 1, the same every time
+Tensor output_weights(const Shape& shape) {  // irregular, of size about 1, deterministic
   std::vector<double> values(static_cast<size_t>(shape.numel()));
   for (size_t i = 0; i < values.size(); ++i) values[i] = std::sin(1.7 * static_cast<double>(i) + 0.3) + 0.2;
   return Tensor::from(shape, values, Dtype::f64);
@@ -63,7 +63,7 @@ double largest_difference(const std::vector<double>& a, const std::vector<double
   return worst;
 }
 
-// Fourth order: error h^4 f'''''/30 against rounding eps/h; h = 1e-3 leaves both below 1e-11.
+// Fourth order: error h^4 f'''''/30 and rounding eps/h are both below 1e-11 for h = 1e-3.
 double quotient(const GradientCase& test, const std::vector<Tensor>& x, size_t input, int64_t element, double h) {
   double* const place = x[input].mutable_data<double>() + element;
   const double middle = *place;
@@ -97,8 +97,8 @@ GradientReport check_gradients(const GradientCase& test, Device device) {
     const double size = size_of(g);
     const size_t step = std::max<size_t>(1, g.size() / static_cast<size_t>(test.quotients));
     for (size_t e = 0; e < g.size(); e += step) {
-      // A kink between the points of the stencil spoils a quotient, so a disagreement is tried again with smaller
-      // steps, which leave the kink outside; a wrong derivative disagrees at all of them.
+      // A kink inside the stencil spoils a finite difference. A mismatch is therefore retried with
+      // smaller steps, which exclude the kink; a wrong derivative fails at all steps.
       double q = 0, d = INFINITY;
       for (double h = 1e-3; h > 5e-7 && d > quotient_tolerance; h /= 10) {
         const double finer = quotient(test, x, i, static_cast<int64_t>(e), h), miss = difference(g[e], finer, size);

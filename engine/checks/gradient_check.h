@@ -1,5 +1,5 @@
-// Witnesses for a derivative: the explicit backward against autograd through a reference of simple operations, and
-// against difference quotients.  What `orrery gradcheck` prints and what the tests judge.
+// Independent checks of a derivative: the explicit backward is compared with autograd through a
+// reference of simple operations and with finite differences. For `orrery gradcheck` and the tests.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@
 
 namespace orrery {
 
-// One differentiable function with its slow double.  Inputs are f64 leaves; those of dtype i32 are not differentiated.
+// A differentiable function and its slow reference. Inputs are f64 leaves, or i32 without gradient.
 struct GradientCase {
   using Function = std::function<Tensor(const std::vector<Tensor>&)>;
   struct Input {
@@ -19,16 +19,16 @@ struct GradientCase {
   };
   std::vector<Input> inputs;
   Function fast;
-  Function reference;      // empty if there is none: then the quotient alone judges
-  int64_t quotients = 64;  // so many elements of each input, spread evenly, are held against a difference quotient
+  Function reference;      // empty: only finite differences are checked
+  int64_t quotients = 64;  // elements of each input, spread evenly, that are compared with finite differences
 };
 
 struct GradientRow {  // of one input
   std::string input;
   int64_t elements = 0;
   double against_reference = 0;  // largest |explicit - reference| / max(1, largest |explicit|); NaN counts as infinite
-  double against_quotient = 0;   // the same against the difference quotient of so many elements
-  int64_t worst_element = 0;     // by the quotient
+  double against_quotient = 0;   // the same against finite differences, for `quotients` elements
+  int64_t worst_element = 0;     // by finite differences
   double worst_explicit = 0, worst_quotient = 0;
 };
 
@@ -41,8 +41,8 @@ struct GradientReport {
 
 inline constexpr double reference_tolerance = 1e-12, quotient_tolerance = 1e-7;
 
-// The scalar that is differentiated is sum <y, w> with fixed pseudo-random w, so that every output element counts.  The
-// explicit derivative is that of `device`; the witnesses are computed on the CPU.
+// Differentiates sum <y, w> with fixed pseudo-random w, so that every output element counts. The
+// explicit derivative is computed on `device`, the independent checks on the CPU.
 GradientReport check_gradients(const GradientCase& test, Device device = Device::cpu);
 
 }  // namespace orrery

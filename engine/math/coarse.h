@@ -1,24 +1,24 @@
-// Floats whose functions are right to 2^-15 only: for what is rounded to bf16 next, which errs by 2^-9 itself.
-// A formula that runs on them takes a fraction of the instructions.  Include it before the formulas: they find these
-// overloads by their qualified names.
+// A float whose functions are accurate to 2^-15. Use it for results that are rounded to bf16 next,
+// an error of 2^-9. Formulas then take a fraction of the instructions. Include it before the
+// formulas: they find these overloads by their qualified names.
 //
-// Arithmetic is that of float, and so are the functions that are not worth another form.  The others rest on two
-// instructions of a card, in whose place a CPU has a polynomial and a division:
+// Arithmetic is that of float, as are functions for which another form is not worthwhile. The
+// others use two GPU instructions, which a CPU replaces by a polynomial and a division:
 //   exp2_approximate(x)        2^x with an error of 2^-22 at most, on a CPU 2^-18.3; 0 below 2^-126, on a CPU there too
-//   reciprocal_approximate(x)  1 / x with a relative error of 2^-23 at most; on a card 0 below the normal numbers
+//   reciprocal_approximate(x)  1 / x with a relative error of 2^-23 at most; on a GPU 0 below the normal numbers
 //
-// With e = exp(-|x|), which cannot overflow, sigmoid(|x|) = 1 / (1 + e) and sigmoid(-|x|) = e / (1 + e); a compiler
-// that needs sigmoid(x) and the rest of it computes them once.  tanh and erf are x P(x^2) / Q(x^2), fitted up to 5.9
-// and 3.15, where they are 1 but for 2^-16 and 2^-17, within 2^-17.2 and 2^-19.2.  Of the normal distribution the lower
-// tail is computed, in which one factor is fitted: with a = |x|
+// e = exp(-|x|) cannot overflow: sigmoid(|x|) = 1 / (1 + e) and sigmoid(-|x|) = e / (1 + e), which
+// a compiler computes once for sigmoid(x) and 1 - sigmoid(x). tanh and erf are x P(x^2) / Q(x^2),
+// fitted to 5.9 and 3.15, where they are 1 except for 2^-16 and 2^-17, within 2^-17.2 and 2^-19.2.
+// The normal distribution is computed by its lower tail, with one fitted factor: with a = |x|
 //   P(N < -a) = exp(-a^2 / 2) t S(t),   t = 1 / (1 + 0.31 a)
-// because exp(a^2 / 2) P(N < -a) falls from 1/2 like 1 / a.  S has degree 5 and a relative error of 2^-17.7 for
-// a <= 13.3, beyond which the tail is no normal number.  The density has the same exponential, which a compiler that
-// needs both computes once.
+// because exp(a^2 / 2) P(N < -a) falls from 1/2 like 1 / a. S has degree 5 and a relative error of
+// 2^-17.7 for a <= 13.3; beyond, the tail is not a normal number. The density has the same
+// exponential, which a compiler computes once if both are needed.
 //
-// The error: exponents, of up to 88, are products that were rounded twice and have a rounded constant, so that their
-// exponentials are wrong by 88 (2 + 1/2) 2^-24 < 2^-16.  S, the polynomial of a CPU and the rest add less than 2^-16.4:
-// 2^-15.2 together.  Results below 2^-126 may be 0.  tests/engine/math/coarse_test.cpp holds every function to that.
+// Exponents (up to 88) are products rounded twice, with a rounded constant: exponentials err by
+// 88 (2 + 1/2) 2^-24 < 2^-16. S, the CPU polynomial and the rest add less than 2^-16.4: 2^-15.2
+// together. Results below 2^-126 may be 0. tests/engine/math/coarse_test.cpp checks all functions.
 #pragma once
 
 #include <cmath>
@@ -55,7 +55,7 @@ struct Coarse {
   HOST_DEVICE friend bool operator==(Coarse a, Coarse b) { return a.value == b.value; }
 };
 
-// What a formula runs on if its result is rounded to T next; and the number in it.
+// The type for formulas whose result is rounded to T next; number() returns its plain value.
 template <class T>
 using BeforeRounding = std::conditional_t<std::is_same_v<T, bf16>, Coarse, Arithmetic<T>>;
 template <class T>
@@ -70,7 +70,7 @@ HOST_DEVICE auto number(const Values<T, N>& x) {
   return numbers;
 }
 
-// f as a function of numbers, for results that are rounded to T next.
+// The function f on plain numbers, computed in BeforeRounding<T>: its result is rounded to T next.
 template <class T, class F>
 struct RoundedNext {
   F f;
@@ -94,7 +94,7 @@ HOST_DEVICE inline float exp2_instruction(float x) {
   return y;
 }
 #else
-// 2^n 2^r with n the integer below x, so that 2^n is a float wherever 2^x is; for x from -126 to where 2^n is infinity.
+// 2^n 2^r with n the integer below x: 2^n is a float if 2^x is. From x = -126 to infinite 2^n.
 inline float exp2_between(float x) {
   constexpr float to_whole = Format<float>::to_whole + 127;
   const float shifted = x - 0.5f + to_whole, r = x - (shifted - to_whole);
@@ -113,7 +113,7 @@ HOST_DEVICE inline float exp2_approximate(float x) {
   return x < -126 ? 0.f : y;
 #endif
 }
-// The same for x <= 0.
+// Returns exp2_approximate(x) for x <= 0.
 HOST_DEVICE inline float exp2_downwards(float x) {
 #if defined(__CUDA_ARCH__)
   return detail::exp2_instruction(x);
@@ -133,7 +133,7 @@ HOST_DEVICE inline float reciprocal_approximate(float x) {
 }
 
 namespace detail {
-// x P(x^2) / Q(x^2) for |x| up to `most`, and from there on what it is there.
+// x P(x^2) / Q(x^2) for |x| <= `most`; beyond, its value at `most` with the sign of x.
 template <class P, class Q>
 HOST_DEVICE inline float odd_quotient(float x, float most, const P& p, const Q& q) {
   const float size = most < abs(x) ? most : abs(x), within = with_sign_of(size, x), square = within * within;

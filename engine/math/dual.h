@@ -1,7 +1,7 @@
-// Dual numbers: a value and its slope along one direction.  A formula run on them gives its exact derivative in f64,
+// A formula on dual numbers (value, derivative in one direction) gives its exact derivative in f64,
 //   f(x + h e) = f(x) + f'(x) h e   with e^2 = 0,
-// which is the witness for derivatives that are written by hand.  Include it before the formulas: they find these
-// overloads by their qualified names.
+// an independent check of derivatives that are written by hand. Include it before the formulas:
+// they find these overloads by their qualified names.
 #pragma once
 
 #include "engine/math/scalar.h"
@@ -29,7 +29,7 @@ struct Dual {
   HOST_DEVICE friend Dual operator/(Dual a, Dual b) { return a /= b; }
   HOST_DEVICE friend Dual operator-(Dual a) { return {-a.value, -a.slope}; }
 
-  // Choices are made by the value; the slope is that of the branch which is taken.
+  // Comparisons use the value; the slope is that of the branch taken.
   HOST_DEVICE friend bool operator<(Dual a, Dual b) { return a.value < b.value; }
   HOST_DEVICE friend bool operator>(Dual a, Dual b) { return a.value > b.value; }
   HOST_DEVICE friend bool operator<=(Dual a, Dual b) { return a.value <= b.value; }

@@ -1,5 +1,5 @@
-// The smaller and the larger of two numbers, where no function of the standard library will do: on a GPU, and in files
-// that are compiled for several instruction sets, which must not share a symbol.
+// Minimum and maximum where the standard library cannot be used: on a GPU, and in files that are
+// compiled for several instruction sets, which must not share a symbol.
 #pragma once
 
 #include "engine/types/host_device.h"

@@ -1,4 +1,4 @@
-// The rectifier, where NaN stays.
+// ReLU that propagates NaN.
 #pragma once
 
 #include <type_traits>
@@ -7,8 +7,8 @@
 
 namespace orrery::scalar {
 
-// max(x, 0), exact, but for the sign of a zero.  A card's maximum that keeps NaN takes one instruction, the comparison
-// and the choice take two.
+// max(x, 0), exact except for the sign of a zero. On a GPU a maximum that propagates NaN is one
+// instruction; comparison and selection are two.
 template <class T>  // float, double, Dual or Coarse
 HOST_DEVICE inline T positive_part(T x) {
 #if defined(__CUDA_ARCH__)

@@ -1,8 +1,8 @@
-// Random numbers by counting: Philox4x32-10 turns (key, index) into 128 random bits without any state, so a number
-// depends on where it is used and not on what was drawn before.  Both devices and any number of threads agree.
+// Counter-based random numbers: Philox4x32-10 maps (rng key, index) to 128 bits without state. So a
+// number does not depend on earlier draws, and CPU, GPU and any number of threads agree.
 //   Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"
 //
-// A key is derived along the path to its use:
+// An rng key is derived along the path to its use:
 // RandomKey{seed, 0}.derive("train").derive("blocks.3.dropout").derive(number of the micro-batch).
 #pragma once
 
@@ -19,7 +19,7 @@ namespace orrery {
 
 namespace detail {
 
-// Ten rounds; counter and result are four words, key two.
+// Ten rounds; counter and result are four 32-bit words, the key is two.
 HOST_DEVICE inline Values<uint32_t, 4> philox(Values<uint32_t, 4> counter, uint32_t key0, uint32_t key1) {
   for (int round = 0; round < 10; ++round) {
     const uint64_t product0 = uint64_t{0xD2511F53u} * counter[0], product1 = uint64_t{0xCD9E8D57u} * counter[2];
@@ -32,7 +32,7 @@ HOST_DEVICE inline Values<uint32_t, 4> philox(Values<uint32_t, 4> counter, uint3
 }
 HOST_DEVICE inline uint64_t join(uint32_t low, uint32_t high) { return uint64_t{high} << 32 | low; }
 
-// The upper 64 bits of the product
+// Returns the upper 64 bits of the product.
 HOST_DEVICE inline uint64_t multiply_high(uint64_t a, uint64_t b) {
   constexpr uint64_t low = 0xffffffffu;
   const uint64_t cross0 = (a >> 32) * (b & low) + ((a & low) * (b & low) >> 32);
@@ -42,13 +42,13 @@ HOST_DEVICE inline uint64_t multiply_high(uint64_t a, uint64_t b) {
 
 }  // namespace detail
 
-// Keys of different streams never share a counter.
+// An rng key. Keys of different streams never share a counter.
 struct RandomKey {
   uint64_t seed = 0;
   uint64_t stream = 0;
 
-  // The key of a part: of a step, of a module.  Parts of one key have streams that differ for all practical purposes
-  // (64 mixed bits).
+  // Returns the rng key of a part: of a step, of a module. Parts of one key have streams that
+  // differ for all practical purposes (64 mixed bits).
   template <std::integral Integer>
   HOST_DEVICE RandomKey derive(Integer part) const {
     return derived(static_cast<uint64_t>(part), 0x9E3779B97F4A7C15u);
@@ -56,7 +56,7 @@ struct RandomKey {
   RandomKey derive(std::string_view part) const {
     uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
     for (const char c : part) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-    return derived(hash, 0xD1B54A32D192ED03u);  // another tag, so that a word is never a number
+    return derived(hash, 0xD1B54A32D192ED03u);  // another tag, so that a name never equals a number
   }
   HOST_DEVICE Values<uint32_t, 4> bits(uint64_t index) const {
     return detail::philox({{static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32),
@@ -67,18 +67,18 @@ struct RandomKey {
 
  private:
   HOST_DEVICE RandomKey derived(uint64_t part,
-                                uint64_t tag) const {  // the tag keeps these bits apart from the drawn ones
+                                uint64_t tag) const {  // the tag separates these bits from the bits that are drawn
     const Values<uint32_t, 4> mixed = RandomKey{seed ^ tag, stream}.bits(part);
     return {seed, detail::join(mixed[0], mixed[1])};
   }
 };
 
-// A key whose last part, the number of the micro-batch, is read where numbers are drawn: so a recorded step can be
-// replayed with another one each time.  A kernel calls now() once.
+// An rng key whose last component, the micro-batch number, is read from device memory by the
+// kernel: a captured CUDA graph can be replayed with new random numbers. A kernel calls now() once.
 struct LateKey {
   RandomKey key = {};
   const int32_t* last_part =
-      nullptr;  // in the memory of the device that draws; unchanged until backward; may be absent
+      nullptr;  // in the memory of the device that draws numbers; unchanged until backward; may be null
 
   LateKey() = default;
   LateKey(RandomKey known, const int32_t* place = nullptr) : key(known), last_part(place) {}
@@ -91,7 +91,7 @@ struct LateKey {
   friend bool operator==(const LateKey&, const LateKey&) = default;
 };
 
-// In [0, 1), every multiple of 2^-24 (float) or 2^-53 (double) equally likely.
+// Returns a number in [0, 1); all multiples of 2^-24 (float) or 2^-53 (double) are equally likely.
 template <class T = double>
 HOST_DEVICE inline T uniform(RandomKey key, uint64_t index) {
   const Values<uint32_t, 4> bits = key.bits(index);
@@ -102,7 +102,7 @@ HOST_DEVICE inline T uniform(RandomKey key, uint64_t index) {
   }
 }
 
-// From N(0, 1), by Box and Muller in double: sqrt(-2 log u) cos(2 pi v).  The largest possible value is 8.6.
+// Samples N(0, 1) by Box-Muller in double: sqrt(-2 log u) cos(2 pi v). The largest value is 8.6.
 template <class T = double>
 HOST_DEVICE inline T normal(RandomKey key, uint64_t index) {
   const Values<uint32_t, 4> bits = key.bits(index);
@@ -111,7 +111,7 @@ HOST_DEVICE inline T normal(RandomKey key, uint64_t index) {
   return static_cast<T>(scalar::sqrt(-2 * scalar::log(u)) * scalar::cos(6.28318530717958647693 * v));
 }
 
-// In [0, n) for n >= 1.  The bias is below n / 2^64.
+// Returns an integer in [0, n) for n >= 1. The bias is below n / 2^64.
 HOST_DEVICE inline uint64_t below(RandomKey key, uint64_t index, uint64_t n) {
   const Values<uint32_t, 4> bits = key.bits(index);
   return detail::multiply_high(detail::join(bits[0], bits[1]), n);

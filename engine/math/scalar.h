@@ -1,13 +1,13 @@
 // The elementary functions that formulas are written in, for float and double, on both devices.
 //
-// Branch-free: choices are ternaries between values that are both there, so loops over these functions vectorize;
-// std::fmin, std::fmax and std::nearbyint would prevent that.  NaN passes through, clamps included: `x > most ? most :
-// x` keeps it.  All are right at infinities.  Multiply-adds are written as `fused`, so that the accuracy rests on no
-// compiler flag and is the same on a GPU.
+// Branch-free: ternaries choose between two computed values, so loops over these functions
+// vectorize; std::fmin, std::fmax and std::nearbyint would prevent that. NaN propagates, also
+// through clamps: `x > most ? most : x` keeps it. All are correct at infinities. Multiply-adds are
+// written as `fused`, so accuracy does not depend on compiler flags and is equal on a GPU.
 //
-// Beside each function stands a bound of its error in units of the last place, float / double, to which
-// tests/engine/math/scalar_test.cpp holds it over the whole range.  The constants are minimax fits made with 60
-// digits; the degrees that are given are those for float / double.
+// Each function has a bound of its error in units of the last place (ulp), float / double, which
+// tests/engine/math/scalar_test.cpp checks over the whole range. Constants are minimax fits, made
+// with 60 digits; degrees are given for float / double.
 #pragma once
 
 #include <bit>
@@ -74,7 +74,7 @@ HOST_DEVICE inline T polynomial(T x, double c, C... higher) {  // c + x (next + 
   return fused(x, polynomial(x, higher...), T(c));
 }
 
-// The same with 1 as the coefficient of the highest power, which saves a product.
+// A polynomial whose highest coefficient is 1, which saves a product.
 template <class T>
 HOST_DEVICE inline T monic(T x, double c) {
   return x + T(c);
@@ -84,7 +84,7 @@ HOST_DEVICE inline T monic(T x, double c, C... higher) {
   return fused(x, monic(x, higher...), T(c));
 }
 
-// Both comparisons see x itself: of two choices in a row g++ makes twice the instructions.
+// Both comparisons use x itself: for dependent selections g++ emits twice the instructions.
 template <class T>
 HOST_DEVICE inline T clamp(T x, T least, T most) {
   const T at_least = x < least ? least : x;
@@ -121,7 +121,7 @@ HOST_DEVICE inline Exponential<T> exponential(T x, int offset) {
   return {r, q, bits_of(shifted)};
 }
 
-// log(x) + correction / x for finite x > 0; the correction is what the rounding of x has lost.
+// log(x) + correction / x for finite x > 0; `correction` is the rounding error of x.
 template <class T>
 HOST_DEVICE inline T log_corrected(T x, T correction) {
   using F = Format<T>;
@@ -188,7 +188,7 @@ HOST_DEVICE inline T exp(T x) {
   using F = detail::Format<T>;
   const detail::Exponential<T> e = detail::exponential(detail::clamp(x, F::exp_least, F::exp_most), 0);
   const detail::Bits<T> biased = e.bits - detail::bits_of(F::to_whole) + 2 * F::bias, half = biased >> 1;
-  const T power = detail::from_bits<T>(half << F::mantissa);  // in two steps: 2^n itself may be no normal number
+  const T power = detail::from_bits<T>(half << F::mantissa);  // in two steps: 2^n itself may be subnormal or infinite
   return e.mantissa() * power * detail::from_bits<T>((biased - half) << F::mantissa);
 }
 
@@ -236,7 +236,7 @@ HOST_DEVICE inline T sigmoid(T x) {
   return unit / detail::fused(e.mantissa(), e.power(), unit);
 }
 
-// sigmoid(x) and 1 - sigmoid(x) for the price of one; neither cancels.  3 / 3 ulp each, in both tails
+// sigmoid(x) and 1 - sigmoid(x) at the cost of one, without cancellation; 3 / 3 ulp in both tails
 template <class T>
 struct SigmoidAndRest {
   T sigmoid, rest;
@@ -263,7 +263,7 @@ template <std::floating_point T>
 HOST_DEVICE inline T erf(T x) {
   T a = abs(x);
   a = a > detail::Format<T>::erf_most ? detail::Format<T>::erf_most : a;
-  const T s0 = T(1.1283791670955125586);  // near 2 / sqrt(pi); the rest of it stands first in S
+  const T s0 = T(1.1283791670955125586);  // near 2 / sqrt(pi); the remainder is the first coefficient of S
   T s;                                    // -log(1 - erf(a)) / a - s0, degree 10 / 24
   if constexpr (sizeof(T) == 4) {
     s = detail::polynomial(a, -5.89654206e-8, 0.6366198179, 0.1027715966, -0.01911996613, -0.0002451628061,
@@ -283,11 +283,11 @@ HOST_DEVICE inline T erf(T x) {
 }
 
 namespace detail {
-// exp(-(1/2 + drift) a^2) unit for 0 <= a <= normal_most, which the unit keeps within the normal numbers; without
-// meaning beyond, and any number for NaN.
+// exp(-(1/2 + drift) a^2) unit for 0 <= a <= normal_most; the unit keeps it a normal number. The
+// result is undefined beyond, and any number for NaN.
 //   a^2 = n l - r with n the integer nearest to a^2 / l,   l = 2 ln 2 cut to 16 / 42 bits
 //   exp(-a^2 / 2) = 2^-n exp(r ln 2 / l) exp(drift a^2),   drift = ln 2 / l - 1 / 2
-// n l is exact because l is short, and so is r but for one rounding: that of a^2 would cost a^2 / 2 ulp.
+// n l is exact because l is short. r is rounded only once: rounding a^2 would cost a^2 / 2 ulp.
 template <class T>
 struct Gaussian;
 template <>
@@ -301,7 +301,7 @@ struct Gaussian<double> {
   static constexpr double l = 1.38629436111978066037, drift = 3.96591313714e-14,
                           unit = 1961990553600 * 0x1p128;  // 12! 2^12
 };
-// The unit is 2^scale times what makes the polynomial for exp(r ln 2 / l) monic.
+// The unit is 2^scale times the factor that makes the polynomial for exp(r ln 2 / l) monic.
 template <class T>
 HOST_DEVICE inline T gaussian(T a) {
   using F = Format<T>;
@@ -336,7 +336,7 @@ HOST_DEVICE inline T normal_distribution(T x) {
   using G = detail::Gaussian<T>;
   const T a = abs(x);
   T p, q;                          // p / q = P(N > a) / gaussian(a), degrees 4 by 4 / 12 by 11, every term positive
-  if constexpr (sizeof(T) == 4) {  // the last digits by trial: they make the error of the rounded sums least
+  if constexpr (sizeof(T) == 4) {  // last digits by trial, for the least error of the rounded sums
     const T w = a * a;
     p = detail::fused(a, detail::polynomial(w, 1.95833554e-16, 7.86042853e-18),
                       detail::polynomial(w, 2.97826525e-16, 6.08266668e-17, 5.78496365e-22));
@@ -355,7 +355,7 @@ HOST_DEVICE inline T normal_distribution(T x) {
   return x > 0 ? 1 - tail : tail;
 }
 
-// 2 / 2 ulp for |x| <= 1e4; without meaning, yet within [-1, 1], beyond 1e7 / 1e15
+// 2 / 2 ulp for |x| <= 1e4; undefined, yet within [-1, 1], beyond 1e7 / 1e15
 template <std::floating_point T>
 HOST_DEVICE inline T sin(T x) {
   using F = detail::Format<T>;

@@ -1,5 +1,5 @@
-// A function of numbers with its backward, for tiles of operations that know no formulas: n neighbouring numbers on the
-// CPU, on the calling thread.  Results may overwrite inputs.
+// An elementwise function and its backward, for tiled operations that do not depend on formulas: n
+// adjacent values on the CPU, on the calling thread. Results may overwrite inputs.
 #pragma once
 
 #include <cstdint>

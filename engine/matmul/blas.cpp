@@ -10,11 +10,11 @@
 namespace orrery::detail::matmul {
 namespace {
 
-// OpenBLAS's bits depend on the shape it is handed and not on who calls, provided that it does not split the work
-// itself.  Called as well as the symbol below, which other builds of OpenBLAS may not ask.
+// OpenBLAS's bits depend on the shape only, not on the calling thread, if it does not split the
+// work itself. Set here too: other builds may not call the function at the end of this file.
 const bool single_threaded = (openblas_set_num_threads(1), true);
 
-// OpenBLAS counts in int, and a larger size would become another one.
+// Throws if size exceeds int, in which OpenBLAS counts: a conversion would change the value.
 int blas_size(int64_t size) {
   check(size <= std::numeric_limits<int>::max(), "matmul: a matrix with ", size,
         " rows or columns; OpenBLAS counts to ", std::numeric_limits<int>::max());
@@ -39,7 +39,7 @@ void gemv(CBLAS_TRANSPOSE form, int rows, int columns, const double* m, int stri
   cblas_dgemv(CblasRowMajor, form, rows, columns, 1, m, stride, x, step, 1, y, 1);
 }
 
-// A single row: for a product of matrices OpenBLAS would write all of B once more, side by side.
+// Multiplies a single row by gemv, because gemm would first copy all of B to pack it.
 template <class T>
 void multiply_row(const Tile<T>& t) {
   if (!t.accumulate) std::fill_n(t.c, t.n, T(0));
@@ -68,7 +68,7 @@ void multiply_tile(const Tile<T>& t, const Completion& completion, T*) {
 
 int64_t no_workspace(int64_t, int64_t, int64_t) { return 0; }
 
-// OpenBLAS is handed floats, widened beside each other: rows of the operand as it is stored, without gaps.
+// Widens an operand to floats for OpenBLAS: rows as they are stored, without gaps.
 Operand<float> widen(const Operand<bf16>& x, int64_t rows, int64_t columns, float* to) {
   const int64_t stored = x.transposed ? columns : rows, length = x.transposed ? rows : columns;
   for (int64_t r = 0; r < stored; ++r)
@@ -94,6 +94,6 @@ std::string openblas_description() {
 
 }  // namespace orrery::detail::matmul
 
-// What OpenBLAS asks when it is loaded, and takes from the environment otherwise: it would start a thread for each core
-// that nothing here uses, and ends the process with SIGINT where the system refuses one.
+// OpenBLAS calls this when it is loaded; otherwise it reads the environment. It would start an
+// unused thread per core, and end the process with SIGINT if the system refuses one.
 extern "C" [[gnu::visibility("default")]] int openblas_num_threads_env() { return 1; }

@@ -1,37 +1,37 @@
 // Tiles of products for vectors of 512 or 256 bits, after Goto and van de Geijn, "Anatomy of high-performance matrix
 // multiplication" (2008), and Van Zee and van de Geijn, "BLIS" (2015).
 //
-// Panels.  The innermost kernel adds A (8, depth) B (depth, 3 vectors) to a piece of C that stays in 24 of the 32
-// registers; of AVX2's 16 registers 12 hold a piece of 4 rows.  What one step of the depth needs of a packed panel lies
-// side by side: the elements of A, each spread over a vector by its load, and 3 vectors of B.  Packing transposes as
-// needed, so that one kernel serves the four forms of a product.  A factor that few panels of the other meet is read
-// where it lies: packing it would cost more than it saves.
+// Panels. The innermost kernel adds A (8, depth) B (depth, 3 vectors) to a block of C held in 24 of
+// the 32 registers; with AVX2, 12 of 16 registers hold 4 rows. The values of one step of the depth
+// are contiguous in a packed panel: elements of A, each broadcast by its load, and 3 vectors of B.
+// Packing transposes as needed, so one kernel serves the four forms of a product. A factor that
+// meets few panels of the other is read in place, since packing would cost more than it saves.
 //
-// Blocks.  A block of A, at most 512 rows by 2 KB of the depth, is packed once.  Each panel of B, 96 KB, is then packed
-// and meets all panels of that block while it is in the level-2 cache.  Where A comes from hardly matters, because a
-// step reads only 32 bytes of it in 24 multiplications: the block may fill the level-2 cache and stream from the next.
-// So a packed element of B serves 512 rows, one of A all columns of the tile.  The depth is long because every block
-// reads and writes C once.
+// Blocks. A block of A, at most 512 rows by 2 KB of the depth, is packed once. Each panel of B (96
+// KB) is then packed and multiplied with all panels of the block from the L2 cache. The block may
+// fill L2 and stream from the next level, because a step reads only 32 bytes of A for 24
+// multiplications. So a packed element of B serves 512 rows, one of A all columns of the tile. The
+// depth is long because every block reads and writes C once.
 //
-// Fetching.  What a core waits for is memory: the next panel of B, and the piece of C, which the panels that stream
-// through the first level have pushed out by the time it is needed.  The kernel asks for both line by line between its
-// steps; asked for at once they fill the few places for misses, and the panels wait behind them.
+// Prefetching. A core waits for memory: the next panel of B, and the block of C, which the panels
+// streaming through L1 have evicted. The kernel prefetches both line by line between its steps. All
+// at once, they would fill the few miss buffers and delay the panels.
+// Completion is called for 4 panels of columns at a time: 512 x 192 elements, still in near caches.
 //
-// Completion is told of 4 panels of columns at a time, 512 x 192 elements that are still near the core.
+// Measured in f32, GFLOP/s per core (naive: C fetched at once, B not ahead, A always packed).
+// Emerald Rapids, two vector multiplications a cycle, peak about 180: kernel alone 175; products of
+// 100 million multiplications or more 155 to 163 (naive 138 to 152, MKL 158 to 171); 8192 x 288 by
+// 288 x 32 of a convolution 143 (naive 106). Two cores wait least with as many tiles as cores.
+// Zen 4, one multiplication a cycle, peak 117: naive 106 (OpenBLAS 0.3.21: 100). Kernels of 14 x 2,
+// 12 x 2 and 6 x 4 vectors, depths of 1, 1.5 and 3 KB and blocks of 256 rows were 1 to 3 % slower.
+// 8 rows and 48 columns divide most model widths. Zen 3 with AVX2, peak about 110:
+// 92 for 1024 x 2048 by 2048 x 1024, 97 for 768 x 128 by 128 x 512, 91 for 768 x 64 by 64 x 64
+// (OpenBLAS: 88, 85, 68); depths of 1 and 1.5 KB make no difference.
 //
-// Measured in f32 on an Emerald Rapids, two vector multiplications a cycle and at most some 180 GFLOP/s a core: the
-// kernel alone 175, products of 100 million multiplications and more 155 to 163 (MKL: 158 to 171; with C fetched at
-// once, B not ahead and A always packed 138 to 152), 8192 x 288 by 288 x 32 of a convolution 143 (106 before).  Two
-// cores wait for less memory when tiles are as many as they.  On a Zen 4, one multiplication a cycle and at most 117,
-// 106 before these changes (OpenBLAS 0.3.21: 100).  Kernels of 14 x 2, 12 x 2 and 6 x 4 vectors, a depth of 1, 1.5 and
-// 3 KB and blocks of 256 rows were slower by 1 to 3 % there.  8 rows and 48 columns also leave no remainder on most
-// widths of models.  With AVX2 on a Zen 3, at most some 110: 92 for 1024 x 2048 by 2048 x 1024, 97 for 768 x 128 by
-// 128 x 512, 91 for 768 x 64 by 64 x 64 (OpenBLAS: 88, 85, 68); depths of 1 and 1.5 KB made no difference.
+// Every element of C sums its products in the order of the depth, in pieces that depend on k alone.
+// So its bits do not depend on the tile, on the position in it or on the width of the vectors.
 //
-// Every element of C is the sum of its products in the order of the depth, cut into pieces that depend on k alone; so
-// its bits depend neither on the tile nor on its place in it, nor on the width of the vectors.
-//
-// Numbers N say what a panel holds and how it is multiplied:
+// A number type N defines what a panel holds and how it is multiplied:
 //   N::Sum, N::Element     what C and what A and B consist of; a place of a panel is as large as a Sum
 //   N::elements            how many elements of the depth lie in one place
 //   N::down(x)             a vector of places, one after another in the depth, of elements that are so in memory
@@ -39,7 +39,7 @@
 //   N::place(x, step, n)   one place, of n elements `step` apart; those that it lacks are zeros
 //   N::spread(x)           a vector of one place in all lanes
 //   N::add(sums, b, a)     sums + the products of two vectors of places
-// Those of more than one element a place also make places of sums, for attention, which multiplies what it reckoned:
+// Types of several elements per place also make places of sums, which attention multiplies:
 //   N::rounded(x, y)       of two vectors that follow each other in memory, which is the depth
 //   N::joined(x, y)        of two vectors that follow each other in the depth
 #pragma once
@@ -65,7 +65,7 @@ constexpr int panel_columns = lanes<T>* panel_vectors;
 template <class T>
 constexpr int64_t most_depth = depth_bytes / int64_t{sizeof(T)};
 
-// The length of the fewest equal pieces of n of at most `most`, in multiples of `step`; at least one step.
+// Returns the length of the fewest equal pieces of n: whole steps, at least one, at most `most`.
 int64_t even_piece(int64_t n, int64_t most, int64_t step) {
   const int64_t pieces = maximum((n + most - 1) / most, 1);
   return maximum(round_up((n + pieces - 1) / pieces, step), step);
@@ -78,8 +78,8 @@ int64_t places(int64_t elements) {
   return (elements + N::elements - 1) / N::elements;
 }
 
-// One factor: element i of a panel at depth k is at data[k * stride + i] if the panel lies across the rows in memory,
-// else at data[i * stride + k].
+// A factor. Element i of a panel at depth k is at data[k * stride + i] if the panel is across the
+// rows in memory, else at data[i * stride + k].
 template <class T>
 struct Source {
   const T* data;
@@ -88,8 +88,8 @@ struct Source {
   Source at(int64_t i, int64_t k) const { return {data + (across ? k * stride + i : i * stride + k), stride, across}; }
 };
 
-// Full panels, side by side: whole cache lines are read although a panel of A is half a line wide.  The rows are far
-// apart in memory, more than the processor foresees.
+// Packs full panels side by side, to read whole cache lines: a panel of A is half a line wide. Rows
+// are too far apart in memory for the hardware prefetcher.
 template <class N, int size, int panels>
 void pack_across(const typename N::Element* x, int64_t stride, int64_t depth, typename N::Sum* y) {
   constexpr int64_t ahead = 32;
@@ -127,7 +127,7 @@ void pack_down(const typename N::Element* x, int64_t stride, int64_t count, int6
     for (int i = 0; i < size; ++i) y[i] = i < count ? N::place(x + i * stride + k, 1, elements - k) : T(0);
 }
 
-// Panels of `size` places from `count` rows of `elements`, the last one filled up with zeros: y[panel][k][i].
+// Packs `count` rows of `elements` into panels of `size` places, y[panel][k][i], padded with zeros.
 template <class N, int size>
 void pack(const Source<typename N::Element>& x, int64_t count, int64_t elements, typename N::Sum* y) {
   constexpr int together = 4;
@@ -160,8 +160,8 @@ void pack(const Source<typename N::Element>& x, int64_t count, int64_t elements,
 
 // ---- the kernel
 
-// Element i of a panel of A at depth k is at a[k * a_step + i], or at a[i * a_step + k] if its rows lie apart; vector v
-// of one of B at b + k * b_step + v.
+// A panel of A and one of B. Element i of A at depth k is at a[k * a_step + i], or
+// a[i * a_step + k] if `rows_apart`; vector v of B is at b + k * b_step + v.
 template <class T>
 struct Panels {
   const T* a;
@@ -172,7 +172,7 @@ struct Panels {
   int64_t depth;  // places
 };
 
-// Memory that is needed next, fetched a line at a time.
+// A prefetcher of the memory that is needed next, one cache line per call.
 class Ahead {
  public:
   template <class T>
@@ -201,7 +201,7 @@ template <class N, bool rows_apart, int rows, int vectors>
 void kernel(const Panels<typename N::Sum>& x, typename N::Sum* c, int64_t stride, bool add, Ahead& ahead) {
   using T = typename N::Sum;
   constexpr int w = lanes<T>;
-  constexpr int64_t steps = 16;  // from one fetching to the next
+  constexpr int64_t steps = 16;  // from one prefetch to the next
   const T *a = x.a, *b = x.b;
   const T* apart[rows];
   for (int r = 0; r < rows; ++r) apart[r] = a + r * x.a_step;
@@ -219,7 +219,7 @@ void kernel(const Panels<typename N::Sum>& x, typename N::Sum* c, int64_t stride
       if constexpr (!rows_apart) a += x.a_step;
     }
   };
-  // The last stretches are for the rows of C, and two more for the last row to arrive in.
+  // The last stretches prefetch the rows of C; two more give the last row time to arrive.
   constexpr int64_t last_stretches = rows + 2;
   while (k + last_stretches * steps <= x.depth) {
     ahead.fetch();
@@ -240,11 +240,11 @@ void kernel(const Panels<typename N::Sum>& x, typename N::Sum* c, int64_t stride
   });
 }
 
-// Elements that the kernels can read where they lie.
+// True if the kernels can read the elements in place.
 template <class N>
 constexpr bool plain = std::is_same_v<typename N::Sum, typename N::Element>;
 
-// A kernel for every number of rows and vectors that a tile may end with.
+// Kernels for all numbers of rows and vectors, including the remainders at the edges of a tile.
 template <class T>
 struct KernelTable {
   void (*of[panel_rows][panel_vectors])(const Panels<T>&, T*, int64_t, bool, Ahead&);
@@ -254,7 +254,7 @@ constexpr KernelTable<typename N::Sum> kernel_table(std::integer_sequence<int, r
   return {{{kernel<N, apart, r + 1, 1>, kernel<N, apart, r + 1, 2>, kernel<N, apart, r + 1, 3>}...}};
 }
 
-// The same for a piece of any size: columns beyond the last whole vector are computed beside C.
+// Runs the kernel on a block of any size; a partial last vector is computed in a buffer.
 template <class N, class T = typename N::Sum>
 void multiply_panels(const Panels<T>& x, T* c, int64_t stride, int64_t rows, int64_t columns, bool add, Ahead& ahead) {
   constexpr auto all_rows = std::make_integer_sequence<int, panel_rows>();
@@ -274,18 +274,18 @@ void multiply_panels(const Panels<T>& x, T* c, int64_t stride, int64_t rows, int
 
 // ---- blocks
 
-// A is read where it lies if the tile has no more columns than these panels; B, if it lies across and the block has no
-// more rows.
+// A is read in place if the tile has at most this many panels of columns; B, if it is across and
+// the block has at most this many rows.
 constexpr int64_t few_panels = 8, few_block_rows = 128;
 
-// Of `columns` that are left: three vectors, but two and two of the last four, for a kernel of one is slower.
+// Returns the next panel's columns: 3 vectors, but 2 of the last 4, as kernels of 1 are slow.
 template <class T>
 int64_t next_columns(int64_t columns) {
   const int64_t vectors = (columns + lanes<T> - 1) / lanes<T>;
   return minimum(columns, (vectors == 4 ? 2 : panel_vectors) * lanes<T>);
 }
 
-// One block of A, `rows` x `elements`, with all of B beside it.
+// Multiplies one block of A, `rows` x `elements`, by all columns of B.
 template <class N, class T = typename N::Sum, class E = typename N::Element>
 void multiply_block(const Tile<T, E>& t, Source<E> a, Source<E> b, T* c, int64_t rows, int64_t elements, bool add,
                     T* left, T* right, const auto& completed) {
@@ -326,7 +326,7 @@ int64_t block_depth(int64_t k) {  // elements
   using T = typename N::Sum;
   return even_piece(k, most_depth<T> * N::elements, 64 / int64_t{sizeof(T)} * N::elements);  // for any vectors
 }
-// A tile of fewer rows may have longer blocks: 520 rows are two blocks of 264, 512 are one.  One of few rows copies A.
+// Smaller tiles may have longer blocks: 520 rows are two of 264, 512 are one. Few rows copy A.
 template <class N>
 int64_t workspace(int64_t m, int64_t, int64_t k) {
   const int64_t rows = panel_columns<typename N::Sum> + minimum(round_up(m, panel_rows), most_rows);

@@ -1,8 +1,8 @@
-// Tiles of at most four rows whose B is stored transposed, as a layer's weights are: a text that is written token by
-// token multiplies each weight once and waits for memory alone.  Packing would write and read B once more; here every
-// row of B goes from memory through the registers.  16 x 16 elements (8 x 8 of double) are turned round in registers,
-// so that a vector of sums holds 16 columns of C and each is taken in the order of the depth, in the pieces of
-// blocks.h: the same bits whatever the number of rows.
+// Tiles of at most four rows whose B is stored transposed, like the weights of a layer. Generating
+// a text token by token multiplies each weight once and is bound by memory. Packing would write and
+// read B once more; here each row of B goes from memory through registers. 16 x 16 elements (8 x 8
+// of double) are transposed in registers, so that a vector of sums holds 16 columns of C. Sums
+// follow the depth in the pieces of blocks.h, so their bits do not depend on the number of rows.
 #pragma once
 
 #include "engine/matmul/tile.h"
@@ -14,10 +14,10 @@ namespace {
 
 constexpr int64_t few_rows = 4;
 
-// Numbers N are those of blocks.h.
+// The number type N is one of blocks.h.
 
-// `elements` of each of `width` rows of B, from x on, as columns of places: block[k][row].  Rows beyond `rows` are
-// zero.
+// Loads `elements` of each of `width` rows of B, from x on, as columns of places: block[k][row].
+// Rows beyond `rows` are zero.
 template <class N, bool whole>
 [[gnu::always_inline]] inline void load_columns(const typename N::Element* x, int64_t stride, int64_t rows,
                                                 int64_t elements,
@@ -27,7 +27,7 @@ template <class N, bool whole>
   unrolled<w>([&](auto r) __attribute__((always_inline)) {
     if constexpr (whole) {
       block[r] = N::down(x + r * stride);
-      // The rows after these follow them in memory: what they need has then reached the level-2 cache.
+      // Prefetches the next rows, which follow in memory, into the level-2 cache.
       __builtin_prefetch(x + (r + w) * stride, 0, 2);
     } else {
       T aside[w] = {};
@@ -40,7 +40,7 @@ template <class N, bool whole>
   transpose<T>(block);
 }
 
-// C (rows, width) = [C +] A B^T for `width` rows of B, of which `columns` there are.  A is stored [place][rows].
+// C (rows, width) = [C +] A B^T for `width` rows of B, `columns` of which exist; A: [place][rows].
 template <class N, int rows, class T = typename N::Sum>
 void multiply_few_rows(const T* a, const typename N::Element* b, int64_t stride, int64_t columns, int64_t elements,
                        T* c, int64_t c_stride, bool add) {
@@ -69,8 +69,8 @@ void multiply_few_rows(const T* a, const typename N::Element* b, int64_t stride,
     }
 }
 
-// `piece`: the depth after which sums are added to C, whole places.  The workspace holds A, few_rows * k places at
-// most.
+// `piece`: the depth after which sums are added to C, whole places. The workspace holds A, at most
+// few_rows * k places.
 template <class N, class T = typename N::Sum, class E = typename N::Element>
 void multiply_tile_of_few_rows(const Tile<T, E>& t, int64_t piece, T* workspace) {
   using Kernel = void (*)(const T*, const E*, int64_t, int64_t, int64_t, T*, int64_t, bool);

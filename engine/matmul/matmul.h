@@ -26,50 +26,50 @@ struct Product {
   int64_t batch = 1;
   bool share_a = false, share_b = false;  // the same A or B for the whole batch
   bool accumulate = false;                // C += A B
-  // C may be several dense matrices, side by side in the columns of the product: their numbers of columns, which add up
-  // to n.  All zero: one matrix.
+  // Numbers of columns, with sum n, if C is several dense matrices, side by side in the columns of
+  // the product. All zero: one matrix.
   std::array<int64_t, 4> part_columns = {};
 };
 
-// A function that C goes through as soon as a block of it is complete, and while it is in the cache or in registers.
-// It sees what C keeps, so that a backward that reads C again computes the slopes of the same function.
+// A function applied to each complete block of C while it is in the cache or in registers. It gets
+// the values that C stores, so a backward that reads C computes derivatives of the same function.
 template <class C>
 class EpilogueFunction {
  public:
-  // On the CPU: `columns` elements from (row of C counted over the batch, first column, which counts within its part).
-  // Every element is handed over once, in pieces of rows.
+  // CPU: applies it to `columns` elements from (row, counted over the batch; column of the part).
+  // Each element is passed once, in pieces of rows.
   virtual void row(int part, int64_t row, int64_t column, int64_t columns, C* c) const = 0;
-  // A function of the host is no help on a GPU: there it queues the whole product, with kernels that were compiled for
-  // this epilogue.
-  virtual void on_card(const cuda::Matmul<C, C>& product, int parts_of_f32) const;  // an Error unless overridden
+  // GPU: queues the whole product with kernels compiled for this epilogue, because a GPU cannot
+  // call a function of the host.
+  virtual void on_card(const cuda::Matmul<C, C>& product, int parts_of_f32) const;  // throws unless overridden
 
  protected:
   ~EpilogueFunction() = default;
 };
 
-// What is done to C: the bias and the residual are added, the element is rounded if C is bf16, then the function is
-// called.
+// Steps on C: the bias and the residual are added, the element is rounded if C is bf16, then the
+// function is called.
 template <class C>
 struct Epilogue {
   const EpilogueFunction<C>* function = nullptr;
-  const C* bias = nullptr;      // n numbers: one for each column of the product
+  const C* bias = nullptr;      // n values: one for each column of the product
   const C* residual = nullptr;  // as large as C, which is then one matrix
-  // m numbers, for the sums of A's rows over k, which are f32 and deterministic: a product dW = dy^T x makes db on the
-  // way.  Only that product of bf16 to float on a GPU can; elsewhere it is an Error.
+  // m values: f32, deterministic sums of the rows of A over k. So a product dW = dy^T x also gives
+  // db. Only this product, of bf16 to float on a GPU, supports it; others throw.
   C* row_sums = nullptr;
   bool accumulate_row_sums = false;  // else they are overwritten
 };
 
-// T, the elements of A and B, is float, double or bf16.  Those of C are the same, or float for bf16.  Elements of bf16
-// are taken as they are (by avx512_bf16 subnormal ones as zero); their products, what is accumulated, the bias and the
-// residual are added in f32 and rounded once.  The bits of the result depend on the sizes only, not on the threads.
-// All pointers are to memory of the device.
+// Multiplies. T, the type of A and B, is float, double or bf16; C has the same type, or float for
+// bf16. bf16 elements are not rounded (avx512_bf16 takes subnormals as zero). Products, accumulated
+// values, bias and residual are added in f32 and rounded once. Bits depend on the sizes only, not
+// on the threads. All pointers are to memory of the device.
 template <class T, class C = T>
 void multiply(Device device, const Product& p, const T* a, const T* b, std::initializer_list<C*> c,
               Epilogue<C> epilogue = {});
 
-// While one lives, on this thread, no operand may change: a copy that a GPU makes of one, so that its rows are aligned,
-// then serves all products that read it.
+// A guard: while it exists, on this thread, no operand may change. A copy with aligned rows that a
+// GPU makes of an operand then serves all products that read it.
 class UnchangedOperands {
  public:
   UnchangedOperands();
@@ -78,22 +78,22 @@ class UnchangedOperands {
   std::shared_ptr<void> copies_;
 };
 
-// How products of f32 are reckoned on a GPU, in PyTorch's words:
+// How f32 products are computed on a GPU (PyTorch's names):
 //   highest    in f32, the default
 //   high       of `parts` bf16 parts of every element, on tensor cores.  Of each product 2^-25 is lost with 3 parts,
 //              nearly as in f32, and 3 2^-18 with 2, which are faster
 //   medium     of elements rounded to bf16: 2^-8 is lost
-// Sums are f32 always.  The CPU accepts the setting and computes `highest`; other dtypes never change.
+// Sums are always f32. The CPU accepts the setting but computes `highest`; other dtypes ignore it.
 enum class ProductPrecision : uint8_t { highest, high, medium };
-void set_product_precision(ProductPrecision precision, int parts = 3);  // an Error unless parts is 2 or 3
+void set_product_precision(ProductPrecision precision, int parts = 3);  // throws unless parts is 2 or 3
 ProductPrecision product_precision();
 ProductPrecision parse_product_precision(const std::string& name);  // "highest", "high" or "medium"
 
-// Whose kernels multiply on the CPU: our own "avx512_bf16", with vdpbf16ps, "avx512" or "avx2", or "openblas".  "auto",
-// as at the start: the fastest of ours that this processor has, and OpenBLAS's where it has none.  An unknown one, or
-// one that is not here, is an Error.
+// The kernels of products on the CPU: ours, "avx512_bf16" (vdpbf16ps), "avx512" or "avx2", or
+// "openblas". "auto", the default, is the fastest of ours that this processor supports, or OpenBLAS
+// if it supports none. An unknown or unsupported name throws.
 const char* product_kernels();
 void use_product_kernels(std::string_view name);
-std::string blas_description();  // which kernels, and OpenBLAS's version and choice for this processor
+std::string blas_description();  // kernels in use, OpenBLAS's version and its choice for this processor
 
 }  // namespace orrery

@@ -1,5 +1,5 @@
-// Products, cut into a grid of tiles of C.  A tile is the work of one core, by our own kernels for what the processor
-// has, or by OpenBLAS, which is their witness.  Products on a GPU are those of cuda/matmul/matmul.h.
+// Products, cut into a grid of tiles of C. One core computes a tile, by our kernels for the
+// processor or, as a reference, by OpenBLAS. Products on a GPU are in cuda/matmul/matmul.h.
 #include "engine/matmul/matmul.h"
 
 #include <algorithm>
@@ -39,7 +39,7 @@ std::atomic<const Kernels*>& chosen() {
   return kernels;
 }
 
-// Parts of bf16 in which an f32 product on a GPU takes its elements; 0: it takes them whole.
+// Number of bf16 terms of each f32 element in products on a GPU; 0: elements are not split.
 std::atomic<int> parts_of_f32 = 0;
 
 bool own_kernels() { return chosen().load() != &openblas; }
@@ -56,19 +56,19 @@ const TileKernel<Arithmetic<T>, T>& tile_kernel() {
 
 // ---- tiles
 
-// The length of `pieces` equal pieces of n, in multiples of what our kernels take at once.
+// Returns the length of `pieces` equal pieces of n, a multiple of the `step` of our kernels.
 int64_t tile_size(int64_t n, int64_t pieces, int64_t step) {
   return std::min(n, ((n + pieces - 1) / pieces + step - 1) / step * step);
 }
 
-struct Grid {            // of the tiles of one part of C
-  int64_t m, n;          // sizes
-  int64_t across, down;  // how many lie side by side, and one below the other
+struct Grid {            // the tiles of one output
+  int64_t m, n;          // sizes of a tile
+  int64_t across, down;  // number of tiles side by side, and one below the other
 };
 
-// The grid whose last core is done first, by a model of what a tile costs: two vectors of multiplications a cycle, and
-// a cycle for each element of A and B that the tile fetches and packs, B once for some rows.  Few, large tiles are
-// best, because each packs its share anew.  To share work among cores costs some 10,000 cycles.
+// Returns the grid that finishes first by a cost model: two vector multiplications a cycle, and a
+// cycle per element of A and B that a tile packs, B anew every rows_of_packed_b rows. Large tiles
+// are best, since each packs its own factors. Sharing work among cores costs some 10,000 cycles.
 template <class T>
 Grid choose_tiles(const Product& p, int64_t columns, int64_t cores) {
   constexpr int64_t bytes = sizeof(Arithmetic<T>);
@@ -95,7 +95,7 @@ Grid choose_tiles(const Product& p, int64_t columns, int64_t cores) {
 }
 
 template <class C>
-struct Part {  // one of the matrices that C consists of
+struct Part {  // one output: a matrix of C
   C* c;
   int64_t first_column, columns;
   Grid grid;
@@ -105,12 +105,12 @@ struct Part {  // one of the matrices that C consists of
 template <class T, class C>
 class Multiplication {
   using Sum = Arithmetic<T>;
-  static constexpr bool rounds = !std::is_same_v<C, Sum>;  // sums are then taken beside C
+  static constexpr bool rounds = !std::is_same_v<C, Sum>;  // sums then need a buffer
 
  public:
   Multiplication(const Product& p, const T* a, const T* b, std::initializer_list<C*> c, Epilogue<C> epilogue)
       : p_(p), a_(a), b_(b), epilogue_(epilogue), count_(static_cast<int>(c.size())) {
-    // OpenBLAS's bits depend on the tiles, which must then not depend on the number of threads.
+    // OpenBLAS's bits depend on the tiles, which then must not depend on the number of threads.
     const int64_t cores = own_kernels() ? thread_count() : p.m * p.n * p.k >> 30 ? 16 : 4;
     int64_t column = 0;
     for (int i = 0; i < count_; ++i) {
@@ -140,14 +140,14 @@ class Multiplication {
   }
 
  private:
-  struct Finish {  // the epilogue of a block of the tile at (row, column) of a part; rows count over the batch
+  struct Finish {  // epilogue of a tile at (row, column) of an output; rows count over the batch
     const Epilogue<C>& epilogue;
     const Part<C>& part;
     int index;
     int64_t row, column;
     Sum* sums;  // of the tile
     int64_t stride;
-    bool accumulate;  // what the tile did not
+    bool accumulate;  // if the tile did not
     static void block(const void* object, int64_t first_row, int64_t rows, int64_t first_column, int64_t columns) {
       const Finish& my = *static_cast<const Finish*>(object);
       const int64_t column = my.column + first_column;

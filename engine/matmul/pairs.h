@@ -1,10 +1,10 @@
-// Numbers of blocks.h and of attention's tiles: elements of bf16 in pairs, multiplied by vdpbf16ps, which adds two
-// products to each of 16 sums.  A place holds two elements that follow each other in the depth, so that panels are half
-// as deep.
+// The number type of bf16 pairs for blocks.h and the tiles of attention. vdpbf16ps adds two
+// products to each of 16 sums. A place holds two elements, consecutive in the depth, so that panels
+// are half as deep.
 //
-// The instruction takes what is subnormal, of elements and of sums, for zero.  It adds the products of a pair one after
-// the other; how that is rounded is the processor's affair, and stays below 2^-24 of the sum of the products' sizes for
-// each addition.
+// The instruction treats subnormal elements and sums as zero. It adds the products of a pair one
+// after the other. The rounding depends on the processor; for each addition it is below 2^-24 of
+// the sum of the absolute products.
 #pragma once
 
 #include <immintrin.h>
@@ -22,7 +22,7 @@ struct Pairs {
   using Element = bf16;
   static constexpr int elements = 2;
 
-  [[gnu::always_inline]] static Vector<float> down(const bf16* x) {  // pairs lie in memory as they are wanted
+  [[gnu::always_inline]] static Vector<float> down(const bf16* x) {  // pairs are adjacent in memory
     Vector<float> pairs;
     __builtin_memcpy(&pairs, x, sizeof pairs);
     return pairs;
@@ -39,7 +39,7 @@ struct Pairs {
     return __builtin_bit_cast(float, uint32_t{x->bits} | (n > 1 ? uint32_t{x[step].bits} : 0) << 16);
   }
   [[gnu::always_inline]] static Vector<float> spread(const float* x) {
-    uint32_t pair;  // no number: nothing is reckoned with it
+    uint32_t pair;  // an integer, since these bits are not a float
     __builtin_memcpy(&pair, x, sizeof pair);
     return reinterpret_cast<Vector<float>>(Bits<float>{} + pair);
   }

@@ -1,4 +1,4 @@
-// Peak = multiprocessors x clock x operations that one of them does in a clock.
+// Peak = multiprocessors x clock x operations of a multiprocessor per clock.
 //
 //   compute capability     f64   f32   bf16 tensor cores, dense   from
 //   8.0       A100         64    128   2048                       NVIDIA A100 Tensor Core GPU Architecture, 2020
@@ -6,11 +6,11 @@
 //   8.9       L40S, L4     4     256   1024, GeForce 512          NVIDIA Ada GPU Architecture, 2022
 //   9.0       H100, H200   128   256   4096, at most at 1.83 GHz  NVIDIA H100 Tensor Core GPU Architecture, 2022
 //
-// f64 and f32 are two for each lane that the CUDA C++ Programming Guide lists under "Throughput of Native Arithmetic
-// Instructions"; products here do not use the tensor cores of f64.  GeForce cards add bf16 products at half the rate.
-// The data sheet of the H100 SXM, 132 multiprocessors, gives 67 TFLOP/s of f32, which is 1.98 GHz, and 989 of bf16,
-// which is 1.83 GHz: under tensor cores the clock is lower.  Cards that their power limits further (H100 PCIe: 756 of
-// bf16, 1.62 GHz) are overestimated by up to a tenth; --peak_tflops says better.
+// f64 and f32 are two operations per lane of the CUDA C++ Programming Guide, "Throughput of Native
+// Arithmetic Instructions"; products here do not use the tensor cores of f64. GeForce GPUs add bf16
+// products at half the rate. The data sheet of the H100 SXM, 132 multiprocessors, gives 67 TFLOP/s
+// of f32 (1.98 GHz) and 989 of bf16 (1.83 GHz): tensor cores lower the clock. GPUs with lower power
+// limits (H100 PCIe: 756 of bf16, 1.62 GHz) are overestimated by up to 10 %; use --peak_tflops.
 #include "engine/matmul/peak.h"
 
 #include <algorithm>
@@ -26,9 +26,9 @@ constexpr double unlimited = std::numeric_limits<double>::infinity();
 
 struct Architecture {
   int major, minor;
-  double f64, f32, bf16;            // operations of a multiprocessor in a clock
-  double bf16_of_geforce;           // the same of cards for games
-  double highest_bf16 = unlimited;  // clock, in Hz
+  double f64, f32, bf16;            // operations per multiprocessor and clock
+  double bf16_of_geforce;           // the same for GeForce GPUs
+  double highest_bf16 = unlimited;  // limit of the clock, in Hz
 };
 constexpr std::array<Architecture, 4> architectures = {{{8, 0, 64, 128, 2048, 2048},
                                                         {8, 6, 4, 256, 1024, 512},
@@ -44,7 +44,7 @@ double peak_flops(const cuda::Card& card, Dtype dtype, ProductPrecision precisio
   if (found == architectures.end()) return 0;
   const bool of_geforce = card.name.find("GeForce") != std::string::npos;
   const double bf16 = std::min(card.clock, found->highest_bf16) * (of_geforce ? found->bf16_of_geforce : found->bf16);
-  constexpr double products_of_high = 6;  // of bf16, of three parts of each factor: 1 1, 1 2, 2 1, 1 3, 2 2, 3 1
+  constexpr double products_of_high = 6;  // bf16 products, of three terms of each factor: 1 1, 1 2, 2 1, 1 3, 2 2, 3 1
   const double of_one = dtype == Dtype::bf16                     ? bf16
                         : dtype == Dtype::f64                    ? card.clock * found->f64
                         : dtype != Dtype::f32                    ? 0

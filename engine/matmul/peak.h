@@ -1,4 +1,4 @@
-// What a GPU could do at the most, for the share of it that is used (MFU).
+// Peak operations per second of a GPU, for model FLOPs utilization (MFU).
 #pragma once
 
 #include "engine/matmul/matmul.h"
@@ -11,10 +11,10 @@ namespace cuda {
 struct Card;  // cuda/runtime/runtime.h
 }
 
-// Operations a second, two for each multiply-add, of products of that dtype; 0: unknown.  On the CPU always 0, as its
-// clock under load is its own affair.
+// Returns operations per second, two per multiply-add, of products of that dtype; 0: unknown. It is
+// 0 on the CPU, whose clock under load is not known.
 double peak_flops(Device device, Dtype dtype);
-// Of a card; f32 by the way that products are reckoned.  0 unless its architecture is in the table of peak.cpp.
+// Returns the peak of `card`, for f32 by `precision`; 0 if its architecture is not in peak.cpp.
 double peak_flops(const cuda::Card& card, Dtype dtype, ProductPrecision precision);
 
 }  // namespace orrery

@@ -1,4 +1,4 @@
-// Numbers of blocks.h and of attention's tiles: elements multiplied as they are, those of bf16 widened.
+// The number type of single elements for blocks.h and the tiles of attention; bf16 is widened.
 #pragma once
 
 #include "engine/matmul/widened.h"

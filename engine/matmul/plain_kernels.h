@@ -1,5 +1,5 @@
-// The kernels of products of one instruction set, that which the including file is compiled for: elements multiplied
-// as they are, those of bf16 widened while they are packed.
+// The product kernels of the instruction set that the including file is compiled for. Elements are
+// multiplied as they are; bf16 is widened while it is packed.
 #pragma once
 
 #include "engine/matmul/blocks.h"

@@ -1,4 +1,4 @@
-// One tile of a product, the work of one core, and the ways to compute it.
+// A tile of a product, the work of one core, and the kernels that compute it.
 #pragma once
 
 #include <cstdint>
@@ -25,18 +25,18 @@ struct Tile {  // C (m, n) = [C +] A (m, k) B (k, n) of elements that T holds ex
   bool accumulate;
 };
 
-// Told of each block of the tile once, as soon as it is complete; the blocks cover the tile.
+// A callback that is called once for each block of the tile when complete; blocks cover the tile.
 struct Completion {
   const void* object = nullptr;
   void (*block)(const void* object, int64_t row, int64_t rows, int64_t column, int64_t columns) = nullptr;
 };
 
-constexpr int64_t rows_of_packed_b = 512;  // that a packed panel of B meets, before it is packed again
+constexpr int64_t rows_of_packed_b = 512;  // rows that a packed panel of B serves before it is packed again
 
 template <class T, class Element = T>
 struct TileKernel {
   void (*multiply)(const Tile<T, Element>&, const Completion&, T* workspace);
-  // Its number of elements, for tiles of at most (m, n); 64-byte aligned.
+  // Returns the number of workspace elements for tiles of at most (m, n); 64-byte aligned.
   int64_t (*workspace)(int64_t m, int64_t n, int64_t k);
 };
 

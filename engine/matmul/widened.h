@@ -1,5 +1,5 @@
-// Elements as the kernels multiply them: those of bf16 are widened, the upper halves of floats; and as they are
-// written.  With no function of bf16 itself, which files of other instruction sets would share; see vectors.h.
+// Loads that widen bf16, the upper half of a float, and stores that round to bf16. Functions of
+// bf16 itself are not used: files of other instruction sets would share them; see vectors.h.
 #pragma once
 
 #include "engine/simd/vectors.h"
@@ -30,7 +30,7 @@ template <class T>
 [[gnu::always_inline]] inline void store_rounded(T* p, Vector<T> x) {
   store(p, x);
 }
-// To nearest, ties to even; NaN stays NaN.
+// Rounds to nearest, ties to even; NaN stays NaN.
 [[gnu::always_inline]] inline void store_rounded(bf16* p, Vector<float> x) {
   typedef uint16_t Halves __attribute__((vector_size(vector_bytes / 2)));
   const Bits<float> all = reinterpret_cast<Bits<float>>(x), rounded = (all + 0x7fffu + (all >> 16 & 1u)) >> 16;

@@ -1,9 +1,9 @@
 // Vectors of the widest registers that the including file is compiled for, and the few functions the tiles need.
 //
-// The files kernels_avx2.cpp and kernels_avx512.cpp of products and of attention compile this header, their tiles and
-// their kernels with different flags.
-// Hence the anonymous namespaces, and no function of the standard library: a function that both files shared
-// would be one symbol, and the linker might give AVX-512 code to a machine that lacks it.
+// kernels_avx2.cpp and kernels_avx512.cpp, of products and of attention, compile this header with
+// different flags. So it has anonymous namespaces and uses no function of the standard library. A
+// function that both files share would be one symbol, and the linker could choose AVX-512 code for
+// a machine that lacks it.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ constexpr int vector_bytes = 32;
 constexpr int kernel_rows = 6, kernel_vectors = 2;  // 12 sums of 16 registers
 #endif
 
-// What differs between float and double: 2^n is made by adding n to the exponent field, which starts at
-// `mantissa_bits`.
+// Constants and types of float and double. 2^n is made by adding n to the exponent field, which
+// starts at bit `mantissa_bits`.
 template <class A>
 struct Format;
 template <>
@@ -53,7 +53,7 @@ using Vector = typename Format<A>::Vector;
 template <class A>
 using Mask = typename Format<A>::Mask;  // per lane all ones or all zeros
 template <class A>
-using Bits = typename Format<A>::Bits;  // where sums may wrap around
+using Bits = typename Format<A>::Bits;  // unsigned: sums may wrap around
 template <class A>
 using Word = typename Format<A>::Word;  // an integer as wide as A
 template <class A>
@@ -67,7 +67,7 @@ struct Constant {
   constexpr operator int() const { return value; }
 };
 
-// f(0), f(1), ... f(n - 1) with constant arguments: arrays of sums stay in registers only when no index is variable.
+// Calls f(0), ... f(n - 1) with constants: arrays stay in registers only if no index is variable.
 template <int n, class F>
 [[gnu::always_inline]] inline void unrolled(const F& f) {
   [&]<int... i>(std::integer_sequence<int, i...>) __attribute__((always_inline)) { (f(Constant<i>()), ...); }
@@ -84,7 +84,7 @@ template <class A>
 }
 template <class A>
 [[gnu::always_inline]] inline Vector<A> splat(A x) {
-  return x - Vector<A>{};  // x - 0 is x for a compiler too; 0 + x is not, because x may be -0
+  return x - Vector<A>{};  // a compiler folds x - 0 to x, but not 0 + x, because x may be -0
 }
 template <class A>
 [[gnu::always_inline]] inline Vector<A> select(Mask<A> mask, Vector<A> yes, Vector<A> no) {
@@ -97,7 +97,7 @@ template <class A>
   return found != 0;
 }
 template <class A>
-[[gnu::always_inline]] inline A sum(Vector<A> x) {  // by halves: few additions wait for one another
+[[gnu::always_inline]] inline A sum(Vector<A> x) {  // by halves, so that few additions wait for one another
   const auto stage = [&]<int s, int... lane>(Constant<s>, std::integer_sequence<int, lane...>)
       __attribute__((always_inline)) {
     if constexpr (s < lanes<A>) x += __builtin_shufflevector(x, x, (lane ^ s)...);
@@ -123,7 +123,7 @@ struct SplitPower {
 template <class A>
 [[gnu::always_inline]] inline SplitPower<A> split_exponential(Vector<A> x) {
   using F = Format<A>;
-  constexpr A shift = A(3) * A(Word<A>{1} << (F::mantissa_bits - 1));  // adding it rounds to a whole number
+  constexpr A shift = A(3) * A(Word<A>{1} << (F::mantissa_bits - 1));  // adding it rounds to an integer
   const Vector<A> shifted = x * A(1.4426950408889634) + shift, n = shifted - shift;
   const Vector<A> r = x - n * F::ln2_high - n * F::ln2_low;
   constexpr auto inverse_factorial = [](int n) {
@@ -140,7 +140,7 @@ template <class A>
   return {reinterpret_cast<Vector<A>>(power), p * r};
 }
 
-// About 1 ulp; exactly 0, never denormal, for x below exp_lowest, so also for minus infinity; NaN for NaN.
+// About 1 ulp. Exactly 0, never denormal, for x < exp_lowest and minus infinity; NaN for NaN.
 template <class A>
 [[gnu::always_inline]] inline Vector<A> exponential(Vector<A> x) {
   const SplitPower<A> e = split_exponential<A>(x);
@@ -158,7 +158,7 @@ template <class A>
 }
 
 // ln x for positive normal x: n ln 2 + 2 artanh t with x = 2^n m, m in [0.7, 1.4), t = (m - 1) / (m + 1).
-// Infinity and NaN give themselves.
+// Returns infinity and NaN unchanged.
 template <class A>
 [[gnu::always_inline]] inline Vector<A> logarithm(Vector<A> x) {
   using F = Format<A>;
@@ -178,8 +178,7 @@ template <class A>
   return select<A>(x - x == A(0), result, x);
 }
 
-// Rows become columns: afterwards x[i][j] is what x[j][i] was.  Stage s exchanges the blocks of s lanes off the
-// diagonal.
+// Transposes x. Stage s exchanges the blocks of s lanes off the diagonal.
 template <class A>
 [[gnu::always_inline]] inline void transpose(Vector<A> (&x)[lanes<A>]) {
   constexpr int n = lanes<A>;
