@@ -30,7 +30,7 @@ using Gradients = std::array<Tensor, N>;
 
 class Saved {  // tensors that forward saves for backward
  public:
-  // Detaches the values, so that an operation may save its own output without a cycle.
+  // Saves detached values, so an operation may save its own output. Undefined tensors are allowed.
   void save(std::same_as<Tensor> auto const&... x) { (kept_.push_back({x ? x.detach() : Tensor(), 0}), ...); }
   const Tensor& operator[](int i) const;  // throws if the value was changed in place since
   // Returns a tensor to overwrite: the saved one if nothing else owns its data, else a new one.
@@ -78,7 +78,7 @@ struct Node {  // a node of the autograd graph: one recorded call
   Saved saved;
   int outputs;
   bool freed = false;
-  std::shared_ptr<Node> next_dead;  // linked list of nodes that wait to be freed; needs no allocation
+  std::shared_ptr<Node> next_dead;  // next in the list of nodes that wait to be freed, which needs no allocation
 };
 
 bool recording();
