@@ -13,10 +13,10 @@
 //   row_of_if(x)   likewise; null if x is undefined
 //   to_row(y)      y (rows, n): Out<T>, the row
 //   to_row_if(y)   likewise; null if y is undefined
-//   number_of(m)   m, one number a row: its value                  of a sum: likewise
-//   to_number(m)   m, one number a row: a reference; written within row.once
+//   number_of(m)   m, one number per row: its value                of a sum: likewise
+//   to_number(m)   m, one number per row: a reference; written within row.once
 //   whole(w)       In<T>, all of w; null if w is undefined         of a sum over rows: the element of the column
-//   row_index()    int64_t, which row it is                        of a sum: likewise
+//   row_index()    int64_t, the index of the row                   of a sum: likewise
 // T is the dtype of the first operand, whose shape also is the number and the length of the rows.
 // `Stored` means T and `Computed` Arithmetic<T>. row_of<double>(x) overrides the type of x; the
 // default is T, and Arithmetic<T> for numbers and sums.
