@@ -15,7 +15,7 @@
 //   an attention            query, key, value (B, T, H, D) as they enter the scores; scores, 0 where masked, weights
 //                           and visible, 1 or 0 (B, H, Tq, Tk + N), and slot_scores for split slots; read, the head
 //                           output (B, T, H, D); per row of weights (B, H, T): row_sum row_entropy row_zero_share
-//                           row_maximum, NaN where no key is visible (nn/diagnostics/diagnostics.h makes numbers of them)
+//                           row_maximum, NaN where no key is visible (reduced in nn/diagnostics/diagnostics.h)
 //   its span                span, z + 1 in tokens (nn/attentions/base/span.h)
 //   a dynamic normalization saturation, the fraction of its inputs with |alpha x| > 2, padding included
 //   a feed-forward          hidden_before and hidden, before and after its activation: (B, T, N), or (B, H, T, N) for
