@@ -64,8 +64,8 @@ Node::Node(const char* n, Saved s, int count) : serial(next_serial++), name(n), 
   saved.name_ = n;
 }
 
-// Frees a long chain link by link; plain recursion would overflow the stack.  The list belongs to the outermost call: a
-// list of the thread's own would have to be destroyed with it, and to arrange that takes memory.
+// Frees a long chain in a loop, because recursion would overflow the stack. The outermost call owns
+// the list: a thread_local list would need a destructor, whose registration allocates memory.
 Node::~Node() {
   static thread_local std::shared_ptr<Node>* waiting = nullptr;
   std::shared_ptr<Node> mine;
@@ -73,7 +73,7 @@ Node::~Node() {
   if (outermost) waiting = &mine;
   std::shared_ptr<Node>& dead = *waiting;
   for (Edge& edge : saved.edges()) {
-    if (edge.node.use_count() != 1) continue;  // somebody else needs it
+    if (edge.node.use_count() != 1) continue;  // the node has another owner
     edge.node->next_dead = std::exchange(dead, nullptr);
     dead = std::move(edge.node);
   }
@@ -113,7 +113,7 @@ namespace {
 
 class Backward {
  public:
-  static inline thread_local Backward* running = nullptr;  // the innermost
+  static inline thread_local Backward* running = nullptr;  // the innermost pass of this thread
   Backward() {
     if (guard_) guard_->enter_backward();
   }
@@ -154,7 +154,7 @@ class Backward {
       std::vector<Tensor> dy = std::move(pending_.extract(node.get()).mapped());
       if (node->freed)
         fail("backward: the graph of ", node->name, " has been freed by an earlier backward; run forward again");
-      std::vector<Tensor> read = guard_ ? dy : std::vector<Tensor>();  // backward may move from dy
+      std::vector<Tensor> read = guard_ ? dy : std::vector<Tensor>();  // copies, because backward may move from dy
       std::vector<Tensor> gradients;
       {
         ProfileSpan span(node->name, "backward");
@@ -179,11 +179,11 @@ class Backward {
     add_in_place(a, b);
     return a;
   }
-  // Whether it was added to another.
+  // Returns true if the gradient was added to an earlier one.
   static bool deliver_to_leaf(TensorBody& leaf, const Tensor& g) {
     if (g.shape() != leaf.shape)
       fail("backward: a gradient of shape ", g.shape(), " arrived at a tensor of shape ", leaf.shape);
-    if (leaf.gradient_at_home && leaf.gradient.body() == g.body()) return false;  // written there by the operation
+    if (leaf.gradient_at_home && leaf.gradient.body() == g.body()) return false;  // the operation wrote it there
     const bool empty = !leaf.gradient || leaf.stale;
     if (leaf.gradient_at_home) {
       empty ? leaf.gradient.copy_from(g) : add_in_place(leaf.gradient, g.to(leaf.gradient.dtype()));
@@ -195,7 +195,7 @@ class Backward {
   }
 
   std::unordered_map<Node*, std::vector<Tensor>> pending_;
-  std::vector<std::shared_ptr<Node>> heap_;  // the youngest call first
+  std::vector<std::shared_ptr<Node>> heap_;  // the youngest node first
   FiniteGuard* const guard_ = FiniteGuard::active();
   Backward* const outer_ = std::exchange(running, this);
 };

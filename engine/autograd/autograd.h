@@ -1,4 +1,4 @@
-// Differentiation: what a recorded call keeps, and how gradients travel back.
+// Automatic differentiation: what an operation saves for backward, and how gradients propagate.
 //
 // An operation is a value with its hyper-parameters, a `forward` and a `backward`:
 //
@@ -10,8 +10,8 @@
 //   };
 //   Tensor scale(const Tensor& x, double factor) { return record(Scale{factor}, x); }
 //
-// forward may return std::array<Tensor, M> or a vector; backward then takes the same form of gradients, undefined where
-// unused.  An undefined input means absent; an undefined gradient means zero.
+// forward may return std::array<Tensor, M> or a vector; backward then takes gradients in the same
+// form, undefined where unused. An undefined input is absent; an undefined gradient is zero.
 #pragma once
 
 #include <array>
@@ -28,32 +28,32 @@ namespace orrery {
 template <int N>
 using Gradients = std::array<Tensor, N>;
 
-class Saved {  // what forward keeps for backward, nothing else
+class Saved {  // tensors that forward saves for backward
  public:
-  // Values without history: an operation may keep its own output without a cycle.  Undefined tensors may be kept.
+  // Saves detached values, so an operation may save its own output. Undefined tensors are allowed.
   void save(std::same_as<Tensor> auto const&... x) { (kept_.push_back({x ? x.detach() : Tensor(), 0}), ...); }
-  const Tensor& operator[](int i) const;  // an error if the value has been changed in place since
-  // The kept tensor, to be overwritten, if it is the only owner of its numbers; else a new one of its form.
+  const Tensor& operator[](int i) const;  // throws if the value was changed in place since
+  // Returns a tensor to overwrite: the saved one if nothing else owns its data, else a new one.
   Tensor take(int i) const;
   bool needs(int input) const { return bool(inputs_[static_cast<size_t>(input)]); }
 
-  // Where the gradient of an input may be written at once: a leaf's own place if that is of the dtype, or a new tensor.
-  // Gradients of bf16 are written as f32, for a leaf that gathers them so (nn/optimizers/base/optimizer.h), and
-  // handed on by as(bf16).
+  // The buffer for the gradient of an input: a leaf's gradient buffer if its dtype matches, else a
+  // new tensor. bf16 gradients are written as f32, for leaves that accumulate in f32
+  // (nn/optimizers/base/optimizer.h); as(bf16) rounds them for other inputs.
   struct Place {
     Tensor gradient;
-    bool accumulate;       // add to what is there; else overwrite
-    bool at_home = false;  // of a leaf
+    bool accumulate;       // true: add to the gradient; false: overwrite it
+    bool at_home = false;  // true: a leaf's gradient buffer
     Tensor as(Dtype dtype) const { return at_home ? gradient : gradient.to(dtype); }
   };
   Place place(int input, const Shape& shape, Dtype dtype, Device device) const;
-  // What has already arrived at an input from its other readers, for a backward that adds it to its own gradient in the
-  // walk that makes it.  Undefined if nothing has, and on a CPU, where a sum is no launch and keeps its bits.
+  // Takes the gradient that other consumers have sent to an input: backward adds it in its own
+  // loop. Undefined if there is none, and on a CPU, where a sum needs no launch and keeps its bits.
   Tensor take_arrived(int input) const;
-  int64_t bytes() const;  // held by the kept values
+  int64_t bytes() const;  // of the saved values
 
-  void attach(std::span<const Tensor* const> inputs);  // the rest is for record and backward
-  void seal();                                         // notes the versions of what was kept
+  void attach(std::span<const Tensor* const> inputs);  // this and the functions below are for record and backward
+  void seal();                                         // stores the versions of the saved values
   void release() { kept_.clear(); }
   bool any() const;
   std::vector<Edge>& edges() { return inputs_; }
@@ -69,20 +69,20 @@ class Saved {  // what forward keeps for backward, nothing else
   friend struct Node;
 };
 
-struct Node {  // one recorded call
+struct Node {  // a node of the autograd graph: one recorded call
   Node(const char* name, Saved saved, int outputs);
   virtual ~Node();
-  virtual std::vector<Tensor> backward(std::vector<Tensor>& dy) = 0;  // a gradient for each input
-  uint64_t serial;  // a call is always younger than the calls that made its inputs
+  virtual std::vector<Tensor> backward(std::vector<Tensor>& dy) = 0;  // returns a gradient for each input
+  uint64_t serial;  // larger than the serials of the nodes that made its inputs
   const char* name;
   Saved saved;
   int outputs;
   bool freed = false;
-  std::shared_ptr<Node> next_dead;  // of those that wait to be freed: a list that needs no memory of its own
+  std::shared_ptr<Node> next_dead;  // next in the list of nodes that wait to be freed, which needs no allocation
 };
 
 bool recording();
-class NoGrad {  // nothing is recorded while one of these lives, on this thread
+class NoGrad {  // stops recording on this thread while it lives; NoGrad(true) starts it again
  public:
   explicit NoGrad(bool record = false);
   ~NoGrad();
@@ -109,7 +109,7 @@ concept HasBackward = requires {
   &Op::backward;
 };
 
-template <class Op, class Outputs, class GradientsOf>  // a Node for operations of one form
+template <class Op, class Outputs, class GradientsOf>  // a node for one type of operation
 struct Call final : Node {
   Call(const Op& o, Saved s, int n) : Node(Op::name, std::move(s), n), op(o) {}
   std::vector<Tensor> backward(std::vector<Tensor>& dy) override {
@@ -125,7 +125,7 @@ struct Call final : Node {
   }
   static std::vector<Tensor> gradients(GradientsOf g) {
     return as_vector(std::move(g));
-  }  // another number: no compilation
+  }  // a wrong number of gradients does not compile
   Op op;
 };
 
@@ -139,7 +139,7 @@ auto record(const Op& op, std::span<const Tensor* const> inputs, const Forward& 
   saved.attach(inputs);
   ProfileSpan span(Op::name, "forward");
   auto y = [&] {
-    const NoGrad guard;  // what an operation calls is not recorded
+    const NoGrad guard;  // calls inside an operation are not recorded
     return forward(saved);
   }();
   const std::vector<Tensor> outputs = as_vector(y);
@@ -161,13 +161,13 @@ auto record(const Op& op, std::span<const Tensor* const> inputs, const Forward& 
 
 }  // namespace detail
 
-// Runs an operation, and records it if recording is on and any input wants a gradient.
+// Runs an operation, and records it if recording is on and any input requires a gradient.
 template <class Op, std::same_as<Tensor>... Input>
 auto record(const Op& op, const Input&... x) {
   const std::array<const Tensor*, sizeof...(Input)> inputs = {&x...};
   return detail::record<Gradients<sizeof...(Input)>>(op, inputs, [&](Saved& saved) { return op.forward(saved, x...); });
 }
-// The same for any number of inputs; backward returns a vector of as many gradients.
+// Runs an operation on any number of inputs; backward returns a vector of this many gradients.
 template <class Op>
 auto record(const Op& op, const std::vector<Tensor>& x) {
   std::vector<const Tensor*> inputs;

@@ -17,7 +17,7 @@ std::string numbered(const char* name, size_t i, size_t count) {
   return count == 1 ? std::string(name) : text(name, " ", i);
 }
 
-// The inputs hold it already, and nothing else that is not finite.
+// Returns true if minus infinity is the only non-finite result and an input holds it too.
 bool masks(const NumberFacts& made, const std::vector<LookedAt::Value>& read) {
   return made.nan == 0 && made.plus_infinity == 0 &&
          std::any_of(read.begin(), read.end(), [](const auto& x) { return x.facts.minus_infinity > 0; });
@@ -59,7 +59,7 @@ void FiniteGuard::look(const char* operation, const char* direction, const std::
 
 void FiniteGuard::look_at_forward(const char* operation, std::span<const Tensor* const> inputs,
                                   std::span<const Tensor> outputs) {
-  if (!recording() && (open_operations() > 1 || backward_passes_ > 0)) return;  // within another operation, or a sum
+  if (!recording() && (open_operations() > 1 || backward_passes_ > 0)) return;  // inside another operation, or a sum
   std::vector<Named> read, made;
   for (size_t i = 0; i < inputs.size(); ++i)
     if (const Tensor& x = *inputs[i])

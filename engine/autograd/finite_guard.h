@@ -1,16 +1,16 @@
-// Stops at the first value that is not finite, where it arises.
+// A guard that throws at the first non-finite value, in the operation that produces it.
 //
-//   const FiniteGuard guard;                // looks for as long as it lives, on this thread
-//   loss(model, batch).backward();          // throws NotFiniteFound: operation, module, tensor and numbers
+//   const FiniteGuard guard;                // checks this thread while it lives
+//   loss(model, batch).backward();          // throws NotFiniteFound: operation, module, tensor and values
 //
-// Looked at are the results of every operation, the gradients that its backward returns, and sums of gradients that
-// meet.  What an operation calls within itself is its own business, and what a module sums up without one, such as
-// statistics of a batch, is seen where an operation reads it.  Looking changes no bit.  On a GPU each result is copied
-// to the host for it, and no graph can be recorded meanwhile.
+// It checks the results of every operation, the gradients that its backward returns, and sums of
+// gradients. Nested calls inside an operation are not checked. Buffers that a module updates
+// without an operation, such as batch statistics, are checked when an operation reads them.
+// Results do not change. On a GPU each is copied to the host, so no CUDA graph can be captured.
 //
-// One exception: minus infinity may stand in a result if it stood in what was read, as in the scores that
-// `where(mask, scores, minus infinity)` hides: what masks is a constant, and was put there on purpose.  A NaN or plus
-// infinity beside it is found all the same.
+// One exception: a result may hold minus infinity if an input does, as in the scores that
+// `where(mask, scores, minus infinity)` hides, because a mask is an intended constant. NaN and plus
+// infinity in such a result are still reported.
 #pragma once
 
 #include <functional>
@@ -27,21 +27,21 @@
 
 namespace orrery {
 
-// An operation as the guard has seen it.
+// An operation as recorded by the guard.
 struct LookedAt {
   struct Value {
-    std::string name;  // "input 0", "output", "gradient of input 1"; of a leaf that has one, its own
+    std::string name;  // "input 0", "output", "gradient of input 1", or the leaf's name if it has one
     NumberFacts facts;
     bool operator==(const Value&) const = default;
   };
   std::string operation, direction;  // forward, backward, or update (of an optimizer)
-  std::string module;                // the path of the innermost that was running; empty: none
+  std::string module;                // path of the innermost running module; empty: none
   std::vector<Value> read, made;
-  size_t found = 0;  // which of `made` is not finite, if one is
+  size_t found = 0;  // index in `made` of the non-finite value, if there is one
   bool operator==(const LookedAt&) const = default;
 };
 
-constexpr const char* root_module = "model";  // the path of the outermost module, which has none
+constexpr const char* root_module = "model";  // path reported for the outermost module, whose own path is empty
 
 class NotFiniteFound : public Error {
  public:
@@ -50,21 +50,21 @@ class NotFiniteFound : public Error {
   const LookedAt& what_was_found() const { return *what_; }
 
  private:
-  std::shared_ptr<const LookedAt> what_;  // an exception is copied without a throw
+  std::shared_ptr<const LookedAt> what_;  // shared, because copying an exception must not throw
 };
 
 class FiniteGuard {
  public:
-  using Names = std::map<const TensorBody*, std::string>;      // of leaves, such as parameters
-  using Observer = std::function<void(const LookedAt& call)>;  // is told of every operation whose results are finite
+  using Names = std::map<const TensorBody*, std::string>;      // names of leaves, such as parameters
+  using Observer = std::function<void(const LookedAt& call)>;  // called for every operation with finite results
   explicit FiniteGuard(Names names = {}, Observer observer = {});
   ~FiniteGuard();
   FiniteGuard(const FiniteGuard&) = delete;
-  static FiniteGuard* active();  // of this thread; nullptr: there is none
+  static FiniteGuard* active();  // the guard of this thread; nullptr: none
 
-  // What autograd.cpp tells it.
+  // autograd.cpp calls these functions.
   void look_at_forward(const char* operation, std::span<const Tensor* const> inputs, std::span<const Tensor> outputs);
-  void remember(const Node& call);  // where it was recorded
+  void remember(const Node& call);  // stores the module that recorded it
   void enter_backward() { ++backward_passes_; }
   void leave_backward() { --backward_passes_; }
   void look_at_backward(const Node& call, std::span<const Edge> inputs, std::span<const Tensor> read,
@@ -81,16 +81,16 @@ class FiniteGuard {
 
   const Names names_;
   const Observer observer_;
-  std::unordered_map<uint64_t, std::string> modules_;  // of recorded calls, by serial
+  std::unordered_map<uint64_t, std::string> modules_;  // module of each recorded call, by serial
   const std::string* module_ = nullptr;
-  int backward_passes_ = 0;  // that are going on
+  int backward_passes_ = 0;  // number of running ones
   FiniteGuard* const before_;
 };
 
-// The module that runs while one of these lives.  Costs nothing without a guard.
+// A scope that sets the running module. Costs nothing without a guard.
 class InModule {
  public:
-  explicit InModule(const std::string& path);  // which outlives it
+  explicit InModule(const std::string& path);  // must outlive this object
   ~InModule();
   InModule(const InModule&) = delete;
 
@@ -99,7 +99,7 @@ class InModule {
   const std::string* before_ = nullptr;
 };
 
-// Operations that are open on this thread, one within the other (profile.h).
+// Returns the number of nested operations that run on this thread (profile.h).
 int open_operations();
 
 }  // namespace orrery

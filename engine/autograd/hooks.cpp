@@ -54,7 +54,7 @@ Tensor Hooks::show(const std::string& name, const Tensor& value) {
   seen_.insert(name);
   if (!patterns_.empty() && !fits(name)) return value;
   if (observer_) {
-    const NoGrad guard;  // looking leaves no trace in the graph
+    const NoGrad guard;  // an observer leaves no trace in the graph
     observer_(name, value.detach());
     return value;
   }
@@ -79,7 +79,7 @@ bool is_hooked(std::string_view path, std::string_view name) {
   const std::string full = full_name(path, name);
   bool any = false;
   for (Hooks* hooks : active) {
-    hooks->seen_.insert(full);  // it could have been computed: a name to suggest
+    hooks->seen_.insert(full);  // a name to suggest, because it could be computed
     any |= hooks->fits(full);
   }
   return any;

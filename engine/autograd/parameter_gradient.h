@@ -1,5 +1,5 @@
-// The gradient of a parameter that an operation sums over rows: in the arithmetic type, f32 for bf16, and where the
-// parameter gathers it, if that is of this type; rounded only if it must be handed on.
+// The gradient of a parameter that an operation sums over rows, in the arithmetic type (f32 for
+// bf16). It is summed in the parameter's gradient buffer if that has this type, and rounded if not.
 //
 //   const ParameterGradient dw(saved, 1, weight);
 //   sum_rows(..., to_sums(dw.sum), ...);
@@ -13,7 +13,7 @@ namespace orrery {
 
 class ParameterGradient {
  public:
-  // Of input `input`, which is `parameter`; it may be unwanted, or undefined, if `like` says the form of its sum.
+  // `parameter` is input `input`, or a tensor of its form. The input may require no gradient.
   ParameterGradient(const Saved& saved, int input, const Tensor& parameter)
       : wanted_(saved.needs(input)),
         dtype_(parameter.dtype()),
@@ -21,7 +21,7 @@ class ParameterGradient {
             saved.place(input, parameter.shape(), dtype_ == Dtype::f64 ? Dtype::f64 : Dtype::f32, parameter.device())),
         sum(place_.accumulate ? Tensor::empty_like(place_.gradient) : place_.gradient) {}
 
-  // What backward returns; undefined if unused.
+  // Returns the gradient for backward; undefined if the input requires none.
   Tensor done() const {
     if (!wanted_) return {};
     if (place_.accumulate) add_in_place(place_.gradient, sum);
@@ -34,7 +34,7 @@ class ParameterGradient {
   Saved::Place place_;
 
  public:
-  const Tensor sum;  // to be overwritten
+  const Tensor sum;  // output of the operation
 };
 
 }  // namespace orrery

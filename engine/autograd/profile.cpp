@@ -11,7 +11,7 @@ namespace {
 bool profiling = false;
 Profile table;
 thread_local int open_calls = 0;
-thread_local double inner_seconds = 0, inner_flops = 0;  // of the calls inside the open span: a row counts its own only
+thread_local double inner_seconds = 0, inner_flops = 0;  // of calls inside the open span, which its row excludes
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 }  // namespace
@@ -29,9 +29,9 @@ int open_operations() { return open_calls; }
 ProfileSpan::ProfileSpan(const char* operation, const char* direction) : current_(operation), active_(profiling) {
   ++open_calls;
   if (!active_) return;
-  synchronize();  // a span counts the time of its own kernels
+  synchronize();  // so that a span counts only its own kernels
   total_ = &table[{operation, direction}];
-  // The outer span's, until this one ends.
+  // Saves the outer span's sums until this span ends.
   row_.seconds = std::exchange(inner_seconds, 0);
   row_.flops = std::exchange(inner_flops, 0);
   flops_ = flops_counted();
@@ -42,7 +42,7 @@ ProfileSpan::~ProfileSpan() {
   if (!active_) return;
   try {
     synchronize();
-  } catch (const Error&) {  // a device that fails here says so to the next call too
+  } catch (const Error&) {  // the next call reports the failed device too
   }
   ProfileRow& row = *total_;
   row.calls += 1;

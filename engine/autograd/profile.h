@@ -1,4 +1,4 @@
-// What `train --profile` adds up: time, work and kept bytes of every operation, forward and backward.
+// The profile of `train --profile`: time, work and saved bytes per operation, forward and backward.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,15 @@ namespace orrery {
 struct ProfileRow {
   int64_t calls = 0;
   double seconds = 0;
-  double flops = 0;        // multiplications and additions, where the operation counts them
-  double bytes = 0;        // read and written: the operands and the results
-  int64_t kept_bytes = 0;  // held for backward, summed over calls
+  double flops = 0;        // multiplications and additions, for operations that count them
+  double bytes = 0;        // read and written: operands and results
+  int64_t kept_bytes = 0;  // saved for backward, summed over calls
 };
 using Profile = std::map<std::pair<std::string, std::string>, ProfileRow>;  // by operation and "forward" or "backward"
 
 void start_profile();
 Profile stop_profile();
-class ProfileSpan {  // also names the operation that holds what is allocated meanwhile
+class ProfileSpan {  // also names the operation that holds new allocations
  public:
   ProfileSpan(const char* operation, const char* direction);
   ~ProfileSpan();
@@ -35,9 +35,9 @@ class ProfileSpan {  // also names the operation that holds what is allocated me
   CurrentOperation current_;
   bool active_;
   ProfileRow row_;
-  ProfileRow* total_ = nullptr;  // of the operation and direction; found beforehand, for a destructor allocates nothing
+  ProfileRow* total_ = nullptr;  // of the operation and direction, found early because a destructor must not allocate
   double start_ = 0;             // seconds of a steady clock
-  double flops_ = 0;             // that had been counted by then
+  double flops_ = 0;             // counted before the span
 };
 
 }  // namespace orrery

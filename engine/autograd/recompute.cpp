@@ -33,7 +33,7 @@ Tensor recompute(std::function<Tensor(const Tensor&)> f, const Tensor& x) {
     y = f(x.detach()).detach();
   }
   if (!recording()) return y;
-  saved.seal();  // recorded even if x wants no gradient: the parameters inside f may
+  saved.seal();  // recorded even if x needs no gradient, because parameters inside f may need one
   detail::connect(std::make_shared<Recomputation>(std::move(f), std::move(saved)), {{y}});
   return y;
 }

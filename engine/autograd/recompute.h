@@ -1,4 +1,4 @@
-// Less memory for more arithmetic: part of a computation is done again in backward instead of being remembered.
+// Gradient checkpointing: backward recomputes a part of the graph, which saves memory.
 #pragma once
 
 #include <functional>
@@ -7,8 +7,8 @@
 
 namespace orrery {
 
-// f(x), keeping only x: backward computes f again, recorded, and differentiates that.  Chen et al. 2016,
-// arXiv:1604.06174.
+// Returns f(x) and saves only x; backward computes f again, with recording, and differentiates it.
+// Chen et al. 2016, arXiv:1604.06174.
 Tensor recompute(std::function<Tensor(const Tensor&)> f, const Tensor& x);
 
 }  // namespace orrery

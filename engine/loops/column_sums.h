@@ -1,4 +1,4 @@
-// Sums down columns on a CPU, for engine/loops/loops.h.
+// Column sums on a CPU, for engine/loops/loops.h.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@
 
 namespace orrery::detail {
 
-constexpr int64_t columns_at_once = 256;  // so that the running sums stay in the nearest cache
+constexpr int64_t columns_at_once = 256;  // few enough for the running sums to stay in the nearest cache
 template <class A, int K>
 struct ColumnSums {
   A of[K][columns_at_once] = {};
 };
-// Of `columns` columns from c on, over rows [first, last); of many rows, the sums of halves.
+// Sums `columns` columns from c on over rows [first, last); splits many rows into halves.
 template <class A, int K, class F>
 void sum_columns(const F& f, int64_t first, int64_t last, int64_t inner, int64_t c, int64_t columns,
                  ColumnSums<A, K>& sums) {

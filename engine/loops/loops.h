@@ -1,8 +1,8 @@
-// How memory is walked: map, reduce, rows.  The loops for a CPU stand here, those for a GPU in cuda/loops/loops.cuh;
-// formulas are functors that see float and double only.
+// Loops over memory: map, reduce, rows. The CPU's are here, the GPU's in cuda/loops/loops.cuh.
+// Formulas are functors of float and double only.
 //
-// Only formula files include this header.  In a CUDA build they are compiled by nvcc, for both devices; the same inline
-// templates compiled by two compilers in one program would be two definitions of one thing, hence the #error.
+// Only formula files include this header. In a CUDA build nvcc compiles them for both devices. Two
+// compilers in one program would define the inline templates twice, so an #error forbids it.
 #pragma once
 
 #include <algorithm>
@@ -25,17 +25,17 @@
 #error "this file holds formulas: list it with orrery_formulas(target files...), so that nvcc compiles it"
 #endif
 #if defined(__CUDACC__)
-#pragma nv_diag_suppress 1675  // nvcc hands GCC's pragmas on, but complains
+#pragma nv_diag_suppress 1675  // nvcc forwards GCC's pragmas, but warns
 #endif
 #if defined(__clang__)
 #pragma clang diagnostic push
-#pragma clang diagnostic ignored "-Wunknown-pragmas"  // ivdep is GCC's; clang asks at run time about overlap
+#pragma clang diagnostic ignored "-Wunknown-pragmas"  // ivdep is GCC's; clang checks overlap at run time
 #endif
 
 namespace orrery {
 
-// How the inputs of a map are repeated.  Axes are folded by the caller (engine/ops/broadcast.h): out is dense over
-// sizes[0..rank), input k advances by stride[k][axis] elements; the innermost stride is 0 or 1.
+// The repetition of a map's inputs. The caller folds axes (engine/ops/broadcast.h): out is dense
+// over size[0..rank), input k advances by stride[k][axis] elements; the innermost stride is 0 or 1.
 template <int N>
 struct Broadcast {
   int rank = 0;
@@ -46,7 +46,7 @@ struct Broadcast {
     for (int a = 0; a < rank; ++a) n *= size[a];
     return n;
   }
-  // Offset in input k of element `row` of all axes but the last.
+  // Returns the offset in input k of index `row` over all axes except the last.
   HOST_DEVICE int64_t offset(int k, int64_t row) const {
     int64_t at = 0;
     for (int a = rank - 2; a >= 0; --a) at += row % size[a] * stride[k][a], row /= size[a];
@@ -82,16 +82,16 @@ namespace orrery {
 namespace detail {
 
 inline constexpr int64_t map_grain = 1 << 14;     // elements of a map, about 10 us of work
-inline constexpr int64_t reduce_chunk = 1 << 14;  // elements of a sum that are added without a partial result
+inline constexpr int64_t reduce_chunk = 1 << 14;  // elements of a sum per partial result
 
-// By value, so that the compiler sees that no store can change the formula or a pointer.  Flattened, here and below:
-// one call that is not inlined, of a long scalar function for instance, and the loop is no longer vectorized.
+// By value, so that no store can change the formula or a pointer. Flattened, here and below: one
+// call that is not inlined, such as a long scalar function, prevents vectorization.
 template <class F, class Out, class... T>
 [[gnu::flatten]] HOST_DEVICE void map_piece(int64_t n, const F f, const Out out, const T* const... in) {
 #pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) store(out, i, f(load(in, i)...));
 }
-// For i in [begin, end), on this thread.
+// Maps i in [begin, end) on this thread.
 template <class F, class Out, class... T>
 HOST_DEVICE void map_range(int64_t begin, int64_t end, const F& f, const Out& out, const T* const... in) {
   if constexpr (goes_by_pieces<Out, T...>)
@@ -104,8 +104,8 @@ HOST_DEVICE void map_range(int64_t begin, int64_t end, const F& f, const Out& ou
 
 // ---- map: out[i] = f(in[i]...)
 //
-// `out` is a T* or an Outputs<T, N>.  f takes Arithmetic<...> values and returns one, or Values.  out may be one of
-// the in.
+// `out` is a T* or an Outputs<T, N>, and may be one of the inputs. f takes Arithmetic<...> values
+// and returns one, or Values.
 template <class F, class Out, class... T>
 void map(Device device, int64_t n, const F& f, Out out, const T*... in) {
   if (device == Device::cuda) return cuda::map(n, f, out, in...);
@@ -113,8 +113,8 @@ void map(Device device, int64_t n, const F& f, Out out, const T*... in) {
 }
 
 namespace detail {
-// One inner row with the inner strides known to the compiler, so that it vectorizes: bit k of Ones is set if input k
-// advances.
+// Maps one inner row. Its strides are template arguments, so that it vectorizes: bit k of Ones is
+// set if input k advances.
 template <unsigned Ones, class F, class Out, class... T, size_t... K>
 [[gnu::flatten]] void map_row(std::index_sequence<K...>, int64_t first, int64_t n, const F f, const Out out,
                               const T* const... in) {
@@ -130,7 +130,7 @@ void map_rows(std::index_sequence<K...> inputs, std::integer_sequence<unsigned, 
 }
 }  // namespace detail
 
-// The same with broadcasting.
+// Maps with broadcasting.
 template <class F, class Out, class... T>
 void map(Device device, const Broadcast<sizeof...(T)>& shape, const F& f, Out out, const T*... in) {
   if (device == Device::cuda) return cuda::map(shape, f, out, in...);
@@ -147,19 +147,19 @@ void map(Device device, const Broadcast<sizeof...(T)>& shape, const F& f, Out ou
 
 // ---- rows: body(row, r) for r in [0, count)
 //
-// A row offers sum, max and each of f(i) over [0, n), and once for what is stored per row: on a GPU many threads run
-// the body.  In each, no f(i) may need what another f(j) does.  sum(f, in...) and max(f, in...) take f(in[i]...), and
-// map(out, f, in...) is the each of out[i] = f(in[i]...), out one of the in or apart from them: a GPU then moves 16
-// bytes at once, and a CPU turns bf16 into floats and back many at a time.  Row::BeforeRounding<T> is the type in which
-// f may call functions if its result is rounded to T next (engine/math/coarse.h).
+// A row has sum, max and each of f(i) over [0, n), and once for stores per row: on a GPU many
+// threads run the body. In one call no f(i) may need the effects of another f(j). sum(f, in...) and
+// max(f, in...) take f(in[i]...). map(out, f, in...) is the each of out[i] = f(in[i]...), out being
+// an input or disjoint: a GPU moves 16 bytes at once, a CPU converts bf16 in chunks. If f's result
+// is rounded to T next, f may call functions in Row::BeforeRounding<T> (engine/math/coarse.h).
 //
-// `in = row.hold(array)` is for a body that walks the array several times and does not write it before the last walk: a
-// GPU then holds it in registers (cuda/loops/rows.cuh), a CPU has it in its nearest cache anyway.  It is handed to
-// these walks in the array's place, and read by nothing else.
+// Use `in = row.hold(array)` if the body reads the array several times and writes it only in the
+// last loop, if at all. A GPU then holds it in registers (cuda/loops/rows.cuh); a CPU has it in its
+// nearest cache anyway. Pass `in` to these loops instead of the array, and read it nowhere else.
 //
-// Sums on a CPU run in 32 fixed lanes, folded in fixed order: a plain sum does not vectorize without fast-math, and
-// this one has the same bits whatever the vector width.  A sum of many terms is that of the sums of its halves, so that
-// its rounding grows with the logarithm of n alone, of equal terms too.
+// Sums on a CPU run in 32 fixed lanes, folded in fixed order: a plain sum does not vectorize
+// without fast-math, and this one has the same bits for any vector width. A long sum is the sum of
+// its halves, so that its rounding error grows with log n only, for equal terms too.
 namespace detail {
 template <class F, class... X>
 HOST_DEVICE auto of_places(const F& f, In<X>... in) {
@@ -181,19 +181,19 @@ struct CpuRow {
   HOST_DEVICE In<T> hold(In<T> in) const {
     return in;
   }
-  // The unary plus turns what an Out<T> returns into a number, and a bool into an int.
+  // The unary plus converts the result of Out<T>::operator[] to a number, and a bool to an int.
   template <class F, class... X>
   HOST_DEVICE auto sum(const F& f, In<X>... in) const {
     const auto at = detail::of_places(f, in...);
     return sum_from(0, n, at);
   }
-  // The largest value; NaN if the first one is NaN.  n must be at least 1.
+  // Returns the largest value, or NaN if the first one is NaN. n must be at least 1.
   template <class F, class... X>
   HOST_DEVICE auto max(const F& f, In<X>... in) const {
     const auto at = detail::of_places(f, in...);
     return fold(at, +at(0), [](auto a, auto b) { return b > a ? b : a; });
   }
-  // The largest z and the sum of exp(z - the largest): on a GPU in one walk.
+  // Returns the largest z and the sum of exp(z - the largest); on a GPU in one loop.
   template <class T, class A = Arithmetic<T>>
   HOST_DEVICE Values<A, 2> exponentials(In<T> z) const {
     const A top = max([](A x) { return x; }, z);
@@ -218,7 +218,7 @@ struct CpuRow {
   }
 
  private:
-  static constexpr int lanes = 32;  // at least two vectors, so that one sum need not wait for the other
+  static constexpr int lanes = 32;  // at least two vectors, so that their additions overlap
   static constexpr int most_at_once = 4096;
   template <class F>
   HOST_DEVICE static auto sum_from(int first, int count, const F& f) {
@@ -238,8 +238,8 @@ struct CpuRow {
     T lane[lanes];
     for (int l = 0; l < lanes; ++l) lane[l] = start;
     int i = 0;
-    // Not unrolled: once the lanes are as many variables, g++ 12 vectorizes a conditional term such as `x > 0 ? x : 0`
-    // wrongly.
+    // Not unrolled: if the lanes become separate variables, g++ 12 vectorizes a conditional term
+    // such as `x > 0 ? x : 0` wrongly.
     for (; i + lanes <= n; i += lanes) {
 #pragma GCC unroll 1
       for (int l = 0; l < lanes; ++l) lane[l] = combine(lane[l], f(i + l));
@@ -268,10 +268,10 @@ void rows(Device device, int64_t count, int n, const Body& body) {
 // ---- reduce: out[o * inner + i] = sum over j in [0, n) of f(row * inner + i, row), row = o * n + j, for o in [0,
 // outer), i in [0, inner)
 //
-// f sees an element of a dense (outer, n, inner) array, by its index and its row, and returns a value, or Values<T, K>
-// if out is Outputs<T, K>.  It is called once for each element, so it may also write what belongs to that element; no
-// call may need what another one writes.  The sum is cut into chunks that depend on the sizes only, so the bits do not
-// depend on the threads.
+// f takes the index and the row of an element of a dense (outer, n, inner) array. It returns a
+// value, or Values<T, K> if out is Outputs<T, K>. It is called once per element, so it may also
+// write data of that element; no call may depend on another's writes. The sum is cut into chunks by
+// the sizes only, so results do not depend on the number of threads.
 namespace detail {
 
 // partial[k][i] = sum of column i over rows [first, last)

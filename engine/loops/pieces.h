@@ -1,11 +1,11 @@
-// A map over bf16 on a CPU, of an array or of a row, goes by pieces of 32 elements: what it reads is widened to float,
-// the formula runs over floats alone, and its results are rounded, by the processor's own instruction where it has one.
-// Arrays of so few floats never leave the registers, so that widening and rounding cost a few instructions for 32
-// elements.  In a plain loop elements of two widths are shuffled around the formula and rounded by eight instructions a
-// vector; pieces of hundreds go through memory, which a core writes slower than it computes.  On a Zen 4 x 1.5 + 0.25
-// of 32,768 elements in the nearest caches takes 1.7 us (in pieces of 512 3.4, in f32 2.4).
+// A map over bf16 on a CPU runs in chunks of 32 elements: it widens the inputs to float, runs the
+// formula over floats and rounds the results, by the processor's instruction if it has one. Arrays
+// this small stay in registers: widening and rounding cost a few instructions per 32 elements. A
+// plain loop shuffles elements of two widths around the formula and rounds by eight instructions a
+// vector. Chunks of hundreds go through memory, which a core writes slower than it computes. Zen 4,
+// x 1.5 + 0.25, 32,768 cached elements: 1.7 us (chunks of 512: 3.4, f32: 2.4).
 //
-// What is left at the end is filled up to a whole piece, so that the bits of an element do not depend on its place.
+// The last chunk is padded to full size, so that the bits of an element do not depend on its index.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@
 
 namespace orrery {
 
-// Values destinations of a map whose formula returns Values<T, N>.
+// Destinations of a map whose formula returns Values<T, N>.
 template <class T, int N>
 struct Outputs {
   T* pointer[N];
@@ -40,7 +40,7 @@ typedef uint32_t Words __attribute__((vector_size(64)));
 typedef uint16_t Halves __attribute__((vector_size(32)));
 
 [[gnu::always_inline]] inline void widen_piece(float* to, const bf16* from) {
-  constexpr __mmask16 all = 0xffff;  // the functions without a mask make g++ 12 warn of their own variables
+  constexpr __mmask16 all = 0xffff;  // the intrinsics without a mask make g++ 12 warn about their own variables
   for (int i = 0; i < piece_of_map; i += 16) {
     __m256i halves;
     std::memcpy(&halves, from + i, sizeof halves);
@@ -48,12 +48,12 @@ typedef uint16_t Halves __attribute__((vector_size(32)));
     std::memcpy(to + i, &words, sizeof words);
   }
 }
-// As bf16's own conversion, whose bits these are.
+// Gives the bits of bf16's own conversion.
 [[gnu::always_inline]] inline Halves rounded_to_bf16(__m512 x) {
   const Words all = reinterpret_cast<Words>(x), rounded = (all + 0x7fffu + (all >> 16 & 1u)) >> 16;
   return __builtin_convertvector(x == x ? rounded : all >> 16 | 0x40u, Halves);
 }
-// The instruction takes numbers below 2^-126 for 0.  Where it makes zeros of what is none, it is not used.
+// The instruction reads numbers below 2^-126 as 0. It is not used if it makes a nonzero number 0.
 [[gnu::always_inline]] inline void round_piece(bf16* to, const float* from) {
   const __m512 low = _mm512_load_ps(from), high = _mm512_load_ps(from + 16), zero = _mm512_setzero_ps();
   const __m512bh all = _mm512_cvtne2ps_pbh(high, low);
@@ -80,7 +80,7 @@ HOST_DEVICE inline void round_piece(bf16* to, const float* from) {
 }
 #endif
 
-// A piece of an input as the formula reads it.
+// A chunk of an input, as the formula reads it.
 template <class T>
 struct InputPiece {
   const T* numbers;
@@ -92,7 +92,7 @@ struct InputPiece<bf16> {
   HOST_DEVICE explicit InputPiece(const bf16* from) { widen_piece(numbers, from); }
 };
 
-// Where the formula's results go, and from there.
+// A chunk of the formula's results; finish writes it to its destination.
 template <class T>
 struct OutputPiece {
   T* numbers;
@@ -102,7 +102,7 @@ struct OutputPiece {
 template <>
 struct OutputPiece<bf16> {
   alignas(64) float numbers[piece_of_map];
-  HOST_DEVICE explicit OutputPiece(bf16*) {}  // which leaves them as they are
+  HOST_DEVICE explicit OutputPiece(bf16*) {}  // the numbers stay uninitialized
   HOST_DEVICE void finish(bf16* to) const { round_piece(to, numbers); }
 };
 
@@ -142,7 +142,7 @@ template <class Out, class... T>
 inline constexpr bool goes_by_pieces =
     (std::is_same_v<T, bf16> || ...) || std::is_same_v<typename ResultsPiece<Out>::Element, bf16>;
 
-// One whole piece.  Inlined to the last: the arrays stay in registers only where their places are constants.
+// Maps a full chunk. All is inlined: arrays stay in registers only if indices are constants.
 template <class F, class Out, class... T>
 [[gnu::flatten]] HOST_DEVICE void map_whole_piece(const F& f, const Out& out, const T* const... in) {
   ResultsPiece<Out> results(out);
@@ -154,7 +154,7 @@ template <class F, class Out, class... T>
   results.finish(out);
 }
 
-// The last n elements beside zeros, and results beside their place.
+// The last n elements, padded with zeros, and a buffer for the results.
 template <class T>
 struct LastInput {
   alignas(64) T numbers[piece_of_map] = {};

@@ -1,5 +1,5 @@
-// The loops over tensors: a formula is a functor that is handed typed rows, elements and numbers; which type, which
-// device and where each row begins is found here.
+// Loops over tensors. A formula is a functor of typed rows, elements and numbers; these functions
+// find the type, the device and the beginning of each row.
 //
 //   struct Forward {                                       // y = x r,  r = 1 / sqrt(mean x^2 + epsilon), of each row
 //     double epsilon;
@@ -8,18 +8,18 @@
 //   };
 //   each_row("rms", Forward{epsilon}, row_of(x), to_row(y), to_number(rstd));
 //
-// Operands, by what the formula receives of each, in the order given:
+// Operands and the formula's argument for each, in the order given:
 //   row_of(x)      x (rows, n): In<T>, the row                     of a sum or a map: the element
 //   row_of_if(x)   likewise; null if x is undefined
 //   to_row(y)      y (rows, n): Out<T>, the row
 //   to_row_if(y)   likewise; null if y is undefined
-//   number_of(m)   m, one number a row: its value                  of a sum: likewise
-//   to_number(m)   m, one number a row: a reference; written within row.once
+//   number_of(m)   m, one number per row: its value                of a sum: likewise
+//   to_number(m)   m, one number per row: a reference; written within row.once
 //   whole(w)       In<T>, all of w; null if w is undefined         of a sum over rows: the element of the column
-//   row_index()    int64_t, which row it is                        of a sum: likewise
-// T is the dtype of the first operand, whose shape also says how many rows there are and how long they are walked.
-// `Stored` stands for T and `Computed` for Arithmetic<T>; row_of<double>(x) says that x is of another type than usual:
-// T, for numbers and sums Arithmetic<T>.
+//   row_index()    int64_t, the index of the row                   of a sum: likewise
+// T is the dtype of the first operand, whose shape also is the number and the length of the rows.
+// `Stored` means T and `Computed` Arithmetic<T>. row_of<double>(x) overrides the type of x; the
+// default is T, and Arithmetic<T> for numbers and sums.
 #pragma once
 
 #include <limits>
@@ -34,9 +34,9 @@ namespace orrery {
 struct Stored;
 struct Computed;
 
-// The dtype of what is computed from numbers of `dtype` and stays: sums, statistics.
+// Returns the dtype for stored results of arithmetic on `dtype`: sums, statistics.
 constexpr Dtype arithmetic_dtype(Dtype dtype) { return dtype == Dtype::f64 ? Dtype::f64 : Dtype::f32; }
-// A tensor of numbers that are computed from x: f64 if x is, else f32; on the device of x.
+// Returns an uninitialized tensor on x's device for numbers computed from x: f64 if x is, else f32.
 inline Tensor empty_computed(const Tensor& x, const Shape& shape) {
   return Tensor::empty_like(x, shape, arithmetic_dtype(x.dtype()));
 }
@@ -56,8 +56,8 @@ struct TypeFor<Computed, T> {
   using type = Arithmetic<T>;
 };
 
-// What a loop on a device knows of an operand.  Row r begins at element `first` of the operands that have rows, element
-// i of a sum is in row r of rows of n.
+// Access to an operand in a loop on a device. Row r begins at element `first` of operands with
+// rows; element i of a sum is in row r of rows of n.
 template <class T>
 struct RowPlace {
   static constexpr int size = sizeof(T);
@@ -110,7 +110,7 @@ struct RowIndexPlace {
   HOST_DEVICE auto of_pack(auto packs, int64_t, int64_t r, int64_t) const { return packs.index(r); }
 };
 
-enum class Holds { rows, rows_if_defined, numbers, anything };  // how many elements an operand must have
+enum class Holds { rows, rows_if_defined, numbers, anything };  // number of elements that an operand must have
 
 template <template <class> class Place, class As, Holds Size, bool Written>
 struct Operand {
@@ -173,8 +173,8 @@ struct TermBody {
     return f(std::get<K>(places).of_element(i, r, n)...);
   }
 
-  // For a GPU: so many neighbours from i on that those of the smallest type fill 16 bytes, and what each operand has
-  // for them.
+  // For a GPU: `pack` adjacent elements from i on, which fill 16 bytes in the smallest type. read
+  // returns the values of each operand for them.
   static constexpr int pack = 16 / std::min({Place::size...});
   template <class Packs>
   HOST_DEVICE auto read(const Packs& packs, int64_t i, int64_t r) const {
@@ -190,7 +190,7 @@ struct TermBody {
   }
 };
 template <class F, class... Place>
-struct ElementBody {  // a map's formula, with what all elements share
+struct ElementBody {  // a map's formula with the operands that all elements share
   F f;
   std::tuple<Place...> shared;
   template <class... A>
@@ -203,7 +203,7 @@ struct ElementBody {  // a map's formula, with what all elements share
   }
 };
 
-// The places of several operands, for element type T.
+// Returns the access to each of several operands, for element type T.
 template <class T, class... Operands>
 auto places_of(const Operands&... operands) {
   return std::make_tuple(operands.template place<T>()...);
@@ -266,18 +266,18 @@ auto whole(const Tensor& x) {
 }
 inline detail::RowIndex row_index() { return {}; }
 
-// Where sums go: one tensor for each value of the formula.
+// Returns the destinations of sums: one tensor for each value of the formula.
 template <class As = Computed, std::same_as<Tensor>... T>
 auto to_sums(const T&... y) {
   return detail::Destinations<As, sizeof...(T)>{{&y...}};
 }
-// Where the results of a map go, likewise.
+// Returns the destinations of a map: one tensor for each value of the formula.
 template <class As = Stored, std::same_as<Tensor>... T>
 auto to_elements(const T&... y) {
   return detail::Destinations<As, sizeof...(T)>{{&y...}};
 }
 
-// f(row, operands...) for each row of the first operand, walked over `walked` places, if given, else over all.
+// Calls f(row, operands...) for each row of the first operand, over `walked` elements or all.
 template <class F, class First, class... More>
 void each_row(const char* name, int walked, const F& f, const First& first, const More&... more) {
   const Tensor& x = *first.x;
@@ -309,18 +309,18 @@ void sum(const char* name, int64_t n, int64_t inner, const F& f, const To& to, c
 }
 }  // namespace detail
 
-// The sum of each column over all rows, in a fixed order: of f(elements...), one value or Values of several.
+// Sums f(elements...) over all rows in a fixed order, for each column; f returns a value or Values.
 template <class F, class To, class First, class... More>
 void sum_rows(const char* name, const F& f, const To& to, const First& first, const More&... more) {
   detail::sum(name, first.x->shape().rows(), first.x->shape().last(), f, to, first, more...);
 }
-// The sum over all elements, likewise.
+// Sums f(elements...) over all elements in a fixed order.
 template <class F, class To, class First, class... More>
 void sum_elements(const char* name, const F& f, const To& to, const First& first, const More&... more) {
   detail::sum(name, first.x->numel(), 1, f, to, first, more...);
 }
 
-// f(elements..., shared...) for each element: first operands row_of(x), then operands whole(w) that all share.
+// Sets each element to f(elements..., shared...): first operands row_of(x), then shared whole(w).
 template <class F, class To, class... In>
 void each_element(const char* name, const F& f, const To& to, const In&... in) {
   constexpr size_t elements = (size_t{In::is_row} + ...);

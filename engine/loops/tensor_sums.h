@@ -1,4 +1,4 @@
-// Sums of two tensors of one shape, dtype and device, which nothing records: those that gradients are.
+// Sums of two tensors of equal shape, dtype and device, without recording: for gradients.
 #pragma once
 
 #include "engine/tensor/tensor.h"

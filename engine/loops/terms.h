@@ -1,4 +1,4 @@
-// What a formula of reduce returns, term by term, and where the sum of each goes.
+// The terms that a formula of reduce returns, and the destination of each sum.
 #pragma once
 
 #include "engine/loops/pieces.h"

@@ -1,4 +1,4 @@
-// The loops of a GPU in a build without CUDA: Errors.
+// The GPU loops in a build without CUDA: they throw.
 #pragma once
 
 namespace orrery {

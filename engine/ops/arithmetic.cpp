@@ -1,5 +1,5 @@
-// Element by element with broadcasting.  With z = f(a, b): da = dz df/da, db = dz df/db, each summed over the axes
-// along which its operand was repeated.
+// Elementwise operations with broadcasting. With z = f(a, b): da = dz df/da, db = dz df/db, each
+// summed over the axes along which its operand was repeated.
 #include <algorithm>
 
 #include "engine/autograd/autograd.h"
@@ -112,7 +112,7 @@ struct Divide {  // y = a / b: da = dy / b, db = -dy y / b
             saved.needs(1) ? sum_to(-multiply(da, saved[1]), b_shape) : Tensor()};
   }
 };
-struct Maximum {  // the gradient follows the larger operand, a where they are equal
+struct Maximum {  // the gradient goes to the larger operand, to a if they are equal
   static constexpr const char* name = "maximum";
   Shape a_shape, b_shape;
   Tensor forward(Saved& saved, const Tensor& a, const Tensor& b) const {
@@ -169,7 +169,7 @@ Tensor scale(const Tensor& x, double factor) { return record(Scale{factor}, x); 
 Tensor shift(const Tensor& x, double offset) { return record(Shift{offset}, x); }
 
 Tensor Tensor::full(const Shape& shape, double value, Dtype dtype, Device device) {
-  if (device != Device::cpu && is_floating(dtype)) {  // made there, so that a graph can record it
+  if (device != Device::cpu && is_floating(dtype)) {  // made on the device, so that a CUDA graph can capture it
     const NoGrad guard;
     return shift(zeros(shape, dtype, device), value);
   }

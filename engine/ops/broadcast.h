@@ -1,4 +1,4 @@
-// Broadcasting of shapes, and the folding of axes that the broadcasting map wants.
+// Broadcasting of shapes, and folding of axes for the broadcasting map.
 #pragma once
 
 #include <array>
@@ -8,20 +8,20 @@
 
 namespace orrery {
 
-// The shape that a and b broadcast to; an error that names the operation if they do not.
+// Returns the shape that a and b broadcast to; throws with the operation's name if they do not.
 Shape broadcast_shape(const char* operation, const Shape& a, const Shape& b);
 
 // Sums dy over the axes that broadcasting repeated, back to `shape`.
 Tensor sum_to(const Tensor& dy, const Shape& shape);
 
-// Neighbouring axes that every input walks alike become one.
+// Merges adjacent axes if one stride walks through both in every input.
 template <int N>
 Broadcast<N> fold_axes(const Shape& out, const std::array<const Shape*, N>& in) {
   Broadcast<N> plan;
   int64_t step[N];
   for (int64_t& s : step) s = 1;
   int64_t size[6], stride[N][6];
-  int rank = 0;  // gathered from the last axis to the first
+  int rank = 0;  // axes from the last to the first
   for (int axis = out.rank() - 1; axis >= 0; --axis) {
     int64_t now[N];
     for (int k = 0; k < N; ++k) {

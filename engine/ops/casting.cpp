@@ -1,4 +1,4 @@
-// Between dtypes and devices.  The gradient travels back the same way.
+// Conversions between dtypes and devices. backward converts the gradient back.
 #include "engine/autograd/autograd.h"
 #include "engine/loops/loops.h"
 #include "engine/ops/ops.h"

@@ -1,9 +1,9 @@
 // Rows and elements by index.
 //   y[r] = table[index[r]]:   dtable[v] = sum of dy[r] over the r with index[r] = v, in the order of r
 //
-// Indices on the host are checked here.  Those on a device are checked by the caller who uploads them, for the host
-// does not read device memory; one that is outside all the same reads a row of NaN (of zeros, if integers), and adds
-// to none.
+// Indices on the host are checked here. The caller that uploads indices to a device checks them,
+// because the host does not read device memory. An invalid one reads a row of NaN (zeros for
+// integers), and adds to no row.
 #include <limits>
 #include <numeric>
 
@@ -58,14 +58,13 @@ struct CopyRow {
 
 // ---- rows added to the rows of a table
 //
-// The places of x are sorted by the row of the table that they fall on, and cut into pieces, so that a row on which
-// many fall is the work of many.  A run is the places of one piece that fall on one row.  A run that has its row for
-// itself is added to the table; those of a row that several pieces share become partial sums first, at most two in a
-// piece: one that goes on from the piece before, and one that goes on into the next.  Every row of the table is rounded
-// once.
+// The rows of x are sorted by target row and cut into pieces, so that many threads share the work
+// of one target. A run is the rows of a piece with one target. If no other piece has this target,
+// the run is added to the table. Otherwise it becomes a partial sum first, at most two per piece:
+// one continues the previous piece, one continues in the next. Each table row is rounded once.
 
 struct Sorted {
-  Tensor target, source;  // rows of the table, ascending, and for each the row of x
+  Tensor target, source;  // table rows, ascending, and the row of x for each
 };
 Sorted sort_by_index(const Tensor& indices, [[maybe_unused]] int64_t limit) {
 #if defined(__CUDACC__) || defined(EMULATE_CUDA)
@@ -84,9 +83,9 @@ Sorted sort_by_index(const Tensor& indices, [[maybe_unused]] int64_t limit) {
   return {Tensor::from(indices.shape(), target), Tensor::from(indices.shape(), order)};
 }
 
-inline constexpr int piece_places = 32, strip_width = 64;  // a strip: neighbouring columns, the work of one row
+inline constexpr int piece_places = 32, strip_width = 64;  // rows per piece; adjacent columns per strip
 
-// Where a piece and a strip lie, and what is known of the runs in the piece.
+// Bounds of pieces and strips, and whether a run continues across a piece's ends.
 struct Pieces {
   const int32_t* target;
   int64_t places, columns, strips;
@@ -106,9 +105,9 @@ struct Pieces {
   }
 };
 
-// add(i, terms) for the columns of a strip, with the sum over `count` rows, in their order; row(s) is one of them.  A
-// GPU's thread adds up a column, a CPU all of them at once, in vectors.  Many rows are summed in parts, so that the
-// rounding does not grow with their number.
+// Calls add(i, terms) for each column of a strip with the sum over `count` rows, in their order;
+// row(s) returns a row. A GPU thread sums one column, a CPU all at once, in vectors. Many rows are
+// summed in parts, so that the rounding error does not grow with their number.
 template <class A, class Walk, class RowAt, class Add>
 HOST_DEVICE void add_up(const Walk& walk, int width, int64_t count, const RowAt& row, const Add& add) {
   constexpr int64_t rows_of_part = 256;
@@ -172,7 +171,7 @@ struct AddRuns {
   }
 };
 
-// Of the piece in which a shared row begins: its own sum, and those of the pieces it goes on into.
+// Runs for the piece where a shared row begins: adds its partial sum and those that continue it.
 template <class T>
 struct AddParts {
   using A = Arithmetic<T>;
@@ -209,7 +208,7 @@ struct GatherRows {
     return y;
   }
   Gradients<2> backward(const Saved& saved, const Tensor& dy) const {
-    const Dtype sums = dy.dtype() == Dtype::bf16 ? Dtype::f32 : dy.dtype();  // micro-batches add up there
+    const Dtype sums = dy.dtype() == Dtype::bf16 ? Dtype::f32 : dy.dtype();  // micro-batches accumulate in f32
     const Saved::Place place = saved.place(0, table_shape, sums, dy.device());
     if (!place.accumulate) zero_bytes(dy.device(), place.gradient.mutable_raw(), place.gradient.bytes());
     add_rows_in_place(place.gradient, dy.to(sums), saved[0]);
@@ -295,7 +294,7 @@ void add_rows_in_place(const Tensor& table, const Tensor& x, const Tensor& indic
     A* const sums = partial.mutable_data<A>();
     const Out<T> to{table.mutable_data<T>()};
     const int64_t count = pieces.pieces() * strips;
-    // Threads of a CPU share rows by their length, so it gets what a row costs; add_up knows the true width.
+    // A CPU divides rows among threads by length, so n is a row's cost; add_up uses the true width.
     const int n = x.device() == Device::cpu ? piece_places * strip_width : strip_width;
     rows(x.device(), count, n,
          AddRuns<T>{pieces, sorted.source.data<int32_t>(), {x.data<T>()}, to, table.size(0), sums});

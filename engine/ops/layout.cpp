@@ -1,4 +1,4 @@
-// Layouts other than dense row-major exist only while they are copied: one strided copy serves them all.
+// Layouts other than dense row-major exist only during a copy; one strided copy serves all of them.
 #include <algorithm>
 
 #include "engine/autograd/autograd.h"
@@ -29,7 +29,7 @@ struct LeadingSlice {  // dx is zero outside the slice
   }
 };
 
-struct Walk {  // an array walked axis by axis: `start` and `stride` in elements
+struct Walk {  // access to an array axis by axis: `start` and `stride` in elements
   int64_t start = 0;
   int64_t stride[Shape::max_rank] = {};
 };
@@ -117,7 +117,7 @@ struct Slice {  // dx is dy inside, 0 outside
 };
 
 template <class T>
-struct SideBySide {  // a row of `to` is one of each part
+struct SideBySide {  // a row of `to` holds one row of each part
   static constexpr size_t most = 4;
   const T* from[most] = {};
   int64_t length[most] = {};

@@ -1,5 +1,5 @@
-// Generic operations on tensors.  All are differentiable unless their comment says otherwise.  Broadcasting follows
-// NumPy: shapes are aligned at their last axes, an axis of size 1 is repeated.
+// Generic operations on tensors. All are differentiable unless a comment excludes it. Broadcasting
+// follows NumPy: shapes are aligned at their last axes, and an axis of size 1 is repeated.
 #pragma once
 
 #include <span>
@@ -30,14 +30,14 @@ inline Tensor operator+(const Tensor& a, double b) { return shift(a, b); }
 inline Tensor operator-(const Tensor& a, double b) { return shift(a, -b); }
 inline Tensor operator-(const Tensor& a) { return scale(a, -1); }
 
-// ---- pointwise.cpp: the elementary functions that references are written in
+// ---- pointwise.cpp: the elementary functions of reference implementations
 Tensor exp(const Tensor& x);
 Tensor log(const Tensor& x);
 Tensor sqrt(const Tensor& x);
 Tensor tanh(const Tensor& x);
 Tensor erf(const Tensor& x);
 Tensor reciprocal(const Tensor& x);
-Tensor absolute(const Tensor& x);                                         // slope 0 at 0
+Tensor absolute(const Tensor& x);                                         // derivative 0 at 0
 Tensor step(const Tensor& x);                                             // 1 where x > 0, else 0; the gradient is zero
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);  // a where condition != 0; no gradient to it
 
@@ -47,7 +47,7 @@ struct Transposed {
 };
 Tensor matmul(const Tensor& a, const Tensor& b, Transposed transposed = {});
 
-// ---- reduction.cpp: along any axes; no axes means all.  keep leaves them with size 1
+// ---- reduction.cpp: along any axes; no axes means all. keep leaves them with size 1
 Tensor sum(const Tensor& x, std::span<const int> axes = {}, bool keep = false);
 Tensor mean(const Tensor& x, std::span<const int> axes = {}, bool keep = false);
 Tensor max(const Tensor& x, int axis, bool keep = false);  // the gradient goes to the first largest element
@@ -72,9 +72,9 @@ Tensor broadcast_to(const Tensor& x, const Shape& shape);
 
 // ---- indexing.cpp: indices are i32
 Tensor index_select(const Tensor& table, const Tensor& indices);  // (V, C), (...) -> (..., C)
-// (V, C) with row v the sum of the rows of x whose index is v.  Summed in the order of the rows: the same bits always.
+// Returns (V, C): row v is the sum of the rows of x with index v, in their order: the same bits.
 Tensor index_add(const Tensor& x, const Tensor& indices, int64_t rows);
-void add_rows_in_place(const Tensor& table, const Tensor& x, const Tensor& indices);  // what it does; not recorded
+void add_rows_in_place(const Tensor& table, const Tensor& x, const Tensor& indices);  // adds to `table`; not recorded
 Tensor gather_last(const Tensor& x, const Tensor& indices);  // (..., C), (...) -> (...): one element of each row
 Tensor one_hot(const Tensor& indices, int64_t classes, Dtype dtype = Dtype::f32);  // not differentiable
 

@@ -1,4 +1,4 @@
-// The elementary functions that references are written in.  Each is a formula with its slope, from x or from y.
+// Elementary functions for reference implementations: each formula with its derivative.
 #include "engine/autograd/autograd.h"
 #include "engine/math/scalar.h"
 #include "engine/ops/broadcast.h"
@@ -8,7 +8,7 @@
 namespace orrery {
 namespace {
 
-// A formula: value(x), and slope(x, y) where y = value(x).
+// A formula: value(x), and its derivative slope(x, y) where y = value(x).
 struct Exp {
   static constexpr const char* name = "exp";
   template <class T>
@@ -151,7 +151,7 @@ Tensor choose(const Tensor& condition, const Tensor& a, const Tensor& b) {
   });
   return y;
 }
-struct Where {  // the gradient goes where the value came from; selected, not multiplied, so that a NaN stays behind
+struct Where {  // the gradient goes to the selected operand; selection, unlike multiplication, keeps NaN out
   static constexpr const char* name = "where";
   Shape a_shape, b_shape;
   Tensor forward(Saved& saved, const Tensor& condition, const Tensor& a, const Tensor& b) const {

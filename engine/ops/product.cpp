@@ -1,4 +1,4 @@
-// Y = A B over leading axes.  With G = dY:  dA = G B^T,  dB = A^T G;  with transposed operands the products turn round:
+// Y = A B over leading axes.  With G = dY:  dA = G B^T,  dB = A^T G;  with transposed operands:
 //   Y = A B^T:  dA = G B, dB = G^T A.      Y = A^T B:  dA = B G^T, dB = A G.      Y = A^T B^T:  dA = B^T G^T, dB = G^T
 //   A^T.
 // Where one operand has no leading axes, its gradient is one product over all rows, or a sum over the batch.
@@ -69,7 +69,7 @@ struct Matmul {
     if (saved.needs(0)) d[0] = reduce_to(t.a ? product(b, t.b, g, true) : product(g, false, b, !t.b), a.shape());
     if (saved.needs(1)) {
       const bool shared = b.shape().rank() == 2 && a.shape().rank() > 2 && !t.a;
-      if (shared) {  // rows of all batches at once
+      if (shared) {  // one product over the rows of all batches
         const Tensor flat_a = a.reshape(Shape{a.shape().rows(), a.size(-1)}),
                      flat_g = g.reshape(Shape{g.shape().rows(), g.size(-1)});
         d[1] = t.b ? product(flat_g, true, flat_a, false) : product(flat_a, true, flat_g, false);

@@ -43,7 +43,7 @@ struct Sum {
   Shape before, kept, after;
   Tensor forward(Saved&, const Tensor& x) const {
     Tensor y = x;
-    for (size_t last = axes.size(); last > 0;) {  // neighbouring axes in one go, the innermost first
+    for (size_t last = axes.size(); last > 0;) {  // adjacent axes in one sum, the innermost first
       size_t first = last - 1;
       while (first > 0 && axes[first - 1] == axes[first] - 1) --first;
       y = sum_adjacent(y, axes[first], axes[last - 1] + 1);
@@ -76,7 +76,7 @@ struct LargestOfRow {  // of x (outer, n, inner) along n; one row is one (outer,
   HOST_DEVICE void operator()(Row row, int64_t r) const {
     const In<T> in = x.at(r / inner * n * inner + r % inner);
     const auto top = row.max([&](int j) { return in[j * inner]; });
-    // The first position that holds it: the largest of n - j.
+    // The first index that holds it: the largest of n - j.
     const int left = row.max([&](int j) { return in[j * inner] == top ? static_cast<int>(n) - j : 0; });
     row.once([&] {
       if (y) y[r] = top;
@@ -85,7 +85,7 @@ struct LargestOfRow {  // of x (outer, n, inner) along n; one row is one (outer,
   }
 };
 template <class T>
-struct Spread {  // dx[j] = dy where j is the largest element's place
+struct Spread {  // dx[j] = dy where j is the largest element's index
   In<T> dy;
   In<int32_t> at;
   Out<T> dx;

@@ -13,7 +13,7 @@ using detail::shown, detail::trimmed;
 
 constexpr double exact = 9007199254740992.0;  // 2^53: every whole number up to here is a double
 
-// Each kind of member: the value that a text gives.  `what` begins every error.
+// Parse a text as the type of the member. Error messages begin with `what`.
 int64_t read_value(std::string_view what, std::string_view text, const int64_t&) {
   return parse_whole_number(what, text);
 }
@@ -40,7 +40,7 @@ LearnableNumber read_value(std::string_view what, std::string_view text, const L
 
 std::vector<double> read_value(std::string_view what, std::string_view text, const std::vector<double>&) {
   std::string_view rest = trimmed(text);
-  if (rest == "list") return {};  // what stands inside a spec: list(1, 2), or list if there are none
+  if (rest == "list") return {};  // the form inside a spec: list(1, 2), or list if it is empty
   if (rest.starts_with("list(") && rest.ends_with(")")) rest = rest.substr(5, rest.size() - 6);
   std::vector<double> numbers;
   while (!rest.empty()) {
@@ -101,7 +101,7 @@ void assign(const Setting& setting, std::string_view owner, std::string_view val
   const std::string what = text(owner, ": ", setting.key.empty() ? setting.aliases.at(0) : setting.key);
   std::visit(
       [&](auto* member) {
-        if constexpr (std::is_same_v<decltype(member), int64_t*>)  // the limit says more than that it is no int64_t
+        if constexpr (std::is_same_v<decltype(member), int64_t*>)  // a limit is a clearer error than the type
           if (const std::optional<double> x = number_in(value); x && std::isfinite(*x) && std::abs(*x) > exact)
             check_number(what, *x, setting.limits, std::string(trimmed(value)));
         auto read = read_value(what, value, *member);
@@ -121,10 +121,10 @@ std::vector<std::string> keys_of(std::span<const Setting> settings) {
 [[noreturn]] void fail_unknown_key(std::span<const Setting> settings, std::string_view owner, std::string_view key) {
   std::vector<std::string> keys = keys_of(settings);
   const std::string message = text(owner, ": unknown key '", shown(key), "'; ");
-  const std::string_view group = key.substr(0, key.find('.') + 1);  // losses., if there is such a group
+  const std::string_view group = key.substr(0, key.find('.') + 1);  // such as losses., if the group exists
   const auto outside = [&](const std::string& own) { return !own.starts_with(group); };
   if (!std::all_of(keys.begin(), keys.end(), outside)) std::erase_if(keys, outside);
-  for (const std::string& own : keys)  // the right word without its group
+  for (const std::string& own : keys)  // a known name without its group
     if (own.size() > key.size() && own.ends_with(key) && own[own.size() - key.size() - 1] == '.')
       fail(message, "did you mean '", own, "'?");
   if (const std::string meant = nearest(key, keys); !meant.empty()) fail(message, "did you mean '", meant, "'?");

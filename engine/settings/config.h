@@ -27,7 +27,7 @@
 namespace orrery {
 
 struct Setting {                     // one member of a visited struct
-  std::string key;                   // empty: read by its aliases alone, and never written
+  std::string key;                   // empty: read by its aliases only, never written
   std::vector<std::string> aliases;  // read like the key, never written
   std::variant<int64_t*, double*, bool*, std::string*, Spec*, LearnableNumber*, std::vector<double>*> value;
   std::string help;
@@ -37,7 +37,7 @@ struct Setting {                     // one member of a visited struct
 namespace detail {
 class SettingCollector {
  public:
-  // `key` is the name, and after bars the aliases: "grad_clip|clip".
+  // `key` is the name, followed by aliases after bars: "grad_clip|clip".
   template <class T>
   void operator()(std::string_view key, T& value, std::string_view help = "", Limits limits = {}) {
     add(key, &value, help, std::move(limits));
@@ -49,7 +49,7 @@ class SettingCollector {
     members.visit(*this);
     prefix_ = outer;
   }
-  // The members of settings that only their owner knows (any_settings.h).
+  // Adds the members of settings whose type only their owner has (any_settings.h).
   void include(std::vector<Setting> members) {
     for (Setting& member : members) settings.push_back(std::move(member));
   }
@@ -67,7 +67,7 @@ concept Visited = requires(T& settings, detail::SettingCollector& v) {
   settings.visit(v);
 };
 
-// The members of a settings struct, in the order of its visit, pointing into it.
+// Returns the members of a settings struct in the order of its visit; they point into the struct.
 template <Visited Settings>
 std::vector<Setting> settings_of(Settings& settings) {
   detail::SettingCollector collector;
@@ -75,7 +75,7 @@ std::vector<Setting> settings_of(Settings& settings) {
   return std::move(collector.settings);
 }
 
-// What may be set, without a struct to set it in: each `value` keeps its kind and is null.
+// Returns the members without a struct to set: each `value` keeps its type and is null.
 template <Visited Settings>
 std::vector<Setting> settings_without_values() {
   Settings settings;
@@ -84,25 +84,25 @@ std::vector<Setting> settings_without_values() {
   return members;
 }
 
-// The setting of that key or alias; null if there is none.
+// Returns the setting with that key or alias; null if there is none.
 const Setting* find_setting(std::span<const Setting> settings, std::string_view key);
 
-// A key of another program: ours, which is set instead, or a sentence (whatever has a space) that says what to do.
+// A key of another program. `ours` is the setting to set instead, or, if it has a space, advice.
 struct ForeignKey {
   std::string_view key, ours;
 };
 
-// Sets one member from text; `owner` is the first word of errors:
+// Sets one member from text. Error messages begin with `owner`:
 //   train: batch: 'abc' is not a whole number
 //   train: unknown key 'layrs'; did you mean 'layers'?
-// A dotted key below a Spec changes one item of it: "attention.dropout".
+// A dotted key below a Spec sets one item of it: "attention.dropout".
 void set_setting(std::span<const Setting> settings, std::string_view owner, std::string_view key,
                  std::string_view value, std::span<const ForeignKey> foreign = {});
 std::string print_value(const Setting& setting);
 std::pair<std::string, std::string> split_assignment(std::string_view owner, std::string_view text);  // "key=value"
-// Reads a spec's items; a named item that repeats a positional one comes later and wins.
+// Sets members from a spec's items. A named item comes after positional ones and overrides them.
 void read_settings(const Spec& spec, std::span<const Setting> settings);
-// The spec with keys in place of aliases; of two items of one key the later one stays.
+// Returns the spec with keys instead of aliases. If two items have one key, the later one stays.
 Spec without_aliases(Spec spec, std::span<const Setting> settings);
 
 template <Visited Settings>
@@ -117,7 +117,7 @@ void read_settings(const Spec& spec, Settings& settings) {
   read_settings(spec, std::span<const Setting>(members));
 }
 
-// All members as keys and values, in the order of the visit; set_setting takes each value back.
+// Lists the keys and values of members with a key, in the order of the visit, for set_setting.
 template <Visited Settings>
 std::vector<std::pair<std::string, std::string>> list_settings(Settings settings) {
   std::vector<std::pair<std::string, std::string>> all;
@@ -125,7 +125,7 @@ std::vector<std::pair<std::string, std::string>> list_settings(Settings settings
     if (!member.key.empty()) all.emplace_back(member.key, print_value(member));
   return all;
 }
-// The spec that sets every member: name(key=value, ...).
+// Returns the spec that sets every member: name(key=value, ...).
 Spec make_spec(std::string_view name, std::span<const Setting> settings);
 template <Visited Settings>
 Spec make_spec(std::string_view name, Settings settings) {

@@ -1,4 +1,4 @@
-// The plug-ins that this program has loaded.
+// Plug-ins that this program has loaded.
 #pragma once
 
 #include <map>
@@ -6,6 +6,6 @@
 
 namespace orrery {
 
-std::map<std::string, std::string> loaded_plugins();  // SHA-256 of each, by its file's name
+std::map<std::string, std::string> loaded_plugins();  // SHA-256 of each plug-in, by file name
 
 }  // namespace orrery

@@ -23,13 +23,13 @@ namespace fs = std::filesystem;
 constexpr uint64_t largest_plugin = uint64_t{1} << 28;  // bytes
 constexpr uint64_t longest_seal = 4096;
 
-std::vector<std::string>* refused = nullptr;  // while a plug-in is being loaded
+std::vector<std::string>* refused = nullptr;  // reasons of rejected entries, while a plug-in is being loaded
 
-// Of each path its hash and its copy, which stays open: the loader would take another file under the same number of a
-// descriptor for this one.
+// Hash and copy of each path. The copy stays open, because the loader would take another file with
+// the same descriptor number for this one.
 std::map<std::string, std::pair<std::string, std::unique_ptr<SealedCopy>>> loaded;
 
-// Where this library lies.
+// Returns the path of this library.
 fs::path library_file() {
   Dl_info info{};
   dladdr(reinterpret_cast<const void*>(&plugin_mark), &info);
@@ -38,17 +38,17 @@ fs::path library_file() {
 
 std::string read_plugin(const std::string& path) { return read_file(path, largest_plugin); }
 
-// All but the file's name, which may be another one later.
+// Returns the seal without the file name, which may change later.
 std::string seal_text(const std::string& bytes, const std::string& hash) {
   return text("# ", bytes.size(), " bytes\n", hash, "  ");
 }
 std::string hash_of(const std::string& bytes) { return sha256(std::as_bytes(std::span(bytes))); }
 
-// A path that the compiler takes for a file: not for an option (-x), a response file (@x) or one in
-// its own system folder (=x).
+// Returns a path that the compiler reads as a file, not as an option (-x), a response file (@x) or
+// a file in its own system folder (=x).
 std::string as_file(const std::string& path) { return fs::path(path).is_absolute() ? path : "./" + path; }
 
-// Where the mark begins in a plug-in's bytes; npos: it is none.
+// Returns where the mark begins in a plug-in's bytes; npos: not a plug-in.
 size_t find_mark(std::string_view bytes) {
   constexpr std::string_view begin = "orrery plug-in for ";
   const size_t at = bytes.starts_with("\177ELF") ? bytes.find(begin) : bytes.npos;
@@ -135,7 +135,7 @@ std::string load_plugin(const std::string& path) {
   std::string reason = error ? error : "unknown reason";
   if (reason.starts_with(name + ": ")) reason.erase(0, name.size() + 2);
   check(handle != nullptr, "plugin: '", path, "' cannot be loaded: ", reason);
-  // What was refused stays open as well, but counts as another file.
+  // A rejected plug-in stays open too, but without a hash, so that it is never found again.
   loaded[path] = {reasons.empty() ? hash : "", std::move(copy)};
   check(reasons.empty(), "plugin: '", path, "': ", reasons.empty() ? "" : reasons[0]);
   return hash;

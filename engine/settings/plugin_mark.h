@@ -1,4 +1,4 @@
-// Put before a plug-in's first line by its compiler call: says what it was built for.  See engine/settings/plugin.h.
+// First include of a plug-in: the version that it was built for. See engine/settings/plugin.h.
 #pragma once
 
 namespace {

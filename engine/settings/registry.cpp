@@ -6,7 +6,7 @@
 namespace orrery {
 namespace {
 
-// Letters to insert, delete, replace or swap with their neighbour on the way from a to b.
+// Counts the letters to insert, delete, replace or swap with an adjacent one to turn a into b.
 size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
   std::iota(last.begin(), last.end(), size_t{0});

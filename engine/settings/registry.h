@@ -1,4 +1,4 @@
-// Named things of one family, in the order of their names.  Each file registers its own; a family has one registry,
+// Named entries of one family, sorted by name. Each file registers its own; the family's registry:
 //
 //   Registry<ActivationEntry>& activations() {
 //     static Registry<ActivationEntry> all("activation");   // made at the first call: the order of static objects
@@ -17,12 +17,12 @@
 
 namespace orrery {
 
-// The candidate that a mistyped word most likely meant, by edit distance; empty if none is near.
+// Returns the candidate nearest to a mistyped name by edit distance; empty if none is near.
 std::string nearest(std::string_view word, std::span<const std::string> candidates);
 std::string join(std::span<const std::string> words, std::string_view between = ", ");
 
 namespace detail {
-// `aliases` leads from each alias to its name.
+// `aliases` maps each alias to its name.
 [[noreturn]] void fail_unknown(std::string_view family, std::string_view word, std::span<const std::string> names,
                                const std::map<std::string, std::string, std::less<>>& aliases);
 }  // namespace detail
@@ -34,7 +34,7 @@ class Registry {
   Registry(const Registry&) = delete;
   Registry& operator=(const Registry&) = delete;
 
-  // Entries stay where they are: their addresses may be kept.  A name or alias that is taken is an Error.
+  // Entries never move, so their addresses stay valid. Throws if a name or alias is taken.
   [[gnu::cold, gnu::noinline]] void add(Entry entry, const std::vector<std::string>& aliases = {}) {
     const std::string name(entry.name);
     if (!is_free(name)) return;
@@ -50,7 +50,7 @@ class Registry {
     const auto found = entries_.find(alias == aliases_.end() ? name : std::string_view(alias->second));
     return found == entries_.end() ? nullptr : &found->second;
   }
-  const Entry& at(std::string_view name) const {  // an Error that lists the names if there is none
+  const Entry& at(std::string_view name) const {  // throws with a list of the names if there is none
     const Entry* const found = find(name);
     if (!found) detail::fail_unknown(family_, name, names(), aliases_);
     return *found;
@@ -73,7 +73,7 @@ class Registry {
   auto end() const { return entries_.end(); }
 
  private:
-  // An Error if not; but in a plug-in, out of which none may come, the loader is told.
+  // Throws if not. No exception may leave a plug-in, so there the reason goes to the loader.
   bool is_free(const std::string& name) const {
     std::string reason;
     if (name.empty()) reason = family_ + ": an entry without a name";

@@ -26,7 +26,7 @@ using detail::shown, detail::trimmed;
 
 constexpr int deepest = 32;                   // nested parentheses
 constexpr size_t longest = 1 << 16;           // characters
-constexpr size_t most_items = 1'000;          // in one pair of parentheses: each is compared with those before it
+constexpr size_t most_items = 1'000;          // in one pair of parentheses: each is compared with all before it
 
 bool is_word_letter(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
@@ -175,7 +175,7 @@ bool parse_yes_or_no(std::string_view what, std::string_view text) {
 std::string print_number(double x) {
   char digits[32];
   std::string number(digits, std::to_chars(digits, digits + sizeof(digits), x).ptr);
-  if (const size_t e = number.find('e'); e != std::string::npos) {  // 1e-4, as people write it, not 1e-04
+  if (const size_t e = number.find('e'); e != std::string::npos) {  // 1e-4, not 1e-04
     const size_t begin = e + (number[e + 1] == '-' ? 2 : 1);
     number.erase(begin, number.find_first_not_of("+0", begin) - begin);
   }

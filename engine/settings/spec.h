@@ -1,4 +1,4 @@
-// The values of settings: as text, and what they may be.
+// Values of settings as text, and their limits.
 //
 //   spec  = name ["(" item {"," item} ")"]        softmax(qk_norm=layer, soft_cap=30)
 //   item  = [key "="] value                       positional items first, in the order of the settings' visit
@@ -16,7 +16,7 @@
 
 namespace orrery {
 
-// One value: a name with its items.  A number, yes, no or a word is a name without items.
+// One value: a name with its items. A number, yes, no or a word is a name without items.
 struct Spec {
   struct Item;
   std::string name;
@@ -29,18 +29,18 @@ struct Spec::Item {
   bool operator==(const Item& other) const = default;
 };
 
-Spec parse_spec(std::string_view text);  // errors name the position
+Spec parse_spec(std::string_view text);  // errors contain the position
 std::string print(const Spec& spec);     // parse_spec(print(spec)) == spec
 std::ostream& operator<<(std::ostream& out, const Spec& spec);
-// Sets the item at a dotted path, such as "span.R"; the last one of that name, else a new one.
+// Sets the item at a dotted path, such as "span.R"; adds the last name of the path if it is new.
 void set_item(Spec& spec, std::string_view path, Spec value);
 
-// Numbers as text.  Errors begin with `what`: "batch: 'abc' is not a whole number".
+// Numbers as text. Error messages begin with `what`: "batch: 'abc' is not a whole number".
 int64_t parse_whole_number(std::string_view what, std::string_view text);  // also 1e6
 double parse_number(std::string_view what, std::string_view text);         // also inf, never nan
 bool parse_yes_or_no(std::string_view what, std::string_view text);        // yes, no, true, false
 std::string print_number(double x);                                        // the shortest text that reads back as x
-std::optional<double> number_in(std::string_view text);                    // without an Error: none if it is no number
+std::optional<double> number_in(std::string_view text);                    // never throws; none: not a number
 
 // A number that training may change: `0.5`, `learned` (from its default), `learned(0.5)`.
 struct LearnableNumber {
@@ -50,15 +50,15 @@ struct LearnableNumber {
   bool operator==(const LearnableNumber&) const = default;
 };
 
-// What a setting may be, besides its type.  A number must be finite whatever its limits.  The library's own numbers all
-// have a low and a high one (a test looks): what lies beyond is a slip of the pen, and is refused before it costs
-// memory or hours.
+// Allowed values of a setting besides its type. A number must be finite in any case. The
+// library's own numbers all have a low and a high limit (a test checks this), which rejects a
+// typo before it costs memory or hours.
 struct Limits {
   double low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();
   bool low_allowed = true, high_allowed = true;
-  double smallest = 0;                  // the least magnitude of what is not 0: below it f32 loses the number
-  std::vector<std::string> words = {};  // of a text; empty: any
-  std::string family = {};              // of a spec: whose names it takes, such as "attention"
+  double smallest = 0;                  // smallest magnitude except 0: f32 loses smaller numbers
+  std::vector<std::string> words = {};  // allowed texts; empty: any
+  std::string family = {};              // registry of a spec's name, such as "attention"
 };
 constexpr double unlimited = std::numeric_limits<double>::infinity(), tiny = 1e-30;
 inline Limits at_least(double low, double high = unlimited) { return {.low = low, .high = high}; }
@@ -72,8 +72,8 @@ inline Limits one_of(std::vector<std::string> words) { return {.words = std::mov
 inline Limits name_of_family(std::string family) { return {.family = std::move(family)}; }
 
 namespace detail {
-std::string_view trimmed(std::string_view text);  // without white space around it
-std::string shown(std::string_view text);         // in errors, where its beginning says what was meant
+std::string_view trimmed(std::string_view text);  // without surrounding white space
+std::string shown(std::string_view text);         // shortened for error messages
 }  // namespace detail
 
 }  // namespace orrery

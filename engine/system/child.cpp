@@ -21,7 +21,7 @@ namespace {
 
 constexpr const char* program_file = "/proc/self/exe";
 
-// In the child, between fork and exec: only calls that are safe there. `errors` gets the errno of a call that failed.
+// Runs in the child between fork and exec: only calls that are safe there. Sends errno to `errors`.
 [[noreturn]] void become(char* const* words, int out, int held, pid_t parent, int errors) {
   const auto require = [&](bool done) {
     if (done) return;
@@ -29,9 +29,9 @@ constexpr const char* program_file = "/proc/self/exe";
     [[maybe_unused]] const ssize_t written = ::write(errors, &error, sizeof error);
     ::_exit(127);
   };
-  // This process's handler would catch the signal until exec, and exec would forget it.
+  // Until exec, the inherited handler would catch SIGTERM, and exec would discard what it stored.
   require(::signal(SIGTERM, SIG_DFL) != SIG_ERR);
-  sigset_t ending;  // what started this process may have blocked it
+  sigset_t ending;  // SIGTERM, which an ancestor process may have blocked
   require(::sigemptyset(&ending) == 0 && ::sigaddset(&ending, SIGTERM) == 0 &&
           ::sigprocmask(SIG_UNBLOCK, &ending, nullptr) == 0);
   require(::prctl(PR_SET_PDEATHSIG, SIGTERM) == 0);
@@ -40,7 +40,7 @@ constexpr const char* program_file = "/proc/self/exe";
   const int in = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   require(in >= 0);
   require(::dup2(in, 0) >= 0 && ::dup2(out, 1) >= 0 && ::dup2(out, 2) >= 0);
-  require(held < 0 || ::fcntl(held, F_SETFD, 0) == 0);  // it stays open
+  require(held < 0 || ::fcntl(held, F_SETFD, 0) == 0);  // stays open across exec
   ::execv(program_file, words);
   require(false);
   ::_exit(127);

@@ -17,11 +17,11 @@
 namespace orrery {
 namespace {
 
-// Between this program and the compiler stands a guard, a process that waits for one of three
-// things: the compiler's end, the limit of time (SIGALRM), or the end of this program (SIGTERM by
-// PR_SET_PDEATHSIG). It is forked from a program with threads, so it makes system calls only.
+// A guard process between this program and the compiler. It waits for the compiler's end, the time
+// limit (SIGALRM) or the end of this program (SIGTERM by PR_SET_PDEATHSIG). It is forked from a
+// program with threads, so it makes system calls only.
 constexpr int too_late = 124, failed = 1;
-pid_t group = 0;  // of the compiler, in the guard
+pid_t group = 0;  // the compiler's process group; set in the guard
 
 [[noreturn]] void end_group(int signal) {
   ::kill(-group, SIGTERM);
@@ -54,10 +54,10 @@ void print(std::string_view line) {
     print("the system starts no further process\n");
     ::_exit(failed);
   }
-  ::setpgid(group, group);  // whoever is first
+  ::setpgid(group, group);  // parent and child both set it, because either may run first
   ::signal(SIGTERM, end_group), ::signal(SIGALRM, end_group);
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (::getppid() != program) end_group(SIGTERM);  // it had ended before
+  if (::getppid() != program) end_group(SIGTERM);  // the program ended before prctl
   ::alarm(static_cast<unsigned>(limit));
   int status = 0;
   while (::waitpid(group, &status, 0) < 0 && errno == EINTR) {
@@ -86,7 +86,7 @@ Compiled run_compiler(const std::vector<std::string>& command, int64_t limit) {
 
   Compiled compiled;
   char part[4096];
-  constexpr size_t longest = 1 << 20;  // the first error is what is wanted
+  constexpr size_t longest = 1 << 20;  // bytes; the first error is near the beginning
   ssize_t got = 0;
   int error = 0;
   while ((got = ::read(from.number(), part, sizeof part)) != 0) {

@@ -1,5 +1,5 @@
-// Runs a compiler by its arguments, without a shell, and ends it and all processes that it has
-// started together with this program.
+// Runs a compiler without a shell. If this program ends, the compiler and all its
+// child processes end too.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 namespace orrery {
 
 struct Compiled {
-  std::string output;  // of both streams, the first megabyte
+  std::string output;  // of stdout and stderr, the first megabyte
   bool well = false;   // exit code 0
   bool in_time = true;
 };
 
-// `command`: the program's absolute path and its arguments. After `limit` seconds, and when this
-// program ends in any way (a signal, SIGKILL included), the compiler's process group gets SIGTERM,
-// so that its temporary files are removed, and what is left of the group SIGKILL.
+// `command` is the program's absolute path and its arguments. After `limit` seconds, or if this
+// program ends in any way (SIGKILL included), the compiler's process group gets SIGTERM, so that it
+// removes its temporary files. Its remaining processes get SIGKILL.
 Compiled run_compiler(const std::vector<std::string>& command, int64_t limit);
 
 }  // namespace orrery

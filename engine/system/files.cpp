@@ -33,10 +33,10 @@ std::string reason(int error) { return std::generic_category().message(error); }
   fail("write: cannot write ", path, ": ", why);
 }
 
-// A clone without git-lfs has a few lines in place of each large file.
+// Rejects a git-lfs pointer: a clone without git-lfs has a few lines in place of each large file.
 void check_no_pointer(const FileReader& file, const std::string& path) {
   constexpr std::string_view begin = "version https://git-lfs.github.com/spec/";
-  constexpr uint64_t longest = 1024;  // bytes, as the specification has it
+  constexpr uint64_t longest = 1024;  // bytes, by the specification
   if (file.size() < begin.size() || file.size() > longest) return;
   std::string found(begin.size(), '\0');
   file.read_at(0, std::as_writable_bytes(std::span(found)));
@@ -62,7 +62,7 @@ int Descriptor::close() {
   return result == 0 ? 0 : errno;
 }
 
-// Without O_NONBLOCK the call itself would wait for somebody to write into a pipe.
+// Without O_NONBLOCK, opening a pipe would wait for a writer.
 FileReader::FileReader(const std::string& path)
     : path_(path), file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {
   if (file_.number() < 0) cannot_read(path, reason(errno));
@@ -73,7 +73,7 @@ FileReader::FileReader(const std::string& path)
   check_no_pointer(*this, path);
 }
 
-// Calls get(bytes, how many are done), which is a system's call, until all are there or none come any more.
+// Repeats the system call get(bytes, number done) until all bytes are read or none are left.
 template <class Get>
 size_t FileReader::get_all(std::span<std::byte> bytes, const Get& get) const {
   size_t done = 0;
@@ -112,7 +112,7 @@ void FileWriter::write(std::span<const std::byte> bytes) {
   }
 }
 
-// O_NONBLOCK: a pipe that nobody reads from is refused at once.
+// With O_NONBLOCK, opening a pipe without a reader fails at once.
 int open_unlinked(const std::string& path, int flags) {
   const int file = ::open(path.c_str(), flags | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW, 0666);
   if (file < 0 && errno == ELOOP)
@@ -155,7 +155,7 @@ std::string read_file(const std::string& path, uint64_t limit) {
   std::string bytes(file.size(), '\0');
   file.read(std::as_writable_bytes(std::span(bytes)));
   if (!bytes.empty()) return bytes;
-  std::string piece(4096, '\0');  // what the kernel makes up, as below /proc, does not know its size
+  std::string piece(4096, '\0');  // for files that the kernel generates, as below /proc, the size is 0
   while (const size_t got = file.read_up_to(std::as_writable_bytes(std::span(piece)))) {
     bytes.append(piece, 0, got);
     check(bytes.size() <= std::min(limit, longest_made_up), "read: ", path, " has more bytes than are read");
@@ -166,7 +166,7 @@ std::string read_file(const std::string& path, uint64_t limit) {
 void sync_folder(const std::string& path) {
   const Descriptor folder(::open(path.empty() ? "." : path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (folder.number() < 0) fail("write: cannot open the folder ", path, ": ", reason(errno));
-  // Some file systems cannot sync a folder and say EINVAL; then nothing better can be done.
+  // Some file systems cannot sync a folder and return EINVAL. Then no better method exists.
   if (::fsync(folder.number()) != 0 && errno != EINVAL)
     fail("write: cannot sync the folder ", path, ": ", reason(errno));
 }
@@ -204,7 +204,7 @@ std::string free_name(const std::string& path, const std::string& end) {
   return name;
 }
 
-// Not std::filesystem's iterator, which ends the program when there is no memory.
+// Avoids std::filesystem's iterator, which ends the program when memory runs out.
 std::vector<std::string> files_in(const std::string& folder) {
   const auto close = [](DIR* open) { ::closedir(open); };
   const std::unique_ptr<DIR, decltype(close)> open(::opendir(folder.c_str()), close);

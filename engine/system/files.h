@@ -1,6 +1,6 @@
-// The one place that reads and writes files: what the outside world does there becomes an Error, a sentence with the
-// file's name and the system's reason.  Files are written whole or not at all: under a temporary name beside the
-// target, synced, renamed.  A crash or a full disk leaves what was there before.
+// Reads and writes files; no other code does. A failure becomes an Error with the file's name and
+// the system's reason. Files are written atomically: under a temporary name next to the target,
+// synced, then renamed. A crash or a full disk leaves the previous file intact.
 #pragma once
 
 #include <cstdint>
@@ -15,29 +15,29 @@
 
 namespace orrery {
 
-class Descriptor {  // an open file; -1: none
+class Descriptor {  // an open file, closed by the destructor; -1: none
  public:
   explicit Descriptor(int number = -1) : number_(number) {}
   ~Descriptor();
   Descriptor(const Descriptor&) = delete;
   int number() const { return number_; }
-  int close();  // 0, or what went wrong: a network disk may report a full disk only now
+  int close();  // returns 0 or the errno: a network disk may report a full disk only now
 
  private:
   int number_;
 };
 
-// A regular file, open for reading.  Folders, pipes and devices are refused: they have no size that could be held
-// against what is read, and may have no end.  Errors:
+// A regular file, open for reading. Folders, pipes and devices are rejected: they have no size to
+// check the bytes against and may be endless. Errors:
 //   read: cannot read run/state.json: No such file or directory
 //   read: cannot read /dev/zero: it is a device; only regular files are read
 class FileReader {
  public:
   explicit FileReader(const std::string& path);
-  uint64_t size() const { return size_; }         // bytes, when it was opened
-  void read(std::span<std::byte> bytes);          // the next ones, all of them; an Error if the file ends before
-  size_t read_up_to(std::span<std::byte> bytes);  // fewer only at the file's end
-  // Those that begin at byte `at`; threads may do so at once.
+  uint64_t size() const { return size_; }         // bytes at the time of opening
+  void read(std::span<std::byte> bytes);          // fills `bytes`; throws if the file ends before
+  size_t read_up_to(std::span<std::byte> bytes);  // reads fewer bytes only at the end of the file
+  // Reads the bytes from offset `at`. Several threads may call it at once.
   void read_at(uint64_t at, std::span<std::byte> bytes) const;
 
  private:
@@ -49,7 +49,7 @@ class FileReader {
   uint64_t size_ = 0;
 };
 
-class FileWriter {  // handed to the callback below
+class FileWriter {  // passed to the callback below
  public:
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text) { write(std::as_bytes(std::span(text.data(), text.size()))); }
@@ -62,7 +62,7 @@ class FileWriter {  // handed to the callback below
   const std::string& path_;
 };
 
-class FileAppender {  // a log: made if it is not there; what is written stands at its end at once
+class FileAppender {  // a log file: created if missing; each write is appended without buffering
  public:
   explicit FileAppender(const std::string& path);
   void write(std::string_view text) { FileWriter(file_.number(), path_).write(text); }
@@ -72,24 +72,24 @@ class FileAppender {  // a log: made if it is not there; what is written stands 
   Descriptor file_;
 };
 
-// If anything fails, the callback included, the temporary file is removed and the target is as it was.  Errors:
+// On any error, also of the callback, removes the temporary file and keeps the target. Errors:
 //   write: cannot write run/state.json: No space left on device
 void write_file_atomically(const std::string& path, const std::function<void(FileWriter&)>& write);
 void write_file_atomically(const std::string& path, std::string_view text);
 
-// A regular file, whole.  An Error also if it has more bytes than `limit`, before any is read:
+// Returns the content of a regular file. Throws, before it reads, if the size exceeds `limit`:
 //   read: run/state.json has 20,971,520 bytes, more than the 16,777,216 that are read
 std::string read_file(const std::string& path, uint64_t limit = std::numeric_limits<int64_t>::max());
-void sync_folder(const std::string& path);  // after a rename: the new name survives a loss of power
+void sync_folder(const std::string& path);  // after a rename: the new name survives a power failure
 
-// Questions and orders to the file system.  "No" is an answer only if there is nothing of that name; what cannot be
-// asked (a name that is too long, a folder that may not be entered) is an Error.
-bool file_exists(const std::string& path);  // a folder, too
+// Queries and changes of the file system. A query returns false only if nothing of that name
+// exists. It throws if it fails: for too long a name, or a folder without access.
+bool file_exists(const std::string& path);  // true for a folder too
 bool folder_exists(const std::string& path);
-std::string without_last_slashes(std::string path);  // "runs/a/" is "runs/a"
-void make_folders(const std::string& path);  // with those above it; none needs to be missing
+std::string without_last_slashes(std::string path);  // "runs/a/" becomes "runs/a"
+void make_folders(const std::string& path);  // and missing parents; existing folders are not an error
 void rename_file(const std::string& from, const std::string& to);
-// A name with that end that nothing has: PATH.partial, or PATH.2.partial.
+// Returns an unused name that ends in `end`: PATH.partial, or PATH.2.partial.
 std::string free_name(const std::string& path, const std::string& end);
 std::vector<std::string> files_in(const std::string& folder);  // their paths, sorted
 

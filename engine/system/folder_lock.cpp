@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* lock_name = ".orrery.lock";
 
-// The folders on the way to `folder` that do not exist, the deepest first.
+// Returns the missing folders on the path to `folder`, the deepest first.
 std::vector<std::string> missing_folders(const std::string& folder) {
   std::vector<std::string> missing;
   for (fs::path at = folder; !at.empty() && !file_exists(at.string()); at = at.parent_path())
@@ -35,7 +35,7 @@ std::string holder_of(int file) {  // " (process 1234)"; empty if the holder has
   return end == 0 || number.empty() ? "" : " (process " + number.substr(0, end) + ")";
 }
 
-// "choose another --out" between two texts; empty without a setting.
+// Returns "choose another --out" between two texts, or "" without a setting.
 std::string another(const LockUser& user, const char* before, const char* more = "") {
   return user.setting.empty() ? "" : text(before, "choose another ", user.setting, more);
 }
@@ -49,7 +49,7 @@ FileLock::FileLock(const std::string& path, const LockUser& user) : path_(path) 
   fail(user.command, ": ", path, " is created and removed by other programs", another(user, "; "));
 }
 
-// Returns false if the file or its folder was removed meanwhile.
+// Returns false if another process removed the file or its folder during the call.
 bool FileLock::open(const LockUser& user) {
   const auto reason = [] { return std::generic_category().message(errno); };
   if (const std::string folder = fs::path(path_).parent_path().string(); !folder.empty()) make_folders(folder);
@@ -94,7 +94,7 @@ void FolderLock::acquire() {
          "; wait for its end", another(user_, ", or "));
   file_ = std::move(file);
   const std::string number = text(::getpid(), "\n");
-  // The number is only for the other program's message: nothing is lost if it cannot be written.
+  // Only another program's message uses the number, so a failed write does no harm.
   if (::ftruncate(file_->descriptor(), 0) == 0) [[maybe_unused]]
     const ssize_t written = ::pwrite(file_->descriptor(), number.data(), number.size(), 0);
 }

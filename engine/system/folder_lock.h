@@ -9,7 +9,7 @@
 
 namespace orrery {
 
-// The caller, for the messages of errors.
+// A caller, as error messages name it.
 struct LockUser {
   std::string command = "train";  // the first word of a message
   std::string setting = "--out";  // the setting that names the folder; empty: the user has no choice
@@ -22,7 +22,7 @@ class FileLock {
  public:
   FileLock(const std::string& path, const LockUser& user);
   bool held() const { return held_; }  // false: another process holds it
-  bool is_in_place() const;            // whether the path still leads to the locked file
+  bool is_in_place() const;            // true: the path still leads to the locked file
   int descriptor() const { return file_->number(); }
   void moved_to(const std::string& path) { path_ = path; }
 
@@ -46,10 +46,10 @@ class FolderLock {
 
   // Throws if the folder is no longer the locked one. Creates and locks a folder that is missing.
   void ensure_held();
-  void keep() { created_.clear(); }  // the folder stays, also if it is empty
-  // Renames the folder, whose lock goes with it.
+  void keep() { created_.clear(); }  // keeps the folder even if it is empty
+  // Renames the folder together with its lock.
   void rename_to(const std::string& folder);
-  bool is_alone() const;  // whether the folder contains nothing but the lock
+  bool is_alone() const;  // true: the folder contains only the lock
 
  private:
   void acquire();

@@ -13,14 +13,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Only a link can lead back to one of the folders that are open, or above them.
+// Returns whether `path` is a link to one of the `open` folders or to a folder that contains one.
 bool leads_back(const std::string& path, const std::vector<std::string>& open) {
   std::error_code problem;
   return fs::is_symlink(path, problem) &&
          std::any_of(open.begin(), open.end(), [&](const std::string& one) { return contains_folder(path, one); });
 }
 
-// `open` are the folders from the first one to this one.
+// `open` lists the folders from the first one to the current one.
 void add_files_below(std::vector<std::string>& open, std::vector<std::string>& all) {
   for (std::string& path : files_in(open.back())) {
     if (is_hidden(path)) continue;

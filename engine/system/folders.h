@@ -1,4 +1,4 @@
-// Folders and what lies below them.
+// Folders and the files in them.
 #pragma once
 
 #include <string>
@@ -6,14 +6,14 @@
 
 namespace orrery {
 
-// Returns the files in a folder and in the folders below it, in the order of their names. Hidden ones are left out, and
-// so is a link to a folder that contains the link, because following it has no end.
+// Returns the files in a folder and its subfolders, in the order of their names. It skips hidden
+// ones and links to a folder that contains the link, because following these never ends.
 std::vector<std::string> files_below(const std::string& folder);
-bool is_hidden(const std::string& path);  // its name begins with a dot
+bool is_hidden(const std::string& path);  // the name begins with a dot
 // Returns whether the folder `outer` is `inner` or contains it, links followed.
 bool contains_folder(const std::string& outer, const std::string& inner);
-bool is_there(const std::string& path);  // also a link that leads nowhere
-// Removes a file, or a folder with all that is in it; a path without either is no error. Links are not followed.
+bool is_there(const std::string& path);  // true also for a broken link
+// Removes a file, or a folder with its content; a missing path is not an error. Follows no links.
 void remove_with_contents(const std::string& path);
 
 }  // namespace orrery

@@ -1,6 +1,6 @@
 #include "engine/system/hash.h"
 
-// The functions of OpenSSL 1.1: they take no memory.  Those of 3 do, and crash when there is none.
+// OpenSSL 1.1's functions, which do not allocate. Those of 3.0 do, and crash without memory.
 #define OPENSSL_API_COMPAT 0x10101000L
 #include <openssl/sha.h>
 

@@ -1,4 +1,4 @@
-// SHA-256, which tells whether a file is the one that was written.
+// SHA-256, which verifies that a file is unchanged.
 #pragma once
 
 #include <cstddef>
@@ -15,12 +15,12 @@ struct Fingerprint {  // of a file
   bool operator==(const Fingerprint&) const = default;
 };
 
-class Sha256 {  // of bytes that come in pieces
+class Sha256 {  // hash of bytes that arrive in chunks
  public:
   Sha256();
   ~Sha256();
   void add(std::span<const std::byte> bytes);
-  std::string digits();  // 64 hexadecimal ones; then nothing more is added
+  std::string digits();  // 64 hexadecimal digits; the last call: add must not follow
 
  private:
   struct State;
@@ -28,6 +28,6 @@ class Sha256 {  // of bytes that come in pieces
 };
 
 std::string sha256(std::span<const std::byte> bytes);
-std::string sha256_of_file(const std::string& path);  // a regular file, read in pieces; errors as FileReader's
+std::string sha256_of_file(const std::string& path);  // a regular file, read in chunks; errors as FileReader's
 
 }  // namespace orrery

@@ -20,7 +20,7 @@ constexpr int64_t unknown = largest_size;
 
 std::string_view way_out_now = "use a smaller batch or context, a smaller model, or less data";
 
-// Files of the kernel; empty if this system has none of that name.
+// Returns the text of a kernel file; empty if it is missing or unreadable.
 std::string content_of(const std::string& path) {
   try {
     return file_exists(path) ? read_file(path) : "";
@@ -28,19 +28,19 @@ std::string content_of(const std::string& path) {
     return {};
   }
 }
-// The whole number that a text begins with, spaces aside; -1 if there is none.
+// Returns the whole number at the start of a text, after spaces; -1 if there is none.
 int64_t leading_number(std::string_view text) {
   text.remove_prefix(std::min(text.find_first_not_of(" \t"), text.size()));
   int64_t number = 0;
   return std::from_chars(text.data(), text.data() + text.size(), number).ec == std::errc() ? number : -1;
 }
-// The number behind a word in a file of lines "word number ..."; -1 if there is none.
+// Returns the number after `word` in a file of lines "word number ..."; -1 if there is none.
 int64_t number_behind(const std::string& path, const std::string& word) {
   const std::string text = "\n" + content_of(path);
   const size_t line = text.find("\n" + word + " ");
   return line == std::string::npos ? -1 : leading_number(std::string_view(text).substr(line + 1 + word.size()));
 }
-// The number that a file holds; -1 if it holds none ("max"), or one so large that it means none.
+// Returns the number in a file; -1 for no number ("max") or one so large that it means no limit.
 int64_t number_in(const std::string& path) {
   const int64_t number = leading_number(content_of(path));
   return number < unknown ? number : -1;
@@ -52,8 +52,8 @@ int64_t free_in_machine() {
   return available < 0 ? unknown : 1024 * (available + std::max<int64_t>(0, swap));
 }
 
-// What is left of a group's limit.  File pages count as used there but are given up when memory is short, except those
-// that a program maps.  `total` is what the names begin with.
+// Returns the bytes left under a group's limit. File pages count as used, but the kernel frees them
+// when memory is short, except mapped ones. `total` is the prefix of names in memory.stat.
 int64_t left_in_group(const std::string& folder, const char* limit_file, const char* use_file, const std::string& total,
                       const char* mapped) {
   const int64_t limit = number_in(folder + limit_file), use = number_in(folder + use_file);
@@ -65,13 +65,13 @@ int64_t left_in_group(const std::string& folder, const char* limit_file, const c
   return std::max<int64_t>(0, limit - std::max<int64_t>(0, use - given_up));
 }
 
-// Of this process's groups, from its own up to the root: the least that any leaves.
+// Returns the least memory left in any control group of this process, up to the root.
 int64_t free_in_groups() {
   int64_t least = unknown;
   const std::string groups = content_of("/proc/self/cgroup");
   for (size_t begin = 0, end = 0; begin < groups.size(); begin = end + 1) {
     end = std::min(groups.find('\n', begin), groups.size());
-    const std::string line = groups.substr(begin, end - begin);  // "0::/path", or of version 1 "4:memory:/path"
+    const std::string line = groups.substr(begin, end - begin);  // "0::/path"; version 1: "4:memory:/path"
     const size_t first = line.find(':'), second = line.find(':', first == std::string::npos ? first : first + 1);
     if (second == std::string::npos) continue;
     const std::string controllers = line.substr(first + 1, second - first - 1);
@@ -90,7 +90,7 @@ int64_t free_in_groups() {
   return least;
 }
 
-int64_t pages(int column) {  // of /proc/self/statm: 0 addresses in use, 1 in memory
+int64_t pages(int column) {  // bytes; columns of /proc/self/statm: 0 addresses in use, 1 resident
   const std::string text = content_of("/proc/self/statm");
   size_t at = 0;
   for (int i = 0; i < column && at != std::string::npos; ++i) at = text.find(' ', at + 1);

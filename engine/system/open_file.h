@@ -5,8 +5,8 @@
 
 namespace orrery {
 
-// Returns a descriptor, or -1 with errno, as open does. A symbolic link of that name is not
-// followed, because in a folder that others may write to it could lead to any file: it is an Error.
+// Returns a descriptor, or -1 with errno, as open does. Throws if the name is a symbolic link,
+// which could lead to any file if others may write to the folder.
 int open_unlinked(const std::string& path, int flags);
 
 }  // namespace orrery

@@ -30,9 +30,9 @@
 namespace orrery {
 namespace {
 
-thread_local bool inside = false;  // a piece of a loop
+thread_local bool inside = false;  // true: this thread runs a piece of a loop
 
-// Of a thread that runs pieces, for the operation whose loop it is.
+// A scope in which a thread runs pieces of a loop for `operation`.
 class Inside {
  public:
   explicit Inside(const char* operation) : named_(operation) { inside = true; }
@@ -78,7 +78,7 @@ void parallel_for(int64_t n, int64_t grain, RangeFunction f) {
   };
   try {
     for (int t = 0; t < threads; ++t) workers.emplace_back(work);
-  } catch (const std::system_error&) {  // those that did start do all of it
+  } catch (const std::system_error&) {  // the threads that did start do all the work
     check(!workers.empty(), "threads: the system starts none; use --threads=1, or raise the limit of ulimit -u");
   }
   for (std::thread& worker : workers) worker.join();
@@ -90,9 +90,9 @@ void parallel_for(int64_t n, int64_t grain, RangeFunction f) {
 namespace {
 std::unique_ptr<tbb::global_control> limit;
 int threads = tbb::info::default_concurrency();
-std::atomic<int> proven = 1;  // so many threads have run side by side
+std::atomic<int> proven = 1;  // number of threads that have run at the same time
 
-// oneTBB cannot say that the system refuses a thread without leaving its own books wrong, so it is asked beforehand.
+// Starts all threads once, because oneTBB corrupts its own state when the system refuses a thread.
 void prove_threads() {
   std::atomic<bool> done = false;
   std::vector<std::thread> others;

@@ -1,11 +1,11 @@
-// Work on all cores.  parallel.cpp is the only file that includes oneTBB.
+// Loops on all cores. parallel.cpp is the only file that includes oneTBB.
 #pragma once
 
 #include <cstdint>
 
 namespace orrery {
 
-// A call without allocation: refers to a callable that outlives it.
+// A reference to a callable, which must outlive it; never allocates.
 class RangeFunction {
  public:
   template <class F>
@@ -19,9 +19,9 @@ class RangeFunction {
   void (*call_)(const void*, int64_t, int64_t);
 };
 
-// Calls f(begin, end) over pieces of [0, n), each a multiple of `grain` long except the last.  The pieces depend on n
-// and grain alone, never on the number of threads; a range of at most `grain` runs on the calling thread, and so does a
-// loop within a piece of another one.
+// Calls f(begin, end) for pieces of [0, n), each a multiple of `grain` long except the last. The
+// pieces depend only on n and `grain`, never on the number of threads. A range of at most `grain`
+// runs on the calling thread, and so does a loop inside a piece of another loop.
 void parallel_for(int64_t n, int64_t grain, RangeFunction f);
 
 int thread_count();

@@ -35,7 +35,7 @@ const char* current_operation() { return operation; }
 CurrentOperation::CurrentOperation(const char* name) : before_(std::exchange(operation, name)) {}
 CurrentOperation::~CurrentOperation() { operation = before_; }
 
-// Eight sizes to a factor of two.
+// Rounds up to one of eight sizes per factor of two.
 int64_t Pool::block_size(int64_t bytes) {
   if (bytes <= 512) return std::max<int64_t>(1, (bytes + 63) / 64) * 64;
   const int64_t step = int64_t{1} << (std::bit_width(static_cast<uint64_t>(bytes - 1)) - 4);
@@ -47,12 +47,12 @@ struct Pool::State {
     int64_t size;
     const char* holder;
   };
-  struct Kept {               // of one size class
-    std::vector<void*> free;  // has room for every block of the class, so that giving one back needs none
-    size_t blocks = 0;        // held or free
+  struct Kept {               // one size class
+    std::vector<void*> free;  // has capacity for every block of the class, so that freeing one never allocates
+    size_t blocks = 0;        // held and free ones
   };
 
-  // None of them locks.
+  // The callers of these functions hold the mutex.
   void* take(int64_t size, const char* holder);
   void* take_new(int64_t size, Kept& of_size);
   void release() noexcept;
@@ -79,7 +79,7 @@ void* Pool::take(int64_t bytes, const char* holder) {
   void* data = nullptr;
   try {
     if (bytes <= largest_size) data = state_->take(block_size(bytes), holder);
-  } catch (const std::bad_alloc&) {  // no room for the books
+  } catch (const std::bad_alloc&) {  // no memory for the bookkeeping
   }
   if (!data) ++state_->use.refused;
   return data;
@@ -93,8 +93,8 @@ void* Pool::State::take(int64_t size, const char* holder) {
     else
       return nullptr;
   }
-  void* const data = of_size.free.back();  // the latest freed: most likely still in the processor's cache
-  held[data] = {size, holder};         // may throw: until here the block is a kept one
+  void* const data = of_size.free.back();  // the latest freed, most likely still in the CPU's cache
+  held[data] = {size, holder};         // may throw; until then the block is free
   of_size.free.pop_back();
   use.cached -= size;
   use.held += size;
@@ -113,7 +113,7 @@ void Pool::give(void* data) noexcept {
   state_->use.cached += size;
 }
 
-// A block from the source, counted as cached; nullptr if there is none or no room for it under the limit.
+// Returns a new block, counted as cached; nullptr if the source or the limit has no room.
 void* Pool::State::take_new(int64_t size, Kept& of_size) {
   if (of_size.free.capacity() <= of_size.blocks) of_size.free.reserve(2 * of_size.blocks + 1);
   const auto fits = [&] { return !limit || use.held + use.cached <= limit - size; };

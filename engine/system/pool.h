@@ -1,5 +1,5 @@
-// A caching allocator over memory that somebody else gives: freed blocks are kept by size class, because fresh memory
-// costs more than the arithmetic that is done in it.  The engine has one for each device; a recorded step has its own.
+// A caching allocator. It keeps freed blocks by size class, because fresh memory costs more than
+// the arithmetic on it. Each device has a pool, and so has each captured CUDA graph.
 #pragma once
 
 #include <cstdint>
@@ -10,32 +10,32 @@ namespace orrery {
 
 struct MemoryUse {
   int64_t held = 0;     // bytes in live blocks
-  int64_t peak = 0;     // the most that `held` has been since the last reset
-  int64_t cached = 0;   // bytes of freed blocks kept for reuse
-  int64_t refused = 0;  // requests that could not be met
+  int64_t peak = 0;     // largest `held` since the last reset
+  int64_t cached = 0;   // bytes in freed blocks that are kept for reuse
+  int64_t refused = 0;  // failed requests
 };
 
 class Pool {
  public:
   struct Source {
-    void* (*allocate)(int64_t bytes);  // nullptr if there is no more
+    void* (*allocate)(int64_t bytes);  // nullptr: no memory is left
     void (*free)(void* data);
-    bool lasting = false;  // nothing goes back before the pool ends: work that was recorded uses the kept blocks again
+    bool lasting = false;  // frees nothing before the pool ends, because CUDA graph replays use the kept blocks again
   };
   explicit Pool(Source source);
-  ~Pool();  // gives everything back, also what is still held
+  ~Pool();  // frees all blocks, also those still held
   Pool(const Pool&) = delete;
 
-  // The bytes of the block that a request of so many gets: at most 12.5 % more, from 512 bytes on.  Errors: none; at
-  // most `largest_size`.
+  // Returns the block size in bytes for a request: at most 12.5 % more, from 512 bytes on. Never
+  // throws; `bytes` is at most `largest_size`.
   static int64_t block_size(int64_t bytes);
-  // nullptr if there is no more, or if it would go beyond the limit; what is cached has been given back by then.
-  // `holder` stands for as long as the block is held: an operation's name.
+  // Returns nullptr if the source has no more memory or the limit is reached, even after freeing
+  // all cached blocks. `holder`, an operation's name, must outlive the block.
   void* take(int64_t bytes, const char* holder);
-  void give(void* data) noexcept;  // allocates nothing: destructors call it
+  void give(void* data) noexcept;  // never allocates: destructors call it
 
-  void release();                 // gives the kept blocks back to the source
-  void set_limit(int64_t bytes);  // 0: none
+  void release();                 // returns the free blocks to the source
+  void set_limit(int64_t bytes);  // 0: no limit
   int64_t limit() const;
   MemoryUse use() const;
   void reset_peak();
@@ -43,11 +43,11 @@ class Pool {
   std::string description() const;
 
  private:
-  struct State;  // in the source file: every file that has a tensor reads this one
+  struct State;  // defined in pool.cpp: every file with a tensor includes this header
   const std::unique_ptr<State> state_;
 };
 
-// The operation that this thread is doing: who holds what it allocates.  "" outside of all.
+// Returns the operation that this thread runs, the holder of its allocations; "" if there is none.
 const char* current_operation();
 class CurrentOperation {
  public:

@@ -1,5 +1,5 @@
-// Which instruction sets this processor has.  This file alone is compiled for the oldest x86-64, because it must be
-// able to say that the rest cannot run here.
+// The instruction sets of this processor. Only this file is compiled for the oldest x86-64, because
+// it must report that the rest cannot run here.
 #include <cpuid.h>
 #include <unistd.h>
 
@@ -22,7 +22,7 @@ struct InstructionSet {
 
 constexpr int set_count = 15;
 
-// The tile unit has no word in __builtin_cpu_supports of every compiler we build with: leaf 7, edx, bits 24 and 22.
+// Not all supported compilers accept AMX in __builtin_cpu_supports: CPUID leaf 7, edx, bits 24, 22.
 bool has_tiles(int bit) {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (edx >> bit & 1u) != 0;
@@ -50,7 +50,7 @@ void look(InstructionSet (&sets)[set_count]) {
   for (int i = 0; i < set_count; ++i) sets[i] = found[i];
 }
 
-// Whole words: "avx" is not found in "avx2 ".
+// Matches whole words: "avx" does not match "avx2 ".
 bool lists(const char* words, const char* name) {
   const size_t length = std::strlen(name);
   for (const char* at = words; (at = std::strstr(at, name)) != nullptr; at += length)
@@ -63,8 +63,8 @@ void print(const char* text) {
   static_cast<void>(written);
 }
 
-// The only place of the library that prints and exits: it runs before every other constructor, and the next instruction
-// of one of them could be one that this processor does not have, which would end the program without a word.
+// The only function of the library that prints and exits. It runs before all other constructors:
+// one of their instructions may be missing here, which would end the program without a message.
 __attribute__((constructor(101))) void refuse_wrong_processor() {
   InstructionSet sets[set_count];
   look(sets);

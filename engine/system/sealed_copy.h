@@ -1,4 +1,4 @@
-// Bytes in a file that only memory holds and that nothing can change, the sealing included (memfd_create(2)).
+// A file in memory whose bytes and seals cannot be changed (memfd_create(2)).
 #pragma once
 
 #include <string>
@@ -10,9 +10,9 @@ namespace orrery {
 
 class SealedCopy {
  public:
-  // Errors begin with `what`.
+  // Error messages begin with `what`.
   SealedCopy(const std::string& what, std::string_view bytes);
-  const std::string& path() const { return path_; }  // for as long as this object lives
+  const std::string& path() const { return path_; }  // valid while this object lives
 
  private:
   Descriptor file_;

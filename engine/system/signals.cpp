@@ -32,7 +32,7 @@ bool has_handler(int signal, void (*handler)(int)) {
 void ask_to_stop(int signal) {
   if (received_signal == 0) received_signal = signal;
   for (const int each : stop_signals) {
-    const bool is_timer = each == SIGALRM || each == SIGVTALRM || each == SIGPROF;  // and may come again and again
+    const bool is_timer = each == SIGALRM || each == SIGVTALRM || each == SIGPROF;  // and may repeat
     if (has_handler(each, ask_to_stop) && each != SIGXCPU) set_signal(each, is_timer ? SIG_IGN : SIG_DFL);
   }
 }

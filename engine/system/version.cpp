@@ -4,7 +4,7 @@
 
 namespace orrery {
 
-// Data, not code: engine/system/processor.cpp reads it before any instruction of this list has run.
+// Data, not code: engine/system/processor.cpp reads it before any instruction of these sets runs.
 namespace detail {
 extern const char compiled_instruction_sets[];
 const char compiled_instruction_sets[] =

@@ -20,7 +20,7 @@ Tensor on_host(const Tensor& x) {
   return copy;
 }
 
-// Infinities and NaN are the numbers whose exponent has all its bits.
+// The exponent of infinities and NaN has all bits set.
 template <class T>
 struct Form;
 template <>
@@ -42,7 +42,7 @@ struct Form<bf16> {
 template <class T>
 bool finite_range(const T* x, int64_t n) {
   using F = Form<T>;
-  typename F::Bits worst = 0;  // no branch within: the loop is one over vectors
+  typename F::Bits worst = 0;  // without a branch, so that the loop vectorizes
   for (int64_t i = 0; i < n; ++i)
     worst = std::max<typename F::Bits>(worst, std::bit_cast<typename F::Bits>(x[i]) & F::exponent);
   return worst != F::exponent;

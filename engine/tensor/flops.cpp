@@ -4,7 +4,7 @@
 
 namespace orrery {
 namespace {
-std::atomic<double> all_flops = 0;  // whole numbers below 2^53: in any order the same sum
+std::atomic<double> all_flops = 0;  // whole numbers below 2^53: the sum does not depend on the order
 }  // namespace
 
 void count_flops(double flops) { all_flops += flops; }

@@ -1,9 +1,9 @@
-// How many multiplications and additions were done, of products and attention: those who do them say so.
+// Count of the multiplications and additions in matrix products and attention, which report them.
 #pragma once
 
 namespace orrery {
 
-// Of all threads, for a loop's pieces may multiply for the operation that runs it.
+// Counts all threads together, because a loop's pieces may multiply for the operation that runs it.
 void count_flops(double flops);
 double flops_counted();
 

@@ -13,9 +13,9 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "the numbers of a file are little-endian");
 
-constexpr uint64_t longest_header = 100'000'000;  // the format's own limit
+constexpr uint64_t longest_header = 100'000'000;  // bytes; the limit of the format
 
-constexpr size_t longest_list = 64;  // of numbers, which take more room in memory than in the header
+constexpr size_t longest_list = 64;  // numbers of a list, which take more memory than their text in the header
 
 struct Header {
   std::vector<TensorEntry> entries;
@@ -36,7 +36,7 @@ void append_utf8(std::string& to, uint32_t point) {
   byte(0x80 | (point & 0x3F));
 }
 
-// The header's JSON.  Its form is fixed, so that a reader of objects, strings and lists of whole numbers is enough:
+// A parser of the header's JSON, which has only objects, strings and lists of whole numbers:
 //   {"__metadata__": {"format": "pt"}, "name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...}
 class HeaderReader {
  public:
@@ -188,7 +188,7 @@ float half_to_float(uint16_t half) {
 const std::map<std::string, Dtype, std::less<>> dtypes = {
     {"F32", Dtype::f32}, {"F64", Dtype::f64}, {"BF16", Dtype::bf16}, {"I32", Dtype::i32}};
 
-// The format's dtypes that tensors here do not have, and how many bits a number of each has.
+// The format's dtypes that tensors do not support, and the bits of a number of each.
 const std::map<std::string, uint64_t, std::less<>> bits_of_others = {
     {"BOOL", 8}, {"U8", 8},   {"I8", 8},      {"F8_E4M3", 8}, {"F8_E5M2", 8},     {"F8_E8M0", 8},
     {"I16", 16}, {"U16", 16}, {"F16", 16},    {"U32", 32},    {"I64", 64},        {"U64", 64},
@@ -203,10 +203,10 @@ uint64_t bits_of(const TensorEntry& entry, const std::string& path) {
   return other->second;
 }
 
-// The place of every tensor, in order: each begins where the one before it ends, and the last ends with the file.
+// Sorts the tensors. Each must begin where the previous one ends, the last must end with the file.
 void check_layout(std::vector<TensorEntry>& entries, uint64_t data_bytes, const std::string& path) {
   std::stable_sort(entries.begin(), entries.end(), [](const TensorEntry& a, const TensorEntry& b) {
-    return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;  // empty ones stand before what begins there
+    return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;  // an empty tensor goes before one that begins there
   });
   uint64_t end = 0;
   for (const TensorEntry& e : entries) {
@@ -227,7 +227,7 @@ void check_layout(std::vector<TensorEntry>& entries, uint64_t data_bytes, const 
         " bytes hold its numbers, its tensors take ", end);
 }
 
-// Bytes that the numbers take in memory, where F16 becomes f32.
+// Returns the bytes of the numbers in memory, where F16 becomes f32.
 uint64_t bytes_in_memory(const TensorEntry& entry) {
   return (entry.end - entry.begin) * (entry.dtype == "F16" ? 2 : 1);
 }
@@ -326,7 +326,7 @@ SafetensorsReader::SafetensorsReader(const std::string& path) : path_(path), fil
   check(size >= 8, "safetensors: ", path, " is cut short: ", size, " bytes, not even a header");
   uint64_t length = 0;
   file_.read(std::as_writable_bytes(std::span(&length, 1)));
-  constexpr uint64_t gzip_mark = 0x8b1f;  // at the beginning of such a file
+  constexpr uint64_t gzip_mark = 0x8b1f;  // at the start of a gzip file
   check(length <= longest_header, "safetensors: ", path, " is not a safetensors file: its header would be ", length,
         " bytes long", (length & 0xffff) == gzip_mark ? "; gzip has packed it: unpack it first" : "");
   check(length <= size - 8, "safetensors: ", path, " is cut short: ", size, " bytes, the header alone takes ",

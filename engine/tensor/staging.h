@@ -1,7 +1,7 @@
-// Numbers that travel between the host and a device while both work, and work that is recorded to be replayed.
+// Asynchronous copies between the host and a device, and CUDA graphs.
 //
-// The host fills or reads memory of its own, several blocks in turn, and waits only for a block that is still on its
-// way. On Device::cpu all of it is done at once.
+// The host fills or reads several own blocks in turn, and waits only for a block that is still in
+// flight. On Device::cpu a copy is immediate.
 #pragma once
 
 #include <array>
@@ -27,7 +27,7 @@ class HostBlock {  // as large as a tensor
 };
 }  // namespace detail
 
-// To a tensor: fill what begin() returns, count() numbers, then send().
+// Copies to a tensor: fill its numbers at begin(), then call send().
 class HostToDevice {
  public:
   explicit HostToDevice(const Tensor& to);
@@ -37,7 +37,7 @@ class HostToDevice {
     block_ = (block_ + 1) % blocks_.size();
     return static_cast<T*>(blocks_[block_]->data());
   }
-  void send() { blocks_[block_]->send(to_); }  // what is queued from now on sees the new numbers
+  void send() { blocks_[block_]->send(to_); }  // work that is queued later reads the new numbers
   void send(const Tensor& numbers);            // of the same shape and dtype, on the CPU
   const Tensor& tensor() const { return to_; }
 
@@ -48,8 +48,8 @@ class HostToDevice {
   size_t block_ = 0;
 };
 
-// From a tensor: fetch() queues a copy of its present numbers; read(fetch()) waits for them.  A ticket is good until
-// two later ones have been given out.
+// Copies from a tensor: fetch() queues a copy of its present numbers; read(fetch()) waits for them.
+// A ticket is valid until two later ones have been issued.
 class DeviceToHost {
  public:
   explicit DeviceToHost(const Tensor& from);
@@ -70,11 +70,11 @@ class DeviceToHost {
   size_t fetched_ = 0;
 };
 
-// What a function queues on the GPU, recorded once and replayed at the price of one launch (a CUDA graph).  The
-// function is called once, and nothing is done yet; so it may not wait for the device, nor decide by numbers that
-// change from step to step.  What it allocates comes from a pool of the graph's own, unused by others until
-// the graph is destroyed; graphs of which one is replayed at a time may share a pool, and what `work` leaves there is
-// good until another of them is replayed.  An Error without a GPU.
+// A CUDA graph: the GPU work that a function queues, captured once and replayed at the cost of one
+// launch. The function is called once, and no work runs during capture; so it must not wait for the
+// device or depend on numbers that change between steps. Its allocations come from the graph's own
+// pool, unused by others until the graph is destroyed. Graphs that replay one at a time may share a
+// pool; their results there are valid until another one replays. Throws without a GPU.
 class Graph {
  public:
   explicit Graph(const std::function<void()>& work, const Graph* shares_memory_of = nullptr);
@@ -82,7 +82,7 @@ class Graph {
   const Pool& memory() const { return *pool_; }
 
  private:
-  std::shared_ptr<Pool> pool_;  // outlives the recording, which reads its blocks
+  std::shared_ptr<Pool> pool_;  // outlives the CUDA graph, which uses its blocks
   std::shared_ptr<void> recorded_;
   void (*replay_)(void* recorded) = nullptr;
 };

@@ -22,8 +22,8 @@ namespace {
 
 constexpr int64_t huge_page = int64_t{1} << 21;
 
-// Under a limit large blocks leave some of what the machine has, and are taken from it at once: a system that promises
-// more than it has would end the process, and libraries take memory of their own meanwhile.
+// Under a limit, large blocks leave a reserve for libraries, which allocate memory too. Their pages
+// are touched at once, because a system that overcommits would end the process later.
 std::atomic<bool> host_is_limited = false;
 bool machine_has(int64_t bytes) {
   constexpr int64_t kept_for_others = 8'000'000;
@@ -35,15 +35,15 @@ void* allocate_on_host(int64_t bytes) {
   if (watched && !machine_has(bytes)) return nullptr;
   void* data = nullptr;
   if (posix_memalign(&data, large ? huge_page : 64, static_cast<size_t>(bytes))) return nullptr;
-  if (large) madvise(data, static_cast<size_t>(bytes), MADV_HUGEPAGE);  // fewer page faults; a refusal does no harm
+  if (large) madvise(data, static_cast<size_t>(bytes), MADV_HUGEPAGE);  // fewer page faults; a failure does no harm
   constexpr int64_t page = 4096;
   for (int64_t at = 0; watched && at < bytes; at += page) static_cast<char*>(data)[at] = 0;
   return data;
 }
 
-// Never destroyed: tensors in static objects may outlive any order of destruction.
+// Never destroyed, because tensors in static objects may be destroyed even later.
 const std::shared_ptr<Pool>& pool_of_host() {
-  // A large block that is freed goes back to the system at once, whatever was freed before: else the threshold rises.
+  // Makes each freed large block return to the system at once; otherwise the threshold rises.
   static const int fixed [[maybe_unused]] = mallopt(M_MMAP_THRESHOLD, 1 << 20);
   static const auto* const the_one =
       new std::shared_ptr<Pool>(std::make_shared<Pool>(Pool::Source{allocate_on_host, std::free}));
@@ -74,7 +74,7 @@ Buffer::Buffer(Device device, int64_t bytes)
     : device_(device), bytes_(bytes), pool_(pool_of(device)), data_(take(*pool_, device, bytes)) {
 #if !defined(NDEBUG)
   if (device == Device::cpu)
-    std::memset(data_, 0xff, static_cast<size_t>(bytes));  // NaN: what was not written must not be read
+    std::memset(data_, 0xff, static_cast<size_t>(bytes));  // NaN: unwritten numbers must not be read
 #endif
 }
 Buffer::~Buffer() { pool_->give(data_); }
@@ -83,7 +83,7 @@ MemoryUse memory_use(Device device) { return pool_of(device)->use(); }
 void reset_peak(Device device) { pool_of(device)->reset_peak(); }
 void release_cached(Device device) {
   pool_of(device)->release();
-  if (device == Device::cpu) malloc_trim(0);  // small blocks, in holes of the heap
+  if (device == Device::cpu) malloc_trim(0);  // small blocks in holes of the heap
 }
 void set_memory_limit(Device device, int64_t bytes) {
   if (device == Device::cpu) host_is_limited = bytes != 0;

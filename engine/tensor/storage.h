@@ -1,4 +1,4 @@
-// One buffer on one device, from that device's pool.
+// A buffer on one device, from that device's pool.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@ class Buffer {
   int64_t bytes() const { return bytes_; }
   std::byte* data() { return static_cast<std::byte*>(data_); }
 
-  // Counts changes in place, so that backward can tell that a value it kept is no longer the value that was used.
+  // Number of changes in place; backward compares it, to detect a change of a saved value.
   std::atomic<uint64_t> version = 0;
 
  private:
@@ -34,18 +34,18 @@ class Buffer {
 
 MemoryUse memory_use(Device device);
 void reset_peak(Device device);
-void release_cached(Device device);                   // gives the kept blocks back to the system
-void set_memory_limit(Device device, int64_t bytes);  // 0: none.  Beyond it an allocation is an Error
+void release_cached(Device device);                   // returns free blocks to the system
+void set_memory_limit(Device device, int64_t bytes);  // 0: none. Beyond it an allocation throws
 int64_t memory_limit(Device device);
-// What can still be allocated there: by the limit that is set, and by what the machine, or the card, has free.
+// Returns the bytes that can still be allocated, by the limit and the device's free memory.
 int64_t free_memory(Device device);
 
-// Copies bytes between two buffers' memories, whatever their devices.
+// Copies bytes between two buffers on any devices.
 void copy_bytes(Device to_device, void* to, Device from_device, const void* from, int64_t bytes);
 void zero_bytes(Device device, void* data, int64_t bytes);
-void synchronize();                            // returns when all work that was queued on any device is done
+void synchronize();                            // returns when all queued work of all devices is done
 Device parse_device(const std::string& name);  // "cpu" or "cuda"
-// An Error with what to do, unless tensors can live there.
+// Throws, with advice, unless tensors can be on this device.
 void check_available(Device device);
 
 }  // namespace orrery

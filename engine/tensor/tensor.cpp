@@ -1,4 +1,4 @@
-// What needs no other room of the engine; members that record stand with the operations they record (engine/ops).
+// Members that need no operations; recorded members are defined with their operations (engine/ops).
 #include "engine/tensor/tensor.h"
 
 #include <cmath>
@@ -136,7 +136,7 @@ void check_same_kind(const char* operation, const Tensor& a, const Tensor& b) {
 
 namespace {
 
-// Prints axes from the outside in; of more than eight entries the first and last three.
+// Prints axes from the outside in; of more than eight entries, the first and last three.
 void print_axis(std::ostream& out, const std::vector<double>& values, const Shape& shape, int axis, int64_t at) {
   if (axis == shape.rank()) {
     out << values[static_cast<size_t>(at)];

@@ -1,5 +1,5 @@
-// The one tensor type: a handle to a dense row-major array of one dtype on one device.  Copies of a handle share the
-// numbers, the gradient and the place in the graph.
+// A tensor: a handle to a dense row-major array of one dtype on one device. Copies of a handle
+// share the numbers, the gradient and the node in the autograd graph.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ namespace orrery {
 struct Node;
 struct TensorBody;
 
-// Where a gradient goes: to output `output` of a recorded call, or to a leaf.  Never to a buffer.
+// The target of a gradient: output `output` of a node, or a leaf. Never a buffer.
 struct Edge {
   std::shared_ptr<Node> node;
   int output = 0;
@@ -27,12 +27,12 @@ struct Edge {
 
 class Tensor {
  public:
-  Tensor() = default;  // undefined: stands for "absent"
+  Tensor() = default;  // undefined: means "absent"
 
   static Tensor empty(const Shape& shape, Dtype dtype, Device device);
   static Tensor zeros(const Shape& shape, Dtype dtype = Dtype::f32, Device device = Device::cpu);
   static Tensor full(const Shape& shape, double value, Dtype dtype = Dtype::f32, Device device = Device::cpu);
-  // On the device of x, and of its dtype unless another is given: what operations make their results with.
+  // On the device of x, with its dtype unless another is given: for the results of operations.
   static Tensor empty_like(const Tensor& x) { return empty(x.shape(), x.dtype(), x.device()); }
   static Tensor empty_like(const Tensor& x, const Shape& shape) { return empty(shape, x.dtype(), x.device()); }
   static Tensor empty_like(const Tensor& x, const Shape& shape, Dtype dtype) { return empty(shape, dtype, x.device()); }
@@ -41,11 +41,11 @@ class Tensor {
   static Tensor full_like(const Tensor& x, const Shape& shape, double value) {
     return full(shape, value, x.dtype(), x.device());
   }
-  // The numbers are converted to `dtype`; their count must be shape.numel().
+  // Converts the numbers to `dtype`; their count must be shape.numel().
   static Tensor from(const Shape& shape, std::span<const double> values, Dtype dtype = Dtype::f32);
   static Tensor from(const Shape& shape, std::initializer_list<double> values, Dtype dtype = Dtype::f32);
   static Tensor from(const Shape& shape, std::span<const int32_t> values);
-  // `count` elements of `buffer` from element `offset`: how flat buffers are divided.
+  // Returns a view of `buffer` from element `offset` on, such as a slice of a flat buffer.
   static Tensor view(std::shared_ptr<Buffer> buffer, int64_t offset, const Shape& shape, Dtype dtype);
 
   bool defined() const { return body_ != nullptr; }
@@ -57,8 +57,8 @@ class Tensor {
   Dtype dtype() const;
   Device device() const;
 
-  // The numbers.  T must be the dtype's storage type; on Device::cuda the pointer is a device pointer.  mutable_data
-  // counts as a change in place.
+  // The numbers. T must be the dtype's storage type; on Device::cuda the pointer is a device
+  // pointer. mutable_data counts as a change in place.
   template <class T>
   const T* data() const {
     return static_cast<const T*>(raw(dtype_of<T>));
@@ -69,28 +69,28 @@ class Tensor {
   }
   const void* raw() const { return raw(dtype()); }
   void* mutable_raw() const { return mutable_raw(dtype()); }
-  double item() const;                         // of a tensor with one element, wherever it lives
-  std::vector<double> to_vector() const;       // all elements as doubles, wherever they live
+  double item() const;                         // of a tensor with one element, on any device
+  std::vector<double> to_vector() const;       // all elements as doubles, from any device
   void copy_from(const Tensor& source) const;  // in place; same shape, any dtype and device; not recorded
 
-  // Layout.  Free of copies, recorded.
-  Tensor reshape(const Shape& shape) const;        // same count
+  // Layout: without copies, recorded.
+  Tensor reshape(const Shape& shape) const;        // same number of elements
   Tensor slice(int64_t begin, int64_t end) const;  // rows [begin, end) of the first axis
   Tensor operator[](int64_t index) const;          // slice(index, index + 1) without the first axis
-  // Conversions.  Recorded; the same handle if nothing changes.
+  // Conversions: recorded; return the same handle if nothing changes.
   Tensor to(Dtype dtype) const;
   Tensor to(Device device) const;
-  Tensor clone() const;  // a copy of the numbers, without history
-  // `shape` elements from element `offset` on, without history; nothing is checked.
+  Tensor clone() const;  // a copy of the numbers, without the graph
+  // Returns a view of `shape` from element `offset` on, without the graph and without checks.
   Tensor part(int64_t offset, const Shape& shape) const;
-  Tensor detach() const;  // the same numbers, without history
+  Tensor detach() const;  // shares the numbers, without the graph
 
   // Differentiation.
   bool requires_grad() const;
-  const Tensor& set_requires_grad(bool wanted = true) const;  // of a leaf
-  Tensor grad() const;                                        // undefined if none has arrived
-  void set_grad(const Tensor& g) const;                       // an undefined tensor forgets it
-  // The gradient counts as zero, and the next one to arrive overwrites it: no memory is touched.
+  const Tensor& set_requires_grad(bool wanted = true) const;  // of a leaf only
+  Tensor grad() const;                                        // undefined if no gradient has arrived
+  void set_grad(const Tensor& g) const;                       // an undefined tensor removes it
+  // Makes the gradient zero without touching memory: the next one to arrive overwrites it.
   void zero_grad() const;
   bool grad_is_stale() const;
   void backward() const;  // of a tensor with one element
@@ -106,19 +106,19 @@ class Tensor {
 
 struct TensorBody {
   std::shared_ptr<Buffer> buffer;
-  int64_t offset = 0;  // in bytes
+  int64_t offset = 0;  // bytes
   Shape shape;
   Dtype dtype = Dtype::f32;
   bool requires_grad = false;
-  bool stale = false;             // the gradient counts as zero, whatever its memory holds
-  bool gradient_at_home = false;  // the gradient has a fixed place (in a flat buffer) and is written there
-  Edge edge;                      // of a recorded result: its call
+  bool stale = false;             // the gradient counts as zero, regardless of its memory
+  bool gradient_at_home = false;  // the gradient has a fixed buffer (in a flat one), which operations write
+  Edge edge;                      // of a recorded result: its node
   Tensor gradient;                // of a leaf
 };
 
-std::ostream& operator<<(std::ostream& out, const Tensor& x);  // shape, dtype and the numbers (the outer ones of many)
+std::ostream& operator<<(std::ostream& out, const Tensor& x);  // shape, dtype, numbers (outer ones of many)
 
-// Errors that name the operation if two operands differ in dtype or device.
+// Throws with the name of the operation if two operands differ in dtype or device.
 void check_same_kind(const char* operation, const Tensor& a, const Tensor& b);
 
 }  // namespace orrery

@@ -1,4 +1,4 @@
-// One error type for everything a user can get wrong, and the two functions that throw it.
+// The error type for all user errors, and the two functions that throw it.
 #pragma once
 
 #include <sstream>
@@ -14,9 +14,9 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// The parts, one after the other, as `<<` prints them.  A stream that finds no memory would otherwise leave out the
-// rest and say nothing.
-// Cold, as `fail`: an optimizer spends a third of a file's time on sentences otherwise.
+// Concatenates the parts as `<<` prints them. Throws if memory runs out, because a stream would
+// silently drop the rest. Cold, like `fail`: otherwise the optimizer spends a third of a file's
+// compile time on messages.
 template <class... Parts>
 [[gnu::cold, gnu::noinline]] std::string text(const Parts&... parts) {
   std::ostringstream out;

@@ -1,4 +1,4 @@
-// Where a tensor's numbers live.
+// The device that stores a tensor's numbers.
 #pragma once
 
 #include <ostream>

@@ -1,4 +1,4 @@
-// From a dtype known at run time to a type known at compile time.
+// Conversion of a dtype at run time to a type at compile time.
 #pragma once
 
 #include "engine/types/check.h"
@@ -22,7 +22,7 @@ decltype(auto) dispatch(Dtype dtype, const char* operation, F&& f) {
   fail(operation, ": takes f32, f64 or bf16, not ", name(dtype), "; convert with .to(Dtype::f32)");
 }
 
-// The same for layout operations, which also carry whole numbers.
+// Dispatches for layout operations, which also take i32.
 template <class F>
 decltype(auto) dispatch_any(Dtype dtype, const char* operation, F&& f) {
   if (dtype == Dtype::i32) return f.template operator()<int32_t>();

@@ -1,5 +1,5 @@
-// Element types.  Storage type T, arithmetic type Arithmetic<T>: formulas only ever see float and double; conversion
-// happens where the loops load and store.
+// Element types: storage type T, arithmetic type Arithmetic<T>. Formulas use float and double only;
+// the loops convert when they load and store.
 #pragma once
 
 #include <bit>
@@ -11,13 +11,13 @@ namespace orrery {
 
 enum class Dtype : uint8_t { f32, f64, bf16, i32 };
 
-// bfloat16: the upper half of a float.  Rounded to nearest, ties to even; NaN stays NaN.
+// bfloat16: the upper half of a float. Rounds to nearest, ties to even; NaN stays NaN.
 struct alignas(2) bf16 {
   uint16_t bits = 0;
 
   bf16() = default;
   HOST_DEVICE explicit bf16(float x) {
-#if defined(__CUDA_ARCH__)  // in one instruction, from 8.0 on
+#if defined(__CUDA_ARCH__)  // one instruction, from compute capability 8.0 on
     asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x));
 #else
     const uint32_t all = std::bit_cast<uint32_t>(x);
@@ -67,7 +67,7 @@ inline constexpr const char* name(Dtype dtype) {
 }
 inline constexpr bool is_floating(Dtype dtype) { return dtype != Dtype::i32; }
 
-// A pointer whose [] converts: bf16 to float when read ...
+// A pointer whose [] converts bf16 to float on reading.
 template <class T>
 struct In {
   const T* pointer = nullptr;
@@ -76,7 +76,7 @@ struct In {
   HOST_DEVICE explicit operator bool() const { return pointer != nullptr; }
 };
 
-// ... and float to bf16 when written.
+// A pointer whose [] also converts float to bf16 on writing.
 template <class T>
 struct Out {
   T* pointer = nullptr;
@@ -93,7 +93,7 @@ struct Out {
   HOST_DEVICE explicit operator bool() const { return pointer != nullptr; }
 };
 
-// A few values of one type: what a formula with several results returns.
+// N values of one type: the results of a formula that has several.
 template <class T, int N>
 struct Values {
   T value[N];

@@ -1,4 +1,4 @@
-// The only CUDA word a formula needs.  It expands to nothing when a plain C++ compiler reads the file.
+// The only CUDA macro that a formula needs. A plain C++ compiler expands it to nothing.
 #pragma once
 
 #if defined(__CUDACC__)

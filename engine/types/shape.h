@@ -1,4 +1,4 @@
-// The sizes of a dense row-major array: a value, six axes at most, with at most `largest_size` elements.
+// The sizes of a dense row-major array: a value of at most six axes and `largest_size` elements.
 #pragma once
 
 #include <array>
@@ -24,7 +24,7 @@ class Shape {
   int64_t operator[](int axis) const { return sizes_[static_cast<size_t>(resolve(axis))]; }  // -1 is the last axis
   int64_t numel() const { return numel_; }
   int64_t last() const { return rank_ == 0 ? 1 : sizes_[static_cast<size_t>(rank_ - 1)]; }
-  int64_t rows() const { return last() == 0 ? 0 : numel() / last(); }  // all axes but the last
+  int64_t rows() const { return last() == 0 ? 0 : numel() / last(); }  // product of all axes except the last
 
   const int64_t* begin() const { return sizes_.data(); }
   const int64_t* end() const { return sizes_.data() + rank_; }
@@ -50,7 +50,7 @@ class Shape {
       if (i != gone) changed.append(sizes_[static_cast<size_t>(i)]);
     return changed;
   }
-  // A non-negative axis; an axis that does not exist is an error.
+  // Returns a non-negative axis; throws if the axis does not exist.
   int resolve(int axis) const {
     const int resolved = axis < 0 ? axis + rank_ : axis;
     if (resolved < 0 || resolved >= rank_) fail("shape: no axis ", axis, " in ", *this);
@@ -66,7 +66,7 @@ class Shape {
  private:
   std::array<int64_t, max_rank> sizes_ = {};
   int rank_ = 0;
-  int64_t numel_ = 1;  // kept, so that it is checked where a size comes in and free where it is asked for
+  int64_t numel_ = 1;  // stored: checked when a size is added, and free to read
 };
 
 }  // namespace orrery

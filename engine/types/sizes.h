@@ -1,5 +1,5 @@
-// Arithmetic of sizes that refuses instead of wrapping around: a wrapped product asks for a small piece of memory and
-// then writes a large one.  Whatever multiplies or adds sizes of tensors, files or settings does it here or by a Shape.
+// Size arithmetic that throws instead of wrapping around: a wrapped product would allocate a small
+// block and then write a large one. Sizes of tensors, files and settings use this or a Shape.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ namespace detail {
 }
 }  // namespace detail
 
-// The product or sum of sizes that are not negative, at most `largest_size`.  Errors: "`what`: 3 x 4 is more than ...".
+// Product and sum of sizes >= 0, at most `largest_size`. Errors: "`what`: 3 x 4 is more than ...".
 inline int64_t product_of_sizes(std::string_view what, std::initializer_list<int64_t> sizes) {
   int64_t product = 1;
   for (const int64_t size : sizes)

@@ -9,7 +9,7 @@
 namespace orrery {
 namespace {
 
-// A double has up to 309 digits before the point; `digits` more stand behind it.
+// A double has up to 309 digits before the point, and `digits` more after it.
 std::string print_digits(double x, std::chars_format format, int digits) {
   std::string all(350 + static_cast<size_t>(std::max(0, digits)), ' ');
   const auto [end, error] = std::to_chars(all.data(), all.data() + all.size(), x, format, digits);
