@@ -87,7 +87,7 @@ Tensor Module::with_path(const std::function<Tensor()>& f) const {
     return f();
   } catch (const ModuleError&) {
     throw;
-  } catch (const NotFiniteFound&) {  // it names the module itself
+  } catch (const NotFiniteFound&) {  // its message names the module
     throw;
   } catch (const Error& error) {
     throw ModuleError(path_.empty() ? error.what() : path_ + ": " + error.what());
