@@ -161,7 +161,7 @@ struct LinearAttentionOperation {
   }
 
   template <class F>
-  static void of_type(Dtype dtype, const F& f) {  // bf16 has been converted
+  static void of_type(Dtype dtype, const F& f) {  // bf16 was converted to f32 before
     dtype == Dtype::f64 ? f.template operator()<double>() : f.template operator()<float>();
   }
   template <class T>

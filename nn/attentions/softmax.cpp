@@ -1,5 +1,5 @@
 // Softmax attention.  Vaswani et al. 2017, arXiv:1706.03762.
-//   s_ij = <q_i, k_j> / sqrt(D) (+ terms of the distance),   w_ij = exp(s_ij) / sum_j exp(s_ij),   o_i = sum_j w_ij v_j
+//   s_ij = <q_i, k_j> / sqrt(D) (+ position terms),   w_ij = exp(s_ij) / sum_j exp(s_ij),   o_i = sum_j w_ij v_j
 // With g_ij = <do_i, v_j>, from d exp(s) / ds = exp(s) and the quotient rule:
 //   ds_ij = w_ij (g_ij - sum_j w_ij g_ij) = w_ij (g_ij - <do_i, o_i>),   which adds up to 0 in every row
 // temperature=learned(t): s / t with one t per head, at least 0.001. The query is divided by t,
