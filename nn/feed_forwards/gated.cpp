@@ -27,8 +27,8 @@
 namespace orrery::nn {
 namespace {
 
-// True if the loops below run on the rows of z in place: on a CPU, with intermediate values in T.
-// For bf16 and on a GPU, the halves of z are copied and use the activation's own kernels.
+// Returns true if the loops below run on the rows of z in place: on a CPU, with T the arithmetic
+// type. For bf16 and on a GPU, the halves of z are copied and use the activation's own kernels.
 template <class T>
 bool fused(const Tensor& z) {
   return z.device() == Device::cpu && std::is_same_v<T, Arithmetic<T>>;
