@@ -42,7 +42,7 @@ struct Entry {
   Spec (*resolve)(const Spec& spec);  // the spec with every setting by name, defaults included
   Spec (*rename)(const Spec& spec);   // the spec with names in place of aliases
   std::vector<Setting> (*ranges)();   // its settings with their limits; `value` has the type and is null
-  // Of a preset: the spec of the other member that it stands for. Its positional items are
+  // For a preset: the spec of the other member that it stands for. Its positional items are
   // defaults, its named items are fixed.
   std::string preset = {};
   std::vector<std::string> aliases = {};  // of the settings
