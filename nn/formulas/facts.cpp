@@ -99,7 +99,7 @@ class Facts {
     }
   }
 
-  // True if F', F'' or F''' jumps at x, from three derivatives on either side.
+  // Returns true if F', F'' or F''' jumps at x, from three derivatives on either side.
   bool jumps(double x) const {
     constexpr double h = 1e-3, close = 1e-9;
     const auto side = [&](double sign) {
