@@ -9,8 +9,8 @@
 //   dynamic_span(S, R=32)     z = S sigmoid(v.x + b), from the query's token x, v and b for each head, b from -4
 //
 // Trimming: a cache drops keys that no later query can reach, in steps of 64 as in the authors'
-// code: at distances from S on or, under adaptive_span, from max z' S + R on. So it holds at most
-// 62 unreachable keys. A cache of states holds 64 more, by which a span can grow in a step.
+// code: at distances from S on or, under adaptive_span, from max z' S + R on. So it holds at most 62
+// keys more than can be reached. A cache of states holds 64 more, by which a span can grow per step.
 //
 // Nothing is visible beyond S. Conventions: under any span a token does not see itself unless
 // attend_to_self=yes. At both ends m has the ramp's derivative, as in the authors' clamp: at
