@@ -3,10 +3,10 @@
 // f(tau) = sum_j max(s_j / 2 - tau, 0)^2 - 1 falls and is convex, and at tau = max s / 2 - 1 it is at least 0: from
 // there Newton's steps  tau <- tau + f / (2 sum_j max(s_j / 2 - tau, 0))  rise to the root and never pass it.
 // With u_j = sqrt(w_j) = s_j / 2 - tau on the support, and g = dw:
-//   dw_j = 2 u_j (ds_j / 2 - dtau),   and sum_j dw_j = 0 gives dtau = sum_j u_j ds_j / (2 sum_j u_j), hence
+//   dw_j = 2 u_j (ds_j / 2 - dtau),   and sum_j dw_j = 0 gives dtau = sum_j u_j ds_j / (2 sum_j u_j), so
 //   ds_j = u_j (g_j - sum_k u_k g_k / sum_k u_k);   a row of ds adds up to 0
-// Hidden keys have s = -infinity and w = 0; a query that sees nothing has w = 0 everywhere.
-// Kept: w, which is a (B, H, Tq, Tk) array: this rule goes by rows of all scores.
+// Masked keys have s = -infinity and w = 0; a query without a visible key has w = 0 everywhere.
+// Saved for backward: w, (B, H, Tq, Tk), because row-wise weighting needs whole score rows.
 #include "engine/math/scalar.h"
 #include "engine/ops/ops.h"
 #include "nn/attentions/base/row_rule.h"
@@ -26,7 +26,7 @@ struct Entmax15 {
     const auto s = row.hold(scores);
     const A half = A(0.5), top = row.max([](A s_j) { return s_j; }, s), lowest = std::numeric_limits<A>::lowest();
     A tau = top > lowest ? half * top - 1 : A(0);
-    // Quadratic convergence from at most 1 below: sixty steps are far more than enough, and the bound is for NaN.
+    // Convergence is quadratic from at most 1 below; the limit of 60 steps is only for NaN.
     for (int step = 0; step < 60 && top > lowest; ++step) {
       const A at = tau;
       const A sum = row.sum([&](A s_j) { return half * s_j > at ? half * s_j - at : A(0); }, s);
@@ -46,7 +46,7 @@ struct Entmax15 {
   HOST_DEVICE void backward(Row row, In<T> weights, In<T> dw, Out<T> ds) const {
     const auto w = row.hold(weights), g = row.hold(dw);
     const A total = row.sum([](A w_j) { return scalar::sqrt(w_j); }, w);
-    // Selected, not multiplied by zero: g of a key without weight may be anything, NaN too.
+    // Selects instead of multiplying by 0, because g of a key with weight 0 may be NaN.
     const A sum = row.sum([](A w_j, A g_j) { return w_j != 0 ? scalar::sqrt(w_j) * g_j : A(0); }, w, g);
     const A mean = sum / (total > 0 ? total : A(1));
     row.map(
@@ -54,7 +54,7 @@ struct Entmax15 {
   }
 };
 
-// The support A is taken as known; on it sum_A (s / 2 - tau)^2 = 1 is quadratic in tau, with mean m and k elements:
+// Takes the support A (k elements, mean m) from Entmax15; there sum_A (s / 2 - tau)^2 = 1 gives:
 //   tau = m - sqrt((1 - sum_A (s / 2 - m)^2) / k)
 Tensor reference(const Tensor& s) {
   const Tensor on = step(weights_by(Entmax15{}, s.detach())), zero = Tensor::zeros({1}, s.dtype());

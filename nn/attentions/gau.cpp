@@ -1,15 +1,15 @@
 // The gated attention unit, a whole layer: FLASH-Quad of Hua et al. 2022, arXiv:2202.10447.
 //   u = swish(x W_u),  v = swish(x W_v)   (T, E),   z = swish(x W_z)   (T, S)
-//   q = z gamma_q + beta_q,   k = z gamma_k + beta_k,   both turned if the position is rotary
+//   q = z gamma_q + beta_q,   k = z gamma_k + beta_k,   both rotated if the position is rotary
 //   a_ij = relu(<q_i, k_j> / n_i + b_|i-j|)^2,   y = (u (A v)) W_o + r
 // With o = A v and g = dy W_o^T:
 //   du = g o,   do = g u,   dv = A^T do,   da = do v^T,   ds = 2 relu(s) da,   db_x = sum of ds at distance x
 //   dq_i = sum_j ds_ij k_j / n_i,   dk_j = sum_i ds_ij q_i / n_i,   dgamma_q = sum dq z,   dbeta_q = sum dq   (k alike)
-// relu(s)^2 is pointwise attention of one head, with head size S and value size E; what is divided by n_i is q.
-// Conventions: n_i is the length of nn/attentions/base/length.h, by default the keys that i sees; as n stands inside
-// the square, a model trained at one length changes at another; b comes from the model's position (relative(S,
-// bias)); the mask selects zero after the square.  gamma ~ N(0, 0.02^2), beta 0; E = 2 width; two such layers stand
-// for attention and feed-forward. Kept: x, u, v, z, q, k, o and what swish keeps.  No (T, T) array exists.
+// This is pointwise attention with one head and F = relu^2; q is divided by n_i. n_i
+// (nn/attentions/base/length.h), by default the number of visible keys, is inside the square, so a
+// model trained at one length changes at another. b: the bias of the position, relative(S, bias).
+// The mask sets weights to 0 after the square. Two such layers replace attention and feed-forward.
+// Saved for backward: x, u, v, z, q, k, o and what swish saves. No (T, T) array exists.
 #include "engine/ops/ops.h"
 #include "nn/attentions/base/attention.h"
 #include "nn/attentions/base/cases.h"

@@ -1,17 +1,17 @@
-// Linear attention: a feature map on queries and keys instead of a function of their product, so that sums can run.
+// Linear attention: running sums over a feature map of queries and keys, not a function of <q, k>.
 // Katharopoulos et al. 2020, Transformers are RNNs, arXiv:2006.16236.
 //   a_ij = <F(q_i D^-1/4), F(k_j D^-1/4)>,   o_i = sum_j a_ij v_j,   divided by sum_j a_ij if normalize=yes
 // With x = F(q D^-1/4), y = F(k D^-1/4) and the state S_i = sum over the keys j that i sees of y_j v_j^T, (D, Dv):
 //   o_i = S_i^T x_i,                       dx_i = S_i do_i
 //   R_j = sum over the queries i that see j of x_i do_i^T:    dy_j = R_j v_j,   dv_j = R_j^T y_j
-// S grows from the first key to the last under a causal mask, R from the last query to the first; without one both are
-// complete before they are read. Time and memory are linear in T, but that the ends of packed documents are found by
-// comparing.
-// normalize=yes: v gets a column of ones, whose sum divides the others (a row whose weights add up to 0 gives 0), so
-// the derivative is that of a quotient. Conventions: the scale D^-1/2 of the scores is split evenly between q and k;
-// packed documents must be contiguous, for the state starts anew at each; full attention without the own token
-// (attend_to_self=no) adds two scans, from the front and from the back; linear(identity) = pointwise(identity,
-// alpha=0). Kept: x, y, v.
+// Under a causal mask S grows from the first key to the last, and R from the last query to the
+// first. Without one both are complete before use. Time and memory are linear in T, except that all
+// pairs are compared to find the ends of packed documents.
+// normalize=yes: v gets a column of ones, whose output divides the others (0 if the weights add up
+// to 0), so the derivative is that of a quotient. Conventions: the scale D^-1/2 of the scores is
+// split evenly between q and k. Packed documents must be contiguous, because the state restarts at
+// each. Full attention with attend_to_self=no adds two scans, from the front and from the back.
+// linear(identity) = pointwise(identity, alpha=0). Saved for backward: x, y, v.
 #include <algorithm>
 #include <cmath>
 #include <tuple>
@@ -29,16 +29,16 @@
 namespace orrery::nn {
 namespace {
 
-// Query i of a sequence sees the keys [begin, end), both of which never fall as i grows.  Without the own key there are
-// two such ranges: those before it and, of a full attention, those after it.  The latter are `reversed`: queries and
-// keys are counted from the last to the first.
+// The range [begin, end) of keys that each query i sees; begin and end never decrease with i. With
+// attend_to_self=no there are two ranges: the keys before i and, in full attention, the keys after
+// it. The second is `reversed`: queries and keys are counted from the last to the first.
 struct Ranges {
   MaskView mask;
   bool reversed;
   int32_t* ranges;  // (B, Tq, 2)
 
   template <class Row>
-  HOST_DEVICE void operator()(Row row, int64_t r) const {  // r: query i of a sequence, counted as the ranges are
+  HOST_DEVICE void operator()(Row row, int64_t r) const {  // r: sequence and query, in the order of `ranges`
     const MaskView my = mask;
     const int64_t sequence = r / my.queries;
     const int place = static_cast<int>(r % my.queries), i = reversed ? my.queries - 1 - place : place;
@@ -46,7 +46,7 @@ struct Ranges {
     if (my.query_document_ids) {
       const int all = my.keys;
       const auto same = [=](int j) { return same_document(my, sequence, i, j); };
-      document.begin = all - row.max([=](int j) { return same(j) ? all - j : 0; });  // all keys, if none is of it
+      document.begin = all - row.max([=](int j) { return same(j) ? all - j : 0; });  // all keys, if none is in it
       document.end = document.begin + row.sum([=](int j) { return same(j) ? 1 : 0; });
     }
     const Interval band = keys_of_queries(my, i, 1, length_of(my, sequence));
@@ -62,10 +62,10 @@ struct Ranges {
   }
 };
 
-// 1 for the queries, or for the keys, that have part in any pair, else 0.
+// 1 for each query (each key in PartOfKeys) that is in at least one visible pair, else 0.
 template <class T>
 struct PartOfQueries {
-  const int32_t *ranges, *more;  // `more`: the reversed ones, or null
+  const int32_t *ranges, *more;  // `more`: the reversed ranges, or null
   int64_t queries;
   Out<T> part;
   template <class Row>
@@ -81,7 +81,7 @@ struct PartOfKeys {
   const int32_t *ranges, *more;
   int64_t queries, keys;
   Out<T> part;
-  // The first query whose range ends beyond j has the smallest begin of all that do.
+  // Finds the first query whose range ends beyond j; it has the smallest begin of all such queries.
   HOST_DEVICE static bool is_visible(const int32_t* range, int64_t queries, int64_t j) {
     int64_t low = 0, high = queries;
     while (low < high) {
@@ -123,7 +123,7 @@ struct LinearAttentionOperation {
     }
     return all;
   }
-  // Documents that are not give wrong sums on a device, which cannot tell.
+  // Throws for documents that are not contiguous; a GPU does not check them and gives wrong sums.
   void check_contiguous(int64_t batch, int64_t queries, int64_t keys) const {
     for (int64_t sequence = 0; sequence < batch; ++sequence) {
       const int32_t *const of_query = mask.query_document_ids.data<int32_t>() + sequence * queries,
@@ -140,7 +140,7 @@ struct LinearAttentionOperation {
     }
   }
 
-  // 1 for the queries and for the keys that have part in any pair, 0 for the others: (B, Tq, 1, 1) and (B, Tk, 1, 1).
+  // 1 for queries and keys in at least one visible pair, else 0: (B, Tq, 1, 1) and (B, Tk, 1, 1).
   struct Parts {
     Tensor queries, keys;
   };
@@ -161,7 +161,7 @@ struct LinearAttentionOperation {
   }
 
   template <class F>
-  static void of_type(Dtype dtype, const F& f) {  // bf16 has been converted
+  static void of_type(Dtype dtype, const F& f) {  // bf16 was converted to f32 before
     dtype == Dtype::f64 ? f.template operator()<double>() : f.template operator()<float>();
   }
   template <class T>
@@ -253,7 +253,7 @@ class LinearAttention final : public AttentionLayer {
     const Tensor a = attention_weights(mapped, plain, Activation("identity"));
     return normalize_ ? divided(a, sum(a, {-1}, true)) : a;
   }
-  // Of queries and keys.  Those that have part in no pair are set to zero before F, whose slope at NaN is NaN.
+  // Returns F of queries and keys; rows in no visible pair become 0 first, because F'(NaN) is NaN.
   std::pair<Tensor, Tensor> features(const AttentionInputs& r, const AttentionOptions& o) const {
     const LinearAttentionOperation::Parts parts = LinearAttentionOperation{o.mask}.parts(r.query, r.key);
     const Tensor zero = Tensor::zeros_like(r.query, {1});

@@ -1,4 +1,4 @@
-// Naive pointwise attention, the negative control: no factor of the length at all, which is pointwise(F, alpha=0).
+// Naive pointwise attention, the negative control: pointwise(F, alpha=0), no factor of the length.
 // A Study on ReLU and Softmax in Transformer, arXiv:2302.06461, reports that it does not converge: with scores and
 // values of variance 1 and F = relu, o has variance n / 2 for n keys.
 #include "nn/attentions/base/attention.h"

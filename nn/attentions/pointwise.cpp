@@ -4,12 +4,12 @@
 // With g_ij = <do_i, v_j>:
 //   ds_ij = L_i^-alpha F'(s_ij) g_ij                     for each pair on its own: a row of ds does not add up to 0
 //   dalpha = -sum_i ln L_i <do_i, o_i>                   because dw / dalpha = -ln L w
-// Before learning: if the v_j are independent with mean 0, Var o = L^-2alpha n E[F(s)^2] Var v for n keys.  With scores
-// N(0, v) E[F^2] is v / 2 for relu, 3 v^2 / 2 for relu_squared (half of the fourth moment) and v for identity.
-// L^-alpha is linear in what is read, so it is applied there, once and in the arithmetic type; F and F' run inside the
-// tiles of engine/attention_formula/problem.h.  What the paper leaves open: the mask selects a weight of zero after F,
-// because F(0) and F(-infinity) need not be zero; L is named and recorded (nn/attentions/base/length.h); alpha may be
-// learned, one number a layer. Kept: q, k, v, and the output once more if alpha is not 0.  No (T, T) array exists.
+// Initially, for independent v_j of mean 0, Var o = L^-2alpha n E[F(s)^2] Var v for n keys. With
+// scores N(0, v), E[F^2] is v / 2 (relu), 3 v^2 / 2 (relu_squared), v (identity). L^-alpha scales
+// the output, once, in the arithmetic type; F and F' run in the tiles of
+// engine/attention_formula/problem.h. Open in the paper: the mask sets weights to 0 after F, as
+// F(0) and F(-infinity) may not be 0; the meaning of L (nn/attentions/base/length.h); alpha may be
+// learned. Saved for backward: q, k, v, and the output if alpha is not 0. No (T, T) array exists.
 #include <cmath>
 
 #include "engine/ops/ops.h"

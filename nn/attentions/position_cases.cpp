@@ -1,4 +1,4 @@
-// Gradient cases of positions within attentions, under the positions' names: positions know of no attention.
+// Gradient cases of positions in attentions; they are here because nn/positions uses no attention.
 #include "nn/attentions/base/cases.h"
 
 namespace orrery::nn {

@@ -1,11 +1,11 @@
-// Rectified linear attention: unnormalized weights, and a normalization of what is read instead.
+// Rectified linear attention: the weights are not normalized; the head outputs are.
 // Zhang, Titov and Sennrich 2021, Sparse attention with linear units, arXiv:2104.07012.
 //   a_i = sum_j relu(<q_i, k_j> / sqrt(D)) v_j,   o_i = a_i / sqrt(mean a_i^2 + epsilon) * gain
-// gated=yes: o_i times sigmoid(w a_i), w from 0, half open.
-// The derivative is that of the RMS normalization (nn/normalizations/rms.cpp), then that of relu attention
-// (engine/attention_formula/problem.h). Conventions, as in the authors' code: the mean is over all heads together, H Dv
-// elements, and gain (from 1) and w have as many; a token without a positive score in any head gives 0, because its a
-// is 0. Kept: q, k, v, a.  No (T, T) array exists.
+// gated=yes: o_i times sigmoid(w a_i); w starts at 0, where the gate is 1/2.
+// The derivative is that of RMS normalization (nn/normalizations/rms.cpp), then of relu attention
+// (engine/attention_formula/problem.h). As in the authors' code, the mean is over all heads, H Dv
+// elements, and gain (initially 1) and w have this size. A token without a positive score gives 0,
+// because a is 0. Saved for backward: q, k, v, a. No (T, T) array exists.
 #include "engine/ops/ops.h"
 #include "nn/attentions/base/attention.h"
 #include "nn/attentions/base/cases.h"

@@ -1,21 +1,21 @@
 // Variance-reduced ReLU attention.  A Study on ReLU and Softmax in Transformer, arXiv:2302.06461.
 //   s_ij = <q_i, k_j> / sqrt(D),   w_ij = relu(s_ij) / (gamma sqrt(n_i / 2)),   o_i = sum_j w_ij v_j
-// For scores and values of variance 1, relu(s) has second moment 1/2, so a row of n keys has variance n / 2 without the
-// factor, and 1 for every n with it.  gamma = exp(rho) is positive, rho one for each head, from ln gamma.
-// So with independent values of mean 0 and scores N(0, v), Var o / Var v = n E[relu(s)^2] / (gamma^2 n / 2) is
-// v / gamma^2 where n counts the visible keys.
+// For scores and values of variance 1, relu(s) has second moment 1/2. So a row of n keys has
+// variance n / 2 without the factor, and 1 with it. gamma = exp(rho) is positive; rho is one per
+// head, initially ln gamma. With independent values of mean 0 and scores N(0, v), Var o / Var v =
+// n E[relu(s)^2] / (gamma^2 n / 2), which is v / gamma^2 if n counts the visible keys.
 // With g_ij = <do_i, v_j>:
 //   ds_ij = g_ij [s_ij > 0] / (gamma sqrt(n_i / 2)),   drho = -sum_ij g_ij w_ij = -sum_i <do_i, o_i>
 //
-// Two losses, on request (pass.wants_loss), take the statistics of the rows, their sum S and entropy H:
+// Two optional losses (pass.wants_loss) use the sum S and the entropy H of each row:
 //   normalization_loss = mean |ln S|,   entropy_margin_loss = mean max(H - 0.7 ln n, 0)      (nn/losses/)
-// S is that of w; the factor is common to a row, so H is that of relu(s).  Their gradients reach s through
-// engine/attention_formula/problem.h.
+// S is the sum of w. The factor is equal within a row, so H is the entropy of relu(s). Their
+// gradients reach s through engine/attention_formula/problem.h.
 //
-// Conventions (the text leaves them open, or its readers differ): gamma divides; one gamma for each head; n_i is the
-// number of keys that the row sees, with slots, at least 1 (setting `length`; the margin's n is always that number);
-// the scores keep 1 / sqrt(D); relu'(0) = 0. Kept: q, k, v, o; with the losses also S, P and H of each row.  No (T, T)
-// array exists.
+// Conventions (the paper leaves them open, or is read in different ways): gamma divides; there is
+// one gamma per head; n_i is the number of visible keys and slots, at least 1 (setting `length`;
+// the margin always uses this number); the scores keep 1 / sqrt(D); relu'(0) = 0. Saved for
+// backward: q, k, v, o; with the losses also S, P and H of each row. No (T, T) array exists.
 #include <cmath>
 
 #include "engine/ops/ops.h"
@@ -82,7 +82,7 @@ class ReluFormer final : public AttentionLayer {
     if (losses) add_losses(read, f, r, o, pass);
     return times_once(read.output, f);
   }
-  // Rows of padding have n = 0 here, which leaves them out of both means.
+  // Padding rows have n = 0 here, which excludes them from both means.
   void add_losses(const AttentionOutput& read, const Tensor& f, const AttentionInputs& r, const AttentionOptions& o,
                   Pass& pass) const {
     const Tensor n = counted_keys(r, o.mask), factors = permute(f, {0, 2, 3, 1});

@@ -1,16 +1,16 @@
 // Softmax attention.  Vaswani et al. 2017, arXiv:1706.03762.
-//   s_ij = <q_i, k_j> / sqrt(D) (+ terms of the distance),   w_ij = exp(s_ij) / sum_j exp(s_ij),   o_i = sum_j w_ij v_j
+//   s_ij = <q_i, k_j> / sqrt(D) (+ position terms),   w_ij = exp(s_ij) / sum_j exp(s_ij),   o_i = sum_j w_ij v_j
 // With g_ij = <do_i, v_j>, from d exp(s) / ds = exp(s) and the quotient rule:
 //   ds_ij = w_ij (g_ij - sum_j w_ij g_ij) = w_ij (g_ij - <do_i, o_i>),   which adds up to 0 in every row
-// temperature=learned(t): s / t with t of each head, kept above 0.001; it divides the query, which is the same, so
-// dt = -sum ds_ij s_ij / t.  Jha and Reagen 2025, arXiv:2501.03489.
-// soft_cap=c: s becomes c tanh(s / c).  Gemma Team 2024, arXiv:2408.00118.
-// With both, which no paper has, the temperature comes first, c tanh(s / (t c)): the cap then bounds what the
-// exponential sees by c whatever t learns, and the division stays on the query, T D numbers and not T^2.
-// entropy_threshold is theta of the loss entropy_regularizer (nn/losses/), which takes the rows' entropies from here.
-// Before learning Var o is about exp(v) / n Var v_j for n keys and scores N(0, v): nn/diagnostics/predictions.h.
-// Everything else, forward and backward, tile by tile: engine/attention_formula/problem.h.  Kept: q, k, v, o, and the
-// log-sum-exp of each row, (B, H, T).  No (T, T) array exists.
+// temperature=learned(t): s / t with one t per head, at least 0.001. The query is divided by t,
+// which is equal, so dt = -sum ds_ij s_ij / t. Jha and Reagen 2025, arXiv:2501.03489. soft_cap=c:
+// s becomes c tanh(s / c). Gemma Team 2024, arXiv:2408.00118. With both (in no paper) the
+// temperature comes first: c tanh(s / (t c)). So c bounds the argument of exp for any t, and the
+// division is on the query, T D elements instead of T^2.
+// entropy_threshold is theta of the loss entropy_regularizer (nn/losses/), which uses the row
+// entropies. At initialization Var o is about exp(v) / n Var v_j for n keys and scores N(0, v):
+// nn/diagnostics/predictions.h. The rest, tile by tile: engine/attention_formula/problem.h. Saved
+// for backward: q, k, v, o, and the log-sum-exp of each row, (B, H, T). No (T, T) array exists.
 #include "engine/ops/ops.h"
 #include "nn/attentions/base/attention.h"
 #include "nn/attentions/base/cases.h"

@@ -1,11 +1,11 @@
 // Sparsemax attention.  Martins and Astudillo 2016, arXiv:1602.02068.
 //   w = the point of the simplex nearest to s:   w_j = max(s_j - tau, 0) with tau such that sum_j w_j = 1
-// tau comes from Michelot's iteration: over A = {j : s_j > tau}, tau = (sum_A s_j - 1) / |A|, from A = all keys that
-// are seen. A only shrinks, so it ends after finitely many rounds, exactly (Michelot 1986, J. Optim. Theory Appl. 50).
+// Michelot 1986, J. Optim. Theory Appl. 50: tau = (sum_A s_j - 1) / |A|, A = {j : s_j > tau},
+// iterated from A = all visible keys. A only shrinks, so this ends after finitely many rounds, exactly.
 // On A, dtau = mean_A ds, so with g = dw:
 //   ds_j = g_j - mean_A g   for j in A,   0 elsewhere;   a row of ds adds up to 0
-// Hidden keys have s = -infinity and w = 0; a query that sees nothing has w = 0 everywhere.
-// Kept: w, which is a (B, H, Tq, Tk) array: this rule goes by rows of all scores.
+// Masked keys have s = -infinity and w = 0; a query without a visible key has w = 0 everywhere.
+// Saved for backward: w, (B, H, Tq, Tk), because row-wise weighting needs whole score rows.
 #include "engine/ops/ops.h"
 #include "nn/attentions/base/row_rule.h"
 
@@ -22,7 +22,7 @@ struct Sparsemax {
   template <class Row, class T, class A = Arithmetic<T>>
   HOST_DEVICE void forward(Row row, In<T> scores, Out<T> w) const {
     const auto s = row.hold(scores);
-    const A lowest = std::numeric_limits<A>::lowest();  // below every score that is seen
+    const A lowest = std::numeric_limits<A>::lowest();  // below every visible score
     A tau = lowest, count = row.sum([&](A s_j) { return s_j > lowest ? A(1) : A(0); }, s);
     for (A before = count + 1; count > 0 && count < before;) {
       const A bound = tau;
@@ -45,7 +45,7 @@ struct Sparsemax {
   }
 };
 
-// The support is taken as known; on it the formula is a mean and a difference.
+// Takes the support from Sparsemax; on it the formula is a mean and a difference.
 Tensor reference(const Tensor& s) {
   const Tensor on = step(weights_by(Sparsemax{}, s.detach())), zero = Tensor::zeros({1}, s.dtype());
   const Tensor inside = where(on, s, zero), one = Tensor::full({1}, 1, s.dtype());

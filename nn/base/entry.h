@@ -1,4 +1,4 @@
-// How a family lists what belongs to it.  Every member is a class with
+// Registration of the members of a family. Every member is a class with
 //   static inline const Info info{.name = ..., .formula = ..., .source = ..., .parameters = ..., .keeps = ...};
 //   struct Settings { ... visit ... };            if its spec takes settings
 //   Type(const Spec& spec, Arguments...)
@@ -20,11 +20,11 @@ namespace orrery::nn {
 struct Info {
   std::string_view name, formula, source;
   std::string_view parameters = {};            // learned, each with its initial value: "weight 1, bias 0"
-  std::string_view keeps = {};                 // between forward and backward: "x, mean and 1/std of each row"
-  std::vector<Setting> (*ranges)() = nullptr;  // what a family without a registry of types tells of its settings
+  std::string_view keeps = {};                 // saved for backward: "x, mean and 1/std of each row"
+  std::vector<Setting> (*ranges)() = nullptr;  // settings and limits, if the family has no registry of types
 };
 
-// The settings of a spec: `memory(softmax, norm=layer)`.
+// Returns the settings of a spec such as `memory(softmax, norm=layer)`.
 template <Visited Settings>
 Settings settings_from(const Spec& spec) {
   Settings settings;
@@ -32,26 +32,26 @@ Settings settings_from(const Spec& spec) {
   return settings;
 }
 
-using Defaults = std::vector<std::pair<std::string, std::string>>;  // keys and values
+using Defaults = std::vector<std::pair<std::string, std::string>>;  // names and values
 
 template <class Product, class... Arguments>
 struct Entry {
   std::string name, formula, source, parameters, keeps;
   Defaults settings;  // of the spec
   std::unique_ptr<Product> (*make)(const Spec& spec, Arguments... arguments);
-  Spec (*resolve)(const Spec& spec);  // the same with every setting by name, those at their defaults too
-  Spec (*rename)(const Spec& spec);   // the same with keys in place of aliases
-  std::vector<Setting> (*ranges)();   // its settings with their limits; `value` tells the kind and points to nothing
-  // Of a preset: the spec of another member that it stands for.  Its positional items are defaults, its named ones
-  // stay.
+  Spec (*resolve)(const Spec& spec);  // the spec with every setting by name, defaults included
+  Spec (*rename)(const Spec& spec);   // the spec with names in place of aliases
+  std::vector<Setting> (*ranges)();   // its settings with their limits; `value` has the type and is null
+  // For a preset: the spec of the other member that it stands for. Its positional items are
+  // defaults, its named items are fixed.
   std::string preset = {};
   std::vector<std::string> aliases = {};  // of the settings
 };
-// What a preset with items of its own stands for: naive(tanh, gate=silu) is pointwise(tanh, alpha=0, gate=silu).
+// Expands a preset with items: naive(tanh, gate=silu) is pointwise(tanh, alpha=0, gate=silu).
 Spec from_preset(const std::string& preset, const Spec& spec);
 
-// Refuses a setting that `name` lacks and others of its family have, with their names: a user who writes
-// pointwise(relu, soft_cap=30) looks for softmax.  Other unknown keys are the constructor's to refuse.
+// Throws for a setting that only other members of the family have, and names these: softmax for
+// pointwise(relu, soft_cap=30). The constructor rejects other unknown settings.
 void check_keys(const Spec& spec, const std::string& name, const std::vector<std::string>& aliases,
                 const std::map<std::string, const Defaults*>& family);
 [[noreturn]] void fail_with_spec(const Spec& spec, const std::string& name, std::string_view message);
@@ -64,7 +64,7 @@ Entry described(const Info& info) {
   return entry;
 }
 
-// Cold, as what runs once a program.
+// Marked cold, because it runs once per program.
 template <class Type, class Product, class... Arguments>
 [[gnu::cold]] bool register_type(Registry<Entry<Product, Arguments...>>& family) {
   auto entry = described<Entry<Product, Arguments...>>(Type::info);
@@ -105,7 +105,7 @@ bool register_preset(Registry<Entry<Product, Arguments...>>& family, const Info&
   return true;
 }
 
-// The product that a spec names.  An error about its items that does not begin with its name gets the spec in front.
+// Makes the product that a spec names. Errors about its items start with the name or the spec.
 template <class Product, class... Arguments>
 std::unique_ptr<Product> make_from(const Registry<Entry<Product, Arguments...>>& family, const Spec& spec,
                                    std::type_identity_t<Arguments>... arguments) {
@@ -120,14 +120,14 @@ std::unique_ptr<Product> make_from(const Registry<Entry<Product, Arguments...>>&
     fail_with_spec(spec, entry.name, error.what());
   }
 }
-// The spec as a checkpoint records it; unchanged if the family has no such name.
+// Returns the spec as checkpoints record it; unchanged if its name is not in the family.
 template <class Product, class... Arguments>
 Spec resolved(const Registry<Entry<Product, Arguments...>>& family, const Spec& spec) {
   const Entry<Product, Arguments...>* const entry = family.find(spec.name);
   if (entry && !entry->preset.empty()) return resolved(family, from_preset(entry->preset, spec));
   return entry ? entry->resolve(spec) : spec;
 }
-// The spec with keys in place of aliases; unchanged if the family has no such name.
+// Returns the spec with names in place of aliases; unchanged if its name is not in the family.
 template <class Product, class... Arguments>
 Spec renamed(const Registry<Entry<Product, Arguments...>>& family, const Spec& spec) {
   const Entry<Product, Arguments...>* const entry = family.find(spec.name);

@@ -1,4 +1,4 @@
-// Every registered name brings a gradient case: small tensors, the explicit operation, and its reference.
+// Gradient cases: every registered name has one, with small tensors, the operation and a reference.
 #pragma once
 
 #include <functional>
@@ -10,38 +10,38 @@
 
 namespace orrery::nn {
 
-// Makes a standard normal f64 tensor of a shape, another one at each call.
+// Returns a standard normal f64 tensor of a shape, a new one at each call.
 using CaseTensors = std::function<Tensor(const Shape&)>;
 using MakeGradientCase = std::function<GradientCase(const CaseTensors&)>;
 
 struct RegisteredCase {
   std::string family, name;  // "normalization", "layer"; several cases may share a name
-  std::string title;         // what tells them apart: "softmax(soft_cap=30), causal, T 17"; may be empty
+  std::string title;         // distinguishes them: "softmax(soft_cap=30), causal, T 17"; may be empty
   MakeGradientCase make;
 };
-const std::vector<RegisteredCase>& gradient_cases();  // by family, then name
+const std::vector<RegisteredCase>& gradient_cases();  // sorted by family, then name
 bool add_gradient_case(std::string family, std::string name, MakeGradientCase make, std::string title = "");
 GradientCase make_case(const RegisteredCase& registered, uint64_t seed = 0);
 
-// A whole module as a case: its input and every parameter, from a random state within the parameters' bounds.  Losses
-// that the pass wants are part of the result; it is an error if the module does not give them.  The reference is the
-// same module while a SimpleOperations lives, if `against_simple` says so.
+// A gradient case of a whole module: its input and all parameters, from a random state within their
+// bounds. Wanted losses are part of the result; a missing loss is an error. With `against_simple`
+// the reference is the same module in reference mode (SimpleOperations).
 struct ModuleCase {
   std::shared_ptr<Module> module;
   Shape input;
-  std::function<void(Pass&)> prepare = {};  // lengths, documents, memory, wanted losses
+  std::function<void(Pass&)> prepare = {};  // lengths, documents, encoder output, wanted losses
   bool against_simple = false;
-  int64_t quotients = 64;  // as in GradientCase
+  int64_t quotients = 64;  // finite differences, as in GradientCase
 };
 GradientCase module_case(const ModuleCase& settings, const CaseTensors& random);
 
-// Every family with its registered names: what lists, checks and tests walk.
+// A family with its registered names, for lists, checks and tests.
 struct Family {
   std::string name;
   std::vector<std::string> members;
 };
 std::vector<Family> families();  // in alphabetical order
-// Each family says so itself, beside its registry; `names` lists what is registered.
+// Adds a family; called next to its registry. `names` returns the registered names.
 bool add_family(std::string name, std::vector<std::string> (*names)());
 
 #define REGISTER_GRADIENT_CASE(family, name, make) \

@@ -10,7 +10,7 @@ namespace orrery::nn {
 namespace {
 
 template <class T>
-struct Draw {  // element i of x
+struct Draw {  // fills x in rows of `width` elements
   Initialization how;
   RandomKey key;
   Out<T> x;

@@ -56,7 +56,7 @@ ParameterCount::ParameterCount(int64_t limit)
     : limit_(std::min(limit, largest_size)), outer_(std::exchange(counting, this)) {}
 ParameterCount::~ParameterCount() { counting = outer_; }
 void ParameterCount::add(const Shape& shape) {
-  elements_ += shape.numel();  // below 2^60 each
+  elements_ += shape.numel();  // below 2^60 each, so the sum cannot overflow
   check(!exceeded(), "parameters: there are more than ", limit_, " with one of shape ", shape);
 }
 
@@ -87,7 +87,7 @@ Tensor Module::with_path(const std::function<Tensor()>& f) const {
     return f();
   } catch (const ModuleError&) {
     throw;
-  } catch (const NotFiniteFound&) {  // it names the module itself
+  } catch (const NotFiniteFound&) {  // its message names the module
     throw;
   } catch (const Error& error) {
     throw ModuleError(path_.empty() ? error.what() : path_ + ": " + error.what());

@@ -1,5 +1,5 @@
-// Modules: parts of a model that hold parameters.  `visit` names each parameter, buffer and child once; counting,
-// printing, saving, loading, initializing, moving and optimizing are visitors.
+// Modules: components of a model with parameters. `visit` names each parameter, buffer and child
+// once; visitors count, print, save, load, initialize, move and optimize.
 #pragma once
 
 #include <functional>
@@ -20,28 +20,28 @@ namespace orrery::nn {
 
 class Module;
 
-// A tensor that is learned.
+// A learned tensor.
 struct Parameter {
   Parameter() = default;
-  // Values are NaN until `initialize` or a checkpoint fills them.  Matrices decay, vectors and scalars do not.
+  // Values are NaN until `initialize` or a checkpoint fills them. Only matrices get weight decay.
   Parameter(const Shape& shape, Initialization how, Dtype dtype = Dtype::f32);
 
   Tensor value;
   Initialization initialization;
   bool decay = true;   // weight decay applies
-  bool table = false;  // each row is of one token, place or class (embeddings, heads): Muon leaves it to AdamW
-  // Of tensors that are packed into one, one below the other: how many rows each has; empty: it is one.  What
-  // optimizers do tensor by tensor (a clip, an orthogonal step) they do to each.
+  bool table = false;  // lookup table, a row per token, position or class (embeddings, heads): Muon leaves it to AdamW
+  // Rows of each of the tensors that are packed into this one; empty: a single tensor. Optimizers
+  // apply per-tensor steps (a clip, an orthogonal step) to each packed tensor.
   std::vector<int64_t> parts = {};
-  double rate_factor = 1;       // of the learning rate
-  std::string rate_group = "";  // the setting `learning_rates` of every optimizer scales the rate of a group
-  double lowest = -std::numeric_limits<double>::infinity();  // after every step the values are brought back into
+  double rate_factor = 1;       // factor of the learning rate
+  std::string rate_group = "";  // lr group, which the setting `learning_rates` of every optimizer scales
+  double lowest = -std::numeric_limits<double>::infinity();  // every step clamps the values to
   double highest = std::numeric_limits<double>::infinity();  // [lowest, highest]
 };
 
-// While one lives, parameters that are made on this thread are counted and get memory that nothing has touched, so that
-// a model's size can be known before it costs anything.  More than `limit` elements in all are an Error.  The values
-// are undefined until they are filled.
+// A scope in which parameters made on this thread are counted and get untouched memory, so that a
+// model's size is known at no cost. Throws if there are more than `limit` elements in all. Values
+// are undefined until filled.
 class ParameterCount {
  public:
   explicit ParameterCount(int64_t limit);  // at most largest_size
@@ -59,7 +59,7 @@ class ParameterCount {
 class Visitor {
  public:
   virtual ~Visitor() = default;
-  void operator()(std::string_view name, Parameter& parameter);  // skipped if undefined: an absent bias
+  void operator()(std::string_view name, Parameter& parameter);  // skipped if undefined, such as an absent bias
   void operator()(std::string_view name, Tensor& buffer);        // state that is saved and moved, not optimized
   void operator()(std::string_view name, Module& child);
   template <class M>
@@ -70,45 +70,45 @@ class Visitor {
  protected:
   virtual void parameter(const std::string& /*path*/, Parameter&) {}
   virtual void buffer(const std::string& /*path*/, Tensor&) {}
-  virtual void module(const std::string& /*path*/, Module&) {}  // before its contents
+  virtual void module(const std::string& /*path*/, Module&) {}  // called before its contents
   friend class Module;
   std::string path_;
 };
 
-// What is kept of the tokens before, so that a model can go on with a text.  Made by the caller, one for each batch of
-// texts that are continued; every attention finds its own by its path.  It holds keys and values, for going on token by
-// token, or `of_states` what these are made from: then a stream can be learned block by block, for the weights that
-// project the states of before get gradients, the states themselves are constants.
+// A cache of previous tokens for continuing texts. The caller makes one per batch of texts; each
+// attention finds its entry by its path. It holds keys and values (incremental decoding) or, if
+// `of_states`, the inputs they are projected from (training on streams). Then the projection
+// weights get gradients, but the cached states are constants.
 struct Cache {
   struct Entry {
     Tensor key, value;                      // (B, tokens, Hk, D), (B, tokens, Hk, Dv)
     Tensor states = {};                     // (B, tokens, width): an attention's input
-    Tensor key_room = {}, value_room = {};  // of one sequence: what key and value are the beginning of, to grow in
+    Tensor key_room = {}, value_room = {};  // one sequence only: buffers in which key and value grow
   };
   std::map<std::string, Entry> entries;
-  int64_t tokens = 0;  // that came before; the model adds those of a pass at its end
+  int64_t tokens = 0;  // number of previous tokens; the model adds those of a pass at its end
   bool of_states = false;
 };
 
-// What one run of a model brings along.
+// One forward pass: flags, rng key and side inputs.
 struct Pass {
-  bool training = false;  // dropout acts
-  LateKey key{};          // of this step and micro-batch; every module derives its own from its path
-  Tensor lengths;         // (B) i32: how many tokens of each sequence are real; undefined: all
-  Tensor document_ids;    // (B, T) i32: a token sees only tokens of the same document; undefined: all one
+  bool training = false;  // dropout applies
+  LateKey key{};          // rng key of this step and micro-batch; each module derives its own from its path
+  Tensor lengths;         // (B) i32: number of real tokens in each sequence; undefined: all
+  Tensor document_ids;    // (B, T) i32: a token sees only tokens of its own document; undefined: one document
 
-  Tensor memory;               // (B, Tk, C): what cross attention reads
+  Tensor memory;               // (B, Tk, C): encoder output, for cross attention
   Tensor memory_lengths;       // (B) i32
-  Tensor memory_document_ids;  // (B, Tk) i32: with `document_ids`, a token reads only the memory of the same document
-  Cache* cache = nullptr;      // of keys and values: only where nothing is differentiated; or of states
-  int64_t offset() const { return cache ? cache->tokens : 0; }  // place of the first token
+  Tensor memory_document_ids;  // (B, Tk) i32: with `document_ids`, a token attends only to its own document
+  Cache* cache = nullptr;      // of keys and values: without gradients only; or of states
+  int64_t offset() const { return cache ? cache->tokens : 0; }  // position of the first token
 
   struct Loss {
     std::string name;
     Tensor value;
   };
   std::vector<Loss> losses;                          // differentiable extra losses, which the trainer weights by name
-  std::set<std::string, std::less<>> wanted_losses;  // those with a weight: others are not computed
+  std::set<std::string, std::less<>> wanted_losses;  // losses with a weight; others are not computed
   bool wants_loss(std::string_view name) const { return wanted_losses.contains(name); }
   void add_loss(std::string_view name, const Tensor& value) { losses.push_back({std::string(name), value}); }
 };
@@ -118,16 +118,16 @@ class Module {
   virtual ~Module() = default;
   virtual Tensor forward(const Tensor& x, Pass& pass) = 0;
   virtual void visit(Visitor&) {}
-  // Once after each step of the optimizer: the only place where a module changes a buffer.  forward may be run again
-  // for the same micro-batch (engine/autograd/recompute.h), which pass.key tells.
+  // Called once after each optimizer step; modules change buffers only here. forward may run again
+  // for the same micro-batch (engine/autograd/recompute.h): then pass.key is the same.
   virtual void after_step() {}
 
-  // forward, with this module's path put before the message of an error; shows input and output to hooks
-  // (engine/autograd/hooks.h).
+  // Runs forward, offers input and output to hooks (engine/autograd/hooks.h), and adds this
+  // module's path to the front of error messages.
   Tensor operator()(const Tensor& x, Pass& pass);
   const std::string& path() const { return path_; }
-  // The path as a key of what is this module's alone, such as its entry of a cache: an Error if name_paths has never
-  // reached the module, because then every other one has the same.
+  // Returns the path as a unique name, for example of the module's cache entry. Throws if
+  // name_paths has not reached the module, because all such modules have the same path.
   const std::string& unique_path() const;
   LateKey random_key(const Pass& pass) const { return pass.key.derive(unique_path()); }
 
@@ -141,9 +141,9 @@ class Module {
   bool named_ = false;
 };
 
-void after_step(Module& root);    // of every module in it, in the order of visit
-void name_paths(Module& root);    // tells every module its path; a model's constructor ends with it
-void ensure_paths(Module& root);  // name_paths, unless the root has been named: as a root, or as a part of a model
+void after_step(Module& root);    // for every module in it, in the order of visit
+void name_paths(Module& root);    // gives every module its path; call it last in a model's constructor
+void ensure_paths(Module& root);  // name_paths, unless the root has been named, as a root or inside a model
 
 struct NamedParameter {
   std::string path;
@@ -154,10 +154,10 @@ std::vector<std::pair<std::string, Tensor*>> buffers_of(Module& module);
 int64_t count_parameters(Module& module);
 void convert(Module& module, Dtype dtype);       // every parameter and floating buffer; buffers of bf16 models are f32
 void move(Module& module, Device device);        // every parameter and buffer
-Device device_of(Module& module);                // where its parameters live; the CPU if it has none
-void initialize(Module& module, uint64_t seed);  // ensure_paths, then each parameter by its own key: (seed, path)
+Device device_of(Module& module);                // device of its parameters; the CPU if it has none
+void initialize(Module& module, uint64_t seed);  // ensure_paths, then fills each parameter by its rng key: (seed, path)
 
-// An error whose message begins with the path of the module in which it arose.
+// An error whose message begins with the path of the module that threw it.
 class ModuleError : public Error {
  public:
   using Error::Error;

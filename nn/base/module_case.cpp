@@ -9,11 +9,11 @@
 namespace orrery::nn {
 namespace {
 
-// A random state near the initial one, strictly inside the parameter's bounds.
+// Returns random values near the initial ones, strictly inside the parameter's bounds.
 Tensor random_state(const Parameter& p, const CaseTensors& random) {
   std::vector<double> x = random(p.value.shape()).to_vector();
   const bool bounded = std::isfinite(p.lowest) && std::isfinite(p.highest);
-  // Of a wide matrix less, so that what it makes stays as small as that of a narrow one.
+  // Wide matrices vary less, so that their outputs are as small as those of narrow ones.
   const double spread = x.empty() || p.value.shape().rank() < 2
                             ? 0.4
                             : std::min(0.4, 1.6 / std::sqrt(static_cast<double>(p.value.size(-1))));
@@ -29,12 +29,12 @@ Tensor random_state(const Parameter& p, const CaseTensors& random) {
   return Tensor::from(p.value.shape(), x, Dtype::f64);
 }
 
-// y and the losses in one row, so that all are differentiated; y alone if there are none.
+// Returns y and the losses in one row, so that all are differentiated; only y without losses.
 Tensor with_losses(const Tensor& y, const Pass& pass) {
   check(pass.losses.size() == pass.wanted_losses.size(), "gradient case: ", pass.wanted_losses.size(),
         " losses are wanted, the module gave ", pass.losses.size());
   if (pass.losses.empty()) return y;
-  std::vector<Tensor> parts = {y.reshape(Shape{y.numel()}).to(pass.losses[0].value.dtype())};  // f32 beside bf16
+  std::vector<Tensor> parts = {y.reshape(Shape{y.numel()}).to(pass.losses[0].value.dtype())};  // f32 if y is bf16
   for (const Pass::Loss& loss : pass.losses) parts.push_back(loss.value.reshape(Shape{1}));
   return concatenate(parts, 0);
 }

@@ -1,5 +1,5 @@
-// Witnesses: while a SimpleOperations lives, what has a fused path of its own goes by the simple operations that its
-// formula is written in.
+// Reference mode: while a SimpleOperations object lives, operations with a fused path use the
+// simple operations of their formula instead.
 #pragma once
 
 namespace orrery::nn {

@@ -1,4 +1,4 @@
-// What may stand in a setting that names a member of a family: attention = "softmax(span=...)".
+// Families whose members a setting can name: attention = "softmax(span=...)".
 #pragma once
 
 #include <string>
@@ -11,12 +11,12 @@ namespace orrery::nn {
 
 struct SpecFamily {
   std::string name;
-  Spec (*renamed)(const Spec& spec);   // with keys in place of aliases
-  Spec (*resolved)(const Spec& spec);  // with every setting by name, those at their defaults too
+  Spec (*renamed)(const Spec& spec);   // with names in place of aliases
+  Spec (*resolved)(const Spec& spec);  // with every setting by name, defaults included
 };
 Registry<SpecFamily>& spec_families();
 
-// Each family says so itself, beside its registry, which `registry` returns.
+// Adds a family; called next to its registry, which `registry` returns.
 template <auto registry>
 bool add_spec_family(
     const std::string& name,
@@ -25,7 +25,7 @@ bool add_spec_family(
   return add_family(name, [] { return registry().names(); });
 }
 
-// Changes every setting among `settings` that is of a family.
+// Changes every setting in `settings` that names a member of a family.
 template <class Change>  // Spec change(const SpecFamily&, const Spec&)
 void change_specs(std::span<const Setting> settings, const Change& change) {
   for (const Setting& setting : settings)

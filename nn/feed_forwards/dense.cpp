@@ -1,11 +1,11 @@
-// Dense feed-forward, one operation for any activation F: attention over its own weights that does not normalize.
+// Dense feed-forward, one operation for any activation F: unnormalized attention over its weights.
 // Vaswani et al. 2017, arXiv:1706.03762.
 //   z = x W_in^T + b_in,   a = F(z),   y = a W_out^T + b_out + r         x (R, C), W_in (S, C), W_out (C, S)
 // With g = dy:
 //   da = g W_out,   dz = da F'(z),   dW_out = g^T a,   db_out = sum of the rows of g,   dr = g
 //   dx = dz W_in,   dW_in = dz^T x,   db_in = sum of the rows of dz
-// Kept: x and z, R (C + S) numbers.  a is computed again in backward, in the epilogue of the product that makes da, so
-// that it costs one pass over a tile that is in the cache and no memory between forward and backward.
+// Saved for backward: x and z, R (C + S) elements. Backward recomputes a in the epilogue of the
+// product that makes da: one pass over a cached tile, and no memory for a in between.
 #include "engine/autograd/autograd.h"
 #include "engine/matmul/matmul.h"
 #include "engine/ops/ops.h"
@@ -41,7 +41,7 @@ class Activate final : public EpilogueFunction<T> {  // hidden = F(z)
   int64_t d_ff_;
 };
 template <class T>
-class HiddenGradients final : public EpilogueFunction<T> {  // hidden = F(z), dz = F'(z) da, in place of da
+class HiddenGradients final : public EpilogueFunction<T> {  // hidden = F(z); dz = F'(z) da overwrites da
  public:
   HiddenGradients(const Activation& activation, const Tensor& z, const Tensor& hidden)
       : activation_(activation),

@@ -6,12 +6,12 @@
 //   dW_out = e^T h,   db_out = sum of the rows of e,   dr = e
 //   dx = dz W,   dW = dz^T x,   db = sum of the rows of dz
 // The gate and the linear part are one product with 2 S columns, and dx and dW one product each.
-// Kept: x and z, R (C + 2 S) numbers.  h is computed again in backward, together with dg and du, in the epilogue of the
-// product that makes dh.
-// Before learning g and u are independent, both N(0, v): E h^2 = v E F(g)^2.
-// Convention: S is the block's d_ff as given; the paper's factor 2/3, with which the three matrices have as many
-// parameters as the two of a dense layer, is applied by two_thirds=yes, rounded to the nearest whole number.
-// Biases, which the paper leaves out, follow the block's setting.
+// Saved for backward: x and z, R (C + 2 S) elements. Backward recomputes h, with dg and du, in the
+// epilogue of the product that makes dh.
+// At initialization g and u are independent, both N(0, v): E h^2 = v E F(g)^2.
+// Conventions: S is the block's d_ff. two_thirds=yes applies the paper's factor 2/3, rounded to the
+// nearest integer, so that three matrices have the parameter count of a dense layer's two. Biases,
+// which the paper omits, follow the block's setting.
 #include <algorithm>
 #include <type_traits>
 
@@ -27,14 +27,14 @@
 namespace orrery::nn {
 namespace {
 
-// Whether the loops below work on the rows of z where they are.  They hold what is between in T, and run on the CPU:
-// for bf16, and on a GPU, the halves of z are copied and go through the activation's own kernels.
+// Returns true if the loops below run on the rows of z in place: on a CPU, with T the arithmetic
+// type. For bf16 and on a GPU, the halves of z are copied and use the activation's own kernels.
 template <class T>
 bool fused(const Tensor& z) {
   return z.device() == Device::cpu && std::is_same_v<T, Arithmetic<T>>;
 }
 
-// hidden = F(g) u, row by row of z.
+// Returns F(g) u for each row of z.
 template <class T>
 Tensor gated(const Activation& activation, const Tensor& z) {
   if (!fused<T>(z)) {
@@ -60,7 +60,7 @@ Tensor gated(const Activation& activation, const Tensor& z) {
 }
 
 template <class T>
-class HiddenGradients final : public EpilogueFunction<T> {  // dz, and hidden in place of dh
+class HiddenGradients final : public EpilogueFunction<T> {  // writes dz, overwrites dh with hidden
  public:
   HiddenGradients(const Activation& activation, const Tensor& z, const Tensor& dz)
       : tile_(activation.role<TileRole<T>>()), z_(z.data<T>()), dz_(dz.mutable_data<T>()), d_ff_(z.size(-1) / 2) {}
@@ -84,7 +84,7 @@ class HiddenGradients final : public EpilogueFunction<T> {  // dz, and hidden in
   int64_t d_ff_;
 };
 
-// dz = (dg | du) from z and dh.
+// Returns dz = (dg | du) from z and dh.
 Tensor pulled_back(const Activation& activation, const Tensor& z, const Tensor& dh) {
   const std::vector<Tensor> halves = split(z, 2, -1);
   const Tensor dg = Tensor::empty_like(dh), du = Tensor::empty_like(dh);

@@ -1,22 +1,22 @@
-// Feed-forward as a key-value memory: keys recognize patterns of x, the function turns how well they fit into weights,
-// values are what is read.  Geva et al. 2020, arXiv:2012.14913; softmax as the function, and layer normalization behind
-// it: A Study on ReLU and Softmax in Transformer, arXiv:2302.06461.
+// Feed-forward as a key-value memory: keys match patterns of x, the function maps scores to
+// weights, y is the weighted sum of the values. Geva et al. 2020, arXiv:2012.14913; with softmax
+// and a layer normalization after it: A Study on ReLU and Softmax in Transformer, arXiv:2302.06461.
 //   p = x K^T + b_K,   a = F(p),               y = a V + b_V + r                     x (R, C), K and V (S, C)
 //   p = scale x K^T,   a = softmax(p) over S,  y = a V + r,  or LN(a V) + r
 // With g = dy, for F:        da = g V^T,   dp = F'(p) da,   db_K and db_V: sums of the rows of dp and g
 // for softmax:               dp = a (da - sum_s a da)        as in the backward of softmax
 // for both:                  dV = a^T g,   dK = scale dp^T x,   dx = scale dp K
-// Neither formula is written here: with F this is the operation of dense.cpp with W_in = K and W_out = V^T, and with
-// softmax it is attention to slots, one head of C channels, without a context (engine/attention_formula/problem.h).
-// Kept with F: x, p, and V turned.  Kept with softmax: x, a V, and the log-sum-exp of each row; no (R, S) array exists.
-// With norm=layer also what layer normalization keeps.
+// Neither formula is implemented here. With F this is the operation of dense.cpp with W_in = K and
+// W_out = V^T. With softmax it is attention of one head of C channels to slots, without a context
+// (engine/attention_formula/problem.h). Saved for backward with F: x, p and V^T; with softmax: x,
+// a V and the log-sum-exp of each row, no (R, S) array; with norm=layer also what this saves.
 //
-// Conventions.  scale is 1 unless given, as no source states 1 / sqrt(C).  The softmax form has no biases.
-// Initial values are those of a dense layer, K N(0, 0.02^2) and V N(0, 0.02^2 / (2 layers)), for every function and
-// norm, so that a comparison of them changes one thing.  With scores of variance 1 softmax then reads a variance of
-// e / S times that of V: 2.7e-7 for S = 4096 and values of 0.02, far below the usual epsilon of 1e-5, which would
-// divide by epsilon instead of normalizing.  So epsilon is 1e-12 here; it could be larger with larger values, but those
-// would take relatively smaller steps.
+// Conventions: scale is 1 by default, because no source states 1 / sqrt(C). The softmax form has no
+// biases. Initial values are those of a dense layer, K N(0, 0.02^2) and V
+// N(0, 0.02^2 / (2 layers)), so that comparing functions and norms changes one thing. With scores
+// of variance 1, y of softmax then has variance e / S Var V: 2.7e-7 for S = 4096 and values of
+// 0.02. The usual epsilon of 1e-5 is far larger: it would divide by epsilon instead of normalizing.
+// So epsilon is 1e-12 here. Larger values would allow a larger one, but relatively smaller steps.
 #include "nn/feed_forwards/base/conversions.h"
 #include "nn/feed_forwards/base/hidden.h"
 #include "nn/feed_forwards/base/pointwise.h"
@@ -130,7 +130,7 @@ class Memory final : public SlotReader {
 };
 REGISTER_FEED_FORWARD(Memory);
 
-// A case of the layer with x, then its parameters in the order of their visit.
+// Returns a case of the layer with x, then its parameters in the order of visit.
 MakeGradientCase case_of(const std::string& spec, const GradientCase::Function& reference) {
   return [=](const CaseTensors& random) {
     GradientCase test = module_case(

@@ -1,8 +1,8 @@
 // No feed-forward:  y = r.
-// For blocks whose attention reads learned slots beside the context (persistent=N), which then are the weights a block
-// reads: Sukhbaatar et al. 2019, arXiv:1907.01470.  A block leaves out the normalization before it, too.
+// For blocks whose attention has learned slots (persistent=N), which replace the feed-forward:
+// Sukhbaatar et al. 2019, arXiv:1907.01470. A block also skips the normalization before it.
 //   dr = dy,   dx = 0
-// Kept: nothing; without a residual y is 0.
+// Saved for backward: nothing. Without a residual y is 0.
 #include "engine/ops/ops.h"
 #include "nn/base/gradient_case.h"
 #include "nn/feed_forwards/base/feed_forward.h"

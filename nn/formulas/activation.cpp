@@ -11,7 +11,7 @@
 namespace orrery::nn {
 namespace {
 
-// The constants of an activation as settings, which reads and checks them like any others.
+// Returns the constants as settings, so that they are read and checked like any other setting.
 std::vector<Setting> settings_of_constants(const ActivationInfo& info, std::vector<double>& constants) {
   std::vector<Setting> settings;
   for (size_t i = 0; i < constants.size(); ++i)
@@ -24,7 +24,7 @@ std::vector<double> read_constants(const ActivationInfo& info, Spec spec) {
   for (const ActivationPreset& preset : info.presets)
     if (preset.name == spec.name) constants = preset.constants;
   const std::vector<Setting> settings = settings_of_constants(info, constants);
-  spec.name = info.name;  // an alias makes errors harder to follow
+  spec.name = info.name;  // errors are easier to follow without the alias
   read_settings(spec, settings);
   return constants;
 }
@@ -88,8 +88,8 @@ struct ActivateLearned {
   }
 };
 
-// The witness of the explicit slopes: the same values, differentiated by dual numbers.  f64 on the CPU; p is (n),
-// or undefined.
+// The independent check of the explicit derivatives: equal values, differentiated with dual
+// numbers. f64 on the CPU; p is (n), or undefined.
 struct ActivateByDual {
   static constexpr const char* name = "activation_by_dual";
   Activation activation;
@@ -119,7 +119,7 @@ struct ActivateByDual {
   }
 };
 
-// Moves what stands near a kink away from it, because no difference quotient can be had there.
+// Moves elements near a kink away from it, because finite differences are invalid there.
 Tensor off_kinks(const ActivationInfo& info, const Tensor& x) {
   constexpr double near = 0.02;
   double* const place = x.mutable_data<double>();
@@ -140,7 +140,7 @@ void check_formula(const ActivationInfo& info, const detail::FormulaSizes& sizes
           preset.constants.size(), " constants, which has ", info.constants.size());
 }
 
-// An exception, or the loader is told: none may come out of a plug-in's static objects.
+// Throws, but in a plug-in only informs the loader: its static objects must not throw.
 bool well_formed(const ActivationInfo& info, const detail::FormulaSizes& sizes) {
   try {
     check_formula(info, sizes);
@@ -158,7 +158,7 @@ GradientCase gradient_case(const ActivationInfo& info, const CaseTensors& random
     return {{{"x", x}, {"p", Tensor::from(Shape{f.parameter_count()}, f.initial_parameters(), Dtype::f64)}},
             [f](const auto& in) { return f(in[0], in[1]); },
             [f](const auto& in) { return record(ActivateByDual{f}, in[0], in[1]); }};
-  // F(x) u + F(x), so that the operation and its gated form are both in it
+  // F(x) u + F(x) covers the operation and its gated form.
   return {{{"x", x}, {"up", random({4, 9})}},
           [f](const auto& in) { return f.gate(in[0], in[1]) + f(in[0]); },
           [f](const auto& in) {
@@ -279,7 +279,7 @@ Tensor Activation::operator()(const Tensor& x, const Tensor& p) const {
   const bool fits = p.shape() == Shape{n} || p.shape() == Shape{n, channels};
   check(fits, info().name, ": parameters of shape ", p.shape(), " for x ", x.shape(), "; they must be ", Shape{n},
         ", or ", Shape{n, channels}, " for one of each channel");
-  // A few numbers: making them positive is no work, and ordinary operations know its slope.
+  // Softplus of a few numbers is cheap, and autograd differentiates it.
   return record(ActivateLearned{*this}, x, info().positive ? Activation("softplus")(p) : p);
 }
 Tensor Activation::gate(const Tensor& x, const Tensor& up) const {

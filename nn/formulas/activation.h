@@ -1,16 +1,16 @@
-// Activations: pointwise functions F with their slopes, found by name, on tensors of any shape and on plain numbers.
+// Activations: pointwise functions F and their derivatives, by name, on tensors and plain numbers.
 //
 //   const Activation f("elu(alpha=0.5)");
 //   Tensor y = f(x);               // recorded
 //   double slope = f.derivative(0.3);
 //
-// Some have parameters p that training changes:
+// Some have learned parameters p:
 //
 //   const Activation g = Activation::any("prelu");
 //   Tensor y = g(x, p);
 //
-// Each is one file in nn/activations/, which includes nn/formulas/kernels.h.  What an operation compiles for
-// every formula is a role: an abstract class beside that operation, which asks for it by activation.role<Role>().
+// Each is one file in nn/activations/, which includes nn/formulas/kernels.h. A role is an abstract
+// class of kernels that an operation has compiled for every formula: activation.role<Role>().
 #pragma once
 
 #include <array>
@@ -38,27 +38,27 @@ struct ActivationConstant {
   double value;  // the default
   Limits range = between(-1e6, 1e6);
 };
-struct ActivationPreset {  // another name, with other defaults
+struct ActivationPreset {  // another name with other default constants
   std::string_view name;
   std::vector<double> constants;
 };
 
-// What the file of an activation says about it, for the default constants and the initial parameters.
+// Properties of an activation as its file states them, for default constants and initial p.
 struct ActivationInfo {
   static constexpr double infinity = std::numeric_limits<double>::infinity();
 
   std::string_view name, formula, source;
   std::vector<ActivationConstant> constants = {};  // in the order of the formula's members
-  std::vector<std::string_view> parameters = {};   // that are learned, in the order of p
-  bool positive = false;                           // the formula sees softplus(p), and p is what is trained
+  std::vector<std::string_view> parameters = {};   // learned parameters, in the order of p
+  bool positive = false;                           // the formula gets softplus(p); p is trained
   bool zero_below_zero = false;                    // F(x) = F'(x) = 0 for x <= 0, so attention may skip such tiles
   std::vector<std::string_view> aliases = {};
   std::vector<ActivationPreset> presets = {};
-  std::vector<double> kinks = {};  // where a derivative, of whatever order, jumps
-  std::array<double, 2> limits;    // of the value at -infinity and at +infinity; NaN: there is none
+  std::vector<double> kinks = {};  // where a derivative of any order jumps
+  std::array<double, 2> limits;    // of the value at -infinity and at +infinity; NaN: no limit
 };
 
-// ---- what the operations of this folder compile for a formula; made by elementwise.h and learned.h
+// ---- kernels compiled for every formula for operations of this folder: elementwise.h and learned.h
 
 class ElementwiseRole {  // on tensors of one shape
  public:
@@ -66,7 +66,7 @@ class ElementwiseRole {  // on tensors of one shape
   template <class F>
   class Of;
   virtual void forward(const Tensor& x, const Tensor& y) const = 0;
-  // kept: y if the slope can be had from it, else x.  dx may have the memory of either.
+  // kept: y if the derivative follows from y, else x. dx may share the memory of kept.
   virtual void backward(const Tensor& kept, const Tensor& dy, const Tensor& dx) const = 0;
   virtual void gate(const Tensor& x, const Tensor& up, const Tensor& y) const = 0;
   virtual void gate_backward(const Tensor& x, const Tensor& up, const Tensor& dy, const Tensor& dx,
@@ -87,7 +87,7 @@ class TileRole : public TileFunction<T> {  // in tiles of other operations
   ~TileRole() = default;
 };
 
-// With parameters: p is (n), or (n, C) with a column for each place of x's last axis.
+// With parameters: p is (n), or (n, C) with a column for each channel of x's last axis.
 class LearnedRole {
  public:
   static constexpr const char* role = "learned_activation";
@@ -103,14 +103,14 @@ class LearnedRole {
 
 namespace detail {
 
-// A formula with its constants, on plain numbers.  p are the formula's own parameters, which are softplus of the
-// trained ones where info says positive; derivative_by_dual alone takes the trained ones.
+// A formula with its constants, on plain numbers. p are the formula's own parameters: softplus of
+// the trained ones if info.positive. Only derivative_by_dual takes the trained ones.
 class Formula {
  public:
   virtual ~Formula() = default;
   virtual double value(double x, const double* p) const = 0;
   virtual double derivative(double x, const double* p) const = 0;
-  virtual double derivative_by_dual(double x, const double* p, int parameter) const = 0;  // -1: along x
+  virtual double derivative_by_dual(double x, const double* p, int parameter) const = 0;  // -1: with respect to x
   virtual bool is_homogeneous() const = 0;
   virtual bool has_derivative_from_output() const = 0;
   virtual double derivative_from_output(double y) const = 0;
@@ -124,7 +124,7 @@ struct ActivationEntry {
   std::unique_ptr<const Formula> (*make)(const double* constants);
 };
 Registry<ActivationEntry>& activations();
-// `sizes`: of the formula in bytes, and the number of its parameters.
+// Size of the formula in bytes, and the number of its parameters.
 struct FormulaSizes {
   size_t bytes;
   int parameters;
@@ -135,8 +135,8 @@ bool add_activation(const ActivationEntry& entry, const FormulaSizes& sizes);
 
 class Activation {
  public:
-  // "silu", "elu(0.5)", "elu(alpha=0.5)".  Unknown names, constants out of their range and, but for `any`, parameters
-  // to learn are errors.
+  // "silu", "elu(0.5)", "elu(alpha=0.5)". Throws for unknown names, constants out of their range
+  // and, except in `any`, learned parameters.
   explicit Activation(std::string_view spec) : Activation(parse_spec(spec)) {}
   explicit Activation(const Spec& spec);
   static Activation any(std::string_view spec) { return any(parse_spec(spec)); }
@@ -144,27 +144,27 @@ class Activation {
 
   const ActivationInfo& info() const { return *info_; }
   const std::vector<double>& constants() const { return constants_; }
-  std::string spec() const;  // Activation::any(a.spec()) is a again
+  std::string spec() const;  // Activation::any(a.spec()) equals a
   int parameter_count() const { return static_cast<int>(info().parameters.size()); }
-  std::vector<double> initial_parameters() const;  // parameter_count() of them
+  std::vector<double> initial_parameters() const;  // parameter_count() values
 
-  // p: parameter_count() numbers, as they are trained
+  // p: parameter_count() trained values
   double value(double x, std::span<const double> p = {}) const;
   double derivative(double x, std::span<const double> p = {}) const;
   std::vector<double> parameter_derivatives(double x, std::span<const double> p) const;
-  // The same slopes from `value` run on dual numbers: exact, and not written by hand.  -1: along x.
+  // Derivatives of `value` with dual numbers: exact and independent. -1: with respect to x.
   double derivative_by_dual(double x, std::span<const double> p = {}, int parameter = -1) const;
   bool is_homogeneous() const { return formula_->is_homogeneous(); }  // F(a x) = a F(x) for a > 0, as the file states
   bool has_derivative_from_output() const { return formula_->has_derivative_from_output(); }
-  double derivative_from_output(double y) const;  // an Error if there is none
+  double derivative_from_output(double y) const;  // throws if has_derivative_from_output() is false
 
-  // y = F(x; p), of x's shape.  Keeps y if the slope can be had from it, else x, and p.  p is undefined if there are no
-  // parameters; else (n), or (n, C) with a column for each place of x's last axis, and of x's dtype.
+  // Returns F(x; p), of x's shape. Saves p, and y if the derivative follows from it, else x. p:
+  // undefined without parameters; else (n), or (n, C) with a column per channel of x, in x's dtype.
   Tensor operator()(const Tensor& x, const Tensor& p = {}) const;
-  // y = F(x) up, of two tensors of one shape: a gated unit as one operation.  Keeps x and up.
+  // Returns F(x) up for tensors of one shape: a gated unit as one operation. Saves x and up.
   Tensor gate(const Tensor& x, const Tensor& up) const;
 
-  // An Error if the formula has parameters and the role none, or if the role needs a build with CUDA.
+  // Throws if the formula has parameters but the role has none, or if the role needs a CUDA build.
   template <class Role>
   const Role& role() const {
     const Role* const found = dynamic_cast<const Role*>(formula_.get());
@@ -181,10 +181,10 @@ class Activation {
   std::vector<double> constants_;
   std::shared_ptr<const detail::Formula> formula_;
 };
-// Without aliases, in alphabetical order: those that have no parameters, and those that have.
+// Names without aliases, in alphabetical order: activations without and with learned parameters.
 std::vector<std::string> activation_names();
 std::vector<std::string> learned_activation_names();
 std::vector<Setting> ranges_of_activation(std::string_view name);  // its constants with their limits; no values
-bool is_learned_activation(std::string_view name);                 // an alias counts
+bool is_learned_activation(std::string_view name);                 // aliases count
 
 }  // namespace orrery::nn

@@ -1,4 +1,4 @@
-// Attention on a GPU, as a role of every activation (cuda/attention/attention.h says why each has kernels of its own).
+// Attention on a GPU as a role, with kernels per activation; cuda/attention/attention.h states why.
 #pragma once
 
 #include "engine/attention_formula/problem.h"

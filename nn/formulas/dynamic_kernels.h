@@ -2,8 +2,8 @@
 // du = g weight F'(u):
 //   dx = alpha du,       dalpha = sum of du x,   dshift = sum of du      over all elements
 //   dweight = sum of g F(u),   dbias = sum of g                          over the rows, one for each channel
-// Each direction is one pass over its tensors; F(u) is computed again in backward.  The sums over all elements are kept
-// by channel here, so that the four sums are columns of one reduce, whose order depends on the sizes only.
+// Each direction is one pass over its tensors; backward recomputes F(u). Sums over all elements are
+// made by channel, so one reduce makes the four sums, in an order that depends only on the sizes.
 #pragma once
 
 #include "engine/math/coarse.h"
@@ -14,7 +14,7 @@
 namespace orrery::nn {
 namespace detail {
 
-// F(u) and F'(u), from F(u) if the formula knows how; for what is rounded to T next.
+// Returns F(u) and F'(u), from F(u) if the formula supports it, for results rounded to T next.
 template <class T, class F, class A>
 HOST_DEVICE Values<A, 2> value_and_slope(const F& f, A at) {
   const BeforeRounding<T> u = at, value = f.value(u);
@@ -41,7 +41,7 @@ struct Normalize {
 };
 
 template <class F, class T>
-struct NormalizeInputGradient {  // dx alone, where no parameter is learned
+struct NormalizeInputGradient {  // dx only, if no parameter needs a gradient
   F f;
   In<T> x, alpha, shift, weight, dy;
   Out<T> dx;
@@ -57,7 +57,7 @@ struct NormalizeInputGradient {  // dx alone, where no parameter is learned
 };
 
 template <class F, class T>
-struct NormalizeGradients {  // writes dx; returns what the element adds to dweight, dbias, dalpha and dshift
+struct NormalizeGradients {  // writes dx; returns the element's terms of dweight, dbias, dalpha and dshift
   F f;
   In<T> x, alpha, shift, weight, dy;
   Out<T> dx;

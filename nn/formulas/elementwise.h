@@ -1,4 +1,4 @@
-// A formula on whole tensors, and on tiles of other operations.
+// Roles of a formula on whole tensors and on tiles of other operations.
 #pragma once
 
 #include "engine/loops/loops.h"

@@ -1,5 +1,5 @@
-// A product with an activation in its epilogue, on a GPU: what a dense feed-forward does there
-// (nn/feed_forwards/dense.cpp), as a role of every activation.
+// A matrix product with an activation in its epilogue on a GPU, as a role of every activation, for
+// dense feed-forwards (nn/feed_forwards/dense.cpp).
 #pragma once
 
 #include "engine/matmul/matmul.h"
@@ -16,9 +16,9 @@ class EpilogueRole {
   static constexpr const char* role = "matmul";
   template <class F>
   class Of;
-  // The product makes z, and a = F(z).
+  // Computes the product z, and a = F(z).
   virtual void multiply(const cuda::Matmul<T, T>& product, int parts_of_f32, T* a) const = 0;
-  // The product makes da, of which it keeps dz = F'(z) da, and a = F(z).
+  // Computes dz = F'(z) da from the product da, which is not stored, and a = F(z).
   virtual void multiply_backward(const cuda::Matmul<T, T>& product, int parts_of_f32, const T* z, T* a) const = 0;
 
  protected:

@@ -99,7 +99,7 @@ class Facts {
     }
   }
 
-  // A jump of F', F'' or F''' at x, from three slopes on either side.
+  // Returns true if F', F'' or F''' jumps at x, from three derivatives on either side.
   bool jumps(double x) const {
     constexpr double h = 1e-3, close = 1e-9;
     const auto side = [&](double sign) {
@@ -128,7 +128,7 @@ class Facts {
                               "quotient is looked at near a kink"));
     }
   }
-  // Where F' jumps although no kink is stated: every interval is halved towards its larger difference.
+  // Finds jumps of F' without a stated kink, by halving each interval toward its larger difference.
   void unstated_kinks() {
     for (size_t i = 0; i + 1 < grid_.size(); ++i) {
       double a = grid_[i], b = grid_[i + 1];

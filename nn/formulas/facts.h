@@ -1,4 +1,4 @@
-// What an ActivationInfo states, held against the formula.
+// Checks of the properties that an ActivationInfo states, against the formula.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace orrery::nn {
 
-// A sentence for each fact that is false, with the place, what is stated and what was found; none if all are true.
-// Limits and kinks are stated for the default constants and looked at there alone; parameters are the initial ones.
+// Returns a message for each false property, with the point, the stated and the found value. Checks
+// limits and kinks at the default constants only; parameters have their initial values.
 std::vector<std::string> false_facts(const Activation& f);
 
 }  // namespace orrery::nn

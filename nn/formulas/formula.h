@@ -1,4 +1,4 @@
-// What the file of an activation writes, and the same on plain numbers.
+// Concepts that the formula of an activation must satisfy, and formulas on plain numbers.
 #pragma once
 
 #include <algorithm>

@@ -1,8 +1,8 @@
-// Turns one formula into everything that uses it.  Included by nn/activations/*.cpp and by the file of a new one.
+// Registers a formula and compiles its roles; for nn/activations/*.cpp and new activations.
 //
 //   struct Silu {                                        // its only members are its constants, as doubles
 //     static inline const ActivationInfo info{...};
-//     using tensor_cores = void;                         // optional; kernels of their own for attention in bf16
+//     using tensor_cores = void;                         // optional; separate kernels for attention in bf16
 //     using homogeneous = void;                          // optional; F(a x) = a F(x) for a > 0, so these scale sums
 //     double beta = 1;
 //     template <class T> HOST_DEVICE T value(T x) const;        // T is float, double, Dual or Coarse
@@ -11,9 +11,9 @@
 //   };
 //   REGISTER_ACTIVATION(Silu);
 //
-// One with parameters that are learned has `static constexpr int parameters`, `void initial_parameters(double* p)
-// const`, and with `const T* p` value(x, p), derivative(x, p) and parameter_derivatives(x, p, T* out); see
-// nn/activations/prelu.cpp.
+// A formula with learned parameters has `static constexpr int parameters`,
+// `void initial_parameters(double* p) const`, and with `const T* p` value(x, p), derivative(x, p)
+// and parameter_derivatives(x, p, T* out); see nn/activations/prelu.cpp.
 #pragma once
 
 #include "nn/formulas/attention_kernels.h"
@@ -30,7 +30,7 @@ struct Made final : Numbers, Roles::template Of<F>... {
   explicit Made(const F& f) : Numbers(f), Roles::template Of<F>(f)... {}
 };
 
-// The roles of a formula, each compiled for it.  A new role is a line here and its own file.
+// The roles of a formula, each compiled for it. A new role needs a line here and its own file.
 template <class F>
 struct RolesOf {
   using Type =
@@ -48,7 +48,7 @@ struct RolesOf<F> {
 };
 
 template <class F>
-struct FormulaOf {  // a static member, because nvcc knows no pointer to a function template here
+struct FormulaOf {  // a static member, because nvcc rejects a pointer to a function template here
   static std::unique_ptr<const Formula> make(const double* constants) {
     return std::make_unique<const typename RolesOf<F>::Type>(with_constants<F>(constants));
   }
@@ -58,7 +58,7 @@ struct FormulaOf {  // a static member, because nvcc knows no pointer to a funct
 
 template <class F>
 requires PlainFormula<F> || LearnedFormula<F>
-bool add_activation() {  // true, so that a static object can hold the result
+bool add_activation() {  // returns true, so that a static object can hold the result
   const detail::ActivationEntry entry{F::info.name, &F::info, detail::FormulaOf<F>::make};
   return detail::add_activation(entry, {sizeof(F), detail::RolesOf<F>::parameters});
 }

@@ -9,8 +9,8 @@ namespace orrery::nn {
 
 namespace detail {
 
-// What element (or place in the row) i reads: p[k], or p[k][i].  A choice at run time would keep loops from
-// vectorizing.
+// Returns the parameters of element (or channel) i: p[k], or p[k][i]. A choice at run time
+// would prevent vectorization.
 template <class F, bool PerChannel, class T>
 HOST_DEVICE Values<Arithmetic<T>, F::parameters> parameters_at(const T* p, int64_t channels, int64_t i) {
   Values<Arithmetic<T>, F::parameters> own;
@@ -59,7 +59,7 @@ struct LearnedBackward {  // dx = dF/dx g
   }
 };
 template <class F, class T, bool PerChannel>
-struct LearnedTerms {  // what element i adds to the gradient of each parameter
+struct LearnedTerms {  // element i's terms of the parameter gradients
   F f;
   const T* p;
   In<T> x, g;
@@ -108,7 +108,7 @@ class LearnedRole::Of : public LearnedRole {
   }
 
  private:
-  // Calls run<T, PerChannel>() with what the tensors say.
+  // Calls run<T, PerChannel>() for the dtype of x and the rank of p.
   template <class Run>
   static void dispatch_form(const Tensor& x, const Tensor& p, const Run& run) {
     dispatch(x.dtype(), role, [&]<class T>() {

@@ -1,4 +1,4 @@
-// The layer around a rule; nn/attentions/base/attention.h states its formula.
+// The layer around an attention function; its formula is in nn/attentions/base/attention.h.
 #include <algorithm>
 #include <cmath>
 
@@ -15,12 +15,12 @@ namespace {
 
 bool given(const Spec& spec) { return spec.name != "none"; }
 
-constexpr int64_t step_of_dropping = 64;  // tokens: fewer would copy what is kept too often
-// The place of the first token that is kept where the next one, at `next`, sees up to `distance` back.
+constexpr int64_t step_of_dropping = 64;  // tokens; smaller steps would copy the cache too often
+// Returns the first position to keep if the token at `next` attends up to `distance` back.
 int64_t first_reached(int64_t next, int64_t distance) {
   return std::max<int64_t>(next - distance, 0) / step_of_dropping * step_of_dropping;
 }
-// Of x (B, tokens, ...), whose last token stands before place `next`, those from place `first` on.
+// Returns x (B, tokens, ...) from position `first` on; its last token is at position next - 1.
 Tensor from_place(const Tensor& x, int64_t first, int64_t next) {
   const int64_t tokens = x.size(1), drop = first - (next - tokens);
   return drop > 0 ? slice(x, 1, drop, tokens) : x;
@@ -33,7 +33,7 @@ int64_t checked_head_size(const AttentionLayerOptions& o) {
         o.heads, ")");
   return o.head_size > 0 ? o.head_size : o.width / o.heads;
 }
-// Channels of all queries, and of what they read.
+// Channels of all queries, and of all head outputs.
 int64_t query_width(const AttentionLayerOptions& o) {
   return product_of_sizes("attention: heads times head_size", {o.heads, checked_head_size(o)});
 }
@@ -63,8 +63,8 @@ void check_cache(std::string_view name, const Pass& pass, bool causal) {
   check(!pass.lengths && !pass.document_ids, name, ": a cache holds whole sequences, without lengths and documents");
 }
 
-// `kept` (B, tokens, ...) with `more` behind it.  One sequence grows in `room`, which is doubled when it is full, so
-// that a token costs what it adds; a room that a copy of the cache shares is left to that copy.
+// Returns `kept` (B, tokens, ...) followed by `more`. A single sequence grows in `room`, which
+// doubles when full: O(1) amortized per token. A room shared with a copy of the cache is not used.
 Tensor appended(const Tensor& kept, const Tensor& more, Tensor& room) {
   if (!kept) return more;
   if (kept.size(0) != 1 || recording()) return concatenate({kept, more}, 1);
@@ -83,7 +83,7 @@ Tensor appended(const Tensor& kept, const Tensor& more, Tensor& room) {
 void continue_from_cache(const Module& attention, AttentionInputs& r, Pass& pass, int64_t reach) {
   if (!pass.cache) return;
   check(!pass.cache->of_states, attention.path(), ": this attention cannot read a stream; use softmax or pointwise");
-  const int64_t next = pass.offset() + r.query.size(1);  // place of the next query
+  const int64_t next = pass.offset() + r.query.size(1);  // position after the last query
   Cache::Entry& kept = pass.cache->entries[attention.unique_path()];
   r.key = appended(kept.key, r.key, kept.key_room), r.value = appended(kept.value, r.value, kept.value_room);
   const int64_t first = reach > 0 ? first_reached(next, reach - 1) : 0;
@@ -146,7 +146,7 @@ AttentionOptions AttentionLayer::span_limits() const {
   if (span_) span_->limit(limits);
   return limits;
 }
-// So many distances are visible, of those that there are.
+// Returns how many of these distances are visible under the span.
 int64_t AttentionLayer::within_window(int64_t distances) const {
   const int64_t window = span_limits().mask.window;
   return window > 0 ? std::min(distances, window) : distances;
@@ -158,15 +158,14 @@ Tensor AttentionLayer::by_head(const Tensor& x, int64_t heads) const {
 
 Tensor with(const Parameter& bias, const Tensor& x) { return bias.value ? x + bias.value : x; }
 
-// Keys and values of the memory, normalized and turned.  It stays the same as long as a cache lives, so they are made
-// once; null: not yet.
+// Returns the cached keys and values of the encoder output, normalized and rotated, or null. They
+// are computed once, because the encoder output is constant while a cache lives.
 const Cache::Entry* kept_memory(const AttentionLayer& attention, const Pass& pass) {
   if (!pass.cache) return nullptr;
   const auto found = pass.cache->entries.find(attention.unique_path());
   return found == pass.cache->entries.end() ? nullptr : &found->second;
 }
 
-// Queries, keys and values of these tokens.
 AttentionInputs AttentionLayer::project(const Tensor& x, Pass& pass) {
   const int64_t queries = options_.heads * head_size_, keys = key_heads_ * head_size_;
   std::vector<Tensor> qkv;
@@ -190,14 +189,14 @@ AttentionInputs AttentionLayer::project(const Tensor& x, Pass& pass) {
   return r;
 }
 
-// Reads what today's spans reach.  More is kept, for a span may grow with the step to come: one step of a learning rate
-// that makes sense moves it by less than 64 tokens.
+// Attends as far as the current spans reach, but caches more, because the next optimizer step may
+// lengthen a span: by less than 64 tokens at usable learning rates.
 void AttentionLayer::go_on_with_stream(const Tensor& x, AttentionInputs& r, Pass& pass) {
   check_cache(name_, pass, options_.causal);
   check(span_ != nullptr, name_, ": reads a stream as far back as its span reaches; give it one, as in ", name_,
         "(span=fixed(256))");
   const AttentionOptions limits = span_limits();
-  // The far end of the ramp has no weight, but a gradient.
+  // At distance `reach`, the far end of the ramp, a key has weight 0 but a gradient.
   const int64_t reach = span_->reach(limits), most = limits.mask.window - 1, before = pass.offset(),
                 next = before + x.size(1);
   Tensor& kept = pass.cache->entries[unique_path()].states;
@@ -228,8 +227,7 @@ void AttentionLayer::add_terms(const Tensor& x, AttentionInputs& r, Pass& pass) 
 AttentionOptions AttentionLayer::options_of(const AttentionInputs& r, const Pass& pass) const {
   const bool cross = options_.memory_width != 0;
   const int64_t cached = cross ? 0 : r.key.size(1) - r.query.size(1);
-  constexpr int64_t many =
-      1 << 28;  // further back than any window: a stream may have more tokens than numbers below 2^29
+  constexpr int64_t many = 1 << 28;  // further back than any window; positions of a long stream may exceed 2^29
   AttentionOptions o{.mask = {.causal = options_.causal && !cross,
                               .attend_to_self = attend_to_self_ || cross,
                               .query_offset = cached,
@@ -250,7 +248,8 @@ AttentionOptions AttentionLayer::options_of(const AttentionInputs& r, const Pass
   return o;
 }
 
-// What is read by itself: all keys at once, or with split slots the context and the slots as the only keys.
+// Returns the separate attention calls: one over all keys or, with split slots, one over the
+// context and one over the slots.
 std::vector<AttentionLayer::Part> AttentionLayer::parts_of(const AttentionInputs& r, const AttentionOptions& o) const {
   Part context{r, o};
   context.options.hooked_path = path(), context.options.hooked_name = "scores";
@@ -271,7 +270,7 @@ std::vector<AttentionLayer::Part> AttentionLayer::parts_of(const AttentionInputs
   return {context, {slots, of_slots}};
 }
 
-// The weights of each part, shown side by side, or what is put in their place; none if the rule has no weights.
+// Returns each part's weights or their replacements; hooks see them joined. Empty: no weights.
 std::vector<Tensor> AttentionLayer::hooked_weights(const std::vector<Part>& parts) {
   std::vector<Tensor> all;
   for (const Part& part : parts) all.push_back(weights(part.inputs, part.options));
@@ -294,7 +293,7 @@ void AttentionLayer::show_rows(const Tensor& w, const AttentionInputs& r, const 
 
 Tensor AttentionLayer::read_all(const AttentionInputs& r, const AttentionOptions& o, Pass& pass) {
   const std::vector<Part> parts = parts_of(r, o);
-  // Not ||: each call offers its name to the hooks.
+  // Uses |= instead of ||, because each call must offer its name to the hooks.
   bool scores = false, rows = false, looked_at = is_hooked(path(), "weights");
   for (const Part& part : parts) scores |= is_hooked(path(), part.options.hooked_name);
   for (const char* name : {"visible", "row_sum", "row_entropy", "row_zero_share", "row_maximum"})

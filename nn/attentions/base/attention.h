@@ -1,17 +1,17 @@
-// Attentions: what a block reads from its context.
+// Attention layers of a block.
 //
-// Every attention but gau is a rule, which turns queries, keys and values into what is read, inside the same layer:
+// Every attention except gau is an attention function (q, k, v -> head output) in this layer:
 //
 //   q = x W_q,  k = c W_k,  v = c W_v          c = x, or another sequence in cross attention
-//   q, k <- normalized (qk_norm), turned (rotary)
-//   o = rule(q, k, v; terms of the distance, span, persistent slots, masks)
+//   q, k <- normalized (qk_norm), rotated (rotary)
+//   o = f(q, k, v; relative-position bias or embedding, span, persistent slots, masks)
 //   y = (F(x W_g) o) W_o + r                   F(x W_g): the gate, if there is one
 //
-// A stream is read block by block: with a cache of states, k and v are projected from [x of the blocks before, x],
-// whose first part is a constant, as far back as the span reaches.
+// A text stream is processed block by block: with a cache of states, k and v are projected from [x
+// of previous blocks, x], as far back as the span reaches. The x of previous blocks is a constant.
 //
-// A rule is one file: a class derived from AttentionLayer with `read`, a list of what it can be combined with, and one
-// line REGISTER_ATTENTION(Type).
+// An attention function is one file: a class derived from AttentionLayer with `read`, a list of the
+// options that it supports, and one line REGISTER_ATTENTION(Type).
 #pragma once
 
 #include "nn/attentions/base/fused.h"
@@ -24,23 +24,23 @@
 namespace orrery::nn {
 
 struct AttentionLayerOptions {
-  int64_t width;          // in and out
+  int64_t width;          // channels of input and output
   int64_t heads;          // query heads
-  int64_t key_heads = 0;  // key/value heads, each shared by heads / key_heads query heads; 0: as many as heads
+  int64_t key_heads = 0;  // key/value heads, each shared by heads / key_heads query heads; 0: equal to heads
   int64_t head_size = 0;  // 0: width / heads
   bool causal = true;
   bool bias = true;
-  bool query_key_bias = false;  // queries and keys have biases of their own, from 0, whatever `bias` says of the rest
-  int64_t layers = 1;  // of the model: the more, the smaller the output projection starts
+  bool query_key_bias = false;  // queries and keys get extra biases, initially 0, regardless of `bias`
+  int64_t layers = 1;           // layers of the model; more layers make the initial output projection smaller
   InitialWeights initial_weights = {};
-  int64_t context = 0;                 // the most tokens, of a cache too; 0: unknown
-  const Position* position = nullptr;  // of the model, which outlives the attention
-  // Not 0: cross attention, which reads pass.memory (B, Tk, memory_width), sees all of it within pass.memory_lengths
-  // and pass.memory_document_ids, and turns its keys (rotary) by their places in the memory.
+  int64_t context = 0;                 // maximum number of tokens, cached tokens included; 0: unknown
+  const Position* position = nullptr;  // the model's; must outlive the attention
+  // Not 0: cross attention to the encoder output pass.memory (B, Tk, memory_width), within
+  // pass.memory_lengths and pass.memory_document_ids. Rotary rotates keys by their positions in it.
   int64_t memory_width = 0;
 };
 
-// Settings of the layer, which every attention's spec takes after its own.
+// Settings of the layer. The spec of every attention takes them after its own settings.
 struct AttentionSettings {
   Spec gate = parse_spec("none"), qk_norm = parse_spec("none");
   double scale = 0, dropout = 0;
@@ -60,7 +60,7 @@ struct AttentionSettings {
   }
 };
 
-// What a rule can be combined with; the rest is refused at construction with a sentence that begins with its name.
+// Options that an attention supports. Others throw at construction; the message names it.
 struct AttentionAbilities {
   bool dropout = true, distance_terms = true, span = true, slots = true, cross = true;
 };
@@ -74,18 +74,18 @@ class AttentionLayer : public Sublayer {
                  const AttentionAbilities& abilities);
   ~AttentionLayer() override;
   Tensor forward_onto(const Tensor& x, const Tensor& residual, Pass& pass) final;
-  // The layer between its projections: what queries (B, Tq, H, D) read from keys (B, Tk, Hk, D) and values (B, Tk, Hk,
-  // Dv), as (B, Tq, H Dv).  The tokens x (B, Tq, width) that ask are for a gate and a dynamic span.
+  // Returns the head outputs (B, Tq, H Dv), gated, of queries (B, Tq, H, D), keys (B, Tk, Hk, D)
+  // and values (B, Tk, Hk, Dv). Gate and dynamic span use the queries' tokens x (B, Tq, width).
   Tensor read_heads(AttentionInputs inputs, const Tensor& x, Pass& pass);
   bool reads_memory() const { return options_.memory_width != 0; }  // cross attention
-  void visit(Visitor& v) override;  // a rule with parameters of its own visits them too
+  void visit(Visitor& v) override;  // an attention function with parameters visits them too
 
  protected:
-  // (B, Tq, H, Dv).  With split slots this is called twice, for the context and for the slots as the only keys.
+  // Returns the head outputs (B, Tq, H, Dv). Split slots call it twice: for context and for slots.
   virtual Tensor read(const AttentionInputs& inputs, const AttentionOptions& options, Pass& pass) = 0;
-  // (B, H, Tq, Tk + N), for those who watch; an undefined tensor if the rule has no weights.
+  // Returns the weights (B, H, Tq, Tk + N) for hooks; an undefined tensor if there are no weights.
   virtual Tensor weights(const AttentionInputs& inputs, const AttentionOptions& options) = 0;
-  // What the rule makes of sum_j w_ij v_j, (B, Tq, H, Dv), as the last part of `read`.
+  // Maps sum_j w_ij v_j to the head output, both (B, Tq, H, Dv): the last step of `read`.
   virtual Tensor finish(const Tensor& sums) { return sums; }
   int64_t heads() const { return options_.heads; }
   int64_t head_size() const { return head_size_; }
@@ -112,8 +112,8 @@ class AttentionLayer : public Sublayer {
   AttentionLayerOptions options_;
   int64_t key_heads_, head_size_;
   bool attend_to_self_;
-  std::unique_ptr<Linear> query_key_value_, query_, key_value_;  // the first, or the two others in cross attention
-  Parameter query_bias_, key_bias_;  // undefined unless query_key_bias
+  std::unique_ptr<Linear> query_key_value_, query_, key_value_;  // self attention: the first; cross: the others
+  Parameter query_bias_, key_bias_;                              // undefined unless query_key_bias
   std::unique_ptr<Module> query_norm_, key_norm_;
   std::optional<Activation> gate_function_;
   std::unique_ptr<Linear> gate_;
@@ -122,27 +122,27 @@ class AttentionLayer : public Sublayer {
   Linear output_;
 };
 
-// Errors if the pass has a cache from which this attention, `name`, cannot go on.
+// Throws if the pass has a cache that this attention, `name`, cannot continue.
 void check_cache(std::string_view name, const Pass& pass, bool causal);
-// With a cache in the pass: puts the keys and values of the tokens before in front, and keeps them for the next pass,
-// under the path of `attention`.  If not 0, keys at a distance of `reach` and beyond are masked for all: they are
-// dropped, in steps of 64, and `inputs` may begin with fewer keys than there were tokens.  Of a cache of states: Error.
+// With a cache in the pass: prepends the cached keys and values and caches all for the next pass,
+// under the path of `attention`. If `reach` is not 0, drops keys at distances of `reach` or more
+// (masked for all queries) in steps of 64. Throws for a cache of states.
 void continue_from_cache(const Module& attention, AttentionInputs& inputs, Pass& pass, int64_t reach = 0);
-// The position's terms of the scores, in the dtypes that attention takes; `position` may be null.
+// Adds the score terms of `position`, which may be null, in the dtypes that attention takes.
 void add_distance_terms(const Position* position, int64_t distances, AttentionInputs& inputs);
 
-// What the layer's settings add to any attention: one for each that has a formula.
+// Returns the catalogue entries of the layer's settings, one for each setting with a formula.
 const std::vector<Info>& attention_settings();
 
 using AttentionEntry = Entry<Sublayer, const AttentionLayerOptions&>;
 Registry<AttentionEntry>& attentions();
 std::unique_ptr<Sublayer> make_attention(const Spec& spec,
                                          const AttentionLayerOptions& options);  // "softmax(dropout=0.1)"
-Spec resolved_attention(const Spec& spec);  // with all settings by name, those of a span and of slots too
+Spec resolved_attention(const Spec& spec);  // with all settings by name, including those of span and slots
 
-// Gradient cases of whole layers for each spec: causal, full with lengths, packed documents with grouped key heads,
-// cross (where the rule can), at odd sizes, each against the same layer by simple operations.  Specs that differ in a
-// setting of the layer only need not be listed for every rule.
+// Adds gradient cases of whole layers for each spec: causal and full, with lengths, packed
+// documents, grouped key heads and odd sizes, and cross if supported; the reference is the layer in
+// reference mode. Specs that differ only in layer settings need not be listed for every attention.
 bool add_attention_cases(std::string_view name, const std::vector<std::string>& specs, bool cross = true);
 
 #define REGISTER_ATTENTION(Type) \

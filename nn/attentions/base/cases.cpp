@@ -16,10 +16,10 @@ struct Condition {
   AttentionLayerOptions options;
   Shape input;
   std::function<void(Pass&)> prepare = {};
-  int64_t quotients = 64;  // few where a pass is long
+  int64_t quotients = 64;  // finite differences; few where a pass is long
 };
 
-// Every attention meets T = 1, 17 and 65 and head sizes 8, 20 and 64 here, and odd ones; rotary turns even ones only.
+// Tests every attention with T = 1, 17, 65 and head sizes 8, 20, 64 and odd ones (rotary: even).
 std::vector<Condition> causal_conditions(bool even) {
   const int64_t small = even ? 12 : 9;
   return {{"causal, T 17, D 8", {.width = 16, .heads = 2}, {1, 17, 16}, {}, 24},
@@ -72,7 +72,7 @@ std::vector<Condition> conditions(const AttentionCase& settings) {
   return all;
 }
 
-// An attention with the position that acts on it, as a model has them.
+// An attention with its position, as in a model.
 class Positioned final : public Module {
  public:
   Positioned(const AttentionCase& settings, AttentionLayerOptions options) {

@@ -1,5 +1,5 @@
-// Gradient cases of an attention under a position, with losses, or while weights are dropped;
-// nn/attentions/base/attention.h has the short form for specs alone.
+// Gradient cases of an attention with a position, with losses, or with dropout. For specs alone
+// there is add_attention_cases (nn/attentions/base/attention.h).
 #pragma once
 
 #include <string>
@@ -10,14 +10,14 @@ namespace orrery::nn {
 
 struct AttentionCase {
   std::string spec;
-  std::string position = "none";         // what it learns is differentiated with the layer's parameters
-  std::vector<std::string> losses = {};  // that the pass wants; they are part of the result
-  bool dropout = false;                  // as the spec says, with a fixed key; otherwise nothing is dropped
-  bool full = true;                      // not only causal; length=row_index needs no
+  std::string position = "none";         // its parameters are differentiated with the layer's
+  std::vector<std::string> losses = {};  // requested losses; they are part of the result
+  bool dropout = false;                  // training mode with a fixed rng key, so the spec's dropout applies
+  bool full = true;                      // full attention too; no for length=row_index
   bool cross = false;                    // cross attention as well
 };
 
-// One case for each condition (sizes, masks, padding), all under the name of `family`: "attention", or "position".
+// Adds one case per condition (sizes, masks, padding) to `family`: "attention" or "position".
 bool add_attention_case(std::string_view family, std::string_view name, const AttentionCase& settings);
 
 }  // namespace orrery::nn

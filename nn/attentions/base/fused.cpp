@@ -1,6 +1,6 @@
-// The recorded operation around engine/attention, which holds the formulas and their derivatives. Kept: the operands,
-// and for softmax the output and L, one number for each query and head; with statistics in the loss also P and H.  No
-// (Tq, Tk) array exists.
+// The autograd operation around engine/attention, which has the formulas and derivatives. Saved for
+// backward: the operands; for softmax the output and L, one number per query and head; with
+// statistics also P and H. No (Tq, Tk) array exists.
 #include "nn/attentions/base/fused.h"
 
 #include <array>
@@ -11,7 +11,7 @@
 namespace orrery::nn {
 namespace {
 
-constexpr int operands = 8;  // of AttentionInputs, in its order
+constexpr int operands = 8;  // members of AttentionInputs, in its order
 template <class Tensors>
 AttentionInputs inputs_of(const Tensors& x) {
   return {x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7]};

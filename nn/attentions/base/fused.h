@@ -1,6 +1,6 @@
-// Values read by weighted scores, as a recorded operation: the one that every fused attention, and every feed-forward
-// read as a memory, goes through.  Formulas and what is kept: engine/attention_formula/problem.h; inputs, mask and
-// options: engine/attention/attention.h.
+// Attention as an autograd operation, used by every fused attention and every feed-forward that
+// attends to slots. Formulas and saved tensors: engine/attention_formula/problem.h; inputs, mask
+// and options: engine/attention/attention.h.
 #pragma once
 
 #include <optional>
@@ -11,17 +11,17 @@
 
 namespace orrery::nn {
 
-// Without a function: softmax.  With `statistics` the rows' sum, entropy, zero_share and maximum as well.
+// Without a function: softmax. `statistics` adds sum, entropy, zero_share and maximum of each row.
 AttentionOutput attention(const AttentionInputs& inputs, const AttentionOptions& options,
                           const std::optional<Activation>& function = {}, bool statistics = false);
 
-// ---- the same by simple operations, which store (B, H, Tq, Tk) arrays: for references, for those who look at weights,
-// and for attentions whose row rule has no fused path
+// ---- the same in simple operations, which store (B, H, Tq, Tk) arrays: for references, for hooks
+// on weights, and for row-wise weightings, which have no fused path
 
-// (B, H, Tq, Tk + N), 0 where masked; shown to hooks under the name that the options say
+// (B, H, Tq, Tk + N), 0 where masked; hooks see them under the name given in the options
 Tensor attention_scores(const AttentionInputs& inputs, const AttentionOptions& options);
-// 1 where a key or slot is visible to a query, else 0, as for a key with m = 0.  (B or 1, H or 1, Tq, Tk + N), not
-// differentiable.
+// 1 where a key or slot is visible to a query, else 0 (also for keys with m = 0): (B or 1, H or 1,
+// Tq, Tk + N), not differentiable.
 Tensor attention_mask(const AttentionInputs& inputs, const AttentionOptions& options);
 // attention_scores with minus infinity where masked
 Tensor masked_scores(const AttentionInputs& inputs, const AttentionOptions& options);
@@ -32,7 +32,7 @@ Tensor read_values(const Tensor& weights, const AttentionInputs& inputs, const A
 AttentionOutput attention_reference(const AttentionInputs& inputs, const AttentionOptions& options,
                                     const std::optional<Activation>& function, bool statistics = false);
 
-// Sum, entropy, share of zeros and maximum of the rows of any weights; `visible` as `attention_mask` gives it.
+// Returns sum, entropy, fraction of zeros and maximum of each row; `visible`: from attention_mask.
 AttentionOutput row_statistics(const Tensor& weights, const Tensor& visible);
 
 }  // namespace orrery::nn

@@ -23,7 +23,7 @@ struct FixedSettings {
 template <class T>
 struct VisibleKeys {
   MaskView mask;
-  int lowest;  // minus the keys that were dropped
+  int lowest;  // -(number of dropped keys)
   Out<T> number;
   template <class Row>
   HOST_DEVICE void operator()(Row row, int64_t r) const {
@@ -50,7 +50,7 @@ struct RealRows {
   }
 };
 
-// How many queries up to query i of a sequence are of its document, or how many stand before it in all.
+// Number of queries up to i in its document; without documents i + 1 + `before`.
 struct NumberInDocument {
   const int32_t* documents;  // (B, Tq), or null
   int64_t queries, before;

@@ -1,12 +1,12 @@
-// What L means in L^-alpha, and in every other factor of the number of keys.
+// The length L in L^-alpha and in every other factor that depends on the number of keys.
 //
 //   keys_visible    the keys that are visible to this query: not masked by causality, lengths, documents or a window
 //   row_index       the number of the query in its document, from 1; causal attention only
-//   padded_length   the keys of the padded sequence: results depend on batch mates, so nothing but `fixed` is less wise
+//   padded_length   the keys of the padded sequence: results depend on the batch; only `fixed` is less advisable
 //   fixed(n)        n
 //
-// Persistent slots count in all but fixed; L is at least 1.  The ramp of a learned span does not count: L would jump as
-// it moves.
+// Persistent slots count in all except fixed; L is at least 1. The ramp of a learned span does not
+// count, otherwise L would jump as the ramp moves.
 #pragma once
 
 #include "engine/settings/spec.h"
@@ -15,22 +15,22 @@
 
 namespace orrery::nn {
 
-// How many keys are visible to each query, without regard to a span's ramp, slots not counted, f64 numbers as `dtype`:
-// (B or 1, Tq).  Not differentiable, like the following.
+// Returns the number of keys visible to each query, (B or 1, Tq) in `dtype`, without slots and
+// regardless of a span's ramp. Not differentiable, like the next two.
 Tensor visible_keys(const AttentionInputs& inputs, const AttentionMask& mask, Dtype dtype);
-// 1 for the queries within query_lengths, 0 for padding, (B or 1, 1, Tq), of the dtype of row statistics.
+// Returns 1 for queries within query_lengths, 0 for padding: (B or 1, 1, Tq), dtype of statistics.
 Tensor real_rows(const AttentionInputs& inputs, const AttentionMask& mask);
-// How many keys and slots are visible to each query, 0 for padding: what a loss of the rows' statistics counts by.
-// Shape and dtype as above.
+// Returns the number of keys and slots visible to each query, 0 for padding, for losses of row
+// statistics. Shape and dtype as above.
 Tensor counted_keys(const AttentionInputs& inputs, const AttentionMask& mask);
 
 class LengthRule {
  public:
   LengthRule(std::string_view owner, const Spec& spec, bool causal);
-  // ln L for each query, (B or 1, Tq, 1, 1), to be broadcast over (B, Tq, H, Dv); f32 for bf16 queries, as L = 1001
-  // has no bf16.  Not differentiable.
+  // Returns ln L for each query, (B or 1, Tq, 1, 1), which broadcasts over (B, Tq, H, Dv); f32 for
+  // bf16 queries, because bf16 cannot represent L = 1001. Not differentiable.
   Tensor log_length(const AttentionInputs& inputs, const AttentionMask& mask) const;
-  double length(const QueriesAlike& queries) const;  // of a text that begins with the first key
+  double length(const QueriesAlike& queries) const;  // for a text that starts at the first key
   // L itself
   Tensor length(const AttentionInputs& inputs, const AttentionMask& mask) const;
 
@@ -39,7 +39,7 @@ class LengthRule {
   int64_t fixed_ = 0;
 };
 
-// x factor, computed in the dtype of the factor and rounded once to that of x.
+// Returns x factor, computed in the dtype of the factor and rounded once to the dtype of x.
 Tensor times_once(const Tensor& x, const Tensor& factor);
 
 }  // namespace orrery::nn

@@ -14,14 +14,14 @@ template <class A>
 HOST_DEVICE bool is_finite(A x) {
   return x - x == 0;
 }
-struct FinitePart {  // x, or 0
+struct FinitePart {  // x if finite, else 0
   template <class A>
   HOST_DEVICE A operator()(A x) const {
     return is_finite(x) ? x : A(0);
   }
 };
 template <class T>
-struct FindNotFinite {  // whether row r has an element that is not finite
+struct FindNotFinite {  // 1 if row r has a non-finite element, else 0
   In<T> x;
   int32_t* found;
   template <class Row>
@@ -32,13 +32,13 @@ struct FindNotFinite {  // whether row r has an element that is not finite
     row.once([=] { out[r] = some > 0; });
   }
 };
-struct CountFound {  // how many rows of a head
+struct CountFound {  // counts these rows in each head
   const int32_t* found;
   HOST_DEVICE int32_t operator()(int64_t i, int64_t) const { return found[i]; }
 };
 
-// y_i += sum over the j that i sees of w_ij x_j, for those numbers of x that are not finite.  Of `transposed` weights
-// and masks the first index is j.
+// y_i += sum over the j that i sees of w_ij x_j, for the non-finite elements of x only. If
+// `transposed`, the first index of weights and mask is j.
 template <class T>
 struct AddNotFinite {
   using A = Arithmetic<T>;

@@ -1,5 +1,5 @@
-// The formulas of engine/attention_formula/problem.h by simple operations, which differentiate themselves: slow, and
-// plain to see. This is the independent witness of the fused paths, so it has a copy of its own of all that they share:
+// The formulas of engine/attention_formula/problem.h in simple operations, differentiated by
+// autograd: slow but simple. This independent check of the fused paths shares no code with them:
 // nothing here calls engine/attention_formula/formula.h.
 #include <algorithm>
 #include <array>
@@ -35,7 +35,7 @@ Tensor joined(const Tensor& context, const Tensor& slots, int axis) {
   return slots ? concatenate({context, slots}, axis) : context;
 }
 
-// The rule of AttentionMask for one pair, written once more, in plain words.
+// A second implementation of AttentionMask for one pair, independent of the first.
 struct Places {
   bool causal, attend_to_self;
   int64_t offset, window, queries, keys;
@@ -89,7 +89,7 @@ struct Distances {  // |i + offset - j|, but at most `most`, for row i
   }
 };
 template <class T>
-struct DropoutFactors {  // 0 or 1 / (1 - dropout) for each weight of row r, by the rule of WeightDropout
+struct DropoutFactors {  // 0 or 1 / (1 - dropout) for each weight of row r, as WeightDropout defines
   LateKey key;
   double dropout;
   Out<T> factor;
@@ -127,13 +127,13 @@ Tensor place_on_ramp(const AttentionInputs& r, const AttentionOptions& o) {
   return concatenate({place, Tensor::full(slots, INFINITY, dtype, place.device())}, 3);
 }
 
-// m = clip(r, 0, 1), with slope 1 at both ends too.
+// m = clip(r, 0, 1), with derivative 1 at both ends too.
 Tensor span_mask(const Tensor& place) {
   const Tensor above = step(place - 1.0), outside = step(-place) + above;
   return where(outside, above, place);
 }
 
-// 1 where the own, causality, the window, lengths and documents let a query see a key.
+// 1 where attend_to_self, causality, window, lengths and documents make a key visible, else 0.
 Tensor mask_by_place(const AttentionInputs& r, const AttentionOptions& o) {
   const int64_t batch = o.mask.lengths || o.mask.query_document_ids ? r.query.size(0) : 1;
   const int64_t queries = r.query.size(1), keys = r.key.size(1), slots = r.slot_key ? r.slot_key.size(0) : 0;
@@ -145,7 +145,7 @@ Tensor mask_by_place(const AttentionInputs& r, const AttentionOptions& o) {
   return visible;
 }
 
-// What has a score: what is visible, and keys at the far end of the ramp, r = 0, which have no weight.
+// 1 for pairs with a score: visible keys, and keys at the far end of the ramp (r = 0, weight 0).
 Tensor scored(const AttentionInputs& r, const AttentionOptions& o) {
   if (!r.span) return mask_by_place(r, o);
   const Tensor place = place_on_ramp(r, o).detach();
@@ -195,8 +195,8 @@ Tensor attention_weights(const AttentionInputs& r, const AttentionOptions& o,
   const Tensor masked_s = where(visible, s, Tensor::full_like(s, {1}, -INFINITY));
   const Tensor largest = max(masked_s, -1, true).detach();
   const Tensor some = step(sum(broadcast_to(visible, s.shape()), {-1}, true));  // nothing visible: zeros
-  // A score at the far end of the ramp may exceed the largest visible one, but not so far that its exponential is
-  // infinite: its weight of 0 would become NaN.
+  // A score at the far end of the ramp may exceed the largest visible score. It is clamped, because
+  // an infinite exponential times its weight of 0 would be NaN.
   const Tensor most = Tensor::full_like(s, {1}, s.dtype() == Dtype::f64 ? -700 : -80);
   const Tensor below = -maximum(most, where(some, largest, zero) - s);
   const Tensor e = masked(exp(where(counted, below, zero)));

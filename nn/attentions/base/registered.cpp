@@ -1,4 +1,4 @@
-// The attentions by name: what a spec says of one, and what the settings of all add.
+// The registry of attentions, resolution of their specs, and catalogue rows of the layer settings.
 #include "nn/attentions/base/attention.h"
 #include "nn/attentions/base/slots.h"
 #include "nn/attentions/base/span.h"
@@ -23,7 +23,7 @@ Spec resolved_attention(const Spec& spec) {
     if (item.key == "span") item.value = resolved_span(item.value), span = item.value.name != "none";
     if (item.key == "persistent") item.value = resolved_slots(item.value);
   }
-  for (Spec::Item& item : all.items)  // by name where it depends on something
+  for (Spec::Item& item : all.items)  // its default depends on the span: record its value
     if (span && item.key == "attend_to_self" && item.value.name == "default") item.value = parse_spec("no");
   return all;
 }

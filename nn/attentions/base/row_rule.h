@@ -1,4 +1,4 @@
-// Attentions whose weights are found from whole rows of scores.  A rule is one struct and one line:
+// Attentions with row-wise weighting, one struct and one line each. Weights need whole score rows.
 //
 //   struct TopK {
 //     static inline const Info info{.name = "top_k", ...};
@@ -8,15 +8,15 @@
 //     template <class Row, class T>
 //     HOST_DEVICE void forward(Row row, In<T> s, Out<T> w) const;               the weights of one row
 //     template <class Row, class T>
-//     HOST_DEVICE void backward(Row row, In<T> w, In<T> dw, Out<T> ds) const;   of the weights, which are kept
+//     HOST_DEVICE void backward(Row row, In<T> w, In<T> dw, Out<T> ds) const;   from the saved weights
 //   };
-//   Tensor reference(const Tensor& s, const TopK& rule);                the same by simple operations
+//   Tensor reference(const Tensor& s, const TopK& rule);                the weights from simple operations
 //   REGISTER_ROW_RULE(TopK, reference, "top_k(k=2)");
 //
-// s is -infinity where a query does not see, and w must be 0 there; a row may see nothing.  A rule with
-// `static constexpr bool keeps_scores = true` keeps the scores too: backward(row, s, w, dw, ds).  What the line brings:
-// the recorded operation, the layer (attention.h) with its settings after the rule's own, the name, and gradient cases
-// with the rule's defaults and with each further spec.  A rule is a type of its file's anonymous namespace.
+// s is -infinity where masked, and w must be 0 there; a whole row may be masked. `static constexpr
+// bool keeps_scores = true` saves the scores too: backward(row, s, w, dw, ds). The macro adds the
+// operation, the layer (attention.h; its settings follow the rule's), the name, and gradient cases
+// of the defaults and of each further spec. The struct is in its file's anonymous namespace.
 #pragma once
 
 #include "engine/autograd/autograd.h"
@@ -63,7 +63,7 @@ struct RowRuleOperation {
   }
 };
 
-// The weights (..., n) of scores (..., n).
+// Returns the weights (..., n) of scores (..., n).
 template <class Rule>
 Tensor weights_by(const Rule& rule, const Tensor& scores) {
   return record(RowRuleOperation<Rule>{rule}, scores);

@@ -1,11 +1,11 @@
-// The running sums of linear attention (linear.cpp), whose ranges say which keys a query sees: add_outputs and
-// add_gradients, at the end.
+// Running sums of linear attention (linear.cpp): add_outputs and add_gradients, at the end of the
+// file. The ranges of linear.cpp hold the keys that each query sees.
 //
-// On a CPU a whole state S (D, Dv) runs along a head: sums of outer products vectorize without being folded.  A device
-// has many more threads than there are heads, so there each column of a state runs on its own.
+// On a CPU each head has a whole state S (D, Dv), because sums of outer products vectorize without
+// horizontal sums. A GPU has many more threads than heads, so each column of a state is one row.
 //
-// A state is the sum of two: one of all complete tiles of 256 terms, one of the terms since.  The rounding of a single
-// sum would grow with the root of the number of keys.
+// A state is two sums: over all complete tiles of 256 terms, and over the terms since. The rounding
+// error of a single sum would grow with the root of the number of keys.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 
 namespace orrery::nn {
 
-// (B, T, heads, n) numbers, one token and head at a time, from the last token if `reversed`.
+// A view of (B, T, heads, n) elements by token and head, from the last token on if `reversed`.
 template <class A>
 struct Heads {
   A* data;
@@ -34,7 +34,7 @@ struct Heads {
 
 inline constexpr int terms_of_tile = 256;
 
-// x and y (B, T, heads, D), v (B, T, heads, Dv); x's heads are a multiple of y's and v's, which are read by groups.
+// x and y: (B, T, heads, D), v: (B, T, heads, Dv). Groups of heads of x share a head of y and v.
 template <class A>
 struct LinearInputs {
   Heads<const A> x, y, v;
@@ -48,7 +48,7 @@ struct LinearGradients {
 
 // ---- by columns
 
-// The state of a row, `n` numbers of complete tiles and then `n` of the terms since.
+// The state of a row: `n` sums of complete tiles, then `n` sums of the terms since.
 template <class A, class Row>
 struct ColumnState {
   Row row;
@@ -74,7 +74,7 @@ struct ScanOfQueries {
   Heads<const A> a, b, c;
   Heads<A> out;
   const int32_t* ranges;
-  A* states;  // a row each
+  A* states;  // one per row
   template <class Row>
   HOST_DEVICE void operator()(Row row, int64_t r) const {
     const int64_t e = r % a.n, head = r / a.n % c.heads, sequence = r / a.n / c.heads;
@@ -95,8 +95,8 @@ struct ScanOfQueries {
   }
 };
 
-// out_j[e] += <c_j, s_j>,  s_j = sum over the queries i that see j of a_i[e] b_i.  A row is one e of one key head,
-// which the query heads of its group read one after the other.
+// out_j[e] += <c_j, s_j>,  s_j = sum over the queries i that see j of a_i[e] b_i.
+// A row is one e of one key head; it loops over the query heads of the group.
 template <class A>
 struct ScanOfKeys {
   Heads<const A> a, b, c;
@@ -160,7 +160,7 @@ void add_gradients_by_columns(Device device, const LinearInputs<A>& in, const He
 template <class A>
 class WholeState {
  public:
-  // Its size is the square of the head's, so it counts as what tensors hold: a run in which it cannot fit is refused.
+  // A Tensor, so that a run in which it cannot fit is refused: it grows as the head size squared.
   WholeState(int64_t rows, int64_t columns)
       : rows_(rows), columns_(columns), memory_(Tensor::zeros(Shape{2, rows, columns}, dtype_of<A>, Device::cpu)) {}
   void clear() {
@@ -175,7 +175,7 @@ class WholeState {
     for (int64_t i = 0; i < rows_ * columns_; ++i) a[i] += b[i], b[i] = 0;
   }
   void add_left(A* out, const A* x) const {  // out += state^T x
-    constexpr int64_t at_once = 32;          // numbers of the output that stay in registers
+    constexpr int64_t at_once = 32;          // elements of the output, kept in registers
     int64_t e = 0;
     for (; e + at_once <= columns_; e += at_once) add_columns<at_once>(out + e, x, e);
     for (; e < columns_; ++e) add_columns<1>(out + e, x, e);
@@ -187,7 +187,7 @@ class WholeState {
   }
 
  private:
-  A* tiles() const { return memory_.template mutable_data<A>(); }  // and after them the terms since
+  A* tiles() const { return memory_.template mutable_data<A>(); }  // followed by the sums of the terms since
   template <int64_t n>
   void add_columns(A* out, const A* x, int64_t first) const {
     const A *a = tiles() + first, *b = a + rows_ * columns_;
@@ -224,7 +224,7 @@ struct HeadScan {
       read(i, state);
     }
   }
-  // Calls read(j, state) for every key that is seen, from the last to the first, with the state R_j.
+  // Calls read(j, state) for every visible key, from the last to the first, with the state R_j.
   template <class Read>
   void keys(const Heads<const A>& dy, const Read& read) const {
     WholeState<A> state(in.x.n, in.v.n);
@@ -270,7 +270,7 @@ void add_gradients_by_states(const LinearInputs<A>& in, const Heads<const A>& dy
   });
 }
 
-// ---- what is called
+// ---- entry points
 
 // out_i += sum over the keys j that i sees of <x_i, y_j> v_j
 template <class A>
@@ -280,7 +280,7 @@ void add_outputs(Device device, const LinearInputs<A>& in, const Heads<A>& out) 
   else
     add_outputs_by_states(in, out);
 }
-// The gradients of the three inputs, dy being that of the output.
+// Adds the gradients of the three inputs to d; dy is the gradient of the output.
 template <class A>
 void add_gradients(Device device, const LinearInputs<A>& in, const Heads<const A>& dy, const LinearGradients<A>& d) {
   if (device == Device::cuda)

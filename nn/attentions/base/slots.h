@@ -1,12 +1,12 @@
-// Persistent slots: learned keys and values that every query reads jointly with the context.
+// Persistent slots: learned keys and values that every query attends to along with the context.
 // Sukhbaatar et al. 2019, arXiv:1907.01470.
 //
 //   slots(N, split=no, scaled=yes)
 //
-// scaled: kappa ~ N(0, 1) / sqrt(D) and nu ~ N(0, 1) / sqrt(N) are stored, K = sqrt(D) kappa and V = sqrt(N) nu are
-// used; the vectors in use are N(0, 1) either way, but an optimizer that normalizes gradients takes steps sqrt(D) and
-// sqrt(N) times as large.  Otherwise N(0, 1) is stored and used. split: o = o_context + o_slots, each read on its own
-// (the ablation).
+// scaled=yes: stores kappa ~ N(0, 1) / sqrt(D) and nu ~ N(0, 1) / sqrt(N), uses K = sqrt(D) kappa
+// and V = sqrt(N) nu. K and V are N(0, 1), but an optimizer that normalizes gradients steps sqrt(D)
+// and sqrt(N) times as far. scaled=no: stores and uses N(0, 1). split=yes: o = o_context + o_slots,
+// two separate attentions (the ablation).
 #pragma once
 
 #include "nn/attentions/base/fused.h"
@@ -20,7 +20,7 @@ struct SlotKeysAndValues {
 };
 
 Info slots_setting();                   // catalogue row
-Spec resolved_slots(const Spec& spec);  // with all settings by name, N as slots(N, ...); none stays
+Spec resolved_slots(const Spec& spec);  // with all settings by name; N becomes slots(N, ...), none stays
 
 class Slots final : public Module {
  public:
@@ -28,7 +28,7 @@ class Slots final : public Module {
   bool split() const { return split_; }
   int64_t count() const { return count_; }
   SlotKeysAndValues use() const;
-  void store(const SlotKeysAndValues& used);  // so that `use` gives these numbers
+  void store(const SlotKeysAndValues& used);  // makes `use` return these values
   Tensor forward(const Tensor& x, Pass&) override { return x; }
   void visit(Visitor& v) override;
 
@@ -38,11 +38,11 @@ class Slots final : public Module {
   Parameter key_, value_;
 };
 
-// Slots as the only keys, which every token reads: x (..., Hk D) -> (..., Hk Dv).  Without a function: softmax over the
-// slots.  Of the options scale, soft_cap and dropout have a meaning here.
+// Attends from x (..., Hk D) to the slots as the only keys; returns (..., Hk Dv). Without a
+// function: softmax over the slots. Uses only scale, soft_cap and dropout of the options.
 Tensor read_slots(const Tensor& x, const SlotKeysAndValues& slots, const AttentionOptions& options,
                   const std::optional<Activation>& function = {});
-// What attention gets for that: the tokens ask, and there is no context.
+// Returns the inputs of this attention: the tokens are the queries, and the context is empty.
 AttentionInputs slots_alone(const Tensor& x, const SlotKeysAndValues& slots);
 
 }  // namespace orrery::nn

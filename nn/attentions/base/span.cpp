@@ -91,7 +91,7 @@ Tensor Span::forward(const Tensor& x, Pass& pass) {
   static const Activation sigmoid("sigmoid");
   const Tensor fraction =
       kind_ == Kind::adaptive ? fraction_.value : permute(sigmoid((*fraction_of_token_)(x, pass)), {0, 2, 1});
-  // Tokens beyond 256 have no bf16, nor have parts of one much nearer.
+  // f32, because bf16 lacks some whole tokens above 256 and fractions of a token well below it.
   return (fraction.dtype() == Dtype::bf16 ? fraction.to(Dtype::f32) : fraction) * static_cast<double>(limit_) + 1.0;
 }
 
@@ -117,7 +117,7 @@ void Span::limit(AttentionOptions& options) const {
 }
 
 int64_t Span::reach(const AttentionOptions& limited) const {
-  // A device is not asked: what lies beyond the span but within its limit is kept, and has no weight.
+  // Does not copy from a GPU: keys beyond the span but within its limit are kept, with weight 0.
   if (kind_ != Kind::adaptive || fraction_.value.device() != Device::cpu) return limited.mask.window;
   // m > 0 at the distances x < R + z + 1
   double widest = 0;

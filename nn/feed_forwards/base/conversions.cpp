@@ -15,7 +15,7 @@ std::string function_of(const SlotWeights& weights) { return weights.function ? 
 // x with one more channel, which is 1 everywhere
 Tensor with_one(const Tensor& x) { return concatenate({x, Tensor::full_like(x, x.shape().with(-1, 1), 1)}, -1); }
 
-// A bias for the place it goes to; undefined if there is none.
+// Returns the bias for a layer whose own bias is `place`; undefined if that layer has none.
 Tensor carried(const char* which, const Tensor& given, const Tensor& place) {
   if (given && place) return given;
   if (place) return Tensor::zeros_like(place);
@@ -34,7 +34,7 @@ std::vector<Prediction> SlotReader::predicted(const Given& given) const {
   SlotWeights w;
   try {
     w = slot_weights();
-  } catch (const Error&) {  // something else stands between x and y
+  } catch (const Error&) {  // a setting puts another operation between x and y
     return {};
   }
   const NoGrad guard;

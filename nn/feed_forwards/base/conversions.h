@@ -1,11 +1,11 @@
-// Feed-forwards that read slots, and the exact ways from one to another.
+// Feed-forwards that attend to slots, and exact conversions between them.
 //
 //   y = F(scale x K^T + b_K) V + b_V           K (N, C), V (N, C), one row for each slot
 //
-// is a dense feed-forward with K = W_in and V = W_out^T, a key-value memory, and attention without a mask over N keys
-// that every token sees: queries x, keys K, values V.  With softmax over the slots in place of F it is a softmax
-// memory, and persistent slots with an empty context; with heads, each reads its own slots with its own part of x. What
-// has to hold for a conversion is said at copy_slots; what cannot be converted is an error with a sentence.
+// is a dense feed-forward with K = W_in and V = W_out^T, a key-value memory, and attention of
+// queries x to N keys K with values V, without a mask. Softmax over the slots instead of F gives a
+// softmax memory, and persistent slots with an empty context. Each head has its own slots and
+// channels of x. copy_slots states the conditions of a conversion and throws if they do not hold.
 #pragma once
 
 #include <optional>
@@ -17,41 +17,40 @@
 namespace orrery::nn {
 
 struct SlotWeights {
-  Tensor key, value;                   // (N, H, D): as they are used, whatever the layer stores
-  Tensor key_bias, value_bias;         // (N) and (C); undefined if there are none, as always with several heads
+  Tensor key, value;                   // (N, H, D), as used; the layer may store other values
+  Tensor key_bias, value_bias;         // (N) and (C); undefined if there are none, always with several heads
   std::optional<Activation> function;  // none: softmax over the slots
-  double scale = 1;                    // of <x, k>
+  double scale = 1;                    // factor of <x, k>
 };
 
-// A feed-forward that is nothing but slots that are read: dense, memory, persistent.
+// A feed-forward that only attends to slots: dense, memory, persistent.
 class SlotReader : public Sublayer {
  public:
-  // Made from the parameters by recorded operations, so that gradients of what is done with them reach the parameters.
-  // An error if a setting puts something else between x and y.
+  // Returns weights computed from the parameters with autograd, so that gradients reach the
+  // parameters. Throws if a setting puts another operation between x and y.
   virtual SlotWeights slot_weights() const = 0;
-  virtual void store(const SlotWeights& weights) = 0;  // of the form that slot_weights gives
-  // Before learning, with p = scale x K^T N(0, v) and values that are independent with mean 0, over N slots:
+  virtual void store(const SlotWeights& weights) = 0;  // as slot_weights returns them
+  // At initialization, for p = scale x K^T ~ N(0, v) and N independent values of mean 0:
   //   of F         E a^2 = E F(p)^2,     Var y = N E F(p)^2 Var V       v / 2 and N v / 2 for relu
   //   of softmax   E a^2 = exp(v) / N^2, Var y = exp(v) / N Var V       arXiv:2302.06461: why softmax needs few slots
-  // Nothing for layers that have no slot_weights.
+  // Empty for layers without slot_weights.
   std::vector<Prediction> predicted(const Given& given) const;
 };
 
-SlotWeights slot_weights(const Sublayer& layer);  // an error if the layer reads no slots
+SlotWeights slot_weights(const Sublayer& layer);  // throws if the layer has no slots
 
-// y by nn::attention, with the slots as the only keys: x (..., H D) -> (..., H D).  A bias of the keys is what they
-// have on one more channel, which is 1 in every query.
+// Computes y with nn::attention and the slots as the only keys: x (..., H D) -> (..., H D). Biases
+// of the keys become one more channel of the keys, which is 1 in every query.
 Tensor attention_over_slots(const Tensor& x, const SlotWeights& weights);
 
 // One head: a matrix (N, C) as slots (N, 1, C), and back.
 Tensor as_slots(const Tensor& matrix);
 Tensor as_matrix(const Tensor& slots);
 
-// Copies the parameters of `from` into `to`, so that both give the same y, to rounding: dense <-> memory,
-// memory(softmax)
-// <-> persistent, or either to its own kind.  Both must read with one function, the same number of slots, heads and
-// channels.  Another scale goes into the keys.  Biases are copied; those that `to` has alone become 0, those that it
-// lacks are an error unless they are 0.
+// Copies the parameters of `from` to `to`, so that both give the same y, to rounding: dense <->
+// memory, memory(softmax) <-> persistent, or within one kind. Both must have one function and equal
+// numbers of slots, heads and channels. Another scale is multiplied into the keys. Biases are
+// copied: biases that only `to` has become 0; biases that `to` lacks must be 0, else it throws.
 void copy_slots(const Sublayer& from, Sublayer& to);
 
 }  // namespace orrery::nn

@@ -1,4 +1,4 @@
-// Feed-forward layers: what a block reads from its weights.
+// Feed-forward layers of a block.
 #pragma once
 
 #include "nn/base/entry.h"
@@ -9,13 +9,13 @@
 namespace orrery::nn {
 
 struct FeedForwardOptions {
-  int64_t width;  // in and out
-  int64_t d_ff;   // between them: of the hidden activations
+  int64_t width;  // channels of input and output
+  int64_t d_ff;   // hidden units
   bool bias = true;
-  int64_t layers = 1;  // of the model: the more, the smaller the output projection starts
+  int64_t layers = 1;  // layers of the model; more layers make the initial output projection smaller
   InitialWeights initial_weights = {};
-  // Of the model, which outlives the layer and visits it: parameters of the activation that all its layers share.  The
-  // first layer makes them.
+  // Activation parameters that all layers of the model share; the first layer makes them. The model
+  // visits them and must outlive the layer.
   Parameter* shared_activation = nullptr;
 };
 

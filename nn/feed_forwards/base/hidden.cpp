@@ -12,7 +12,7 @@ namespace orrery::nn {
 
 namespace {
 
-// What `hidden` makes, if anybody looks: it shows hidden_before itself.  Empty unless one of the two is replaced.
+// Offers hidden() to hooks, which itself offers hidden_before. Empty unless one may replace either.
 Tensor hooked(std::string_view path, const std::function<Tensor()>& hidden) {
   if (!is_hooked(path, "hidden_before") && !is_hooked(path, "hidden")) return {};
   const bool replaced = is_replaced(path, "hidden_before") || is_replaced(path, "hidden");

@@ -1,4 +1,4 @@
-// The hidden units of feed-forwards, for those who look at them or put others in their place.
+// Hooks on the hidden units of feed-forwards, which may replace them.
 #pragma once
 
 #include <functional>
@@ -9,19 +9,19 @@
 
 namespace orrery::nn {
 
-// Shows path.hidden_before, z, and path.hidden, a = F(z), computed beside the fused operation.  If somebody may put
-// other values in their place it returns a, and the feed-forward goes on from there; else an undefined tensor.
+// Passes path.hidden_before (z) and path.hidden (a = F(z)) to hooks. Returns a if a hook may
+// replace them; the feed-forward then continues from a. Otherwise returns an undefined tensor.
 Tensor hooked_hidden(std::string_view path, const std::function<Tensor()>& before,
                      const std::function<Tensor(const Tensor& z)>& after);
 
 struct DenseWeights {
   Tensor input, input_bias, output, output_bias;  // (S, C), (S) or undefined, (C, S), (C) or undefined
 };
-// dense_feed_forward, for the layer whose hidden units these are.
+// Computes dense_feed_forward for `layer`, with hooks on its hidden units.
 Tensor read_dense(const Module& layer, const Tensor& x, const PointwiseFunction& function, const DenseWeights& w,
                   const Tensor& residual);
 
-// read_slots by softmax, for a feed-forward: its hidden units are scores and weights, (B, H, T, N) each.
+// Computes read_slots with softmax; the hidden units are scores and weights, (B, H, T, N) each.
 Tensor read_hooked_slots(std::string_view path, const Tensor& x, const SlotKeysAndValues& slots,
                          const AttentionOptions& options);
 

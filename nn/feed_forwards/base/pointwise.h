@@ -1,4 +1,4 @@
-// What the feed-forwards with a pointwise function share.
+// Common code of the feed-forwards with a pointwise function.
 #pragma once
 
 #include <concepts>
@@ -9,11 +9,11 @@
 
 namespace orrery::nn {
 
-// The function of a layer: one without parameters is fused into the layer's operation, one with parameters of its own
-// is an operation by itself.
+// The function of a layer. Without parameters it is fused into the layer's operation; with learned
+// parameters it is a separate operation.
 class PointwiseFunction {
  public:
-  // `shared`: of the model, if its layers have the parameters in common.
+  // `shared`: the model's parameters, if all its layers share them.
   explicit PointwiseFunction(const Spec& spec, Parameter* shared = nullptr)
       : function_(Activation::any(spec)), shared_(shared) {
     const int64_t n = function_.parameter_count();
@@ -23,7 +23,7 @@ class PointwiseFunction {
   bool has_parameters() const { return function_.parameter_count() > 0; }
   const Activation& activation() const { return function_; }
   Tensor operator()(const Tensor& x) const { return function_(x, parameters().value); }
-  // The function of attention over slots; an error in the name of the layer `owner` if it has parameters.
+  // Returns the function for attention over slots; throws, naming `owner`, if it has parameters.
   const Activation& for_slots(std::string_view owner) const {
     check(!has_parameters(), owner, ": '", function_.spec(),
           "' has parameters to learn, which a function that reads slots cannot have here; ",
@@ -37,7 +37,7 @@ class PointwiseFunction {
 
   Activation function_;
   Parameter* shared_;
-  Parameter own_;  // undefined if there are none, or others have them too
+  Parameter own_;  // undefined if there are none, or they are shared
 };
 
 // dense_feed_forward of nn/feed_forwards/base/feed_forward.h with either kind of function.
@@ -45,7 +45,7 @@ Tensor dense_feed_forward(const Tensor& x, const PointwiseFunction& function, co
                           const Tensor& input_bias, const Tensor& output, const Tensor& output_bias,
                           const Tensor& residual);
 
-// An operation whose Formula is a template of the element type:
+// An autograd operation from a Formula that is a template of the element type:
 //   static constexpr const char* name = "dense_feed_forward";
 //   static constexpr int inputs = 6;
 //   template <class T> Tensor forward_as(Saved&, inputs...) const;
