@@ -1,4 +1,4 @@
-// AdamW.  Loshchilov and Hutter 2019, arXiv:1711.05101; moments from Kingma and Ba 2015, arXiv:1412.6980.
+// AdamW. Loshchilov and Hutter 2019, arXiv:1711.05101; moments from Kingma and Ba 2015, arXiv:1412.6980.
 //   m <- beta1 m + (1 - beta1) g,   v <- beta2 v + (1 - beta2) g^2                 g already clipped
 //   p <- (1 - rate decay) p - rate (m / c1) / (sqrt(v / c2) + epsilon),   c1 = 1 - beta1^t,  c2 = 1 - beta2^t
 // This file is only the formula: adamw.cpp wraps it, muon.cpp applies it to non-matrix parameters.
