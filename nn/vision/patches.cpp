@@ -1,4 +1,4 @@
-// Patch embedding.  Dosovitskiy et al. 2021, arXiv:2010.11929, equation 1.
+// Patch embedding. Dosovitskiy et al. 2021, arXiv:2010.11929, equation 1.
 //   y[b, t, n] = bias[n] + sum over i, j, k of W[n, i, j, k] x[b, R h + i, S w + j, k],   t = R (W / w) + S
 // This is a convolution with stride equal to the window. Windows are disjoint, so their matrix X is
 // the image in another order: a reshape to (B, H/h, h, W/w, w C) and a swap of the two middle axes,
