@@ -1,4 +1,4 @@
-// Learned positions.  Gehring et al. 2017, arXiv:1705.03122.
+// Learned positions. Gehring et al. 2017, arXiv:1705.03122.
 //   y[b, t] = x[b, t] + P[p],   dx = dy,   dP[p] = sum of dy[b, t] over the tokens at position p
 // p counts within a document and continues after cached tokens. Operations: a slice (rows by index
 // with documents) and a broadcast addition. Saved for backward: positions, with documents.

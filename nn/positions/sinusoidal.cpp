@@ -1,4 +1,4 @@
-// Sinusoidal positions.  Vaswani et al. 2017, arXiv:1706.03762, section 3.5.
+// Sinusoidal positions. Vaswani et al. 2017, arXiv:1706.03762, section 3.5.
 //   y[b, t] = x[b, t] + scale S[p],   S[p, 2i] = sin(p / base^(2i/C)),   S[p, 2i + 1] = cos(p / base^(2i/C))
 // over C channels; an odd last channel has only its sine. S is constant: dx = dy, nothing is saved.
 // p counts within a document and continues after cached tokens.

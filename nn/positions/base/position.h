@@ -49,8 +49,8 @@ Tensor next_rows(std::string_view name, const Tensor& table, const Tensor& x, co
 // Like next_rows in x's dtype, with positions per document: (T, C), or (B, T, C) with documents.
 Tensor rows_at_places(std::string_view name, const Tensor& table, const Tensor& x, const Pass& pass);
 
-// Rotation of channel pairs by an angle per token: (a, b) -> (a cos - b sin, a sin + b cos).
-// nn/positions/rotary.cpp.
+// Rotation of channel pairs by an angle per token (nn/positions/rotary.cpp):
+//   (a, b) -> (a cos - b sin, a sin + b cos)
 struct Rotation {
   Tensor cosine, sine;       // (T, pairs) or (B, T, pairs), f64 for f64, else f32
   bool interleaved = false;  // pairs (2i, 2i + 1); otherwise (i, i + pairs)
