@@ -1,4 +1,4 @@
-// Dropout.  Srivastava et al. 2014, JMLR 15.
+// Dropout. Srivastava et al. 2014, JMLR 15.
 //   y_i = x_i m_i / (1 - p),   m_i = 1 if u_i >= p else 0,   u_i uniform in [0, 1) from counter i of the rng key
 //   dx_i = dy_i m_i / (1 - p)
 // Saved for backward: nothing.
