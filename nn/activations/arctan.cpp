@@ -1,4 +1,4 @@
-// Arctangent: saturates at pi / 2 on either side, slowly, as 1 / x.
+// Arctangent: saturates slowly at pi / 2 on either side, at the rate 1 / x.
 //   f(x)  = atan(x)
 //   f'(x) = 1 / (1 + x^2)
 #include "nn/formulas/kernels.h"

@@ -1,7 +1,7 @@
-// CELU: an ELU whose argument is scaled too, so that the slope is continuous for every alpha.
+// CELU: an ELU whose argument is scaled too, so that the derivative is continuous for every alpha.
 //   f(x)  = x if x > 0, else alpha (exp(x / alpha) - 1)
 //   f'(x) = 1 if x > 0, else exp(x / alpha) = 1 + y / alpha
-// Kink: 0, where the second derivative jumps from 1 / alpha to 0; the slope is 1 there.
+// Kink: 0, where the second derivative jumps from 1 / alpha to 0; f'(0) = 1.
 #include "nn/formulas/kernels.h"
 
 namespace orrery::nn {

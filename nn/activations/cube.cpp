@@ -1,4 +1,4 @@
-// Cube: lets products of three inputs arise, which suits dependency parsing.
+// Cube: creates products of three inputs, which suits dependency parsing.
 //   f(x)  = x^3
 //   f'(x) = 3 x^2
 #include "nn/formulas/kernels.h"

@@ -1,7 +1,7 @@
-// ELU: a rectifier that saturates softly at -alpha, which pulls the mean towards zero.
+// ELU: a rectifier that saturates softly at -alpha, which moves the mean towards zero.
 //   f(x)  = x if x > 0, else alpha (exp(x) - 1)
 //   f'(x) = 1 if x > 0, else alpha exp(x) = y + alpha
-// Kink: 0, where the slope jumps from alpha to 1 (for alpha = 1 only the second derivative does); f'(0) = alpha.
+// Kink: 0, where f' jumps from alpha to 1 (for alpha = 1 only f'' jumps); f'(0) = alpha.
 #include "nn/formulas/kernels.h"
 
 namespace orrery::nn {

@@ -1,4 +1,4 @@
-// Error function: the fastest of the saturating curves, and the one that Derf puts in the place of normalization.
+// Error function: the fastest of the saturating curves. Derf uses it instead of normalization.
 //   f(x)  = erf(x) = 2 / sqrt(pi) * integral of exp(-t^2) from 0 to x
 //   f'(x) = 2 / sqrt(pi) * exp(-x^2)
 #include "nn/formulas/kernels.h"

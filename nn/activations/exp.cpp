@@ -1,7 +1,7 @@
-// Exponential: a softmax that does not normalize, or a feature map for linear attention.
+// Exponential: a softmax without normalization, or a feature map for linear attention.
 //   f(x)  = exp(x)
 //   f'(x) = y
-// It overflows to infinity beyond 88.7 in f32 and bf16, 709.8 in f64.
+// It overflows to infinity above 88.7 in f32 and bf16, above 709.8 in f64.
 #include "nn/formulas/kernels.h"
 
 namespace orrery::nn {

@@ -1,7 +1,7 @@
-// GELU, the exact one: x times the chance that a normal number is below x.
+// Exact GELU: x times the probability that a standard normal variable is below x.
 //   f(x)  = x Phi(x),    Phi(x) = (1 + erf(x / sqrt(2))) / 2
 //   f'(x) = Phi(x) + x phi(x),   phi(x) = Phi'(x) = exp(-x^2 / 2) / sqrt(2 pi)        product rule
-// Phi is computed by its own tail rather than as 1 + erf, which would cancel for negative x.
+// Phi is computed from its tail, because 1 + erf would cancel for negative x.
 #include "nn/formulas/kernels.h"
 
 namespace orrery::nn {

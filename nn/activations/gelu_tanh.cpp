@@ -1,7 +1,7 @@
-// GELU by tanh: the approximation of GELU that GPT-2, BERT and flax use.
+// Tanh GELU: the approximation of GELU that GPT-2, BERT and Flax use.
 //   f(x)  = x (1 + tanh(u)) / 2 = x s,     u = sqrt(2 / pi) (x + 0.044715 x^3),   s = sigmoid(2 u)
 //   f'(x) = s + x s (1 - s) 2 u',          u' = sqrt(2 / pi) (1 + 3 * 0.044715 x^2)
-// since (1 + tanh(u)) / 2 = sigmoid(2 u), which does not cancel for negative x.  It differs from gelu by up to 5e-4.
+// since (1 + tanh(u)) / 2 = sigmoid(2 u), which does not cancel for negative x. It differs from gelu by up to 5e-4.
 #include "nn/formulas/kernels.h"
 
 namespace orrery::nn {

@@ -1,7 +1,7 @@
-// Hard sigmoid: the sigmoid by three straight lines, in the form of MobileNetV3.
+// Hard sigmoid: a piecewise linear sigmoid of three segments, as in MobileNetV3.
 //   f(x)  = min(max(x / 6 + 1/2, 0), 1)
 //   f'(x) = 1/6 if -3 < x < 3, else 0
-// Kinks: -3 and 3, where the slope jumps; it is 0 at both.
+// Kinks: -3 and 3, where the derivative jumps; it is 0 at both.
 #include "nn/formulas/kernels.h"
 
 namespace orrery::nn {

@@ -1,7 +1,7 @@
-// Hard swish: x times the hard sigmoid, swish without an exponential.
+// Hard swish: x times the hard sigmoid, a swish without an exponential.
 //   f(x)  = x min(max(x + 3, 0), 6) / 6
 //   f'(x) = 0 if x <= -3,  1 if x >= 3,  else (2 x + 3) / 6
-// Kinks: -3, where the slope jumps from 0 to -1/2 and is 0, and 3, where it jumps from 3/2 to 1 and is 1.
+// Kinks: -3, where f' jumps from 0 to -1/2, f'(-3) = 0; 3, where f' jumps from 3/2 to 1, f'(3) = 1.
 #include "nn/formulas/kernels.h"
 
 namespace orrery::nn {

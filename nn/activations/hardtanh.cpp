@@ -1,7 +1,7 @@
-// Hard tanh: tanh by three straight lines.
+// Hard tanh: a piecewise linear tanh of three segments.
 //   f(x)  = min(max(x, -1), 1)
-//   f'(x) = 1 if -1 < x < 1, else 0        y = x between, so the same test on y gives the slope
-// Kinks: -1 and 1, where the slope jumps; it is 0 at both.
+//   f'(x) = 1 if -1 < x < 1, else 0        y = x between, so the same test on y gives f'
+// Kinks: -1 and 1, where the derivative jumps; it is 0 at both.
 #include "nn/formulas/kernels.h"
 
 namespace orrery::nn {

@@ -1,4 +1,4 @@
-// Identity: no activation.  As a weighting of attention it is linear attention; in a gate, the bilinear unit.
+// Identity: no activation. As an attention weighting: linear attention; in a gate: bilinear unit.
 //   f(x)  = x
 //   f'(x) = 1
 #include "nn/formulas/kernels.h"

@@ -1,7 +1,7 @@
-// Leaky ReLU: a rectifier that lets a little through, so that no unit dies.
+// Leaky ReLU: a rectifier with a small slope for negative x, so that no unit dies.
 //   f(x)  = x if x > 0, else a x           a = slope >= 0
 //   f'(x) = 1 if x > 0, else a             y > 0 exactly where x > 0
-// Kink: 0, where the slope jumps from a to 1; f'(0) = a.
+// Kink: 0, where the derivative jumps from a to 1; f'(0) = a.
 #include "nn/formulas/kernels.h"
 
 namespace orrery::nn {

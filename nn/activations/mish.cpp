@@ -1,7 +1,7 @@
 // Mish: x times the tanh of its softplus.
 //   f(x)  = x t,                  t = tanh(log(1 + exp(x)))
 //   f'(x) = t + x (1 - t^2) sigmoid(x)     softplus' = sigmoid
-// With z = exp(-|x|) everything is a quotient of polynomials that neither overflows nor cancels:
+// With z = exp(-|x|), all terms are quotients of polynomials that neither overflow nor cancel:
 //   t = n / d,    d = n + c,    n = 1 + 2 z, c = 2 z^2  if x > 0, else  n = z (z + 2), c = 2
 //   1 - t^2 = (d - n)(d + n) / d^2 = (c / d)(1 + t)
 #include "nn/formulas/kernels.h"

@@ -1,11 +1,11 @@
-// PReLU: a leaky rectifier that learns its slope, usually one for each channel.
+// PReLU: a leaky rectifier with a learned slope, usually one slope for each channel.
 //   f(x; a)  = x if x > 0, else a x
 //   df/dx    = 1 if x > 0, else a
 //   df/da    = 0 if x > 0, else x
-// Kink: 0, where the slope jumps from a to 1 and is a.  a starts at 0.25.
-// leaky_relu_learned is the same from 0.01: Jha and Reagen 2024 (ReLU's Revival), arXiv:2410.09637, one a for a layer,
-// to see where training takes it.  Without normalization it goes to zero, which is the case for ReLU in such networks;
-// weight decay would drive it there as well, so exempt it.  Their slope at exactly 0 is 1, here it is a.
+// Kink: 0, where the derivative jumps from a to 1; f'(0) = a. Initially a = 0.25.
+// leaky_relu_learned starts at a = 0.01 (Jha and Reagen 2024, ReLU's Revival, arXiv:2410.09637; one
+// a per layer). Without normalization training moves a to zero, an argument for ReLU there. Weight
+// decay would do this too, so exempt a from it. Their f'(0) is 1, here it is a.
 #include "nn/formulas/kernels.h"
 
 namespace orrery::nn {

@@ -1,7 +1,7 @@
-// Quick GELU: GELU by one sigmoid, as CLIP uses it.
+// Quick GELU: GELU approximated with one sigmoid, as in CLIP.
 //   f(x)  = x s,                  s = sigmoid(1.702 x)
 //   f'(x) = s (1 + 1.702 x (1 - s))        product rule with s' = 1.702 s (1 - s)
-// 1 - s is the rest of sigmoid_and_rest, which does not cancel.
+// `sigmoid_and_rest` returns 1 - s without cancellation.
 #include "nn/formulas/kernels.h"
 
 namespace orrery::nn {

@@ -1,8 +1,8 @@
-// ReLU, the rectifier: what is negative is not there.
+// ReLU, the rectifier: sets negative values to zero.
 //   f(x)  = max(x, 0)
-//   f'(x) = 1 if x > 0, else 0             y > 0 exactly where x > 0, so the slope can be had from y
+//   f'(x) = 1 if x > 0, else 0             y > 0 exactly where x > 0, so y alone gives f'
 //   f(a x) = a f(x) for a > 0
-// Kink: 0, where the slope jumps from 0 to 1; f'(0) = 0 by convention.
+// Kink: 0, where the derivative jumps from 0 to 1; f'(0) = 0 by convention.
 #include "nn/formulas/kernels.h"
 
 namespace orrery::nn {

@@ -1,7 +1,7 @@
-// ReLU6: a rectifier with a ceiling, made for few bits.
+// ReLU6: a rectifier with an upper limit, designed for low-precision numbers.
 //   f(x)  = min(max(x, 0), 6)
-//   f'(x) = 1 if 0 < x < 6, else 0         y = x between, so the same test on y gives the slope
-// Kinks: 0 and 6, where the slope jumps; it is 0 at both.
+//   f'(x) = 1 if 0 < x < 6, else 0         y = x between, so the same test on y gives f'
+// Kinks: 0 and 6, where the derivative jumps; it is 0 at both.
 #include "nn/formulas/kernels.h"
 
 namespace orrery::nn {

@@ -1,7 +1,7 @@
-// Squared ReLU: as sparse as ReLU, with a slope that starts at 0 instead of jumping.
+// Squared ReLU: as sparse as ReLU, with a continuous derivative.
 //   f(x)  = max(x, 0)^2
 //   f'(x) = 2 max(x, 0)                    chain rule
-// Kink: 0, where the second derivative jumps from 0 to 2; the slope is 0 there.
+// Kink: 0, where the second derivative jumps from 0 to 2; f'(0) = 0.
 #include "nn/formulas/kernels.h"
 
 namespace orrery::nn {

@@ -1,7 +1,7 @@
-// SELU: an ELU whose two constants make mean 0 and variance 1 a stable fixed point of a deep plain network.
+// SELU: an ELU whose constants make mean 0, variance 1 a stable fixed point of deep plain networks.
 //   f(x)  = lambda x if x > 0, else lambda alpha (exp(x) - 1)
 //   f'(x) = lambda if x > 0, else lambda alpha exp(x) = y + lambda alpha
-// Kink: 0, where the slope jumps from lambda alpha = 1.758 to lambda = 1.051; f'(0) = lambda alpha.
+// Kink: 0, where f' jumps from lambda alpha = 1.758 to lambda = 1.051; f'(0) = lambda alpha.
 #include "nn/formulas/kernels.h"
 
 namespace orrery::nn {

@@ -1,6 +1,6 @@
 // Sigmoid: the logistic function.
 //   f(x)  = 1 / (1 + exp(-x))
-//   f'(x) = y (1 - y)                      with 1 - y by sigmoid_and_rest, accurate in both tails
+//   f'(x) = y (1 - y)                      `sigmoid_and_rest` gives 1 - y, accurate in both tails
 #include "nn/formulas/kernels.h"
 
 namespace orrery::nn {

@@ -1,7 +1,7 @@
-// SiLU, also called swish: a gate that opens itself.
+// SiLU, also called swish: x gated by its own sigmoid.
 //   f(x)  = x s,                  s = sigmoid(beta x) = 1 / (1 + exp(-beta x))
 //   f'(x) = s (1 + beta x (1 - s))         product rule with s' = beta s (1 - s)
-// 1 - s is the rest of sigmoid_and_rest, which does not cancel.
+// `sigmoid_and_rest` returns 1 - s without cancellation.
 #include "nn/formulas/kernels.h"
 
 namespace orrery::nn {

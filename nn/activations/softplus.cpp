@@ -1,4 +1,4 @@
-// Softplus: the smooth rectifier, and the integral of the sigmoid.
+// Softplus: the smooth rectifier, the integral of the sigmoid.
 //   f(x)  = log(1 + exp(x))
 //   f'(x) = sigmoid(x) = 1 - exp(-y)
 #include "nn/formulas/kernels.h"

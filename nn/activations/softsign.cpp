@@ -1,7 +1,7 @@
-// Softsign: saturates like tanh, but slowly, as 1 / x.
+// Softsign: saturates like tanh, but slowly, at the rate 1 / x.
 //   f(x)  = x / (1 + |x|)
 //   f'(x) = 1 / (1 + |x|)^2                quotient rule; the two terms with |x| cancel
-// Kink: 0, where the second derivative jumps from 2 to -2; the slope is 1 there.
+// Kink: 0, where the second derivative jumps from 2 to -2; f'(0) = 1.
 #include "nn/formulas/kernels.h"
 
 namespace orrery::nn {

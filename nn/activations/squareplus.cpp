@@ -1,7 +1,7 @@
 // Squareplus: softplus without exponentials.
 //   f(x)  = (x + r) / 2,          r = sqrt(x^2 + b)
 //   f'(x) = (1 + x / r) / 2 = y / r
-// For negative x the sum cancels; (x + r)(r - x) = b gives f(x) = b / (2 (r - x)) there, and from y again
+// For negative x the sum cancels; (x + r)(r - x) = b gives f(x) = b / (2 (r - x)) there. In terms of y,
 //   r = y + b / (4 y),  so  f' = 4 y^2 / (4 y^2 + b)
 #include "nn/formulas/kernels.h"
 

@@ -1,4 +1,4 @@
-// Tanh: the sigmoid that is centred at zero, tanh(x) = 2 sigmoid(2 x) - 1.
+// Tanh: a zero-centred sigmoid, tanh(x) = 2 sigmoid(2 x) - 1.
 //   f(x)  = (exp(x) - exp(-x)) / (exp(x) + exp(-x))
 //   f'(x) = 1 - y^2
 #include "nn/formulas/kernels.h"

@@ -1,7 +1,7 @@
-// Tanh shrink: what tanh leaves over; small values vanish, large ones pass.
+// Tanh shrink: x minus its tanh; suppresses small values and passes large ones.
 //   f(x)  = x - tanh(x)
 //   f'(x) = 1 - (1 - tanh(x)^2) = tanh(x)^2
-// Near zero f is x^3 / 3 and the difference cancels: its error is that of x, not of f.
+// Near zero f is x^3 / 3 and the difference cancels: the error is relative to x, not to f.
 #include "nn/formulas/kernels.h"
 
 namespace orrery::nn {

@@ -1,11 +1,11 @@
-// xIELU, the expanded integral of ELU: a slope that rises linearly for positive x and falls like exp(x) for negative x.
+// xIELU, expanded integral of ELU: f' is linear in x for positive x and linear in exp(x) for negative x.
 //   f(x; a, b) = a x^2 + beta x                          if x > 0
 //                n (exp(x) - 1 - x) + beta x             else,      n = beta + b
 //   df/dx      = 2 a x + beta                            if x > 0
 //                n (exp(x) - 1) + beta                   else
 //   df/da      = x^2 if x > 0, else 0;    df/db = 0 if x > 0, else exp(x) - 1 - x
-// a and b are positive: trained is p with a = softplus(p0), b = softplus(p1).  They start with a = 0.8 and n = 0.8.
-// Kink: 0, where the second derivative jumps from n to 2 a; the slope is beta there.
+// a and b are positive. Training changes p: a = softplus(p0), b = softplus(p1). Initially a = 0.8 and n = 0.8.
+// Kink: 0, where the second derivative jumps from n to 2 a; f'(0) = beta.
 #include "nn/formulas/kernels.h"
 
 namespace orrery::nn {
@@ -23,7 +23,7 @@ struct Xielu {
       .limits = {ActivationInfo::infinity, ActivationInfo::infinity},
   };
   static constexpr int parameters = 2;
-  double positive = 0.8, negative = 0.8, beta = 0.5;  // the first two: where a and n start
+  double positive = 0.8, negative = 0.8, beta = 0.5;  // positive, negative: initial a and n
 
   void initial_parameters(double* p) const {
     check(negative > beta, "xielu: negative (", negative, ") must be above beta (", beta, ")");

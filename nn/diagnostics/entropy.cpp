@@ -1,7 +1,7 @@
-// Row entropies and their four bins.  Jha and Reagen 2024, arXiv:2410.09637.
+// Row entropies and their four bins. Jha and Reagen 2024, arXiv:2410.09637.
 //   H = -sum_j p_j ln p_j,   p_j = max(w_j, 0) / sum_j max(w_j, 0),   0 ln 0 = 0
-// Uniform causal attention has H_i = ln i in row i, so the mean over T rows is ln(T!) / T: 3.878 for T = 128, where
-// ln T is 4.852.  Bins of that ceiling reproduce the figures of the paper; bins of ln T do not.
+// Uniform causal attention has H_i = ln i in row i, in the mean over T rows ln(T!) / T: 3.878 for
+// T = 128 (ln T is 4.852). Bins of this ceiling reproduce the paper's values; bins of ln T do not.
 #include <cmath>
 
 #include "engine/autograd/autograd.h"

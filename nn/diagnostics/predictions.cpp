@@ -25,8 +25,8 @@ std::vector<Prediction> predictions_of(const Module& part, const Given& given) {
   return all;
 }
 
-// The density beyond 10 deviations is below 1e-22.  Where f jumps between two points of the rule, the error is at most
-// the jump's part of one step, 4e-4 of it.
+// The density beyond 10 standard deviations is below 1e-22. If f jumps between two points of the
+// rule, the error is at most one step's fraction of the jump, 4e-4.
 double mean_square(double v, const std::function<double(double x)>& f) {
   constexpr int steps = 20000;
   constexpr double reach = 10, h = 2 * reach / steps;

@@ -1,9 +1,9 @@
-// What random weights do to the size of a signal before anything is learned: formulas of papers, against which
-// `orrery train --probe=yes` holds what it measures.
+// Effect of random weights on the size of a signal at initialization: formulas of papers, which
+// `orrery train --probe=yes` compares with measurements.
 //
-// A part says what it predicts in its own file, where the derivation stands, by one line REGISTER_PREDICTION(Type).
-// Sizes are mean squares.  All formulas assume values that are independent of each other and of the scores, with mean
-// zero, and that scores and what a function is applied to are N(0, v).  v is measured, so is what is visible.
+// A module predicts in its own file, next to the derivation, by a line REGISTER_PREDICTION(Type).
+// Sizes are mean squares. Formulas assume values of mean zero, independent of each other and of the
+// scores, and scores and function arguments N(0, v). v and visibility are measured.
 #pragma once
 
 #include <functional>
@@ -14,23 +14,23 @@
 
 namespace orrery::nn {
 
-// Queries of an attention that see equally much.
+// Queries of an attention with the same number of visible keys.
 struct QueriesAlike {
-  double keys;   // visible to each, slots counted
-  double place;  // keys up to the query's own, slots counted
-  double all;    // keys that there are, visible or not, slots counted
-  double share;  // of all queries; the shares of an attention add up to 1
+  double keys;   // visible keys per query, with slots
+  double place;  // keys up to the query's own position, with slots
+  double all;    // all keys, visible or not, with slots
+  double share;  // fraction of all queries; adds up to 1 over an attention
 };
 
-// What a part was given, as far as it was measured; no number where it was not.
+// Measured inputs of a module; NaN if not measured.
 struct Given {
-  double mean_square;                      // of scores, of what a function is applied to, of what is normalized
-  double row_variance;                     // of scores: within a row of visible ones, about the row's mean
-  std::vector<QueriesAlike> queries = {};  // of an attention
-  int64_t channels = 0;                    // of what is normalized
+  double mean_square;                      // of scores, function arguments or normalization inputs
+  double row_variance;                     // of visible scores within a row, about the row's mean
+  std::vector<QueriesAlike> queries = {};  // for attentions
+  int64_t channels = 0;                    // for normalizations
 };
 
-// Names of ratios of mean squares that are measured and may be predicted.
+// Names of measured ratios of mean squares that formulas may predict.
 namespace ratio {
 constexpr const char* read = "read / value";
 constexpr const char* hidden = "hidden / before F";
@@ -43,11 +43,11 @@ struct Prediction {
   const char* ratio;
   double value;
   std::string formula;
-  double v;          // in the formula
-  double below = 0;  // what the ratio divides by, where no hook shows it; else 0
+  double v;          // v of the formula
+  double below = 0;  // denominator of the ratio if no hook captures it; else 0
 };
 
-// Of every kind of part that has registered one.
+// Returns the predictions of all registered types that match `part`.
 std::vector<Prediction> predictions_of(const Module& part, const Given& given);
 
 using Predict = std::vector<Prediction> (*)(const Module& part, const Given& given);
@@ -60,21 +60,21 @@ bool add_prediction(Predict predict);
         return known ? known->predicted(given) : std::vector<::orrery::nn::Prediction>{};     \
       })
 
-// ---- for predictions
+// ---- helpers for predictions
 
-// E f(x)^2 for x ~ N(0, v), by the trapezoid rule.
+// Returns E f(x)^2 for x ~ N(0, v), by the trapezoid rule.
 double mean_square(double v, const std::function<double(double x)>& f);
 
-// sum_j w_j^2 for the softmax w of n scores whose variance is v.  For many of them, N(mu, v):
+// Returns sum_j w_j^2 for the softmax w of n scores of variance v. For many scores N(mu, v):
 //   sum exp(s)^2 -> n exp(2 mu + 2 v),   (sum exp(s))^2 -> n^2 exp(2 mu + v),   so the ratio -> exp(v) / n
 // and to the first order in v it is (1 + v (1 - 1/n)) / n for every n, 1 for n = 1.  Both hold for
 //   (1 + (exp(v) - 1) (1 - 1/n)) / n
 double softmax_sum_of_squares(double v, double n);
 
-// If the values are independent with mean 0, Var o = Var v_j sum_j w_j^2: the mean of the above over queries.
+// Returns the mean of this over queries: Var o = Var v_j sum_j w_j^2 for independent v_j, mean 0.
 Prediction predicted_softmax_read(const Given& given);
 
-// The mean over queries of f(queries).
+// Returns the mean over queries of f(queries).
 template <class F>
 double mean_over(const std::vector<QueriesAlike>& queries, const F& f) {
   double sum = 0;

@@ -1,8 +1,8 @@
-// Shares: how much of a tensor saturates, is exactly zero, or is carried by few entries.
-//   saturation  P(|alpha x| > 2): beyond, tanh has less than 7 % of its slope left.  Zhu et al. 2025, arXiv:2503.10622
-//   zeros       P(w = 0): ReLU attention leaves most keys out, softmax none
-//   dead rows   P(all w of a row = 0): ReLU attention may leave out every key, and then reads 0
-//   top share   sum of the k largest w over sum of w, k a share of the row: softmax over many slots concentrates.
+// Fractions of a tensor that are saturated, exactly zero, or carried by few entries.
+//   saturation  P(|alpha x| > 2): beyond, tanh' is below 7 % of tanh'(0). Zhu et al. 2025, arXiv:2503.10622
+//   zeros       P(w = 0): ReLU attention skips most keys, softmax none
+//   dead rows   P(all w of a row = 0): ReLU attention may skip every key, and then outputs 0
+//   top share   sum of the k largest w over sum of w, k a fraction of the row: softmax over many slots concentrates.
 //               Shen et al. 2023, arXiv:2302.06461
 #include <algorithm>
 #include <cmath>
@@ -26,10 +26,10 @@ struct IsSaturated {
     return u > threshold || u < -threshold ? 1.0 : 0.0;
   }
 };
-struct IsZero {  // and visible; and visible
+struct IsZero {  // 1 if visible and zero; 1 if visible
   template <class A, class... Visible>
   HOST_DEVICE Values<double, 2> operator()(A weight, Visible... visible) const {
-    const bool seen = ((visible != 0) && ...);  // without a mask: yes
+    const bool seen = ((visible != 0) && ...);  // true without a mask
     return {{seen && weight == 0 ? 1.0 : 0.0, seen ? 1.0 : 0.0}};
   }
 };

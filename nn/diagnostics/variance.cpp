@@ -1,5 +1,5 @@
-// Variance of a sublayer's output over the residual's.  Shen et al. 2023, arXiv:2302.06461, find in it why softmax does
-// badly as a feed-forward: over S slots its output starts with a variance of about e / S, ReLU's with S / 2.
+// Output variance of a sublayer over its residual's. Shen et al. 2023, arXiv:2302.06461: softmax
+// fails as a feed-forward, because over S slots its initial variance is about e / S, ReLU's S / 2.
 //   ratio = Var(output) / Var(residual),   Var x = mean (x - mean x)^2 over all elements, in f64
 #include <algorithm>
 

@@ -1,7 +1,7 @@
-// Dropout.  Srivastava et al. 2014, JMLR 15.
-//   y_i = x_i m_i / (1 - p),   m_i = 1 if u_i >= p else 0,   u_i uniform in [0, 1) from counter i of the key
+// Dropout. Srivastava et al. 2014, JMLR 15.
+//   y_i = x_i m_i / (1 - p),   m_i = 1 if u_i >= p else 0,   u_i uniform in [0, 1) from counter i of the rng key
 //   dx_i = dy_i m_i / (1 - p)
-// Kept for backward: nothing.
+// Saved for backward: nothing.
 #include "nn/layers/dropout.h"
 
 #include "engine/autograd/autograd.h"

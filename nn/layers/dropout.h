@@ -1,11 +1,11 @@
-// Dropout: while training, each element is zero with probability p and divided by 1 - p otherwise.
+// Dropout: in training, each element is zero with probability p and divided by 1 - p otherwise.
 #pragma once
 
 #include "nn/base/module.h"
 
 namespace orrery::nn {
 
-// The mask of element i depends on (key, i) alone, so it is drawn again in backward instead of kept.
+// The mask of element i depends only on (key, i), so backward generates it again.
 Tensor dropout(const Tensor& x, double p, const LateKey& key);
 
 class Dropout final : public Module {

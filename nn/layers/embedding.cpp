@@ -1,5 +1,5 @@
 // Embedding:  y[r] = W[index[r]],   dW[v] = sum of dy[r] over the r with index[r] = v.
-// The operation is index_select (engine/ops/indexing.cpp); kept for backward: the indices.
+// The operation is index_select (engine/ops/indexing.cpp). Saved for backward: the indices.
 #include "nn/layers/embedding.h"
 
 #include "engine/ops/ops.h"

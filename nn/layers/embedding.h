@@ -1,4 +1,4 @@
-// Rows of a table by index: tokens to vectors.
+// Embedding: looks up the rows of a table by token id.
 #pragma once
 
 #include "nn/base/module.h"

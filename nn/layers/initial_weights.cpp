@@ -7,7 +7,7 @@
 namespace orrery::nn {
 namespace {
 
-constexpr double smallest = 1e-6, largest = 1e3;  // standard deviations beyond them are slips of the pen
+constexpr double smallest = 1e-6, largest = 1e3;  // standard deviations outside this range are typos
 
 double by_width(int64_t width) { return 1 / std::sqrt(static_cast<double>(width)); }
 
@@ -29,7 +29,7 @@ Initialization shrunk(double std, int64_t layers, int64_t branches) {
 
 }  // namespace
 
-// Fixup: a branch of m matrices, one of L, has them at L^(-1 / (2 m - 2)) of what they would be.  Here m = 2.
+// Fixup scales the matrices of L branches of m matrices by L^(-1 / (2 m - 2)). Here m = 2.
 Initialization InitialWeights::inner(int64_t inputs, int64_t outputs, int64_t layers, int64_t branches) const {
   return form == Form::fixup ? shrunk(std, layers, branches) : outside(inputs, outputs);
 }

@@ -1,5 +1,5 @@
-// Layers that models name in their code, not in their settings: a row each in the catalogue, and gradient cases of the
-// family "layer".
+// Layers that models construct in code, not by settings: each has a row in the catalogue and
+// gradient cases of the family "layer".
 #pragma once
 
 #include "nn/base/entry.h"
@@ -8,7 +8,7 @@ namespace orrery::nn {
 
 Registry<Info>& layers();
 
-// `info` is an Info of the file.
+// Registers `info`, an Info.
 #define REGISTER_LAYER(info) \
   [[maybe_unused]] static const bool registered_##info = (::orrery::nn::layers().add(info), true)
 

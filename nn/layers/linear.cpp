@@ -1,8 +1,8 @@
 // Linear layer.
 //   y = x W^T + b + r          x (R, C), W (N, C), b (N), r (R, N)
 //   dx = dy W,   dW = dy^T x,   db = sum of the rows of dy,   dr = dy
-// Kept for backward: x and W (both live anyway), no bytes of its own.  The bias and the residual are added by the
-// product's epilogue, while a tile of y is in the cache.  On a GPU the product that makes dW of bf16 makes db as well.
+// Saved for backward: x and W, both alive anyway. The product's epilogue adds bias and residual to
+// a tile of y in the cache. On a GPU the product that computes dW in bf16 also computes db.
 #include "nn/layers/linear.h"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ struct Element {
   HOST_DEVICE Arithmetic<T> operator()(int64_t i, int64_t) const { return x[i]; }
 };
 template <class T>
-struct ElementAndOld {  // a sum that goes on from what is there: the last row of the block is the old value
+struct ElementAndOld {  // adds the rows to the old sum, which is the block's last row
   In<T> x;
   In<Arithmetic<T>> old;
   int64_t rows, columns;
@@ -42,7 +42,7 @@ void check_operands(const Tensor& x, const Tensor& weight, const Tensor& bias) {
         " for weight ", weight.shape());
 }
 
-// Of x, W and b, which are inputs 0 to 2; kept are x and W.
+// Returns the gradients of x, W and b, inputs 0 to 2, from the saved x and W.
 Gradients<3> linear_gradients(const Saved& saved, const Tensor& dy) {
   const UnchangedOperands both_products_read_dy;
   const Tensor dx = saved.needs(0) ? matmul(dy, saved[1]) : Tensor();
@@ -74,8 +74,8 @@ struct LinearOperation {
 };
 
 // y_i = x W_i^T + b_i for consecutive groups of rows W_i:  dx = sum dy_i W_i,  dW_i = dy_i^T x.
-// A CPU multiplies the parts where they lie.  A GPU, which a product of one part leaves half idle, takes them side by
-// side as the dy of linear.
+// A CPU multiplies the parts in place. On a GPU the product of one part leaves half of it idle, so
+// backward concatenates the parts into the dy of linear.
 struct LinearSplit {
   static constexpr const char* name = "linear_split";
   std::vector<int64_t> sizes;
@@ -109,7 +109,7 @@ struct LinearSplit {
   }
   template <class T>
   Gradients<3> gradients_by_parts(const Saved& saved, const std::vector<Tensor>& dy) const {
-    using Sum = Arithmetic<T>;  // over the parts
+    using Sum = Arithmetic<T>;  // sums over the parts
     const Tensor &x = saved[0], &weight = saved[1];
     const int64_t rows = dy[0].shape().rows();
     Tensor dx;
@@ -186,7 +186,7 @@ Gradients<2> weight_gradients(const Saved& saved, int input, const Tensor& g, co
   const int64_t rows = x.shape().rows(), n = g.size(-1), c = x.size(-1);
   return dispatch(g.dtype(), "linear", [&]<class T>() -> Gradients<2> {
     using Sum = Arithmetic<T>;
-    // A product on tensor cores sums g for the bias on the way; the others leave that to a walk of its own.
+    // Tensor core products also sum g for the bias; other products leave that to a separate loop.
     const bool together = std::is_same_v<T, bf16> && g.device() == Device::cuda && saved.needs(input + 1) && c > 0;
     const Saved::Place place = saved.place(input, Shape{n, c}, dtype_of<Sum>, g.device());
     Saved::Place of_bias{{}, false};

@@ -1,4 +1,4 @@
-// y = x W^T + b: a linear layer.
+// Linear layer: y = x W^T + b.
 #pragma once
 
 #include <optional>
@@ -8,12 +8,12 @@
 
 namespace orrery::nn {
 
-// x (..., C), weight (N, C), bias (N) or undefined, residual (..., N) or undefined, added to the result while it is in
-// the cache.  Returns (..., N).
+// x (..., C), weight (N, C), bias (N) or undefined, residual (..., N) or undefined; adds the
+// residual while the result is in the cache. Returns (..., N).
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const Tensor& residual = {});
 
-// The same with the rows of the weight divided into several results, (..., sizes[i]) each, dense: queries, keys and
-// values of an attention.  Two to four sizes, which add up to N.
+// Like linear, but splits the result into dense tensors (..., sizes[i]), such as queries, keys and
+// values. Needs two to four sizes, which add up to N.
 std::vector<Tensor> linear_split(const Tensor& x, const Tensor& weight, const Tensor& bias,
                                  const std::vector<int64_t>& sizes);
 
@@ -21,23 +21,23 @@ class Linear final : public Module {
  public:
   struct Options {
     bool bias = true;
-    std::optional<Initialization> weight = {};  // default: uniform(1 / sqrt(inputs)), as PyTorch's
-    std::vector<int64_t> parts = {};            // several layers in one: the outputs of each
+    std::optional<Initialization> weight = {};  // default: uniform(1 / sqrt(inputs)), as in PyTorch
+    std::vector<int64_t> parts = {};            // packed layers: the outputs of each
   };
   Linear(int64_t inputs, int64_t outputs, const Options& options);
   Tensor forward(const Tensor& x, Pass& pass) override;
   void visit(Visitor& v) override;
 
   Parameter weight;  // (outputs, inputs)
-  Parameter bias;    // (outputs); undefined if there is none
+  Parameter bias;    // (outputs), or undefined
 };
 
-// What the linear operations share with those that contain one (nn/feed_forwards/dense.cpp).
+// Shared by linear operations and operations that contain one (nn/feed_forwards/dense.cpp).
 namespace detail {
 
-// Sums the rows of g, (R, N), where the gradient of input `input` of an operation belongs; undefined if unused.
+// Returns the sum of the rows of g (R, N) in the gradient buffer of `input`; undefined if unused.
 Tensor bias_gradient(const Saved& saved, int input, const Tensor& g);
-// dW = g^T x and db where the gradients of `input` and of the next one belong: g (R, N), x (R, C), any leading axes.
+// Returns dW = g^T x and db in the buffers of `input` and the next input; g (..., N), x (..., C).
 Gradients<2> weight_gradients(const Saved& saved, int input, const Tensor& g, const Tensor& x);
 
 }  // namespace detail

@@ -1,8 +1,8 @@
-// Losses that are a mean over elements, some of which may not count.
-//   loss = sum over i that count of F(x_i, c_i) / N,   N = how many count, at least 1
+// Losses that are a mean over the elements that count.
+//   loss = sum over i that count of F(x_i, c_i) / N,   N = number of elements that count, at least 1
 //   dx_i = F'(x_i, c_i) dloss / N;   0 where i does not count
-// F is a struct with counts(x, c), value(x, c) and slope(x, c), and second_slope(x, c) if c has a gradient too.
-// Kept: x, c and N.  The sum runs in f64, in an order that depends on the size only.
+// F has counts(x, c), value(x, c), slope(x, c), and second_slope(x, c) if c has a gradient too.
+// Saved for backward: x, c and N. The sum is in f64; its order depends only on the size.
 #pragma once
 
 #include "engine/autograd/autograd.h"

@@ -1,11 +1,11 @@
-// Cross-entropy with the softmax inside.
+// Cross-entropy with built-in softmax.
 //   per row:  l = lse - (1 - s) z_t - s mean_v z_v,   lse = m + ln sum_v exp(z_v - m),  m = max z
 // which is the cross-entropy with q_v = (1 - s) [v = t] + s / V: label smoothing s, Szegedy et al. 2016,
 // arXiv:1512.00567
 //   loss = (sum of l over the rows with a target) / N,   N = the number of such rows, at least 1
-//   dz_v = (exp(z_v - lse) - q_v) dloss / N;   0 in rows without a target, which is any below 0
-// Kept: the logits, the targets, N and the log-sum-exp of each row (1 number a row).  Backward overwrites the logits
-// with their gradient if there is no other owner, so a vocabulary of 50,000 is held once.
+//   dz_v = (exp(z_v - lse) - q_v) dloss / N;   0 in rows without a target (a negative index)
+// Saved for backward: logits, targets, N and the log-sum-exp of each row. Backward writes the
+// gradient over unshared logits, so 50,000 classes need one buffer.
 #include <cmath>
 
 #include "engine/autograd/autograd.h"
@@ -27,7 +27,7 @@ struct RowLoss {
     const A lse = top_and_total[0] + scalar::log(top_and_total[1]), s = A(smoothing);
     const A even = s > 0 ? s / static_cast<A>(row.n) * row.sum([](A z) { return z; }, logits) : A(0);
     row.once([&] {
-      log_sum = lse;  // a target that cannot be leaves a NaN: a device cannot tell an error
+      log_sum = lse;  // an invalid target gives NaN, because a device cannot throw
       loss = target < 0 ? A(0) : target < row.n ? lse - (1 - s) * logits[target] - even : A(NAN);
     });
   }
@@ -39,14 +39,14 @@ struct RowGradient {
                               Out<T> dz) const {  // share: 1 / N
     using Number = typename Row::template BeforeRounding<T>;
     const A g = target < 0 ? A(0) : dloss[0] * static_cast<A>(share[0]), even = A(smoothing) / static_cast<A>(row.n);
-    const bool hit = target >= 0 && target < row.n;  // its z is read first: dz may overwrite it
+    const bool hit = target >= 0 && target < row.n;  // reads z first, because dz may overwrite it
     const A of_target = hit ? (scalar::exp(z[target] - lse) - even - (1 - A(smoothing))) * g : A(0);
     row.map(
         dz, [&](A zv) { return (number(scalar::exp(Number(zv - lse))) - even) * g; }, z);
     if (hit) row.once([&] { dz[target] = of_target; });
   }
 };
-struct LossOfRow {  // and whether it counts
+struct LossOfRow {  // loss, and 1 if the row counts
   template <class A>
   HOST_DEVICE Values<double, 2> operator()(A loss, int32_t target) const {
     return {{static_cast<double>(loss), target < 0 ? 0.0 : 1.0}};
@@ -79,7 +79,7 @@ struct CrossEntropy {
   }
 };
 
-// On the CPU.  On a device an impossible target makes a loss that is not a number.
+// Throws for targets >= classes. CPU only: on a device they make the loss NaN.
 void check_targets(const Tensor& targets, int64_t classes) {
   const int32_t* const t = targets.data<int32_t>();
   for (int64_t i = 0; i < targets.numel(); ++i)

@@ -1,9 +1,9 @@
-// Entropy-margin loss of ReLUFormer: attention rows that spread too far pay.  Shen et al. 2023, arXiv:2302.06461.
-//   per row L = max(H - C, 0),   C = 0.7 ln n,   n the keys that the row sees;   dL/dH = 1 where H > C, else 0
-// H = -sum_j p_j ln p_j with p = w / S: a true entropy, which no factor on w changes (one source writes it on the raw
-// weights).  Its own derivative stands where it is computed: dH/dw_j = -(ln p_j + H) / S for w_j > 0, else 0.
-// The loss is the mean over batch, heads and the rows with n >= 1.  A row with S = 0 has H = 0 and pays nothing.
-// Kept: H and n.
+// Entropy-margin loss of ReLUFormer: penalizes attention rows that spread too far. Shen et al. 2023, arXiv:2302.06461.
+//   per row L = max(H - C, 0),   C = 0.7 ln n,   n the visible keys of the row;   dL/dH = 1 where H > C, else 0
+// H = -sum_j p_j ln p_j with p = w / S is a true entropy, unchanged by factors of w (one source
+// uses the raw weights). The computation of H has its own derivative: dH/dw_j = -(ln p_j + H) / S
+// for w_j > 0, else 0. The loss is the mean over batch, heads and rows with n >= 1. A row with
+// S = 0 has H = 0 and loss 0. Saved for backward: H and n.
 #include "engine/math/scalar.h"
 #include "nn/base/gradient_case.h"
 #include "nn/losses/base/loss.h"

@@ -1,15 +1,15 @@
-// Entropy regularizer: every head is drawn to a share theta of the highest entropy, which it learns.  Jha and Reagen
-// 2025, arXiv:2501.03489.
+// Entropy regularizer: pulls each head's entropy to a learned fraction theta of the maximum. Jha
+// and Reagen 2025, arXiv:2501.03489.
 //   E_h = mean over batch and rows of the row entropies,   E_max = mean of ln n,   e_h = E_h - theta_h E_max
 //   loss = mean over heads of  e_h^2 where |e_h| > m E_max, else 0
 //   dE_h = 2 e_h dloss / heads where active,   dH = dE_h / rows for each row,   dtheta_h = -E_max dE_h
-// Conventions: E_max is the ceiling that rows of n visible keys can reach, ln(T!) / T under a causal mask (the paper
-// writes ln T, which causal rows cannot); rows of padding, and those that see nothing, have n = 0 and are in neither
-// mean; E is a mean over rows, as in the paper's algorithm (its code adds them up), so that the weight
-// does not depend on the batch.  The paper's weights are 1e-5 (CodeParrot) and 5e-5 (Languini), m 0.2.
-// What moves E is the temperature t of each head, or of each head and position, which the scores are divided by:
-//   y = z / t,   dz = dy / t,   dt = -sum over what shares t of dy z / t^2
-// Kept: e_h, 0 where nothing is paid; of the temperature's operation z and t.
+// Conventions: E_max is the maximum for n visible keys, ln(T!) / T under a causal mask (the paper
+// uses ln T, which causal rows cannot reach). Rows of padding or without visible keys (n = 0) are
+// in neither mean. E is a mean over rows as in the paper's algorithm (its code sums), so the weight
+// does not depend on the batch. The paper's weights are 1e-5 (CodeParrot) and 5e-5 (Languini),
+// m = 0.2. The temperature t, per head or head and position, divides the scores and so changes E:
+//   y = z / t,   dz = dy / t,   dt = -sum over the scores with this t of dy z / t^2
+// Saved for backward: e_h, 0 where inactive; for the temperature z and t.
 #include <cmath>
 
 #include "engine/autograd/autograd.h"
@@ -24,7 +24,7 @@ struct Regularize {
   static constexpr const char* name = "entropy_regularizer";
   double tolerance;
   Tensor ceiling;  // E_max, one number
-  Tensor share;    // (B, 1, T) of each row in the mean: 1 / how many count, or 0
+  Tensor share;    // (B, 1, T), weight of each row in the mean: 1 / number of rows that count, or 0
 
   Tensor forward(Saved& saved, const Tensor& entropies, const Tensor& threshold) const {
     const Tensor counted = where(share, entropies, Tensor::zeros_like(entropies, {1}));
@@ -43,7 +43,7 @@ struct Regularize {
   }
 };
 
-// How many keys each row sees, (B, 1, T).
+// Returns the number of visible keys per row, (B, 1, T).
 Tensor visible_of(const Tensor& entropies, const EntropyRegularizer& settings) {
   const int64_t rows = entropies.size(2);
   std::vector<double> n;

@@ -1,11 +1,11 @@
-// Normalization loss of ReLUFormer: attention rows that need not sum to one are drawn towards it.  Shen et al. 2023,
-// arXiv:2302.06461.
+// Normalization loss of ReLUFormer: pulls the sums of attention rows towards one. Shen et
+// al. 2023, arXiv:2302.06461.
 //   per row L = |ln S|,   S = sum_j s_j;   dL/dS = sign(ln S) / S, so dL/dgamma = -sign(ln S) / gamma for s ~ 1 / gamma
-// Conventions where the sources leave a choice: the absolute value stays (without it a sum near one is no minimum);
-// a row with S = 0, in which no score is positive, is left out, as its gradient would be infinite (so is S < 0, which
-// signed weights can have); the slope at S = 1 is 0; the loss is the mean over the rows that are left, over batch and
-// heads: multiply its weight by the number of heads to add heads up as the paper does.
-// Kept: S.
+// Choices that the sources leave open: the absolute value stays, because without it a sum near one
+// is not a minimum. Rows with S = 0 are excluded, because their gradient is infinite; so are rows
+// with S < 0 (signed weights). The derivative at S = 1 is 0. The loss is the mean over all
+// remaining rows, batch and heads: multiply its weight by the number of heads for the paper's sum
+// over heads. Saved for backward: S.
 #include "engine/math/scalar.h"
 #include "nn/base/gradient_case.h"
 #include "nn/losses/base/loss.h"
@@ -18,7 +18,7 @@ struct DistanceFromOne {
   static constexpr const char* name = "normalization_loss";
   template <class A>
   HOST_DEVICE bool counts(A sum, A) const {
-    return !(sum <= 0);  // NaN counts, and shows
+    return !(sum <= 0);  // NaN counts, so that the loss is NaN
   }
   template <class A>
   HOST_DEVICE A value(A sum, A) const {
@@ -38,7 +38,7 @@ constexpr LossInfo info{.name = "normalization_loss",
                         .weight_of = "relu_former's |ln S|, S the sum of a row's weights"};
 REGISTER_LOSS(info);
 
-// Rows away from S = 1, every fourth left out.
+// Rows with S away from 1; every fourth is excluded.
 GradientCase gradient_case(const CaseTensors& random) {
   std::vector<double> sums = random({2, 3, 4}).to_vector(), counted(sums.size());
   for (size_t i = 0; i < sums.size(); ++i) {

@@ -1,8 +1,8 @@
-// Cross-entropy of independent classes, the sigmoid inside: a row may have several targets, or soft ones.
+// Cross-entropy of independent classes, sigmoid included; a row may have several or soft targets.
 //   per row:  l = sum over classes v of  softplus(z_v) - y_v z_v,   softplus(z) = ln(1 + exp(z))
 //   loss = sum of l / rows,   dz_v = (sigmoid(z_v) - y_v) dloss / rows,   dy_v = -z_v dloss / rows
-// A sum over the classes and a mean over the rows, as vision transformers are trained with (big_vision, Beyer et al.
-// 2020, arXiv:2006.07159).  Kept: z and y.
+// Sum over classes, mean over rows, as in training vision transformers (big_vision, Beyer et al.
+// 2020, arXiv:2006.07159). Saved for backward: z and y.
 #include "engine/math/scalar.h"
 #include "nn/base/gradient_case.h"
 #include "nn/losses/base/loss.h"
@@ -13,7 +13,7 @@ namespace {
 
 struct OneClass {
   static constexpr const char* name = "sigmoid_cross_entropy";
-  double classes;  // turns the mean over elements into one over rows
+  double classes;  // number of classes: makes a mean over elements a mean over rows
   template <class A>
   HOST_DEVICE bool counts(A, A) const {
     return true;

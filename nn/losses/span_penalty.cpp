@@ -1,10 +1,9 @@
-// The price of attention spans.  Sukhbaatar et al. 2019, arXiv:1905.07799.
+// Penalty of attention spans. Sukhbaatar et al. 2019, arXiv:1905.07799.
 //   loss = S mean_h z'_h,   dz'_h = S dloss / H          S the longest span, z' = z / S in [0, 1] the relative ones
-// For one layer; the paper adds the layers up, times lambda: 2e-6, or 5e-7 where S is 8192.  Under Adagrad, which
-// divides the size of a gradient away, lambda only decides the sign once the language model's gradient has faded; with
-// other optimizers it must be found anew.  A span for each token (dynamic span) is penalized by the same mean, over
-// the tokens that are no padding.
-// Kept: z' and which count.
+// For one layer; the paper adds the layers and multiplies by lambda: 2e-6, or 5e-7 for S = 8192.
+// Adagrad normalizes the gradient's size, so lambda only decides its sign once the language model's
+// gradient has faded. Other optimizers need another lambda. Spans per token (dynamic span) have the
+// same penalty, as a mean over the tokens without padding. Saved for backward: z' and the mask.
 #include "nn/base/gradient_case.h"
 #include "nn/losses/base/loss.h"
 #include "nn/losses/counted_mean.h"

@@ -1,17 +1,17 @@
-// Batch normalization.  Ioffe and Szegedy 2015, arXiv:1502.03167.
+// Batch normalization. Ioffe and Szegedy 2015, arXiv:1502.03167.
 //   xh = (x - mu) r,   r = 1 / sqrt(v + epsilon),   y = weight xh + bias
-// In training mu and v are the mean and the variance of each channel over the N tokens of the micro-batch (all axes but
-// the last), v divided by N.  With g = dy, and dmu/dx and dv/dx written out:
+// In training mu and v are the channels' mean and variance (divided by N) over the N tokens of the
+// micro-batch (all axes except the last). With g = dy, and dmu/dx and dv/dx inserted:
 //   dweight = sum of g xh,   dbias = sum of g,   dx = weight r (g - dbias / N - xh dweight / N)
-// In evaluation they are the running statistics, which are constants:  dx = weight r g.
-// Padding (pass.lengths) counts in no sum; its y and dx are 0, whatever stands there.
+// In evaluation mu and v are the running statistics, which are constants:  dx = weight r g.
+// No sum includes padding (pass.lengths); its y and dx are 0, regardless of its values.
 //
-// The running statistics are buffers.  forward only notes what it saw, under pass.key: a recomputation under
-// `checkpoint` has the same key and replaces its note.  after_step joins the notes of the step's micro-batches into the
-// statistics of all their tokens and moves towards them:
+// The running statistics are buffers. `forward` only records the statistics of its micro-batch, by
+// pass.key; a recomputation has the same key and replaces them. `after_step` combines the records
+// of the step into statistics of all its tokens (`seen`) and updates the running statistics:
 //   running <- (1 - momentum) running + momentum seen          the variance seen is divided by N - 1, as PyTorch does
-// In a causal model the statistics of training look ahead; those of evaluation do not.
-// Kept: x, never y; mu and r of each channel.
+// In a causal model, training statistics include later tokens; evaluation statistics do not.
+// Saved for backward: x, mu and r of each channel; never y.
 #include <algorithm>
 
 #include "engine/autograd/parameter_gradient.h"
@@ -65,7 +65,7 @@ struct InputGradient {
   template <class Row, class T, class A>
   HOST_DEVICE void operator()(Row row, In<T> x, int64_t token, In<T> w, In<T> g, In<A> m, In<A> s, In<A> dw, In<A> db,
                               In<A> tokens, Out<T> dx) const {
-    const A part = tokens ? 1 / tokens[0] : A(0);  // no N: constants; N = 0 leaves no row that reads it
+    const A part = tokens ? 1 / tokens[0] : A(0);  // N undefined: constant statistics; N = 0: no row uses it
     if (!real(token))
       row.each([&](int i) { dx[i] = A(0); });
     else
@@ -105,7 +105,7 @@ struct BatchNorm {
   }
 };
 
-// N, as (1)
+// Returns the number N of real tokens, (1).
 Tensor tokens_that_count(const Tensor& x, const Tensor& lengths) {
   const Dtype dtype = arithmetic_dtype(x.dtype());
   if (!lengths) return Tensor::full({1}, static_cast<double>(x.shape().rows()), dtype, x.device());
@@ -113,7 +113,7 @@ Tensor tokens_that_count(const Tensor& x, const Tensor& lengths) {
   return sum(-maximum(-maximum(cast(lengths, dtype), limit(0)), limit(-static_cast<double>(x.size(1)))), {0}, true);
 }
 
-// 1 for each element of a real token, else 0
+// Returns 1 for each real token, else 0.
 Tensor real_mask(const Tensor& x, const Tensor& lengths) {
   std::vector<double> mask;
   const RealTokens real = real_tokens("batch_norm", x, lengths);
@@ -197,14 +197,14 @@ class BatchNormalization final : public Module {
     LateKey key;
     ChannelStatistics statistics;
   };
-  void move_towards(const Tensor& running, const Tensor& seen, const Tensor& tokens) const {  // none: stays
+  void move_towards(const Tensor& running, const Tensor& seen, const Tensor& tokens) const {  // no tokens: no change
     const Tensor now = running.to(seen.dtype());
     running.copy_from(where(tokens, now * (1 - settings_.momentum) + seen * settings_.momentum, now));
   }
   Settings settings_;
   Parameter weight_, bias_;
   Tensor running_mean_, running_variance_;
-  std::vector<Seen> seen_;  // since the last step
+  std::vector<Seen> seen_;  // micro-batches since the last step
 };
 REGISTER_NORMALIZATION(BatchNormalization);
 

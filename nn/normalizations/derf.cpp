@@ -1,13 +1,13 @@
-// Dynamic erf.  Chen et al. 2025, "Stronger normalization-free transformers", arXiv:2512.10938.
+// Dynamic erf. Chen et al. 2025, "Stronger normalization-free transformers", arXiv:2512.10938.
 //   y = weight erf(alpha x + shift) + bias      alpha and shift one number each, weight and bias one for each channel
-// The same idea as DyT (dyt.cpp) with the curve that their search over point-wise functions preferred: zero-centred,
-// bounded, steep at zero, monotone.  Its slope at zero is 2 alpha / sqrt(pi), 1.128 times DyT's.
+// Like DyT (dyt.cpp), with the curve that the paper's search over pointwise functions selected:
+// zero-centred, bounded, steep at zero, monotone. F'(0) = 2 alpha / sqrt(pi), 1.128 times DyT's.
 //
 // With g = dy, u = alpha x + shift and erf'(u) = 2 / sqrt(pi) exp(-u^2):
 //   dx = g weight erf'(u) alpha,   dalpha = sum of g weight erf'(u) x,   dshift = sum of g weight erf'(u)
 //   dweight = sum of g erf(u),     dbias = sum of g
-// Kept: x.  The gradient dies faster than tanh's: exp(-u^2) against 4 exp(-2 u).
-// The curve is nn/activations/erf.cpp, the operation dynamic.cpp.
+// Saved for backward: x. The gradient vanishes faster than tanh's: as exp(-u^2), not 4 exp(-2 u).
+// The curve is in nn/activations/erf.cpp, the operation in dynamic.cpp.
 #include "engine/ops/ops.h"
 #include "nn/base/gradient_case.h"
 #include "nn/normalizations/base/dynamic.h"

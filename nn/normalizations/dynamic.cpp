@@ -1,12 +1,12 @@
-// Any activation in the place of a normalization, which is what DyT and Derf are: no mean, no variance, no sum over
-// anything.  Zhu et al. 2025, arXiv:2503.10622, whose ablations are dynamic(hardtanh), dynamic(sigmoid),
-// dynamic(identity), and alpha fixed.
+// Any activation instead of a normalization, as in DyT and Derf: no mean, no variance, no sum. Zhu
+// et al. 2025, arXiv:2503.10622. The paper's ablations are dynamic(hardtanh), dynamic(sigmoid),
+// dynamic(identity) and a fixed alpha.
 //   y = F(u) weight + bias,   u = alpha x + shift          alpha and shift one number each, weight and bias by channel
 // With g = dy and du = g weight F'(u):
 //   dx = alpha du,   dalpha = sum of du x,   dshift = sum of du,   dweight = sum over rows of g F(u),   dbias = of g
-// Kept: x, never y: where F is flat x cannot be had from y, and dalpha needs it.  F(u) is recomputed.
-// dalpha and dshift are sums over batch, tokens and channels: over the tokens in the arithmetic type, in chunks that
-// depend on the sizes only, then over the channels in f64.
+// Saved for backward: x, for dalpha, because y does not determine x where F is flat. F(u) is
+// recomputed. dalpha and dshift are summed over tokens in the arithmetic type (chunks depend only
+// on the sizes), then over channels in f64.
 #include "nn/normalizations/base/dynamic.h"
 
 #include "engine/autograd/hooks.h"
@@ -30,7 +30,7 @@ struct DynamicNorm {
   static constexpr const char* name = "dynamic_norm";
   Activation activation;
 
-  // An absent shift or bias is zero, an absent weight one.
+  // Returns t, or if undefined a tensor of `otherwise`: 0 for shift and bias, 1 for weight.
   static Tensor given(const Tensor& t, const Shape& shape, double otherwise, const Tensor& x) {
     return t ? t : Tensor::full_like(x, shape, otherwise);
   }

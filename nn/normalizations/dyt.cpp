@@ -1,23 +1,23 @@
-// Dynamic tanh.  Zhu et al. 2025, "Transformers without normalization", arXiv:2503.10622.
+// Dynamic tanh. Zhu et al. 2025, "Transformers without normalization", arXiv:2503.10622.
 //   y = weight tanh(alpha x) + bias             alpha one number for the layer, weight and bias one for each channel
-// Layer normalization draws S-shaped curves: most values pass almost in proportion, the few large ones are squashed.
-// DyT draws that curve directly.  It computes no mean and no variance, so a token never waits for a sum over its row.
+// Layer normalization has S-shaped input-output curves, which squash large values. DyT applies such
+// a curve directly, so a token never waits for a mean or variance of its row.
 //
 // With g = dy, t = tanh(alpha x) and tanh' = 1 - t^2:
 //   dx      = g weight (1 - t^2) alpha
 //   dalpha  = sum of g weight (1 - t^2) x         over batch, tokens and channels
 //   dweight = sum of g t,   dbias = sum of g      over batch and tokens
-// Kept: x.  From y it could not be had: where tanh is 1 to the last bit, x is lost, and dalpha needs it.
+// Saved for backward: x, for dalpha. y does not determine x where tanh rounds to 1.
 //
-// alpha starts at 0.5.  Language models start it by their width and by what follows, by_width=yes, as the paper lists:
+// Initially alpha = 0.5. by_width=yes sets the paper's values for language models instead:
 //   width                   1024   2048   4096   5120   8192
 //   of attention            1      1      0.8    0.6    0.2
 //   of feed-forward, last   1      0.5    0.2    0.15   0.05
-// Between two of them it lies on the line over log width, and beyond the ends it is as there.  They scale the embedding
-// too (embedding_scale=learned), because tanh(alpha x) does not enlarge a small signal.  The bias is absent where
-// normalizations have none (normalization_bias=no), as in LLaMA.
+// Between these widths alpha is linear in log width; beyond the ends it is constant. The paper's
+// language models also scale the embedding (embedding_scale=learned), because tanh(alpha x) does
+// not enlarge a small signal. The bias is absent if normalization_bias=no, as in LLaMA.
 //
-// The curve is nn/activations/tanh.cpp, the operation dynamic.cpp, its loops dynamic_kernels.h: DyT is dynamic(tanh).
+// DyT is dynamic(tanh): see nn/activations/tanh.cpp, dynamic.cpp, nn/formulas/dynamic_kernels.h.
 #include <array>
 #include <cmath>
 

@@ -1,13 +1,13 @@
-// Group normalization.  Wu and He 2018, arXiv:1803.08494.
+// Group normalization. Wu and He 2018, arXiv:1803.08494.
 //   xh = (x - mu) r,   r = 1 / sqrt(v + epsilon),   y = weight xh + bias
-// mu and v are the mean and the variance (divided by N) of one group of C / G neighbouring channels:
-//   over=token      of one token, N = C / G.  Tokens stay apart, so a causal model stays causal; the default.
-//   over=sequence   of all tokens of a sequence or picture together, as in the paper, N = tokens C / G.  Each token
-//                   then sees all others.  Padding (pass.lengths) counts in no sum; its y and dx are 0.
+// mu and v are the mean and the variance (divided by N) of one group of C / G adjacent channels:
+//   over=token      in one token, N = C / G. Tokens do not mix, so a causal model stays causal; the default.
+//   over=sequence   in all tokens of a sequence or image, as in the paper, N = tokens C / G. Each token then
+//                   depends on all others. No sum includes padding (pass.lengths); its y and dx are 0.
 // With g = dy and h = g weight, the sums going over the N elements that share mu and v:
 //   dx = r (h - mean h - xh mean(h xh)),   dweight = sum of g xh,   dbias = sum of g       over all tokens
-// Each sum is one of a token's group first, then one over the tokens: the order depends on the sizes only.
-// Kept: x, never y; mu and r of each group.
+// Sums go over a token's group first, then over the tokens: the order depends only on the sizes.
+// Saved for backward: x, mu and r of each group; never y.
 #include <algorithm>
 
 #include "engine/autograd/parameter_gradient.h"
@@ -21,14 +21,14 @@
 namespace orrery::nn {
 namespace {
 
-// A part is one group of one token: row `part` of x as (tokens groups, C / G).  The parts of one group in the tokens of
-// one set share their statistics.
+// A part is one group of one token: row `part` of x as (tokens groups, C / G). A set is one token,
+// or all tokens of a sequence; parts of one group in one set share statistics.
 struct Parts {
   int64_t tokens_of_set, groups;
   RealTokens real;
   HOST_DEVICE int64_t set(int64_t part) const { return part / groups / tokens_of_set * groups + part % groups; }
   HOST_DEVICE bool counts(int64_t part) const { return real(part / groups); }
-  HOST_DEVICE int64_t tokens(int64_t row_of_sets) const {  // that count, at least 1
+  HOST_DEVICE int64_t tokens(int64_t row_of_sets) const {  // real tokens, at least 1
     if (!real.lengths) return tokens_of_set;
     const int64_t length = real.lengths[row_of_sets];
     return length < 1 ? 1 : length > tokens_of_set ? tokens_of_set : length;
@@ -52,7 +52,7 @@ struct PartSquares {
     row.once([&] { sum = parts.counts(part) ? total : A(0); });
   }
 };
-struct Share {  // sums of a row of sets -> means
+struct Share {  // row r: sums over set r -> means
   Parts parts;
   int64_t size;
   template <class Row, class T>
@@ -78,7 +78,7 @@ struct Forward {
   }
 };
 
-struct BackwardSums {  // of h and of h xh, and g xh of each element
+struct BackwardSums {  // sums of h and of h xh, and g xh of each element
   Parts parts;
   template <class Row, class T, class A>
   HOST_DEVICE void operator()(Row row, In<T> x, int64_t part, In<T> weight, In<T> dy, In<A> mean, In<A> rstd, A& h,
@@ -126,16 +126,16 @@ struct GroupNorm {
   static constexpr const char* name = "group_norm";
   int64_t groups;
   bool over_sequence;
-  Tensor lengths;  // of sequences; undefined where tokens stay apart
+  Tensor lengths;  // (B) i32; undefined: no padding, or over=token
   double epsilon;
 
   Parts parts(const Tensor& x) const {
     return {over_sequence ? x.shape().rows() / x.size(0) : 1, groups, real_tokens(name, x, lengths)};
   }
-  // A row for each part, and a number for each.
+  // by_part views x with one row per part; for_parts makes a tensor with one number per part.
   Tensor by_part(const Tensor& x) const { return x.reshape(Shape{x.shape().rows() * groups, x.size(-1) / groups}); }
   Tensor for_parts(const Tensor& x) const { return empty_computed(x, Shape{x.shape().rows(), groups}); }
-  // Numbers of parts, (tokens, G) -> their means over each set, (sets, G).
+  // Returns the means over each set, (sets, G), from sums of parts, (tokens, G).
   Tensor means(const Tensor& x, const Tensor& of_parts) const {
     const Parts p = parts(x);
     const Tensor mean = sum(of_parts.reshape(Shape{x.shape().rows() / p.tokens_of_set, p.tokens_of_set, groups}), {1});
@@ -171,7 +171,7 @@ struct GroupNorm {
   }
 };
 
-// x (B, T, C); mask (B, T, 1, 1) of the tokens that count
+// x (B, T, C); mask (B, T, 1, 1): 1 for real tokens, else 0
 Tensor reference(const Tensor& x, const Tensor& weight, const Tensor& bias, int64_t groups, bool over_sequence,
                  const Tensor& mask) {
   const int64_t size = x.size(-1) / groups;

@@ -1,13 +1,13 @@
-// Layer normalization.  Ba et al. 2016, arXiv:1607.06450.
+// Layer normalization. Ba et al. 2016, arXiv:1607.06450.
 //   xh = (x - mu) r,   mu = mean x,   r = 1 / sqrt(mean (x - mu)^2 + epsilon)        over C channels
 //   y = weight xh + bias
 // With g = dy and h = g weight:
 //   dx = r (h - mean h - xh mean(h xh))      the two means come from dmu/dx and dr/dx
 //   dweight = sum over rows of g xh,   dbias = sum over rows of g
-// On a GPU the same walk adds to dx what has arrived at x from its other readers, a residual's gradient for instance.
-// Before learning, with rows of mean 0 and one variance v: y has mean square mean weight^2 v / (v + epsilon).  The two
-// means take two of the C directions of h, so that of dx is (1 - 2/C) mean weight^2 / (v + epsilon) that of dy.
-// Kept: x, and mu and r of each row (2 numbers a row, in the arithmetic type): xh is recomputed.
+// On a GPU the same kernel adds to dx the pending gradient from other consumers of x (a residual).
+// At initialization, for rows of mean 0 and variance v (the means remove two of C directions of h):
+//   E y^2 = mean weight^2 v / (v + epsilon),   E dx^2 = (1 - 2/C) mean weight^2 / (v + epsilon) E dy^2
+// Saved for backward: x, and mu and r of each row, in the arithmetic type. xh is recomputed.
 #include <cmath>
 
 #include "engine/autograd/parameter_gradient.h"

@@ -1,5 +1,5 @@
-// No normalization:  y = x,  dx = dy.  The same tensor comes out, so a block without normalization pays nothing.
-// Kept: nothing.
+// No normalization:  y = x,  dx = dy. Returns x itself, so a block without normalization costs nothing.
+// Saved for backward: nothing.
 #include "engine/ops/ops.h"
 #include "nn/base/gradient_case.h"
 #include "nn/diagnostics/predictions.h"

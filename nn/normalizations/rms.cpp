@@ -1,12 +1,12 @@
-// RMS normalization.  Zhang and Sennrich 2019, arXiv:1910.07467.
+// RMS normalization. Zhang and Sennrich 2019, arXiv:1910.07467.
 //   y = weight x r,   r = 1 / sqrt(mean x^2 + epsilon)       over C channels
 // With g = dy and h = g weight:
 //   dx = r h - x r^3 mean(h x)          from dr/dx = -r^3 x / C
 //   dweight = sum over rows of g x r
-// On a GPU the same walk adds to dx what has arrived at x from its other readers, a residual's gradient for instance.
-// Before learning, with rows of one mean square v: y has mean square mean weight^2 v / (v + epsilon).  The mean takes
-// one of the C directions of h, so that of dx is (1 - 1/C) mean weight^2 / (v + epsilon) that of dy.
-// Kept: x, and r of each row (1 number a row, in the arithmetic type).
+// On a GPU the same kernel adds to dx the pending gradient from other consumers of x (a residual).
+// At initialization, for rows of mean square v (the mean removes one of C directions of h):
+//   E y^2 = mean weight^2 v / (v + epsilon),   E dx^2 = (1 - 1/C) mean weight^2 / (v + epsilon) E dy^2
+// Saved for backward: x, and r of each row, in the arithmetic type.
 #include <cmath>
 
 #include "engine/autograd/parameter_gradient.h"

@@ -1,11 +1,11 @@
-// Adagrad with a clip for each tensor.  Duchi, Hazan and Singer 2011, JMLR 12; the clip is that of the adaptive span,
-// Sukhbaatar et al. 2019, arXiv:1905.07799, and of its code.  For every tensor by itself (of packed projections each):
+// Adagrad with gradient clipping per tensor. Duchi, Hazan and Singer 2011, JMLR 12; clipping as in
+// Adaptive Span, Sukhbaatar et al. 2019, arXiv:1905.07799, and its code. For each (packed) tensor:
 //   n = |g|_2,   a = rate clip / (n + 1e-10) if n > clip, else rate
 //   s <- s + g^2,   p <- p - a g / (sqrt(s) + epsilon)
-// The clip scales the step and not what is accumulated: s sees all of g.  grad_clip=0 leaves it out.  There is no
-// decay.  What the run's own clip by the global norm takes away, this never sees: that paper's recipe is --grad_clip=0,
-// --learning_rate=0.07, --warmup_steps=32000, --schedule=constant.  Two passes: one for n, one reads p, g, s and writes
-// p, s.
+// Clipping scales the step, not s, which accumulates all of g; grad_clip=0: no clipping. There is
+// no decay. g is already clipped by the run's global norm. The paper's recipe is --grad_clip=0,
+// --learning_rate=0.07, --warmup_steps=32000, --schedule=constant. Two passes: one computes n, the
+// other reads p, g, s and writes p, s.
 #include <cmath>
 
 #include "engine/math/scalar.h"

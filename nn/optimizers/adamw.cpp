@@ -1,4 +1,4 @@
-// AdamW: the formula stands in adamw.h.  Vectors and scalars do not decay.  One pass: reads p, g, m, v, writes p, m, v.
+// AdamW (formula in adamw.h). Vectors and scalars do not decay. One pass: reads p, g, m, v, writes p, m, v.
 #include "nn/optimizers/adamw.h"
 
 namespace orrery::nn {

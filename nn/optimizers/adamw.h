@@ -1,7 +1,7 @@
-// AdamW.  Loshchilov and Hutter 2019, arXiv:1711.05101; moments from Kingma and Ba 2015, arXiv:1412.6980.
+// AdamW. Loshchilov and Hutter 2019, arXiv:1711.05101; moments from Kingma and Ba 2015, arXiv:1412.6980.
 //   m <- beta1 m + (1 - beta1) g,   v <- beta2 v + (1 - beta2) g^2                 g already clipped
 //   p <- (1 - rate decay) p - rate (m / c1) / (sqrt(v / c2) + epsilon),   c1 = 1 - beta1^t,  c2 = 1 - beta2^t
-// The formula alone: adamw.cpp makes an optimizer of it, muon.cpp uses it for what is no matrix.
+// This file is only the formula: adamw.cpp wraps it, muon.cpp applies it to non-matrix parameters.
 #pragma once
 
 #include <cmath>

@@ -1,16 +1,16 @@
-// Muon: momentum, made orthogonal.  Jordan et al. 2024, kellerjordan.github.io/posts/muon.  For a matrix W (R, C):
+// Muon: orthogonalized momentum. Jordan et al. 2024, kellerjordan.github.io/posts/muon. For a matrix W (R, C):
 //   u <- mu u + g,   d = g + mu u          nesterov=no: d = u
 //   X = d / (|d|_F + 1e-7),   five times:  X <- 3.4445 X - 4.7750 (X X^T) X + 2.0315 (X X^T)^2 X
 //   W <- (1 - rate decay) W - rate sqrt(max(1, R / C)) X
-// The polynomial sends every singular value of X into about [0.7, 1.2] and leaves the singular vectors as they are, so
-// X comes near to U V^T where d = U S V^T: a step of the same length in every direction.  If R > C the same polynomial
-// is taken as X (X^T X), so that the square products are of the shorter side.
+// The polynomial maps every singular value of X to about [0.7, 1.2] and keeps the singular vectors.
+// So X is close to U V^T for d = U S V^T: an equal step in every direction. If R > C the polynomial
+// is computed as X (X^T X), so that the square products have the size of the shorter side.
 //
-// Matrices are the parameters of two axes, packed ones one by one, and convolutions, (N, h, w, C) read as (N, h w C),
-// whose step the source scales by sqrt(max(1, h / w)): it takes R / C of the last two axes of (N, C, h, w).  All others
-// (vectors, scalars, and tables such as embeddings, positions and the output head: Parameter::table) go by AdamW with
-// a learning rate of its own, learning_rate adamw_learning_rate; the default is the ratio of the two rates in the
-// source, 3e-4 / 0.02.  g is already clipped; what does not decay with AdamW does not decay here.
+// Matrices are parameters with two axes (packed ones separately) and convolutions, (N, h, w, C) as
+// (N, h w C). The source scales convolution steps by sqrt(max(1, h / w)): its R and C are h and w
+// of (N, C, h, w). All others (vectors, scalars, and tables such as embeddings and the output head:
+// Parameter::table) use AdamW with learning rate learning_rate adamw_learning_rate (default: the
+// source's 3e-4 / 0.02). g is already clipped; decay is as in AdamW.
 #include <cmath>
 
 #include "engine/ops/ops.h"
@@ -55,7 +55,7 @@ struct Move {  // (p, x) -> p
   }
 };
 
-// x (R, C) of Frobenius norm at most 1, with its singular values brought near 1.
+// Returns x (R, C), of Frobenius norm at most 1, with its singular values moved near 1.
 Tensor orthogonalize(Tensor x, int64_t iterations) {
   const bool tall = x.size(0) > x.size(1);
   for (int64_t i = 0; i < iterations; ++i) {
@@ -161,9 +161,9 @@ class Muon final : public Optimizer {
   }
 
   Settings settings_;
-  std::vector<int64_t> first_;     // of each segment: its first element in momentum_ or in moments_
-  Tensor momentum_;                // of the matrices
-  std::array<Tensor, 2> moments_;  // of the others
+  std::vector<int64_t> first_;     // first element of each segment in momentum_ or moments_
+  Tensor momentum_;                // of matrices
+  std::array<Tensor, 2> moments_;  // of all other parameters
 };
 REGISTER_OPTIMIZER(Muon);
 

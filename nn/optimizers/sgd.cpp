@@ -1,4 +1,4 @@
-// Stochastic gradient descent with momentum.  Sutskever et al. 2013, PMLR 28; the form is PyTorch's.
+// Stochastic gradient descent with momentum. Sutskever et al. 2013, PMLR 28; in PyTorch's form.
 //   d = g + decay p,   u <- momentum u + d,   p <- p - rate u         nesterov: p <- p - rate (d + momentum u)
 // g is already clipped; vectors and scalars do not decay.
 #include "nn/optimizers/base/elementwise.h"

@@ -1,13 +1,13 @@
-// ALiBi: scores fall with the distance.  Press et al. 2021, arXiv:2108.12409.
+// ALiBi: scores decrease with distance. Press et al. 2021, arXiv:2108.12409.
 //   s_ij += -m_h |i - j|
-// Slopes of H heads: m_h = 2^(-8h/H) for h = 1 ... H if H is a power of two.  Otherwise, by the authors' code, those of
-// the nearest power n below, then every other one of 2n heads, from the first: 2^(-4 (2k - 1) / n) for k = 1 ... H - n.
-// The paper is about causal attention; a full one falls with the distance to both sides.
-// The distance of two tokens is the same in a packed sequence and with a cache.
+// Slopes of H heads: m_h = 2^(-8h/H) for h = 1 ... H if H is a power of two. Otherwise, as in the authors' code, the
+// slopes of the next lower power n, then every other slope of 2n heads: 2^(-4 (2k - 1) / n) for k = 1 ... H - n.
+// Full attention (not in the paper) uses |i - j| on both sides. Packing and caches keep distances.
 //
-// learned=yes: m_h = f_h times the slope above, f_h learned from 1 and kept at least 0.  With ds the gradient of the
-// bias (H, distances), which nn/attentions/base/fused.h sums over all pairs at a distance:  df_h = -sum over d of
-// ds_hd m_h d. Kept: nothing; with learned slopes the constant table (H, distances).
+// learned=yes: m_h = f_h times the slope above; f_h is learned, initially 1 and at least 0. With ds
+// the bias gradient (H, distances) that nn/attentions/base/fused.h sums per distance:
+//   df_h = -sum over d of ds_hd m_h d
+// Saved for backward: nothing; with learned slopes the constant table (H, distances).
 #include <bit>
 #include <cmath>
 #include <mutex>
@@ -29,14 +29,14 @@ std::vector<double> slopes_of(int64_t heads) {
   return slopes;
 }
 
-// -slope distance, (H, distances) f64
+// Returns -slope distance, (H, distances) f64.
 Tensor bias_table(const std::vector<double>& slopes, int64_t distances) {
   std::vector<double> table;
   for (const double slope : slopes)
     for (int64_t d = 0; d < distances; ++d) table.push_back(-slope * static_cast<double>(d));
   return Tensor::from(Shape{static_cast<int64_t>(slopes.size()), distances}, table, Dtype::f64);
 }
-Tensor scaled(const Tensor& table, const Tensor& factor) {  // factor (H, 1); distances beyond 256 have no bf16
+Tensor scaled(const Tensor& table, const Tensor& factor) {  // factor (H, 1); bf16 is inexact for distances above 256
   const Dtype arithmetic = arithmetic_dtype(factor.dtype());
   return factor.to(arithmetic) * table.to(arithmetic);
 }
@@ -79,7 +79,7 @@ class Alibi final : public Position {
   std::vector<double> slopes_;
   Parameter factor_;  // (H, 1)
   mutable std::mutex mutex_;
-  mutable Tensor table_;  // the last one asked for: a step asks for the same in every layer
+  mutable Tensor table_;  // the last table: every layer of a step uses the same one
 };
 REGISTER_POSITION(Alibi);
 

@@ -1,7 +1,7 @@
-// Learned positions.  Gehring et al. 2017, arXiv:1705.03122.
-//   y[b, t] = x[b, t] + P[p],   dx = dy,   dP[p] = sum of dy[b, t] over the tokens at place p
-// p counts within a document, and goes on from the tokens in a cache.  The operations are a slice, or rows by index if
-// there are documents, and an addition with broadcasting.  Kept: the places, if there are documents.
+// Learned positions. Gehring et al. 2017, arXiv:1705.03122.
+//   y[b, t] = x[b, t] + P[p],   dx = dy,   dP[p] = sum of dy[b, t] over the tokens at position p
+// p counts within a document and continues after cached tokens. Operations: a slice (rows by index
+// with documents) and a broadcast addition. Saved for backward: positions, with documents.
 #include "engine/ops/ops.h"
 #include "nn/base/gradient_case.h"
 #include "nn/positions/base/position.h"

@@ -1,5 +1,5 @@
-// No positions: y = x, dx = dy.  A causal model can still tell places apart, because a token sees how many came before
-// (Haviv et al. 2022, arXiv:2203.16634); to a full attention the context is a set.
+// No positions: y = x, dx = dy. A causal model can still infer positions from the number of visible
+// tokens (Haviv et al. 2022, arXiv:2203.16634). For full attention the context is a set.
 #include "engine/ops/ops.h"
 #include "nn/base/gradient_case.h"
 #include "nn/positions/base/position.h"

@@ -1,16 +1,14 @@
-// Relative positions: a learned term of the scores for each distance d = |i - j|, in two forms.
-//   relative(S, keys)    s_ij = scale <q_i, k_j + p_d>          p (S + 1, D), from N(0, 1), one for all heads and
-//   layers:
-//                                                               Sukhbaatar et al. 2019, arXiv:1905.07799, equation 1
-//   relative(S, bias)    s_ij = scale <q_i, k_j> + b_hd         b (H, S + 1), from 0, a number for each head, for all
-//                                                               layers: Raffel et al. 2020, arXiv:1910.10683, without
-//                                                               their buckets
+// Relative positions: a learned score term for each distance d = |i - j|, in two forms.
+//   relative(S, keys)    s_ij = scale <q_i, k_j + p_d>     p (S + 1, D), initially N(0, 1), shared by heads and layers:
+//                                                          Sukhbaatar et al. 2019, arXiv:1905.07799, equation 1
+//   relative(S, bias)    s_ij = scale <q_i, k_j> + b_hd    b (H, S + 1), initially 0, shared by layers:
+//                                                          Raffel et al. 2020, arXiv:1910.10683, without buckets
 // With ds the gradient of the scores:  dp_d = scale sum ds_ij q_i  and  db_hd = sum ds_ij  over the pairs at distance d
-// (nn/attentions/base/fused.h); what arises here is a slice of the first distances, whose backward is zero for the
-// others. Conventions: S is the largest distance there is a term for, so the table has S + 1 rows, that of distance 0
-// is used where a token sees itself, and relative(S) goes with a span of S.  A context that reaches further needs
-// such a span. Content and position are scaled together, as in the authors' code.  A full attention takes |i - j| on
-// both sides. Kept: nothing.
+// (nn/attentions/base/fused.h). The terms here are a slice of the first distances, whose backward
+// is zero for the others. S is the largest distance with a term, so the table has S + 1 rows. Row 0
+// is for a token that attends to itself. relative(S) matches a span of S; a longer context needs
+// such a span. Content and position are scaled together, as in the authors' code. Full attention
+// uses |i - j| on both sides. Saved for backward: nothing.
 #include "engine/ops/ops.h"
 #include "nn/base/gradient_case.h"
 #include "nn/positions/base/position.h"
@@ -46,7 +44,7 @@ class RelativePositions final : public Position {
       check(largest_ >= 1, spec, ": S is the largest distance and must be at least 1, not ", largest_);
       check(largest_ <= 16777216, spec, ": S is the largest distance and must be at most 16777216, not ", largest_);
     }
-    const int64_t terms = sum_of_sizes(print(spec) + ": S", {largest_, 1});  // distance 0 has one
+    const int64_t terms = sum_of_sizes(print(spec) + ": S", {largest_, 1});  // includes distance 0
     const int64_t head_size = options.head_size ? options.head_size : options.width / options.heads;
     if (s.form == "keys")
       keys_ = Parameter(Shape{terms, head_size}, normal(1));
@@ -82,7 +80,7 @@ class RelativePositions final : public Position {
 };
 REGISTER_POSITION(RelativePositions);
 
-// The table is longer than the distances in use; what is left over must get a gradient of zero.
+// The table has more distances than are in use; the unused ones must have zero gradient.
 GradientCase case_with(const std::string& spec, const CaseTensors& random) {
   constexpr int64_t tokens = 4, distances = 6, size = 3, heads = 2;
   const bool keys = spec == "relative(5, keys)";

@@ -1,14 +1,14 @@
-// Rotary positions: queries and keys are turned by their place.  Su et al. 2021, arXiv:2104.09864.
+// Rotary positions: rotate queries and keys by their position. Su et al. 2021, arXiv:2104.09864.
 //   (a, b) -> R(p theta_i) (a, b),   R(x) = (cos x  -sin x; sin x  cos x),   theta_i = base^(-2i/n),   0 <= i < n/2
-// for n = partial_rotary_factor D of the D channels, two by two; the rest stays.  A pair is (i, i + n/2), half_split,
-// as in GPT-NeoX and Llama, or (2i, 2i + 1), interleaved, as in the paper; the two are one up to an order of the
-// channels. <R(x) q, R(y) k> = <q, R(y - x) k>: scores depend on the distance alone.  Places count within documents,
-// which within one sequence changes no score; in cross attention, where a document begins at other places in the two
-// sequences, it makes packed documents equal separate ones.  R is orthogonal: backward is the rotation by the negative
-// angle.
+// for n = partial_rotary_factor D of the D channels, in pairs; the others stay. A pair is
+// (i, i + n/2) (half_split; GPT-NeoX, Llama) or (2i, 2i + 1) (interleaved; the paper), which differ
+// only in channel order. <R(x) q, R(y) k> = <q, R(y - x) k>: scores depend only on the distance.
+// Positions count within documents, which within one sequence changes no score. In cross attention
+// a document starts at different positions in the two sequences; this makes packed documents equal
+// separate ones. R is orthogonal: backward rotates by the negative angle.
 //   dx = R(p theta_i)^T dy = R(-p theta_i) dy
-// Kept: nothing but the angles' cosines and sines, two tables (context, n/2) that all layers share, or with documents
-// (B, T, n/2).  They are computed in f64: an f32 angle of 1000 radians would be wrong in the fifth digit.
+// Saved for backward: cosines and sines, (context, n/2) shared by layers, or (B, T, n/2) with
+// documents. They are computed in f64: an f32 angle of 1000 radians is wrong in the fifth digit.
 #include <cmath>
 #include <map>
 #include <mutex>
@@ -25,7 +25,7 @@ namespace orrery::nn {
 namespace {
 
 struct Turn {                   // one head of one token; a row of n pairs
-  double direction;             // 1, or -1 for the way back
+  double direction;             // 1, or -1 in backward
   int64_t angles, heads, size;  // angles: rows of the tables
   bool interleaved;
   template <class Row, class T, class A>
@@ -110,7 +110,7 @@ class RotaryPositions final : public Position {
           ") times the head size (", head_size, ") is ", turned, "; it must be an even number, at least 2");
     return pairs;
   }
-  // For all places; made when they are first asked for, because an attention may have a head size of its own.
+  // Returns tables of all positions, made at first use: attentions may differ in head size.
   Rotation table_of(int64_t pairs, Dtype dtype, Device device) const {
     const std::lock_guard lock(mutex_);
     Rotation& table = tables_[{pairs, dtype, device}];
@@ -133,11 +133,11 @@ class RotaryPositions final : public Position {
   int64_t context_;
   mutable std::mutex mutex_;
   mutable std::map<std::tuple<int64_t, Dtype, Device>, Rotation>
-      tables_;  // no buffers: they can always be computed again
+      tables_;  // not buffers, because they can be recomputed
 };
 REGISTER_POSITION(RotaryPositions);
 
-// Turned by a matrix (T, D, D) of the same numbers, one for each place: y_t = R_t x_t.
+// Returns x rotated by matrices (T, D, D) of the same cosines and sines: y_t = R_t x_t.
 Tensor turned_by_matrix(const Tensor& x, const Rotation& r) {
   const int64_t tokens = x.size(1), size = x.size(3), pairs = r.cosine.size(1);
   const std::vector<double> c = r.cosine.to_vector(), s = r.sine.to_vector();

@@ -1,10 +1,10 @@
-// Sinusoidal positions.  Vaswani et al. 2017, arXiv:1706.03762, section 3.5.
+// Sinusoidal positions. Vaswani et al. 2017, arXiv:1706.03762, section 3.5.
 //   y[b, t] = x[b, t] + scale S[p],   S[p, 2i] = sin(p / base^(2i/C)),   S[p, 2i + 1] = cos(p / base^(2i/C))
-// over C channels, an odd last one with its sine alone.  S is constant: dx = dy, and nothing is kept.
-// p counts within a document, and goes on from the tokens in a cache.
-// The paper multiplies the embedding's rows by sqrt(C), to about the size of S.  Here x is taken as it comes, and S is
-// made as small as an embedding that starts at N(0, 0.02^2), which keeps the paper's proportion; with scale=1 such an
-// embedding drowns in S, and a small GPT has learned next to nothing after a hundred steps.
+// over C channels; an odd last channel has only its sine. S is constant: dx = dy, nothing is saved.
+// p counts within a document and continues after cached tokens.
+// The paper multiplies the embedding by sqrt(C), to about the size of S. Here x is not scaled. S is
+// as small as an embedding with initial values N(0, 0.02^2), which keeps the paper's ratio. With
+// scale=1 S dominates such an embedding, and a small GPT learns almost nothing in a hundred steps.
 #include <cmath>
 
 #include "engine/ops/ops.h"
@@ -51,11 +51,11 @@ class SinusoidalPositions final : public Position {
   }
 
  private:
-  Tensor table_;  // (context, width) f64; no buffer, for it can always be computed again
+  Tensor table_;  // (context, width) f64; not a buffer, because it can be recomputed
 };
 REGISTER_POSITION(SinusoidalPositions);
 
-// Sines of all channels, those of odd ones a quarter wave ahead: cos(a) = sin(a + pi/2).
+// The reference uses sines; odd channels are a quarter period ahead: cos(a) = sin(a + pi/2).
 GradientCase gradient_case(const CaseTensors& random) {
   return {{{"x", random({2, 3, 5})}},
           [](const auto& in) {

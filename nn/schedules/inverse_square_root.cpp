@@ -1,8 +1,8 @@
-// Inverse square root.  Vaswani et al. 2017, arXiv:1706.03762, section 5.3.
+// Inverse square root. Vaswani et al. 2017, arXiv:1706.03762, section 5.3.
 //   r = learning_rate sqrt(w / t),   t = step + 1,   w = warmup_steps + 1
-// t counts the steps from 1, and w is the one that reaches the peak.
-// With a linear warm-up that is the paper's  k min(t^-1/2, t w^-3/2)  for k = learning_rate sqrt(w).  The run's length
-// and min_learning_rate play no part: a run can go on at any time.
+// t counts steps from 1; step w has the peak learning rate. With a linear warm-up this is the
+// paper's k min(t^-1/2, t w^-3/2) for k = learning_rate sqrt(w). The run's length and
+// min_learning_rate have no effect, so a run can continue at any time.
 #include <cmath>
 
 #include "nn/schedules/base/schedule.h"

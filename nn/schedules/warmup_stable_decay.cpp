@@ -1,10 +1,10 @@
-// Warm-up, stable, decay.  Hu et al. 2024 (MiniCPM), arXiv:2404.06395, section 4; the linear decay is the cooldown of
-// Zhai et al. 2022, arXiv:2106.04560, section 3.5.
-//   r = learning_rate until the last decay_fraction of the run, warm-up included; over it, with q from 0 to 1:
+// Warm-up, stable, decay. Hu et al. 2024 (MiniCPM), arXiv:2404.06395, section 4; the linear decay
+// is the cooldown of Zhai et al. 2022, arXiv:2106.04560, section 3.5.
+//   r = learning_rate until the last decay_fraction of the run (warm-up counted); there, with q from 0 to 1:
 //   decay_form=linear        learning_rate + q (min_learning_rate - learning_rate)
 //   decay_form=exponential   learning_rate (min_learning_rate / learning_rate)^q: MiniCPM's 0.5^((step - begin) / T),
 //                            for a min_learning_rate above 0
-// A checkpoint of the stable part is the start of a run of any length.  The decay never begins before the warm-up ends.
+// A checkpoint of the stable part starts runs of any length. Decay never begins during the warm-up.
 #include <algorithm>
 #include <cmath>
 

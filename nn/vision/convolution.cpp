@@ -1,20 +1,20 @@
-// Convolution in two dimensions: a linear layer of the pixels under a window that moves.  LeCun et al. 1989, Neural
-// Computation 1; as a matrix product, Chellapilla et al. 2006; dilation, Yu and Koltun 2016, arXiv:1511.07122.
+// 2-D convolution: a linear layer on a moving window. LeCun et al. 1989, Neural Computation 1;
+// matrix product: Chellapilla et al. 2006; dilation: Yu and Koltun 2016, arXiv:1511.07122.
 //   y[b, r, c, n] = bias[n] + sum over i, j, k of W[n, i, j, k] x[b, r s - p + i d, c s - p + j d, k]
-// with stride s, padding p, dilation d (each may differ down and across) and x = 0 beyond the picture.  With X the
-// matrix of the windows' elements, one row (h w C numbers) for each window, W read as (N, h w C) and Y, G = dY with one
-// row for each window, this is
+// with stride s, padding p, dilation d (each per axis) and x = 0 beyond the image. X is the matrix
+// of window elements, one row (h w C numbers) per window. W is used as (N, h w C), and Y and G = dY
+// have one row per window:
 //   Y = X W^T + bias,   dW = G^T X,   dbias = sum of the rows of G,   dX = G W
-// and dx[b, r', c'] is the sum of the elements of dX that were read there: of each tap (i, j), that of the window at
-// ((r' + p - i d) / s, (c' + p - j d) / s), if both are whole numbers of windows.  Every pixel gathers its own sum, so
-// no two write to one place.  Where s = 1 all are whole, and the sum is a convolution itself, of G with the window
-// turned about: with i' = h - 1 - i and j' = w - 1 - j
+// dx[b, r', c'] sums the elements of dX that came from this pixel: for each tap (i, j), the element
+// of window ((r' + p - i d) / s, (c' + p - j d) / s) if both are window indices. Every pixel
+// gathers its own sum, so writes never conflict. For s = 1 this is a convolution of G with the
+// flipped window (i' = h - 1 - i, j' = w - 1 - j):
 //   dx[b, r', c', k] = sum over i', j', n of W[n, h-1-i', w-1-j', k] G[b, r' - p' + i' d, c' - p' + j' d, n],
 //   p' = (h - 1) d - p
-// so it is one matrix product with the windows of G and needs no dX.
-// Kept: x and W (both live anyway).  X is made for a few lines of windows at a time, so many that it stays in a cache,
-// and again in backward.  On a CPU each core has lines of its own and reads, multiplies and sums them alone: the
-// products of one group are too small to share.  A window of one pixel that visits every pixel is a linear layer.
+// so it is one matrix product with the windows of G, without dX. Saved for backward: x and W.
+// Forward and backward build X for a few lines of windows at a time, so that it fits into a cache.
+// On a CPU each core reads, multiplies and sums its own lines, because one group's products are too
+// small to split. A window of one pixel with stride 1 and no padding is a linear layer.
 #include "nn/vision/convolution.h"
 
 #include <cmath>
@@ -32,11 +32,11 @@
 namespace orrery::nn {
 namespace {
 
-// Numbers of X at a time, unless one line has more: what fits into a core's second cache, and what keeps a GPU busy.
+// Elements of X at a time (at least one line): fits into a core's L2 cache, or keeps a GPU busy.
 int64_t scratch_elements(Device device) { return device == Device::cpu ? 1 << 16 : 1 << 22; }
 
 template <class T>
-struct ReadWindows {  // row (line of windows, i): row i of each of its windows
+struct ReadWindows {  // row (line of windows, i): row i of each window in the line
   In<T> x;
   Out<T> windows;
   WindowGrid grid;
@@ -78,7 +78,7 @@ struct TurnWindow {  // row (tap, n): W[n, h-1-i, w-1-j, :]
   }
 };
 template <class T>
-struct AddParts {  // row n of dW: the sum of its parts, in order
+struct AddParts {  // row n of dW: sums its partial sums in order
   In<T> parts;
   Out<T> sum;
   int64_t count, outputs;
@@ -94,7 +94,7 @@ struct AddParts {  // row n of dW: the sum of its parts, in order
   }
 };
 template <class T>
-struct SumWindows {  // row (pixel) of dx: the elements of dX that were read there
+struct SumWindows {  // row r: pixel r of dx, the sum of its elements in dX
   In<T> windows;
   Out<T> dx;
   WindowGrid grid;
@@ -165,9 +165,9 @@ struct ConvolutionOperation {
   }
   template <class T>
   Tensor gathered_gradient(const Tensor& weight, const Tensor& dy) const {
-    using Sum = Arithmetic<T>;  // over windows
+    using Sum = Arithmetic<T>;  // sums over windows
     const Tensor dx = Tensor::empty_like(dy, x_shape(), dtype_of<Sum>);
-    const int64_t of_picture = grid.vertical.windows;  // lines; a pixel's windows are those of its picture
+    const int64_t of_picture = grid.vertical.windows;  // lines; all windows of a pixel are in its image
     in_groups(dy.device(), grid, of_picture, [&](int64_t first, int64_t lines) {
       const Tensor windows = Tensor::empty(Shape{lines * line(), row_size()}, dtype_of<Sum>, dy.device());
       multiply<T>(dy.device(), {.m = lines * line(), .n = row_size(), .k = outputs},
@@ -178,10 +178,10 @@ struct ConvolutionOperation {
     });
     return dx.to(dy.dtype());
   }
-  // Lines are shared out to sums of their own, so many that every core has some and that they stay small beside X.
+  // Splits the lines into partial sums: enough for all cores, but small compared with X.
   template <class T>
   Tensor weight_gradient(const Saved& saved, const Tensor& x, const Tensor& dy) const {
-    using Sum = Arithmetic<T>;  // over lines
+    using Sum = Arithmetic<T>;  // sums over lines
     const Saved::Place place = saved.place(1, weight_shape(), dtype_of<Sum>, dy.device());
     const int64_t size = outputs * row_size(), all = grid.batch * grid.vertical.windows;
     const int64_t step = lines_at_once(dy.device(), grid, 1), groups = (all + step - 1) / step;
@@ -213,17 +213,17 @@ struct ConvolutionOperation {
     return place.as(dy.dtype());
   }
 
-  int64_t row_size() const { return grid.taps() * grid.channels; }  // of X
+  int64_t row_size() const { return grid.taps() * grid.channels; }  // elements in a row of X
   Shape x_shape() const { return {grid.batch, grid.vertical.pixels, grid.horizontal.pixels, grid.channels}; }
   Shape weight_shape() const { return {outputs, grid.vertical.size, grid.horizontal.size, grid.channels}; }
 
-  // ---- the windows of a grid, a few lines at a time
-  int64_t line() const { return grid.horizontal.windows; }  // windows
+  // ---- windows of a grid, a few lines at a time
+  int64_t line() const { return grid.horizontal.windows; }  // windows in a line
   static int64_t lines_at_once(Device device, const WindowGrid& g, int64_t unit) {
     const int64_t elements = unit * g.horizontal.windows * g.taps() * g.channels;
     return unit * std::max<int64_t>(scratch_elements(device) / std::max<int64_t>(elements, 1), 1);
   }
-  // f(first line, lines) for lines counted over the batch, whole units of them.
+  // Calls f(first line, lines) for groups of whole units; lines are counted over the batch.
   template <class F>
   static void in_groups(Device device, const WindowGrid& g, int64_t unit, const F& f) {
     const int64_t lines = g.batch * g.vertical.windows, step = lines_at_once(device, g, unit);

@@ -1,4 +1,4 @@
-// Convolution of pictures (B, H, W, C); see nn/vision/window.h for the order of the axes and the meaning of the steps.
+// Convolution of images (B, H, W, C); nn/vision/window.h describes axes and steps.
 #pragma once
 
 #include <optional>
@@ -8,8 +8,8 @@
 
 namespace orrery::nn {
 
-// x (B, H, W, C), weight (N, h, w, C), bias (N) or undefined.  Returns (B, rows, columns, N), one pixel for each
-// window; what lies beyond the picture counts as 0.
+// x (B, H, W, C), weight (N, h, w, C), bias (N) or undefined. Returns (B, rows, columns, N), one
+// pixel per window. Values beyond the image are 0.
 Tensor convolution(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const WindowSteps& steps = {});
 
 class Convolution final : public Module {
@@ -17,14 +17,14 @@ class Convolution final : public Module {
   struct Options {
     WindowSteps steps = {};
     bool bias = true;
-    std::optional<Initialization> weight = {};  // default: uniform(1 / sqrt(h w C)), as PyTorch's
+    std::optional<Initialization> weight = {};  // default: uniform(1 / sqrt(h w C)), as in PyTorch
   };
   Convolution(int64_t inputs, int64_t outputs, Pixels size, const Options& options);
   Tensor forward(const Tensor& x, Pass& pass) override;
   void visit(Visitor& v) override;
 
   Parameter weight;  // (outputs, height, width, inputs)
-  Parameter bias;    // (outputs); undefined if there is none
+  Parameter bias;    // (outputs), or undefined
 
  private:
   WindowSteps steps_;

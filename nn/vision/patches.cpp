@@ -1,9 +1,9 @@
-// Patch embedding.  Dosovitskiy et al. 2021, arXiv:2010.11929, equation 1.
+// Patch embedding. Dosovitskiy et al. 2021, arXiv:2010.11929, equation 1.
 //   y[b, t, n] = bias[n] + sum over i, j, k of W[n, i, j, k] x[b, R h + i, S w + j, k],   t = R (W / w) + S
-// It is the convolution whose stride is its window.  Such windows are disjoint, so their matrix X is the picture in
-// another order: a reshape to (B, H/h, h, W/w, w C) and the exchange of the two middle axes, and backward exchanges
-// them back.  The rest is a linear layer: Y = X W^T + bias, dX = dY W, dW = dY^T X, dbias = sum of the rows of dY.
-// Kept: X and W.
+// This is a convolution with stride equal to the window. Windows are disjoint, so their matrix X is
+// the image in another order: a reshape to (B, H/h, h, W/w, w C) and a swap of the two middle axes,
+// undone in backward. The rest is a linear layer: Y = X W^T + bias, dX = dY W, dW = dY^T X,
+// dbias = sum of the rows of dY. Saved for backward: X and W.
 #include "nn/vision/patches.h"
 
 #include <cmath>

@@ -1,12 +1,12 @@
-// Pooling.  Average: LeCun et al. 1998, Proceedings of the IEEE 86; maximum: Jarrett et al. 2009, ICCV; global average:
-// Lin et al. 2014, arXiv:1312.4400.  For the window w and its n(w) pixels on the picture, each channel by itself:
+// Pooling. Average: LeCun et al. 1998, Proceedings of the IEEE 86; maximum: Jarrett et al. 2009,
+// ICCV; global: Lin et al. 2014, arXiv:1312.4400. Per channel, for window w with n(w) pixels on it:
 //   maximum   y[w] = max x,       dx[pixel] = sum of dy[w] over the windows whose largest pixel it is
-//   average   y[w] = sum x / n,   dx[pixel] = sum of dy[w] / n(w) over the windows that hold it
-//   global    the average with one window, the picture:  dx = dy / (H W)
-// Of equal pixels the first in reading order is the largest and takes the gradient; a NaN under a window stays NaN.
-// Pixels beyond the picture do not count, neither as numbers nor in n.  Every pixel gathers its own sum, so no two
-// write to one place. Kept: by the maximum, the place of each largest pixel in its window (one i32 for each output,
-// neither x nor y); by the averages nothing.
+//   average   y[w] = sum x / n,   dx[pixel] = sum of dy[w] / n(w) over the windows that contain it
+//   global    the average with one window, the image:  dx = dy / (H W)
+// Among equal maxima, the first in reading order takes the gradient; NaN in a window gives NaN.
+// Pixels beyond the image count neither in sums nor in n. Every pixel gathers its own sum, so
+// writes never conflict. Saved for backward: by the maximum, its tap in each window (one i32 per
+// output); by averages, nothing.
 #include "nn/vision/pooling.h"
 
 #include "engine/autograd/autograd.h"
@@ -20,7 +20,7 @@ namespace orrery::nn {
 namespace {
 
 template <class T>
-struct LargestOfWindow {  // row (window): the channels
+struct LargestOfWindow {  // row r: the channels of window r
   In<T> x;
   Out<T> y;
   int32_t* place;  // tap of the largest pixel
@@ -45,7 +45,7 @@ struct LargestOfWindow {  // row (window): the channels
   }
 };
 template <class T>
-struct ToLargest {  // row (pixel) of dx
+struct ToLargest {  // row r: pixel r of dx
   In<T> dy;
   const int32_t* place;
   Out<T> dx;
@@ -65,7 +65,7 @@ struct ToLargest {  // row (pixel) of dx
 };
 
 template <class T>
-struct MeanOfWindow {  // row (window): the channels
+struct MeanOfWindow {  // row r: the channels of window r
   In<T> x;
   Out<T> y;
   WindowGrid grid;
@@ -83,7 +83,7 @@ struct MeanOfWindow {  // row (window): the channels
   }
 };
 template <class T>
-struct FromMeans {  // row (pixel) of dx
+struct FromMeans {  // row r: pixel r of dx
   In<T> dy;
   Out<T> dx;
   WindowGrid grid;
@@ -116,7 +116,7 @@ struct MaxPoolOperation {
     return y;
   }
   Gradients<1> backward(const Saved& saved, const Tensor& dy) const {
-    if (dy.dtype() == Dtype::bf16) {  // sums of several windows are rounded once
+    if (dy.dtype() == Dtype::bf16) {  // rounds sums of several windows once
       const Gradients<1> d = backward(saved, dy.to(Dtype::f32));
       return {d[0].to(Dtype::bf16)};
     }
@@ -142,7 +142,7 @@ struct AveragePoolOperation {
       return FromMeans<T>{{from.data<T>()}, {to.mutable_data<T>()}, grid};
     })};
   }
-  // Rows of a picture each; bf16 is summed in f32 and rounded once.
+  // Runs the row function that `make` returns on each image; sums bf16 in f32 and rounds once.
   template <class Make>
   Tensor through_f32(const Tensor& x, const Shape& shape, int64_t rows_of_picture, const Make& make) const {
     if (x.dtype() == Dtype::bf16) return through_f32(x.to(Dtype::f32), shape, rows_of_picture, make).to(Dtype::bf16);

@@ -1,4 +1,4 @@
-// Pooling of pictures (B, H, W, C): each channel by itself; see nn/vision/window.h for the axes and the steps.
+// Pooling of images (B, H, W, C), per channel; nn/vision/window.h describes axes and steps.
 #pragma once
 
 #include "nn/base/module.h"
@@ -6,11 +6,11 @@
 
 namespace orrery::nn {
 
-// The largest pixel, or the mean of the pixels, under each window: (B, rows, columns, C).  Pixels beyond the picture do
-// not count.  The padding may be half of the window at most, so that every window meets a pixel; dilation must be 1.
+// Return the maximum or mean of each window's pixels on the image: (B, rows, columns, C). Padding
+// is at most half the window, so that every window has a pixel; dilation must be 1.
 Tensor max_pool(const Tensor& x, Pixels size, const WindowSteps& steps);
 Tensor average_pool(const Tensor& x, Pixels size, const WindowSteps& steps);
-Tensor global_average_pool(const Tensor& x);  // the mean over all pixels: (B, C)
+Tensor global_average_pool(const Tensor& x);  // mean over all pixels, (B, C)
 
 class MaxPool final : public Module {
  public:

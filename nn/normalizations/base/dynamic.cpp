@@ -1,9 +1,9 @@
-// Dynamic normalizations before learning, with x N(0, v) and a bias of 0.  With u = alpha x + shift, which is
-// N(shift, alpha^2 v):
+// Signal propagation of dynamic normalizations at initialization, for x ~ N(0, v) and bias 0.
+// With u = alpha x + shift ~ N(shift, alpha^2 v):
 //   E y^2 = mean weight^2 E F(u)^2
 //   E dx^2 = mean weight^2 alpha^2 E F'(u)^2 E dy^2        from dx = dy weight alpha F'(u)
-// So a small signal passes as by a factor: for tanh both gains are alpha^2 as long as alpha^2 v is far below 1, where a
-// normalization has 1 / v.
+// So a small signal is only scaled: for tanh both gains are alpha^2 if alpha^2 v is far below 1. A
+// normalization has gain 1 / v.
 #include "nn/normalizations/base/dynamic.h"
 
 #include "engine/ops/ops.h"

@@ -1,4 +1,4 @@
-// What DyT, Derf and dynamic(F) share: the layer  y = F(alpha x + shift) weight + bias.
+// Layer shared by DyT, Derf and dynamic(F):  y = F(alpha x + shift) weight + bias.
 #pragma once
 
 #include <optional>
@@ -16,12 +16,12 @@ class DynamicNormalization : public Module {
     Activation activation;
     double alpha;
     bool learn_alpha = true;
-    std::optional<double> shift = {};  // learned, from this value; absent: zero for good
-    bool affine = true;                // a weight for each channel, and a bias if the options have one
+    std::optional<double> shift = {};  // initial value, learned; absent: always 0
+    bool affine = true;                // a weight per channel, and a bias if options.bias
   };
   DynamicNormalization(const Form& form, const NormalizationOptions& options);
   Tensor forward(const Tensor& x, Pass& pass) override;
-  double saturation(const Tensor& x) const;  // the share of x with |alpha x| > 2
+  double saturation(const Tensor& x) const;  // fraction of x with |alpha x| > 2
   void visit(Visitor& v) override;
   std::vector<Prediction> predicted(const Given& given) const;
 
@@ -31,7 +31,7 @@ class DynamicNormalization : public Module {
   }
   Activation activation_;
   double fixed_alpha_;
-  Parameter alpha_, shift_, weight_, bias_;  // undefined where absent
+  Parameter alpha_, shift_, weight_, bias_;  // undefined if absent
 };
 
 }  // namespace orrery::nn

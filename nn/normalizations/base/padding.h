@@ -1,4 +1,4 @@
-// Which tokens are real, for normalizations that look at more than one.
+// Padding masks, for normalizations with statistics over several tokens.
 #pragma once
 
 #include "engine/tensor/tensor.h"
@@ -7,13 +7,13 @@
 
 namespace orrery::nn {
 
-struct RealTokens {  // seen by kernels
+struct RealTokens {  // passed to kernels
   const int32_t* lengths = nullptr;
   int64_t time = 1;
   HOST_DEVICE bool operator()(int64_t token) const { return !lengths || token % time < lengths[token / time]; }
 };
 
-// lengths (B) i32 for x (B, T, C), or undefined: all tokens are real.
+// lengths: (B) i32 for x (B, T, C), or undefined if all tokens are real.
 inline RealTokens real_tokens(const char* operation, const Tensor& x, const Tensor& lengths) {
   if (!lengths) return {};
   check(x.shape().rank() == 3 && lengths.dtype() == Dtype::i32 && lengths.shape() == Shape{x.size(0)}, operation,

@@ -1,11 +1,11 @@
-// Optimizers whose step of an element needs that element, its gradient and its moments alone: one formula each, this
-// loop for all.  A formula is a value with
+// Elementwise optimizers: an element's step depends only on the element, its gradient and its
+// moments. Each optimizer is a formula; this file has the common loop. A formula has
 //
 //   static constexpr int moments = 2;
 //   template <class A> Step<A> step(const Optimizer::Control&, double rate, bool decay) const;
-//                                              what all elements share
+//                                              constants of the step, equal for all elements
 //   Step<A>: A operator()(A p, A g, A* moment) const;
-//                                              the new p; g is clipped; the moments are changed
+//                                              returns the new p, updates the moments; g is clipped
 #pragma once
 
 #include <array>
@@ -15,14 +15,14 @@
 
 namespace orrery::nn {
 
-inline constexpr int chunk_width = 4096;  // elements of a row; what is left over is a shorter row
+inline constexpr int chunk_width = 4096;  // elements per row; the last row may be shorter
 
 template <class Formula>
 struct UpdateElements {
   const Optimizer::Control* control;
   Formula formula;
   Optimizer::Handling handling;
-  // rounded: null, or a copy of p that the model reads
+  // rounded: the bf16 copy of p that the model reads, or null
   template <class Row, class T, class... Moment>
   HOST_DEVICE void operator()(Row row, In<T> g, Out<T> p, Out<bf16> rounded, Moment... moments) const {
     using A = Arithmetic<T>;
@@ -41,7 +41,7 @@ struct UpdateElements {
   }
 };
 
-// Elements [begin, end) of flat tensors of one form; moments[k] is read and written from element first_moment on.
+// Updates elements [begin, end) of the flat tensors; moments[k] starts at element first_moment.
 template <class Formula>
 void update_elements(const FlatParameters& flat, int64_t begin, int64_t end,
                      const std::array<Tensor, Formula::moments>& moments, int64_t first_moment,
@@ -60,8 +60,8 @@ void update_elements(const FlatParameters& flat, int64_t begin, int64_t end,
   if (rest > 0) update_rows(whole_rows * chunk_width, Shape{1, rest}, all_moments);
 }
 
-// The optimizer of a formula with, besides, `info`, `Settings`, a constructor from them, `moment_names`, and
-// `corrections(step)` if its step needs them.
+// Optimizer of a formula that also has `info`, `Settings`, a constructor from them, `moment_names`,
+// and `corrections(step)` if its step needs them.
 template <class Formula>
 class ElementwiseOptimizer final : public Optimizer {
  public:

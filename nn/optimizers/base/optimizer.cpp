@@ -28,11 +28,11 @@ struct Square {
   }
 };
 
-// Records of f64 numbers in device memory.
+// Structs of f64 numbers in device memory:
 struct Request {
   double rate, clip, first_correction, second_correction;
 };
-struct Fate {  // of an update
+struct Fate {  // result of an update
   double norm, skipped;
 };
 Tensor numbers(size_t bytes, const FlatParameters& parameters) {
@@ -41,7 +41,7 @@ Tensor numbers(size_t bytes, const FlatParameters& parameters) {
 
 HOST_DEVICE bool is_finite(double x) { return x - x == 0; }
 
-struct Decide {  // what the update does, from what was asked for and what has been computed
+struct Decide {  // computes the control of an update from its request, gradient norm and loss
   const Request* request;
   const double *square, *loss;
   Optimizer::Control* control;
@@ -96,7 +96,7 @@ FlatParameters::FlatParameters(Module& module) {
     body.gradient = part(gradients_, s);
     body.gradient_at_home = true, body.stale = false;
   }
-  release_cached(device);  // the parameters' first homes: a step has no other use for blocks of their sizes
+  release_cached(device);  // former parameter buffers: a step does not reuse blocks of their sizes
 }
 std::vector<std::string> FlatParameters::rate_groups() const {
   std::set<std::string> groups;

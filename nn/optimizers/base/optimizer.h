@@ -13,13 +13,13 @@
 
 namespace orrery::nn {
 
-// Moves the parameters and gradients of a module into two flat buffers.  Handles to the parameters stay valid; backward
-// writes each gradient into its place.  The parameters that share decay, rate group and bounds lie side by side.
+// Moves the parameters and gradients of a module into two flat buffers. Handles stay valid;
+// backward writes into the flat buffer. Parameters with equal options are adjacent.
 //
-// A step is often smaller than the distance of two bf16 numbers and would be lost.  So for parameters of bf16 the
-// values that optimizers move, the gradients and the moments are f32, and a third buffer holds what the model reads:
-// the values, rounded by each update (mixed precision, Micikevicius et al. 2018, arXiv:1710.03740).  What is copied
-// into such a parameter from outside lasts until the next update, unless the values are set too.
+// Steps are often smaller than the spacing of bf16 numbers and would be lost. So bf16 parameters
+// have f32 master weights (`values`), gradients and moments, and each update rounds a bf16 copy for
+// the model (mixed precision, Micikevicius et al. 2018, arXiv:1710.03740). The next update
+// overwrites a value copied into such a parameter, unless `values` is set too.
 class FlatParameters {
  public:
   explicit FlatParameters(Module& module);
@@ -29,12 +29,12 @@ class FlatParameters {
     Parameter* parameter;
     int64_t begin, end;  // elements of the flat buffers; the gaps between segments (alignment) stay zero
   };
-  struct Part {          // of a segment: one of the tensors that its parameter packs
+  struct Part {          // packed rows: one of the tensors packed in a segment's parameter
     int64_t begin, end;  // elements of the flat buffers
     Shape shape;
   };
   static std::vector<Part> parts_of(const Segment& segment);
-  struct Run {  // neighbouring segments that are treated alike
+  struct Run {  // parameter group: adjacent segments with equal options
     int64_t begin, end;
     bool decay;
     std::string rate_group;
@@ -45,15 +45,15 @@ class FlatParameters {
   const std::vector<Run>& runs() const { return runs_; }
   const Tensor& values() const { return values_; }
   const Tensor& gradients() const { return gradients_; }
-  const Tensor& rounded() const { return rounded_; }  // undefined if the model reads the values themselves
-  std::vector<std::string> rate_groups() const;       // that parameters belong to, in alphabetical order
-  Tensor make_moments() const;                        // zeros of the flat form
-  // A segment of a flat tensor, in the parameter's shape.
+  const Tensor& rounded() const { return rounded_; }  // bf16 copy; undefined if the model reads `values`
+  std::vector<std::string> rate_groups() const;       // lr groups of the parameters, in alphabetical order
+  Tensor make_moments() const;                        // zeros, shaped like the flat buffers
+  // Returns a view of a segment of a flat tensor, in the parameter's shape.
   Tensor part(const Tensor& flat, const Segment& segment) const;
 
-  void zero_gradients();                     // every gradient counts as zero; the next backward overwrites it
-  void settle_gradients();                   // writes zeros where no gradient has arrived since
-  void round(const Segment& segment) const;  // values -> rounded, if there is such a buffer
+  void zero_gradients();                     // marks every gradient as zero; the next backward overwrites it
+  void settle_gradients();                   // writes zeros where backward has not written a gradient since
+  void round(const Segment& segment) const;  // copies `values` to `rounded`, if defined
 
  private:
   std::vector<Segment> segments_;
@@ -61,8 +61,8 @@ class FlatParameters {
   Tensor values_, gradients_, rounded_;
 };
 
-// The setting `learning_rates` of every optimizer: by_group(slopes=0.1, spans=10) multiplies the learning rate of the
-// parameters whose rate_group is named; 0 holds them still.
+// The setting `learning_rates` of every optimizer: by_group(slopes=0.1, spans=10) multiplies the
+// learning rate of parameters by the factor of their rate_group; 0 freezes them.
 struct GroupRates {
   Spec spec{"equal", {}};
   template <class V>
@@ -74,32 +74,32 @@ struct GroupRates {
 
 class Optimizer {
  public:
-  // Lies on the device, so that a recorded step can be replayed with other numbers.  Public like the next one, because
-  // nvcc wants that of the types that a kernel sees.
+  // Device memory, so that a captured CUDA graph can be replayed with other values. Control and
+  // Handling are public, because nvcc requires public types in kernel arguments.
   struct Control {
     double rate, clip_factor, first_correction, second_correction;
-    double skip;  // not 0: nothing may change
+    double skip;  // not 0: the update changes nothing
   };
-  struct Handling {  // of parameters that are treated alike
+  struct Handling {  // options of a parameter group
     double rate_factor;
     bool decay;
-    double lowest, highest;  // after the step the values are brought back between them
+    double lowest, highest;  // values are clamped to [lowest, highest] after the step
   };
   using NamedMoments = std::vector<std::pair<std::string, Tensor>>;
 
   explicit Optimizer(FlatParameters& parameters);
   virtual ~Optimizer() = default;
 
-  // The global norm of the gradients, summed in f64.
+  // Returns the global norm of the gradients, summed in f64.
   double gradient_norm();
-  // One update.  The gradients are multiplied by min(1, clip / norm); clip 0 means no clipping.  A norm that is not
-  // finite changes nothing and returns false.  Returns the norm in *norm if asked.  Waits for the device.
+  // Does one update, with gradients multiplied by min(1, clip / norm) if clip > 0, and waits for
+  // it. Sets *norm if given. Returns false, without an update, if the norm is not finite.
   bool step(double rate, double clip = 0, double* norm = nullptr);
 
-  // The same without waiting, in parts.  request() sends the numbers of the next update to the device; update() queues
-  // it, and may be recorded and replayed.  The device itself skips an update whose gradient norm, or whose `loss` (one
-  // f64 number, if given), is not finite, and from then on every other: the host learns of it from fetch_outcome(),
-  // later, when it has already asked for more.
+  // A step without waiting, in three calls. request() sends the settings of the next update to the
+  // device. update() queues it and may be captured and replayed. If the norm or `loss` (one f64
+  // number, optional) is not finite, the device skips this update and all later ones.
+  // fetch_outcome() and outcome() report this to the host later, after more updates are queued.
   struct Outcome {
     double gradient_norm;
     bool done;
@@ -111,10 +111,10 @@ class Optimizer {
 
   int64_t steps_done() const { return steps_; }
   void set_steps_done(int64_t steps) { steps_ = steps; }
-  // All that the next step depends on beside the parameters and the number of steps: "first_moment.blocks.0..." and its
-  // tensor, in the parameter's shape, sharing the optimizer's memory.
+  // Returns the state that the next step needs besides the parameters and the step number. Tensors
+  // ("first_moment.blocks.0...") have the parameter's shape and share the optimizer's memory.
   virtual NamedMoments moments() const = 0;
-  // The moments, and "master.blocks.0..." if the model reads rounded values: what a checkpoint holds beside the model.
+  // Returns moments() and any master weights ("master.blocks.0..."), for a checkpoint.
   NamedMoments state() const;
   const FlatParameters& parameters() const { return parameters_; }
 
@@ -122,13 +122,13 @@ class Optimizer {
   virtual void update_parameters(const Control* control) = 0;
   virtual std::pair<double, double> corrections(int64_t step) const;
 
-  // Errors begin with `name`, the optimizer's, and tell the groups there are.
+  // Sets lr factors. Error messages start with the optimizer's `name` and list the lr groups.
   void scale_rates(const std::string& name, const GroupRates& rates);
   template <class Like>  // a Parameter or a Run
   Handling handling(const Like& like) const {
     return {rate_factor(like.rate_group) * like.rate_factor, like.decay, like.lowest, like.highest};
   }
-  // The parts of a flat tensor as moments(): one for each segment.
+  // Returns the segments of a flat tensor, named as in moments().
   NamedMoments parts(const std::string& name, const Tensor& flat) const;
 
   FlatParameters& parameters_;
@@ -136,24 +136,24 @@ class Optimizer {
 
  private:
   Tensor gradient_square();  // sum of the squares of all gradients, f64
-  void forgive();            // what was skipped: the next update is done again
+  void forgive();            // clears the skip, so that the next update runs
 
   HostToDevice requests_;
   Tensor control_, outcome_;
   DeviceToHost outcomes_;
   double rate_factor(const std::string& group) const;
-  std::map<std::string, double> rate_factors_;  // of groups
+  std::map<std::string, double> rate_factors_;  // by lr group
 };
 
-// A beta of a moving average: 1 - beta must not be 0 in f32.
+// Returns the limits of a moving average's beta: 1 - beta must not be 0 in f32.
 inline Limits moving_average() { return between(0, 0.9999999); }
 
 using OptimizerEntry = Entry<Optimizer, FlatParameters&>;
 Registry<OptimizerEntry>& optimizers();
-// "adamw(beta2=0.99, weight_decay=0.1)"
+// Makes an optimizer from a spec such as "adamw(beta2=0.99, weight_decay=0.1)".
 std::unique_ptr<Optimizer> make_optimizer(const Spec& spec, FlatParameters& parameters);
 
-// sum x^2, written to `sum`: one f64 number on the device of x.
+// Writes sum x^2 to `sum`, one f64 number on the device of x.
 void sum_of_squares(const Tensor& x, const Tensor& sum);
 
 #define REGISTER_OPTIMIZER(Type) \

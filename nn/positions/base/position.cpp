@@ -18,7 +18,7 @@ const bool family_of_positions = add_spec_family<positions>("position");
 
 namespace {
 
-struct PlaceInDocument {  // of token r % T in sequence r / T: the tokens of its document before it
+struct PlaceInDocument {  // token r % T of sequence r / T: number of earlier tokens in its document
   const int32_t* documents;
   int32_t* place;
   template <class Row>

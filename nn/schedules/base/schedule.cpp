@@ -1,6 +1,6 @@
-// The warm-up that all schedules share.  With u = (step + 1) / (warmup_steps + 1), which is 1 at step `warmup_steps`:
+// Warm-up of all schedules. With u = (step + 1) / (warmup_steps + 1), which is 1 at step `warmup_steps`:
 //   linear     learning_rate u
-//   quadratic  learning_rate (1 - (1 - u)^2): begins twice as steep and arrives level
+//   quadratic  learning_rate (1 - (1 - u)^2): twice as steep at the beginning, flat at the end
 #include "nn/schedules/base/schedule.h"
 
 #include <algorithm>
