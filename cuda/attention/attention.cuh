@@ -231,7 +231,7 @@ void attention_backward(const AttentionProblem<A>& problem, const Weights& weigh
   using P = WeightedProblem<A, Weights>;
   if constexpr (tensor_core_weighting<A, Weights>)
     if (fits_tensor_cores(problem)) return tensor_core_attention_backward(P{problem, weights});
-  // One scratch buffer: c per query for softmax, dz per query if spans are per head, and dp per head.
+  // One scratch buffer: c per query for softmax, dz per query if spans are per head, dp per head.
   const AttentionGradients<A>& d = problem.gradients;
   const bool spans_of_heads = d.span && !problem.span_per_query;
   const int64_t rows = problem.rows(), inner = Weights::softmax ? rows : 0, spans = spans_of_heads ? rows : 0;

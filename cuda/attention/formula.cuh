@@ -24,7 +24,7 @@ template <class P>
 __device__ int key_head(const P& p, const QueryTile& q) {
   return q.head / (p.query_heads / p.key_heads);
 }
-// Returns a block's tile of `side` queries. Last tiles come first: a causal mask makes them longest.
+// Returns a block's tile of `side` queries. Last tiles come first: they are longest if causal.
 template <class P>
 __device__ QueryTile query_tile(const P& p, unsigned block, int side) {
   const unsigned heads = static_cast<unsigned>(p.batch * p.query_heads);

@@ -13,7 +13,7 @@
 // its result in the registers of the second's left operand, so weights never leave a warp. One warp
 // sums each gradient, in an order that depends on the sizes alone. Weights and dt are rounded to
 // bf16 for the second product. One kernel for all gradients would save two of seven products, but
-// write and read dq in parts, which takes longer: 2.3 KB per query and head (1,024 tokens, size 64).
+// write and read dq in parts: slower, 2.3 KB per query and head at 1,024 tokens and heads of 64.
 //
 // Head sizes are padded with zeros to Size = 64 or 128. While one operand is used, cp.async
 // copies the next: keys and values alternate, one buffer each, or pairs of queries and gradients
@@ -24,7 +24,7 @@
 // visible to a warp fully (no test per element), partly (a bit mask) or not at all (skipped). Rare
 // options (soft cap, dropout, a scale not above zero) have separate branches.
 //
-// Weights of homogeneous functions are computed without the scale: F(a s) = a F(s) for a > 0 implies
+// Weights of homogeneous functions are computed without the scale. F(a s) = a F(s), a > 0, implies
 // sum_j F(a s_j) v_j = a sum_j F(s_j) v_j, with one factor for a row, and F'(a s) = F'(s).
 //
 // A product adds 0 times the rows that are masked for a query, and 0 times NaN is NaN. So rows of

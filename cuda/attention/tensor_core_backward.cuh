@@ -1,4 +1,4 @@
-// Attention backward kernels on tensor cores: see tensor_core.cuh, and backward.cuh for derivatives.
+// Attention backward kernels on tensor cores: see tensor_core.cuh; derivatives: backward.cuh.
 #pragma once
 
 #include "cuda/attention/backward.cuh"

@@ -90,7 +90,7 @@ __device__ void drop_weights(const uint32_t (&kept)[Blocks], uint32_t (&weights)
           (has(kept[block], 2 * n) ? 0xffffu : 0) | (has(kept[block], 2 * n + 1) ? 0xffff0000u : 0);
 }
 
-// An infinite or NaN bf16 has all exponent bits set: adding 1 to the exponent carries to the sign bit.
+// Infinite and NaN bf16 have all exponent bits set: the exponent plus 1 carries to the sign bit.
 __device__ inline uint32_t not_finite(uint32_t pair) { return ((pair & 0x7f807f80u) + 0x00800080u) & 0x80008000u; }
 __device__ inline uint32_t finite_or_zero(uint32_t pair) { return pair & ~((not_finite(pair) >> 15) * 0xffffu); }
 
@@ -222,7 +222,7 @@ __device__ void hide(const uint32_t (&visible)[Blocks], float value, float (&s)[
     score = has(visible[block], bit) ? score : value;
   });
 }
-// Options with separate branches, precomputed: the compiler would evaluate them again for each tile.
+// Options with separate branches, precomputed, or the compiler would test them anew for each tile.
 class Detours {
  public:
   template <class P>

@@ -44,7 +44,7 @@ struct TensorCoreForwardTile {
 struct alignas(8) TensorCoreRowTerms {
   float log_sum, minus_centre;
 };
-// Values of two adjacent queries. -c is stored twice, like the elements of a product that starts at it.
+// Values of two adjacent queries. -c is stored twice, as in the elements of a product's start.
 struct alignas(16) TensorCorePairTerms {
   float minus_centre[4], log_sum[4];  // log_sum: only the first two are used
 };
@@ -80,7 +80,7 @@ __device__ inline int warp_of_block() { return __shfl_sync(~0u, static_cast<int>
 
 // ---- operands
 
-// Rows of operands that a block copies tile by tile, with a thread's address parts that tiles share.
+// Rows of operands that a block copies tile by tile, with a thread's addresses that tiles share.
 template <int Size, int Operands>
 class RowSource {
  public:
@@ -99,7 +99,7 @@ class RowSource {
     flags_ = in_register(flags);
   }
 
-  // Starts to copy rows [first, first + Count) of operand `o`; rows from `end` and padding are zeros.
+  // Starts copies of rows [first, first + Count) of operand `o`; from `end` and its size on: zeros.
   template <int Count>
   __device__ void fetch(int o, TensorCoreRows<Count, Size>& tile, int first, int end) const {
     if (flags_ & whole << o && first + Count <= end)  // most tiles: no test per chunk
@@ -185,7 +185,7 @@ __device__ inline void arrive() {
   __syncthreads();
 }
 
-// Loops over the tiles of `walk`: fetch(tile, buffer) starts the copy of a tile, body(tile, buffer) uses it.
+// Loops over the tiles of `walk`: fetch(tile, buffer) starts a copy, body(tile, buffer) uses it.
 template <class Walk, class Fetch, class Body>
 __device__ void walk_along(const Walk& walk, const Fetch& fetch, const Body& body) {
   auto tile = walk.begin();

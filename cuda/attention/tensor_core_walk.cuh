@@ -1,4 +1,4 @@
-// The tiles that a block of tensor core attention walks (loops over), and their visibility to a warp.
+// The tiles that tensor core attention walks (loops over), and their visibility to a warp.
 #pragma once
 
 #include "cuda/attention/tensor_core_tile.cuh"

@@ -1,8 +1,8 @@
 // Tiles of side x side scores, for attention kernels without tensor cores.
 //
-// A block has 256 threads, a grid of 16 x 16.  Thread (r, c) holds the elements (r + 16 a, c + 16 b) of a tile in
-// registers: rows are queries, columns are keys. So the 16 threads of a row are half a warp, and a
-// maximum or sum per query takes four shuffles and no barrier.
+// A block has 256 threads, a grid of 16 x 16. Thread (r, c) holds the elements (r + 16 a, c + 16 b)
+// of a tile in registers: rows are queries, columns are keys. So the 16 threads of a row are half a
+// warp, and a maximum or sum per query takes four shuffles and no barrier.
 //
 // Operands pass through shared memory in panels: `depth` columns of the rows of a tile. Loops over
 // panels support any head size without padding. A block holds at most `chunk` columns of a result
@@ -94,7 +94,7 @@ __device__ bool compute_places(const P& p, const QueryTile& q, const KeyTile& ke
 
 // ---- operands
 
-// Loads rows [first, first + side), `columns` columns from `column` on; rows outside [0, end) are zero.
+// Loads rows [first, first + side), `columns` columns from `column` on; zeros outside [0, end).
 template <class A>
 __device__ void load_panel(typename AttentionTile<A>::Panel& panel, const ReadRows<A>& rows, int first, int end,
                            int column, int columns) {
@@ -207,7 +207,7 @@ __device__ void store_scores(typename AttentionTile<A>::Scores& scores,
 }
 
 // Adds weight(row, k) times row k of the right panel to this thread's elements of the result. Zero
-// weights are skipped, so NaN in masked rows has no effect. `stage(column, columns)` fills the panel.
+// weights are skipped, so NaN in masked rows has no effect. `stage(column, columns)` fills panels.
 // Tiles are summed separately: the error of one long sum would grow with the root of its length.
 template <class A, class Weight, class Stage>
 __device__ void add_weighted_rows(AttentionTile<A>& tile, int columns, const Weight& weight, const Stage& stage,
@@ -230,7 +230,7 @@ __device__ void add_weighted_rows(AttentionTile<A>& tile, int columns, const Wei
   }
 }
 
-// Calls body(a, row of the tile, column of the chunk, value) for this thread's elements of a result.
+// Calls body(a, row of the tile, column of the chunk, value) for this thread's part of a result.
 template <class A, class Body>
 __device__ void each_result(const typename AttentionTile<A>::Result& sum, int columns, const Body& body) {
 #pragma unroll

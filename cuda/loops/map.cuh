@@ -85,7 +85,7 @@ __device__ void write_pack(T* p, const Pack<T, W>& pack) {
   }
 }
 
-// Calls use(p, load(p)) for p = first, first + step, ... below end, AtOnce loads before the first use.
+// Calls use(p, load(p)) for p = first, first + step, ... below end, with AtOnce loads in flight.
 template <int AtOnce, class Index, class Load, class Use>
 __device__ void in_batches(Index first, Index end, Index step, const Load& load, const Use& use) {
   for (; first < end; first += AtOnce * step) {
@@ -249,7 +249,7 @@ Outputs<T, N> advanced(Outputs<T, N> out, int64_t by) {
   return out;
 }
 
-// Maps in launches of at most `most` elements: divisions of 32-bit indices are several times cheaper.
+// Maps in launches of at most `most` elements: 32-bit indices make divisions several times faster.
 template <class F, class Out, class... T, size_t... K>
 void map_in_parts(std::index_sequence<K...> inputs, int64_t most, const Broadcast<sizeof...(T)>& shape, const F& f,
                   Out out, const T*... in) {

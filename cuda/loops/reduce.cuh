@@ -18,7 +18,7 @@ namespace orrery::cuda {
 inline constexpr int64_t most_cut_tiles = 512;  // maximum tiles of outputs whose sums are cut into chunks
 inline constexpr int packs_of_line = 8;         // 128 bytes, read by consecutive threads
 
-// The values of operands for a pack: [j] is that of element j. A PackOfColumns is W columns of row r.
+// Values of operands for a pack: [j] is the value for element j. PackOfColumns: W columns of row r.
 template <int W, class T>
 struct PackRead {
   WholePack<T, W> whole;
@@ -138,7 +138,7 @@ struct RowsOfThread {
   __device__ int64_t term(int64_t j) const { return row(j) * inner + i; }
 };
 
-// A step of a thread: `size` terms of `outputs` outputs. `add` adds all terms of its rows to sum[size].
+// A thread's step: `size` terms of `outputs` outputs. `add` adds terms of its rows to sum[size].
 struct Elements {
   static constexpr int size = 1, outputs = 1;
   template <class F, class A, int K>
@@ -220,7 +220,7 @@ __device__ Sums<A, K> sum_of_tile(const Tiling& tiling, int64_t columns, int64_t
   return total;
 }
 
-// Number of threads per tile that wrote a chunk sum; 0 between launches, as they share a CUDA stream.
+// Threads per tile that have written a chunk sum; 0 between launches, which run in stream order.
 __device__ inline unsigned* arrived() {
   static unsigned of_tile[most_cut_tiles];
   return of_tile;

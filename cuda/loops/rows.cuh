@@ -1,9 +1,9 @@
 // body(row, r) for r in [0, count) on a GPU.
 //
-// n <= 16 consecutive lanes, rounded up to a power of two, process a row of n elements, so a warp
-// takes several; a warp processes up to `longest_of_warp` elements, a block longer rows. sum and
-// max return the result to every thread. each, map, copy and once run between barriers: as on a
-// CPU, earlier reads are complete, and later code of all threads reads what they wrote.
+// A row of n <= 16 elements takes n consecutive lanes, rounded up to a power of two, so a warp has
+// several rows; up to `longest_of_warp` elements take a warp, more a block. sum and max return the
+// result to every thread. each, map, copy and once run between barriers: as on a CPU, earlier reads
+// are complete, and later code of all threads reads what they wrote.
 //
 // The threads and order of a fold depend on the row's length alone. Long rows of whole packs of
 // eight are processed in packs: loads from aligned arrays have 16 bytes, and several are in flight
@@ -273,7 +273,7 @@ struct RowOf {
           std::apply([&](const auto&... whole) { use(p, elements_of<W>(in, whole)...); }, loaded);
         });
   }
-  // Folds f of this thread's elements in order (of their indices without arrays), then across threads.
+  // Folds f of this thread's elements, or of indices if there is no array, then across threads.
   template <class F, class A, class Combine, class... X>
   __device__ A fold(const F& f, A value, Combine combine, const X&... in) const {
     const auto add = [&](auto term) { value = combine(value, static_cast<A>(term)); };

@@ -1,4 +1,4 @@
-// C = A B for f32 on tensor cores, which multiply bf16 alone: each element is split into 1 to 3 bf16 terms,
+// C = A B for f32 on bf16 tensor cores: each element is split into 1 to 3 bf16 terms,
 //   x = x_1 + x_2 + x_3 + rest,   x_1 = x rounded,   x_2 = (x - x_1) rounded,   x_3 = (x - x_1 - x_2) rounded,
 // and products of terms are summed in f32. Rounding to 8 bits has a relative error of at most 2^-9,
 // so x_i is about 2^(-9 (i - 1)) x or less. The relative error of each product a b is at most

@@ -27,8 +27,8 @@
 //   lower_of_pair(x), upper_of_pair(x) their values
 //
 // For the compiler:
-//   in_register(x)                     returns x, whose computation is hidden from the compiler, so that it does not
-//                                      repeat several instructions in each iteration of a loop
+//   in_register(x)                     returns x and hides its computation from the compiler, which might otherwise
+//                                      repeat it in each iteration of a loop
 #pragma once
 
 #include <cuda_runtime.h>

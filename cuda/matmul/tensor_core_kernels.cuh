@@ -37,7 +37,7 @@ inline int64_t pieces_in_least_time(int64_t tiles, int64_t k) {
 template <int Columns>
 struct TensorCoreKernels {
   static constexpr int rows = tile_rows<Columns>, columns = Columns, depth = tensor_core_depth;
-  // Tiles of 192 columns are chosen by GPU and never split k, because bits must not depend on the GPU.
+  // Tiles of 192 columns depend on the GPU, so they never split k: bits must not depend on it.
   static int64_t pieces(int64_t tiles, int64_t k) requires(Columns != 192) {
     return Columns == 256 ? pieces_in_least_time(tiles, k) : pieces_that_fill(tiles, k);
   }

@@ -158,7 +158,7 @@ class Fragments {
 
  public:
   __device__ Fragments(int first_place, int lane) {
-    // Order of the four matrices: for A down its rows, then along k; for B along k, then across columns.
+    // Order of the four matrices: A down its rows, then along k; B along k, then across columns.
     const int eight_places = IsA ? lane / 8 % 2 : lane / 16, eight_of_k = IsA ? lane / 16 : lane / 8 % 2;
     if constexpr (AlongK)
       offset_ = Step::offset(first_place + eight_places * 8 + lane % 8, eight_of_k);

@@ -9,18 +9,18 @@
 //                                      Warp w holds rows 16 w to 16 w + 15 of D, column by column of 8:
 //                                      d[j] as mma_m16n8k16's d for columns 8 j to 8 j + 7
 //   group_products_begin()             before the first product, and after other instructions accessed d
-//   group_products_commit()            makes a group of what was started since the last commit
+//   group_products_commit()            makes a group of the products started since the last commit
 //   group_products_wait<N>()           returns when at most N groups, the youngest, are not done.  Until then their d
 //                                      must not be read, and their operands must not be written to
 //   shared_written()                   after a thread's writes to shared memory, or its cp_async_wait if cp_async
 //                                      wrote them, and before the barrier that precedes products that read them
 //
-// Operands are lines of 128 bytes, eight chunks of 16 bytes; eight lines are aligned to 1,024 bytes.
+// Operands are lines of 128 bytes, eight chunks of 16 bytes; eight lines align to 1,024 bytes.
 // Chunk c of line l is stored at c ^ l % 8 in its line, so simultaneous reads use different banks.
 //   along k              a line is 64 of k for one place (row of A, column of B): line = place
 //   along the places     a line is 64 places for one index k: line = k; the lines of the next 64 places begin
 //                        `places_apart` bytes later
-// A SharedOperand begins at 16 of k: the next 16 are two chunks farther in the lines, or 16 lines farther.
+// A SharedOperand begins at 16 of k: the next 16 are 2 chunks farther in the lines, or 16 lines.
 #pragma once
 
 #include "cuda/matmul/tensor_core.cuh"

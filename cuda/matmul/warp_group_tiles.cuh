@@ -1,10 +1,10 @@
 // C = A B for bf16 by warp groups (cuda/matmul/warp_group.cuh), with sums in f32: tiles as in tensor_core_tiles.cuh.
 //
-// A warp group computes blocks of 64 rows and all columns of a tile. Two groups share 128 x 256 (one
-// block each) and 256 x 192 (two each, alternating); one group computes 128 x 128. It loops over k
-// in steps of 64, four products of depth 16, which read both operands where cp.async wrote them.
+// A warp group computes blocks of 64 rows and all columns of a tile. Two groups share 128 x 256,
+// one block each, and 256 x 192, two each, alternating; one group computes 128 x 128. It loops over
+// k in steps of 64: four products of depth 16, which read both operands where cp.async wrote them.
 //
-// A step's products start before the wait for the previous step's, so tensor cores always have work.
+// A step's products start before the wait for the previous step, so tensor cores always have work.
 // A buffer is refilled after the next barrier, when all groups have waited for its products. So
 // shared memory holds four steps: one that is multiplied, one that may still be, and arriving ones.
 // It holds three for 128 x 128, two blocks of which share a multiprocessor.
@@ -19,7 +19,7 @@
 
 namespace orrery::cuda {
 
-// One step of an operand with `Places` places (rows of A or columns of B), in lines. Offsets in bytes.
+// A step of an operand with `Places` places (rows of A, columns of B), in lines. Offsets in bytes.
 template <int Places, bool AlongK>
 struct WarpGroupStep {
   static constexpr int depth = 64, chunk = 8, chunk_bytes = 16, chunks = group_line / chunk_bytes;

@@ -10,7 +10,7 @@
 namespace orrery::cuda {
 namespace {
 
-// The latest launch, for error messages: a kernel runs after its launch, so a later call reports its fault.
+// The latest launch, for errors: a kernel runs after its launch, so a later call reports its fault.
 class LatestLaunch {
  public:
   void set(const Launch& launch) {
