@@ -168,7 +168,7 @@ struct ScorePlaces {
 template <bool KeysAreRows, int Count, int Blocks, class P>
 class Sight {
  public:
-  __device__ Sight(const P& p, int own, int end) : own_(own) {  // the warp's first own row; the number of keys in the sequence
+  __device__ Sight(const P& p, int own, int end) : own_(own) {  // own: the warp's first row; end: number of keys
     if (p.query_document_ids || p.masked != MaskView::unbounded) return;  // no tile is known to be fully visible
     begin_ = KeysAreRows ? own + rows - 1 - p.last : own + rows - 1 + p.first;
     const int last = KeysAreRows ? own - p.first - Count + 1 : minimum(own + p.last, end - 1) - Count + 1;
