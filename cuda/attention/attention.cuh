@@ -1,22 +1,22 @@
-// Attention on a GPU, f32, f64 and bf16 stored with f32 arithmetic, for every weighting: the formulas and options of
-// engine/attention_formula/problem.h, without tensor cores, which have bf16 of some weightings to themselves
-// (tensor_core.cuh). Every launch works on tiles of scores (tile.cuh), and nothing of size queries x
-// keys is stored.
+// Attention on a GPU for every weighting, without tensor cores: f32, f64, and bf16 with f32
+// arithmetic. engine/attention_formula/problem.h defines formulas and options. bf16 of some
+// weightings uses tensor cores (tensor_core.cuh). Launches work on tiles of scores (tile.cuh);
+// nothing of size queries x keys is stored.
 //
-//   forward             a block holds a tile of queries and walks along the keys it sees, then along the slots.  In its
-//                       registers: the output, and for softmax the largest score and the sum so far.
-//   statistics          the same walk with the final weights; what is counted stays in registers.
-//   backward, queries   the same walk; dq and dz stay in registers.                           backward.cuh
-//   backward, keys      a block holds a tile of keys (or of slots) and walks along the queries that see it, for all
-//                       heads (and for slots all sequences) that read it; dk and dv stay in registers.
-//   backward, distances a block holds `side` neighbouring distances of a head and walks along the diagonals of scores
-//                       that they own, over all sequences; db and dp stay in registers.
+//   forward             a block has a tile of queries and loops over its visible keys, then over the slots.
+//                       Registers hold the output, and for softmax the largest score and the sum so far.
+//   statistics          the same loop with the final weights; registers hold the counts.
+//   backward, queries   the same loop; registers hold dq and dz.                              backward.cuh
+//   backward, keys      a block has a tile of keys (or of slots) and loops over the queries that attend to it, of
+//                       all its heads (and for slots all sequences); registers hold dk and dv.
+//   backward, distances a block has `side` consecutive distances of a head and loops over their diagonals of
+//                       scores, over all sequences; registers hold db and dp.
 //
-// So each gradient is added up by one block in an order that the sizes alone decide: no atomics, the same bits always.
-// The price is that scores are computed once in forward, and in backward once for queries, once for keys, and twice
-// more where terms of the distance want gradients.
+// So one block sums each gradient, in an order that depends on the sizes alone: no atomics,
+// reproducible bits. The cost: scores are computed once in forward, and in backward once for
+// queries, once for keys, and twice more for gradients of relative-position terms.
 //
-// A tile in which all is masked is skipped after one vote, a tile whose weights are all zero after another.
+// One vote skips tiles that are fully masked, a second vote tiles whose weights are all zero.
 #pragma once
 
 #include <algorithm>
@@ -28,13 +28,13 @@ namespace orrery::cuda {
 
 // ---- forward
 
-namespace {  // like what it holds
+namespace {  // internal, because OnlineSoftmax is
 template <class A>
 struct TileSoftmax {
   static constexpr int each = AttentionTile<A>::each;
-  OnlineSoftmax<A> rows[each];  // sum: a thread's own part
+  OnlineSoftmax<A> rows[each];  // sum: of this thread's keys only
 
-  // Scores become weights; what was read before shrinks to the new largest score.
+  // Turns scores into weights; rescales `read`, the output so far, to the new largest score.
   __device__ void weigh(const typename AttentionTile<A>::Registers& places, typename AttentionTile<A>::Registers& s,
                         typename AttentionTile<A>::Result& read) {
 #pragma unroll
@@ -121,7 +121,7 @@ __global__ void __launch_bounds__(attention_threads, 1) attention_forward_kernel
 
 // ---- statistics
 
-// Joins what the threads of a row have counted.
+// Combines the counts of the threads of a row.
 template <class A>
 __device__ void join(RowCounts<A>& row) {
   row.sum = sum_of_row(row.sum), row.positive = sum_of_row(row.positive), row.logarithms = sum_of_row(row.logarithms);
@@ -175,7 +175,7 @@ int64_t attention_chunks(int64_t columns) {
   return (columns + AttentionTile<A>::chunk - 1) / AttentionTile<A>::chunk;
 }
 
-// ---- what is called
+// ---- entry points
 
 template <class A, class Weights>
 void attention_forward(const AttentionProblem<A>& problem, const Weights& weights) {
@@ -207,7 +207,7 @@ void backward_of_queries(const P& p, A* spans) {
     launch(attention_launch<A>("attention: backward of queries", blocks), attention_backward_queries_kernel<A, P>, p,
            spans);
 }
-// `tiles`: of all heads that have gradients of their own
+// `tiles`: of all heads with separate gradients
 template <class A, class P>
 void backward_of_keys(const P& p, bool slots, int64_t tiles) {
   const AttentionGradients<A>& d = p.gradients;
@@ -231,8 +231,7 @@ void attention_backward(const AttentionProblem<A>& problem, const Weights& weigh
   using P = WeightedProblem<A, Weights>;
   if constexpr (tensor_core_weighting<A, Weights>)
     if (fits_tensor_cores(problem)) return tensor_core_attention_backward(P{problem, weights});
-  // Scratch memory in one piece: c of every query for softmax, dz of every query where spans belong to heads, and dp of
-  // every head.
+  // One scratch buffer: c per query for softmax, dz per query if spans are per head, dp per head.
   const AttentionGradients<A>& d = problem.gradients;
   const bool spans_of_heads = d.span && !problem.span_per_query;
   const int64_t rows = problem.rows(), inner = Weights::softmax ? rows : 0, spans = spans_of_heads ? rows : 0;

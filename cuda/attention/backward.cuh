@@ -1,5 +1,5 @@
-// The kernels of attention's backward: see attention.cuh, and engine/attention_formula/problem.h for the derivatives g,
-// ds, dm and dt of one tile.
+// Attention backward kernels: see attention.cuh, and engine/attention_formula/problem.h for the
+// derivatives g, ds, dm and dt of one tile.
 #pragma once
 
 #include "cuda/attention/tile.cuh"
@@ -22,7 +22,7 @@ struct QueryWork {
   }
 };
 
-// What belongs to the rows of a thread.
+// Values per query, for the rows of a thread.
 template <class A, class P>
 struct RowTerms {
   static constexpr int each = AttentionTile<A>::each;
@@ -44,8 +44,8 @@ struct RowTerms {
   }
 };
 
-// Scores become weights with dropout, <do, v> becomes dt, both 0 where masked.  Adds dm to `ramps`.  Returns
-// whether this thread has anything but zeros.
+// Turns scores `s` into weights with dropout, and <do, v> in `g` into dt; both are 0 where masked.
+// Adds dm to `ramps`. Returns true if this thread has a nonzero weight or dt.
 template <class A, class P>
 __device__ bool differentiate(const P& p, const QueryTile& q, const KeyTile& keys, const RowTerms<A, P>& terms,
                               const typename AttentionTile<A>::Registers& places,
@@ -75,7 +75,7 @@ __device__ bool differentiate(const P& p, const QueryTile& q, const KeyTile& key
   return some;
 }
 
-// Weights and dt of one tile, in registers.
+// Computes weights and dt of one tile in registers; returns the result of `differentiate`.
 template <class A, class P>
 __device__ bool differentiate_tile(AttentionTile<A>& tile, const P& p, const QueryTile& q, const KeyTile& keys,
                                    const RowTerms<A, P>& terms, const typename AttentionTile<A>::Registers& places,
@@ -97,7 +97,7 @@ __device__ bool differentiate_tile(AttentionTile<A>& tile, const P& p, const Que
   return differentiate(p, q, keys, terms, places, w, dt, ramps);
 }
 
-// ---- c = <do, o>: a warp for each row
+// ---- c = <do, o>: one warp per row
 
 inline unsigned attention_inner_blocks(int64_t rows) {
   constexpr int64_t warps = attention_threads / 32;
@@ -126,7 +126,7 @@ __global__ void __launch_bounds__(attention_threads)
 
 // ---- dq and dz
 
-// dq += dt (k + p).  Panels of p are staged together with those of k.
+// dq += dt (k + p): first with all panels of k, then with those of p.
 template <class A, class P>
 __device__ void add_query_gradients(AttentionTile<A>& tile, const P& p, const QueryTile& q, const KeyTile& keys,
                                     int first, int columns, typename AttentionTile<A>::Result& sum) {
@@ -197,7 +197,7 @@ __global__ void __launch_bounds__(attention_threads, 1)
   }
 }
 
-// The spans of heads: a warp for each adds up its rows.
+// Span gradients per head: one warp for each head sums its rows.
 template <class A>
 __global__ void __launch_bounds__(32)
     attention_add_rows_kernel(const A* rows, int64_t batch, int64_t queries, A* spans) {
@@ -265,8 +265,8 @@ __global__ void __launch_bounds__(attention_threads, 1)
 
 // ---- db and dp
 
-// A tile of queries and one of keys that meet some of a block's distances [first, first + side).  Keys before their
-// query have x > 0; there, and after it, two tiles of keys hold all pairs at these distances.
+// A tile of queries and one of keys with some of a block's distances [first, first + side). Keys
+// before their query have x > 0. On each side two tiles of keys have all pairs at these distances.
 struct DistanceTile {
   int sign;      // of x = i + query_offset - j
   int diagonal;  // key - query of the tile's pairs at distance `first`, both counted within the tile
@@ -276,19 +276,19 @@ struct DistanceTile {
   template <class P>
   __device__ DistanceTile(const P& p, const QueryTile& q, int turn, int first, int side) {
     sign = turn < 2 ? 1 : -1;
-    const int place = q.first + p.query_offset - sign * first;  // of the key at distance `first` from the first query
+    const int place = q.first + p.query_offset - sign * first;  // key at distance `first` from the first query
     keys = {false, place + (turn % 2 - (sign > 0)) * side, length_of(p, q.sequence)};
     diagonal = place - keys.first;
   }
   __device__ int key(int query, int distance) const { return query + diagonal - sign * distance; }
-  // Whether the pair is this tile's business
+  // Returns true if this tile owns the pairs at this x.
   __device__ bool owns(int x, int first, int side) const {
     const int distance = sign * x - first;
     return distance >= 0 && distance < side && (x != 0 || sign > 0);
   }
 };
 
-// key_parts: (query_heads, distances, head_size), null where they are not wanted.
+// key_parts: (query_heads, distances, head_size); null: not computed.
 template <class A, class P>
 __global__ void __launch_bounds__(attention_threads, 1)
     attention_backward_distances_kernel(const __grid_constant__ P p, A* key_parts) {
@@ -301,7 +301,7 @@ __global__ void __launch_bounds__(attention_threads, 1)
   const int columns = key_parts ? minimum(Tile::chunk, p.head_size - column) : 0;
   const int first_distance = block % tiles * side, head = block / tiles, thread = static_cast<int>(threadIdx.x);
   typename Tile::Result sum = {};
-  A bias_sum = 0, ramps[Tile::each] = {};  // a thread below `side`: db of one distance
+  A bias_sum = 0, ramps[Tile::each] = {};  // bias_sum: db of one distance, in threads below `side`
   int vote = 0;
   for (int sequence = 0; sequence < p.batch; ++sequence)
     for (int first = 0; first < p.queries; first += side) {
@@ -344,7 +344,7 @@ __global__ void __launch_bounds__(attention_threads, 1)
   });
 }
 
-// The keys of a distance: the parts of the heads, added up in their order by a block.
+// Gradients of relative embeddings: a block per distance adds the parts of the heads in order.
 template <class A>
 __global__ void __launch_bounds__(attention_threads)
     attention_add_heads_kernel(const __grid_constant__ AttentionProblem<A> p, const A* parts) {

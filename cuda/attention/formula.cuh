@@ -1,5 +1,5 @@
-// What all kernels of attention share: where tiles stand, and engine/attention_formula/formula.h for single queries,
-// keys and scores of them.
+// Shared by all attention kernels: tiles, and engine/attention_formula/formula.h for single
+// queries, keys and scores.
 #pragma once
 
 #include <limits>
@@ -12,19 +12,19 @@ namespace orrery::cuda {
 
 // ---- tiles
 
-// Neighbouring queries of one head of one sequence.
+// Consecutive queries of one head of one sequence.
 struct QueryTile {
   int sequence, head, first;
 };
 template <class P>
-__device__ int64_t row_of(const P& p, const QueryTile& q) {  // of query 0 in (batch, query_heads, queries)
+__device__ int64_t row_of(const P& p, const QueryTile& q) {  // row of query 0 in (batch, query_heads, queries)
   return int64_t{q.sequence * p.query_heads + q.head} * p.queries;
 }
 template <class P>
 __device__ int key_head(const P& p, const QueryTile& q) {
   return q.head / (p.query_heads / p.key_heads);
 }
-// The tile of `side` queries that belongs to a block.  Last tiles come first: under a causal mask they are the longest.
+// Returns a block's tile of `side` queries. Last tiles come first: they are longest if causal.
 template <class P>
 __device__ QueryTile query_tile(const P& p, unsigned block, int side) {
   const unsigned heads = static_cast<unsigned>(p.batch * p.query_heads);
@@ -32,13 +32,13 @@ __device__ QueryTile query_tile(const P& p, unsigned block, int side) {
   return {head / p.query_heads, head % p.query_heads, (tiles - 1 - static_cast<int>(block / heads)) * side};
 }
 
-// Neighbouring keys of the sequence, or persistent slots.  From `end` on there are none; `first` may be negative.
+// Consecutive keys of the sequence, or persistent slots, below `end`; `first` may be negative.
 struct KeyTile {
   bool slots;
   int first, end;
 };
 
-// The tiles of `side` keys that a tile of `queries` queries may see, then those of slots, numbered from 0.
+// The tiles of `side` keys that a tile of `queries` queries may attend to, then tiles of slots.
 struct KeyTiles {
   int side, first, end, context, count, slots;
 
@@ -55,7 +55,7 @@ struct KeyTiles {
   }
 };
 
-// The queries that may see `keys_of_tile` keys, from a multiple of `side` on.
+// Returns the queries that may attend to `keys_of_tile` keys, from a multiple of `side` on.
 template <class P>
 __device__ Interval query_range(const P& p, const KeyTile& keys, int keys_of_tile, int side) {
   if (keys.slots) return {0, p.queries};
@@ -65,7 +65,7 @@ __device__ Interval query_range(const P& p, const KeyTile& keys, int keys_of_til
 
 // ---- operands of one head
 
-template <class P, class B>  // B is A to be written and const A to be read
+template <class P, class B>  // B: A for writing, const A for reading
 __device__ auto rows_of_queries(const P& p, Tokens<B> tokens, const QueryTile& q, int size) {
   return rows_from(p, tokens, int64_t{q.sequence} * p.queries, int64_t{q.head} * size);
 }
@@ -95,7 +95,7 @@ __device__ A place_on_ramp(const P& p, const QueryTile& q, const KeyTile& keys, 
 
 // ---- dropout
 
-// Random words of query i for key or slot `number` and its neighbours: one for each of four.
+// Returns random words of query i for the four consecutive keys or slots that include `number`.
 template <class P>
 __device__ Values<uint32_t, 4> dropout_words(const P& p, const RandomKey& key, const QueryTile& q, int i, int number) {
   return key.bits(dropout_counter(p.dropout, row_of(p, q) + i, number));
@@ -145,7 +145,7 @@ __device__ A unmasked_weight(const P& p, A s, A log_sum, const Exp& exp = {}) {
   else
     return p.weights.f.value(s);
 }
-// ds.  `gradient` is g, less c for softmax.
+// ds. `gradient`: g - c for softmax, else g.
 template <class A, class P>
 __device__ A score_gradient(const P& p, A m, A s, A weight, A gradient) {
   if constexpr (decltype(P::weights)::softmax)

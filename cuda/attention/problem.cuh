@@ -1,4 +1,4 @@
-// A problem of attention with the weighting that its kernels are compiled for, and its tensors as rows of elements.
+// An attention problem with the weighting of its kernels, and access to its tensors by rows.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ struct WeightedProblem : AttentionProblem<A> {
   const A* inner = nullptr;  // backward: c of engine/attention_formula/problem.h
 };
 
-// Tokens of one head.  Kernels for float read and write bf16 too, told at run time: a weighting is compiled for two
-// types and not for three.
+// Rows of one head, one per token. Kernels for float also access bf16, chosen at run time: so a
+// weighting is compiled for two types instead of three.
 template <class A>
 struct ReadRows {
   const void* data = nullptr;
@@ -47,7 +47,7 @@ struct WriteRows {
   }
 };
 
-// Rows that begin at `column` of token `token`.
+// Returns rows that begin at `column` of token `token`.
 template <class A>
 __device__ ReadRows<A> rows_from(const AttentionProblem<A>& p, Tokens<const A> tokens, int64_t token, int64_t column) {
   return {tokens.data, tokens.stride, token * tokens.stride + column, p.is_bf16};

@@ -1,35 +1,35 @@
-// Attention for bf16 on tensor cores, with scores, statistics and sums in f32: softmax, and the weightings that are
-// marked for it.  fits_tensor_cores() says which problems come here; attention.cuh does the others.
+// bf16 attention on tensor cores, with f32 scores, statistics and sums, for softmax and weightings
+// with `tensor_cores`. fits_tensor_cores() selects the problems; attention.cuh computes the others.
 //
-// A block of four warps owns rows and walks along others, tile by tile; a warp has 32 of the rows for itself, or 16
-// where registers are too few:
+// A block of four warps owns rows and loops over (walks) other rows, tile by tile; each warp owns
+// 32 rows, or 16 if registers are too few:
 //
 //   forward            owns queries, walks keys      S = Q K^T                     O  += W V
 //   backward, queries  owns queries, walks keys      G = dO V^T,   S = Q K^T       dQ += dT K
 //   backward, keys     owns keys, walks queries      S^T = K Q^T,  G^T = V dO^T    dV += W^T dO,
 //                                                                                  dK += dT^T Q
 //
-// So all are made of two products: of rows with rows, and of weights with rows.  The first leaves its result in the
-// registers where the second wants its left operand: weights never leave a warp, and each gradient is added up by one
-// warp in an order that the sizes alone decide.  Weights and dt are rounded to bf16 for the second product.  One kernel
-// for all gradients would multiply five times and not seven, but write dq in parts: at 1,024 tokens and heads of 64
-// these are 2.3 KB to write and read for a query of a head, which takes a card longer than two products do.
+// So all kernels consist of two products: rows with rows, and weights with rows. The first leaves
+// its result in the registers of the second's left operand, so weights never leave a warp. One warp
+// sums each gradient, in an order that depends on the sizes alone. Weights and dt are rounded to
+// bf16 for the second product. One kernel for all gradients would save two of seven products, but
+// write and read dq in parts: slower, 2.3 KB per query and head at 1,024 tokens and heads of 64.
 //
-// Head sizes are padded with zeros to Size = 64 or 128.  While one operand is used, cp.async brings the next: keys and
-// values in turns, one buffer each, or pairs of queries and gradients in two buffers.  A barrier does both duties: what
-// is used next has arrived from all threads, and none still reads the buffer that is filled next.
+// Head sizes are padded with zeros to Size = 64 or 128. While one operand is used, cp.async
+// copies the next: keys and values alternate, one buffer each, or pairs of queries and gradients
+// have two buffers. At each barrier the next operand is complete and no thread reads the buffer
+// that is filled next.
 //
-// Tiles that sizes, masks and lengths leave out are never fetched, nor those whose documents cannot meet.  What is left
-// is visible to a warp as a whole, and then no element is asked for; or in part, and then a mask tells; or not at all,
-// which it passes over.  What few problems want, a cap, dropout and scales that are not above zero, stands beside the
-// way that the others take.
+// Tiles excluded by sizes, masks, lengths or disjoint document ranges are never fetched. Others are
+// visible to a warp fully (no test per element), partly (a bit mask) or not at all (skipped). Rare
+// options (soft cap, dropout, a scale not above zero) have separate branches.
 //
-// Weights of homogeneous functions are computed without the scale: from F(a s) = a F(s) for a > 0 follow
-// sum_j F(a s_j) v_j = a sum_j F(s_j) v_j, where one factor does for a row, and F'(a s) = F'(s).
+// Weights of homogeneous functions are computed without the scale. F(a s) = a F(s), a > 0, implies
+// sum_j F(a s_j) v_j = a sum_j F(s_j) v_j, with one factor for a row, and F'(a s) = F'(s).
 //
-// A product adds 0 times the rows that are masked for a query, which would let NaN through.  Only where a tile is
-// visible in part, its rows are looked at first: such a row becomes zeros, and a query that gives it a weight becomes
-// NaN.
+// A product adds 0 times the rows that are masked for a query, and 0 times NaN is NaN. So rows of
+// partly visible tiles are checked first: rows that are not finite count as zeros, and a query with
+// a nonzero weight for one becomes NaN.
 #pragma once
 
 #include "cuda/attention/tensor_core_backward.cuh"
@@ -38,13 +38,13 @@ namespace orrery::cuda {
 
 // ---- forward
 
-namespace {  // like what it holds
+namespace {  // internal, because OnlineSoftmax is
 template <int Blocks, int Size>
 struct TensorCoreSoftmax {
-  OnlineSoftmax<float> rows[Blocks][2];  // in exponents of two; sum: a thread's own part
+  OnlineSoftmax<float> rows[Blocks][2];  // scores times log2(e); sum: of this thread's keys only
 
-  // Scores, less their factor, become weights.  What was read before shrinks to a new largest score only where that is
-  // so much larger that numbers might grow out of their range.
+  // Turns scores without their factor into weights. Rescales `read`, the output so far, to a new
+  // largest score only if this is larger by more than `most`, beyond which values might overflow.
   template <int Groups>
   __device__ void weigh(float factor, float (&s)[Blocks][Groups][4], float (&read)[Blocks][Size / 8][4]) {
     constexpr float most = 8;
@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(tensor_core_attention_threads, 2)
       if (cover == Cover::some) hide(visible, 0.f, s);
     }
     const bool some = round_weights(s, weights);
-    if (!softmax && !some) cover = Cover::none;  // scores below zero may have none
+    if (!softmax && !some) cover = Cover::none;  // F may be 0 for all scores below zero
     if (detours.dropout()) {
       uint32_t kept[blocks];
       sight.find_kept(p, random, q, keys, kept);
@@ -154,10 +154,10 @@ __global__ void __launch_bounds__(tensor_core_attention_threads, 2)
   });
 }
 
-// ---- what is called
+// ---- entry points
 
-// What comes here: bf16 and a weighting that is marked, and of these all problems without slots, spans, terms of the
-// distance and gradients of statistics, whose heads are not too large.
+// Supported: bf16 and weightings with `tensor_cores`, without slots, spans, relative-position terms
+// and gradients of statistics, for heads up to tensor_core_attention_size.
 template <class A, class Weights>
 inline constexpr bool tensor_core_weighting = sizeof(A) == sizeof(float) && Weights::tensor_cores;
 
@@ -167,7 +167,7 @@ inline bool fits_tensor_cores(const AttentionProblem<float>& p) {
   return p.is_bf16 && plain && maximum(p.head_size, p.value_size) <= tensor_core_attention_size;
 }
 
-// run<Size>() with the head size that the problem is padded to.
+// Calls run<Size>() with the padded head size of the problem.
 template <class P, class Run>
 void with_tensor_core_size(const P& p, const Run& run) {
   if (maximum(p.head_size, p.value_size) <= 64) return run.template operator()<64>();

@@ -1,5 +1,4 @@
-// The kernels of attention's backward on tensor cores: see tensor_core.cuh, and backward.cuh for the
-// derivatives.
+// Attention backward kernels on tensor cores: see tensor_core.cuh; derivatives: backward.cuh.
 #pragma once
 
 #include "cuda/attention/backward.cuh"
@@ -7,8 +6,8 @@
 
 namespace orrery::cuda {
 
-// What belongs to each query.  A block has neighbouring queries of one head, eight lanes a query, of which each takes
-// eight elements at a time: 16 bytes, where all rows begin at a multiple of that.
+// Computes the values per query. A block has consecutive queries of one head and eight lanes per
+// query. Each lane takes eight elements at a time: 16 bytes, in one load if all rows are aligned.
 inline constexpr int lanes_of_terms = 8, elements_of_terms = 8, queries_of_terms = attention_threads / lanes_of_terms;
 
 struct [[gnu::may_alias]] alignas(16) ElementsOfTerms {
@@ -41,7 +40,7 @@ __global__ void __launch_bounds__(attention_threads)
   const int lane = static_cast<int>(threadIdx.x) % lanes_of_terms, size = p.value_size;
   const int64_t row = int64_t{blockIdx.x} * p.queries + query, token = int64_t{sequence} * p.queries + query;
   const bool here = query < p.queries;
-  const auto elements = [](const void* data) { return static_cast<const bf16*>(data); };  // whatever their pointer says
+  const auto elements = [](const void* data) { return static_cast<const bf16*>(data); };  // regardless of pointer types
   float inner = 0, log_sum = 0;
   if (here) {
     const int64_t column = int64_t{head} * size;
@@ -59,17 +58,17 @@ __global__ void __launch_bounds__(attention_threads)
   if (here && lane == 0) terms[row] = {log2_of_e * usable_log_sum(log_sum), -inner};
 }
 
-// The same for a lane's elements: where queries are its rows, and where they are columns, and then read from shared
-// memory when they are used, for registers are few.
+// Values per query for a lane's elements, with queries as rows or as columns. For columns they are
+// read from shared memory at each use, because registers are few.
 template <int Blocks>
 struct TermsOfRows {
   float log_sum[Blocks][2] = {};
-  float minus_centre[Blocks][4] = {};  // of each element of a product, so that it can begin at these registers
+  float minus_centre[Blocks][4] = {};  // per element of a product, which starts from these registers
 
   __device__ void set(int block, int half, const TensorCoreRowTerms& terms) {
     log_sum[block][half] = terms.log_sum;
 #pragma unroll
-    for (int e = 0; e < 2; ++e)  // shuffled: what is known to be equal shares a register, and is copied each time
+    for (int e = 0; e < 2; ++e)  // shuffled, or equal values would share a register and be copied each time
       minus_centre[block][2 * half + e] = e ? __shfl_sync(~0u, terms.minus_centre, lane_of_warp()) : terms.minus_centre;
   }
   __device__ auto minus_centres() const {
@@ -82,7 +81,7 @@ struct TermsOfRows {
 template <int Count>
 struct TermsOfColumns {
   template <int N>
-  struct Values {  // of each eight columns
+  struct Values {  // per eight columns
     struct alignas(4 * N) Lane {
       float value[N];
     } of[Count / 8];
@@ -110,16 +109,16 @@ struct TermsOfColumns {
   }
 };
 
-namespace {  // like what it holds
-// What a warp sees of a tile, and what dropout keeps of it, if there is dropout.  Found before the products, which
-// leave few registers.
+namespace {  // internal, because Cover is
+// The visibility of a tile to a warp, and the elements that dropout keeps, if any. Computed before
+// the products, which leave few registers.
 template <int Blocks>
 struct TileMasks {
   Cover cover = Cover::none;
 #if defined(__CUDACC__)
-  uint32_t visible[Blocks], kept[Blocks];  // set where they are read; zeros elsewhere would take registers
+  uint32_t visible[Blocks], kept[Blocks];  // set before use; other zeros would take registers
 #else
-  uint32_t visible[Blocks] = {}, kept[Blocks] = {};  // for a compiler that does not see that
+  uint32_t visible[Blocks] = {}, kept[Blocks] = {};  // the host compiler cannot prove this
 #endif
 
   template <bool KeysAreRows, int Count, class P>
@@ -127,10 +126,10 @@ struct TileMasks {
                        const QueryTile& q, const KeyTile& keys) {
     cover = sight.look(p, q, keys, visible);
     if (!detours.dropout() || cover == Cover::none) return;
-    // The key is derived anew, for it would take registers from all tiles.
+    // The rng key is loaded again: kept across tiles, it would take registers.
     sight.find_kept(p, p.dropout.random_key.now(), q, keys, kept);
   }
-  // Of the walked rows from number `first` on
+  // Returns the masks of the walked rows from `first` on.
   __device__ TileMasks from(int first) const {
     TileMasks part = *this;
 #pragma unroll
@@ -140,7 +139,7 @@ struct TileMasks {
 };
 }  // namespace
 
-// g - c, by a product that begins at -c
+// Computes g - c, by a product that starts at -c.
 template <int Owned, int Count, int Size, int Blocks, class P, class Terms>
 __device__ void multiply_gradients(const P& p, const Detours& detours, const OperandPlaces<Size>& places,
                                    const TensorCoreRows<Owned, Size>& own, const TensorCoreRows<Count, Size>& walked,
@@ -168,7 +167,7 @@ __device__ void multiply_gradients(const P& p, const Detours& detours, const Ope
     });
   }
 }
-// Scores, less their factor, become weights, and g - c, from column `first` on, becomes dt.
+// Turns scores without their factor into weights, and g - c, from column `first` on, into dt.
 template <int Blocks, int Groups, int All, class P, class Terms>
 __device__ void differentiate_rows(const P& p, const Detours& detours, float factor, const Terms& terms,
                                    float (&s)[Blocks][Groups][4], float (&g)[Blocks][All][4], int first) {
@@ -178,7 +177,7 @@ __device__ void differentiate_rows(const P& p, const Detours& detours, float fac
       body(s[block][bit / 4][bit % 4], g[block][first / 8 + bit / 4][bit % 4], block, bit);
     });
   };
-  if (detours.cap()) {  // ds is linear in g, so its factor may come first
+  if (detours.cap()) {  // ds is linear in g, so the cap's factor may come first
     const float inverse = 1 / p.soft_cap;
     each([&](float score, float& gradient, int, int) { gradient *= capped_slope(inverse * score); });
   }
@@ -196,13 +195,13 @@ __device__ void differentiate_rows(const P& p, const Detours& detours, float fac
   }
 }
 
-// True if none of the scores that the warp sees is above zero; `queries_end`: some are of queries that are not there,
-// whose scores are zero.
+// Returns true if no score visible to the warp is above zero; `queries_end`: some queries are past
+// the end, with scores of zero.
 template <int Blocks, int Groups>
 __device__ bool none_above_zero(Cover cover, bool queries_end, const uint32_t (&visible)[Blocks],
                                 const float (&s)[Blocks][Groups][4]) {
   uint32_t signs = ~0u;
-  if (cover == Cover::all && !queries_end)  // one instruction joins two signs; a score of zero passes for one above
+  if (cover == Cover::all && !queries_end)  // one instruction joins two signs; a zero score counts as above
     each_score(s, [&](int block, int bit) { signs &= std::bit_cast<uint32_t>(s[block][bit / 4][bit % 4]); });
   else
     each_score(s, [&](int block, int bit) {
@@ -212,7 +211,7 @@ __device__ bool none_above_zero(Cover cover, bool queries_end, const uint32_t (&
   return __ballot_sync(~0u, signs >> 31 == 0) == 0;
 }
 
-// The same as operands of the next products, both 0 where masked.
+// Computes weights and dt as operands of the next products; both are 0 where masked.
 template <int Blocks, int Groups, int All, class P, class Terms>
 __device__ void differentiate_tile(const P& p, const Detours& detours, float factor, const TileMasks<Blocks>& masks,
                                    const Terms& terms, float (&s)[Blocks][Groups][4], float (&g)[Blocks][All][4],
@@ -275,7 +274,7 @@ __global__ void __launch_bounds__(tensor_core_attention_threads, 2)
       LaneScores<part> s[blocks];
       multiply_rows(places, tile.own[0], keys, s);
       const float factor = score_rows(p, detours, s);
-      if constexpr (!softmax)  // without weights or derivatives, then
+      if constexpr (!softmax)  // all weights and derivatives are 0 then
         if (detours.zeros() && none_above_zero(masks.cover, queries_end, part_masks.visible, s)) continue;
       LaneWeights<part> w[blocks], dt[blocks];
       differentiate_tile(p, detours, factor, part_masks, terms, s, g, first, w, dt);
@@ -338,7 +337,7 @@ __global__ void __launch_bounds__(tensor_core_attention_threads, 2)
     typename Tile::Scores s[blocks], g[blocks];
     multiply_rows(places, tile.own[0], tile.walked[buffer][0], s);
     const float factor = score_rows(p, detours, s);
-    if constexpr (!softmax)  // without weights or derivatives, then
+    if constexpr (!softmax)  // all weights and derivatives are 0 then
       if (detours.zeros() && none_above_zero(masks.cover, q.first + walked > p.queries, masks.visible, s)) return;
     const TermsOfColumns<walked> terms = {tile.terms[buffer]};
     multiply_gradients(p, detours, places, tile.own[1], tile.walked[buffer][1], masks.kept, terms, g);

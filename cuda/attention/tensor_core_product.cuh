@@ -1,18 +1,18 @@
-// What the kernels of attention on tensor cores share: products, and what becomes of them.  See tensor_core.cuh.
+// Products, and uses of their results, for the tensor core attention kernels (tensor_core.cuh).
 #pragma once
 
 #include "cuda/attention/tensor_core_walk.cuh"
 
 namespace orrery::cuda {
 
-// ---- products: of 16 rows for each block, and 8 columns for each group
+// ---- products: 16 rows per block and 8 columns per group
 
-// What a lane reads of 16 rows as left operand, as right one, and turned round: elements from the tile's first on.
+// Offsets in a tile, in elements, of a lane's reads of 16 rows: left, right and transposed operand.
 template <int Size>
 struct OperandPlaces {
   int left, right, turned;
 
-  __device__ explicit OperandPlaces(int own_row) {  // the warp's first
+  __device__ explicit OperandPlaces(int own_row) {  // the warp's first row
     constexpr int pitch = TensorCoreRows<1, Size>::pitch;
     const int lane = lane_of_warp();
     left = in_register((own_row + lane % 16) * pitch + lane / 16 * 8);
@@ -21,7 +21,7 @@ struct OperandPlaces {
   }
 };
 
-// body(block, bit) for all elements of a product that a lane holds
+// Calls body(block, bit) for a lane's elements of a product.
 template <int Blocks, int Groups, class Body>
 __device__ void each_score(const float (&)[Blocks][Groups][4], const Body& body) {
 #pragma unroll
@@ -33,7 +33,7 @@ __device__ void each_score(const float (&)[Blocks][Groups][4], const Body& body)
 struct FromZero {
   __device__ float operator()(int, int) const { return 0; }
 };
-// sum = start(block, bit) + own rows times the walked ones
+// sum = start(block, bit) + own rows times walked rows
 template <int Blocks, int Owned, int Count, int Size, class Start = FromZero>
 __device__ void multiply_rows(const OperandPlaces<Size>& places, const TensorCoreRows<Owned, Size>& own,
                               const TensorCoreRows<Count, Size>& walked, float (&sum)[Blocks][Count / 8][4],
@@ -41,7 +41,7 @@ __device__ void multiply_rows(const OperandPlaces<Size>& places, const TensorCor
   const bf16 *const left = own.element[0] + places.left, *const right = walked.element[0] + places.right;
   const auto add = [&](int k, int block, int group, const uint32_t (&a)[4], const uint32_t* b) {
     if (k > 0) return mma_m16n8k16(sum[block][group], a, b);
-    // What products begin at is an operand of its own: several begin at the same registers.
+    // The start is a separate operand, because several products start from the same registers.
     const float from[4] = {start(block, 4 * group), start(block, 4 * group + 1), start(block, 4 * group + 2),
                            start(block, 4 * group + 3)};
     mma_m16n8k16(sum[block][group], a, b, from);
@@ -64,7 +64,7 @@ __device__ void multiply_rows(const OperandPlaces<Size>& places, const TensorCor
   }
 }
 
-// Weights as left operands, rounded.  False if all of the warp's are zero.
+// Rounds weights to left operands. Returns false if all weights of the warp are zero.
 template <int Blocks, int Groups>
 __device__ bool round_weights(const float (&w)[Blocks][Groups][4], uint32_t (&a)[Blocks][Groups / 2][4]) {
   uint32_t any = 0;
@@ -79,7 +79,7 @@ __device__ bool round_weights(const float (&w)[Blocks][Groups][4], uint32_t (&a)
   return __ballot_sync(~0u, any != 0) != 0;
 }
 
-// Weights that dropout does not keep become zeros.
+// Sets weights that dropout does not keep to zero.
 template <int Blocks, int Pairs>
 __device__ void drop_weights(const uint32_t (&kept)[Blocks], uint32_t (&weights)[Blocks][Pairs][4]) {
 #pragma unroll
@@ -90,17 +90,17 @@ __device__ void drop_weights(const uint32_t (&kept)[Blocks], uint32_t (&weights)
           (has(kept[block], 2 * n) ? 0xffffu : 0) | (has(kept[block], 2 * n + 1) ? 0xffff0000u : 0);
 }
 
-// bf16 that are infinite or NaN have all bits of their exponent: adding one to it then carries to the sign's place.
+// Infinite and NaN bf16 have all exponent bits set: the exponent plus 1 carries to the sign bit.
 __device__ inline uint32_t not_finite(uint32_t pair) { return ((pair & 0x7f807f80u) + 0x00800080u) & 0x80008000u; }
 __device__ inline uint32_t finite_or_zero(uint32_t pair) { return pair & ~((not_finite(pair) >> 15) * 0xffffu); }
 
-// Bit r: row r of the tile has elements that are not finite.
+// Returns a mask: bit r is set if row r of the tile has elements that are not finite.
 template <int Count, int Size>
 __device__ uint64_t find_bad_rows(const TensorCoreRows<Count, Size>& tile) {
   struct alignas(16) Chunk {
     uint32_t pair[4];
   };
-  constexpr int at_once = Count < 32 ? Count : 32;  // of fewer, two lanes look at each
+  constexpr int at_once = Count < 32 ? Count : 32;  // of fewer, two lanes check each
   uint64_t bad = 0;
 #pragma unroll
   for (int first = 0; first < Count; first += 32) {
@@ -136,8 +136,8 @@ __device__ void multiply_weights(const OperandPlaces<Size>& places, const uint32
       }
     }
 }
-// The same where rows are not finite and some weights are zero for what is masked: such rows count as zeros, and what
-// gives one a weight becomes NaN.
+// Like multiply_weights, if rows are not finite and some weights are masked: such rows count as
+// zeros, and results with a nonzero weight for one become NaN.
 template <int Blocks, int Count, int Size>
 __device__ void add_with_bad_rows(const OperandPlaces<Size>& places, const uint32_t (&weights)[Blocks][Count / 16][4],
                                   const TensorCoreRows<Count, Size>& walked, uint64_t bad,
@@ -171,7 +171,7 @@ __device__ void add_weighted_rows(const OperandPlaces<Size>& places, const uint3
 
 // ---- results
 
-// The warp's rows, of which row 0 is number `first`: those below `end`.
+// Stores the warp's rows, which begin at row `first`, if they are below `end`.
 template <int Blocks, int Groups, class Factor>
 __device__ void store_rows(const WriteRows<float>& rows, int first, int end, int size,
                            const float (&sum)[Blocks][Groups][4], const Factor& factor) {
@@ -201,7 +201,7 @@ __device__ void store_rows(const WriteRows<float>& rows, int first, int end, int
 
 // ---- scores and weights
 
-// Exponents of two need no more than a factor before them, which an FMA has for nothing.
+// Powers of two only need a factor in the exponent, which is free in an FMA.
 inline constexpr float log2_of_e = 1.44269504f, log_of_2 = 0.693147181f;
 struct PowerOfTwo {
   __device__ float operator()(float x) const { return scalar::exp2_approximate(x); }
@@ -209,12 +209,12 @@ struct PowerOfTwo {
 struct BinaryLogarithm {
   __device__ float operator()(float x) const { return log2_of_e * scalar::log(x); }
 };
-struct LargerNumber {  // NaN only where both are
+struct LargerNumber {  // NaN only if both are
   static constexpr bool commutes = true;
   __device__ float operator()(float a, float b) const { return fmaxf(a, b); }
 };
 
-// What is masked gets a value of its own.
+// Sets masked scores to `value`.
 template <int Blocks, int Groups>
 __device__ void hide(const uint32_t (&visible)[Blocks], float value, float (&s)[Blocks][Groups][4]) {
   each_score(s, [&](int block, int bit) {
@@ -222,7 +222,7 @@ __device__ void hide(const uint32_t (&visible)[Blocks], float value, float (&s)[
     score = has(visible[block], bit) ? score : value;
   });
 }
-// Options that tiles take a way of their own for.  Known beforehand, for what the compiler asks it asks each time anew.
+// Options with separate branches, precomputed, or the compiler would test them anew for each tile.
 class Detours {
  public:
   template <class P>
@@ -235,13 +235,13 @@ class Detours {
   __device__ bool scores() const { return all_ & 1; }
   __device__ bool cap() const { return all_ & 2; }
   __device__ bool dropout() const { return all_ & 4; }
-  __device__ bool zeros() const { return all_ & 8; }  // of tiles without a score above zero
+  __device__ bool zeros() const { return all_ & 8; }  // F and F' are 0 for tiles without a score above zero
 
  private:
   int all_;
 };
-// Products become scores up to a factor, which is returned.  It is above zero, so that the order is that of the scores.
-// Where the function of scores is homogeneous, 1 stands for it: it is left to factor_of_weights().
+// Turns products into scores up to a factor, which it returns; the factor is above zero, so scores
+// keep their order. For homogeneous functions it is 1, and factor_of_weights() returns the scale.
 template <int Blocks, int Groups, class P>
 __device__ float score_rows(const P& p, const Detours& detours, float (&s)[Blocks][Groups][4]) {
   if (!detours.scores()) return decltype(P::weights)::homogeneous ? 1.f : p.scale;
@@ -255,7 +255,7 @@ __device__ float score_rows(const P& p, const Detours& detours, float (&s)[Block
   }
   return 1;
 }
-// What is left to multiply sums of weights with.
+// Returns the remaining factor of weighted sums.
 template <class P>
 __device__ float factor_of_weights(const P& p, const Detours& detours) {
   const float kept = p.dropout.kept > 0 ? p.dropout.kept : 1.f;

@@ -1,5 +1,5 @@
-// What the kernels of attention on tensor cores share: tiles in shared memory, and how operands come there.  See
-// tensor_core.cuh; tensor_core_walk.cuh says what a warp sees of them, and the products are in tensor_core_product.cuh.
+// Tiles in shared memory, and copies of operands to them, for the tensor core attention kernels
+// (tensor_core.cuh). Visibility: tensor_core_walk.cuh; products: tensor_core_product.cuh.
 #pragma once
 
 #include <cstdint>
@@ -12,43 +12,43 @@
 namespace orrery::cuda {
 
 inline constexpr int tensor_core_attention_threads = 128;
-inline constexpr int64_t tensor_core_attention_size = 128;  // the largest head
+inline constexpr int64_t tensor_core_attention_size = 128;  // largest head size
 
 template <int Count, int Size>
 struct alignas(16) TensorCoreRows {
-  static constexpr int pitch = Size + 8;  // rows that ldmatrix reads at once lie in different banks
+  static constexpr int pitch = Size + 8;  // rows that ldmatrix reads at once are in different banks
   bf16 element[Count][pitch];
 };
 template <int Part, int Count, int Size>
 __device__ const TensorCoreRows<Part, Size>& rows_from(const TensorCoreRows<Count, Size>& rows, int first) {
   return reinterpret_cast<const TensorCoreRows<Part, Size>&>(rows.element[first]);
 }
-// A lane's part of 16 rows of a product, and of such rows when they are an operand of the next one.
+// A lane's elements of 16 rows of a product, and of 16 rows as operand of the next product.
 template <int Columns>
 using LaneScores = float[Columns / 8][4];
 template <int Columns>
 using LaneWeights = uint32_t[Columns / 16][4];
 
-// Forward: the next keys arrive while values are read, and the other way round.  So one buffer of each will do, and two
-// blocks find room on every card.
+// Forward: the next keys arrive while values are read, and vice versa. So one buffer of each
+// suffices, and two blocks fit on a multiprocessor of every GPU.
 template <int Size>
 struct TensorCoreForwardTile {
-  static constexpr int owned_rows = 128, walked_rows = Size <= 64 ? 64 : 32;  // more would not stay in registers
+  static constexpr int owned_rows = 128, walked_rows = Size <= 64 ? 64 : 32;  // more would not fit in registers
   using Scores = LaneScores<walked_rows>;
   using Weights = LaneWeights<walked_rows>;
   using Result = LaneScores<Size>;
   TensorCoreRows<owned_rows, Size> own;
   TensorCoreRows<walked_rows, Size> keys, values;
 };
-// What belongs to a query: L in exponents of two, and -c.
+// Values of a query: L log2(e), and -c.
 struct alignas(8) TensorCoreRowTerms {
   float log_sum, minus_centre;
 };
-// The same of two neighbours.  -c stands twice, as the elements of a product do that begins there.
+// Values of two adjacent queries. -c is stored twice, as in the elements of a product's start.
 struct alignas(16) TensorCorePairTerms {
-  float minus_centre[4], log_sum[4];  // of log_sum the first two
+  float minus_centre[4], log_sum[4];  // log_sum: only the first two are used
 };
-// Backward.  Heads above 64 leave no registers for more rows of a warp.
+// Backward, rows of a block. Heads above 64 leave no registers for more than 16 rows per warp.
 template <int Size>
 inline constexpr int backward_rows = Size <= 64 ? 128 : 64;
 template <int Size>
@@ -61,8 +61,8 @@ struct TensorCoreQueriesTile {  // values are used before keys
   TensorCoreRows<walked_rows, Size> values, keys;
 };
 template <int Size>
-struct TensorCoreKeysTile {  // queries are used before and after gradients, so two buffers take turns
-  // Of heads up to 64 a warp owns twice as many rows, so it walks along fewer.
+struct TensorCoreKeysTile {  // queries are used before and after gradients, so two buffers alternate
+  // For heads up to 64 a warp owns twice the rows, so it walks fewer rows at a time.
   static constexpr int owned_rows = backward_rows<Size>, walked_rows = Size <= 64 ? 16 : 32;
   using Scores = LaneScores<walked_rows>;
   using Weights = LaneWeights<walked_rows>;
@@ -75,12 +75,12 @@ static_assert(sizeof(TensorCoreForwardTile<128>) <= 99 * 1024 && sizeof(TensorCo
               sizeof(TensorCoreKeysTile<128>) <= 99 * 1024);
 
 __device__ inline int lane_of_warp() { return static_cast<int>(threadIdx.x) % 32; }
-// The same for all lanes, and known to be.
+// Equal in all lanes; the shuffle lets the compiler use this.
 __device__ inline int warp_of_block() { return __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0); }
 
 // ---- operands
 
-// Rows of operands that a block brings tile by tile, with what of a thread's addresses is the same for all tiles.
+// Rows of operands that a block copies tile by tile, with a thread's addresses that tiles share.
 template <int Size, int Operands>
 class RowSource {
  public:
@@ -99,10 +99,10 @@ class RowSource {
     flags_ = in_register(flags);
   }
 
-  // Starts to bring rows [first, first + Count) of operand `o`: zeros from `end` and from its size on.
+  // Starts copies of rows [first, first + Count) of operand `o`; from `end` and its size on: zeros.
   template <int Count>
   __device__ void fetch(int o, TensorCoreRows<Count, Size>& tile, int first, int end) const {
-    if (flags_ & whole << o && first + Count <= end)  // most tiles: nothing is asked for each chunk
+    if (flags_ & whole << o && first + Count <= end)  // most tiles: no test per chunk
       copy(o, tile, first);
     else
       copy_existing(o, tile, first, end);
@@ -119,7 +119,7 @@ class RowSource {
       for (int o = 0; o < Operands; ++o) copy_existing(o, tiles[o], first, end);
     }
   }
-  // From here on the rows of the next head.
+  // Advances to the rows of the next head.
   __device__ void next_head() {
 #pragma unroll
     for (int o = 0; o < Operands; ++o) own_[o] = in_register(own_[o] + 2 * size_[o]);
@@ -128,7 +128,7 @@ class RowSource {
  private:
   static constexpr int chunk = 8, chunks = Size / chunk;                // of 16 bytes
   static constexpr int apart = tensor_core_attention_threads / chunks;  // rows between two chunks of a thread
-  static constexpr int step = apart * TensorCoreRows<1, Size>::pitch;   // and elements of the tile
+  static constexpr int step = apart * TensorCoreRows<1, Size>::pitch;   // elements of the tile between them
   static constexpr int whole = 1 << Operands;
 
   __device__ static int own_row() { return static_cast<int>(threadIdx.x) / chunks; }
@@ -161,8 +161,8 @@ class RowSource {
   const char* own_[Operands];  // the thread's first chunk, of a tile that begins at row 0
   int64_t stride_[Operands];   // in bytes
   int size_[Operands];
-  int to_;     // where the chunk belongs in a tile
-  int flags_;  // of each operand: 16 bytes at a time; and of all columns
+  int to_;     // offset of the chunk in a tile
+  int flags_;  // 1 << o: 16-byte copies of operand o; whole << o: and no padding columns
 };
 // Keys and values, or queries and output gradients, of one head
 template <int Size, class P>
@@ -178,14 +178,14 @@ __device__ RowSource<Size, 2> source_of_queries(const P& p, const QueryTile& q) 
           {p.head_size, p.value_size}};
 }
 
-// Waits until what this thread has fetched has arrived, and so for all threads of the block.
+// Waits until the copies of all threads of the block have arrived.
 __device__ inline void arrive() {
   cp_async_commit();
   cp_async_wait<0>();
   __syncthreads();
 }
 
-// fetch(tile, buffer) brings a tile, body(tile, buffer) uses it; `walk` knows which there are.
+// Loops over the tiles of `walk`: fetch(tile, buffer) starts a copy, body(tile, buffer) uses it.
 template <class Walk, class Fetch, class Body>
 __device__ void walk_along(const Walk& walk, const Fetch& fetch, const Body& body) {
   auto tile = walk.begin();
@@ -193,7 +193,7 @@ __device__ void walk_along(const Walk& walk, const Fetch& fetch, const Body& bod
   bool some = walk.has(tile);
   if (some) fetch(tile, buffer);
   while (some) {
-    arrive();  // the tile, and none reads the other buffer
+    arrive();  // the tile is complete, and no thread reads the other buffer
     const auto following = walk.after(tile);
     some = walk.has(following);
     if (some) fetch(following, 1 - buffer);
@@ -201,10 +201,10 @@ __device__ void walk_along(const Walk& walk, const Fetch& fetch, const Body& bod
     tile = following, buffer = 1 - buffer;
   }
   cp_async_commit();
-  cp_async_wait<0>();  // no copy of the block's own rows outlives it where there was no tile
+  cp_async_wait<0>();  // copies of own rows must not outlive the block, even without tiles
 }
-// The same with one buffer for each of two operands: fetch_first(tile) brings what first(tile) uses, fetch_second(tile)
-// what second(tile) does.
+// Like walk_along, with one buffer for each of two operands: fetch_first(tile) starts the copy that
+// first(tile) uses, fetch_second(tile) that of second(tile).
 template <class Walk, class FetchFirst, class FetchSecond, class First, class Second>
 __device__ void walk_in_turns(const Walk& walk, const FetchFirst& fetch_first, const FetchSecond& fetch_second,
                               const First& first, const Second& second) {
@@ -212,18 +212,18 @@ __device__ void walk_in_turns(const Walk& walk, const FetchFirst& fetch_first, c
   bool some = walk.has(tile);
   if (some) fetch_first(tile);
   while (some) {
-    arrive();  // the first operand, and none reads the second
+    arrive();  // the first operand is complete, and no thread reads the second
     fetch_second(tile);
     first(tile);
     const auto following = walk.after(tile);
     some = walk.has(following);
-    arrive();  // the second operand, and none reads the first
+    arrive();  // the second operand is complete, and no thread reads the first
     if (some) fetch_first(following);
     second(tile);
     tile = following;
   }
   cp_async_commit();
-  cp_async_wait<0>();  // no copy of the block's own rows outlives it where there was no tile
+  cp_async_wait<0>();  // copies of own rows must not outlive the block, even without tiles
 }
 
 }  // namespace orrery::cuda

@@ -1,4 +1,4 @@
-// What a tile of attention on tensor cores walks along, and what of it a warp sees.
+// The tiles that tensor core attention walks (loops over), and their visibility to a warp.
 #pragma once
 
 #include "cuda/attention/tensor_core_tile.cuh"
@@ -7,7 +7,7 @@ namespace orrery::cuda {
 
 // ---- documents
 
-// Of `count` tokens from number `first` on; by a whole warp.
+// Returns the range of documents of `count` tokens from `first` on; called by a whole warp.
 __device__ inline DocumentRange range_of(const int32_t* documents, int64_t first, int count) {
   DocumentRange range;
   for (int n = lane_of_warp(); n < count; n += 32) range.add(documents[first + n]);
@@ -24,7 +24,7 @@ __device__ DocumentRange documents_of(const P& p, int sequence, const KeyTile& k
                   minimum(side, keys.end - keys.first));
 }
 
-// The tiles of keys that a tile of queries walks along.  No slots come here.
+// The tiles of keys that a tile of queries walks, without slots.
 template <class P>
 class KeyWalk {
  public:
@@ -54,8 +54,8 @@ class KeyWalk {
   Interval keys_;
   DocumentRange documents_;
 };
-// The tiles of queries, of all heads that read it, that a tile of keys walks along.  next_head() is called when the
-// walk comes to another head.
+// The tiles of queries that a tile of keys walks, of all heads that attend to it. next_head() is
+// called when the walk reaches another head.
 template <class P, class NextHead>
 class QueryWalk {
  public:
@@ -91,10 +91,10 @@ class QueryWalk {
   const NextHead& next_head_;
 };
 
-// ---- what is visible to a warp
+// ---- visibility to a warp
 
-// Of `queries` queries from i on and `key_count` keys from j on.  A query that does not exist may be among them: its
-// rows are zeros.
+// Returns the coverage of `queries` queries from i on and `key_count` keys from j on. Queries past
+// the end may be among them: their rows are zeros.
 template <class P>
 __device__ Cover cover_of(const P& p, const KeyTile& keys, int i, int queries, int j, int key_count) {
   if (j >= keys.end) return Cover::none;
@@ -104,10 +104,10 @@ __device__ Cover cover_of(const P& p, const KeyTile& keys, int i, int queries, i
 
 __device__ inline bool has(uint32_t mask, int bit) { return mask >> bit & 1; }
 
-inline constexpr int lanes_of_row = 4;  // that share a row of a product
+inline constexpr int lanes_of_row = 4;  // lanes that share a row of a product
 
-// Where the elements of 16 rows lie that a lane holds of a product: columns 8 n + pair + e of row h * 8 + group, in the
-// names of tensor_core.cuh.  Such an element is bit 4 n + 2 h + e of a mask.
+// A lane's elements of 16 rows of a product: columns 8 n + pair + e of row h * 8 + group, in the
+// terms of cuda/matmul/tensor_core.cuh. Such an element is bit 4 n + 2 h + e of a mask.
 template <bool KeysAreRows>
 struct ScorePlaces {
   int query, key;  // of row 0 and column 0
@@ -117,7 +117,7 @@ struct ScorePlaces {
   __device__ int query_at(int bit) const { return query + (KeysAreRows ? column(bit) : row(bit)); }
   __device__ int key_at(int bit) const { return key + (KeysAreRows ? row(bit) : column(bit)); }
 
-  // Of `bits` bits those of columns below number `end`, which may lie anywhere.
+  // Returns the mask of columns below `end`, with `bits` bits; `end` may be any number.
   __device__ static uint32_t below(int end, int bits) {
     uint32_t mask = 0;
 #pragma unroll
@@ -127,7 +127,7 @@ struct ScorePlaces {
     }
     return mask;
   }
-  // Of `bits` bits.  What the band leaves to a row are neighbouring columns.
+  // Returns the mask of visible elements, with `bits` bits. A row's band is consecutive columns.
   template <class P>
   __device__ uint32_t visible(const P& p, const QueryTile& q, const KeyTile& keys, int bits) const {
     uint32_t mask = 0;
@@ -148,7 +148,7 @@ struct ScorePlaces {
     }
     return mask;
   }
-  // Those that dropout keeps.  Neighbouring keys in a row share their random words.
+  // Returns the mask of elements that dropout keeps. Adjacent keys in a row share random words.
   template <class P>
   __device__ uint32_t kept(const P& p, const RandomKey& random, const QueryTile& q, int bits) const {
     constexpr int together = KeysAreRows ? 1 : 2;
@@ -163,13 +163,13 @@ struct ScorePlaces {
   }
 };
 
-// What a warp sees of the walked rows, `Count` at a time: as a whole or, told by a mask for each 16 of its own rows, in
-// part.
+// The visibility of the walked rows to a warp, `Count` at a time: full, or partial with a mask for
+// each 16 of its own rows.
 template <bool KeysAreRows, int Count, int Blocks, class P>
 class Sight {
  public:
-  __device__ Sight(const P& p, int own, int end) : own_(own) {  // the warp's first row; how many keys there are
-    if (p.query_document_ids || p.masked != MaskView::unbounded) return;  // never as a whole, as far as is known here
+  __device__ Sight(const P& p, int own, int end) : own_(own) {  // own: the warp's first row; end: number of keys
+    if (p.query_document_ids || p.masked != MaskView::unbounded) return;  // no tile is known to be fully visible
     begin_ = KeysAreRows ? own + rows - 1 - p.last : own + rows - 1 + p.first;
     const int last = KeysAreRows ? own - p.first - Count + 1 : minimum(own + p.last, end - 1) - Count + 1;
     const bool exist = !KeysAreRows || own + rows <= end;
@@ -178,7 +178,7 @@ class Sight {
   __device__ bool whole(int walked) const {
     return static_cast<unsigned>(walked - begin_) < static_cast<unsigned>(count_);
   }
-  // The masks, which are set where the warp sees some.
+  // Returns the coverage; sets the masks if it is `some`.
   __device__ Cover look(const P& p, const QueryTile& q, const KeyTile& keys, uint32_t (&visible)[Blocks]) const {
     const int query = KeysAreRows ? q.first : own_, key = KeysAreRows ? own_ : keys.first;
     if (whole(KeysAreRows ? query : key)) return Cover::all;
@@ -192,7 +192,7 @@ class Sight {
     }
     return __ballot_sync(~0u, any != 0) ? cover : Cover::none;
   }
-  // Those that dropout keeps.
+  // Sets the masks of elements that dropout keeps.
   __device__ void find_kept(const P& p, const RandomKey& random, const QueryTile& q, const KeyTile& keys,
                             uint32_t (&kept)[Blocks]) const {
 #pragma unroll
@@ -206,7 +206,7 @@ class Sight {
                        : ScorePlaces<KeysAreRows>{own_ + 16 * block, keys.first};
   }
 
-  int own_, begin_ = 0, count_ = 0;  // of tiles that are visible as a whole: the first walked row
+  int own_, begin_ = 0, count_ = 0;  // fully visible tiles: range of their first walked row
 };
 
 }  // namespace orrery::cuda

@@ -1,18 +1,18 @@
-// What the kernels of attention share: tiles of side x side scores.
+// Tiles of side x side scores, for attention kernels without tensor cores.
 //
-// A block has 256 threads, a grid of 16 x 16.  Thread (r, c) holds the elements (r + 16 a, c + 16 b) of a tile in
-// registers: rows are queries, columns are keys.  So the 16 threads that share a row are half a warp, and what belongs
-// to a query (a maximum, a sum) is had by four shuffles and no barrier.
+// A block has 256 threads, a grid of 16 x 16. Thread (r, c) holds the elements (r + 16 a, c + 16 b)
+// of a tile in registers: rows are queries, columns are keys. So the 16 threads of a row are half a
+// warp, and a maximum or sum per query takes four shuffles and no barrier.
 //
-// Operands come through shared memory in panels: `depth` columns of the rows of a tile.  Head sizes are walked panel by
-// panel, so any head size works and none is padded.  Results are wider: a block keeps at most `chunk` columns of them
-// in registers; wider heads are cut into chunks, each by a block of its own that computes the scores again.
+// Operands pass through shared memory in panels: `depth` columns of the rows of a tile. Loops over
+// panels support any head size without padding. A block holds at most `chunk` columns of a result
+// in registers; for each further chunk of a wider head another block computes the scores again.
 //
-// Barriers stand in two places only.  `refill` has one before the panels are written (all have read what stood
-// there) and one after (all have written).  `any_of_block` has one between its flags and their readers; its two
-// sets of flags take turns, so that the next vote may begin while this one is still being read.  A tile of weights is
-// written before a vote and read after it, and the vote on what the next tile sees stands between its readers and its
-// next writers.
+// Only two functions have barriers. `refill` has one before the panels are written (all threads
+// have read the old ones) and one after (all have written). `any_of_block` has one between writes
+// and reads of its flags; two sets of flags alternate, so the next vote may begin while this one is
+// read. A tile of weights is written before a vote and read after it; the next tile's vote on
+// visibility is between these reads and the next writes.
 #pragma once
 
 #include <cstdint>
@@ -27,9 +27,9 @@ inline constexpr int attention_threads = 256;
 template <class A>
 struct AttentionTile {
   static constexpr int side = sizeof(A) == 4 ? 64 : 32;
-  static constexpr int each = side / 16;                   // rows and columns of a tile that a thread holds
+  static constexpr int each = side / 16;                   // rows and columns of a tile per thread
   static constexpr int depth = 32;                         // columns of a panel
-  static constexpr int chunk = 128, columns = chunk / 16;  // of a result in a block, in a thread
+  static constexpr int chunk = 128, columns = chunk / 16;  // columns of a result per block, per thread
 
   using Panel = A[side][depth + 1];
   using Scores = A[side][side + 1];
@@ -41,7 +41,7 @@ struct AttentionTile {
   Scores weights, gradients;
   unsigned votes[2][attention_threads / 32];
 };
-inline constexpr int64_t attention_shared_memory = 99 * 1024;  // what a block may have on every card from sm_80 on
+inline constexpr int64_t attention_shared_memory = 99 * 1024;  // bytes per block on every GPU from sm_80 on
 static_assert(sizeof(AttentionTile<float>) <= attention_shared_memory &&
               sizeof(AttentionTile<double>) <= attention_shared_memory);
 
@@ -52,7 +52,7 @@ __device__ inline int tile_column() { return static_cast<int>(threadIdx.x) % 16;
 
 template <class Fill>
 __device__ void refill(const Fill& fill) {
-  __syncthreads();  // all have read what stood there
+  __syncthreads();  // all have read the old data
   fill();
   __syncthreads();  // all have written
 }
@@ -68,9 +68,9 @@ __device__ bool any_of_block(AttentionTile<A>& tile, int& vote, bool mine) {
   return all != 0;
 }
 
-// ---- what is masked of the elements of this thread
+// ---- the mask of this thread's elements
 
-// body(a, b, i, j) for the elements of this thread
+// Calls body(a, b, i, j) for this thread's elements.
 template <class A, class Body>
 __device__ void each_element(const QueryTile& q, const KeyTile& keys, const Body& body) {
 #pragma unroll
@@ -80,7 +80,7 @@ __device__ void each_element(const QueryTile& q, const KeyTile& keys, const Body
       body(a, b, q.first + tile_row() + 16 * a, keys.first + tile_column() + 16 * b);
 }
 
-// r; returns whether any of the elements of this thread has a score
+// Computes r; returns true if any element of this thread has a score.
 template <class A, class P>
 __device__ bool compute_places(const P& p, const QueryTile& q, const KeyTile& keys, bool with_far_end,
                                typename AttentionTile<A>::Registers& places) {
@@ -94,7 +94,7 @@ __device__ bool compute_places(const P& p, const QueryTile& q, const KeyTile& ke
 
 // ---- operands
 
-// Rows [first, first + side) and `columns` columns from `column` on; zeros outside [0, end).
+// Loads rows [first, first + side), `columns` columns from `column` on; zeros outside [0, end).
 template <class A>
 __device__ void load_panel(typename AttentionTile<A>::Panel& panel, const ReadRows<A>& rows, int first, int end,
                            int column, int columns) {
@@ -108,7 +108,7 @@ __device__ void load_panel(typename AttentionTile<A>::Panel& panel, const ReadRo
   }
 }
 
-// The keys of the distances that a tile meets: row n belongs to x = (distance of row 0 and the last column) + n.
+// Loads the relative embeddings of a tile: row n has x = (x of row 0 and the last column) + n.
 template <class A, class P>
 __device__ void load_distances(AttentionTile<A>& tile, const P& p, const QueryTile& q, const KeyTile& keys, int column,
                                int columns) {
@@ -144,7 +144,7 @@ __device__ void multiply_panels(const AttentionTile<A>& tile, int columns, typen
       for (int b = 0; b < each; ++b) sum[a][b] += left[a] * right[b];
   }
 }
-// sum += <q_i, p_|x|>: the distances of a thread's elements lie 16 apart
+// sum += <q_i, p_|x|>: the distances of a thread's elements are 16 apart
 template <class A>
 __device__ void multiply_distances(const AttentionTile<A>& tile, int columns,
                                    typename AttentionTile<A>::Registers& sum) {
@@ -164,7 +164,7 @@ __device__ void multiply_distances(const AttentionTile<A>& tile, int columns,
   }
 }
 
-// s of a tile; what is masked becomes 0.
+// Computes s of a tile; masked scores become 0.
 template <class A, class P>
 __device__ void compute_scores(AttentionTile<A>& tile, const P& p, const QueryTile& q, const KeyTile& keys,
                                const typename AttentionTile<A>::Registers& places, bool with_far_end,
@@ -196,7 +196,7 @@ __device__ void compute_scores(AttentionTile<A>& tile, const P& p, const QueryTi
   });
 }
 
-// A thread's elements of a tile, to be read by all after the next refill
+// Stores this thread's elements of a tile; all threads may read them after the next refill.
 template <class A>
 __device__ void store_scores(typename AttentionTile<A>::Scores& scores,
                              const typename AttentionTile<A>::Registers& values) {
@@ -206,9 +206,9 @@ __device__ void store_scores(typename AttentionTile<A>::Scores& scores,
     for (int b = 0; b < AttentionTile<A>::each; ++b) scores[tile_row() + 16 * a][tile_column() + 16 * b] = values[a][b];
 }
 
-// Adds weight(row, k) times row k of the right panel, for the rows and columns of the result that this thread holds.
-// A weight of zero is left out, so that NaN in what is masked has no influence.  `stage(column, columns)` fills the
-// panel.  Each tile has a sum of its own: one chain over all keys would lose digits with their root.
+// Adds weight(row, k) times row k of the right panel to this thread's elements of the result. Zero
+// weights are skipped, so NaN in masked rows has no effect. `stage(column, columns)` fills panels.
+// Tiles are summed separately: the error of one long sum would grow with the root of its length.
 template <class A, class Weight, class Stage>
 __device__ void add_weighted_rows(AttentionTile<A>& tile, int columns, const Weight& weight, const Stage& stage,
                                   typename AttentionTile<A>::Result& sum) {
@@ -230,7 +230,7 @@ __device__ void add_weighted_rows(AttentionTile<A>& tile, int columns, const Wei
   }
 }
 
-// body(row of the tile, column of the chunk, value) for the elements of a result that this thread holds
+// Calls body(a, row of the tile, column of the chunk, value) for this thread's part of a result.
 template <class A, class Body>
 __device__ void each_result(const typename AttentionTile<A>::Result& sum, int columns, const Body& body) {
 #pragma unroll
@@ -240,7 +240,7 @@ __device__ void each_result(const typename AttentionTile<A>::Result& sum, int co
       if (const int column = tile_column() + 16 * e; column < columns) body(a, tile_row() + 16 * a, column, sum[a][e]);
 }
 
-// Over the 16 threads that share a row; all get the same bits.
+// Folds over the 16 threads of a row; all return the same bits.
 template <class A>
 __device__ A sum_of_row(A x) {
   return across_lanes(x, Plus{}, 16);

@@ -1,4 +1,4 @@
-// How many blocks the loops launch, and of how many threads.
+// Numbers of blocks and threads that the loops launch.
 #pragma once
 
 #include <algorithm>
@@ -8,11 +8,11 @@
 
 namespace orrery::cuda {
 
-inline constexpr int loop_threads = 256;  // of a block, in every loop
+inline constexpr int loop_threads = 256;  // per block, in every loop
 inline constexpr int loop_warps = loop_threads / 32;
-inline constexpr int64_t most_blocks = 2048;  // more than any card runs at once; beyond it blocks take turns
+inline constexpr int64_t most_blocks = 2048;  // more than any GPU runs at once; blocks loop over the rest
 
-// Blocks for so many pieces of work, one piece per block and turn.
+// Returns the number of blocks for `pieces` pieces of work, one per block and iteration.
 inline unsigned blocks_for(int64_t pieces) { return static_cast<unsigned>(std::min(pieces, most_blocks)); }
 inline int64_t pieces_of(int64_t n, int64_t size) { return n / size + (n % size != 0); }
 

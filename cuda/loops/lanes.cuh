@@ -12,7 +12,7 @@ struct Plus {
     return a + b;
   }
 };
-struct Larger {  // a unless b is larger, so that only a NaN in the first place stays
+struct Larger {  // a unless b is larger: only a NaN in `a` stays
   template <class A>
   __device__ A operator()(A a, A b) const {
     return b > a ? b : a;
@@ -25,8 +25,8 @@ struct Smaller {
   }
 };
 
-// What combine makes of the values of so many neighbouring lanes, a power of two.  The lower lane's value always comes
-// first, so every lane computes the same bits.  mask: the lanes of the warp that are here.
+// Folds the values of `lanes` (a power of two) consecutive lanes. The lower lane's value always
+// comes first, so every lane computes the same bits. mask: the warp's participating lanes.
 template <class A, class Combine>
 __device__ A across_lanes(A value, Combine combine, unsigned lanes, unsigned mask = ~0u) {
   for (unsigned flip = lanes / 2; flip > 0; flip /= 2) {

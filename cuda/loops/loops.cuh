@@ -1,7 +1,7 @@
-// How a GPU walks memory: map, rows and reduce with the meaning that engine/loops/loops.h gives them.  That header
-// includes this one, below its Broadcast, Outputs, load, store, Terms and destination.
+// map, rows and reduce on a GPU, as defined in engine/loops/loops.h. That header includes this one
+// after its Broadcast, Outputs, load, store, Terms and destination.
 //
-// Every split depends on the sizes alone and no number is added atomically, so the same call gives the same bits.
+// Splits depend on the sizes alone and no sum is atomic, so equal calls give identical bits.
 #pragma once
 
 #include "cuda/loops/map.cuh"

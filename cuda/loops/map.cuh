@@ -1,8 +1,8 @@
 // out[i] = f(in[i]...) on a GPU.
 //
-// A thread takes a pack at a time: neighbouring elements, so many that those of the smallest type fill 16 bytes,
-// because loads and stores of 16 bytes are the fewest that keep the memory busy.  Arrays that do not begin at a
-// multiple of 16 bytes, and what is left behind the last pack, go element by element.
+// A thread takes a pack at a time: consecutive elements that fill 16 bytes in the smallest type,
+// because 16-byte loads and stores keep the memory busy with the fewest instructions. Arrays not
+// aligned to 16 bytes, and elements after the last whole pack, are processed one by one.
 #pragma once
 
 #include <bit>
@@ -34,7 +34,7 @@ template <class T, int W>
 struct Pack {
   T value[W];
 };
-// A pack that waits to be used.  A compiler keeps small elements in a register each once it has seen them as such.
+// A loaded pack before its use, as 32-bit words: as elements, even small ones take a register each.
 template <class T, int W>
 using WholePack = std::conditional_t<W == 1, Pack<T, 1>, Quads<(W * sizeof(T) + 15) / 16>>;
 template <int W, class T>
@@ -50,7 +50,7 @@ __device__ void store_pack(T* p, const Pack<T, W>& pack) {
     *p = pack.value[0];
   } else {
     const auto quads = std::bit_cast<Quads<W * sizeof(T) / 16>>(pack);
-#if defined(__CUDA_ARCH__)  // nvcc 13 makes four stores of an assignment, where it stands in a branch
+#if defined(__CUDA_ARCH__)  // nvcc 13 splits an assignment inside a branch into four stores
     for (int k = 0; k < static_cast<int>(sizeof(quads) / 16); ++k) {
       const uint32_t* const word = quads.word + 4 * k;
       asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(p) + 16 * k), "r"(word[0]),
@@ -63,7 +63,7 @@ __device__ void store_pack(T* p, const Pack<T, W>& pack) {
   }
 }
 
-// A pack where it may begin anywhere, if not InQuads.
+// Loads a pack; p may have any alignment unless InQuads.
 template <bool InQuads, int W, class T>
 __device__ WholePack<T, W> read_pack(const T* p) {
   if constexpr (W > 1 && InQuads) {
@@ -85,14 +85,14 @@ __device__ void write_pack(T* p, const Pack<T, W>& pack) {
   }
 }
 
-// use(p, load(p)) for p = first, first + step, ... below end: so many are loaded before the first is used.
+// Calls use(p, load(p)) for p = first, first + step, ... below end, with AtOnce loads in flight.
 template <int AtOnce, class Index, class Load, class Use>
 __device__ void in_batches(Index first, Index end, Index step, const Load& load, const Use& use) {
   for (; first < end; first += AtOnce * step) {
 #if defined(__CUDACC__)
-    decltype(load(first)) loaded[AtOnce];  // set where they are read
+    decltype(load(first)) loaded[AtOnce];  // elements are set before use
 #else
-    decltype(load(first)) loaded[AtOnce] = {};  // for a compiler that does not see that
+    decltype(load(first)) loaded[AtOnce] = {};  // the host compiler cannot prove this
 #endif
 #pragma unroll
     for (int k = 0; k < AtOnce; ++k)
@@ -102,7 +102,7 @@ __device__ void in_batches(Index first, Index end, Index step, const Load& load,
       if (const Index p = first + static_cast<Index>(k) * step; p < end) use(p, loaded[k]);
   }
 }
-// out[i + j] = value(j) for the W elements of a pack
+// Stores out[i + j] = value(j) for the W elements of a pack.
 template <int W, class T, class F>
 __device__ void fill_pack(T* out, int64_t i, const F& value) {
   Pack<T, W> pack;
@@ -125,7 +125,7 @@ __device__ void map_pack(const F& f, const Out& out, int64_t i, const Pack<T, W>
   fill_pack<W>(out, i, [&](int j) { return f(detail::load(in.value, j)...); });
 }
 
-// From p to the next multiple of 16 bytes.
+// Returns the number of elements from p to the next multiple of 16 bytes.
 template <class T>
 __device__ unsigned elements_to_quads(const T* p) {
   return static_cast<unsigned>(-reinterpret_cast<uintptr_t>(p) % 16 / sizeof(T));
@@ -153,15 +153,15 @@ void map(int64_t n, const F& f, Out out, const T*... in) {
   if (n == 0) return;
   constexpr int W = pack_size<Out, T...>;
   const int64_t packs = in_quads(out) && (in_quads(in) && ...) ? n / W : 0;
-  const int64_t most = std::max(packs, n - packs * W);  // what the busier of the two walks has to do
+  const int64_t most = std::max(packs, n - packs * W);  // iterations of the longer of the kernel's two loops
   launch({"map", blocks_for(pieces_of(most, loop_threads)), loop_threads}, map_kernel<F, Out, T...>, packs, n, f, out,
          in...);
 }
 
-// ---- with broadcasting: packs of the last axis, if each of its rows is whole packs
+// ---- with broadcasting: packs along the last axis, if its rows are whole packs
 
-// Division by a number that stays the same, as a product: n / d = (n m / 2^32 + n) / 2^s for n < 2^31, with s = ceil
-// log2 d and m = 2^32 (2^s - d) / d + 1.  Granlund and Montgomery 1994.
+// Division by a constant as a multiplication: n / d = (n m / 2^32 + n) / 2^s for n < 2^31, with
+// s = ceil log2 d and m = 2^32 (2^s - d) / d + 1. Granlund and Montgomery 1994.
 struct Divisor {
   uint32_t divisor = 1, factor = 1, shift = 0;
 
@@ -229,7 +229,7 @@ void launch_broadcast(const Broadcast<sizeof...(T)>& shape, const F& f, Out out,
          static_cast<uint32_t>(packs), Packs(shape, W), f, out, in...);
 }
 
-// Whether every row of the last axis is whole packs, and begins at a multiple of 16 bytes in all arrays that it walks.
+// Returns true if rows are whole packs and begin at one in each input that advances along them.
 template <int N>
 bool whole_packs(const Broadcast<N>& shape, int pack) {
   const int last = shape.rank - 1;
@@ -249,7 +249,7 @@ Outputs<T, N> advanced(Outputs<T, N> out, int64_t by) {
   return out;
 }
 
-// In launches of at most `most` elements each: 32 bits count them, in which a division costs several times less.
+// Maps in launches of at most `most` elements: 32-bit indices make divisions several times faster.
 template <class F, class Out, class... T, size_t... K>
 void map_in_parts(std::index_sequence<K...> inputs, int64_t most, const Broadcast<sizeof...(T)>& shape, const F& f,
                   Out out, const T*... in) {

@@ -1,12 +1,12 @@
 // Sums over one axis on a GPU.
 //
-// A tile is `width` neighbouring outputs times one chunk of the n rows; loop_threads / width threads of its block share
-// an output.  Which threads those are depends on what lies side by side in memory: outputs, as in sums of columns, or
-// the terms of one output, if inner = 1.  The sums of chunks are the rows of a second, smaller sum in the same launch.
+// A tile is `width` consecutive outputs times one chunk of the n rows; loop_threads / width threads
+// share an output. Consecutive threads read adjacent outputs (sums of columns) or, if inner = 1,
+// adjacent terms of one output. A second, smaller sum in the same launch adds the chunks.
 //
-// Long sums whose terms say how they are read (TermBody in engine/loops/tensor_loops.h) go by packs, W neighbours at a
-// time: of outputs, and then all of the above counts packs of outputs, or of terms.  Which sums those are depends on
-// sizes alone; where arrays do not begin at multiples of 16 bytes, packs are read element by element.
+// Long sums of a TermBody (engine/loops/tensor_loops.h) use packs of W adjacent elements: either W
+// outputs, and then `width` and `inner` count packs, or W terms. The choice depends on sizes alone.
+// Packs of arrays not aligned to 16 bytes are read element by element.
 #pragma once
 
 #include "cuda/loops/blocks.cuh"
@@ -15,10 +15,10 @@
 
 namespace orrery::cuda {
 
-inline constexpr int64_t most_cut_tiles = 512;  // side by side, for their sums to be cut into chunks
-inline constexpr int packs_of_line = 8;         // that neighbouring threads read: 128 bytes
+inline constexpr int64_t most_cut_tiles = 512;  // maximum tiles of outputs whose sums are cut into chunks
+inline constexpr int packs_of_line = 8;         // 128 bytes, read by consecutive threads
 
-// What the places of a formula's operands give for a pack.  Packs of columns are W neighbours in row r.
+// Values of operands for a pack: [j] is the value for element j. PackOfColumns: W columns of row r.
 template <int W, class T>
 struct PackRead {
   WholePack<T, W> whole;
@@ -49,7 +49,7 @@ struct PackOfColumns {
   }
   __device__ SameForAll<int64_t> index(int64_t r) const { return {r}; }
 };
-// Of W neighbours, each in a row of its own.
+// A pack of W consecutive rows, one element each.
 template <int W, bool InQuads>
 struct PackOfRows {
   template <class T>
@@ -70,14 +70,14 @@ struct PackOfRows {
 struct Tiling {
   int64_t outer, n, inner;
   int width;               // outputs of a tile, a power of two
-  int64_t chunks, length;  // of the n rows; rows of a chunk
+  int64_t chunks, length;  // chunks of the n rows; rows per chunk
 
   HOST_DEVICE int64_t outputs() const { return outer * inner; }
   HOST_DEVICE int64_t tiles_of_chunk() const { return (outputs() + width - 1) / width; }
   HOST_DEVICE int64_t outer_of(int64_t output) const { return outer == 1 ? 0 : output / inner; }
 
-  // So many threads read neighbouring outputs; beyond that, the longer the sum, the more threads share it.  It is cut
-  // into chunks only if the outputs alone would leave most of the card idle.
+  // At least `neighbours` threads read adjacent outputs; longer sums are shared by more threads.
+  // Sums are cut into chunks only if the outputs alone would leave most of the GPU idle.
   static Tiling of(int64_t outer, int64_t n, int64_t inner, int widest, int neighbours, int64_t enough_blocks) {
     constexpr int64_t least_rows_of_thread = 4;
     int narrowest = 1;
@@ -94,8 +94,8 @@ struct Tiling {
   }
 };
 
-// What one thread of a tile does: it adds the terms start, start + step, ... of its column, then with the lanes that
-// differ from it in the bits from `flip` to below `end_of_flips`; one of them speaks for part `part` of `parts`.
+// A thread adds the terms start, start + step, ... of its column, then folds with the lanes that
+// differ in bits `flip` to below `end_of_flips`. One of them (`speaks`) writes partial sum `part`.
 struct Seat {
   int column, start, step, flip, end_of_flips, part, parts;
   bool speaks;
@@ -103,12 +103,12 @@ struct Seat {
   __device__ Seat(const Tiling& tiling, int thread) {
     const int width = tiling.width;
     step = loop_threads / width;
-    if (tiling.inner == 1) {  // neighbours add neighbouring terms
+    if (tiling.inner == 1) {  // consecutive threads add adjacent terms
       column = thread / step, start = thread % step;
       flip = 1, end_of_flips = step < 32 ? step : 32;
       part = start / 32, parts = (step + 31) / 32;
       speaks = start % 32 == 0;
-    } else {  // neighbours add to neighbouring outputs
+    } else {  // consecutive threads add to adjacent outputs
       column = thread % width, start = thread / width;
       flip = width, end_of_flips = 32;
       part = width < 32 ? thread / 32 : start, parts = width < 32 ? loop_warps : step;
@@ -124,21 +124,21 @@ struct Sums {
 template <int W, class A, int K>
 struct PartialSums {
   A value[K][W * loop_threads];
-  bool last;  // whether one of this block's threads was the last to write a chunk's sum of the tile
+  bool last;  // true if this block wrote the tile's last chunk sum
 };
 template <class Value, class A, int K>
 __device__ void add_term(Sums<A, K>& sum, const Value& value) {
   for (int k = 0; k < K; ++k) sum.value[k] += detail::Terms<Value>::get(value, k);
 }
 
-// The rows first, first + step, ... below last of an output, before which there are `before` of other outputs.
+// The rows first, first + step, ... below last of an output, after `before` rows of other outputs.
 struct RowsOfThread {
   int64_t first, last, step, before, inner, i;
   __device__ int64_t row(int64_t j) const { return before + j; }
   __device__ int64_t term(int64_t j) const { return row(j) * inner + i; }
 };
 
-// What a thread takes at a time: `size` terms, of so many outputs.  add adds those of its rows to sum[size].
+// A thread's step: `size` terms of `outputs` outputs. `add` adds terms of its rows to sum[size].
 struct Elements {
   static constexpr int size = 1, outputs = 1;
   template <class F, class A, int K>
@@ -166,8 +166,8 @@ struct Packs {
   }
 };
 
-// The sums of chunks: K arrays of `count` numbers, written as Outputs, read back as a formula's value.  Other blocks
-// wrote them: volatile reads do not take them from a cache of this one.
+// The sums of chunks: K arrays of `count` numbers, read as a formula's values. Volatile reads
+// bypass this block's cache, because other blocks wrote the sums.
 template <class A, int K>
 struct ReadPartials {
   const volatile A* first;
@@ -188,7 +188,7 @@ struct SumsOfChunks {
   }
 };
 
-// Of the terms of rows [first, last) of each output of a tile: the first threads get theirs, one each.
+// Sums rows [first, last) for each output of a tile; thread t returns the sum of output t.
 template <class Step, class A, int K, class F, int Room>
 __device__ Sums<A, K> sum_of_tile(const Tiling& tiling, int64_t columns, int64_t first, int64_t last, const F& f,
                                   bool in_quads, A (&partial)[K][Room]) {
@@ -206,7 +206,7 @@ __device__ Sums<A, K> sum_of_tile(const Tiling& tiling, int64_t columns, int64_t
     for (int j = 0; j < Step::outputs; ++j)
       for (int k = 0; k < K; ++k) f(j, k);
   };
-  // Threads that share a warp and an output first, then the warps.
+  // Folds threads that share a warp and an output, then the warps.
   for (int flip = seat.flip; flip < seat.end_of_flips; flip *= 2)
     each([&](int j, int k) { sum[j].value[k] += __shfl_xor_sync(~0u, sum[j].value[k], flip); });
   const int outputs = tiling.width * Step::outputs, place = seat.part * outputs + seat.column * Step::outputs;
@@ -220,14 +220,14 @@ __device__ Sums<A, K> sum_of_tile(const Tiling& tiling, int64_t columns, int64_t
   return total;
 }
 
-// How many threads have written a chunk's sum of each tile; 0 between launches, which follow one another on one stream.
+// Threads per tile that have written a chunk sum; 0 between launches, which run in stream order.
 __device__ inline unsigned* arrived() {
   static unsigned of_tile[most_cut_tiles];
   return of_tile;
 }
 
-// `sums`: where those of the chunks go, K arrays, if there are several.  The block that writes the last of a tile adds
-// them, in their order: which block that is decides nothing.
+// `sums`: K arrays for the sums of chunks, if there are several. The block that writes a tile's
+// last one adds all in order, so the result does not depend on which block it is.
 template <class Step, class F, class Out, class A>
 __global__ void __launch_bounds__(loop_threads)
     reduce_kernel(const Tiling tiling, bool in_quads, const F f, const Out out, A* sums) {
@@ -262,7 +262,7 @@ __global__ void __launch_bounds__(loop_threads)
     }
     if (has_output)
       for (int k = 0; k < K; ++k) detail::store(detail::destination(out, k), mine, total.value[k]);
-    __syncthreads();  // the next tile writes there
+    __syncthreads();  // the next tile writes `partial`
   }
 }
 
@@ -279,7 +279,7 @@ void launch_reduce(const Tiling& tiling, bool in_quads, const F& f, Out out) {
 #else
   try {
     launch(all, reduce_kernel<Step, F, Out, A>, tiling, in_quads, f, out, static_cast<A*>(workspace.data()));
-  } catch (...) {  // on a card a fault is the end
+  } catch (...) {  // on a GPU a fault is fatal
     std::fill_n(arrived(), most_cut_tiles, 0u);
     throw;
   }
@@ -295,7 +295,7 @@ void reduce(int64_t outer, int64_t n, int64_t inner, const F& f, Out out) {
     if (inner == 1 && n % W == 0 && n >= least * W)
       return launch_reduce<Packs<W, PackOfRows>>(Tiling::of(outer, n / W, 1, loop_threads, 1, most_cut_tiles), aligned,
                                                  f, out);
-    // Fewer blocks, for packs of sums take many registers, and each block adds to what is left for the last.
+    // Fewer blocks: packs of sums take many registers, and each block adds work for the last one.
     if (inner % W == 0 && inner >= least && n >= least)
       return launch_reduce<Packs<W, PackOfColumns>>(
           Tiling::of(outer, n, inner / W, std::min<int>(loop_threads / W, 32), packs_of_line, most_cut_tiles / 2),

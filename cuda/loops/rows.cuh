@@ -1,19 +1,19 @@
 // body(row, r) for r in [0, count) on a GPU.
 //
-// A row of at most 16 elements is walked by as many neighbouring lanes, rounded up to a power of two, so that a warp
-// takes several; a row of at most `longest_of_warp` by a warp; a longer one by a block.  sum and max give every thread
-// the result.  A walk, by each or once, stands between barriers: what the body read before is no longer needed, what
-// the walk wrote is there for all, as on a CPU.
+// A row of n <= 16 elements takes n consecutive lanes, rounded up to a power of two, so a warp has
+// several rows; up to `longest_of_warp` elements take a warp, more a block. sum and max return the
+// result to every thread. each, map, copy and once run between barriers: as on a CPU, earlier reads
+// are complete, and later code of all threads reads what they wrote.
 //
-// Which thread takes which element of a fold, and in what order, depends on the row's length alone.  Long rows that are
-// whole packs of eight go by packs: a thread's loads are of 16 bytes where the array begins at a multiple of that, and
-// several are in flight before the first is used.  Others go by elements, neighbours to neighbouring threads, and so do
-// walks whose body is told the place, not the elements.
+// The threads and order of a fold depend on the row's length alone. Long rows of whole packs of
+// eight are processed in packs: loads from aligned arrays have 16 bytes, and several are in flight
+// before the first use. Other rows, and loops whose body takes an index instead of elements, go by
+// element, consecutive elements to consecutive threads.
 //
-// A body that walks a row several times reads it from the device's memory once, if it holds it: `row.hold(in)` loads
-// what the thread will look at into registers, as it is stored, all loads in flight at one time.  A register cannot be
-// chosen at run time, so walks over rows that are held are unrolled.  What does not fit, the rest of rows beyond 4,096
-// elements, and beyond 256 of a warp's that are not whole packs, is read again from memory at each walk.
+// `row.hold(in)` loads the thread's elements into registers, in the stored dtype, all loads in
+// flight at once, so that a body with several loops reads memory once. Registers cannot be indexed
+// at run time, so loops over held rows are unrolled. Each loop reads again what does not fit:
+// elements beyond 4,096, or beyond 256 if a warp's row is not whole packs.
 #pragma once
 
 #include <bit>
@@ -29,11 +29,11 @@ namespace orrery::cuda {
 
 inline constexpr int longest_of_warp = 1024, longest_of_lanes = 16;
 inline constexpr int pack_of_row = 8;                       // elements: 16 bytes of the smallest type
-inline constexpr int shortest_in_packs = 32 * pack_of_row;  // which leaves no lane of a warp without one
+inline constexpr int shortest_in_packs = 32 * pack_of_row;  // elements: one pack for each lane of a warp
 
-// Who walks a row: a part of a warp, a whole one, or a block.  `count` threads, of which this one is `index`.  They
-// take `pack` neighbouring elements at a time; each can hold `packs` of them, and that is all of a row if `hold_all`.
-// fold gives all of them what combine makes of their values.
+// The threads of a row: lanes of a warp, a warp, or a block; `count` threads, this one is `index`.
+// They take packs of `pack` elements; each can hold `packs` packs, which covers the row if
+// `hold_all`. `fold` returns to each thread their values folded with `combine`.
 
 struct SomeLanes {
   static constexpr int pack = 1, packs = 1;
@@ -57,7 +57,7 @@ struct SomeLanes {
 template <int Pack>
 struct Warp {
   static constexpr int pack = Pack, packs = (Pack == 1 ? shortest_in_packs : longest_of_warp) / 32 / Pack;
-  static constexpr bool hold_all = Pack > 1;  // a register for each element would be too many
+  static constexpr bool hold_all = Pack > 1;  // a register for each single element would be too many
   __device__ static constexpr unsigned count() { return 32; }
   __device__ static unsigned index() { return threadIdx.x % 32; }
   template <class F>
@@ -96,12 +96,12 @@ struct Block {
     __syncthreads();
     value = of_warps.value[0];
     for (int w = 1; w < loop_warps; ++w) value = combine(value, of_warps.value[w]);
-    __syncthreads();  // the next fold writes there
+    __syncthreads();  // the next fold writes `of_warps`
     return value;
   }
 };
 
-// What a walk reads: an array, or what is held of it, the packs `index`, `index + count`, ...
+// An array and the packs of it that this thread holds: `index`, `index + count`, ...
 template <class T, int W, int Packs>
 struct Held {
   In<T> in;
@@ -128,7 +128,7 @@ template <bool, int W, class T, int Packs>
 __device__ WholePack<T, W> pack_of(const Held<T, W, Packs>& held, unsigned, int slot) {
   return held.pack[slot];
 }
-// The elements of a pack of an array like this one.
+// Returns the elements of `whole`, a pack of the array `in`.
 template <int W, class X>
 __device__ auto elements_of(const X& in, const auto& whole) {
   using T = std::remove_cvref_t<decltype(*array_of(in).pointer)>;
@@ -169,13 +169,13 @@ struct RowOf {
     else
       return fold(f, +f(array_of(in)[0]...), Larger{}, in...);
   }
-  // A thread keeps the largest z that it has seen, and its sum is one of exponentials of differences to that.
+  // Online softmax: a thread keeps its largest z so far and the sum of exponentials relative to it.
   template <class X>
   __device__ auto exponentials(const X& z) const {
     using A = decltype(array_of(z)[0]);
     using Number = BeforeRounding<std::remove_cvref_t<decltype(*array_of(z).pointer)>>;  // bf16 is rounded already
     const auto exp = [](A x) { return number(scalar::exp(Number(x))); };
-    A top = std::numeric_limits<A>::lowest(), total = 0;  // not -infinity, which may be all that a thread sees
+    A top = std::numeric_limits<A>::lowest(), total = 0;  // not -infinity, which all z of a thread may be
     const auto add_pack = [&](unsigned, const auto& pack) {
       A above = top;
       for (int j = 0; j < Walkers::pack; ++j) above = Larger{}(above, detail::load(pack.value, j));
@@ -241,7 +241,7 @@ struct RowOf {
     return walkers.index() + static_cast<unsigned>(slot) * walkers.count();
   }
 
-  // walk(true_type) if all that it touches begins at multiples of 16 bytes, else walk(false_type).
+  // Calls walk(true_type) if its arrays are aligned to 16 bytes, else walk(false_type).
   template <class Walk>
   __device__ static void by_alignment(const Walk& walk, bool aligned) {
     if constexpr (Walkers::pack == 1)
@@ -253,7 +253,7 @@ struct RowOf {
   __device__ static bool readable_in_quads(const X& in) {
     return (is_held<X> && Walkers::hold_all) || in_quads(array_of(in).pointer);
   }
-  // use(p, pack...) of this thread's packs of these rows, in order.
+  // Calls use(p, pack...) for this thread's packs of the arrays, in order.
   template <bool InQuads, class Use, class... X>
   __device__ void packs(const Use& use, const X&... in) const {
     constexpr int W = Walkers::pack, loads = W == 1 ? 8 : 4, at_once = sizeof...(X) > 1 ? loads / 2 : loads;
@@ -273,7 +273,7 @@ struct RowOf {
           std::apply([&](const auto&... whole) { use(p, elements_of<W>(in, whole)...); }, loaded);
         });
   }
-  // f of this thread's elements of these rows, or of its places if there are none, folded in order.
+  // Folds f of this thread's elements, or of indices if there is no array, then across threads.
   template <class F, class A, class Combine, class... X>
   __device__ A fold(const F& f, A value, Combine combine, const X&... in) const {
     const auto add = [&](auto term) { value = combine(value, static_cast<A>(term)); };
@@ -290,8 +290,8 @@ struct RowOf {
     }
     return walkers.fold(value, combine);
   }
-  // one(i) or many(i, packs...) of elements from i on.  Rows of an odd length begin anywhere: where all arrays lie at
-  // one distance from a multiple of 16 bytes, packs are taken from there on, else elements.
+  // Calls one(i) or many(i, packs...). Rows of odd length have any alignment: many() starts where
+  // all arrays reach a multiple of 16 bytes; if there is no such element, one() takes all.
   template <int W, class T, class One, class Many, class... X>
   __device__ void stream(T* out, const One& one, const Many& many, In<X>... in) const {
     const unsigned size = length(), me = walkers.index(), step = walkers.count();
@@ -337,7 +337,7 @@ void rows(int64_t count, int n, const Body& body) {
   } else if (n <= longest_of_warp) {
     launch({"rows", blocks_for(pieces_of(count, loop_warps)), loop_threads},
            in_packs ? warp_rows_kernel<Body, pack_of_row> : warp_rows_kernel<Body, 1>, count, n, body);
-  } else {  // room for one value of any type per warp
+  } else {  // shared memory: one value of any type per warp
     launch({"rows", blocks_for(count), loop_threads, sizeof(OfWarps<double>)},
            in_packs ? block_rows_kernel<Body, pack_of_row> : block_rows_kernel<Body, 1>, count, n, body);
   }

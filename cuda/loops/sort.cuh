@@ -1,10 +1,10 @@
-// A stable sort of (key, place) by digits of 8 bits, the lowest first.  For each digit:
-//   count    a block takes a tile of the pairs and counts each digit
-//   scan     where the pairs of each digit and tile begin: behind those of lower digits, and of earlier tiles
-//   scatter  a block ranks the pairs of its tile among those of the same digit, and puts them there
-// A warp owns 256 neighbouring pairs of a tile and takes 32 at a time.  Lanes with the same digit find each other by
-// ballots, so a rank is a count of lower lanes plus a counter of the warp: nothing is atomic, nothing depends on who is
-// first.
+// A stable radix sort of (key, index) pairs by digits of 8 bits, the lowest first. For each digit:
+//   count    each block counts the digits of one tile of pairs
+//   scan     computes where pairs of each digit and tile begin: after lower digits and earlier tiles
+//   scatter  each block ranks its tile's pairs within each digit and writes them to sorted order
+// A warp owns 256 consecutive pairs of a tile and takes 32 at a time. Ballots find lanes with equal
+// digits, so a rank is a count of lower lanes plus a counter of the warp. There are no atomics, so
+// the result does not depend on the order of threads.
 #pragma once
 
 #include <bit>
@@ -13,12 +13,12 @@
 
 namespace orrery::cuda {
 
-inline constexpr int sort_digits = loop_threads;  // a thread for each
+inline constexpr int sort_digits = loop_threads;  // one thread per digit
 inline constexpr int sort_bits = std::bit_width(static_cast<unsigned>(sort_digits)) - 1;
 inline constexpr int sort_rounds = 8, sort_tile = loop_threads * sort_rounds;
 
 struct SortPass {
-  const int32_t *key, *place;  // no places: each pair stands at its own
+  const int32_t *key, *place;  // null place: pair i has index i
   int32_t n, limit;
   int shift;
 
@@ -33,16 +33,16 @@ struct SortCounters {
   int32_t of_warp[loop_warps][sort_digits];
 };
 
-// The pairs of one thread: lane l of a warp has the pairs l, l + 32, ... of the warp's share.
+// The pairs of one thread: lane l has the pairs l, l + 32, ... of its warp.
 struct SortShare {
-  int64_t first;  // of the warp's pairs
+  int64_t first;  // index of the warp's first pair
   int32_t rank[sort_rounds];
 
   __device__ static unsigned warp() { return threadIdx.x / 32; }
   __device__ static unsigned lane() { return threadIdx.x % 32; }
   __device__ int64_t at(int round) const { return first + round * 32 + lane(); }
 
-  // The rank of each pair among those of the same digit and warp, and in `counters` how many those are.
+  // Ranks each pair among the warp's pairs of equal digit; counts these pairs in `counters`.
   __device__ SortShare(const SortPass& pass, SortCounters& counters)
       : first(int64_t{blockIdx.x} * sort_tile + warp() * 32 * sort_rounds) {
     int32_t* const count = counters.of_warp[warp()];
@@ -72,7 +72,7 @@ struct SortShare {
   }
 };
 
-// counts[tile][digit]
+// Writes counts[tile][digit].
 __global__ void __launch_bounds__(loop_threads) sort_count_kernel(const SortPass pass, int32_t* counts) {
   SortCounters& counters = shared_memory<SortCounters>();
   const SortShare share(pass, counters);
@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(loop_threads) sort_count_kernel(const SortPass
 struct SortTotals {
   int32_t of_digit[sort_digits];
 };
-// counts[tile][digit] becomes the place where the first such pair goes.  One block.
+// Replaces counts[tile][digit] by the sorted index of the first such pair. One block.
 __global__ void __launch_bounds__(loop_threads) sort_scan_kernel(int64_t tiles, int32_t* counts) {
   SortTotals& totals = shared_memory<SortTotals>();
   const unsigned digit = threadIdx.x;

@@ -5,8 +5,8 @@
 
 namespace orrery::cuda {
 
-// sorted[i] = key[order[i]], ascending; equal keys stay in the order of their places.  A key outside 0 to limit - 1
-// counts as `limit`, so it comes last.  n and limit lie below 2^31.  Queued, as all work.
+// Queues a stable ascending sort, sorted[i] = key[order[i]]. A key outside 0 to limit - 1 is
+// replaced by `limit`, so it comes last. n and limit must be below 2^31.
 void sort(const int32_t* key, int64_t n, int64_t limit, int32_t* sorted, int32_t* order);
 
 }  // namespace orrery::cuda

@@ -1,7 +1,7 @@
-// Products whose elements an activation F sees as soon as they are complete: what a dense feed-forward does on a GPU.
-// Compiled where F's formula stands, so the kernels are few: products of bf16 and of f32 call F on what is in their
-// registers.  Those of f64, those of f32 in parts, and those whose k is cut into pieces write sums that a second kernel
-// finishes, which calls F then.
+// Products with an activation F as epilogue, for dense feed-forwards on a GPU. Each F's formula
+// file compiles them, so their kernels are kept few: only products of bf16 and f32 apply F to sums
+// in registers. Products of f64, of f32 split into bf16 terms, and with split-K write sums; a
+// second kernel applies F.
 #pragma once
 
 #include <type_traits>
@@ -13,16 +13,16 @@
 
 namespace orrery::cuda {
 
-// x as memory would keep it.
+// Returns x rounded to T.
 template <class T>
 __device__ Arithmetic<T> as_stored(Arithmetic<T> x) {
   if constexpr (std::is_same_v<T, bf16>)
-    return lower_of_pair(round_pair(x, 0.f));  // one instruction on a card
+    return lower_of_pair(round_pair(x, 0.f));  // one instruction on a GPU
   else
     return x;
 }
 
-// C keeps z = A B^T + bias, `second` becomes F(z), of z as C keeps it.
+// C becomes z = A B^T + bias, rounded to T; `second` becomes F(z) of the rounded z.
 template <class T, class F>
 struct Activated {
   using A = Arithmetic<T>;
@@ -38,8 +38,8 @@ struct Activated {
   }
 };
 
-// da = A B, rounded to T, is not kept: C becomes dz = F'(z) da and `second` a = F(z), as nn/feed_forwards/dense.cpp
-// derives them.
+// da = A B, rounded to T, is not stored: C becomes dz = F'(z) da and `second` a = F(z), as
+// derived in nn/feed_forwards/dense.cpp.
 template <class T, class F>
 struct ActivatedBackward {
   using A = Arithmetic<T>;
@@ -55,8 +55,8 @@ struct ActivatedBackward {
   }
 };
 
-// A product of the epilogue's form into one matrix, without a residual; the caller has checked that.  parts: of f32, as
-// `multiply` takes them.
+// Queues a product of the epilogue's form into one matrix without residual, which the caller has
+// checked. parts: bf16 terms of f32, as in `multiply`.
 template <class T, class Epilogue>
 void multiply_with(const Matmul<T>& p, int parts, const Epilogue& epilogue) {
   if (p.m * p.n * p.batch == 0) return;

@@ -1,7 +1,7 @@
-// Operands whose rows do not begin at multiples of 16 bytes, copied to where they do: a product on tensor cores reads
-// each of its operands many times, and copies 16 bytes at once or one element at a time.
+// Aligned copies of operands whose rows do not begin at multiples of 16 bytes. A product on tensor
+// cores reads its operands many times: 16 bytes at once if rows are aligned, else single elements.
 //
-// Where B's rows run across several parts of the product, each part begins at such a multiple.
+// If B's rows run across several outputs of the product, each output's columns are aligned too.
 #pragma once
 
 #include <memory>
@@ -11,21 +11,21 @@
 namespace orrery::cuda {
 
 struct AlignedRows {
-  static constexpr int chunk = 8;  // elements of 16 bytes
+  static constexpr int chunk = 8;  // elements in 16 bytes
   const bf16* from;
   bf16* to;
   int64_t from_stride, to_stride;    // elements from row to row
-  int64_t from_matrix, to_matrix;    // and from matrix to matrix
+  int64_t from_matrix, to_matrix;    // elements from matrix to matrix
   int64_t rows, matrices;
-  int64_t from_begin[4], to_begin[4], count[4];  // of the pieces of a row; those that are not used are empty
+  int64_t from_begin[4], to_begin[4], count[4];  // of segments of a row, in elements; count 0: unused
   bool operator==(const AlignedRows&) const = default;
 };
 
-// Queued, and sets `to`, unless AlignedCopies have this copy already.  Zeros fill up what is between the pieces of a
-// row.
+// Sets `to` to a copy kept for AlignedCopies or to a new one, which is queued. Gaps between
+// segments of a row are zero.
 std::shared_ptr<Workspace> copy_aligned_rows(AlignedRows& rows);
 
-// The plan with operands that are aligned: its own, or copies that live as long as this.
+// A plan with aligned operands: the original ones, or copies that live as long as this object.
 template <class Result>
 class AlignedOperands {
  public:

@@ -1,12 +1,12 @@
-// What happens to an element of a product when its sum is complete.  An epilogue names what it reads of memory, so that
-// kernels can read it early and many elements at once:
+// Epilogues: functions of the elements of a product whose sums are complete. An epilogue names the
+// arrays that it reads, so that kernels can load them early and many elements at once:
 //   of_column    one number for each column of the product, or null
 //   of_element   one for each element of C, which is then one matrix, or null
-// It is called with the sum and with these two, zero where there are none, and returns what C keeps.  What one with
-// `adds_element` returns has still to be added to what it reads of elements, where there are any.  One with a pointer
-// `second` returns Values<A, 2>, whose second value fills that matrix, which has C's shape; such products have one
-// part. One with a constant `b_transposed` is for products of that form alone, with A as it is, so that fewer kernels
-// are compiled.
+// It is called with the sum and these two numbers (zero if null) and returns the element of C. If
+// it has `adds_element`, kernels add the number of `of_element` to the result. An epilogue with a
+// pointer `second` returns Values<A, 2>; the second value fills that matrix, shaped like C, which
+// is then one matrix. A constant `b_transposed` limits an epilogue to products with such a B and
+// untransposed A, so that fewer kernels are compiled.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -29,7 +29,7 @@ template <class Epilogue>
 concept AddsElement = requires {
   Epilogue::adds_element;
 };
-// Not a constant, which is null.
+// True unless `of_element` is a constant nullptr.
 template <class Epilogue>
 concept ReadsElements = !requires {
   typename std::bool_constant<(Epilogue::of_element == nullptr)>;
@@ -48,7 +48,7 @@ struct AddBias {
   }
 };
 
-// What an epilogue makes of a sum: what C keeps, and what the second matrix does.
+// Returns the epilogue's values for a sum: the elements of C and of the second matrix.
 template <class Epilogue, class A>
 __device__ Values<A, 2> finished(const Epilogue& epilogue, A sum, A of_column, A of_element) {
   const auto value = epilogue(sum, of_column, of_element);
@@ -58,7 +58,7 @@ __device__ Values<A, 2> finished(const Epilogue& epilogue, A sum, A of_column, A
     return {{value, A()}};
 }
 
-// The same for one element, as it is stored.
+// The elements of C and of the second matrix, as stored.
 template <class Result>
 struct Finished {
   Result kept, second;

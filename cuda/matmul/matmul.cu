@@ -37,10 +37,10 @@ __global__ void __launch_bounds__(matmul_threads) aligned_rows_kernel(const __gr
   }
 }
 
-// What AlignedCopies keep, on this thread, and how many of them live.
+// This thread's aligned copies, and `keepers`, its number of AlignedCopies.
 struct KeptCopies {
   int keepers = 0;
-  std::vector<std::pair<AlignedRows, std::shared_ptr<Workspace>>> copies;  // `to` is none where they are compared
+  std::vector<std::pair<AlignedRows, std::shared_ptr<Workspace>>> copies;  // AlignedRows with a null `to`
 };
 KeptCopies& kept_copies() {
   static thread_local KeptCopies kept;

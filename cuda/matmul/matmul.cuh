@@ -1,25 +1,25 @@
 // C = A B on a GPU, f32 and f64, without tensor cores.
 //
-// A block of 256 threads makes a tile of Side x Side elements of C.  It walks along k in steps of `depth`.  For each
-// step it brings depth columns of A and depth rows of B to shared memory, both as [k][place], where place is the row of
-// C or its column; then every thread adds up depth outer products in registers:
+// A block of 256 threads computes a tile of Side x Side elements of C. It loops over k in steps of
+// `depth`. Each step copies depth columns of A and depth rows of B to shared memory, as [k][place],
+// where place is the row or column of C. Then every thread adds depth outer products in registers:
 //
-//              columns of C                 The threads stand in a grid of 16 x 16.  A thread holds `groups` x `groups`
+//              columns of C                 The threads form a grid of 16 x 16.  A thread holds `groups` x `groups`
 //            +--------+--------+            squares of `vector` x `vector` elements, each square at the thread's place
 //   rows     | .t.... | .t.... |            in one quarter of the tile, and reads its `groups` vectors of A and of B
-//   of C     +--------+--------+            with 16-byte loads.  A warp is 4 x 8 threads: its loads of B lie side by
+//   of C     +--------+--------+            with 16-byte loads.  A warp is 4 x 8 threads: its loads of B are side by
 //            | .t.... | .t.... |            side, those of A are four vectors that eight threads share each.
 //            +--------+--------+
 //
-// Two steps are in shared memory: while one is multiplied, cp.async brings the next.  One barrier per step does both
-// duties: what all threads have copied for this step is there, and no thread still reads the buffer that is filled
-// next.
+// Shared memory holds two steps: one is multiplied while cp.async copies the next. One barrier per
+// step suffices: after it all threads' copies of this step are complete, and no thread reads the
+// buffer that is filled next.
 //
-// Where the operand's rows run along the places and are aligned, copies take 16 bytes; else they take one element, and
-// turn the operand round on the way if it runs along k.  Beyond the edges cp.async writes zeros, which add nothing.
+// Copies have 16 bytes if the operand's rows run along the places and are aligned; else 1 element,
+// transposed if rows run along k. Beyond the edges cp.async writes zeros, which add nothing.
 //
-// Few tiles and a long k leave most of the card idle: then k is cut into pieces, each summed by blocks of its own, and
-// a second kernel adds the pieces in order.  The cut is a function of the sizes alone, and so are the bits.
+// If few tiles and a long k would leave most of the GPU idle, separate blocks sum each K split, and
+// a second kernel adds the splits in order. The splits, and so the bits, depend on the sizes alone.
 #pragma once
 
 #include <algorithm>
@@ -39,26 +39,26 @@ inline constexpr int matmul_depth = 16;
 template <class T, int Side>
 struct MatmulTile {
   static constexpr int vector = 16 / sizeof(T), of_thread = Side / 16, groups = of_thread / vector;
-  static constexpr int pitch = Side + vector;  // so that copies that turn an operand round meet in fewer banks
+  static constexpr int pitch = Side + vector;  // fewer bank conflicts in copies that transpose
 
-  static constexpr int blocks_at_once = of_thread > 4 ? 1 : 2;  // per multiprocessor: as many as registers allow
+  static constexpr int blocks_at_once = of_thread > 4 ? 1 : 2;  // per multiprocessor, limited by registers
 
   using Steps = T[matmul_depth][pitch];
   alignas(16) Steps a[2];
   alignas(16) Steps b[2];
 };
 
-// How the product is spread over blocks.  Blocks count down sixteen tiles of a column, then from column to column of
-// tiles, then from one such band of tiles to the next, over pieces of k, and over the batch: blocks that run at the
-// same time share rows of A and columns of B, which are then in the level-2 cache.
+// The distribution of a product over blocks. Block numbers run down sixteen tiles of a column, then
+// over the columns of this band of tiles, the bands, the K splits and the batch. So concurrent
+// blocks share rows of A and columns of B, which are then in the L2 cache.
 template <class T, class Result>
 struct MatmulPlan {
   Matmul<T, Result> product;
   int64_t tiles_down, tiles_across;
-  int64_t pieces, length;     // of k; the length of a piece is a multiple of a step
+  int64_t pieces, length;     // K splits; the length of each in k, a multiple of `depth`
   bool vectors_a, vectors_b;  // rows begin at multiples of 16 bytes
-  bool vectors_c;             // those of C, and of what its epilogue reads and writes, too
-  int64_t begins[4];          // where the columns of each part begin in B
+  bool vectors_c;             // rows of C and of the epilogue's arrays, too
+  int64_t begins[4];          // first column of each output in B
 };
 
 // The work of a block.
@@ -67,10 +67,10 @@ struct BlockTile {
   int part;
   int batch, piece;
   int64_t row, column,
-      first_column;             // of the tile in a matrix of the batch and in the part; of the part in the product
+      first_column;             // of the tile in its matrix and in its output; of the output in the product
   int rows_left, columns_left;  // before the edges
-  int64_t k0, k1;               // its piece of k
-  const T *a, *b;               // where the first step begins
+  int64_t k0, k1;               // its K split
+  const T *a, *b;               // first elements of the first step
 
   template <int Rows, int Columns, class Result>
   static __device__ BlockTile of(const MatmulPlan<T, Result>& plan, int64_t block) {
@@ -101,15 +101,15 @@ struct BlockTile {
           (p.b.transposed ? b0 * p.b.row_stride + t.k0 : t.k0 * p.b.row_stride + b0);
     return t;
   }
-  // The part of C that holds the tile, or its share of the sums of pieces.
+  // Returns the output with the tile, or the buffer for the sums of its K split.
   template <class Result>
   __device__ Result* c(const Matmul<T, Result>& p) const {
-    return p.c[part].data + int64_t{piece} * p.batch * p.m * p.n;  // with one piece, C itself
+    return p.c[part].data + int64_t{piece} * p.batch * p.m * p.n;  // with one split, C itself
   }
 };
 
-// Starts the copies of one step: tile[k][place] = element (place, k) of the operand.  `data` points at the step's first
-// element; `places` and `depth` are how many there are before the edge.
+// Starts the copies of one step: tile[k][place] = element (place, k) of the operand. `data`: the
+// step's first element; `places` and `depth`: their numbers before the edge.
 template <class T, int Side>
 __device__ void fetch_step(typename MatmulTile<T, Side>::Steps& tile, const T* data, int64_t stride, bool along_k,
                            bool vectors, int places, int depth) {
@@ -162,7 +162,7 @@ __device__ void multiply_step(const typename MatmulTile<T, Side>::Steps& a,
   }
 }
 
-// One row of one square of a thread: `vector` neighbours from an element on, of so many columns before the edge.
+// Stores a row of a thread's square: N elements from `element` on, at most `columns_left`.
 template <class T, int N, class Epilogue>
 __device__ void store_row(const MatmulPlan<T, T>& plan, T* c, int64_t element, const T* sum, int64_t columns_left,
                           int64_t column_of_product, const Epilogue& epilogue) {
@@ -248,7 +248,7 @@ template <class E>
 bool aligned_rows(const E* data, int64_t stride) {
   return reinterpret_cast<uintptr_t>(data) % 16 == 0 && stride * static_cast<int64_t>(sizeof(E)) % 16 == 0;
 }
-// Tiles across the parts of C.
+// Returns the number of tiles across all outputs of C.
 template <class T, class Result>
 int64_t tiles_across(const Matmul<T, Result>& p, int64_t columns) {
   int64_t tiles = 0;
@@ -258,12 +258,12 @@ int64_t tiles_across(const Matmul<T, Result>& p, int64_t columns) {
 template <class Kernels>
 concept CutsK = requires { Kernels::pieces(int64_t{}, int64_t{}); };
 inline constexpr int64_t shortest_piece = 256;
-// Pieces that give a card blocks enough.
+// Returns the number of K splits that give a GPU enough blocks; 0 or 1: none.
 inline int64_t pieces_that_fill(int64_t tiles, int64_t k) {
   constexpr int64_t enough_blocks = 256;
   return std::min(enough_blocks / tiles, k / shortest_piece);
 }
-// The epilogue's arrays decide with C's whether vectors are stored.
+// Vectors are stored if the arrays of C and of the epilogue are aligned.
 template <class Kernels, class T, class Result, class Epilogue>
 MatmulPlan<T, Result> plan_of(const Matmul<T, Result>& p, const Epilogue& epilogue) {
   constexpr int64_t Depth = Kernels::depth;
@@ -293,13 +293,13 @@ MatmulPlan<T, Result> plan_of(const Matmul<T, Result>& p, const Epilogue& epilog
   return plan;
 }
 
-// Kernels: which kernel, with what tile, and how it is launched.
+// Kernels: a kernel, its tile and its launch.
 //   static constexpr int rows, columns, depth;
-//   static int64_t pieces(int64_t tiles, int64_t k);   of k, at most: a function of sizes, for bits depend on it.
-//                                                      Without it k is never cut
+//   static int64_t pieces(int64_t tiles, int64_t k);   maximum of K splits; it determines bits, so it is a
+//                                                      function of sizes. Without it k is never split
 //   template <class Result, class Epilogue> static void launch(const MatmulPlan<T, Result>&, const Epilogue&);
-// Fused: the kernel of the product calls the epilogue where it can.  If not: that which adds up the pieces does,
-// always.
+// Fused: the product's kernel calls the epilogue unless k is split. Not Fused: the kernel that adds
+// K splits always calls it.
 template <class Kernels, class T>
 void launch_sums(const MatmulPlan<T, Arithmetic<T>>& plan);  // without an epilogue: compiled once, in matmul.cu
 template <class Kernels, class T, class Result, class Epilogue>
@@ -345,7 +345,7 @@ struct PlainKernels {
   }
 };
 
-// For f32: large tiles read each element less often, small ones keep more of the card busy.
+// Returns true if large tiles, which read f32 elements less often, are enough to fill the GPU.
 inline bool large_tiles_fill_the_card(const Matmul<float>& p) {
   constexpr int64_t blocks = 128, piece = 512;
   return matmul_tiles(p.m, 128) * matmul_tiles(p.n, 128) * p.batch * std::max<int64_t>(1, p.k / piece) >= blocks;

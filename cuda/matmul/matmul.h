@@ -15,9 +15,9 @@ struct Operand {
   bool transposed;       // A is stored (k, m), B (n, k)
 };
 
-// C (m, n) = A (m, k) B (k, n), `batch` times, row-major.  C is one to four dense matrices (batch, m, columns), side by
-// side in the columns of the product.
-// Elements of A and B are T, those of C are Result; sums are taken in Arithmetic<T>.
+// C (m, n) = A (m, k) B (k, n), `batch` times, row-major. C is one to four dense matrices, the
+// outputs (batch, m, columns), side by side in the columns of the product. Elements of A and B are
+// T, those of C are Result; sums are in Arithmetic<T>.
 template <class T, class Result = T>
 struct Matmul {
   int64_t m, n, k, batch;
@@ -26,27 +26,27 @@ struct Matmul {
     Result* data;
     int64_t columns;
   };
-  Part c[4];               // their columns add up to n; those that are not used have none
+  Part c[4];               // outputs; their columns add up to n; 0 columns: unused
   bool accumulate;         // C += A B
   const Result* bias;      // n numbers, added to every row of the product; may be null
-  const Result* residual;  // as large as C, which is then one matrix, and added to it; may be null
-  // Where the sums of A's rows over k go, m numbers, or null.  If A is a gradient dy of rows of outputs, stored (k, m),
-  // and C the gradient of weights, they are that of the biases.  Only products on tensor cores of one A, stored so, and
-  // one B, stored (k, n), into f32 make them.
+  const Result* residual;  // added to C, which is then one matrix of this size; may be null
+  // Destination of the m sums of A's rows over k, or null. If A is an output gradient dy, stored
+  // (k, m), and C the gradient of weights, they are the gradient of the biases. Only bf16 products
+  // with f32 results, batch = 1, A stored (k, m) and B stored (k, n) support them.
   Arithmetic<T>* row_sums = nullptr;
   bool accumulate_row_sums = false;  // else they are overwritten
 };
 
-// Queued, as all work.  The same sizes give the same bits.
+// Queues the product. The order of its sums depends on the sizes alone, and so do its bits.
 //
-// parts: 0 multiplies in f32; 1, 2 or 3 take so many bf16 parts of every element to the tensor cores.
+// parts: 0 multiplies in f32; 1, 2 or 3: bf16 terms per element, multiplied on tensor cores.
 void multiply(const Matmul<float>& product, int parts = 0);
 void multiply(const Matmul<double>& product);
 void multiply(const Matmul<bf16>& product);  // on tensor cores
 void multiply(const Matmul<bf16, float>& product);
 
-// While one lives, on this thread, no operand of a product may change: the copy that is made of one whose rows are not
-// aligned is kept for the next product that reads it.
+// While an AlignedCopies exists, no operand of this thread's products may change: a copy of an
+// operand with unaligned rows is kept for the next product that reads it.
 class AlignedCopies {
  public:
   AlignedCopies();

@@ -1,17 +1,17 @@
-// C = A B for f32 on tensor cores, which multiply bf16 alone: every element is cut into 1 to 3 parts of bf16,
+// C = A B for f32 on bf16 tensor cores: each element is split into 1 to 3 bf16 terms,
 //   x = x_1 + x_2 + x_3 + rest,   x_1 = x rounded,   x_2 = (x - x_1) rounded,   x_3 = (x - x_1 - x_2) rounded,
-// and the products of parts are summed in f32.  Rounding to 8 bits leaves at most 2^-9, so x_i is 2^(-9 (i - 1)) of x
-// or less, and of every product a b is lost, at most, with
+// and products of terms are summed in f32. Rounding to 8 bits has a relative error of at most 2^-9,
+// so x_i is about 2^(-9 (i - 1)) x or less. The relative error of each product a b is at most
 //   3 parts:  a_1 b_1 + (a_1 b_2 + a_2 b_1) + (a_1 b_3 + a_2 b_2 + a_3 b_1)   2^-25
 //   2 parts:  a_1 b_1 + (a_1 b_2 + a_2 b_1)                                   3 2^-18
 //   1 part:   a_1 b_1                                                         2^-8
-// Henry, Tang and Heinecke 2019, arXiv:1904.06376.  Of infinity, of NaN, and of numbers that bf16 rounds to infinity,
-// the further parts are NaN, and so is what they meet.
+// Henry, Tang and Heinecke 2019, arXiv:1904.06376. For infinity, NaN and numbers that bf16 rounds
+// to infinity, the terms after the first are NaN, and so are sums with them.
 //
-// A block of eight warps makes a tile of 128 x 128 elements of C, a warp 64 x 32 of it, in steps of 16 of k.  An
-// element is cut once by each block that needs it: between the registers that hold the next step to shared memory,
-// where all parts lie.  Two steps are in shared memory, and one barrier per step does both duties: what all threads
-// have stored for this step is there, and no thread still reads the buffer that is filled next.
+// A block of eight warps computes a tile of 128 x 128 elements of C, each warp 64 x 32, in steps of
+// 16 of k. Each block splits an element once, on its way from registers, which hold the next step,
+// to shared memory, which holds all terms of two steps. One barrier per step suffices: after it all
+// threads have stored this step, and no thread reads the buffer that is filled next.
 #pragma once
 
 #include "cuda/matmul/matmul.cuh"
@@ -20,8 +20,8 @@
 
 namespace orrery::cuda {
 
-// One part of a step of an operand, [place][k] or [k][place] as it is stored.  The pitch of the rows puts the eight
-// rows that ldmatrix reads at once in different banks.
+// One bf16 term of a step of an operand, [place][k] or [k][place] as it is stored; place: row of A,
+// column of B. The pitch puts the eight rows that ldmatrix reads at once in different banks.
 struct alignas(16) PartsStep {
   static constexpr int side = 128, depth = 16, chunk = 8;  // a chunk is 16 bytes
   template <bool AlongK>
@@ -40,7 +40,7 @@ struct PartsTile {
   Stage stage[2];
 };
 
-// A thread's share of a step of one operand.
+// A thread's elements of a step of one operand.
 struct HeldStep {
   static constexpr int chunks = PartsTile<1>::chunks, chunk = PartsTile<1>::chunk;
   float element[chunks][chunk];
@@ -56,7 +56,7 @@ struct HeldStep {
     return (static_cast<int>(threadIdx.x) + i * matmul_threads) % across * chunk;
   }
 
-  // `places` and `depth` are how many there are before the edge; beyond it are zeros.
+  // `places` and `depth`: their numbers before the edge; elements beyond it are zero.
   template <bool AlongK>
   __device__ void fetch(const float* data, int64_t stride, bool vectors, int places, int depth) {
     const int rows_left = AlongK ? places : depth, columns_left = AlongK ? depth : places;
@@ -94,7 +94,7 @@ struct HeldStep {
   }
 };
 
-// Registers of A (16 rows from `place`, 16 of k) and of B (16 columns from `place`, 16 of k: those of two products).
+// Loads A (16 rows from `place`, 16 of k) or B (16 columns, for two products, 16 of k).
 template <bool AlongK>
 __device__ void load_a(uint32_t (&a)[4], const PartsStep& step, int place, int k, int lane) {
   constexpr int pitch = PartsStep::pitch<AlongK>;
@@ -112,9 +112,9 @@ __device__ void load_b(uint32_t (&b)[4], const PartsStep& step, int place, int k
     load_matrices<true>(b, step.element + (k + lane % 16) * pitch + place + lane / 16 * 8);
 }
 
-// sum += the products of one step, for the warp's rows and columns.  The step is summed by itself, the smallest
-// products first, and then added as a whole: tensor cores cut off what does not fit, and six products a step would
-// show.  Ootomo and Yokota 2022, arXiv:2203.03341.
+// sum += the products of one step, for the warp's rows and columns. The step is summed separately,
+// the smallest products first, and then added: tensor cores truncate sums, and the error would be
+// visible if they added six products per step. Ootomo and Yokota 2022, arXiv:2203.03341.
 template <bool AAlongK, bool BAlongK, int Parts>
 __device__ void multiply_parts(const typename PartsTile<Parts>::Stage& stage, int row, int column, int lane,
                                float (&sum)[4][4][4]) {

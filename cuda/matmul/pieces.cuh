@@ -1,5 +1,5 @@
-// The second kernel of a product whose k is cut into pieces, each summed by blocks of its own: it adds the pieces, in
-// order, and calls the epilogue.
+// The second kernel of a split-K product. Separate blocks compute the sums of each K split; this
+// kernel adds them in order and calls the epilogue.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct alignas(sizeof(T) * N) Vector {  // 8 or 16 bytes in one access
   T value[N];
 };
 
-// N neighbours of a row of C from element i of the product on, of the sums of all pieces, in order.
+// Adds the K splits, in order, for N consecutive elements of a row of C from element i on.
 template <int N, class T, class Result, class Epilogue>
 __device__ void add_pieces_at(const Matmul<T, Result>& p, const Arithmetic<T>* sums, int64_t pieces, int64_t elements,
                               int64_t i, const Epilogue& epilogue) {
@@ -27,7 +27,7 @@ __device__ void add_pieces_at(const Matmul<T, Result>& p, const Arithmetic<T>* s
 #pragma unroll
     for (int e = 0; e < N; ++e) sum[e] += part.value[e];
   }
-  // A card divides 32 bits several times faster than 64.
+  // A GPU divides 32-bit integers several times faster than 64-bit ones.
   const bool few = elements <= int64_t{0x7fffffff};
   const int64_t row = few ? static_cast<uint32_t>(i) / static_cast<uint32_t>(p.n) : i / p.n;
   int64_t column = i - row * p.n;
@@ -48,8 +48,8 @@ __device__ void add_pieces_at(const Matmul<T, Result>& p, const Arithmetic<T>* s
   if constexpr (FillsSecond<Epilogue>) *reinterpret_cast<Vector<Result, N>*>(epilogue.second + place) = second;
 }
 
-// C from the sums of the pieces of k, and the sums of A's rows, which lie behind those of C.  vectors: C's rows and
-// what the epilogue reads and writes begin at multiples of 16 bytes.
+// Computes C from the sums of the K splits, and A's row sums, whose splits are stored after those
+// of C. vectors: rows of C and of the epilogue's arrays begin at multiples of 16 bytes.
 template <class T, class Result, class Epilogue>
 __global__ void __launch_bounds__(matmul_threads)
     add_pieces_kernel(const __grid_constant__ Matmul<T, Result> p, const Arithmetic<T>* sums, int64_t pieces,

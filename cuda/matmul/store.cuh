@@ -1,19 +1,19 @@
-// What a warp does with its sums on tensor cores: the epilogue, and the way to memory.
+// Epilogue and stores of a warp's sums on tensor cores.
 //
-// After a product of 16 x 8 the four lanes of a quad hold two neighbours each of eight columns of a row.  Of four
-// products side by side they hold 32 columns, which as bf16 are four chunks of 16 bytes:
+// After a product of 16 x 8 each of the four lanes of a quad holds two adjacent columns of a row.
+// Four products side by side are 32 columns, which as bf16 are four chunks of 16 bytes:
 //
 //                  product 0   1    2    3              chunk 0   1    2    3
 //         lane 0        w00  w01  w02  w03     lane 0       w00  w10  w20  w30
 //         lane 1        w10  w11  w12  w13     lane 1       w01  w11  w21  w31
 //
-// Words w of two elements; a lane with the words of one product, in the order of the lanes, holds a chunk.  So the quad
-// transposes its words before they are stored and after they are loaded, in four shuffles.  Two neighbours of f32 are 8
-// bytes and go to memory as they are: a quad fills 32 bytes.
+// A word w is two elements. A lane that holds the words of one product, in lane order, holds a
+// chunk. So the quad transposes its words before stores and after loads, in four shuffles. Two
+// adjacent f32 are 8 bytes and are stored directly: a quad fills 32 bytes.
 //
-// What an epilogue reads of columns is loaded once, and what it reads of elements for a row at a time, before the first
-// of them is needed.  What most products do, whose rows are aligned and who do not accumulate, is compiled for itself:
-// without a branch between them, the rows of a warp are stored at the same time, and one waits for no other's shuffles.
+// Column values of the epilogue are loaded once, element values per row, before the first is used.
+// The common case (aligned rows, no accumulation) is compiled separately: without branches between
+// them, the rows of a warp are stored concurrently and do not wait for each other's shuffles.
 #pragma once
 
 #include <type_traits>
@@ -38,14 +38,14 @@ __device__ inline void transpose_quad(uint32_t (&x)[4], int lane) {
   }
 }
 
-// A lane's share of 32 columns of a row, two sixteens that are `Apart` columns apart: two neighbours of each of four
-// products.  In memory it begins at `lane_column` of the 32; `left` columns from there lie before the edge, none where
-// there is no such row.  `vectors`: all of it is aligned and whole.
+// A lane's elements of 32 columns of a row, two sixteens `Apart` columns apart: two adjacent ones
+// of each of four products. In memory they begin at `lane_column`; `left` columns from there are
+// before the edge, 0 if the row is not. `vectors`: all are aligned and whole.
 template <int Apart>
 struct QuadColumns {
   float value[4][2];
 
-  // Where a product's columns begin
+  // Returns the first column of product j.
   static __device__ constexpr int of_product(int j) { return j / 2 * Apart + j % 2 * 8; }
   template <class Result>
   static __device__ int lane_column(int lane) {
@@ -119,9 +119,9 @@ struct QuadColumns {
   }
 };
 
-// The warp's rows of C, from (row, column) of the tile on, sixteens of them `RowsApart` and sixteens of columns `Apart`
-// from each other.  Of `sum`, products First to First + N - 1 of each row are stored.  RegistersLeft: enough for
-// many rows at the same time.
+// Stores the warp's rows of C from (row, column) of the tile on: products First to First + N - 1 of
+// each row of `sum`. Sixteens of rows are `RowsApart` apart, sixteens of columns `Apart`.
+// RegistersLeft: there are enough registers for many rows at once.
 template <int Apart, int RowsApart, int First, int N, bool RegistersLeft = true, class T, class Result, int Sixteens,
           int All, class Epilogue>
 __device__ void store_sums(const MatmulPlan<T, Result>& plan, const BlockTile<T>& tile,
@@ -135,7 +135,7 @@ __device__ void store_sums(const MatmulPlan<T, Result>& plan, const BlockTile<T>
   const int columns_left = tile.columns_left - column;
   const int rows_left = tile.rows_left - row - lane / 4, lane_column = Columns::template lane_column<Result>(lane);
   const int64_t first_element = (tile.batch * p.m + tile.row + row + lane / 4) * columns + first + lane_column;
-  // Of type bool, or known to the compiler.
+  // The arguments are bool or std::bool_constant.
   const auto store_rows = [&](auto vectors, auto accumulates, auto has_element) {
     float of_column[N][2] = {};
     if (epilogue.of_column) {
@@ -154,7 +154,7 @@ __device__ void store_sums(const MatmulPlan<T, Result>& plan, const BlockTile<T>
       }
     }
 #pragma unroll
-    for (int eight = 0; eight < 2 * Sixteens; ++eight) {  // rows of products, of which a quad has one
+    for (int eight = 0; eight < 2 * Sixteens; ++eight) {  // rows of products; a quad has one of them
       const int down = eight / 2 * RowsApart + eight % 2 * 8;
       const int left = down < rows_left ? columns_left - lane_column : 0;
       const int64_t element = first_element + down * columns;
@@ -194,7 +194,7 @@ __device__ void store_sums(const MatmulPlan<T, Result>& plan, const BlockTile<T>
   const bool has_element = epilogue.of_element, general = !RegistersLeft || !plan.vectors_c || p.accumulate;
   if (general)
     store_rows(plan.vectors_c, p.accumulate, has_element);
-  else if constexpr (!AddsElement<Epilogue>)  // they have elements, all of them or none
+  else if constexpr (!AddsElement<Epilogue>)  // these always or never read elements
     store_rows(std::true_type(), std::false_type(), std::bool_constant<ReadsElements<Epilogue>>());
   else if (has_element)
     store_rows(std::true_type(), std::false_type(), std::true_type());

@@ -1,13 +1,13 @@
-// Instructions that CUDA C++ has no words for, in PTX for sm_80 and later; those for numbers alone are in engine/math.
-// Under the emulation the same functions do what the PTX manual says of them.
+// PTX instructions without a CUDA C++ function, for sm_80 and later; scalar ones are in
+// engine/math. The emulation follows their descriptions in the PTX manual.
 //
-// Copies from global to shared memory that run in flight, by each thread for itself:
+// Asynchronous copies from global to shared memory, started by each thread separately:
 //   cp_async<Bytes>(to, from, valid)   starts one of 4, 8 or 16 bytes, to which both addresses are aligned.  The first
 //                                      `valid` bytes are copied, the others become zero; with valid = 0 none is read.
-//                                      Without `valid` all are
+//                                      Without `valid` all are copied
 //   cp_async_commit()                  makes a group of the copies that were started since the last commit
-//   cp_async_wait<N>()                 returns when at most N groups, the youngest, have not arrived.  What other
-//                                      threads have copied is there after their wait and a barrier
+//   cp_async_wait<N>()                 returns when at most N groups, the youngest, have not arrived.  Copies of
+//                                      other threads are visible after their wait and a barrier
 //
 // Tensor cores, called by all 32 lanes of a warp together:
 //   mma_m16n8k16(d, a, b, c)           d = c + a b, or without c d += a b, for A (16, 16), B (16, 8) of bf16 and C, D
@@ -27,8 +27,8 @@
 //   lower_of_pair(x), upper_of_pair(x) their values
 //
 // For the compiler:
-//   in_register(x)                     x, as if it were known from here on only: what takes several instructions is
-//                                      then not computed again in each trip of a loop
+//   in_register(x)                     returns x and hides its computation from the compiler, which might otherwise
+//                                      repeat it in each iteration of a loop
 #pragma once
 
 #include <cuda_runtime.h>
@@ -49,7 +49,7 @@ __device__ void cp_async(void* to, const void* from, int valid) {
   static_assert(Bytes == 4 || Bytes == 8 || Bytes == 16);
   const auto shared = shared_address(to);
   const auto global = __cvta_generic_to_global(from);
-  if constexpr (Bytes == 16)  // these need not pass through the first-level cache
+  if constexpr (Bytes == 16)  // .cg bypasses the L1 cache
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global), "r"(valid) : "memory");
   else
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared), "l"(global), "n"(Bytes), "r"(valid)
@@ -137,7 +137,7 @@ inline void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], const uint32_t* 
 template <bool Transposed>
 void load_matrices(uint32_t (&x)[4], const void* row, Site site = Site::current()) {
   cuda_on_cpu::check_matrix_row(row, site);
-  unsigned char bytes[16];  // read here, where the sanitizers see whose read it is
+  unsigned char bytes[16];  // read here, so that sanitizers attribute the read to this call
   std::memcpy(bytes, row, 16);
   cuda_on_cpu::LoadMatrix mine{bytes, x, 4, Transposed};
   cuda_on_cpu::warp_operation(~0u, cuda_on_cpu::load_matrix, &mine, site);

@@ -1,4 +1,4 @@
-// Products of bf16 on tensor cores: the kernel, how k is cut, and which tiles a product is made of.
+// Products of bf16 on tensor cores: the kernel, the number of K splits, and the choice of tiles.
 #pragma once
 
 #include "cuda/matmul/tensor_core_tiles.cuh"
@@ -16,12 +16,12 @@ __global__ void __launch_bounds__(TensorCoreTile<Columns, AAlongK, BAlongK>::thr
     multiply_by_warps<Columns, AAlongK, BAlongK>(plan, epilogue);
 }
 
-// Of tiles of 128 x 256, which a card takes in rounds of as many as it has multiprocessors, and the last round lasts as
-// long as a full one.  In the time that a block needs for one number of k:
+// Returns the fastest number of K splits for tiles of 128 x 256. Multiprocessors run tiles in
+// rounds; a partial last round takes as long as a full one. Time, in a block's time per index k:
 //   rounds (k / pieces + 192)    192: a block begins, and the sums of a round go to memory
-//   + 3 tiles (pieces + 1)       the second kernel reads sums and writes C, and so shares the bandwidth of the card
+//   + 3 tiles (pieces + 1)       the second kernel reads sums and writes C, and so shares the bandwidth of the GPU
 //   + 128                        its launch
-// Rounds are counted for 132 multiprocessors whatever the card has, for the bits depend on the cut.
+// Rounds are counted for 132 multiprocessors on any GPU, because the bits depend on the splits.
 inline int64_t pieces_in_least_time(int64_t tiles, int64_t k) {
   constexpr int64_t at_once = 132, most_rounds = 4, beginning = 192, of_sums = 3, of_launch = 128;
   int64_t best = 1, least = k + beginning;
@@ -37,7 +37,7 @@ inline int64_t pieces_in_least_time(int64_t tiles, int64_t k) {
 template <int Columns>
 struct TensorCoreKernels {
   static constexpr int rows = tile_rows<Columns>, columns = Columns, depth = tensor_core_depth;
-  // Whether tiles are of 192 columns depends on the card, so no bits may.
+  // Tiles of 192 columns depend on the GPU, so they never split k: bits must not depend on it.
   static int64_t pieces(int64_t tiles, int64_t k) requires(Columns != 192) {
     return Columns == 256 ? pieces_in_least_time(tiles, k) : pieces_that_fill(tiles, k);
   }
@@ -68,9 +68,9 @@ struct TensorCoreKernels {
   }
 };
 
-// Columns of the tiles that a card is done with first.  Wide ones read each element of A less often from the level-2
-// cache, narrow ones keep more of the card busy.  A tile of 256 x 192 takes 3/2 of the time of one of 128 x 256, and
-// may leave fewer multiprocessors idle in the last round.  The order of a sum, and so its bits, is the same in all.
+// Returns the columns of the fastest tiles. Wide tiles read A less often from the L2 cache, narrow
+// ones occupy more of the GPU. A tile of 256 x 192 takes 3/2 of the time of 128 x 256, but may
+// leave fewer multiprocessors idle in the last round. All tiles sum in one order, to equal bits.
 template <class Result>
 int columns_of_tiles(const Matmul<bf16, Result>& p, int multiprocessors) {
   constexpr int64_t blocks = 128, piece = 512;

@@ -1,23 +1,23 @@
 // C = A B for bf16 on tensor cores, with sums in f32.
 //
-// Two ways lead there, by what the card has; which, is decided when a kernel is compiled.  This one is for all cards;
-// where warp groups multiply (cuda/matmul/warp_group_tiles.cuh), tiles, copies and what is done with sums are the same.
+// There are two implementations, chosen by architecture at compile time. This one runs on all GPUs;
+// that of warp groups (cuda/matmul/warp_group_tiles.cuh) has the same tiles, copies and epilogues.
 //
-// A block makes a tile of C of 128 rows and 256 columns, or 128 columns where there would be few blocks.  A warp makes
-// 64 x 64 of it: 4 x 8 products of 16 x 8, whose sums it holds in registers.  It walks along k in steps of 32, each two
-// products of depth 16.  Or the tile is of 256 x 192, and a warp makes 64 x 96: all registers that there are, and fewer
-// loads for a product.  A warp's columns are sixteens, which take turns with those of the warps beside it.
+// A block computes a tile of C of 128 x 256, or 128 x 128 if there would be few blocks. A warp
+// computes 64 x 64: 4 x 8 products of 16 x 8 with sums in registers. It loops over k in steps of
+// 32, two products of depth 16. Tiles of 256 x 192, 64 x 96 per warp, use all registers and need
+// fewer loads per product. A warp's columns are sixteens that alternate with other warps' sixteens.
 //
-// Steps lie in shared memory as the operands are stored, [place][k] where rows run along k and [k][place] where they
-// run along the places; ldmatrix turns round what must be.  Chunks of 16 bytes change places within a row, by an
-// exclusive or with a part of the row's number, so that the eight rows that ldmatrix reads at once, and those that
-// eight threads write, lie in different banks.
+// Shared memory holds steps as the operands are stored, [place][k] or [k][place], where a place is
+// a row of A or a column of B; ldmatrix transposes if needed. Chunks of 16 bytes are permuted
+// within a row by XOR with part of the row number: so the eight rows that ldmatrix reads at once,
+// and those that eight threads write, are in different banks.
 //
-// Four steps are in shared memory, three of the large tile: one is multiplied, cp.async brings the next ones.  One
-// barrier per step does both duties: what all threads have copied for this step is there, and no thread still reads the
-// buffer that is filled next.  A thread copies the same chunks of each step, so what of them lies within the matrix is
-// asked once, and again only where k ends within a step.  Rows begin at multiples of 16 bytes: cuda/matmul/aligned.cuh
-// copies others before.
+// Shared memory holds four steps (three of the large tile): one is multiplied while cp.async copies
+// the others. One barrier per step suffices: after it all threads' copies of this step are
+// complete, and no thread reads the buffer that is filled next. A thread copies the same chunks of
+// each step, so bounds are checked once, and again only if k ends within a step. Rows begin at
+// multiples of 16 bytes; cuda/matmul/aligned.cuh copies other operands first.
 #pragma once
 
 #include "cuda/matmul/aligned.cuh"
@@ -30,10 +30,10 @@ inline constexpr int tensor_core_depth = 32;
 template <int Columns>
 inline constexpr int tile_rows = Columns == 192 ? 256 : 128;
 
-// One step of an operand with so many places.  Offsets are in bytes.
+// One step of an operand with `Places` places. Offsets are in bytes.
 template <int Places, bool AlongK>
 struct TensorCoreStep {
-  static constexpr int chunk = 8, chunk_bytes = 16;  // elements
+  static constexpr int chunk = 8, chunk_bytes = 16;  // elements; bytes
   static constexpr int rows = AlongK ? Places : tensor_core_depth;
   static constexpr int chunks = (AlongK ? tensor_core_depth : Places) / chunk;
   static constexpr int row_bytes = chunks * chunk_bytes, bytes = rows * row_bytes;
@@ -52,46 +52,46 @@ struct TensorCoreTile {
   static constexpr int rows = tile_rows<Columns>, columns = Columns, stages = Columns == 192 ? 3 : 4;
   static constexpr int warp_rows = 64, warp_columns = Columns == 192 ? 96 : 64;
   static constexpr int warps_across = columns / warp_columns, threads = rows / warp_rows * warps_across * 32;
-  static constexpr int apart = 16 * warps_across;  // columns from a warp's sixteen to its next
+  static constexpr int apart = 16 * warps_across;  // columns from one sixteen of a warp to the next
   using A = TensorCoreStep<rows, AAlongK>;
   using B = TensorCoreStep<columns, BAlongK>;
   alignas(128) unsigned char a[stages][A::bytes];
   alignas(128) unsigned char b[stages][B::bytes];
 };
 
-// Where a warp's part of its tile begins; its columns are sixteens, which those of its neighbours follow.
+// The first row and column of a warp in its tile; sixteens of columns alternate between warps.
 template <class Tile>
 struct WarpPlace {
   const int thread = in_register(static_cast<int>(threadIdx.x)), lane = thread % 32;
   const int row = thread / 32 / Tile::warps_across * Tile::warp_rows, column = thread / 32 % Tile::warps_across * 16;
 };
 
-// A thread's share of the copies of an operand, from step to step.  Step says where chunk (row, column_chunk) of a
-// step's shared memory lies, and what it holds: 8 elements from place and k on, along one of them.
+// A thread's copies of an operand, step by step. Step defines for each chunk (row, column_chunk)
+// its offset in shared memory and its content: 8 elements from (place, k) on, along one of the two.
 template <class Step, bool AlongK, int Threads>
 class StepCopies {
-  // Threads that stand side by side along a row: one for each chunk, or where these are no divisor eight, who go on to
-  // the next eight.
+  // Threads along a row: one for each chunk, or, if their number does not divide Threads, eight,
+  // which loop over `beside` chunks each.
   static constexpr int across = Threads % Step::chunks == 0 ? Step::chunks : 8, beside = Step::chunks / across;
   static constexpr int rows_at_once = Threads / across, copies = Step::rows / rows_at_once * beside;
-  // A thread's chunks are alike in their banks.
+  // All chunks of a thread have equal XOR terms, so one offset serves all.
   static_assert(rows_at_once % 8 == 0 && Step::rows % rows_at_once == 0 && (beside == 1 || !AlongK));
 
  public:
-  // `data` points at the first element of the first step; `places` are those before the edge.
+  // `data`: first element of the first step; `places`: number of places before the edge.
   __device__ StepCopies(const bf16* data, int64_t stride, int places)
       : offset_(Step::offset(row(), chunk())), stride_(static_cast<int>(stride)),
         from_(data + element(Step::place(row(), chunk()), Step::k(row(), chunk()), stride)) {
     for (int i = 0; i < copies; ++i)
       if (Step::place(row(), chunk()) + place_of(i) < places) present_ |= 1u << i;
   }
-  // Starts those of the next step, of which `depth` of k lies before the end.
+  // Starts the copies of the next step, of which `depth` of k are before the end.
   __device__ void start(unsigned char* step, int depth) {
     if (depth >= Step::depth) {
 #pragma unroll
       for (int i = 0; i < copies; ++i) copy(step, i, present_ >> i & 1 ? Step::chunk_bytes : 0, stride_);
     } else {
-      // Computed here, and not kept in registers until then.
+      // Computed here, so that no register holds it before.
       const int stride = in_register(stride_), first = Step::k(row(), chunk());
 #pragma unroll 1
       for (int i = 0; i < copies; ++i) {
@@ -113,7 +113,7 @@ class StepCopies {
   }
   static __device__ int row() { return in_register(static_cast<int>(threadIdx.x)) / across; }
   static __device__ int chunk() { return in_register(static_cast<int>(threadIdx.x)) % across; }
-  // From a thread's first copy to copy i
+  // Distances from a thread's first copy to copy i.
   static __device__ int row_of(int i) { return i / beside * rows_at_once; }
   static __device__ int chunk_of(int i) { return i % beside * across; }
   static __device__ int place_of(int i) { return Step::place(row_of(i), chunk_of(i)); }
@@ -123,20 +123,20 @@ class StepCopies {
   unsigned present_ = 0;
 };
 
-// The copies of both operands, A and B the steps of them that a Tile in shared memory has.
+// The copies of both operands; A and B are the types of their steps in the Tile.
 template <class Tile, class A, class B, bool AAlongK, bool BAlongK>
 class OperandCopies {
  public:
   template <class Result>
   __device__ OperandCopies(const Matmul<bf16, Result>& product, const BlockTile<bf16>& tile)
       : a_(tile.a, product.a.row_stride, tile.rows_left), b_(tile.b, product.b.row_stride, tile.columns_left) {}
-  // Starts those of the next step, of which `left` of k lies before the end.
+  // Starts the copies of the next step, of which `left` of k are before the end.
   __device__ void start(Tile& shared, int stage, int left) {
     if (left > 0) {
       a_.start(shared.a[stage], left);
       b_.start(shared.b[stage], left);
     }
-    cp_async_commit();  // an empty group too: waits count groups
+    cp_async_commit();  // also an empty group, because waits count groups
   }
 
  private:
@@ -144,28 +144,28 @@ class OperandCopies {
   StepCopies<B, BAlongK, Tile::threads> b_;
 };
 
-// Whether a block's tile is one of those that sum the rows of A as well.
+// Returns true if the block of this tile also sums the rows of A.
 template <class Result>
 __device__ bool sums_rows_of(const Matmul<bf16, Result>& product, const BlockTile<bf16>& tile) {
   return product.row_sums && tile.part == 0 && tile.column == 0;
 }
 
-// Where a lane's address for ldmatrix lies, for 16 of its warp's places and 16 of k.  A warp's sixteens are `Apart`
-// places apart.
+// A lane's ldmatrix addresses, for 16 of its warp's places and 16 of k. A warp's sixteens are
+// `Apart` places apart.
 template <int Places, bool AlongK, bool IsA, int Apart>
 class Fragments {
   using Step = TensorCoreStep<Places, AlongK>;
 
  public:
   __device__ Fragments(int first_place, int lane) {
-    // The matrices of A follow one another down its rows, then along k; those of B along k, then across its columns.
+    // Order of the four matrices: A down its rows, then along k; B along k, then across columns.
     const int eight_places = IsA ? lane / 8 % 2 : lane / 16, eight_of_k = IsA ? lane / 16 : lane / 8 % 2;
     if constexpr (AlongK)
       offset_ = Step::offset(first_place + eight_places * 8 + lane % 8, eight_of_k);
     else
       offset_ = Step::offset(eight_of_k * 8 + lane % 8, first_place / Step::chunk + eight_places);
   }
-  // 16 elements along a row are two chunks, whose number within eight has passed through an exclusive or.
+  // 16 elements along a row are two chunks. XOR adds their offset, because it also permutes chunks.
   __device__ void load(uint32_t (&x)[4], const unsigned char* step, int sixteen_places, int sixteen_of_k) const {
     constexpr int eight = 8 * Step::chunk_bytes;
     const int along = (AlongK ? sixteen_of_k * 16 : sixteen_places * Apart) / Step::chunk * Step::chunk_bytes;
@@ -177,8 +177,8 @@ class Fragments {
   int offset_;
 };
 
-// Sums of A's rows: the product of A with ones, which the tiles of C's first columns make on the way.  Each of the
-// warps across such a tile takes its share of their 64 rows, 16 at a time.
+// Sums of A's rows: products of A with ones, which the tiles of C's first columns compute too.
+// Warps across such a tile divide their 64 rows among them, 16 at a time.
 template <class Tile>
 class RowSums {
   static constexpr int groups = Tile::warp_rows / 16 / Tile::warps_across;
@@ -255,7 +255,7 @@ __device__ void multiply_by_warps(const MatmulPlan<bf16, Result>& plan, const Ep
       if (sums_rows) row_sums.add(of_a, shared.a[stage]);
     stage = stage == Tile::stages - 1 ? 0 : stage + 1;
   }
-  const auto place = WarpPlace<Tile>();  // found once more, so that no register holds it along the loop
+  const auto place = WarpPlace<Tile>();  // computed again, so that no register holds it during the loop
   if constexpr (may_sum_rows)
     if (sums_rows)
       row_sums.store(p.row_sums + tile.piece * p.m + tile.row, tile.rows_left, p.accumulate_row_sums, place.lane);

@@ -1,26 +1,26 @@
-// Products of warp groups: instructions of compute capability 9.0 that multiply matrices in shared memory, for the
-// tensor cores of a whole multiprocessor at once.  nvcc has them for the architecture 90a alone, and code for it runs
-// on no other card; warp_groups() tells whether they are there.  Under the emulation the same functions do what the PTX
-// manual says of wgmma.
+// Warp group products (wgmma): instructions of compute capability 9.0 that multiply matrices in
+// shared memory on all tensor cores of a multiprocessor at once. nvcc supports them only for
+// architecture 90a, whose code runs on no other GPU; warp_groups() returns true if they are
+// available. The emulation follows the PTX manual's description of wgmma.
 //
 // A warp group is 128 threads, four warps from a multiple of four on, which call these together:
 //   group_product<ATransposed, BTransposed>(d, a, b)
 //                                      starts d += a b for A (64, 16) and B (16, N) of bf16, N = 8, 128, 192 or 256.
 //                                      Warp w holds rows 16 w to 16 w + 15 of D, column by column of 8:
 //                                      d[j] as mma_m16n8k16's d for columns 8 j to 8 j + 7
-//   group_products_begin()             before the first, and where d was touched by other instructions since
-//   group_products_commit()            makes a group of what was started since the last commit
+//   group_products_begin()             before the first product, and after other instructions accessed d
+//   group_products_commit()            makes a group of the products started since the last commit
 //   group_products_wait<N>()           returns when at most N groups, the youngest, are not done.  Until then their d
-//                                      must not be looked at, and what they read must not be written to
-//   shared_written()                   between a thread's writes to shared memory, once cp_async_wait or they
-//                                      themselves have returned, and the barrier before products read them
+//                                      must not be read, and their operands must not be written to
+//   shared_written()                   after a thread's writes to shared memory, or its cp_async_wait if cp_async
+//                                      wrote them, and before the barrier that precedes products that read them
 //
-// Operands lie in lines of 128 bytes, which are eight chunks of 16 bytes; chunk c of line l stands in place c ^ l % 8
-// of its line, so that what is read at once lies in different banks.  Eight lines begin at a multiple of 1,024 bytes.
+// Operands are lines of 128 bytes, eight chunks of 16 bytes; eight lines align to 1,024 bytes.
+// Chunk c of line l is stored at c ^ l % 8 in its line, so simultaneous reads use different banks.
 //   along k              a line is 64 of k for one place (row of A, column of B): line = place
-//   along the places     a line is 64 places for one number of k: line = k, and `places_apart` bytes lie between those
-//                        of 64 places and of the next 64
-// SharedOperand says where 16 of k begin: in the same lines at a chunk for each 8, or 16 lines farther.
+//   along the places     a line is 64 places for one index k: line = k; the lines of the next 64 places begin
+//                        `places_apart` bytes later
+// A SharedOperand begins at 16 of k: the next 16 are 2 chunks farther in the lines, or 16 lines.
 #pragma once
 
 #include "cuda/matmul/tensor_core.cuh"
@@ -30,10 +30,10 @@ namespace orrery::cuda {
 
 inline constexpr int group_threads = 128, group_rows = 64, group_line = 128;
 
-// The numbers by which an instruction finds an operand: PTX ISA, "Matrix-descriptor format" of wgmma.
+// The matrix descriptor of an operand: PTX ISA, "Matrix-descriptor format" of wgmma.
 struct SharedOperand {
   uint64_t bits;
-  // `first`: of its first line, or of 16 of k within it
+  // `first`: shared address of its first line, or of 16 of k in it
   static __device__ SharedOperand at(unsigned first, int places_apart) {
     constexpr uint64_t eight_lines = 8 * group_line, lines_of_128_bytes = 1;
     return {uint64_t{(first & 0x3ffffu) >> 4} | static_cast<uint64_t>(places_apart >> 4) << 16 |
@@ -43,7 +43,7 @@ struct SharedOperand {
 
 #if defined(__CUDACC__)
 
-// On the host: whether the card in use runs this program's code for 90a.  In a kernel: whether this is that code.
+// Returns true on the host if the GPU in use runs code for 90a, in a kernel if this is that code.
 __host__ __device__ inline bool warp_groups() {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   return true;
@@ -54,7 +54,7 @@ __host__ __device__ inline bool warp_groups() {
 #endif
 }
 
-// 32 registers in the text of an instruction, and the accumulators that stand for them.
+// 32 registers in the text of an instruction, and their accumulators.
 #define ORRERY_REGISTERS_0 \
   "%0,%1,%2,%3,%4,%5,%6,%7," \
   "%8,%9,%10,%11,%12,%13,%14,%15," \
@@ -84,7 +84,7 @@ __host__ __device__ inline bool warp_groups() {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define ORRERY_WGMMA(...) asm volatile(__VA_ARGS__)
 #else
-#define ORRERY_WGMMA(...)  // for the code of other cards, which never comes here
+#define ORRERY_WGMMA(...)  // never reached in code for other architectures
 #endif
 
 template <bool ATransposed, bool BTransposed, int Eights>

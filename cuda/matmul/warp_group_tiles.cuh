@@ -1,13 +1,13 @@
 // C = A B for bf16 by warp groups (cuda/matmul/warp_group.cuh), with sums in f32: tiles as in tensor_core_tiles.cuh.
 //
-// A warp group makes blocks of 64 rows of its tile, over all of its columns, and takes turns with the other group: of
-// 128 x 256 each makes one, of 256 x 192 two; the one group of 128 x 128 two.  It walks along k in steps of 64, each
-// four products of depth 16, which read both operands where cp.async has put them.
+// A warp group computes blocks of 64 rows and all columns of a tile. Two groups share 128 x 256,
+// one block each, and 256 x 192, two each, alternating; one group computes 128 x 128. It loops over
+// k in steps of 64: four products of depth 16, which read both operands where cp.async wrote them.
 //
-// Products of a step are started, and those of the step before are waited for: so the tensor cores always have work.
-// What they have read is filled again after the next barrier, when all groups have waited for it.  Four steps are thus
-// in shared memory, three of the small tile, of which two blocks share a multiprocessor: one is multiplied, one may
-// still be, and the others arrive.
+// A step's products start before the wait for the previous step, so tensor cores always have work.
+// A buffer is refilled after the next barrier, when all groups have waited for its products. So
+// shared memory holds four steps: one that is multiplied, one that may still be, and arriving ones.
+// It holds three for 128 x 128, two blocks of which share a multiprocessor.
 #pragma once
 
 #include <utility>
@@ -19,7 +19,7 @@
 
 namespace orrery::cuda {
 
-// One step of an operand with so many places, in lines.  Offsets are in bytes.
+// A step of an operand with `Places` places (rows of A, columns of B), in lines. Offsets in bytes.
 template <int Places, bool AlongK>
 struct WarpGroupStep {
   static constexpr int depth = 64, chunk = 8, chunk_bytes = 16, chunks = group_line / chunk_bytes;
@@ -33,7 +33,7 @@ struct WarpGroupStep {
   static __host__ __device__ constexpr int k(int line, int column_chunk) {
     return AlongK ? column_chunk * chunk : line % depth;
   }
-  // 16 of k for 64 places and those behind them
+  // `operand` returns 16 of k for block `sixty_four_places` of 64 places and for those after it.
   static constexpr int places_bytes = 64 * group_line;
   static __device__ SharedOperand operand(unsigned step, int sixty_four_places, int sixteen_of_k) {
     const int along_k = AlongK ? 16 * 2 : 16 * group_line;
@@ -46,7 +46,7 @@ template <int Columns>
 struct WarpGroupTile {
   static constexpr int rows = tile_rows<Columns>, columns = Columns, stages = Columns == 128 ? 3 : 4;
   static constexpr int threads = TensorCoreTile<Columns, true, true>::threads, groups = threads / group_threads;
-  static constexpr int blocks = rows / group_rows / groups;  // of 64 rows, of a group
+  static constexpr int blocks = rows / group_rows / groups;  // of 64 rows, per group
   alignas(1024) unsigned char a[stages][rows * group_line];
   alignas(1024) unsigned char b[stages][columns * group_line];
   alignas(1024) uint32_t ones[8 * group_line / 4];  // in bf16, for the sums of A's rows
@@ -71,7 +71,7 @@ __device__ void multiply_by_groups(const MatmulPlan<bf16, Result>& plan, const E
       shared.ones[i] = 0x3f803f80u;
   for (int s = 0; s < Tile::stages - 2; ++s) copies.start(shared, s, depth - s * depth_of_step);
 
-  // The same in all threads of a warp, which the compiler cannot know of threadIdx.
+  // Equal in all threads of a warp, which the compiler cannot derive from threadIdx.
   const int group = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / group_threads, 0);
   const unsigned a = shared_address(shared.a), b = shared_address(shared.b);
   float sum[Tile::blocks][Columns / 8][4] = {}, row_sum[Tile::blocks][1][4] = {};
@@ -80,7 +80,7 @@ __device__ void multiply_by_groups(const MatmulPlan<bf16, Result>& plan, const E
   for (int left = depth; left > 0; left -= depth_of_step) {
     cp_async_wait<Tile::stages - 3>();
     shared_written();
-    __syncthreads();  // this step has arrived from all threads, and all are done with the last step but one
+    __syncthreads();  // all threads' copies of this step have arrived, and products of the last step but one are done
     group_products_begin();
 #pragma unroll
     for (int sixteen = 0; sixteen < depth_of_step / 16; ++sixteen) {
@@ -109,10 +109,10 @@ __device__ void multiply_by_groups(const MatmulPlan<bf16, Result>& plan, const E
   }
   group_products_wait<0>();
 
-  // Found once more, so that no register holds it along the loop.
+  // Computed again, so that no register holds it during the loop.
   const int thread = in_register(static_cast<int>(threadIdx.x)), lane = thread % 32;
   const int row = thread / group_threads * group_rows + thread / 32 % 4 * 16;
-  constexpr int apart = Tile::groups * group_rows;  // rows from a group's block to its next
+  constexpr int apart = Tile::groups * group_rows;  // rows from one block of a group to the next
   if constexpr (may_sum_rows)
     if (sums_rows && lane % 4 == 0)  // all columns of such a product are equal
 #pragma unroll
@@ -121,7 +121,7 @@ __device__ void multiply_by_groups(const MatmulPlan<bf16, Result>& plan, const E
         float* const to = p.row_sums + tile.piece * p.m + tile.row + r;
         if (r < tile.rows_left) *to = row_sum[n / 2][0][n % 2 * 2] + (p.accumulate_row_sums ? *to : 0);
       }
-  // 64 columns at a time: for more, registers would not hold what the epilogue reads.
+  // 64 columns at a time: registers would not hold the epilogue's inputs for more.
   const auto store = [&]<int... Part>(std::integer_sequence<int, Part...>) {
     (store_sums<16, apart, Part * 8, 8>(plan, tile, sum, row, Part * 64, lane, epilogue), ...);
   };

@@ -1,8 +1,8 @@
-# Which cards nvcc compiles for.
+# The GPU architectures that nvcc compiles for.
 
-# orrery_default_architectures(variable): the cards that are there; without one, one of each generation.  Code for 80
-# runs on 86 and 89 as well, that for 90a on 9.0 alone, PTX of 90 on 100 and 103; what comes later than 120 takes the PTX
-# of that.  90a and not 90: it has the instructions of warp groups (cuda/matmul/warp_group.cuh).
+# orrery_default_architectures(variable): those of the GPUs present; without a GPU, one per
+# generation. 80 also runs on 86 and 89, 90a only on 9.0, PTX of 90 on 100 and 103, PTX of 120 on
+# later GPUs. 90a, unlike 90, has warp group instructions (cuda/matmul/warp_group.cuh).
 function(orrery_default_architectures variable)
   execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
                   OUTPUT_VARIABLE cards ERROR_QUIET RESULT_VARIABLE result)
@@ -29,8 +29,8 @@ function(orrery_default_architectures variable)
   set(${variable} ${architectures} PARENT_SCOPE)
 endfunction()
 
-# orrery_nvcc_architectures(variable architectures...): nvcc's options for what CMAKE_CUDA_ARCHITECTURES says, with PTX
-# where it stands for PTX.
+# orrery_nvcc_architectures(variable architectures...): nvcc's options for values of
+# CMAKE_CUDA_ARCHITECTURES, with PTX for values that include it.
 function(orrery_nvcc_architectures variable)
   set(options)
   foreach(architecture IN LISTS ARGN)

@@ -1,5 +1,5 @@
-// What every kernel file needs: how to launch, and where shared memory comes from.  In the emulated build
-// <cuda_runtime.h> is the one in tests/support, and the same lines run the kernel on the CPU.
+// Kernel launches and shared memory, for every kernel file. In the emulated build <cuda_runtime.h>
+// is the header in tests/support, and the same code runs the kernel on the CPU.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -10,7 +10,7 @@
 
 namespace orrery::cuda {
 
-// A launch and the line that asked for it: launch({"map", blocks, threads}, kernel, arguments...).
+// A launch and its source line, for launch({"map", blocks, threads}, kernel, arguments...).
 struct Launch {
   Launch(const char* operation, dim3 blocks, dim3 threads, size_t shared = 0, const char* at_file = __builtin_FILE(),
          int at_line = __builtin_LINE())
@@ -25,8 +25,8 @@ struct Launch {
 
 cudaStream_t stream();
 
-// Throws an Error unless the launch succeeded.  A fault inside the kernel comes to light in a later call, which then
-// names this launch as the latest.
+// Throws an Error unless the launch succeeded. A fault inside the kernel is reported by a later
+// call, whose Error names this launch as the latest.
 void check(cudaError_t result, const Launch& launch);
 
 template <class... P, class... A>
@@ -44,9 +44,9 @@ void launch(const Launch& launch, void (*kernel)(P...), const A&... arguments) {
   check(cudaLaunchKernelEx(&config, kernel, P(arguments)...), launch);
 }
 
-// Between two arrays of shared memory.  On a card there is nothing; the emulation leaves room that nobody may write to,
-// and so sees an array that overflows into the next.  Two of one layout differ in their number, or they would take room
-// on a card too; a layout T tells of its gaps:
+// A gap between two arrays of shared memory: empty on a GPU, 64 bytes in the emulation, which
+// throws if a kernel writes to them (overflow of the array before). Gaps of one layout need
+// different numbers, or they would take space on a GPU. A layout T lists its gaps:
 //   [[no_unique_address]] SharedGap<0> gap;   static constexpr auto gaps() { return std::tuple{&T::gap}; }
 template <int Number>
 struct SharedGap {
@@ -55,8 +55,8 @@ struct SharedGap {
 #endif
 };
 
-// The block's shared memory, laid out as a T; the launch asks for sizeof(T) bytes.  The only way to shared memory: no
-// limit at 48 KB, and one place where the emulation can hand out memory that is NaN and guarded.
+// Returns the block's shared memory as a T, also above 48 KB; the launch must request sizeof(T)
+// bytes. In the emulation it is guarded and filled with NaN, so all kernels must use this function.
 template <class T>
 __device__ T& shared_memory() {
 #if defined(__CUDACC__)

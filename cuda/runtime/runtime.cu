@@ -10,7 +10,7 @@
 namespace orrery::cuda {
 namespace {
 
-// Kernels run after their launch has returned: what is known when a later call reports a fault.
+// The latest launch, for errors: a kernel runs after its launch, so a later call reports its fault.
 class LatestLaunch {
  public:
   void set(const Launch& launch) {
@@ -25,7 +25,7 @@ class LatestLaunch {
  private:
   std::mutex mutex_;
   Launch launch_{"", 0, 0, 0, "", 0};
-  const char* operation_ = "";  // that it was part of
+  const char* operation_ = "";  // the operation that launched it
 };
 LatestLaunch& latest_launch() {
   static LatestLaunch latest;
@@ -38,7 +38,7 @@ std::string number(const dim3& d) {
   if (d.z > 1) text += " x " + std::to_string(d.z);
   return text;
 }
-// "cuda/attention/attention.cuh:88", wherever the sources were compiled.
+// Returns "cuda/attention/attention.cuh:88", regardless of the folder of the sources.
 std::string place(std::string_view file, int line) {
   const size_t folder = file.rfind("/cuda/");
   if (folder != file.npos) file.remove_prefix(folder + 1);
@@ -49,7 +49,7 @@ std::string shape(const Launch& launch) {
          (launch.shared_bytes ? " and " + std::to_string(launch.shared_bytes) + " bytes of shared memory" : "");
 }
 
-// "map", or "map of gelu": the kernel, and the operation that wanted it.
+// Returns "map" or "map of gelu": the kernel and the operation that launched it.
 std::string who(const Launch& launch, const char* operation) {
   return launch.name + (*operation ? " of " + std::string(operation) : "");
 }
@@ -70,12 +70,12 @@ void check(cudaError_t result, const char* operation, int line = __builtin_LINE(
   throw Error(message);
 }
 
-// While this thread records a graph.  It records in a stream of its own, so that the work of other threads, which goes
-// to the one of the process, is done meanwhile and not recorded.
+// Set while this thread captures a CUDA graph. The capture has its own CUDA stream: other threads
+// use the process's CUDA stream, so their work runs at once and is not captured.
 thread_local std::shared_ptr<Pool> pool_of_graph;
 thread_local cudaStream_t stream_of_graph = nullptr;
 
-// Compiled for the same cards as all kernels.  Of its code for a card the runtime tells the bound: which code that is.
+// A kernel for all architectures. Its launch bound shows whether the GPU runs the code for 90a.
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 constexpr int bound_of_nothing = 128;
 #else
@@ -137,18 +137,18 @@ int device_count() {
   int count = 0;
   const cudaError_t result = cudaGetDeviceCount(&count);
   if (result == cudaSuccess) return count;
-  cudaGetLastError();  // forgotten, or the next call would report it
+  cudaGetLastError();  // clears the error, which the next call would report
   if (!no_device(result)) check(result, "device count");
   return 0;
 }
 
 namespace {
-// Whether the program holds code for the card in use: what is asked for one kernel is true of all.
+// Returns true if the program has code for the GPU in use: one kernel is queried for all.
 bool holds_code() {
   cudaFuncAttributes attributes;
   const cudaError_t result = find_code(&attributes);
   if (result == cudaSuccess) return true;
-  cudaGetLastError();  // forgotten, or the next call would report it
+  cudaGetLastError();  // clears the error, which the next call would report
   if (result != cudaErrorNoKernelImageForDevice && result != cudaErrorInvalidDeviceFunction &&
       result != cudaErrorUnsupportedPtxVersion)
     check(result, "start");
@@ -171,15 +171,15 @@ void check_supported(const Card& card) {
               architecture + " && cmake --build build --parallel;  --device=cpu needs none");
 }
 const Card& card() {
-  static const Card the_one = find_card();  // asked again as long as there is none
+  static const Card the_one = find_card();  // if it throws, the next call tries again
   return the_one;
 }
 void* allocate(int64_t bytes) {
-  card();  // an Error if there is none
+  card();  // throws if there is no GPU
   void* data = nullptr;
   const cudaError_t result = cudaMalloc(&data, static_cast<size_t>(bytes));
   if (result == cudaErrorMemoryAllocation) {
-    cudaGetLastError();  // forgotten, or the next call would report it
+    cudaGetLastError();  // clears the error, which the next call would report
     return nullptr;
   }
   check(result, "allocate");
@@ -201,7 +201,7 @@ std::shared_ptr<Pool> new_pool() {
 }
 
 std::shared_ptr<Pool> pool() {
-  // Never destroyed: at exit the driver may be gone before us.
+  // Never destroyed: at exit the driver may already be unloaded.
   static const auto* const the_one =
       new auto(std::make_shared<Pool>(Pool::Source{.allocate = allocate, .free = cuda::free}));
   return pool_of_graph ? pool_of_graph : *the_one;
@@ -234,7 +234,7 @@ Pinned::Pinned(int64_t bytes) {
   check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "pinned memory");
   event_ = event;
 }
-Pinned::~Pinned() {  // at exit the driver may be gone before us: nothing is asked
+Pinned::~Pinned() {  // results are ignored: at exit the driver may already be unloaded
   const auto event = static_cast<cudaEvent_t>(event_);
   cudaEventSynchronize(event);
   cudaEventDestroy(event);
@@ -251,13 +251,13 @@ void Pinned::fetch(const void* from, int64_t bytes) {
 void Pinned::wait() const { check(cudaEventSynchronize(static_cast<cudaEvent_t>(event_)), "wait"); }
 
 namespace {
-class Recording {  // of this thread
+class Recording {  // this thread's capture of a CUDA graph
  public:
   explicit Recording(const std::shared_ptr<Pool>& pool) {
     if (stream_of_graph) throw Error("record: this thread records a graph already");
     stream_of_process();
     stream_ = new_stream("record");
-    // Relaxed: the pool may ask for memory meanwhile.
+    // Relaxed: the pool may allocate memory during the capture.
     const cudaError_t result = cudaStreamBeginCapture(stream_, cudaStreamCaptureModeRelaxed);
     if (result != cudaSuccess) cudaStreamDestroy(stream_);
     check(result, "record");

@@ -1,7 +1,7 @@
-// Memory and order of work on a GPU, for plain C++: no word of CUDA in this header.
+// Memory and work queue of a GPU, for plain C++: this header uses no CUDA header.
 //
-// All work goes to one stream of our own, in the order of the calls; what a thread records goes to one of its own.
-// Whatever CUDA refuses becomes an Error that names the operation, the place and the shape of the launch.
+// All work is queued on one CUDA stream; a thread that captures a CUDA graph has its own. A failed
+// call throws an Error that names the operation, the source location and the launch shape.
 #pragma once
 
 #include <cstdint>
@@ -19,35 +19,35 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-int device_count();  // 0 without a card or without a driver
+int device_count();  // 0 without a GPU or without a driver
 
 struct Card {
   std::string name;
   int major, minor;  // compute capability
   int multiprocessors;
   int64_t memory;         // bytes
-  int64_t shared_memory;  // bytes that a block can ask for
-  double clock = 0;       // of the multiprocessors, in Hz, the highest; 0: it does not say
+  int64_t shared_memory;  // bytes, maximum per block
+  double clock = 0;       // maximum of the multiprocessors, in Hz; 0: unknown
   bool warp_groups = false;  // runs code for 90a: cuda/matmul/warp_group.cuh
 };
-// The card in use.  An Error if there is none, if it is older than the kernels need (compute capability 8.0), or if the
-// program was compiled for other ones.
+// Returns the GPU in use. Throws an Error if there is none, if its compute capability is below 8.0
+// (the kernels' minimum), or if the program has no code for it.
 const Card& card();
-void check_supported(const Card& card);  // the latter two Errors
-int64_t free_memory();                   // free bytes of the card
-bool started();                          // whether any work was queued
+void check_supported(const Card& card);  // throws the latter two Errors
+int64_t free_memory();                   // bytes
+bool started();                          // true once work has been queued
 
 // ---- memory
 
-// Straight from the card, for pools.  nullptr if the memory is used up.
+// Allocates device memory for pools. Returns nullptr if none is left.
 void* allocate(int64_t bytes);
 void free(void* data);
 
-// The pool that this thread's blocks come from.  Blocks are aligned to 256 bytes; what is given back is taken again by
-// work that is queued later, so no wait is needed.
+// Returns the pool for this thread's blocks, which are aligned to 256 bytes. Only work that is
+// queued later reuses a freed block, so no wait is needed.
 std::shared_ptr<Pool> pool();
 
-// When one side is the host, the bytes have arrived on return.  Between two places on the device the copy is queued.
+// Copies `bytes` bytes. Copies to or from the host are complete on return, others are queued.
 void copy(void* to, bool to_device, const void* from, bool from_device, int64_t bytes);
 void zero(void* data, int64_t bytes);  // queued
 
@@ -68,7 +68,7 @@ class Workspace {
 
 // ---- without waiting
 
-// Memory of the host that the card copies from and to while the host goes on.
+// Page-locked host memory for asynchronous copies to and from the device.
 class Pinned {
  public:
   explicit Pinned(int64_t bytes);
@@ -78,16 +78,16 @@ class Pinned {
 
   void send(void* to, int64_t bytes);           // queued: to the device
   void fetch(const void* from, int64_t bytes);  // queued: from the device
-  void wait() const;                            // returns when the latest of these is done
+  void wait() const;                            // returns when the latest copy is done
 
  private:
   void* data_;
   void* event_;
 };
 
-// What engine/tensor/staging.h makes a Graph of.  `record` calls the function once; what it queues is done by each
-// `replay` and not before, so it must not wait for the device.  What it allocates comes from `pool`, which belongs to
-// the recording until `destroy_recorded`: its blocks stay where they are, also those that are freed meanwhile.
+// CUDA graphs, for class Graph of engine/tensor/staging.h. `record` calls `work` once and captures
+// it; only `replay` runs it, so it must not wait for the device. `work` allocates from `pool`,
+// which belongs to the graph until `destroy_recorded`: it keeps all of its blocks, even freed ones.
 std::shared_ptr<Pool> new_pool();
 void* record(const std::shared_ptr<Pool>& pool, const std::function<void()>& work);
 void replay(void* recorded);
