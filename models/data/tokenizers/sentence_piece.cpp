@@ -219,7 +219,7 @@ class SentencePiece final : public Tokenizer {
   }
   static std::optional<int32_t> token(int number) { return number < 0 ? std::optional<int32_t>() : number; }
 
-  std::string model_;  // as in the file
+  std::string model_;  // a serialized .model
   int64_t size_ = 0;
   AddedTokens added_;
   std::vector<std::string> notes_;
