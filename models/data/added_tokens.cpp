@@ -18,7 +18,7 @@ bool is_white_space(char32_t c) {
          (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
-// The bytes of the white space at a text's end.
+// Returns the bytes of the white space at the end of a text.
 size_t white_space_behind(std::string_view text) {
   size_t begin = text.size();
   while (begin > 0) {
@@ -31,7 +31,7 @@ size_t white_space_behind(std::string_view text) {
   return text.size() - begin;
 }
 
-// And at its beginning.
+// Returns the bytes of the white space at the beginning of a text.
 size_t white_space_before(std::string_view text) {
   size_t end = 0;
   while (end < text.size()) {
@@ -65,7 +65,7 @@ void AddedTokens::add(AddedToken token) {
   all_.push_back(std::move(token));
 }
 
-// Those that share the text's first k bytes stand beside one another; they become fewer with each byte.
+// Tokens that share the text's first k bytes are adjacent; each byte narrows their range.
 const AddedToken* AddedTokens::longest_at(const Kind& kind, std::string_view text) const {
   const AddedToken* longest = nullptr;
   auto begin = kind.sorted.begin(), end = kind.sorted.end();
@@ -83,7 +83,7 @@ const AddedToken* AddedTokens::longest_at(const Kind& kind, std::string_view tex
   return longest;
 }
 
-// One that is skipped takes its place all the same: no other one is found there.
+// A skipped token still occupies its bytes: no other token is found within them.
 const AddedToken* AddedTokens::find(const Kind& kind, std::string_view text, size_t& at) const {
   if (!kind.sorted.empty())
     for (; at < text.size(); ++at) {

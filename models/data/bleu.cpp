@@ -14,12 +14,12 @@ constexpr size_t orders = 4;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_stop(char c) { return c == '.' || c == ','; }
-// Signs that are tokens wherever they stand: ASCII's, without ' , - and .
+// ASCII symbols that are tokens in any position: all except ' , - and .
 bool is_sign(char c) {
   return (c >= '{' && c <= '~') || (c >= '[' && c <= '`') || (c >= ' ' && c <= '&') || (c >= '(' && c <= '+') ||
          (c >= ':' && c <= '@') || c == '/';
 }
-// What Python's str.split cuts at: White_Space of Unicode and the separators of ASCII.
+// Characters at which Python's str.split splits: Unicode's White_Space and the ASCII separators.
 bool is_space(char32_t c) {
   return (c >= 9 && c <= 13) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 || c == 0x1680 ||
          (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
@@ -31,8 +31,8 @@ std::string with(std::string text, std::string_view from, std::string_view to) {
   return text;
 }
 
-// Every pair of characters that `is_pair` likes, from the left and without overlap, is written with spaces about one of
-// the two.  Of a character of several bytes the one beside its neighbour decides.
+// Puts spaces around one character of each pair that `is_pair` accepts, from the left and without
+// overlap. For a multi-byte character, its byte next to the other character counts.
 template <class IsPair>
 std::string with_spaces_in_pairs(const std::string& text, const IsPair& is_pair, const char* before,
                                  const char* after) {
@@ -66,7 +66,7 @@ std::vector<std::string> split_at_spaces(std::string_view text) {
   return words;
 }
 
-using Counts = std::map<std::string, int64_t>;  // of n-grams, their tokens with spaces between
+using Counts = std::map<std::string, int64_t>;  // by n-gram: its tokens joined by spaces
 Counts count(const std::vector<std::string>& tokens, size_t order) {
   Counts counts;
   for (size_t first = 0; first + order <= tokens.size(); ++first) {
@@ -115,7 +115,7 @@ Bleu bleu(std::span<const std::string> translations, std::span<const std::string
     result.brevity_penalty =
         result.tokens ? std::exp(1 - static_cast<double>(result.reference_tokens) / static_cast<double>(result.tokens))
                       : 0;
-  if (matches[0] == 0) return result;  // nor then a match of a higher order
+  if (matches[0] == 0) return result;  // then no higher order has a match either
   double without_match = 1, log_sum = 0;
   for (size_t n = 0; n < orders; ++n) {
     if (grams[n] == 0) return result;

@@ -1,10 +1,10 @@
-// BLEU, as sacrebleu computes and signs it: nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp.  Papineni et al. 2002; Post
-// 2018, arXiv:1804.08771.
+// BLEU as sacrebleu computes it with the signature nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp.
 //   BLEU = 100 b exp(1/4 sum_n ln p_n),   p_n = matches of n-grams / n-grams,   n = 1 .. 4
-// over all sentences together.  An n-gram of a sentence matches as often as its reference has it.  b = 1, or
-// exp(1 - r / c) if the c tokens of the translations are fewer than the r of the references.  An order without a match
-// counts 1 / 2^k matches, k = 1 for the first such order, 2 for the next (Chen and Cherry 2014, method 3); without any
-// match at all, and with no n-gram of some order, BLEU is 0.
+// Counts are sums over all sentences. An n-gram of a sentence matches at most as often as its
+// reference has it. b = 1, or exp(1 - r / c) if the c tokens of the translations are fewer than the
+// r of the references. An order without a match counts 1 / 2^k matches, k = 1 for the first such
+// order, 2 for the next (Chen and Cherry 2014, method 3). BLEU is 0 without any match, or if an
+// order has no n-gram. Papineni et al. 2002; Post 2018, arXiv:1804.08771.
 #pragma once
 
 #include <array>
@@ -24,10 +24,10 @@ struct Bleu {
   double brevity_penalty = 1;
   int64_t tokens = 0, reference_tokens = 0;
 };
-// An Error if there are not as many references as translations.
+// Throws Error if the numbers of translations and references differ.
 Bleu bleu(std::span<const std::string> translations, std::span<const std::string> references);
 
-// What is counted: words, and each sign but those within numbers and words by itself, as mteval-v13a.pl cuts.
+// Splits a line like mteval-v13a.pl: words, and each symbol alone unless within a number or word.
 std::vector<std::string> tokens_13a(std::string_view line);
 
 }  // namespace orrery::models

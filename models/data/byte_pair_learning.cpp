@@ -1,11 +1,11 @@
-// Learning byte pairs: Sennrich et al. 2016, arXiv:1508.07909, algorithm 1, on pieces of a text.
-//   count the pieces; each is its bytes at first;
-//   again and again the pair of neighbours that is most frequent in all pieces becomes a token
-// Of equally frequent pairs the one whose tokens are older is taken, so the same text gives the same tokens.
+// Training of byte pairs: Sennrich et al. 2016, arXiv:1508.07909, algorithm 1, on pre-tokens.
+//   count the pre-tokens; each starts as its bytes;
+//   repeatedly, the most frequent pair of adjacent tokens in all pre-tokens becomes a token
+// Ties go to the pair with older tokens, so equal texts give equal tokens.
 //
-// All pieces lie one behind the other, and each token knows its neighbours.  A merge changes the counts of the pairs
-// around its places alone: they are kept, with the places, and a heap tells the most frequent pair; what the heap says
-// may be of before, and is compared with the count.  So n bytes take some n log n steps, however long a piece is.
+// All pre-tokens are in one array; adjacent tokens are linked. A merge changes only the counts of
+// pairs next to it. A heap returns the most frequent pair; its entries may be outdated, so they are
+// compared with the counts. So n bytes take about n log n steps, for pre-tokens of any length.
 #include <algorithm>
 #include <optional>
 #include <queue>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::string_view end_of_text = "<|endoftext|>";
 
-struct Word {  // a piece of the text
+struct Word {  // a pre-token
   std::string bytes;
   int64_t count;
 };
@@ -39,20 +39,20 @@ struct Candidate {
   }
 };
 
-// The pieces of all texts between ends of text, with how often each is there, in the order of their bytes.
+// Returns the pre-tokens of the texts between <|endoftext|>, with their counts, sorted by bytes.
 std::vector<Word> words_of(const TextPieces& text) {
   const Pieces cut(gpt2_pattern);
   std::unordered_map<std::string, int64_t> counts;
   const auto count = [&](std::string_view piece) { ++counts[std::string(piece)]; };
-  std::string waiting;  // what comes next decides its pieces
-  size_t enough = 0;    // bytes that are tried next: twice those of a piece that has not ended
+  std::string waiting;  // following text decides its pre-tokens
+  size_t enough = 0;    // bytes to wait for: twice a size without a complete pre-token
   text.each([&](std::string_view more, uint64_t) {
     waiting += more;
     if (waiting.size() < enough) return;
     size_t at = 0;
     for (size_t end; (end = waiting.find(end_of_text, at)) != std::string::npos; at = end + end_of_text.size())
       cut.each(std::string_view(waiting).substr(at, end - at), count);
-    const size_t certain = waiting.size() - std::min(waiting.size(), end_of_text.size() - 1);  // it may have begun
+    const size_t certain = waiting.size() - std::min(waiting.size(), end_of_text.size() - 1);  // end_of_text may follow
     if (at < certain) at += cut.each_certain(std::string_view(waiting).substr(at, certain - at), count);
     enough = at > 0 ? 0 : 2 * waiting.size();
     waiting.erase(0, at);
@@ -86,7 +86,7 @@ class Learning {
     for (const auto& [pair, place] : places_) heap_.push({place.count, pair});
   }
 
-  // None if no pair is there twice.
+  // Returns nothing if no pair occurs twice.
   std::optional<Pair> most_frequent() {
     while (!heap_.empty()) {
       const Candidate best = heap_.top();
@@ -101,10 +101,10 @@ class Learning {
 
   void merge(const Pair& pair, int32_t token) {
     std::vector<uint32_t> at = std::move(places_[pair].at);
-    std::sort(at.begin(), at.end());  // from the left: of equal tokens in a row the first two become one
+    std::sort(at.begin(), at.end());  // from the left: of equal tokens, the first two merge
     std::unordered_set<Pair, PairHash> risen;
     for (const uint32_t left : at) {
-      if (pair_at(left) != pair) continue;  // since it was noted, a merge has taken one of the two
+      if (pair_at(left) != pair) continue;  // another merge has removed one of the two tokens
       const uint32_t right = nodes_[left].after, before = nodes_[left].before, after = nodes_[right].after;
       if (before != none) remove(before);
       if (after != none) remove(right);
@@ -121,7 +121,7 @@ class Learning {
 
  private:
   static constexpr uint32_t none = 0xFFFFFFFF;  // no node
-  static constexpr int32_t gone = -1;           // no token: another one holds its bytes
+  static constexpr int32_t gone = -1;           // no token: the bytes belong to another node
   struct Node {
     int32_t token;
     uint32_t before, after;  // in the same word
@@ -129,7 +129,7 @@ class Learning {
   };
   struct Places {
     int64_t count = 0;
-    std::vector<uint32_t> at;  // where it begins, or began
+    std::vector<uint32_t> at;  // where the pair begins, or began before a merge
   };
 
   Pair pair_at(uint32_t left) const {
@@ -169,7 +169,7 @@ std::unique_ptr<Tokenizer> learn_byte_pairs(const TextPieces& text, int64_t voca
     const std::string &left = learned.tokens[static_cast<size_t>(best->first)],
                       &right = learned.tokens[static_cast<size_t>(best->second)];
     learned.merges.emplace_back(left, right);
-    // Two pairs may make the same bytes, a + bc and ab + c: then it is the same token.
+    // Two pairs may give the same bytes, a + bc and ab + c, and then one token.
     const auto [at, fresh] = number.emplace(left + right, static_cast<int32_t>(number.size()));
     learning.merge(*best, at->second);
     if (fresh) learned.tokens.push_back(at->first);

@@ -16,7 +16,7 @@ namespace orrery::models {
 namespace {
 
 constexpr int32_t no_token = -1;
-constexpr size_t longest_remembered = 64, most_remembered = 1 << 20;  // pieces: bytes of one, and how many
+constexpr size_t longest_remembered = 64, most_remembered = 1 << 20;  // cached pre-tokens: bytes of one, number
 
 struct Alphabet {
   std::array<char32_t, 256> character;
@@ -45,7 +45,7 @@ class BytePairs final : public Tokenizer {
     const std::vector<bool> added = are_in(vocabulary_.added), printed = are_in(vocabulary_.printed),
                             left = are_in(vocabulary_.strips_left), right = are_in(vocabulary_.strips_right),
                             normalized = are_in(vocabulary_.normalized), skipped = are_in(vocabulary_.skipped);
-    // An added token may have the bytes of another one, which then is the one that the merges make.
+    // An added token may have the bytes of another token; the merges then produce the other one.
     for (const bool are_added : {false, true})
       for (size_t i = 0; i < tokens.size(); ++i) {
         if (tokens[i].empty() || added[i] != are_added) continue;
@@ -152,7 +152,7 @@ class BytePairs final : public Tokenizer {
     };
     AddedTokens::Places places(added_, text);
     const size_t reach = std::max<size_t>(1, added_.reach());
-    // From here on an added token may begin that the end breaks off.
+    // From here on, an added token may begin that the end of the text cuts off.
     const size_t certain = !more ? text.size() : text.size() < reach ? 0 : text.size() - reach + 1;
     size_t at = 0;
     while (at < text.size()) {
@@ -167,7 +167,7 @@ class BytePairs final : public Tokenizer {
     return text.size();
   }
 
-  // `at`: where it stands, for errors.
+  // `at`: offset of the pre-token in the text, for errors.
   void encode(std::string_view piece, size_t at, Remembered& remembered, std::vector<int32_t>& tokens) const {
     if (piece.size() == 1) {
       tokens.push_back(token_of_byte(piece, 0, at));
@@ -200,7 +200,7 @@ class BytePairs final : public Tokenizer {
     return token;
   }
 
-  // A list of tokens, linked so that two become one where they stand, and a heap of the merges that are possible.
+  // Merges pairs in a linked list of tokens; a heap holds the possible merges.
   std::vector<int32_t> merge(std::string_view piece, size_t at) const {
     struct Node {
       int32_t token;
@@ -209,7 +209,7 @@ class BytePairs final : public Tokenizer {
     struct Candidate {
       int32_t rank;
       size_t left, right;
-      int32_t left_token, right_token, merged;        // valid as long as the nodes hold these
+      int32_t left_token, right_token, merged;        // valid while the nodes hold these
       bool operator<(const Candidate& other) const {  // the heap's top: the first in the list, then the leftmost
         return rank != other.rank ? rank > other.rank : left > other.left;
       }
@@ -247,8 +247,8 @@ class BytePairs final : public Tokenizer {
   std::unordered_map<std::string, int32_t> number_of_;
   std::unordered_map<uint64_t, Merge> merges_;
   std::array<int32_t, 256> byte_token_;
-  // Two bytes in a row of any token.  Merging takes about 80 bytes for each byte, so a long piece comes to it in parts:
-  // nothing can merge across two bytes that no token has in a row.
+  // Pairs of consecutive bytes of any token. Merging takes about 80 bytes per byte, so long
+  // pre-tokens are split: no merge crosses two bytes that are consecutive in no token.
   std::vector<bool> together_ = std::vector<bool>(size_t{1} << 16);
   AddedTokens added_;
 };
@@ -266,7 +266,7 @@ std::string printable_bytes(std::string_view bytes) {
 }
 namespace {
 
-// As far as all characters stand for bytes; `at` is where that ends, and `count` the characters before.
+// Converts characters up to the first one without a byte, at `at`; `count` characters precede it.
 std::string bytes_of_printed(std::string_view printed, size_t& at, size_t& count) {
   std::string bytes;
   for (at = 0, count = 0; at < printed.size(); ++count) {

@@ -1,10 +1,10 @@
-// Byte-level byte-pair encoding, as GPT-2 has it.  Sennrich et al. 2016, arXiv:1508.07909; Radford et al. 2019.
+// Byte-level BPE of GPT-2: Sennrich et al. 2016, arXiv:1508.07909; Radford et al. 2019.
 //
-// A text is cut into pieces (models/data/pieces.h).  A piece begins as its bytes, a token each; then, as long as two
-// neighbours are among the merges, those that come first in the list, the leftmost of them, become one token.
+// Pre-tokens (models/data/pieces.h) start as one token per byte. While adjacent tokens are in the
+// list of merges, the leftmost two of the first listed pair become one token.
 //
-// Files write a byte as a printable character: those of Latin-1 that print stand for themselves, the 68 others for
-// U+0100, U+0101, ...  Text that is one of the added tokens, such as <|endoftext|>, is that token.
+// In files a byte is a printable character: a printable one of Latin-1 is itself, the 68 others are
+// U+0100, U+0101, ... Text of an added token, such as <|endoftext|>, becomes that token.
 #pragma once
 
 #include <memory>
@@ -21,15 +21,15 @@ namespace orrery::models {
 struct BytePairVocabulary {
   std::string pattern = gpt2_pattern;
   std::vector<std::string> tokens;                           // their bytes; empty: no token has that number
-  std::vector<std::pair<std::string, std::string>> merges;   // the bytes of two tokens, the first pair first
-  std::vector<int32_t> added;                                // tokens that stand for themselves, before any cutting
-  std::vector<int32_t> strips_left = {}, strips_right = {};  // those of them of which white space around is a part
-  std::vector<int32_t> printed = {};  // those that are found where their bytes stand as files write them
-  std::vector<int32_t> normalized = {}, skipped = {};  // as AddedToken has it
-  std::vector<std::string> notes = {};                 // as Tokenizer::notes has them
-  bool whole_pieces = false;  // a piece that is a token is that one, whatever the merges would make of it
+  std::vector<std::pair<std::string, std::string>> merges;   // bytes of two tokens; earlier merges have priority
+  std::vector<int32_t> added;                                // tokens that are matched as text, before pre-tokenization
+  std::vector<int32_t> strips_left = {}, strips_right = {};  // added tokens that include adjacent white space
+  std::vector<int32_t> printed = {};  // added tokens that are matched in the text in the printable form of files
+  std::vector<int32_t> normalized = {}, skipped = {};  // as in AddedToken
+  std::vector<std::string> notes = {};                 // as in Tokenizer::notes
+  bool whole_pieces = false;  // a pre-token that is a token becomes it, regardless of the merges
 
-  // The kinds of added tokens, which overlap.
+  // Calls `take` for each kind of added tokens; kinds may overlap.
   template <class Vocabulary, class F>
   static void each_kind(Vocabulary& of, const F& take) {
     take("strips_left", of.strips_left), take("strips_right", of.strips_right);
@@ -37,12 +37,12 @@ struct BytePairVocabulary {
   }
 };
 
-// Errors begin with `what`: a token twice, a merge of what are no tokens.  A text with a byte that no token has is an
-// Error where it is encoded.
+// Throws Error, beginning with `what`, on a duplicate token or a merge without its tokens. `encode`
+// throws Error on a byte without a token.
 std::unique_ptr<Tokenizer> make_byte_pairs(BytePairVocabulary vocabulary, std::string_view what);
 
-// A vocabulary learned from this text: all bytes, so many merges, and <|endoftext|>, the last token.  The same for the
-// same text.  An Error if the text has fewer pairs.
+// A vocabulary trained on a text: all bytes, merges, and <|endoftext|>, the last token. Equal texts
+// give equal vocabularies; a text with too few pairs throws Error.
 struct BytePairSettings {
   int64_t vocabulary = 8000;
 
@@ -54,9 +54,9 @@ struct BytePairSettings {
 std::unique_ptr<Tokenizer> learn_byte_pairs(const TextPieces& text, int64_t vocabulary,
                                             const LearningProgress& progress = {});
 
-// Bytes as files write them, and back; an Error that begins with `what` if a character stands for no byte.
+// Converts to the printable form and back; Errors begin with `what`: a character without a byte.
 std::string printable_bytes(std::string_view bytes);
 std::string bytes_of_printable(std::string_view printed, std::string_view what);
-std::string bytes_if_printable(std::string_view text);  // itself, if a character stands for no byte
+std::string bytes_if_printable(std::string_view text);  // `text` itself if a character has no byte
 
 }  // namespace orrery::models

@@ -1,4 +1,4 @@
-// What --data may name, for the catalogue: each is registered by the file that reads it.
+// Data formats that --data accepts, for the catalogue; the file that reads a format registers it.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@ namespace orrery::models {
 
 struct DataFormat {
   std::string name, description;
-  std::string kind;  // of the data, as Task::kind says it: "text", "pairs", "images"
+  std::string kind;  // of the data, as in Task::kind: "text", "pairs", "images"
 };
 Registry<DataFormat>& data_formats();
 #define REGISTER_DATA_FORMAT(id, ...)                              \

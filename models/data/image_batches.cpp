@@ -8,7 +8,7 @@
 namespace orrery::models {
 namespace {
 
-enum Draw : uint64_t { which, down, across, mirrored };  // the numbers drawn for an image
+enum Draw : uint64_t { which, down, across, mirrored };  // indices of the random numbers of an image
 
 ImageBatch room_for(const Images& images, int64_t count) {
   return {Tensor::empty(Shape{count, images.height, images.width, images.channels}, Dtype::f32, Device::cpu),

@@ -1,5 +1,5 @@
-// Batches of images: normalized, and for training drawn at random and changed at random.  All that is random depends on
-// (seed, step, micro-batch, place in the batch) alone, so that resuming agrees.
+// Batches of normalized images; for training, drawn at random and augmented. Random choices depend
+// only on (seed, step, micro-batch, index in the batch), so a resumed run is identical.
 #pragma once
 
 #include <span>
@@ -12,7 +12,7 @@
 
 namespace orrery::models {
 
-// x = (pixel / 255 - mean) / std, each channel with its own or all with the same.
+// x = (pixel / 255 - mean) / std, with one mean and std for each channel or for all.
 class PixelScale {
  public:
   PixelScale(const std::vector<double>& mean, const std::vector<double>& std, int64_t channels);
@@ -23,27 +23,27 @@ class PixelScale {
 };
 
 struct Augmentation {
-  int64_t crop_padding = 0;  // p: black pixels around an image, out of which a window of its size is cut
+  int64_t crop_padding = 0;  // p: black pixels around an image before a random crop of its size
   bool flip = false;         // half of the images are mirrored, left to right
-  double mixup = 0;          // a: of the Beta(a, a) that says how two images are mixed; 0: they are not
+  double mixup = 0;          // a of Beta(a, a), the distribution of the mixing share; 0: no mixup
 };
 
 struct ImageBatch {
   Tensor pixels;                // (B, H, W, C) f32
   std::vector<int32_t> labels;  // (B)
-  // Mixup, Zhang et al. 2018, arXiv:1710.09412: each image is share x + (1 - share) x', with x' the next one of the
-  // batch, and so is its target.  The share is one for the batch, at least 1/2: the image is itself before all.
+  // Mixup, Zhang et al. 2018, arXiv:1710.09412: each image becomes share x + (1 - share) x', x' the
+  // next of the batch; its target likewise. The batch has one share, at least 1/2: x dominates.
   double share = 1;
   std::vector<int32_t> other_labels = {};  // of x'; empty without mixup
 };
 
-// From Beta(a, a), 0 < a <= 1: u^(1/a) / (u^(1/a) + v^(1/a)) for the first uniform u, v whose sum in the denominator is
-// at most 1.  Johnk 1964.
+// Draws from Beta(a, a), 0 < a <= 1: u^(1/a) / (u^(1/a) + v^(1/a)) for the first uniform u, v whose
+// denominator is at most 1. Johnk 1964.
 double draw_beta(double a, RandomKey key);
 
 class ImageBatches {
  public:
-  // The images must outlive it.
+  // `images` must outlive this object.
   ImageBatches(const Images& images, const PixelScale& scale, const Augmentation& augmentation, int64_t batch,
                uint64_t seed);
   ImageBatch at(int64_t step, int64_t micro_batch) const;
@@ -58,7 +58,7 @@ class ImageBatches {
   RandomKey key_;
 };
 
-// These, as they are, normalized.
+// Returns the images at `places`, normalized but not augmented.
 ImageBatch images_at(const Images& images, const PixelScale& scale, std::span<const int64_t> places);
 
 }  // namespace orrery::models

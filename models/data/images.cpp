@@ -18,7 +18,7 @@
 namespace orrery::models {
 namespace {
 
-// Digits without leading zeros, the shorter one being the smaller number.
+// Number of digits, and digits without leading zeros: pairs compare like the numbers.
 using Number = std::pair<size_t, std::string>;
 std::optional<Number> number_in(std::string_view name) {
   constexpr std::string_view prefix = "LABEL_";
@@ -28,7 +28,7 @@ std::optional<Number> number_in(std::string_view name) {
   return Number(name.size(), name);
 }
 
-// The labels of classes that are numbers, in the order of these; of others, in the order in which they come.
+// Returns the labels in the order of the classes' numbers or, without `numbers`, 0, 1, 2, ...
 std::vector<int32_t> in_order(const std::vector<std::string>& classes, bool numbers) {
   std::vector<int32_t> labels(classes.size());
   std::iota(labels.begin(), labels.end(), 0);
@@ -39,7 +39,7 @@ std::vector<int32_t> in_order(const std::vector<std::string>& classes, bool numb
   return labels;
 }
 
-// The numbers of the classes of each name that several have.
+// Returns each name that several classes have, with the numbers of these classes.
 std::map<std::string, std::vector<std::string>> numbers_of_shared_names(const std::vector<std::string>& classes) {
   std::map<std::string, std::vector<std::string>> numbers;
   for (size_t i = 0; i < classes.size(); ++i) numbers[classes[i]].push_back(std::to_string(i));
@@ -53,7 +53,7 @@ void check_labels(const Images& images, const std::vector<std::string>& classes,
           label, ", but there are ", classes.size(), " classes to learn, 0 to ", classes.size() - 1);
 }
 
-// A run stores the names as JSON, which has no other bytes.
+// Checks that the names are UTF-8, because a run stores them as JSON.
 void check_names(const std::vector<std::string>& classes, const std::string& folder) {
   for (const std::string& name : classes)
     check_utf8(name, text("images: ", folder, ": the name of the class '", name, "'"), "rename it");
@@ -93,7 +93,7 @@ void check_classes(const ImageSet& set, const std::string& folder) {
         "' has no image to learn; take it out or add some");
 }
 
-// Into what is learned and what is held out.
+// Splits images into training and validation, as options.parts requires.
 void divide(ImageSet& set, const std::string& folder, const ImageOptions& options) {
   using Parts = ImageOptions::Parts;
   const bool held_out = set.validation.count() > 0;
@@ -209,7 +209,7 @@ std::optional<MatchedClasses> match_classes(const std::vector<std::string>& clas
   using By = MatchedClasses::By;
   if (classes == others) return MatchedClasses{By::name, in_order(classes, false)};
   const bool numbers = are_numbers(classes), other_numbers = are_numbers(others);
-  // The labels of the classes whose `as` is that of another one.
+  // Matches each class with the first of `others` that has an equal `as`.
   const auto found = [&](By by, const auto& as) -> std::optional<MatchedClasses> {
     std::map<std::decay_t<decltype(as(others[0]))>, int32_t> label_of;
     for (size_t i = 0; i < others.size(); ++i) label_of.emplace(as(others[i]), static_cast<int32_t>(i));

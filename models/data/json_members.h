@@ -1,4 +1,4 @@
-// What the JSON files of other programs' tokenizers have in common.
+// Helpers for the JSON files of other programs' tokenizers.
 #pragma once
 
 #include <initializer_list>
@@ -10,12 +10,12 @@ namespace orrery::models {
 
 constexpr int64_t most_tokens = 1'000'000;
 
-// A member of an object, which may be absent or null: then null.
+// Returns a member of an object, or null if it is absent.
 const SortedJson& item(const SortedJson& object, const char* key);
-// TokenizerNotSupported where it says what this program cannot do: a key that is neither absent nor one of these.
+// Throws TokenizerNotSupported if `key` has a value that is neither null nor in `harmless`.
 void must_be(const SortedJson& object, const char* key, std::initializer_list<SortedJson> harmless,
              const std::string& what);
-// A file of a folder, which must be an object, and its path; an empty object where there is none.
+// Reads a folder's JSON object and sets `path` to its file; returns an empty object without a file.
 SortedJson object_in(const std::string& folder, const char* name, std::string& path);
 
 }  // namespace orrery::models

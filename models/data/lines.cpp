@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t longest_line = size_t{64} << 20;  // bytes; the longest context has 16,777,216 characters of up to 4
 
-// Cuts a text that comes in pieces, which break no character in two.
+// A splitter of a text, given in chunks of whole characters, into lines.
 class Cutter {
  public:
   Cutter(const std::string& what, const TakeLine& take) : what_(what), take_(take) {}
@@ -44,7 +44,7 @@ class Cutter {
 
   const std::string& what_;
   const TakeLine& take_;
-  std::string begun_;  // the line that the next piece continues
+  std::string begun_;  // the line that the next chunk continues
   uint64_t bytes_ = 0, lines_ = 0;
 };
 

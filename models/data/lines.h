@@ -1,4 +1,4 @@
-// The lines of a text in UTF-8, one after another, without their ends, "\n" or "\r\n".
+// Lines of a text in UTF-8, one by one, without their ends, "\n" or "\r\n".
 #pragma once
 
 #include <algorithm>
@@ -13,15 +13,15 @@
 
 namespace orrery::models {
 
-// Each line is taken before the next is read, so that memory holds one line and a piece of the file, which is unpacked
-// if gzip has packed it.  Errors begin with `what`: a byte that is not UTF-8, a line of more than 64 MiB.
+// Calls `take` for each line before it reads the next, so memory holds one line and one chunk.
+// Unpacks gzip. Errors begin with `what`: invalid UTF-8, a line of more than 64 MiB.
 using TakeLine = std::function<void(std::string_view line)>;
 void each_line(const std::string& path, const std::string& what, const TakeLine& take);
 void each_line(std::istream& input, const std::string& what, const TakeLine& take);
-// The same for lines that all stay in memory: an Error before the first is read if the file alone does not fit there.
+// Like each_line, for lines that all stay in memory; first throws Error if the file does not fit.
 void each_kept_line(const std::string& path, const std::string& what, std::string_view way_out, const TakeLine& take);
 
-// Adds an element, after memory for a vector that grows is checked (engine/system/machine_memory.h).
+// Adds an element; checks memory if the vector must grow (engine/system/machine_memory.h).
 template <class T>
 void add_checked(std::vector<T>& to, T element, std::string_view what, std::string_view way_out) {
   if (to.size() == to.capacity()) {

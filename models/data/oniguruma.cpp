@@ -18,7 +18,7 @@ namespace {
 
 #define ORRERY_WORD R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})"
 
-// What stands between the brackets of a class.
+// An escape or class name and its PCRE2 form inside the brackets of a class.
 using Meaning = std::pair<std::string_view, std::string_view>;
 constexpr std::array<Meaning, 8> class_of_escape{{{"s", R"(\p{White_Space})"},
                                                   {"S", R"(\P{White_Space})"},
@@ -53,7 +53,7 @@ bool is_decimal(char c) { return c >= '0' && c <= '9'; }
 bool is_ascii_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 char lower_case_of(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
-// PCRE2 takes \p{Greek} for what Greek is written with, too; Oniguruma for the script alone.
+// PCRE2's \p{Greek} also matches characters that scripts share (scx); Oniguruma's only the script.
 bool is_script(std::string_view name) {
   const std::string property = text("\\p{sc:", name, "}");
   int error = 0;
@@ -76,10 +76,10 @@ class Translation {
 
  private:
   struct Group {
-    size_t begin = 0;       // in what is made
+    size_t begin = 0;       // offset in made_
     bool any_case = false;  // (?i)
     bool extended = false;  // (?x)
-    size_t options = 0;     // groups that were opened for (?i) and the like, and end with this one
+    size_t options = 0;     // groups opened for (?i) and similar, closed with this one
   };
   static constexpr size_t none = static_cast<size_t>(-1);
 
@@ -94,7 +94,7 @@ class Translation {
   }
   static constexpr std::string_view other = "write it another way, or take another tokenizer";
 
-  // What a quantifier behind it repeats.
+  // Appends text that a following quantifier repeats.
   void atom(std::string_view words) {
     atom_ = made_.size();
     quantified_ = false, letter_ = 0;
@@ -135,7 +135,7 @@ class Translation {
     }
   }
 
-  // A letter's case can be that of two: ss and ß, whose forms only Oniguruma knows.
+  // Some characters match two letters if case is ignored (ß and ss); only Oniguruma supports that.
   void literal(std::string_view words, uint32_t point) {
     const char before = letter_;
     atom(words);
@@ -153,7 +153,7 @@ class Translation {
     literal(text(before, take(bytes)), first);
   }
 
-  // At an escape that names a character by its number: \x41, \x{e9}, \u00e9, \o{141}.  False: it is none.
+  // Reads a character's number: \x41, \x{e9}, \u00e9, \o{141}. Returns false for other escapes.
   bool numbered(std::string& words, uint32_t& point) {
     const char kind = at_ + 1 < all_.size() ? all_[at_ + 1] : '\0';
     const bool braces = at_ + 2 < all_.size() && all_[at_ + 2] == '{';
@@ -191,7 +191,7 @@ class Translation {
 
   void escape() {
     if (at_ + 1 == all_.size()) {
-      made_ += take(1);  // PCRE2 refuses it
+      made_ += take(1);  // PCRE2 rejects it
       return;
     }
     const char c = all_[at_ + 1];
@@ -219,7 +219,7 @@ class Translation {
     } else if (std::string_view("tnrfaeAzZGKRX").find(c) != std::string_view::npos) {
       atom(take(2));
     } else if (c >= '1' && c <= '9' && !(at_ + 2 < all_.size() && is_decimal(all_[at_ + 2]))) {
-      atom(take(2));  // what a group matched
+      atom(take(2));  // backreference
     } else if (const size_t end = all_.find('>', at_);
                (c == 'k' || c == 'g') && all_.substr(at_ + 2).starts_with('<') && end != all_.npos) {
       atom(take(end + 1 - at_));
@@ -231,7 +231,7 @@ class Translation {
     }
   }
 
-  // [...], of which the parts stand for themselves, or for classes.
+  // Translates [...], whose items are characters or classes.
   void set() {
     atom(take(1));
     if (comes("^")) made_ += take(1);
@@ -265,7 +265,7 @@ class Translation {
       made_ += words;
     } else if (meaning = meaning_of(std::string_view(&next, 1), class_of_escape); !meaning.empty()) {
       if (next == 'w') check_case("\\w");
-      made_ += next == 'w' ? meaning_of("word", class_of_name) : meaning;  // of Latin-1 that one has more characters
+      made_ += next == 'w' ? meaning_of("word", class_of_name) : meaning;  // outside [], \w also has Latin-1 numbers
       at_ += 2;
     } else if ((is_ascii_letter(next) || is_decimal(next)) &&
                std::string_view("tnrfaeb").find(next) == std::string_view::npos) {
@@ -291,7 +291,7 @@ class Translation {
       if (comes(kind)) return open_with(take(std::string_view(kind).size()));
     if (comes("(?#")) {
       at_ = all_.find(')', at_);
-      if (at_ == all_.npos) at_ = all_.size(), made_ += "(?#";  // PCRE2 refuses it
+      if (at_ == all_.npos) at_ = all_.size(), made_ += "(?#";  // PCRE2 rejects it
       take(1);
     } else if (const size_t end = all_.find('>', at_); comes("(?<") && end != all_.npos) {
       open_with(take(end + 1 - at_));
@@ -300,7 +300,7 @@ class Translation {
     }
   }
 
-  // (?i-m:...), or without the colon for all up to the end of the group.
+  // Translates (?i-m:...), or (?i-m), which holds up to the end of the group.
   void options() {
     const std::string_view begun = all_.substr(at_, 3);
     take(2);
@@ -315,7 +315,7 @@ class Translation {
       else if (c == 'i')
         changed.any_case = is, (is ? on : off) += 'i';
       else if (c == 'm')
-        (is ? on : off) += 's';  // a point is any character
+        (is ? on : off) += 's';  // Oniguruma's m: '.' matches line breaks
       else
         not_supported(begun, other);
     }
@@ -340,15 +340,15 @@ class Translation {
     made_ += take(1);
   }
 
-  // One that follows another repeats all before it.
+  // A quantifier after another one repeats the quantified atom.
   void quantify(const std::string& words, bool kind_follows) {
     if (quantified_ && atom_ != none) made_.insert(atom_, "(?:"), made_ += ')';
     made_ += words;
     if (kind_follows) made_ += take(1);
     quantified_ = true, letter_ = 0;
   }
-  // {n}, {n,}, {,m} or {n,m}; all others are letters.  A + behind it is a quantifier of its own, and so is a ? behind
-  // {n}.
+  // Translates {n}, {n,}, {,m} or {n,m}; other braces are literals. A following + is a separate
+  // quantifier, and so is a ? after {n}.
   void brace() {
     size_t end = at_ + 1;
     const auto digits = [&] {
@@ -373,9 +373,9 @@ class Translation {
   size_t at_ = 0;
   std::string made_;
   std::vector<Group> groups_ = {Group{}};
-  size_t atom_ = none;       // where it begins in what is made
-  bool quantified_ = false;  // the atom
-  char letter_ = 0;          // the one just before, in a part of any case
+  size_t atom_ = none;       // offset of the last atom in made_
+  bool quantified_ = false;  // the atom has a quantifier
+  char letter_ = 0;          // the letter before, if case is ignored
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The expressions of tokenizer.json are in the language of the library Oniguruma; what runs them here is PCRE2.
+// Translates expressions of tokenizer.json, written for Oniguruma, to PCRE2, which runs them.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace orrery::models {
 
-// The same expression in PCRE2's language, for Unicode and with PCRE2_MULTILINE.  TokenizerNotSupported where there is
-// none, or where the two languages are not known to mean the same.  What is no expression stays for PCRE2 to refuse.
+// Returns the expression for PCRE2 with Unicode and PCRE2_MULTILINE. Throws TokenizerNotSupported
+// if there is none or its meaning may differ. Invalid expressions are left for PCRE2 to reject.
 std::string pcre2_of_oniguruma(std::string_view expression);
 
 }  // namespace orrery::models

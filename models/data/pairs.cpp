@@ -44,7 +44,7 @@ std::vector<TextPair> read_columns(const PairFiles& files) {
   std::string document;
   const std::string what = "pairs: " + files.source;
   size_t number = 0;
-  int64_t its_lines = 0;  // of the pair that is being read
+  int64_t its_lines = 0;  // of the current pair
   each_line_of_pairs(files.source, [&](std::string_view line) {
     ++number;
     const auto column = [&](int64_t which) { return column_of(line, which, files.source, number); };
@@ -64,7 +64,7 @@ std::vector<TextPair> read_columns(const PairFiles& files) {
   return pairs;
 }
 
-// Two files, line for line.
+// Reads two files, line by line.
 std::vector<TextPair> read_aligned(const PairFiles& files) {
   std::vector<TextPair> pairs;
   const std::string what = "pairs: " + files.source;
@@ -80,7 +80,7 @@ std::vector<TextPair> read_aligned(const PairFiles& files) {
   return pairs;
 }
 
-// All sources, then all targets.
+// Calls f for all sources, then for all targets.
 template <class F>
 void each_side(std::span<const TextPair> pairs, const F& f) {
   for (const auto& [source, target] : pairs) f(source);
@@ -153,7 +153,7 @@ SentenceMarks sentence_marks(const Tokenizer& tokenizer) {
 }
 
 std::vector<Pair> encode(std::span<const TextPair> pairs, const Tokenizer& tokenizer, const SentenceMarks& marks) {
-  constexpr double held = sizeof(Pair) + 64;  // bytes of a pair, with the shortest blocks for its tokens
+  constexpr double held = sizeof(Pair) + 64;  // bytes of a pair, with the smallest heap blocks for its tokens
   constexpr size_t at_once = size_t{1} << 20;
   const auto check_room = [&](double bytes) { check_memory("pairs: their tokens", bytes, fewer_pairs); };
   check_room(held * static_cast<double>(pairs.size()));
@@ -162,7 +162,7 @@ std::vector<Pair> encode(std::span<const TextPair> pairs, const Tokenizer& token
   size_t bytes = 0;  // of text since memory was last checked
   const auto with_end = [&](const std::string& text) {
     std::vector<int32_t> tokens = tokenizer.encode(text);
-    tokens.reserve(tokens.size() + 1);  // no room for more, of which there would be as much again
+    tokens.reserve(tokens.size() + 1);  // exact size: push_back alone could double the capacity
     tokens.push_back(marks.end);
     return tokens;
   };
@@ -226,7 +226,7 @@ PairBatches::PairBatches(std::span<const Pair> pairs, const SentenceMarks& marks
     longest_ = std::max(longest_, longest);
   }
   begins_.push_back(sorted_.size());
-  ordered_ = -1;  // the turns of the batches were not drawn yet
+  ordered_ = -1;  // the order of the batches is not drawn yet
 }
 
 void PairBatches::order(int64_t epoch) const {

@@ -1,9 +1,9 @@
 // Sentences, or whole documents, in two languages: pairs of a source and its translation, the target.
 //
-// Batches hold pairs of similar lengths, as many as a budget of tokens allows.  In every epoch the pairs are sorted by
-// the lengths of target and source, equal ones in an order drawn for this epoch, cut where the budget is reached, and
-// the batches come in an order drawn for this epoch.  The lengths alone decide where is cut, so every epoch has as many
-// batches, and any batch can be asked for by its number.
+// Batches hold pairs of similar lengths, as many as a budget of tokens allows. In every epoch the
+// pairs are sorted by target and source length; ties are in an order drawn for the epoch. They are
+// cut where the budget is reached; the order of the batches is drawn for the epoch. Cuts depend on
+// lengths only, so all epochs have equally many batches, each available by its number.
 #pragma once
 
 #include <cstdint>
@@ -21,56 +21,56 @@ namespace orrery::models {
 
 using TextPair = std::pair<std::string, std::string>;  // source and target
 
-// Where pairs stand: two files, line for line, or one of columns with tabs between them.
+// Files of pairs: two files, line by line, or one file of tab-separated columns.
 struct PairFiles {
-  std::string source, target = {};               // no target: the first is a file of columns
+  std::string source, target = {};               // target empty: source is a file of columns
   int64_t source_column = 1, target_column = 2;  // from 1
-  // Lines one after the other with the same text in this column are one document, joined by spaces; 0: each line is
-  // a pair.
+  // Consecutive lines with equal text in this column are one document, joined by spaces; 0: each
+  // line is a pair.
   int64_t document_column = 0;
-  int64_t document_lines = 0;  // at most so many of a document's lines are one pair, the next ones the next; 0: all
+  int64_t document_lines = 0;  // most lines of a document in a pair; the next lines form another pair; 0: no limit
 };
 
-// Errors: a file that cannot be read or is empty, files of different numbers of lines, a line without a column,
-// document_lines without a document_column.
+// Throws Error if a file cannot be read or is empty, the numbers of lines differ, a line lacks a
+// column, or document_lines is set without document_column.
 std::vector<TextPair> read_pairs(const PairFiles& files);
 Fingerprint fingerprint_of(std::span<const TextPair> pairs);
 std::string text_of(std::span<const TextPair> pairs);  // all sources, then all targets, a line each
 
-// Tokens that stand for the beginning and the end: the tokenizer's, or two beyond its own.
+// Tokens for the beginning and the end of a sentence: the tokenizer's, or new ones after its own.
 struct SentenceMarks {
   int32_t begin, end;
-  int64_t vocabulary;  // tokens with them
-  // Numbers below that no translation holds: those in a gap of the tokenizer's, and tokens with a line break in their
-  // text, because a sentence is a line.
+  int64_t vocabulary;  // tokens including these
+  // Numbers below `vocabulary` that no translation contains: gaps of the tokenizer, and tokens with
+  // a line break, because a sentence is a line.
   std::vector<int32_t> never = {};
 };
 SentenceMarks sentence_marks(const Tokenizer& tokenizer);
 
 struct Pair {
-  std::vector<int32_t> source, target;  // both with the end, without the beginning
+  std::vector<int32_t> source, target;  // both with the end token, without the begin token
 };
 std::vector<Pair> encode(std::span<const TextPair> pairs, const Tokenizer& tokenizer, const SentenceMarks& marks);
 
-// Rows are padded at their ends, with token 0 where tokens are read and -1 where they are to be predicted.
+// Rows are padded at their ends: sources and inputs with token 0, targets with -1.
 struct PairBatch {
   Tensor sources, source_lengths;          // (B, Ts), (B), i32
-  Tensor inputs, targets, target_lengths;  // (B, Tt), (B, Tt), (B), i32; inputs: the beginning, then the targets
+  Tensor inputs, targets, target_lengths;  // (B, Tt), (B, Tt), (B), i32; inputs: the begin token, then the targets
 };
 PairBatch batch_of(std::span<const Pair* const> pairs, const SentenceMarks& marks);
-// Rows of any lengths and what pads them: (B, longest) and (B).
+// Returns the rows, padded to the longest, (B, longest), and their lengths, (B).
 std::pair<Tensor, Tensor> padded(std::span<const std::vector<int32_t>> rows, int32_t padding = 0);
 
 class PairBatches {
  public:
-  // The pairs must outlive it.  A batch has at most `most_tokens` of sources and targets together, or one pair.
+  // `pairs` must outlive this. A batch: one pair, or at most `most_tokens` of sources and targets.
   PairBatches(std::span<const Pair> pairs, const SentenceMarks& marks, int64_t most_tokens, uint64_t seed);
   int64_t of_epoch() const { return static_cast<int64_t>(begins_.size()) - 1; }
-  PairBatch at(int64_t number) const { return batch_of(pairs_at(number), marks_); }  // from 0 through all epochs
-  int64_t all_tokens() const { return all_tokens_; }  // of an epoch, sources and targets
-  // The most rows times the longest row of any batch: what a batch needs at most.
+  PairBatch at(int64_t number) const { return batch_of(pairs_at(number), marks_); }  // from 0, over all epochs
+  int64_t all_tokens() const { return all_tokens_; }  // of an epoch: sources and targets
+  // Returns the largest rows times longest row of a batch, a bound on the positions of a batch.
   int64_t most_places() const { return most_places_; }
-  int64_t longest() const { return longest_; }  // tokens of a row
+  int64_t longest() const { return longest_; }  // tokens of the longest row
 
  private:
   std::vector<const Pair*> pairs_at(int64_t number) const;
@@ -79,9 +79,9 @@ class PairBatches {
   std::span<const Pair> pairs_;
   SentenceMarks marks_;
   RandomKey key_;
-  std::vector<size_t> begins_;  // of the batches among the sorted pairs, and the end
+  std::vector<size_t> begins_;  // first sorted pair of each batch, and the end
   int64_t all_tokens_ = 0, most_places_ = 0, longest_ = 0;
-  // The order of one epoch, the last that was asked for.
+  // The order of the epoch used last.
   mutable int64_t ordered_ = -1;
   mutable std::vector<size_t> sorted_, turn_;
 };

@@ -1,6 +1,6 @@
 #include "models/data/picture.h"
 
-// What is not used could only be attacked.
+// Features that are not used would only add attack surface.
 #define STB_IMAGE_IMPLEMENTATION
 #define STB_IMAGE_STATIC
 #define STBI_ONLY_JPEG
@@ -27,10 +27,10 @@ namespace orrery::models {
 namespace {
 
 constexpr int64_t most_pixels = 1 << 26;
-// Deflate packs 1,032 bytes into one, and a byte may hold 8 pixels; a picture that claims more is none.
+// Deflate packs at most 1,032 bytes into one, and a byte holds at most 8 pixels; more is invalid.
 constexpr int64_t most_pixels_of_byte = 8 * 1032;
 
-struct Weights {  // of one pixel: those from `first` on
+struct Weights {  // of an output pixel for the input pixels from `first`
   int64_t first;
   std::vector<double> of;
 };
@@ -62,10 +62,10 @@ uint32_t crc_of(std::string_view bytes) {
   return static_cast<uint32_t>(crc32(0, reinterpret_cast<const Bytef*>(bytes.data()), static_cast<uInt>(bytes.size())));
 }
 
-// The bytes of a PNG's lines before they are packed, each with the number of its filter; those of interlaced ones in
-// their seven passes.
+// Returns the unpacked bytes of a PNG's rows, each with its filter byte. Interlaced images
+// have seven passes.
 uint64_t bytes_of_lines(std::string_view header) {
-  constexpr uint64_t samples_of[] = {1, 0, 3, 1, 2, 0, 4};  // by the kind of colour
+  constexpr uint64_t samples_of[] = {1, 0, 3, 1, 2, 0, 4};  // by color type
   const uint64_t width = number_at(header, 0), height = number_at(header, 4),
                  depth = static_cast<unsigned char>(header[8]), kind = static_cast<unsigned char>(header[9]),
                  bits = depth * (kind < std::size(samples_of) ? samples_of[kind] : 0);
@@ -82,8 +82,8 @@ uint64_t bytes_of_lines(std::string_view header) {
   return all;
 }
 
-// The pixels of a PNG, packed by zlib, whose Adler-32 stands at their end.  `most` bytes and a little are unpacked and
-// thrown away.
+// A check of a PNG's pixels, which are packed by zlib and end with their Adler-32. Unpacks and
+// discards at most `most` bytes and a little.
 class PixelCheck {
  public:
   PixelCheck(std::string_view name, uint64_t most, bool without_sum) : name_(name), left_(most + slack) {
@@ -119,7 +119,7 @@ class PixelCheck {
 
 constexpr std::string_view png_signature = "\x89PNG\r\n\x1a\n";
 
-// The format of a file that is none of ours, by its first bytes; empty: another one.
+// Returns the name of an unsupported format from a file's first bytes; empty if it is unknown.
 std::string_view other_format(std::string_view bytes) {
   constexpr struct {
     size_t at;
@@ -133,15 +133,15 @@ std::string_view other_format(std::string_view bytes) {
 
 void check_format(std::string_view bytes, std::string_view name) {
   check(!bytes.empty(), name, ": it cannot be decoded: it is empty; give a whole PNG or JPEG file");
-  const size_t marker = bytes.find_first_not_of('\xff');  // there may be several of these
+  const size_t marker = bytes.find_first_not_of('\xff');  // several of these are allowed
   if (bytes.starts_with(png_signature) || (marker > 0 && marker < bytes.size() && bytes[marker] == '\xd8')) return;
   const std::string_view format = other_format(bytes);
   fail(name, ": it cannot be decoded: it is no PNG or JPEG file", format.empty() ? "" : text(" but ", format),
        "; pictures are read from PNG and JPEG, convert it");
 }
 
-// What the decoder does not check of a PNG: the CRC-32 of each chunk, the Adler-32 of the pixels, and that no chunk
-// claims more bytes than are left, which would be given memory before they are read.
+// Checks of a PNG what the decoder does not: the CRC-32 of each chunk, the Adler-32 of the pixels,
+// and that no chunk claims more bytes than are left, for which the decoder would allocate memory.
 void check_png(std::string_view bytes, std::string_view name) {
   constexpr size_t header_size = 13;
   if (!bytes.starts_with(png_signature)) return;
@@ -154,11 +154,11 @@ void check_png(std::string_view bytes, std::string_view name) {
     check(length + 4 <= left, name, ": it cannot be decoded: it ends within a chunk");
     check(crc_of(bytes.substr(at + 4, length + 4)) == number_at(bytes, at + 8 + length), name,
           ": it cannot be decoded: the CRC-32 of its chunk at byte ", at, " does not match; the file is damaged");
-    without_sum |= kind == "CgBI";  // Apple's form
+    without_sum |= kind == "CgBI";  // Apple's variant
     if (kind == "IHDR" && !pixels && length == header_size) {
       const uint32_t width = number_at(content, 0), height = number_at(content, 4);
       check(width > 0 && height > 0, name, ": it cannot be decoded: ", height, " x ", width, " pixels; save it again");
-      lacks_palette = content[9] == 3;  // the kind of colour
+      lacks_palette = content[9] == 3;  // the color type
       pixels.emplace(name, bytes_of_lines(content), without_sum);
     }
     if (kind == "PLTE") lacks_palette = false;
@@ -176,8 +176,8 @@ void check_png(std::string_view bytes, std::string_view name) {
   fail(name, ": it cannot be decoded: ", reason && *reason ? reason : "it ends too early");
 }
 
-// The decoder reads colors beyond a palette from nowhere: the numbers of the pixels, decoded as shades of grey, must be
-// in it.  After check_png and what is checked of the size.
+// Checks that pixels are within the palette, because the decoder reads beyond it. Decodes the
+// palette indices as gray values. Call it after check_png and the checks of the size.
 void check_palette(std::string_view bytes, std::string_view name) {
   constexpr size_t depth_at = 24, kind_at = 25;  // in the first chunk, which is the header
   if (!bytes.starts_with(png_signature) || bytes.substr(12, 4) != "IHDR" || bytes[kind_at] != 3) return;
@@ -191,7 +191,7 @@ void check_palette(std::string_view bytes, std::string_view name) {
     if (kind == "IEND") break;
     at += length + 12;
   }
-  const uint64_t most = uint64_t{1} << bytes[depth_at];  // numbers that a pixel may be
+  const uint64_t most = uint64_t{1} << bytes[depth_at];  // palette indices that a pixel can have
   if (colors >= most) return;
   grey[kind_at] = 0;
   int width = 0, height = 0, found = 0;
@@ -205,9 +205,9 @@ void check_palette(std::string_view bytes, std::string_view name) {
         ", 0 to ", colors - 1, "; save it again");
 }
 
-// A Huffman table of a JPEG has at most 256 symbols; versions of the decoder before 2.29 write beyond their table if
-// its counts add up to more.  Before the first scan one segment follows the other, by their lengths; after that every
-// 0xff with a number behind it is a marker.
+// Checks that each Huffman table of a JPEG has at most 256 symbols: before 2.29, the decoder writes
+// beyond the table if its counts add up to more. Before the first scan, lengths lead from segment
+// to segment; after it, every 0xff with a nonzero byte is a marker.
 void check_huffman_tables(std::string_view bytes, std::string_view name) {
   constexpr size_t tables = 0xc4, image = 0xd8, scan = 0xda;
   const auto byte = [&](size_t i) { return i < bytes.size() ? size_t{static_cast<unsigned char>(bytes[i])} : 0; };
@@ -258,7 +258,7 @@ Picture decode_picture(std::string_view bytes, int64_t channels, std::string_vie
         " bytes can hold");
   check(area <= most_pixels, name, ": ", height, " x ", width, " pixels are more than the ", most_pixels,
         " that are read; make it smaller");
-  // Unpacked, decoded, brought to the channels, and copied.
+  // Bytes per pixel: unpacked, decoded, converted to `channels`, and copied.
   const int64_t of_pixel = found * (stbi_is_16_bit_from_memory(begin, size) ? 4 : 2) + 2 * channels;
   check_memory(name, static_cast<double>(area * of_pixel), "make the picture smaller");
   check_palette(bytes, name);

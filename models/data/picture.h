@@ -1,4 +1,4 @@
-// One picture: decoded from a PNG or JPEG file, and brought to a size.
+// Images, decoded from PNG and JPEG files and resized.
 #pragma once
 
 #include <cstdint>
@@ -17,18 +17,18 @@ constexpr uint64_t largest_picture_file = uint64_t{1} << 28;  // bytes
 
 bool is_picture(const std::string& path);  // by its name: .png, .jpg, .jpeg
 
-// With 1 channel (grey) or 3 (red, green, blue), whatever the file has; transparency is left out.  Errors begin with
-// `name`:
+// Decodes to 1 channel (gray) or 3 (red, green, blue), regardless of the file's own; drops
+// transparency. Errors begin with `name`:
 //   photos/a.png: it cannot be decoded: it is no PNG or JPEG file but WebP; pictures are read from PNG and JPEG, ...
 //   photos/a.png: 40000 x 40000 pixels are more than its 70 bytes can hold
 Picture decode_picture(std::string_view bytes, int64_t channels, std::string_view name);
 Picture read_picture(const std::string& path, int64_t channels);
 
-// The middle square, `side` pixels wide.  Each pixel is a mean under a triangle as wide as two of them, or as two of
-// the former ones if those are larger:
+// Returns the center square, resized to `side` pixels. Each pixel is a mean with triangular
+// weights, two output pixels wide, or two input pixels if those are larger:
 //   y_i = sum_j t((j - c_i) / s) x_j / sum_j t((j - c_i) / s),   t(u) = max(0, 1 - |u|),
 //   r = shorter side / `side`,  s = max(r, 1),  c_i = begin - 1/2 + (i + 1/2) r
-// down and across; beyond the square nothing is read.
+// down and across. Pixels outside the square are not read.
 Picture middle_square(const Picture& picture, int64_t side);
 
 }  // namespace orrery::models

@@ -10,7 +10,7 @@
 namespace orrery::models {
 namespace {
 
-// Numbers of an Exif block, whose first two letters give their byte order. Beyond its end everything is 0.
+// A reader of an Exif block. Its first two letters give the byte order; bytes beyond its end are 0.
 class ExifReader {
  public:
   explicit ExifReader(std::string_view bytes) : bytes_(bytes), big_(bytes.starts_with("MM")) {}
@@ -46,7 +46,7 @@ uint64_t big_endian(std::string_view bytes, size_t at, size_t size) {
   return value;
 }
 
-// The Exif block of a JPEG file: in a segment APP1, before the first scan.
+// Returns the Exif block of a JPEG file, in a segment APP1 before the first scan.
 std::string_view exif_of_jpeg(std::string_view bytes) {
   constexpr std::string_view mark("Exif\0\0", 6);
   constexpr uint64_t app1 = 0xffe1, scan = 0xffda;
@@ -60,7 +60,7 @@ std::string_view exif_of_jpeg(std::string_view bytes) {
   return {};
 }
 
-// The Exif block of a PNG file: its chunk eXIf.
+// Returns the Exif block of a PNG file, its chunk eXIf.
 std::string_view exif_of_png(std::string_view bytes) {
   for (size_t at = 8; at + 8 <= bytes.size();) {
     const uint64_t length = big_endian(bytes, at, 4);

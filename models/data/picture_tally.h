@@ -1,4 +1,4 @@
-// What is not read among pictures, or not as it was meant: counted, and reported in one sentence each.
+// Counts of files that are not read as images, or not as intended, with one sentence for each.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@ namespace orrery::models {
 
 class PictureTally {
  public:
-  void leave_out(const std::string& path);                            // a file whose ending is not a picture's
-  void leave_out(const std::string& path, const std::string& where);  // a file that is not where pictures are read
-  void check_turn(const std::string& path, std::string_view bytes);   // of a picture that is read
+  void leave_out(const std::string& path);                            // a file without the extension of an image
+  void leave_out(const std::string& path, const std::string& where);  // a file outside the folders that are read
+  void check_turn(const std::string& path, std::string_view bytes);   // of an image that is read
   std::vector<std::string> notes(const std::string& from) const;      // about files of `from`
 
  private:
@@ -26,8 +26,8 @@ class PictureTally {
   Count left_out_, turned_;
 };
 
-// Returns the Exif orientation of a JPEG or PNG file, 1 to 8: how a viewer turns the stored picture.
-// A file without one, or with a damaged one, has 1: as it is stored. Exif 2.3, CIPA DC-008; its
+// Returns the Exif orientation of a JPEG or PNG file, 1 to 8: how a viewer turns the stored image.
+// Returns 1, as stored, without an orientation or if it is damaged. Exif 2.3, CIPA DC-008; its
 // directory is TIFF's.
 int exif_orientation(std::string_view bytes);
 

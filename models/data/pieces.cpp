@@ -32,7 +32,7 @@ std::string message_of(int error) {
 
 PCRE2_SPTR units(std::string_view text) { return reinterpret_cast<PCRE2_SPTR>(text.data()); }
 
-// Where the run of bytes ends that are UTF-8 (or are not) as those at `from` are.
+// Returns the end of the run of bytes from `from` that are UTF-8, or are not, as `valid` states.
 size_t end_of_run(std::string_view text, size_t from, bool valid) {
   while (from < text.size()) {
     const auto character = character_if_any(text, from);
@@ -42,7 +42,7 @@ size_t end_of_run(std::string_view text, size_t from, bool valid) {
   return from;
 }
 
-// Whether it may ask for the beginning of the text, or of a line.
+// Returns whether the pattern may match the beginning of the text or of a line.
 bool is_anchored(std::string_view pattern) {
   for (size_t i = 0; i < pattern.size(); ++i) {
     if (pattern[i] == '^' && (i == 0 || pattern[i - 1] != '[')) return true;
@@ -56,7 +56,7 @@ bool is_anchored(std::string_view pattern) {
 
 struct Pieces::Compiled {
   Owned<pcre2_code, pcre2_code_free> code;
-  bool looks_back = false;  // at what precedes a match
+  bool looks_back = false;  // depends on text before a match
 };
 
 Pieces::Pieces(std::string pattern) : pattern_(std::move(pattern)), compiled_(std::make_unique<Compiled>()) {
@@ -70,7 +70,7 @@ Pieces::Pieces(std::string pattern) : pattern_(std::move(pattern)), compiled_(st
   pcre2_pattern_info(compiled_->code.get(), PCRE2_INFO_MAXLOOKBEHIND, &behind);
   compiled_->looks_back = behind > 0 || is_anchored(expression);
   pcre2_jit_compile(compiled_->code.get(),
-                    PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);  // without it the same is matched, slower
+                    PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);  // optional: faster matching
 }
 Pieces::Pieces(Pieces&&) noexcept = default;
 Pieces::~Pieces() = default;
@@ -88,9 +88,9 @@ void Pieces::each(std::string_view text, const std::function<void(std::string_vi
   }
 }
 
-// The end may break off a character: what precedes it is no run's end yet, nor is it a run of its own.
+// The text may end within a character: neither it nor the run before it is complete then.
 size_t Pieces::each_certain(std::string_view text, const std::function<void(std::string_view)>& take) const {
-  if (compiled_->looks_back) return 0;  // the caller drops what was told
+  if (compiled_->looks_back) return 0;  // callers drop processed text, on which matches depend
   const std::string_view whole = text.substr(0, end_of_characters(text));
   for (size_t at = 0; at < whole.size();) {
     const bool valid = character_if_any(whole, at).has_value();
@@ -114,8 +114,8 @@ size_t Pieces::each_of_valid(std::string_view text, bool more,
       pcre2_match_data_create_from_pattern(compiled_->code.get(), nullptr));
   if (!matched) throw std::bad_alloc();
   const uint32_t always = PCRE2_NO_UTF_CHECK | (more ? PCRE2_PARTIAL_HARD : 0);
-  size_t taken = 0;  // all before is told
-  size_t from = 0;   // what is matched next begins there, or behind
+  size_t taken = 0;  // all before it was passed to `take`
+  size_t from = 0;   // the next match begins there or later
   const auto tell_up_to = [&](size_t end) {
     if (end > taken) take(text.substr(taken, end - taken));
     taken = end;
@@ -133,9 +133,9 @@ size_t Pieces::each_of_valid(std::string_view text, bool more,
     if (found < 0)
       fail("tokenizer: the expression ", pattern_, " cannot be matched at byte ", from, ": ", message_of(found));
     const size_t* const place = pcre2_get_ovector_pointer(matched.get());
-    // \K could move the beginning back or behind the end.
+    // \K can move the beginning of a match before `taken`, or after its end.
     check(place[0] >= taken && place[1] >= place[0], "tokenizer: the expression ", pattern_, " moves its own match");
-    if (place[0] == place[1] && place[0] == last_end) {  // nothing, just behind a match
+    if (place[0] == place[1] && place[0] == last_end) {  // an empty match right after a match
       from += character_at(text, from).bytes;
       continue;
     }

@@ -1,4 +1,4 @@
-// How a tokenizer cuts a text before it looks for tokens: a regular expression says what a piece is.
+// Pre-tokenization: a regular expression splits a text into pre-tokens, in which tokens are found.
 #pragma once
 
 #include <functional>
@@ -10,30 +10,30 @@ namespace orrery::models {
 
 class Pieces {
  public:
-  // A regular expression as tokenizer.json has it (models/data/oniguruma.h).  An Error if it is none.
+  // Takes an expression as in tokenizer.json (models/data/oniguruma.h), or throws Error.
   explicit Pieces(std::string pattern);
   Pieces(Pieces&&) noexcept;
   ~Pieces();
 
-  // Each match in its order; what lies between two matches is a piece as well, and so is a run of bytes that are no
-  // UTF-8.  A match of nothing cuts where it is.  Together they are the text.  An Error if the expression takes
-  // absurdly long.
+  // Passes the pre-tokens to `take`; joined, they are the text. A pre-token is a match, the text
+  // between two matches, or a run of invalid UTF-8. An empty match splits the text at its position.
+  // Throws Error if matching takes absurdly long.
   void each(std::string_view text, const std::function<void(std::string_view piece)>& take) const;
-  // The same for the beginning of a longer text: as far as what follows cannot change.  Returns the bytes told,
-  // which need not be shown again.
+  // Like `each`, for the beginning of a longer text, as far as following text cannot change it.
+  // Returns the bytes passed to `take`; continue after them.
   size_t each_certain(std::string_view text, const std::function<void(std::string_view piece)>& take) const;
 
  private:
   struct Compiled;
-  // Returns the bytes told: all, unless more text may follow and change the last pieces.
+  // Returns the bytes passed to `take`: all, unless `more` text may change the last pre-tokens.
   size_t each_of_valid(std::string_view text, bool more, const std::function<void(std::string_view)>& take) const;
 
   std::string pattern_;
   std::unique_ptr<Compiled> compiled_;
 };
 
-// GPT-2's: an English ending such as 'll; letters, digits or other signs with a space before them; spaces but for the
-// last one before a word.  Radford et al. 2019, encoder.py.
+// GPT-2's pattern: an English suffix such as 'll; letters, digits or other symbols with a space
+// before them; spaces except the last one before a word. Radford et al. 2019, encoder.py.
 extern const char* const gpt2_pattern;
 
 }  // namespace orrery::models

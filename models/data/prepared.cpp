@@ -34,14 +34,14 @@ SortedJson read_description(const std::string& path) {
   return json;
 }
 
-// Whether the description has this value of a file.
+// Returns whether the description has this value of `key` for a file.
 template <class T>
 bool describes(const SortedJson& description, const char* name, const char* key, const T& value) {
   const auto said = description["files"].find(name + 1);
   return said != description["files"].end() && said->is_object() && said->contains(key) && (*said)[key] == value;
 }
 
-// The bytes that the description has of a file; none: it has none.
+// Returns the number of bytes that the description lists for a file, if any.
 std::optional<uint64_t> described_bytes(const SortedJson& description, const char* name) {
   const auto said = description["files"].find(name + 1);
   if (said == description["files"].end() || !said->is_object() || !said->contains("bytes")) return std::nullopt;
@@ -49,7 +49,7 @@ std::optional<uint64_t> described_bytes(const SortedJson& description, const cha
   return bytes.is_number_unsigned() ? std::optional(bytes.get<uint64_t>()) : std::nullopt;
 }
 
-// A file as it is when it is not packed.
+// Hashes the uncompressed bytes of a file and checks them against its description, if there is one.
 void add_file(Sha256& all, PreparedTokens& prepared, const std::string& file, const std::string& path,
               const SortedJson& description, const char* name) {
   const bool packed = file.ends_with(".gz"), described = !description.is_null();
@@ -73,7 +73,7 @@ void add_file(Sha256& all, PreparedTokens& prepared, const std::string& file, co
   if (packed)
     read(DataReader(file));
   else
-    read(FileReader(file));  // whose first token may look like a packed file's beginning
+    read(FileReader(file));  // not DataReader: the first token may look like a gzip header
   prepared.fingerprint.bytes += bytes;
   if (described)
     check_described(describes(description, name, "bytes", bytes) &&
@@ -111,12 +111,12 @@ PreparedTokens read_prepared(const std::string& path, int64_t vocabulary) {
     prepared.train = TokenSequence::in_file(train, vocabulary);
     if (!validation.empty()) prepared.validation = TokenSequence::in_file(validation, vocabulary);
   };
-  if (!described) read_tokens();  // a header or a number that is wrong is found before all is hashed
+  if (!described) read_tokens();  // a wrong header or number is found before hashing
   Sha256 all;
   add_file(all, prepared, train, path, description, train_name);
   if (!validation.empty()) add_file(all, prepared, validation, path, description, validation_name);
   prepared.fingerprint.sha256 = all.digits();
-  if (described) read_tokens();  // bytes that are not those described are found before any is taken for a token
+  if (described) read_tokens();  // bytes that differ from the description are found before they are read as tokens
   return prepared;
 }
 
@@ -150,7 +150,7 @@ Prepared prepare(const Preparation& p, const std::function<void(const std::strin
     const auto add = [&](std::span<const int32_t> tokens) { spool.add(tokens); };
     encode_files(*tokenizer, files, add, [&](uint64_t more) {
       done += static_cast<double>(more);
-      if (progress) progress("read", std::min(1.0, done / bytes));  // a packed file has more than lies there
+      if (progress) progress("read", std::min(1.0, done / bytes));  // unpacked bytes can exceed the file sizes
     });
     return spool.sequence();
   };
@@ -172,7 +172,7 @@ Prepared prepare(const Preparation& p, const std::function<void(const std::strin
                                   {"vocabulary", vocabulary},
                                   {"source", p.input},
                                   {"files", files}};
-  // train.bin makes it a prepared folder, so it comes last.
+  // train.bin makes it a prepared folder, so it is written last.
   if (validation.size() > 0) write_token_file(p.out + validation_name, validation, vocabulary);
   write_file_atomically(p.out + description_name, description.dump(1) + "\n");
   write_token_file(p.out + train_name, train, vocabulary);

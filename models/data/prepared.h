@@ -1,8 +1,8 @@
-// A text as tokens, made once: what `orrery prepare` writes, and what nanoGPT and llm.c make.
+// Tokens of a text, as `orrery prepare`, nanoGPT and llm.c write them:
 //   DIR/train.bin, DIR/val.bin   tokens (models/data/token_sequence.h)
 //   DIR/tokens.json              the tokenizer and what the files must hold; without it, a tokenizer must be given
-// A single .bin file is read, too: all of its tokens, to be divided like a text's.  Each may be packed by gzip since,
-// as .bin.gz, whose tokens memory then holds, and as tokens.json.gz.
+// A single .bin file is also read and split like a text. Files may be compressed: .bin.gz, whose
+// tokens are then held in memory, and tokens.json.gz.
 #pragma once
 
 #include <functional>
@@ -17,31 +17,31 @@
 namespace orrery::models {
 
 struct PreparedTokens {
-  TokenSequence train, validation;  // without tokens: none were set apart
-  Fingerprint fingerprint;          // of the files, one after the other
+  TokenSequence train, validation;  // validation: empty if the files have none
+  Fingerprint fingerprint;          // of the concatenated files
 };
 
-bool is_prepared(const std::string& path);  // a folder with train.bin, or a file that ends in .bin; or in .bin.gz
-// Errors: a file that is damaged, is missing or not the one that tokens.json tells of, or holds what is no token.
+bool is_prepared(const std::string& path);  // a folder with train.bin, or a file named .bin; .gz too
+// Throws Error if a file is damaged, missing, not as in tokens.json, or has an invalid token.
 PreparedTokens read_prepared(const std::string& path, int64_t vocabulary);
-// The tokenizer of a prepared folder, if it tells.
+// Returns the tokenizer in a prepared folder's tokens.json, or null without that file.
 std::unique_ptr<Tokenizer> tokenizer_of_prepared(const std::string& path);
 
 struct Preparation {
   std::string input = {}, validation_input = {}, out = {}, tokenizer = "byte";
-  double validation_fraction = 0.1;  // of the tokens, at their end; not used with a validation_input
+  double validation_fraction = 0.1;  // of the tokens, at their end; unused with validation_input
 };
 struct Prepared {
   int64_t train, validation;  // tokens
   int64_t vocabulary;
-  std::vector<std::string> notes = {};  // of the tokenizer, as Tokenizer::notes has them
+  std::vector<std::string> notes = {};  // from Tokenizer::notes
 };
-// Reads a text, which memory need not hold, and writes a folder as above.  `progress` is told what is done of a share,
-// "learned" or "read".
+// Reads a text, which may exceed memory, and writes a folder as above. Calls `progress` with the
+// fraction done: "learned" while the tokenizer is trained, "read" while the text is encoded.
 Prepared prepare(const Preparation& preparation,
                  const std::function<void(const std::string& done, double share)>& progress = {});
 
-// The first tokens and the last, a fraction of all.
+// Returns the tokens without the last fraction `last`, and that fraction.
 std::pair<TokenSequence, TokenSequence> split(const TokenSequence& tokens, double last);
 void check_validation_fraction(double fraction);
 

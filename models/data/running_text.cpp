@@ -9,8 +9,8 @@
 namespace orrery::models {
 namespace {
 
-// Of a text, what further tokens leave as it is: not the first bytes of a character, nor what SentencePiece writes for
-// each of them as long as the others are missing, which are three at most.
+// Returns the bytes of a text that further tokens cannot change. Excludes an incomplete character,
+// or up to three U+FFFD at the end, because SentencePiece writes one for each byte of it.
 size_t settled(std::string_view text) {
   static constexpr std::string_view replacement = "\xEF\xBF\xBD";
   size_t end = end_of_characters(text);
@@ -30,7 +30,7 @@ std::string RunningText::add(int32_t token) {
   std::string added = end > told_ ? text.substr(told_, end - told_) : "";
   if (end > told_) told_ = end;
   if (end < text.size()) return added;
-  // Whatever comes now is written after whole characters as after this token, if it has some, or as without it.
+  // All characters are complete, so later text depends at most on this token, if it has text.
   const std::string alone = tokenizer_.decode(std::vector<int32_t>{token});
   if (!alone.empty() && settled(alone) == alone.size())
     tokens_ = {token}, told_ = alone.size();

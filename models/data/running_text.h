@@ -1,4 +1,4 @@
-// The text of tokens that come one by one.
+// A decoder of tokens to text, one token at a time.
 #pragma once
 
 #include <cstdint>
@@ -9,19 +9,19 @@ namespace orrery::models {
 
 class Tokenizer;
 
-// What a token adds depends on those before it: a piece of SentencePiece has a space in front only where it does not
-// begin the text, and several tokens may make one character.  All that `add` and, at the end, `rest` return is together
-// what the tokenizer decodes of all tokens at once, after what it decodes of the first ones.
+// The text of a token depends on the tokens before it: a SentencePiece piece has a leading space
+// only if it does not begin the text, and several tokens may form one character. The results of
+// `add` and the final `rest` join to the decoded text of all tokens, without that of `first`.
 class RunningText {
  public:
   explicit RunningText(const Tokenizer& tokenizer, std::vector<int32_t> first = {});
-  std::string add(int32_t token);  // what is new of whole characters
-  std::string rest();              // the bytes of a character that nothing has completed
+  std::string add(int32_t token);  // returns the new whole characters
+  std::string rest();              // returns the bytes of an incomplete last character
 
  private:
   const Tokenizer& tokenizer_;
-  std::vector<int32_t> tokens_;  // the last ones, from one on that has text of its own
-  size_t told_;                  // bytes of their text
+  std::vector<int32_t> tokens_;  // the latest tokens, from one that has text by itself
+  size_t told_;                  // bytes of their text that were returned
 };
 
 }  // namespace orrery::models

@@ -1,6 +1,6 @@
-// SentencePiece: a text is cut into pieces that its own statistics chose, spaces included.  Kudo and Richardson 2018,
-// arXiv:1808.06226; by merging pairs, Sennrich et al. 2016, arXiv:1508.07909, or by a unigram model, Kudo 2018,
-// arXiv:1804.10959.  The library libsentencepiece does both; here stands what of it a vocabulary of ours needs.
+// SentencePiece splits a text into trained pieces, spaces included: by merging pairs (Sennrich et
+// al. 2016, arXiv:1508.07909) or by a unigram model (Kudo 2018, arXiv:1804.10959). libsentencepiece
+// does both; this is the part that orrery uses. Kudo and Richardson 2018, arXiv:1808.06226.
 #pragma once
 
 #include <memory>
@@ -25,7 +25,7 @@ struct SentencePieceSettings {
       between(4, 1e6));
     v("kind", kind, "how they are chosen: bpe merges pairs, unigram drops pieces", one_of({"bpe", "unigram"}));
     v("coverage", coverage, "fraction of the text's characters that have a piece; the others are unknown",
-      between(0.98, 1));  // as the library has it
+      between(0.98, 1));  // the library's limits
     v("byte_fallback", byte_fallback, "an unknown character is written as its bytes");
     v("most_bytes", most_bytes,
       "of the text are learned from, because the library holds them all: of a longer one every k-th line",
@@ -33,11 +33,11 @@ struct SentencePieceSettings {
   }
 };
 
-// A vocabulary for the lines of this text, the same for the same text.  Errors: an empty text, a vocabulary for which
-// it is too short.
+// Trains a vocabulary on the lines of a text; equal texts give equal vocabularies. Throws Error if
+// the text is empty or too short for the vocabulary.
 std::unique_ptr<Tokenizer> train_sentence_piece(std::string_view text, const SentencePieceSettings& settings);
 std::string learned_sentence_pieces(std::string_view text, const SentencePieceSettings& settings);  // as a .model
-// The library's words without its own place in them: "Internal: src/trainer_interface.cc(590) [...] Vocabulary ...".
+// Removes the location from "Internal: src/trainer_interface.cc(590) [...] Vocabulary ...".
 std::string sentence_piece_reason(std::string words);
 
 }  // namespace orrery::models

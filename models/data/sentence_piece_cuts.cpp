@@ -37,7 +37,7 @@ SentencePieceRules::SentencePieceRules(std::string rules, std::vector<std::strin
     if (!symbol.empty()) symbols_[static_cast<unsigned char>(symbol[0])].push_back(std::move(symbol));
 }
 
-// As Darts-clone reads its double array; models/data/sentence_piece_model.cpp says how that is laid out.
+// Reads a double array like Darts-clone; models/data/sentence_piece_model.cpp has its layout.
 SentencePieceRules::Replaced SentencePieceRules::first(std::string_view text) const {
   const auto unit = [&](uint64_t place) {
     uint32_t number;
@@ -45,8 +45,8 @@ SentencePieceRules::Replaced SentencePieceRules::first(std::string_view text) co
     return number;
   };
   const auto below = [](uint32_t node) { return static_cast<uint64_t>(node >> 10) << ((node & 1u << 9) >> 6); };
-  const std::string* symbol = nullptr;  // the longest one
-  bool may_be_symbol = false;           // a longer one, with what follows
+  const std::string* symbol = nullptr;  // the longest symbol
+  bool may_be_symbol = false;           // following text may complete a longer symbol
   for (const std::string& each : symbols_[static_cast<unsigned char>(text[0])]) {
     if (text.starts_with(each) && (!symbol || each.size() > symbol->size())) symbol = &each;
     may_be_symbol |= each.size() > text.size() && each.starts_with(text);
@@ -123,13 +123,13 @@ std::string SentencePieceCuts::with_short_runs(std::string_view text) const {
 
 void SentencePieceCuts::each(std::string_view text, size_t spacing, bool more,
                              const std::function<void(const Cut&)>& take) const {
-  if (facts_.finds_words) return;  // unknown words in a row are one token
+  if (facts_.finds_words) return;  // consecutive unknown words are one token
   const char32_t written_space = facts_.are_escaped ? escaped_space : space;
-  // A part gets a space where it was divided, or keeps its own.
+  // A part gets a space where the text was split, or keeps the text's.
   const bool divides_at_spaces = facts_.one_in_front || !facts_.in_a_row_are_one;
   char32_t a = space;
-  size_t last = 0;                  // cut
-  std::optional<Cut> behind_space;  // that a is, where it ends a piece
+  size_t last = 0;                  // position of the last cut
+  std::optional<Cut> behind_space;  // cut after the space a, if it ends a piece
   for (size_t at = 0; at < text.size();) {
     const SentencePieceRules::Replaced here = rules_.first(text.substr(at));
     if (more && !here.is_certain) return;
@@ -144,7 +144,7 @@ void SentencePieceCuts::each(std::string_view text, size_t spacing, bool more,
         if (divides_at_spaces && here.text == " ") behind_space = {facts_.one_in_front ? at : behind, behind, false};
       } else if (certain && b == space) {
         const size_t begin = facts_.one_in_front ? at + here.bytes : at;
-        // Spaces at the end are a token where they are not dropped: a part behind must have something.
+        // Spaces at the end are tokens if they are not dropped, so the next part must not be empty.
         const bool whole = here.text == " " && (begin < text.size() || facts_.in_a_row_are_one);
         if (divides_at_spaces && whole && are_apart(a, written_space)) take({at, begin, false}), last = at;
       } else if (certain && at - last >= spacing && !are_together(a, b)) {

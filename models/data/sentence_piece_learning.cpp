@@ -1,5 +1,5 @@
-// How SentencePiece's library learns pieces of a text, and what must not come to it: what its checks find in mid-way
-// ends the whole program.
+// Training of SentencePiece by its library, and checks of the input before it: a failed check
+// within the library ends the program.
 #include <sentencepiece_trainer.h>
 
 #include <algorithm>
@@ -18,12 +18,12 @@ namespace {
 
 constexpr size_t most_to_learn = size_t{1} << 30;  // bytes of a line; the library counts in int
 
-// The library's learning of pairs keeps a place within a word in 16 bits, one of them a sign: of a longer word it would
-// write where there is no memory.  Its learning of sums adds the scores of a word's pieces in f32, from both ends: over
-// a longer word the two differ by so much that e to the difference is infinite.
+// The library's BPE training stores a position in a word in 16 bits with a sign: a longer word
+// would write out of bounds. Its unigram training adds the scores of a word's pieces in f32, from
+// both ends: for a longer word, exp of the difference is infinite.
 constexpr size_t longest_word_of_pairs = 32'767, longest_word_of_sums = 4'192;  // characters
 
-// Returns how much of a line comes before the first word's characters that are too many, as the rules write them.
+// Returns the bytes of a line before a normalized word exceeds `longest_word` characters.
 size_t without_longer_word(std::string_view line, const SentencePieceRules& rules, size_t longest_word) {
   constexpr size_t most_characters_of_a_byte = 6;  // U+FDFA, three bytes, becomes 18
   if (line.size() <= longest_word / most_characters_of_a_byte) return line.size();
@@ -38,9 +38,9 @@ size_t without_longer_word(std::string_view line, const SentencePieceRules& rule
   return line.size();
 }
 
-class Lines final : public sentencepiece::SentenceIterator {  // of a text, without empty ones
+class Lines final : public sentencepiece::SentenceIterator {  // the lines of a text, without empty ones
  public:
-  // With rules of normalization words are divided that are too long under them.
+  // With normalization rules, splits words that are too long after normalization.
   explicit Lines(std::string_view text, const SentencePieceRules* rules = nullptr, size_t longest_word = 0)
       : left_(text), rules_(rules), longest_word_(longest_word) {
     Next();
@@ -66,7 +66,7 @@ class Lines final : public sentencepiece::SentenceIterator {  // of a text, with
   std::string line_;
 };
 
-// The library's learning, with more arguments.
+// Trains with the library, with these and fixed arguments.
 std::string learned_model(Lines lines, std::unordered_map<std::string, std::string> arguments, std::string_view what) {
   arguments.insert({{"num_threads", "1"},  // sums of several threads would depend on their number
                     {"max_sentence_length", std::to_string(most_to_learn)},
@@ -77,7 +77,7 @@ std::string learned_model(Lines lines, std::unordered_map<std::string, std::stri
   return model;
 }
 
-// The rules of normalization that the library learns with; it hands them out in models alone.
+// Returns the normalization rules of training, which the library provides only in models.
 const SentencePieceRules& rules_of_learning() {
   static const SentencePieceRules rules = [] {
     constexpr const char* what = "tokenizer: SentencePiece learns nothing";
@@ -88,7 +88,7 @@ const SentencePieceRules& rules_of_learning() {
   return rules;
 }
 
-// An Error if no line has anything but spaces under the rules: the library's learning of sums ends the program then.
+// Throws Error if all lines are spaces after normalization: unigram training would end the program.
 void check_something_to_learn(Lines lines) {
   constexpr std::string_view spaces[] = {"", " ", "\xe2\x96\x81"}, unknown = "\xe2\x96\x85";
   const auto has_more_than_spaces = [&](std::string_view line) {
@@ -106,10 +106,10 @@ void check_something_to_learn(Lines lines) {
       "character U+2585, which the library keeps for what is unknown; give another text");
 }
 
-// An Error if the library would need more memory than there is.  It holds the text a few times, and a symbol for each
-// character of the different words; bytes are measured, for 12 letters a word at the most.
+// Throws Error if the library would need too much memory. It holds the text a few times, and a
+// symbol per character of the different words. Bytes are measured, for at most 12 letters per word.
 void check_memory_of_learning(std::string_view text, const std::string& kind) {
-  constexpr double bytes_of_pair_learning = 6, bytes_of_sums = 28, bytes_of_words = 70;  // for a byte of each
+  constexpr double bytes_of_pair_learning = 6, bytes_of_sums = 28, bytes_of_words = 70;  // per byte
   std::unordered_set<std::string_view> words;
   double different = 0;
   for (size_t at = 0, end = 0; at < text.size(); at = end + 1) {

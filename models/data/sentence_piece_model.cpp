@@ -9,7 +9,7 @@
 namespace orrery::models {
 namespace {
 
-// Base 128, seven bits a byte, the lowest first; removed from the front of the message.
+// Takes a number in base 128 (7 bits per byte, lowest first) from the front of the message.
 uint64_t take_number(std::string_view& message, std::string_view what) {
   uint64_t number = 0;
   for (int shift = 0; shift < 64; shift += 7) {
@@ -22,8 +22,8 @@ uint64_t take_number(std::string_view& message, std::string_view what) {
   fail(what, ": this is no SentencePiece model (a number of more than 64 bits)");
 }
 
-// Each field of the message that holds bytes or an f32, by its number, and each that holds a whole number; the others
-// are passed over.
+// Passes each field with bytes or an f32 to `take`, by its number, and each field with a whole
+// number to `take_whole`; skips the others.
 void each_field(
     std::string_view message, std::string_view what,
     const std::function<void(uint64_t field, std::string_view bytes)>& take,
@@ -49,9 +49,9 @@ uint32_t word(std::string_view bytes, uint64_t place) {
   return number;
 }
 
-// The trie's size in bytes, the trie, and texts with a zero after each.  The trie is a double array of words, as
-// Darts-clone has it: from the node at p, the child by byte c is at p ^ offset ^ c if that one's label is c, and its
-// value, a place in the texts, is at p ^ offset.  A word with the highest bit is a value and nobody's child.
+// Checks the trie's size in bytes, the trie, and zero-terminated texts. The trie is Darts-clone's
+// array of 32-bit words: from the node at p, the child for byte c is at p ^ offset ^ c if its label
+// is c, and the value, an offset in the texts, is at p ^ offset. The highest bit marks a value.
 void check_rules(std::string_view rules, std::string_view what) {
   if (rules.empty()) return;
   const auto whole = [&](bool holds) {
@@ -150,7 +150,7 @@ std::vector<SentencePieceEntry> sentence_piece_entries(std::string_view model, s
   return pieces;
 }
 
-// Of a field that is there twice, protobuf joins the two messages, and of their numbers the last one counts.
+// If a field occurs twice, protobuf merges the two messages, and the last number counts.
 std::string with_space_in_front(std::string model, bool space) {
   std::string normalizer;
   add_number_field(normalizer, one_in_front_field, space);

@@ -1,5 +1,5 @@
-// SentencePiece's models as messages of protobuf: what the library takes on trust in one, looked at before it does, and
-// one made of pieces that came another way.
+// SentencePiece models as protobuf messages: checks of data that the library trusts, and a model
+// made of pieces from another source.
 #pragma once
 
 #include <string>
@@ -8,21 +8,21 @@
 
 namespace orrery::models {
 
-// A .model is a message of protobuf.  Its rules of normalization are a trie and the texts that its leaves point to, in
-// which the library goes wherever a number leads.  An Error that begins with `what` if one leads outside, or if the
-// message has no form.
+// Checks a .model, a protobuf message. Its normalization rules are a trie whose leaves point to
+// texts; the library follows these numbers without a check. Throws Error, beginning with `what`, if
+// a number points outside or the message is malformed.
 void check_sentence_piece_model(std::string_view model, std::string_view what);
 
-// What a model says of texts, as far as it decides where they can be divided.
+// Properties of a model that decide where texts can be split.
 struct SentencePieceFacts {
-  std::string rules = "";    // of normalization, in the library's own form; empty: none
-  bool sums_scores = true;   // a text's pieces are those with the largest sum (unigram), not what pairs merge into
+  std::string rules = "";    // of normalization, in the library's format; empty: none
+  bool sums_scores = true;   // unigram: pieces maximize the sum of scores; else pairs are merged
   bool finds_words = false;  // a piece is a word with its space
-  bool one_in_front = true;  // a text gets a space in front, or behind where spaces end pieces
-  bool in_a_row_are_one = true, are_escaped = true, end_pieces = false;  // of spaces
-  bool byte_fallback = false;  // an unknown character is its bytes; else several in a row are one token
-  std::vector<std::string> pieces = {};                                  // that a text can have
-  std::vector<std::string> symbols = {};                                 // those of users, which no rule changes
+  bool one_in_front = true;  // a text gets a space before it, or after it if spaces end pieces
+  bool in_a_row_are_one = true, are_escaped = true, end_pieces = false;  // spaces: merge; become U+2581; end pieces
+  bool byte_fallback = false;             // unknown characters become bytes; else consecutive ones are one token
+  std::vector<std::string> pieces = {};   // that a text can have
+  std::vector<std::string> symbols = {};  // user-defined; no rule changes them
 };
 SentencePieceFacts sentence_piece_facts(std::string_view model, std::string_view what);
 
@@ -34,18 +34,18 @@ struct SentencePieceEntry {
     user_defined = 4,
     unused = 5,
     byte = 6
-  };  // as sentencepiece_model.proto counts them
+  };  // numbered as in sentencepiece_model.proto
   std::string piece;
   float score;
   Kind kind;
 };
 std::vector<SentencePieceEntry> sentence_piece_entries(std::string_view model, std::string_view what);  // by token
-// The same model, whose texts get a space in front, or none.
+// Returns the model with or without a space before texts.
 std::string with_space_in_front(std::string model, bool space);
 
-// A model that merges pairs, the highest score first.  A text gets a space in front and is taken as it is otherwise; an
-// unknown character is written as its bytes, if there are pieces for bytes.  The tokens 0, 1 and 2 are the unknown one,
-// the beginning and the end.
+// Returns a model that merges pairs, the highest score first. It adds a space before a text and
+// normalizes nothing else. Unknown characters become bytes if there are pieces for bytes. Tokens 0,
+// 1 and 2 are unknown, begin and end.
 std::string sentence_piece_model(const std::vector<SentencePieceEntry>& pieces);
 
 }  // namespace orrery::models

@@ -7,7 +7,7 @@
 namespace orrery::models {
 namespace {
 
-// `count` tokens from a place on, and one more; after the last token comes the first.
+// Reads `count` + 1 tokens from `place` on; the first token follows the last.
 std::vector<int32_t> read_around(const TokenSequence& tokens, int64_t place, int64_t count) {
   std::vector<int32_t> read(static_cast<size_t>(count + 1));
   for (std::span<int32_t> left(read); !left.empty(); place = 0) {
@@ -35,7 +35,7 @@ Batch TextStreams::at(int64_t step, int64_t first_row, int64_t rows) const {
   Batch batch{Tensor::empty(shape, Dtype::i32, Device::cpu), Tensor::empty(shape, Dtype::i32, Device::cpu)};
   int32_t *input = batch.inputs.mutable_data<int32_t>(), *target = batch.targets.mutable_data<int32_t>();
   for (int64_t row = first_row; row < first_row + rows; ++row) {
-    // row N / R without a product that is too large
+    // row N / R without overflow
     const int64_t begin = tokens / rows_ * row + tokens % rows_ * row / rows_;
     const std::vector<int32_t> block = read_around(tokens_, (begin + read) % tokens, context_);
     input = std::copy_n(block.begin(), context_, input);

@@ -14,7 +14,7 @@
 namespace orrery::models {
 namespace {
 
-// Rows of `time` tokens that begin at `starts`, and the same one token later.
+// Returns rows of `time` tokens that begin at `starts`; targets are one token later.
 Batch crops(const TokenSequence& tokens, std::span<const int64_t> starts, int64_t time) {
   const Shape shape{static_cast<int64_t>(starts.size()), time};
   Batch batch{Tensor::empty(shape, Dtype::i32, Device::cpu), Tensor::empty(shape, Dtype::i32, Device::cpu)};
@@ -32,11 +32,11 @@ Batch crops(const TokenSequence& tokens, std::span<const int64_t> starts, int64_
 constexpr const char* shorter_text =
     "take a shorter text, or bring it to tokens that stay in a file with `orrery prepare`";
 
-// The tokens of a text, for which memory is checked before it is taken.
+// Tokens of a text; memory is checked before it is allocated.
 class TokensInMemory {
  public:
   explicit TokensInMemory(const TextFiles& files) : files_(files) {
-    tokens_.reserve(files.bytes());  // of what is not packed no tokenizer makes more
+    tokens_.reserve(files.bytes());  // uncompressed text has at most one token per byte
   }
   void add(std::span<const int32_t> some) {
     const size_t size = tokens_.size() + some.size();
@@ -47,7 +47,7 @@ class TokensInMemory {
   std::vector<int32_t> take() { return std::move(tokens_); }
 
  private:
-  // For the next tokens, and for all that are still to come, if those so far are like them.
+  // Checks memory for the next tokens, and for all remaining ones if they are like those so far.
   void check_room(size_t size) {
     const auto held = static_cast<double>(tokens_.size()), whole = static_cast<double>(files_.bytes());
     const bool grows = size > tokens_.capacity();
@@ -77,7 +77,7 @@ TokenSequence encode_all(const TextFiles& files, const Tokenizer& tokenizer) {
 }  // namespace
 
 void check_text_fits(const std::string& path, const std::string& tokenizer) {
-  constexpr double packing = 0.99;  // what cannot be packed takes a little more when it is
+  constexpr double packing = 0.99;  // gzip slightly enlarges data that it cannot compress
   check_memory("text: " + path, packing * sizeof(int32_t) * least_tokens(tokenizer, TextFiles(path).bytes()),
                shorter_text);
 }

@@ -1,4 +1,4 @@
-// Text as tokens: a training and a validation part, random crops of the one, consecutive windows over the other.
+// Text as tokens: random crops of a training split, consecutive windows over a validation split.
 #pragma once
 
 #include <cstdint>
@@ -19,16 +19,16 @@ struct Batch {
 
 class Text {
  public:
-  // A file or a folder of text, or of tokens (models/data/prepared.h).  The first tokens are for training; the last
-  // `validation_fraction`, in [0, 1), for validation, unless the data say themselves which are.  Errors: what cannot be
-  // read or is empty, a fraction outside, what the tokenizer refuses.
+  // Reads a file or folder of text, or of tokens (models/data/prepared.h). The last
+  // `validation_fraction`, in [0, 1), is for validation, unless the data has a validation split.
+  // Throws Error on unreadable or empty data, an invalid fraction, or text the tokenizer rejects.
   Text(const std::string& path, const Tokenizer& tokenizer, double validation_fraction = 0.1);
   const TokenSequence& train() const { return train_; }
   const TokenSequence& validation() const { return validation_; }
   const Fingerprint& fingerprint() const { return fingerprint_; }
-  const Fingerprint& division() const { return division_; }  // into files; empty: it is one, or tokens
-  // An Error with the numbers if training has no crop of `context` tokens and the token after it, or if there is a
-  // validation part without two tokens.
+  const Fingerprint& division() const { return division_; }  // into files; empty for one file, or for tokens
+  // Throws Error, with the numbers, if training has fewer than `context` + 1 tokens, or if a
+  // validation split has only one token.
   void check_context(int64_t context) const;
 
  private:
@@ -37,11 +37,11 @@ class Text {
   TokenSequence train_, validation_;
 };
 
-// An Error if memory cannot hold the fewest tokens that a tokenizer of that name, or one of that setting, can make of
-// the text.  Only sizes of files are read for it.
+// Throws Error if memory cannot hold the fewest tokens that this tokenizer, a name or setting, can
+// make of the text. Reads only the sizes of files.
 void check_text_fits(const std::string& path, const std::string& tokenizer);
 
-class TextBatches {  // random crops; which ones depends on (seed, step, micro-batch) alone, so that resuming agrees
+class TextBatches {  // random crops, which depend only on (seed, step, micro-batch), so a resumed run is identical
  public:
   TextBatches(TokenSequence tokens, int64_t batch, int64_t context, uint64_t seed);
   Batch at(int64_t step, int64_t micro_batch = 0) const;  // each tensor (batch, context)
@@ -52,15 +52,15 @@ class TextBatches {  // random crops; which ones depends on (seed, step, micro-b
   RandomKey key_;
 };
 
-// Packed documents, each ending with the token `end`: the document of each token, (B, T) i32, counted from 0 in every
-// row.  What follows an end is another document's first token, which is no target: it becomes -1.
+// Returns each token's document in packed rows, (B, T) i32, from 0 in every row. Documents end with
+// the token `end`, whose target, the next document's first token, becomes -1.
 Tensor separate_documents(Batch& batch, int32_t end);
 
-// An Error, of the text `what`, if no token follows another one of its document.
+// Throws Error, about the text `what`, if every document is a single token.
 void check_documents(const TokenSequence& tokens, int32_t end, const std::string& what);
 
-// Every token but the first is a target exactly once.  Windows of `context` tokens, up to `batch` at a time; what is
-// left over at the end is a batch of one shorter window.  Ends early where `take` returns false.
+// Passes windows of `context` tokens, up to `batch` at a time; the rest is one shorter window.
+// Every token except the first is a target exactly once. Stops early if `take` returns false.
 void each_window(const TokenSequence& tokens, int64_t context, int64_t batch,
                  const std::function<bool(const Batch&)>& take);
 

@@ -12,7 +12,7 @@
 namespace orrery::models {
 namespace {
 
-// Tokens before a text and behind it, by their names, and the numbers of those before.
+// Names of the tokens before and after a text, and numbers of those before it.
 struct Around {
   std::vector<std::string> before = {}, behind = {};
   std::vector<int64_t> numbers = {};
@@ -77,7 +77,7 @@ std::string name_of_token(const SortedJson& named) {
 TextEnds text_ends(const std::string& folder) {
   if (const std::string path = find_data_file(folder, {"tokenizer.json"}); !path.empty()) try {
       return ends_of(parse_large_json(read_data_file(path, largest_json), path), path);
-    } catch (const Error&) {  // told where the tokenizer is read, if it is
+    } catch (const Error&) {  // reported where the tokenizer is read, if it is
       return {};
     }
   std::string path;

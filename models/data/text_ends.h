@@ -1,5 +1,5 @@
-// The tokens that the files of a tokenizer's folder put around a text: the post_processor of tokenizer.json, or where
-// there is no such file, tokenizer_config.json and special_tokens_map.json.
+// Tokens around a text, as set by the files of a tokenizer's folder: the post_processor of
+// tokenizer.json or, without that file, tokenizer_config.json and special_tokens_map.json.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@
 namespace orrery::models {
 
 struct TextEnds {
-  std::optional<bool> begins = {};      // a token comes before each text; none: no file says whether
-  std::optional<int64_t> number = {};   // of that token, where the files give one
+  std::optional<bool> begins = {};      // a token precedes each text; empty: not specified
+  std::optional<int64_t> number = {};   // of that token, if the files give it
   std::string name = {};                // or its text; empty: the tokenizer's own, or the model's
-  std::vector<std::string> notes = {};  // what else stands around a text and is not put there
+  std::vector<std::string> notes = {};  // about other tokens around a text, which are not added
 };
 TextEnds text_ends(const std::string& folder);
 
-// The folder's tokenizer, used as those files say.
+// Returns the folder's tokenizer with the settings of those files.
 std::unique_ptr<Tokenizer> with_text_ends(std::unique_ptr<Tokenizer> tokenizer, const std::string& folder);
 
 }  // namespace orrery::models

@@ -48,7 +48,7 @@ void TextFiles::each_piece(const std::string& name, const Read& read, size_t roo
   for (size_t kept = 0;;) {
     const size_t got = read(std::as_writable_bytes(std::span(buffer).subspan(kept)));
     const std::string_view here = std::string_view(buffer).substr(0, kept + got);
-    if (before > 0) check_memory("text: " + name, 8 * piece_size, "take a shorter text");  // for what a piece becomes
+    if (before > 0) check_memory("text: " + name, 8 * piece_size, "take a shorter text");  // for data made from a chunk
     const size_t end = got == 0 ? here.size() : end_of_characters(here);
     if (end > 0) take(here.substr(0, end), before);
     before += end, kept = here.size() - end;

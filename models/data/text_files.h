@@ -1,4 +1,4 @@
-// The files of a text, read in pieces.
+// Text files, read in chunks.
 #pragma once
 
 #include <cstddef>
@@ -14,26 +14,26 @@
 
 namespace orrery::models {
 
-// One file, or all of a folder and of the folders in it, by name; hidden ones are left out.
+// One file, or all files below a folder, by name, without hidden ones.
 class TextFiles {
  public:
-  // Errors: what cannot be read, a folder without files, a file without bytes.
+  // Throws Error if a file cannot be read or is named like tokens, or if there is no text.
   explicit TextFiles(const std::string& path);
   const std::string& path() const { return path_; }  // as it was given
   const std::vector<std::string>& files() const { return files_; }
-  uint64_t bytes() const { return bytes_; }  // of all files, as they lie there
+  uint64_t bytes() const { return bytes_; }  // of all files as stored
 
-  // A file, unpacked if gzip has packed it, in pieces of at most `piece_size` bytes that break no character in two,
-  // each with how many came before.
+  // Passes a file, unpacked if gzip packed it, to `take` in chunks of at most `piece_size` bytes
+  // that split no character, each with the number of bytes before it.
   using Take = std::function<void(std::string_view piece, uint64_t before)>;
   static constexpr size_t piece_size = size_t{1} << 20;
   static void each_piece(const std::string& file, const Take& take);
-  // The same of what is no file: `read` gives fewer bytes than there is room for only at the end.
+  // Like the above, for another source; `read` fills its bytes except at the end of the source.
   using Read = std::function<size_t(std::span<std::byte> bytes)>;
   static void each_piece(const std::string& name, const Read& read, size_t room, const Take& take);
   struct Prints {
-    Fingerprint text;      // of the files, one after the other
-    Fingerprint division;  // of where each of several ends; empty: it is one
+    Fingerprint text;      // of the concatenated files
+    Fingerprint division;  // of the end offset of each file; empty for one file
   };
   Prints fingerprints() const;
 
@@ -43,7 +43,7 @@ class TextFiles {
   uint64_t bytes_ = 0;
 };
 
-// A text that comes in pieces, whatever it lies in: what tokenizers make a vocabulary of.
+// A text in chunks, from memory or from files, of which tokenizers make a vocabulary.
 class TextPieces {
  public:
   TextPieces(const char* text) : TextPieces(std::string_view(text)) {}
@@ -51,9 +51,9 @@ class TextPieces {
   TextPieces(std::string_view text) {
     each_ = [text](const TextFiles::Take& take) { take(text, 0); };
   }
-  explicit TextPieces(std::function<std::string()> text)  // which is asked for when it is read
+  explicit TextPieces(std::function<std::string()> text)  // called when the text is read
       : each_([text = std::move(text)](const TextFiles::Take& take) { take(text(), 0); }) {}
-  TextPieces(const TextFiles& files);  // which outlive it; an Error about what they hold says in which
+  TextPieces(const TextFiles& files);  // must outlive this; errors about their contents name the file
   void each(const TextFiles::Take& take) const { each_(take); }
 
  private:

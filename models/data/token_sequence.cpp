@@ -19,7 +19,7 @@ namespace orrery::models {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "numbers in files are as in memory");
-constexpr int64_t at_once = int64_t{1} << 18;  // tokens that are read or written together
+constexpr int64_t at_once = int64_t{1} << 18;  // tokens per read or write
 constexpr int64_t largest_of_16_bits = int64_t{1} << 16;
 
 constexpr const char* unpack_it = "unpack it with gunzip: its tokens stay in the file then";
@@ -27,16 +27,16 @@ constexpr const char* unpack_it = "unpack it with gunzip: its tokens stay in the
 using Header = std::array<int32_t, 256>;
 struct Form {
   int32_t magic, version;
-  int64_t width;  // bytes of a token
+  int64_t width;  // bytes per token
 };
 constexpr std::array<Form, 2> forms = {{{20240520, 1, 2}, {20240801, 7, 4}}};
 
 struct Layout {
-  int64_t width = sizeof(uint16_t), first = 0;  // bytes of a token, the byte where they begin
-  std::optional<int64_t> count = {};            // as the header says it
+  int64_t width = sizeof(uint16_t), first = 0;  // bytes per token; offset of the first token
+  std::optional<int64_t> count = {};            // from the header
 };
-// Of a file that begins with these bytes.  Tokens that 16 bits cannot say have become others in it, which nothing in
-// the file tells.
+// Returns the layout of a file that begins with these bytes. Throws Error if it has 16 bits and the
+// vocabulary needs more: tokens that 16 bits truncated cannot be detected.
 Layout layout_of(const std::string& path, std::span<const std::byte> begin, int64_t vocabulary) {
   Layout found;
   Header header = {};
@@ -54,7 +54,7 @@ Layout layout_of(const std::string& path, std::span<const std::byte> begin, int6
         "; give the tokenizer that made it, or make the tokens anew with orrery prepare, which takes 32 bits then");
   return found;
 }
-// How many tokens a file of so many bytes has.
+// Returns the number of tokens of a file of `size` bytes.
 int64_t count_of(const std::string& path, const Layout& layout, uint64_t size) {
   const auto bytes = static_cast<int64_t>(size);
   const int64_t count = (bytes - layout.first) / layout.width;
@@ -72,8 +72,8 @@ void check_tokens(std::span<const int32_t> some, int64_t before, const std::stri
           some[i], ", but the vocabulary has only 0 to ", vocabulary - 1, "; another tokenizer made this file");
 }
 
-// Of a packed file, which its name tells: a first token may be what packed files begin with.  It is unpacked no further
-// than to the first thing that is wrong.
+// Reads a compressed file. Its name marks it, because a first token may look like a gzip header.
+// Unpacking stops at the first error.
 std::vector<int32_t> unpacked_tokens(const std::string& path, int64_t vocabulary) {
   DataReader reader(path);
   const std::string what = "tokens: " + path;
@@ -129,7 +129,7 @@ struct TokenSequence::Memory final : Source {
 
 struct TokenSequence::File final : Source {
   std::shared_ptr<const FileReader> file;
-  int64_t count, width, first;  // tokens, bytes of one, the byte where they begin
+  int64_t count, width, first;  // tokens; bytes per token; offset of the first token
   File(std::shared_ptr<const FileReader> from, int64_t tokens, int64_t bytes_of_one, int64_t first_byte)
       : file(std::move(from)), count(tokens), width(bytes_of_one), first(first_byte) {}
   int64_t size() const override { return count; }
@@ -200,7 +200,7 @@ TokenSequence TokenSpool::sequence() const {
 
 namespace {
 
-// The bytes of such a file, in pieces.
+// Passes the bytes of such a file to `take`, chunk by chunk.
 template <class Take>
 void each_piece(const TokenSequence& tokens, int64_t vocabulary, const Take& take) {
   const bool wide = vocabulary > largest_of_16_bits;

@@ -1,9 +1,9 @@
-// Tokens in a row, in memory or in a file of 16- or 32-bit numbers, of which only what is asked for is read.
+// A sequence of tokens, in memory or in a file of 16- or 32-bit numbers that is read on demand.
 //
-// Two kinds of files hold tokens: nanoGPT's, nothing but 16-bit numbers; and llm.c's, 256 32-bit numbers before them:
+// Token files are nanoGPT's, only 16-bit numbers, or llm.c's, with a header of 256 32-bit numbers:
 //   20240520, 1, how many tokens, 0 ...      then 16-bit numbers
 //   20240801, 7, how many tokens, 0 ...      then 32-bit numbers
-// All are little-endian.  A file whose name ends in .gz holds one of them, packed by gzip.  Its tokens are in memory.
+// All are little-endian. A .gz file is one of them, packed by gzip; its tokens are in memory.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +22,11 @@ class TokenSequence {
  public:
   TokenSequence() : TokenSequence(std::vector<int32_t>()) {}
   TokenSequence(std::vector<int32_t> tokens);
-  // Errors: a size that is not what the header says, a number that is no token of a vocabulary of that size, and where.
+  // Throws Error on a size unlike the header's, or a number beyond the vocabulary, with its index.
   static TokenSequence in_file(const std::string& path, int64_t vocabulary);
 
   int64_t size() const { return end_ - begin_; }
-  void read(int64_t at, std::span<int32_t> to) const;  // the tokens from place `at` on; they must be there
+  void read(int64_t at, std::span<int32_t> to) const;  // reads tokens [at, at + to.size()), which must exist
   TokenSequence part(int64_t begin, int64_t end) const;
   std::vector<int32_t> to_vector() const;
   int64_t bytes_in_memory() const;
@@ -41,14 +41,14 @@ class TokenSequence {
   int64_t begin_ = 0, end_ = 0;
 };
 
-// Tokens on their way, more than memory may hold: they lie in a file without a name, which is gone with its last user.
+// Tokens being made, maybe too many for memory, in an unlinked file that ends with its last user.
 class TokenSpool {
  public:
   explicit TokenSpool(const std::string& folder);
   ~TokenSpool();
   void add(std::span<const int32_t> tokens);
   int64_t size() const { return count_; }
-  TokenSequence sequence() const;  // of what was added so far
+  TokenSequence sequence() const;  // the tokens added so far
 
  private:
   std::unique_ptr<FileAppender> file_;
@@ -56,8 +56,8 @@ class TokenSpool {
   int64_t count_ = 0;
 };
 
-// A file as above, of 16-bit numbers (nanoGPT's form) where the vocabulary allows, else of 32-bit ones.
+// Writes a file as above: 16-bit (nanoGPT's) if the vocabulary fits, else 32-bit (llm.c's).
 void write_token_file(const std::string& path, const TokenSequence& tokens, int64_t vocabulary);
-Fingerprint fingerprint_of_token_file(const TokenSequence& tokens, int64_t vocabulary);  // of what would be written
+Fingerprint fingerprint_of_token_file(const TokenSequence& tokens, int64_t vocabulary);  // of the file to be written
 
 }  // namespace orrery::models

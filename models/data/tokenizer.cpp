@@ -22,7 +22,7 @@ const TokenizerEntry* named_by(const std::string& name_or_path) {
   return tokenizers().find(name_or_path.substr(0, name_or_path.find('(')));
 }
 
-// `text` is asked for only if a vocabulary is made of it.
+// Calls `text` only if a vocabulary is made from it.
 std::unique_ptr<Tokenizer> make_of(const std::string& name_or_path, const std::function<TextPieces()>& text,
                                    const LearningProgress& progress) {
   const TokenizerEntry* const named = named_by(name_or_path);
@@ -31,7 +31,7 @@ std::unique_ptr<Tokenizer> make_of(const std::string& name_or_path, const std::f
     check(name_or_path == named->name, "tokenizer: ", named->name, " has no settings; it is ", name_or_path, " here");
     return named->make(text());
   }
-  std::vector<std::string> names, notes;  // notes: why others of its files were not taken
+  std::vector<std::string> names, notes;  // notes: why its other files were not used
   for (const auto& [name, entry] : tokenizers()) {
     if (entry.make || entry.train) names.push_back(name);
     if (!entry.reads || !file_exists(name_or_path) || !entry.reads(name_or_path)) continue;
@@ -53,9 +53,9 @@ std::unique_ptr<Tokenizer> make_of(const std::string& name_or_path, const std::f
 
 void encode_file(const Tokenizer& tokenizer, const std::string& file, const TakeTokens& take,
                  const std::function<void(uint64_t)>& progress) {
-  std::string waiting;  // for what decides its tokens
-  uint64_t done = 0;    // bytes before it
-  size_t enough = 0;    // bytes that are tried next: twice those that decided nothing
+  std::string waiting;  // read, but its tokens are not decided yet
+  uint64_t done = 0;    // bytes encoded before it
+  size_t enough = 0;    // bytes to wait for: twice a size that decided nothing
   std::vector<int32_t> tokens;
   const auto told = [&](const auto& encode) {
     try {
@@ -114,7 +114,7 @@ class UsedTokenizer final : public Tokenizer {
     if (use_.vocabulary) saved[vocabulary_key] = *use_.vocabulary;
     return saved.dump();
   }
-  // A token beyond the model's vocabulary begins and ends nothing.
+  // A token beyond the model's vocabulary neither begins nor ends a text.
   std::optional<int32_t> begin() const override { return known(use_.begin ? use_.begin : inner_->begin()); }
   std::optional<int32_t> end() const override { return known(use_.end ? use_.end : inner_->end()); }
   std::optional<int32_t> end_of_text() const override { return known(use_.end ? use_.end : inner_->end_of_text()); }

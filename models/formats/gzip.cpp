@@ -15,21 +15,21 @@ namespace {
 
 constexpr size_t piece = size_t{1} << 18;
 constexpr std::string_view packed_ending = ".gz";
-constexpr int gzip_alone = 16 + MAX_WBITS;  // neither zlib's own wrapping nor none
+constexpr int gzip_alone = 16 + MAX_WBITS;  // neither zlib's format nor raw deflate
 
 }  // namespace
 
-// Members in a row, from packed bytes that come in pieces.
+// An unpacker of consecutive members, whose packed bytes arrive in chunks.
 class DataReader::Unpacking {
  public:
-  using More = std::function<std::string_view()>;  // the next packed bytes; none: that was all
+  using More = std::function<std::string_view()>;  // returns the next packed bytes; empty: the end
   Unpacking(More more, std::string_view name) : more_(std::move(more)), name_(name) {
     check(inflateInit2(&stream_, gzip_alone) == Z_OK, name_, ": there is no memory to unpack it");
   }
   ~Unpacking() { inflateEnd(&stream_); }
   Unpacking(const Unpacking&) = delete;
 
-  // Fewer bytes than there is room for only at the end.
+  // Returns fewer bytes than `to` has only at the end.
   size_t read(std::span<char> to) {
     size_t got = 0;
     while (got < to.size() && !ended_) {
@@ -59,7 +59,7 @@ class DataReader::Unpacking {
     std::string_view begin(mark.data(), known);
     inflate_from(begin, {});
   }
-  // Tapes and blocks are filled up with zeros; anything else is no part of what was packed.
+  // Tapes and blocks are padded with zeros; other bytes after the end are an error.
   void check_filling(std::string_view first) {
     size_t after = 0;
     bool zeros = true;
@@ -77,7 +77,7 @@ class DataReader::Unpacking {
     check(got > 0 || given > 0 || !within_member_, name_, ": its gzip data ends too early");
     return got;
   }
-  // Takes from the front of `packed`.
+  // Consumes bytes from the front of `packed`.
   size_t inflate_from(std::string_view& packed, std::span<char> to) {
     constexpr size_t most = std::numeric_limits<uInt>::max();
     const auto given = static_cast<uInt>(std::min(packed.size(), most)),

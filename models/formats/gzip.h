@@ -1,4 +1,4 @@
-// Data as it was downloaded: a file that gzip has packed is read as what is in it, whatever its name.
+// Data files, which are unpacked if gzip packed them, regardless of their names.
 #pragma once
 
 #include <cstddef>
@@ -16,15 +16,15 @@ namespace orrery::models {
 
 constexpr uint64_t largest_unpacked = uint64_t{1} << 33;  // bytes
 
-// A regular file from its beginning, unpacked on the way if gzip has packed it, so that memory holds little of it.
-// Errors as below, once what is wrong is reached.
+// A reader of a regular file from its beginning, which unpacks gzip as it reads, so it needs little
+// memory. Throws the errors below when it reaches the damage.
 class DataReader {
  public:
   explicit DataReader(const std::string& path);
   ~DataReader();
   size_t read_up_to(std::span<std::byte> bytes);  // fewer only at the end
   bool packed() const { return unpacking_ != nullptr; }
-  uint64_t size() const { return file_->size(); }  // bytes, as it lies there
+  uint64_t size() const { return file_->size(); }  // bytes of the stored file
   class Unpacking;
 
  private:
@@ -33,14 +33,14 @@ class DataReader {
 };
 
 bool is_gzip(std::string_view bytes);  // by its first two: 1f 8b
-// What is in it, one member or several in a row (RFC 1952); lengths and checksums are compared.  It takes at most about
-// 1,032 times as many bytes as are packed, for deflate saves no more.  Errors begin with `name`:
+// Unpacks one or more consecutive members (RFC 1952); checks lengths and checksums. The result has
+// at most about 1,032 times the packed bytes, deflate's limit. Errors begin with `name`:
 //   train-images.gz: its gzip data is damaged: incorrect data check
 //   train-images.gz: its gzip data ends too early
 std::string unpack_gzip(std::string_view bytes, std::string_view name, uint64_t limit = largest_unpacked);
-// A regular file, whole, unpacked if it is packed; `limit` is for what is read and for what it unpacks to.
+// Reads a regular file and unpacks it; `limit` applies to its packed and its unpacked bytes.
 std::string read_data_file(const std::string& path, uint64_t limit = largest_unpacked);
-// The first of these names, plain or with .gz, that the folder holds; empty if there is none.
+// Returns the path of the first of these names in the folder, plain or with .gz; empty: none.
 std::string find_data_file(const std::string& folder, std::initializer_list<std::string> names);
 std::vector<std::string> find_data_files(const std::string& folder, std::initializer_list<std::string> names);  // all
 bool ends_with_or_packed(std::string_view path, std::string_view ending);  // ending.gz too

@@ -18,8 +18,8 @@ int64_t line_of(std::string_view text, size_t at) {
   return 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(std::min(at, text.size())), '\n');
 }
 
-// Memory of what is parsed, measured with glibc: a value, of a list that grows; what an object, a list and a text hold
-// apart; and a member.  An ordered object moves its members while it grows.
+// Memory of parsed JSON, measured with glibc: a value in a growing list; the separate memory of an
+// object, a list and a text; a member. An ordered object moves its members while it grows.
 constexpr double bytes_of_value = 40, bytes_of_object = 64, bytes_of_list = 32, bytes_of_text = 48,
                  bytes_of_member = 112;
 
@@ -33,11 +33,11 @@ struct Counted {
   }
 };
 
-// An Error if the text is beyond the limits, or if memory lacks room for what it becomes.
+// Throws Error if the text exceeds the limits, or if memory cannot hold the result.
 Counted check_limits(std::string_view text, std::string_view what) {
   check(text.size() <= largest_json, what, ": ", text.size(), " bytes of JSON, more than the ", largest_json,
         " that are read");
-  std::array<size_t, deepest + 1> members = {};  // of what is open, from the outside
+  std::array<size_t, deepest + 1> members = {};  // of the open objects and lists, the outermost first
   size_t depth = 0;
   Counted counted;
   for (size_t at = 0; at < text.size(); ++at) {
@@ -64,8 +64,8 @@ Counted check_limits(std::string_view text, std::string_view what) {
   return counted;
 }
 
-// Python writes Infinity, -Infinity and NaN as numbers, which JSON does not have. They become text in quotes: whoever
-// reads such a member as a number refuses it, and all others are read.
+// Quotes Infinity, -Infinity and NaN, which Python writes as numbers and JSON lacks. Reading such a
+// member as a number throws, but all other members can be read.
 std::string with_quoted_infinities(std::string_view text) {
   std::string all;
   bool in_string = false;
@@ -84,7 +84,7 @@ std::string with_quoted_infinities(std::string_view text) {
   return all;
 }
 
-// After check_limits.
+// Call check_limits first.
 template <class Parsed>
 Parsed parse(std::string_view text, std::string_view what) {
   std::string quoted;
@@ -97,7 +97,7 @@ Parsed parse(std::string_view text, std::string_view what) {
     const size_t begin = line_break == std::string_view::npos ? 0 : line_break + 1;
     fail(what, ": line ", line_of(text, at), ", column ", at - begin + 1, ": ",
          at == text.size() ? "the JSON ends too early" : "this is no JSON");
-  } catch (const nlohmann::json::exception&) {  // the only other thing that parsing knows
+  } catch (const nlohmann::json::exception&) {  // the only other exception of parsing
     fail(what, ": a number is too large");
   }
 }

@@ -1,6 +1,6 @@
-// JSON that may come from anywhere.  Limits are checked before the parser runs, so that a text can neither exhaust the
-// stack nor take more than about 60 times its own size of memory, which is checked too; whatever is wrong becomes an
-// Error.
+// JSON from untrusted sources. Limits are checked before parsing, so a text can neither exhaust
+// the stack nor take more memory than about 60 times its size, which is checked too. Any failure
+// is an Error.
 #pragma once
 
 #include <cstdint>
@@ -20,20 +20,20 @@ constexpr uint64_t largest_json = uint64_t{64} << 20, largest_index = uint64_t{1
 // Errors begin with `what`, most often the file's path:
 //   run/step_000100/state.json: line 3, column 7: this is no JSON
 //   run/step_000100/state.json: line 1: lists and objects stand in one another more than 64 deep
-// Members come in their order; those of a text whose objects have tens of thousands of them come sorted, because an
-// ordered object compares each key with all that precede it.
+// Members keep their order. If objects have tens of thousands of members, they are sorted, because
+// an ordered object compares each key with all previous keys.
 Json parse_json(std::string_view text, std::string_view what);
 
-// The same for a vocabulary and other large objects, whose members are found fast; they come sorted.
+// Parses a vocabulary or another large object, with fast lookup of members; they are sorted.
 using SortedJson = nlohmann::json;
 SortedJson parse_large_json(std::string_view text, std::string_view what);
 
-// A seal shows that a file is what was written: its last member, "sha256", is of all before it, without spaces.
+// Adds a seal against changes: the last member, "sha256", hashes all before it, without spaces.
 void add_seal(Json& object);
-// Removes it; an Error, "WHAT: it is not what was written: its SHA-256 is another than it says", if it is of others.
+// Removes the seal; throws Error, "WHAT: it is not what was written: ...", if it does not match.
 void take_seal(Json& object, std::string_view what);
 
-// A member of an object.  Errors: "run/step_000100/state.json: 'step' must be a whole number".
+// Returns a member. Errors: "run/step_000100/state.json: 'step' must be a whole number".
 const Json& member(const Json& object, std::string_view key, std::string_view what);
 const Json& list_member(const Json& object, std::string_view key, std::string_view what);
 std::string text_member(const Json& object, std::string_view key, std::string_view what);

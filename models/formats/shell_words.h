@@ -1,4 +1,4 @@
-// Words of a command as a shell takes them.
+// Quoting of command line arguments for a shell.
 #pragma once
 
 #include <string>
@@ -6,10 +6,10 @@
 
 namespace orrery::models {
 
-// The word as it is, or in '...', or as for_bash writes it if a terminal could not show it (shown_text.h).
+// Returns the argument as it is, in '...', or as for_bash if a terminal cannot show it.
 std::string quoted_for_a_shell(const std::string& word);
-std::string for_bash(const std::string& word);  // $'...', ASCII alone
-// "orrery train --out=runs/mine", of these words.
+std::string for_bash(const std::string& word);  // $'...', ASCII only
+// Returns "orrery train --out=runs/mine" for these arguments.
 std::string command_line(const std::vector<std::string>& words);
 
 }  // namespace orrery::models

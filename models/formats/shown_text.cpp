@@ -9,7 +9,7 @@ namespace {
 
 constexpr char digits[] = "0123456789abcdef";
 
-// Characters without a shape that change what stands beside them: line separators, directions, and their marks.
+// Returns whether a character is invisible and affects others: line separators, directions, marks.
 bool acts(char32_t point) {
   return point == 0x2028 || point == 0x2029 || point == 0x061C || (point >= 0x200E && point <= 0x200F) ||
          (point >= 0x202A && point <= 0x202E) || (point >= 0x2066 && point <= 0x2069);
@@ -65,13 +65,13 @@ std::string for_html(std::string_view text) {
   return all;
 }
 
-// An entity is a character and never a mark of Markdown.  An underscore between letters is no mark.
+// An entity is never parsed as Markdown. An underscore between letters needs no escape.
 std::string for_markdown(std::string_view text) {
   std::string line(text);
   std::replace(line.begin(), line.end(), '\n', ' ');
   line = for_terminal(line);
   const auto letter = [&](size_t at) { return at < line.size() && is_letter(line[at]); };
-  const size_t number = line.find_first_not_of("0123456789");  // where the digits that it begins with end
+  const size_t number = line.find_first_not_of("0123456789");  // the end of the leading digits
   const auto begins_list = [&](size_t at) {
     const char c = line[at];
     const bool mark = at == 0 ? c == '-' || c == '+' || c == '=' : at == number && (c == '.' || c == ')');

@@ -1,5 +1,5 @@
-// Text from elsewhere (names of files, classes and claims, tokens, prompts, other libraries' messages) in a form that
-// cannot act on the terminal or the page that shows it.
+// Escapes text from other sources (names of files, classes and claims, tokens, prompts, messages of
+// libraries), so that it cannot affect the terminal or page that shows it.
 #pragma once
 
 #include <array>
@@ -8,8 +8,8 @@
 
 namespace orrery::models {
 
-// One character as a terminal may show it: itself, or \x1b of a control character or of a byte that is not UTF-8,
-// or \u202e of a character that changes how others are shown (C1 controls, directions, line separators).
+// A character in a form safe for terminals: itself, \x1b for a control character or an invalid
+// byte, or \u202e for a character that changes others (C1 controls, directions, line separators).
 struct ShownCharacter {
   std::array<char, 8> bytes;
   size_t size;
@@ -18,18 +18,18 @@ struct ShownCharacter {
 };
 ShownCharacter shown_character(std::string_view text, size_t at) noexcept;
 
-// All of its characters, shown so: one line.
+// Returns all characters in this form, on one line.
 std::string for_terminal(std::string_view text);
-// The same, with line breaks and tabs as they are: what a model or a compiler writes.
+// Like for_terminal, but keeps line breaks and tabs, for the output of a model or compiler.
 std::string for_terminal_lines(std::string_view text);
 
-// As HTML, between tags or in an attribute in double quotes.
+// Escapes text for HTML, between tags or in an attribute in double quotes.
 std::string for_html(std::string_view text);
-// In Markdown, within a cell of a table or a line of text: it can be no HTML, end no cell and begin no link.
+// Escapes text for a Markdown cell or line, so that it forms no HTML, cell end or link.
 std::string for_markdown(std::string_view text);
-// In Markdown, as `code`.
+// Returns the text as Markdown `code`.
 std::string code_for_markdown(std::string_view text);
-// A path as the target of a link.
+// Escapes a path as the target of a Markdown link.
 std::string link_for_markdown(std::string_view path);
 
 }  // namespace orrery::models

@@ -52,7 +52,7 @@ size_t end_of_characters(std::string_view text) {
   constexpr size_t longest = 4;
   for (size_t back = 1; back < longest && back <= text.size(); ++back) {
     const auto byte = static_cast<unsigned char>(text[text.size() - back]);
-    if ((byte & 0xC0u) == 0x80) continue;  // not the first of a character
+    if ((byte & 0xC0u) == 0x80) continue;  // not the first byte of a character
     const size_t length = byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : byte >= 0xC0 ? 2 : 1;
     return length > back ? text.size() - back : text.size();
   }

@@ -14,20 +14,20 @@ struct Character {
   size_t bytes;
 };
 
-// The character that begins at byte `at`; none if that is no UTF-8: overlong forms, halves of pairs and points above
-// U+10FFFF are none.
+// Returns the character at byte `at`, or nothing if it is not UTF-8, which excludes overlong forms,
+// surrogates and points above U+10FFFF.
 std::optional<Character> character_if_any(std::string_view text, size_t at);
-// The one rule for bytes that are not UTF-8, wherever text is read as characters.  The first of them is an Error:
+// Throws Error at the first byte that is not UTF-8, for all readers of characters:
 //   pairs: train.de is not UTF-8 at byte 5; convert it
-// `what` begins the sentence, `way_out` ends it, and `before` bytes came before the text.
+// `what` begins the message, `way_out` ends it, and `before` bytes precede the text.
 void check_utf8(std::string_view text, std::string_view what, std::string_view way_out = "convert it",
                 uint64_t before = 0);
-// The same of a text for a tokenizer that reads characters.
+// Like check_utf8, for the text of a tokenizer that reads characters.
 void check_characters(std::string_view text, uint64_t before = 0);
-// The character that begins at byte `at`; the Error of check_characters if that is not UTF-8.
+// Returns the character at byte `at`; throws the Error of check_characters if it is not UTF-8.
 Character character_at(std::string_view text, size_t at, uint64_t before = 0);
 
-// Where a text may be cut so that no character is: its end, or before a character that its end breaks off.
+// Returns the size of the text without an incomplete last character.
 size_t end_of_characters(std::string_view text);
 
 std::string utf8(char32_t point);

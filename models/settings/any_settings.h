@@ -1,4 +1,4 @@
-// The settings of a class that is chosen by name: a copy has settings of its own.
+// Settings of a class that is chosen by name; copies are independent.
 #pragma once
 
 #include <memory>
@@ -20,8 +20,8 @@ class AnySettings {
     return *this;
   }
 
-  std::vector<Setting> members() const { return held_->members(); }  // pointing into these settings
-  // As what they are; an Error if they are something else.
+  std::vector<Setting> members() const { return held_->members(); }  // pointers into these settings
+  // Returns the settings as their type; throws Error if they have another type.
   template <class Settings>
   Settings& as() const {
     auto* const found = dynamic_cast<Of<Settings>*>(held_.get());

@@ -33,7 +33,7 @@ std::string in_quotes(const std::string& value) {
 
 const std::string first_line = "# The settings of a run, written by orrery when it began.\n", needs = "# They need ";
 
-// Without quotes only if reading gives the same text again.
+// Omits quotes only if reading gives the same text again.
 std::string as_toml(const std::string& value) {
   if (value == "yes") return "true";
   if (value == "no") return "false";

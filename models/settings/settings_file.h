@@ -18,27 +18,27 @@
 
 namespace orrery::models {
 
-// Keys and values for set_setting, in the order of the file.  Each is tried on `scratch`, the members of a settings
-// struct that the caller has no other use for, so that a wrong key or value is an Error that names file and line:
-//   run.toml:3: unknown key 'layrs'; did you mean 'layers'?
+// Returns keys and values for set_setting, in the order of the file. Sets each on `scratch`, the
+// members of a settings struct without another use, so that a wrong key or value throws Error with
+// file and line:
 std::vector<std::pair<std::string, std::string>> read_settings_file(const std::string& path,
                                                                     std::span<const Setting> scratch,
                                                                     std::span<const ForeignKey> foreign = {});
 
-// The text of one key at the top of the file; none if there is no such key, or it is no text, or the file is no TOML,
-// which read_settings_file tells in a sentence.
+// Returns the text of a top-level key, or nothing if the key is missing or not text, or if the file
+// is not TOML, which read_settings_file reports.
 std::optional<std::string> value_in_settings_file(const std::string& path, const std::string& key);
 
-// Throws if a value, such as a path, is not UTF-8: every file that settings are written into is. Called at the start.
+// Throws if a value, such as a path, is not UTF-8, as settings files must be. Call it first:
 //   train: --data=f\xff/text.txt is not UTF-8 at byte 1; write it in UTF-8, or rename the file or folder that it names
 void check_utf8_settings(std::string_view command, const std::vector<std::pair<std::string, std::string>>& settings);
 
-// What list_settings gave, so that a run can be repeated; whole or not at all.  Its first line says who has written it,
-// and a comment names each of the plug-ins, files that the settings are none without.
+// Writes the result of list_settings, whole or not at all, so that a run can be repeated. The first
+// line marks it as orrery's; comments name the plug-ins without which the settings are invalid.
 void write_settings_file(const std::string& path, std::span<const std::pair<std::string, std::string>> settings,
                          std::span<const std::string> plugins = {});
 bool is_written_settings_file(const std::string& path);
-// The words --plugin=FILE.so, as a shell takes them, that such a file names; none if there is no such file.
+// Returns the arguments --plugin=FILE.so, quoted for a shell, of such a file; empty without it.
 std::vector<std::string> plugins_of_settings_file(const std::string& path);
 std::string plugin_word(const std::string& plugin);
 

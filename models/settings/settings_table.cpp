@@ -12,7 +12,7 @@ namespace orrery::models {
 
 namespace {
 
-// The parser's sentences are about its own parts: what the user has done wrong, by them and the line.
+// Returns the user's mistake and its line; the parser's messages are about its internals.
 std::string mistake_in(std::string_view line, std::string_view said) {
   const auto is_said = [&](std::string_view words) { return said.find(words) != said.npos; };
   if (is_said("utf-8")) return "a byte that is not UTF-8; save the file as UTF-8";
@@ -96,14 +96,14 @@ class TableReader {
     }
   }
 
-  // A setting may have several names, of which the last would count in silence.
+  // Rejects a setting that is given by several of its names, because the last would silently win.
   void check_once(const std::string& key, const toml::node& node) {
     const auto [first, is_new] = given_.try_emplace(name_of(key), key, node.source().begin.line);
     const auto& [name, line] = first->second;
     check(is_new, place(node), ": ", key, name == key ? " is there already" : text(" is another name of ", name),
           ", which line ", line, " sets; write it once");
   }
-  // The one name of a setting.
+  // Returns the canonical name of a setting.
   std::string name_of(const std::string& key) const {
     const auto other =
         std::find_if(foreign_.begin(), foreign_.end(), [&](const ForeignKey& f) { return f.key == key; });

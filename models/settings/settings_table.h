@@ -1,4 +1,4 @@
-// What files of settings and of claims have in common: TOML that was checked, in its order, and tables of settings.
+// Code shared by settings and claims: checked TOML in its order, and tables of settings.
 #pragma once
 
 #include <toml++/toml.h>
@@ -12,17 +12,17 @@
 
 namespace orrery::models {
 
-// A file as a table.  Errors begin with its path and the line.
+// Reads a file as a table. Errors begin with its path and the line.
 toml::table read_toml(const std::string& path);
-// The same in one form, as JSON in the order of its keys: comments and the order of lines make no difference.
+// Returns the file as JSON in key order, so comments and the order of lines do not matter.
 std::string what_toml_says(const std::string& path);
 
-// toml++ orders a table by its keys; the file's order is the one that was meant.
+// Returns the members in the order of the file; toml++ sorts a table by its keys.
 std::vector<std::pair<std::string, const toml::node*>> members_in_order(const toml::table& table);
 
 std::string toml_place(const std::string& path, const toml::node& node);  // run.toml:3
 
-// Keys and values of a table, those of tables in it with dots, as settings_file.h says.
+// Returns keys and values of a table; keys of inner tables have dots, as in settings_file.h.
 std::vector<std::pair<std::string, std::string>> settings_in_table(const toml::table& table, const std::string& path,
                                                                    std::span<const Setting> scratch,
                                                                    std::span<const ForeignKey> foreign = {});

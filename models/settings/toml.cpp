@@ -47,7 +47,7 @@ bool is_plain_value(std::string_view word) {
   return word.empty();
 }
 
-// What is wrong with a plain value that is a number, but none that the machine has; empty: nothing.
+// Returns what is wrong with a number outside the machine's range; empty if it is in range.
 std::string_view beyond_numbers(std::string_view word) {
   std::string digits;
   std::copy_if(word.begin() + word.starts_with('+'), word.end(), std::back_inserter(digits),
@@ -61,7 +61,7 @@ std::string_view beyond_numbers(std::string_view word) {
   return small ? "too close to 0; write 0, or a larger one" : "too large; write a smaller one";
 }
 
-// Walks through the text once, with its grammar in mind: what stands where, not what it means.
+// A scan of the text that checks its syntax in one pass, but not its meaning.
 class Scan {
  public:
   Scan(std::string_view text, std::string_view path) : text_(text), path_(path) {}
@@ -69,7 +69,7 @@ class Scan {
   void run() {
     if (text_.size() > largest_toml)
       refuse(orrery::text(text_.size(), " bytes, more than the ", largest_toml, " that are read"));
-    if (text_.starts_with("\xEF\xBB\xBF")) at_ = 3;  // some editors' mark of UTF-8
+    if (text_.starts_with("\xEF\xBB\xBF")) at_ = 3;  // the byte order mark of some editors
     while (at_ < text_.size()) step(text_[at_]);
     if (place_ == Place::value && !in_list()) refuse(no_value);
   }
@@ -118,7 +118,7 @@ class Scan {
     if (depth_ == 0) place_ = Place::line_begin, dots_ = 0;
     ++line_;
   }
-  // The parser takes for granted that a name follows.
+  // The parser assumes that a name follows.
   void header() {
     if (at_ < text_.size() && text_[at_] == '[') ++at_;
     while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\t')) ++at_;
@@ -169,7 +169,7 @@ class Scan {
     if (place_ == Place::line_begin) place_ = Place::key;
   }
 
-  // From an opening quote behind the closing one.  Three of them: over several lines.
+  // Reads text from an opening quote to after the closing one; three quotes: over several lines.
   void text_in_quotes(char quote) {
     const std::string_view three = quote == '"' ? "\"\"\"" : "'''";
     const bool lines = text_.substr(at_, 3) == three;
@@ -188,7 +188,7 @@ class Scan {
     }
     if (at_ >= text_.size()) refuse("text in quotes does not end");
     at_ += lines ? 3 : 1;
-    while (lines && at_ < text_.size() && text_[at_] == quote) ++at_;  // up to two more belong to the text
+    while (lines && at_ < text_.size() && text_[at_] == quote) ++at_;  // up to two more quotes belong to the text
     place_ = place_ == Place::value ? Place::after_value : place_ == Place::line_begin ? Place::key : place_;
   }
 

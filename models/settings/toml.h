@@ -1,5 +1,5 @@
-// What is checked of a TOML text before the parser sees it: Debian 12's toml++ descends once for each bracket and each
-// dot of a key, and has undefined behaviour of its own on some odd words.
+// Checks of a TOML text before parsing: Debian 12's toml++ recurses for each bracket and each dot
+// of a key, and has undefined behavior on some unusual words.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@ namespace orrery::models {
 
 constexpr uint64_t largest_toml = uint64_t{1} << 20;  // bytes; for read_file
 
-// An Error that begins with the file's path and the line if the text is longer, more deeply nested or of more items
-// than any file of settings, or has a character that none needs:
+// Throws Error, beginning with path and line, if the text is longer, more deeply nested or has more
+// items than any file of settings, or has a character that none needs:
 //   run.toml:1: brackets stand in one another more than 16 deep
 void check_toml(std::string_view text, std::string_view path);
 

@@ -1,7 +1,7 @@
-// Copy: s_1 ... s_n, a separator, and then s_1 ... s_n once more, which is asked for.
+// Copy: s_1 ... s_n, a separator, and then s_1 ... s_n again, which are the targets.
 //   inputs   s_1 s_2 ... s_n  |   s_1 ... s_(n-1)
 //   targets   .   .  ...  .  s_1  s_2 ...   s_n
-// Symbols are drawn evenly, so whoever does not copy has a loss of ln symbols.
+// Symbols are uniform, so a model that does not copy has a loss of ln symbols.
 #include "models/data/algorithmic/base/problem.h"
 
 namespace orrery::models {

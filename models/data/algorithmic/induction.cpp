@@ -1,7 +1,7 @@
-// Induction: what followed the last token when it stood there before?
-//   inputs   ... A B ... A          B is asked for; A stands in no third place
-// Needs two attentions, one upon the other: one that marks each token with the one before it, one that looks for A's
-// mark.
+// Induction: predicts the token that followed the last token at its earlier occurrence.
+//   inputs   ... A B ... A          the target is B; A occurs in no third position
+// Needs two attention layers in sequence: one marks each token with the token before it, the next
+// attends to the mark of A.
 #include "models/data/algorithmic/base/problem.h"
 
 namespace orrery::models {

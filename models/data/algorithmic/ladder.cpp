@@ -1,8 +1,8 @@
-// Lags in a ladder: symbols, and among them marks; mark r asks for the symbol that stood `first + r gap` tokens before.
+// Ladder of lags: symbols and marks; mark r's target is the symbol `first + r gap` tokens before.
 //   lag_r = first + r gap,  r = 0 ... rungs - 1
-// An adaptive span gets a gradient through its ramp of R tokens alone, so a far lag is never found; with a gap below R
-// each rung that a head covers puts the next one on its ramp, and the span is led out.  With rungs=1 there is nothing
-// to lead it.
+// An adaptive span gets its gradient only from its ramp of R tokens, so a far lag is never found.
+// With a gap below R, each lag that a head covers puts the next one on its ramp, and the span
+// grows. With rungs=1 nothing leads the span.
 #include "models/data/algorithmic/base/problem.h"
 
 namespace orrery::models {
@@ -31,7 +31,7 @@ class Ladder final : public Problem {
   }
   int64_t vocabulary() const override { return settings_.symbols + settings_.rungs; }
   int64_t length() const override { return settings_.length; }
-  // Half of the tokens are marks, as far as what they ask for exists and is a symbol.
+  // Half of the tokens are marks, where their target exists and is a symbol.
   void write(RandomKey key, std::span<int32_t> inputs, std::span<int32_t> targets) const override {
     Draws draws(key);
     for (int64_t t = 0; t < settings_.length; ++t) {
@@ -49,7 +49,7 @@ class Ladder final : public Problem {
 
  private:
   int64_t lag(int64_t rung) const { return settings_.first + rung * settings_.gap; }
-  // No sequence without an answer: the last token asks for the first lag, of what is made a symbol if it is a mark.
+  // Ensures an answer: the last token becomes mark 0, and its target a symbol if it is a mark.
   void ask_at_the_end(std::span<int32_t> inputs, std::span<int32_t> targets) const {
     const size_t from = inputs.size() - 1 - static_cast<size_t>(lag(0));
     if (inputs[from] >= settings_.symbols) inputs[from] = targets[from], targets[from] = no_answer;

@@ -1,5 +1,5 @@
-// Sums modulo k: d_1 ... d_n, an equals sign, and (d_1 + ... + d_n) mod k, which is asked for.  Every term counts: with
-// one of them unknown each answer is as likely as any other, and a loss of ln k is all there is to get.
+// Sums modulo k: d_1 ... d_n and an equals sign; the target is (d_1 + ... + d_n) mod k. Every term
+// counts: if one is unknown, all answers are equally likely, and the loss is at least ln k.
 #include "models/data/algorithmic/base/problem.h"
 
 namespace orrery::models {

@@ -1,9 +1,9 @@
-// Recall of evidence that is spread: each of n tokens files a value under a key, the last ones name keys, and of each
-// the value that was filed under it most often is asked for.
+// Recall of distributed evidence: each of n tokens has a key and a value, the last tokens are
+// queried keys, and the target is the most frequent value of each queried key.
 //   inputs   (k_1 v_1) ... (k_n v_n) q_1 ... q_m         token of a pair: k values + v
-// Exactly `evidence` of the n tokens are filed under each q, at places that are drawn; the answer leads by at least
-// one.  A single token of them tells little, so what is read must be gathered from all: arXiv:2302.06461 says that
-// weights that need not add up to 1 gather better the more there is to gather.  More questions are more to learn from.
+// Exactly `evidence` of the n tokens have each q, at random positions; the answer leads by at least
+// one. One token is weak evidence, so attention must sum all: weights that need not add up to 1 do
+// so better with more evidence (arXiv:2302.06461). More questions give more training targets.
 #include <algorithm>
 #include <numeric>
 #include <vector>
@@ -45,7 +45,7 @@ class Recall final : public Problem {
   void write(RandomKey key, std::span<int32_t> inputs, std::span<int32_t> targets) const override {
     const Settings& s = settings_;
     Draws draws(key);
-    std::vector<int64_t> others(static_cast<size_t>(s.keys)), pairs;  // keys that are not asked for; evidence
+    std::vector<int64_t> others(static_cast<size_t>(s.keys)), pairs;  // keys that are not queried; evidence
     std::iota(others.begin(), others.end(), 0);
     for (size_t at = static_cast<size_t>(s.length); at < inputs.size(); ++at) {
       const auto drawn = others.begin() + draws.below(static_cast<int64_t>(others.size()));
@@ -54,7 +54,7 @@ class Recall final : public Problem {
       for (const int64_t value : evidence(draws, targets[at])) pairs.push_back(asked * s.values + value);
       inputs[at] = static_cast<int32_t>(s.keys * s.values + asked);
     }
-    for (int64_t i = 0; i < s.length; ++i) {  // each place is taken with the chance that makes all choices alike
+    for (int64_t i = 0; i < s.length; ++i) {  // probabilities that make all choices equally likely
       const bool is_evidence = draws.below(s.length - i) < static_cast<int64_t>(pairs.size());
       int64_t pair = 0;
       if (is_evidence) {
@@ -69,7 +69,7 @@ class Recall final : public Problem {
   }
 
  private:
-  // Values of which one is the most frequent: while another has as many, one of those turns into it.
+  // Draws values with one leader: while another value is as frequent, one of that value becomes it.
   std::vector<int64_t> evidence(Draws& draws, int32_t& answer) const {
     const int64_t leader = draws.below(settings_.values);
     std::vector<int64_t> drawn(static_cast<size_t>(settings_.evidence));

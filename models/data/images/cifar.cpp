@@ -21,8 +21,8 @@ constexpr uint64_t largest_names = 1 << 16;  // bytes; a label is a byte, so the
 struct Batches {
   std::vector<std::string> read, left;  // paths
 };
-// data_batch.bin, or a word behind it as in data_batch_1.bin: a copy that a file manager makes has another name.  Of a
-// file and the same one packed the first is read.
+// Finds data_batch.bin, or with a suffix as in data_batch_1.bin; copies made by a file manager have
+// other names. If a file exists packed and unpacked, the first is read.
 Batches batches_called(const std::string& folder, const std::string& begin) {
   Batches batches;
   std::set<std::string> words;

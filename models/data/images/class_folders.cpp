@@ -1,5 +1,5 @@
-// A folder for each class, named for it, with its pictures: FOLDER/daisy/1.jpg, or FOLDER/train/daisy/1.jpg and the
-// same below val, validation or test.
+// A folder for each class, named after it, with its images: FOLDER/daisy/1.jpg, or
+// FOLDER/train/daisy/1.jpg and likewise below val, validation or test.
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -23,7 +23,7 @@ std::vector<std::string> folders_in(const std::string& folder) {
   return found;
 }
 
-// The pictures of a class, which are those in its own folder.
+// Returns the images directly in a class's folder; counts other files below it as left out.
 std::vector<std::string> pictures_in(const std::string& of_class, PictureTally& tally) {
   std::vector<std::string> found;
   for (const std::string& path : files_below(of_class)) {
@@ -37,13 +37,13 @@ std::vector<std::string> pictures_in(const std::string& of_class, PictureTally& 
   return found;
 }
 
-// The files of a folder that are in none of its folders.
+// Counts the files directly in a folder as left out.
 void leave_out_files(const std::string& folder, const std::string& where, PictureTally& tally) {
   for (const std::string& path : files_in(folder))
     if (!is_hidden(path) && !folder_exists(path)) tally.leave_out(path, where);
 }
 
-// Nothing if it is broken, and such ones are to be left out.
+// Returns nothing if the image is broken and options.skip_broken is set.
 std::optional<Picture> decode(ImageSet& set, const std::string& path, const ImageOptions& options,
                               PictureTally& tally) {
   try {
@@ -65,7 +65,7 @@ std::vector<std::string> classes_in(const std::string& folder) {
   return classes;
 }
 
-// The labels of the classes in a folder, by their names, or by the numbers that all names are.
+// Returns the labels of the classes in a folder, matched by name, or by number if all are numbers.
 std::map<std::string, int32_t> labels_in(ImageSet& set, const std::string& folder, const std::string& learned) {
   const std::vector<std::string> classes = classes_in(folder);
   const auto matched = match_classes(classes, set.classes);
@@ -79,7 +79,7 @@ std::map<std::string, int32_t> labels_in(ImageSet& set, const std::string& folde
   return labels;
 }
 
-// Reads pictures in the order of their paths, in whatever order the classes are: a run draws them by that.
+// Reads images in the order of their paths, not of the classes: a run draws them by that order.
 Images read_part(ImageSet& set, const std::string& folder, const std::string& learned, const ImageOptions& options,
                  PictureTally& tally) {
   Images images;
@@ -96,14 +96,14 @@ Images read_part(ImageSet& set, const std::string& folder, const std::string& le
 }
 
 constexpr const char* names_of_held_out[] = {"val", "validation", "test"};
-// Those that are there, in the order in which they are taken.
+// Returns the validation folders that exist, the preferred one first.
 std::vector<std::string> held_out_parts(const std::string& folder) {
   std::vector<std::string> parts;
   for (const char* name : names_of_held_out)
     if (folder_exists(folder + "/" + name)) parts.push_back(folder + "/" + name);
   return parts;
 }
-// What lies in a folder of parts and is none of them.
+// Counts files outside the splits of a folder as left out.
 void leave_out_others(const std::string& folder, PictureTally& tally) {
   const std::string where = "beside train, val, validation and test";
   const auto is_part = [](const std::string& name) {
@@ -115,7 +115,7 @@ void leave_out_others(const std::string& folder, PictureTally& tally) {
       for (const std::string& file : files_below(other)) tally.leave_out(file, where);
   leave_out_files(folder, where, tally);
 }
-// A set that was taken apart, of which what is learned lies elsewhere; a class may be called "test", too.
+// Returns whether a folder has validation splits only; "test" without folders may be a class.
 bool holds_parts_alone(const std::string& folder) {
   const std::vector<std::string> parts = held_out_parts(folder);
   return !parts.empty() && parts.size() == folders_in(folder).size() &&

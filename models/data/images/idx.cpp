@@ -17,7 +17,7 @@ struct IdxHeader {
   std::string path;
   std::vector<int64_t> sizes = {};
   uint64_t bytes = 0;     // of the header
-  uint64_t contents = 0;  // bytes that it announces
+  uint64_t contents = 0;  // bytes that the header announces
 };
 IdxHeader read_header(const std::string& path, uint32_t magic) {
   const size_t axes = magic & 0xff;
@@ -40,11 +40,11 @@ IdxHeader read_header(const std::string& path, uint32_t magic) {
   header.contents = static_cast<uint64_t>(count);
   return header;
 }
-// The file with its header, of which no more is unpacked than the header announces.
+// Returns a file with its header; unpacks no more than the header announces.
 std::string read_contents(ImageSet& set, const IdxHeader& header) {
   const double both = 2 * static_cast<double>(header.contents);  // as bytes and as pixels
   check_memory("images: " + header.path, both, "take fewer images");
-  constexpr uint64_t packing = 1 << 16;  // a small file may be larger when it is packed
+  constexpr uint64_t packing = 1 << 16;  // packing can enlarge a small file
   std::string bytes = set.read(header.path, header.bytes + header.contents + packing);
   check(bytes.size() == header.bytes + header.contents, "images: ", header.path, " has ", bytes.size() - header.bytes,
         " bytes after its header, which speaks of ", header.contents);
@@ -68,13 +68,13 @@ Images read_part(ImageSet& set, const std::string& pixels, const std::string& la
   return brought_to(std::move(images), options, pixels);
 }
 
-// All that are there, of which the first is read.
+// Returns all files with this content that exist; the first one is read.
 std::vector<std::string> files_of_part(const std::string& folder, const std::string& part, const std::string& what) {
   return find_data_files(folder, {part + "-" + what + "-ubyte", part + "-" + what.substr(0, what.find('-')) + "." +
                                                                     what.substr(what.find('-') + 1) + "-ubyte"});
 }
 
-// The classes are the numbers that occur as labels: 0 to 9 of MNIST, 1 to 26 of EMNIST's letters.
+// Names the classes by the numbers that occur as labels: MNIST's 0 to 9, EMNIST letters' 1 to 26.
 void number_classes(ImageSet& set, const std::string& folder) {
   const std::vector<int32_t>& known = set.train.count() > 0 ? set.train.labels : set.validation.labels;
   const std::set<int32_t> numbers(known.begin(), known.end());

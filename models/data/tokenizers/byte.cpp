@@ -1,4 +1,4 @@
-// The 256 bytes.
+// Tokenizer of the 256 bytes.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 

@@ -1,4 +1,4 @@
-// The files of byte-level byte-pair encoding: tokenizer.json, vocab.json with merges.txt, and what a checkpoint holds.
+// Files of byte-level BPE: tokenizer.json, vocab.json with merges.txt, and a checkpoint's JSON.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -14,11 +14,11 @@
 namespace orrery::models {
 namespace {
 
-// Qwen2Tokenizer's; each digit is a piece.
+// Qwen2Tokenizer's pattern; each digit is a pre-token.
 constexpr const char* qwen2_pattern =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
-// One merge of two tokens, "Ġ t".
+// Reads a merge of two tokens, "Ġ t".
 std::pair<std::string, std::string> merge_of(std::string_view line, std::string_view what) {
   const size_t space = line.find(' ');
   check(space != std::string_view::npos && line.find(' ', space + 1) == std::string_view::npos, what, ": '", line,
@@ -26,14 +26,14 @@ std::pair<std::string, std::string> merge_of(std::string_view line, std::string_
   return {bytes_of_printable(line.substr(0, space), what), bytes_of_printable(line.substr(space + 1), what)};
 }
 
-// {"!": 0, ...}: the tokens by number, empty where a number is not given.  Those in `added` are text as it is; one that
-// is in the vocabulary, too, is found as it is written, and has the bytes for which that stands: `printed`.
+// Returns the tokens of {"!": 0, ...} by number, "" for a missing number. Tokens in `added` are
+// literal; one that is also in the vocabulary is matched in that form and has its bytes: `printed`.
 std::vector<std::string> tokens_of(const SortedJson& numbers, const std::vector<AddedToken>& added,
                                    std::vector<int32_t>& printed, const std::string& what) {
   check(numbers.is_object() && !numbers.empty(), what,
         ": the vocabulary must be an object of tokens and their numbers");
   std::vector<std::string> tokens;
-  const auto most = static_cast<int64_t>(8 * (numbers.size() + added.size()) + 4096);  // in gaps there may be nothing
+  const auto most = static_cast<int64_t>(8 * (numbers.size() + added.size()) + 4096);  // numbers may have gaps
   const auto place = [&](int64_t number) -> std::string& {
     check(number < most, what, ": a token has number ", number, ", and there are only ", numbers.size() + added.size());
     if (number >= static_cast<int64_t>(tokens.size())) tokens.resize(static_cast<size_t>(number) + 1);
@@ -49,7 +49,7 @@ std::vector<std::string> tokens_of(const SortedJson& numbers, const std::vector<
     check(value.is_number_unsigned() && value.get<uint64_t>() < most_tokens, what, ": the number of '", token,
           "' must be a whole one below ", most_tokens);
     std::string& there = place(value.get<int64_t>());
-    if (!there.empty() && there == token) {  // an added one
+    if (!there.empty() && there == token) {  // an added token
       there = bytes_if_printable(token);
       if (there != token) printed.push_back(value.get<int32_t>());
       continue;
@@ -60,7 +60,7 @@ std::vector<std::string> tokens_of(const SortedJson& numbers, const std::vector<
   return tokens;
 }
 
-// The vocabulary's tokens with those that are told in files beside it.
+// Sets the tokens of the vocabulary and of the files next to it.
 void set_tokens(BytePairVocabulary& vocabulary, const SortedJson& numbers, std::vector<AddedToken> added,
                 const TokensBeside& beside, const std::string& what) {
   for (const AddedToken& each : beside.added) add_once(added, each);
@@ -92,7 +92,7 @@ void set_tokens(BytePairVocabulary& vocabulary, const SortedJson& numbers, std::
 
 SortedJson read_json(const std::string& path) { return parse_large_json(read_data_file(path, largest_json), path); }
 
-// A class of theirs that takes the space from here, whatever tokenizer.json says, is GPT2Tokenizer.
+// transformers' GPT2Tokenizer uses add_prefix_space of this file, not that of tokenizer.json.
 void check_no_space_in_front(const std::string& folder, bool of_tokenizer_json) {
   std::string path;
   const SortedJson config = object_in(folder, "tokenizer_config.json", path);
@@ -101,8 +101,8 @@ void check_no_space_in_front(const std::string& folder, bool of_tokenizer_json) 
     must_be(config, "add_prefix_space", {false}, path);
 }
 
-// vocab.json and merges.txt do not say what cuts; the class that their program reads them with does.  Without a name
-// they are GPT-2's, whose files they were first.
+// vocab.json and merges.txt have no pattern; the tokenizer class in tokenizer_config.json
+// determines it. Without a class the pattern is GPT-2's, whose format this was first.
 std::string pattern_of_class(const std::string& folder) {
   std::string path;
   const SortedJson config = object_in(folder, "tokenizer_config.json", path);
@@ -130,7 +130,7 @@ std::unique_ptr<Tokenizer> read_vocabulary_and_merges(const std::string& folder,
   set_tokens(vocabulary, numbers, {}, beside, vocabulary_file);
   size_t lines = 0;
   uint64_t bytes = 0;
-  const size_t most = 8 * numbers.size() + 4096;  // several may make the same token
+  const size_t most = 8 * numbers.size() + 4096;  // several merges may give the same token
   const std::string what = "tokenizer: " + merges_file;
   each_line(merges_file, what, [&](std::string_view line) {
     check(++lines <= most, what, " has more than ", most, " lines, a merge each, for a vocabulary of ", numbers.size(),
@@ -147,7 +147,7 @@ void supported(bool is, const Parts&... parts) {
   if (!is) throw TokenizerNotSupported(text(parts...));
 }
 
-// The expression that cuts: ByteLevel alone has GPT-2's; after a Split it has that one's.
+// Returns the pattern: GPT-2's for ByteLevel alone, else the pattern of the Split before it.
 std::string pattern_of(const SortedJson& cutter, const std::string& what) {
   const auto check_byte_level = [&](const SortedJson& one) {
     supported(item(one, "type") == "ByteLevel", what, ": \"pre_tokenizer\" must end with ByteLevel");
@@ -245,8 +245,8 @@ bool has_vocabulary_and_merges(const std::string& folder) {
   return !find_data_file(folder, {"vocab.json"}).empty() && !find_data_file(folder, {"merges.txt"}).empty();
 }
 
-// A folder whose tokenizer.json is not supported may have the same tokens in its two older files; what cuts stands in
-// tokenizer.json all the same.
+// If tokenizer.json is not supported, the two older files may have the same tokens; the pattern is
+// still read from tokenizer.json.
 std::unique_ptr<Tokenizer> read(const std::string& path) {
   if (is_tokenizer_json(path)) return read_tokenizer_json(path, {});
   const std::string one = find_data_file(path, {"tokenizer.json"});

@@ -29,7 +29,7 @@ class CharacterTokenizer final : public Tokenizer {
     for (size_t at = 0; at < text.size();) {
       const Character c = character_at(text, at);
       const int32_t token = token_of(c.point);
-      if (token < 0)  // what check() is told is made first, and a character's description takes longer than its token
+      if (token < 0)  // check() would always build its message, which takes longer than a token
         fail("tokenizer: the vocabulary has no ", describe(c.point), ", the character at byte ", at,
              "; leave it out, or train on a text that has it");
       tokens.push_back(token);
@@ -63,8 +63,8 @@ class CharacterTokenizer final : public Tokenizer {
     return found == points_.end() || *found != point ? -1 : static_cast<int32_t>(found - points_.begin());
   }
 
-  std::vector<char32_t> points_;         // sorted; a token is a place here
-  std::array<int32_t, 128> ascii_ = {};  // most of most texts, without a search
+  std::vector<char32_t> points_;         // sorted; a token is an index
+  std::array<int32_t, 128> ascii_ = {};  // fast lookup of the most frequent characters
 };
 
 std::unique_ptr<Tokenizer> character_tokenizer(const TextPieces& text) {

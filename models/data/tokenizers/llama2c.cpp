@@ -1,7 +1,7 @@
-// The tokenizer.bin of llama2.c: SentencePiece's pieces and scores, exported by its tokenizer.py.
-// https://github.com/karpathy/llama2.c.  Little-endian: the longest piece's bytes (i32), then for each piece its score
-// (f32), its bytes (i32) and those bytes, with a space where SentencePiece has U+2581, and the tokens 1 and 2 as
-// "\n<s>\n" and "\n</s>\n".  It becomes a SentencePiece model that merges pairs, and is one from then on.
+// The tokenizer.bin of llama2.c, https://github.com/karpathy/llama2.c: SentencePiece's pieces and
+// scores, exported by its tokenizer.py. Little-endian: bytes of the longest piece (i32), then for
+// each piece its score (f32), size in bytes (i32) and bytes. Spaces replace U+2581; tokens 1 and 2
+// are "\n<s>\n" and "\n</s>\n". It becomes a SentencePiece model that merges pairs.
 #include <algorithm>
 #include <array>
 #include <cmath>

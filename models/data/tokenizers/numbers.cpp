@@ -1,4 +1,4 @@
-// Tokens as they are: " 15 3 7".  Of models whose own tokenizer is not to be had here.
+// Tokens written as numbers, " 15 3 7", for imported models without a tokenizer.
 #include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>

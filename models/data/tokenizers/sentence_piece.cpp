@@ -1,4 +1,4 @@
-// SentencePiece models: read from files of others, learned from a text, and kept whole in a checkpoint.
+// SentencePiece models: read from files, trained on a text, and stored whole in a checkpoint.
 #include "models/data/sentence_piece.h"
 
 #include <sentencepiece_processor.h>
@@ -22,8 +22,8 @@
 #include "models/formats/unicode.h"
 
 // SentencePiece's protobuf prints "[libprotobuf FATAL ...]" before it throws what becomes an Error
-// here. Its switch is in no header that SentencePiece installs, and protobuf from version 22 on has
-// none: weak, so that it may be missing.
+// here; SetLogHandler disables that. SentencePiece installs no header that declares it, and
+// protobuf lacks it from version 22 on, so it is weak.
 namespace google::protobuf {
 enum LogLevel : int;
 using LogHandler = void(LogLevel, const char*, int, const std::string&);
@@ -39,12 +39,12 @@ using Processor = sentencepiece::SentencePieceProcessor;
     google::protobuf::SetLogHandler != nullptr && google::protobuf::SetLogHandler(nullptr) != nullptr;
 
 constexpr uint64_t largest_model = uint64_t{8} << 20;  // bytes: in base64 it still fits into a checkpoint's state.json
-constexpr size_t part_bytes = size_t{1} << 16;         // of a text that is encoded at once, if it can be divided
-constexpr size_t most_at_once = size_t{1} << 24;       // if not
+constexpr size_t part_bytes = size_t{1} << 16;         // encoded at once, if the text can be split
+constexpr size_t most_at_once = size_t{1} << 24;       // encoded at once, if the text cannot be split
 constexpr int64_t most_gaps = 4096;                    // between pieces and added tokens
 
-// Spaces in a row, at the beginning and at the end, and characters of the same meaning become one, as the model says:
-// decode(encode(text)) is the text so written.
+// A tokenizer of a model, which may merge spaces, drop them at both ends and normalize equivalent
+// characters: decode(encode(text)) is the normalized text.
 class SentencePiece final : public Tokenizer {
  public:
   SentencePiece(std::string model, std::string_view what, const TokensBeside& beside = {}) : model_(std::move(model)) {
@@ -82,8 +82,8 @@ class SentencePiece final : public Tokenizer {
   bool has_token(int32_t number) const override {
     return number >= 0 && (number < pieces() || added_text(number) != nullptr);
   }
-  // Unigram models sum scores in f32 over all that is encoded at once: after a few thousand words the sums are rounded
-  // to more than what pieces differ by.  So they begin anew with each word.
+  // Unigram models sum scores in f32. After a few thousand words the rounding exceeds the
+  // differences between pieces, so the sums restart at each word.
   std::vector<int32_t> encode(std::string_view text) const override {
     check_characters(text);
     std::vector<int32_t> tokens;
@@ -97,7 +97,7 @@ class SentencePiece final : public Tokenizer {
     return tokens;
   }
   size_t encode_beginning(std::string_view text, std::vector<int32_t>& tokens) const override {
-    if (spaces_end_pieces() && added_.reach() > 0) return 0;  // the text behind such a token gets no space
+    if (spaces_end_pieces() && added_.reach() > 0) return 0;  // text after such a token gets no space
     if (added_.can_strip()) return 0;
     SentencePieceCuts::Cut last{0, 0, false};
     AddedTokens::Places places(added_, text);
@@ -105,12 +105,12 @@ class SentencePiece final : public Tokenizer {
       const AddedTokens::Found next = places.next(at);
       const bool more = next.begin == text.size();
       cuts_->each(text.substr(at, next.begin - at), text.size(), more, [&](const SentencePieceCuts::Cut& cut) {
-        // An added token may have begun at the end.
+        // An added token may begin near the end.
         if (at + cut.begin + added_.reach() <= text.size()) last = {at + cut.end, at + cut.begin, false};
       });
       at = next.end;
     }
-    if (last.begin > 0) tokens = encode(text.substr(0, last.end));  // the part behind begins like a text
+    if (last.begin > 0) tokens = encode(text.substr(0, last.end));  // the rest begins like a text
     return last.begin;
   }
   std::string decode(std::span<const int32_t> tokens) const override {
@@ -149,14 +149,14 @@ class SentencePiece final : public Tokenizer {
 
  private:
   int64_t pieces() const { return processor_->GetPieceSize(); }
-  // Of a number beyond the pieces; null: it is in a gap.
+  // Returns the text of an added token, or null for a number in a gap.
   const std::string* added_text(int32_t number) const {
     for (const AddedToken& each : added_.all())
       if (each.number == number) return &each.text;
     return nullptr;
   }
   bool spaces_end_pieces() const { return cuts_->end_pieces(); }
-  // A text without added tokens, in parts; `within_word`: it gets no space of its own.
+  // Encodes a text without added tokens, in parts. `within_word`: no space is added to it.
   void add_tokens(std::string_view text, bool within_word, std::vector<int32_t>& tokens) const {
     if (text.size() > most_at_once)
       if (const std::string shorter = cuts_->with_short_runs(text); !shorter.empty())
@@ -177,10 +177,10 @@ class SentencePiece final : public Tokenizer {
     add_part(text.substr(last.begin), spaces_end_pieces() ? within_word : last.within_word, last.within_unknown,
              tokens);
   }
-  // One within a word comes without the space that the library puts in front of texts, or behind them.
-  // `within_unknown`: the token of unknown characters may go on from the part before.
+  // Encodes a part; within a word, without the space that the library adds before or after texts.
+  // `within_unknown`: the part may continue the unknown token of the previous part.
   void add_part(std::string_view part, bool within_word, bool within_unknown, std::vector<int32_t>& tokens) const {
-    // No place was found at which a piece must end.
+    // No cut was found, so the part is split between characters.
     for (; part.size() > most_at_once; within_word |= !spaces_end_pieces()) {
       const size_t bytes = end_of_first_part(part);
       add_part(part.substr(0, bytes), within_word || spaces_end_pieces(), std::exchange(within_unknown, false), tokens);
@@ -193,7 +193,7 @@ class SentencePiece final : public Tokenizer {
     const bool goes_on = within_unknown && !pieces.empty() && pieces[0] == unknown && tokens.back() == unknown;
     tokens.insert(tokens.end(), pieces.begin() + (goes_on ? 1 : 0), pieces.end());
   }
-  // Not next to a space, unless there is no other place.
+  // Returns the end of the first part, not next to a space if possible.
   static size_t end_of_first_part(std::string_view part) {
     const auto is_space = [&](size_t at) { return part[at] == ' ' || part[at] == '\n'; };
     const size_t most = end_of_characters(part.substr(0, most_at_once));
@@ -205,7 +205,7 @@ class SentencePiece final : public Tokenizer {
     std::call_once(within_words_made_, [&] { within_words_ = processor_of(with_space_in_front(model_, false)).first; });
     return *within_words_;
   }
-  // And why there is none, or empty.
+  // Returns a processor and what is wrong with the model, or "".
   static std::pair<std::unique_ptr<Processor>, std::string> processor_of(const std::string& model) {
     auto processor = std::make_unique<Processor>();
     try {
@@ -213,13 +213,13 @@ class SentencePiece final : public Tokenizer {
       return {std::move(processor), status.ok() ? "" : sentence_piece_reason(status.message())};
     } catch (const std::bad_alloc&) {
       throw;
-    } catch (const std::exception&) {  // of the trie that the library makes of the pieces
+    } catch (const std::exception&) {  // thrown by the library's trie of the pieces
       return {nullptr, "the library cannot look for its pieces"};
     }
   }
   static std::optional<int32_t> token(int number) { return number < 0 ? std::optional<int32_t>() : number; }
 
-  std::string model_;  // as in the file
+  std::string model_;  // a serialized .model
   int64_t size_ = 0;
   AddedTokens added_;
   std::vector<std::string> notes_;
@@ -227,15 +227,15 @@ class SentencePiece final : public Tokenizer {
   std::unique_ptr<SentencePieceCuts> cuts_;
   std::unique_ptr<Processor> processor_;
   mutable std::once_flag within_words_made_;
-  mutable std::unique_ptr<Processor> within_words_;  // made where a word is cut
+  mutable std::unique_ptr<Processor> within_words_;  // made on first use
 };
 
-// Its one file .model, packed or not; empty: there is none, or more.
+// Returns a folder's only .model, packed or not; empty if there is none, or more than one.
 std::string the_model_in(const std::string& folder) {
   std::string found;
   for (const std::string& path : files_in(folder)) {
     if (!ends_with_or_packed(path, ".model")) continue;
-    if (!found.empty() && path == found + ".gz") continue;  // the same one, which comes behind it
+    if (!found.empty() && path == found + ".gz") continue;  // the same file, packed
     if (!found.empty()) return {};
     found = path;
   }
@@ -244,8 +244,8 @@ std::string the_model_in(const std::string& folder) {
 bool reads(const std::string& path) {
   return folder_exists(path) ? !the_model_in(path).empty() : ends_with_or_packed(path, ".model");
 }
-// Whether texts get a space in front, where a folder says it: transformers' Llama takes that from
-// tokenizer_config.json, other classes from the model.
+// Returns whether texts get a space before them, if the folder specifies it: transformers' Llama
+// uses tokenizer_config.json, other classes the model.
 std::optional<bool> space_in_front(const std::string& folder) {
   std::string path;
   const SortedJson config = object_in(folder, "tokenizer_config.json", path);
@@ -255,7 +255,7 @@ std::optional<bool> space_in_front(const std::string& folder) {
   return space.get<bool>();
 }
 
-// A folder's other files may name tokens beside the model's pieces.
+// A folder's other files may name tokens in addition to the model's pieces.
 std::unique_ptr<Tokenizer> read(const std::string& path) {
   const bool folder = folder_exists(path);
   const std::string file = folder ? the_model_in(path) : path, what = "tokenizer: " + file;
@@ -285,7 +285,7 @@ std::unique_ptr<Tokenizer> restore(const std::string& json) {
   }
   return std::make_unique<SentencePiece>(bytes_of_base64(text_member(saved, "model", what), what), what, beside);
 }
-// A text of at most so many bytes; of a longer one every k-th line, with the smallest k that should fit.
+// Returns the text or, above `most` bytes, every k-th line, with the smallest k that should fit.
 std::string lines_evenly(const TextPieces& text, uint64_t most) {
   uint64_t bytes = 0;
   text.each([&](std::string_view piece, uint64_t before) {

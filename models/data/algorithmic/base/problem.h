@@ -1,5 +1,5 @@
-// Problems whose sequences are made on the fly: what a model must be able to do, without a text around it.  A problem
-// is one file with a class, which has
+// Problems with generated sequences, which test what a model can learn. A problem is one file with
+// a class that has
 //   static inline const nn::Info info{.name = ..., .formula = ..., .source = ...};
 //   struct Settings { ... visit ... };
 //   explicit Type(const Spec& spec);
@@ -19,18 +19,18 @@ class Problem {
  public:
   virtual ~Problem() = default;
   virtual int64_t vocabulary() const = 0;  // tokens are 0, 1, ..., vocabulary - 1
-  virtual int64_t length() const = 0;      // of every sequence: they are aligned
-  // Writes the sequence of that key: `inputs` and, where the model shall answer, `targets`, each of `length` tokens.
-  // The targets are no_answer beforehand.
+  virtual int64_t length() const = 0;      // tokens, equal for all sequences
+  // Writes the sequence of an rng key: `inputs` and, where the model must answer, `targets`, each
+  // of `length` tokens. The targets are no_answer before the call.
   virtual void write(RandomKey key, std::span<int32_t> inputs, std::span<int32_t> targets) const = 0;
 };
-constexpr int32_t no_answer = -1;  // no loss counts it
+constexpr int32_t no_answer = -1;  // ignored by losses
 
 using ProblemEntry = nn::Entry<Problem>;
 Registry<ProblemEntry>& problems();
 std::unique_ptr<Problem> make_problem(const Spec& spec);  // "copy(length=32)"
 
-// Numbers drawn one after the other from a key.
+// Random numbers, drawn one by one from an rng key.
 class Draws {
  public:
   explicit Draws(RandomKey key) : key_(key) {}
