@@ -3,7 +3,7 @@
 // arXiv:1905.07799, after Dai et al. 2019, arXiv:1901.02860.
 //   loss = -1 / (B M) sum ln p(token_(t + 1) | all tokens of the row up to t)         M tokens of a block
 // A validation reads its text once, as parallel streams with their own cache.
-//   bits_per_character = loss targets / (characters ln 2),  characters: Unicode's, whatever the tokens are,
+//   bits_per_character = loss targets / (characters ln 2),  characters: those of Unicode, for any tokens,
 //                                                             without marks between documents
 #include <algorithm>
 

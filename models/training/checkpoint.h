@@ -23,14 +23,14 @@ struct CheckpointState {
   int64_t step = 0;       // updates done
   std::string tokenizer;  // as Tokenizer::save wrote it
   std::vector<std::pair<std::string, std::string>> settings;
-  double validation_loss = 0;                     // nats, the latest; 0 if there was none
-  int64_t validated = -1;                         // step of validation_loss; -1: none, or not recorded
-  Fingerprint text = {};                          // of the training data; without a hash: not recorded
+  double validation_loss = 0;                      // nats, the latest; 0 if there was none
+  int64_t validated = -1;                          // step of validation_loss; -1: none, or not recorded
+  Fingerprint text = {};                           // of the training data; without a hash: not recorded
   std::map<std::string, Fingerprint> beside = {};  // of other inputs (Task::read_beside); empty: not recorded
-  std::map<std::string, Fingerprint> files = {};  // of the checkpoint, by name; empty: older format without hashes
-  int64_t position = 0;                           // tokens read from each text stream; 0: batches are not streams
-  std::string version = {};                       // of the program that wrote it; set by read_state
-  std::vector<nn::Cache> carried = {};            // stream state of each micro-batch; read by load_carried alone
+  std::map<std::string, Fingerprint> files = {};   // of the checkpoint, by name; empty: older format without hashes
+  int64_t position = 0;                            // tokens read from each text stream; 0: batches are not streams
+  std::string version = {};                        // of the program that wrote it; set by read_state
+  std::vector<nn::Cache> carried = {};             // stream state of each micro-batch; read by load_carried alone
 };
 
 constexpr const char *weights_name = "weights.safetensors", *optimizer_name = "optimizer.safetensors";

@@ -1,4 +1,4 @@
-// Sampling from a language model.  top_p: Holtzman et al. 2020, arXiv:1904.09751.
+// Sampling from a language model. top_p: Holtzman et al. 2020, arXiv:1904.09751.
 #pragma once
 
 #include <functional>
@@ -14,7 +14,7 @@ struct SamplingSettings {
   int64_t top_k = 0;         // only the k most likely tokens; 0: all
   double top_p = 1;          // then only the fewest most likely tokens whose probabilities add up to this
   int64_t seed = 1;
-  int64_t keep = 0;  // tokens of context that remain when the context is full; 0: half of the context
+  int64_t keep = 0;                 // tokens of context that remain when the context is full; 0: half of the context
   std::vector<int32_t> never = {};  // token ids that are never sampled, because they decode to no token
   std::vector<int32_t> ends = {};   // token ids that end the text and are not part of it
 };

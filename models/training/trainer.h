@@ -1,4 +1,4 @@
-// Training: batches, steps, validation, checkpoints, metrics.  Nothing here prints.
+// Training: batches, steps, validation, checkpoints, metrics. Nothing here prints.
 #pragma once
 
 #include <chrono>
@@ -62,7 +62,7 @@ class Trainer {
     int64_t step;    // from 1
     double learning_rate;
     Clock::time_point began;
-    size_t outcome, losses;  // tickets
+    size_t outcome, losses;  // tickets of the transfers to the host
     BatchCounts counts;      // sums over all micro-batches
     double flops;
     FigureRow figures;

@@ -84,9 +84,9 @@ class Task {
   virtual std::optional<Validation> validate(nn::Module& model, const std::function<bool()>& stop) const = 0;
 
   // ---- description
-  virtual std::string kind() const = 0;        // of data: "text", "images"
-  virtual std::string unit() const = 0;        // counted unit: "tokens", "images"
-  virtual int64_t units_of_batch() const = 0;  // per micro-batch, on average
+  virtual std::string kind() const = 0;                   // of data: "text", "images"
+  virtual std::string unit() const = 0;                   // counted unit: "tokens", "images"
+  virtual int64_t units_of_batch() const = 0;             // per micro-batch, on average
   virtual int64_t epoch() const = 0;                      // units of the training data
   virtual int64_t held_out() const = 0;                   // units of the validation split
   virtual std::string tokenizer() const { return "{}"; }  // as Tokenizer::save wrote it; of images, the class names
@@ -108,10 +108,10 @@ class Task {
   virtual std::vector<Tensor> held_out_example(int64_t /*most_tokens*/) const { return {}; }
 
   // ---- cost
-  virtual int64_t bytes() const = 0;             // of the data in memory
-  virtual int64_t length() const { return 1; }   // positions of a sequence; 1: no sequences
-  virtual int64_t work() const { return 1; }     // approximate uses of a parameter per position
-  virtual int64_t validation_batch() const = 0;  // sequences, images, ... at once
+  virtual int64_t bytes() const = 0;                                     // of the data in memory
+  virtual int64_t length() const { return 1; }                           // positions of a sequence; 1: no sequences
+  virtual int64_t work() const { return 1; }                             // approximate uses of a parameter per position
+  virtual int64_t validation_batch() const = 0;                          // sequences, images, ... at once
   virtual int64_t training_batch(int64_t batch) const { return batch; }  // of a micro-batch, at most
   // Returns the number of full-length sequences that take as long as a mean micro-batch.
   virtual double mean_batch(int64_t batch) const { return static_cast<double>(training_batch(batch)); }
