@@ -1,5 +1,5 @@
-// The next value is made on a thread of its own while the last one is used.  What a value is depends on its key alone,
-// so nobody can tell but by the clock.
+// A prefetcher: a thread makes the next value while the last one is used. A value depends only on
+// its key, so prefetching does not change results.
 #pragma once
 
 #include <functional>
@@ -13,18 +13,18 @@ namespace orrery {
 template <class Key, class Value>
 class Ahead {
  public:
-  // `make` may run on another thread, one at a time.
+  // `make` may run on another thread, one call at a time.
   explicit Ahead(std::function<Value(const Key&)> make) : make_(std::move(make)) {}
 
   Value at(const Key& key, const Key& next) {
     std::optional<Value> value;
     if (made_.valid() && made_for_ == key) value = made_.get();
-    if (made_.valid()) made_.wait();  // what went wrong with another key concerns nobody
+    if (made_.valid()) made_.wait();  // ignore errors of another key
     if (!value) value = make_(key);
     try {
       made_ = std::async(std::launch::async, make_, next);
       made_for_ = next;
-    } catch (const std::system_error&) {  // no thread is to be had: it is made when it is asked for
+    } catch (const std::system_error&) {  // no thread is available: make the value when it is needed
     }
     return std::move(*value);
   }

@@ -27,14 +27,14 @@ bool fits(const std::string& pattern, const std::string& word) {
   return ::fnmatch(pattern.c_str(), word.c_str(), 0) == 0;
 }
 
-// The last words of `theirs` against all of the pattern from word `first` on.
+// Compares the last words of `theirs` with those of the pattern from `first` on.
 bool end_fits(const Words& pattern, size_t first, const Words& theirs) {
   const size_t count = pattern.size() - first;
   return count <= theirs.size() && std::equal(pattern.begin() + static_cast<std::ptrdiff_t>(first), pattern.end(),
                                               theirs.end() - static_cast<std::ptrdiff_t>(count), fits);
 }
 
-// The layer's word in a pattern that this alias fits, "*" if a star stands for it; empty: it does not fit.
+// Returns the layer in a pattern that matches the alias, "*" for any layer; empty: no match.
 std::string layer_in(const Words& pattern, const HookAlias& alias) {
   const std::string any = "*";
   Words theirs = words_of(alias.theirs);
@@ -45,7 +45,7 @@ std::string layer_in(const Words& pattern, const HookAlias& alias) {
   } else if (pattern.size() == theirs.size() && end_fits(pattern, 0, theirs)) {
     return any;
   }
-  // A star at the beginning stands for any number of words.
+  // A star at the beginning matches any number of words.
   const bool open = pattern[0] == any && pattern.size() > 1 && pattern.size() - 1 < theirs.size();
   if (open && end_fits(pattern, 1, theirs)) return any;
   const bool half_open = pattern[0].size() > 1 && pattern[0].starts_with(any) && pattern.size() < theirs.size();
@@ -64,7 +64,7 @@ std::string theirs_in_full(const HookAlias& alias, const std::string& layer) {
 }
 std::string ours_in_full(const HookAlias& alias, const std::string& layer) {
   if (!alias.of_block) return alias.ours;
-  std::string digits;  // a star of theirs is a layer's number; a plain one of ours would take dots as well
+  std::string digits;  // their star matches a layer's number; a plain star of ours would match dots too
   for (const char c : layer) digits += c == '*' ? "*([0-9])" : std::string(1, c);
   return "blocks." + digits + "." + alias.ours;
 }

@@ -1,5 +1,5 @@
-// TransformerLens's names of values, https://github.com/TransformerLensOrg/TransformerLens, as other names of ours
-// (engine/autograd/hooks.h), so that a study that was written for it finds the same numbers here:
+// Aliases of orrery's hook names (engine/autograd/hooks.h): the names of TransformerLens,
+// https://github.com/TransformerLensOrg/TransformerLens. Its studies get equal values here:
 //
 //   Hooks hooks(hook_patterns({"blocks.*.attn.hook_pattern"}), observer);       // blocks.*([0-9]).attention.weights
 //
@@ -23,15 +23,15 @@
 //   blocks.0.mlp.hook_pre           blocks.0.feed_forward.hidden_before  (B, T, S)     4
 //   blocks.0.mlp.hook_post          blocks.0.feed_forward.hidden         (B, T, S)
 //   blocks.0.hook_mlp_out           blocks.0.feed_forward.output         (B, T, C)
-// 1: of layer normalization that theirs has not folded into the weights behind it.  Their RMS normalization, and what
-//    is folded, show the value before its weight and bias.
-// 2: what enters the scores.  With rotary positions that is their hook_rot_q; their hook_q, before it is turned, has no
-//    value here.
-// 3: masked ones are 0 here, minus infinity there.
-// 4: of a gated one that of the gate.
+// 1: layer normalization that is not folded into the following weights. Its RMS normalization, and
+//    folded ones, show the value before weight and bias.
+// 2: the value that enters the scores. With rotary positions that is hook_rot_q; TransformerLens's
+//    hook_q, before the rotation, has no value here.
+// 3: masked scores are 0 here, minus infinity there.
+// 4: for a gated feed-forward the gate's value.
 //
-// No name here: hook_pos_embed (positions are shown added to what they stand for), hook_scale, attn.hook_result,
-// hook_q_input and its like, and all of encoder-decoders.
+// Not available: hook_pos_embed (positions appear only added to embeddings), hook_scale,
+// attn.hook_result, hook_q_input and similar ones, and all names of encoder-decoders.
 #pragma once
 
 #include <span>
@@ -40,18 +40,18 @@
 
 namespace orrery::models {
 
-// Our name or pattern for theirs; more than one if * or ? of theirs stands for several.  A * for the layer stands for
-// digits: blocks.*.hook_resid_pre is one value of each block.  What is no name of theirs
-// comes back as it is: Hooks::check_seen tells of those that never arise.  An Error names the nearest of a name that
-// looks like theirs (it has hook, attn, mlp, ln1, ln2 or ln_final in it) and is none.
+// Returns our names for one of TransformerLens; several if its * or ? matches several. A * for the
+// layer matches digits: blocks.*.hook_resid_pre is one value per block. Other names are returned
+// unchanged: Hooks::check_seen reports names without a value. Throws for an unknown name with hook,
+// attn, mlp, ln1, ln2 or ln_final in it; the error names the nearest.
 std::vector<std::string> our_hook_names(const std::string& pattern);
-// Of each, in order.
+// Returns the names for all patterns, in order.
 std::vector<std::string> hook_patterns(std::span<const std::string> patterns);
 inline std::vector<std::string> hook_patterns(const std::vector<std::string>& patterns) {
   return hook_patterns(std::span<const std::string>(patterns));
 }
 
-// The table: {"attn.hook_q", "attention.query"}, what is of a block without blocks.N in front.
+// The table: {"attn.hook_q", "attention.query"}; entries of blocks have no blocks.N in front.
 struct HookAlias {
   std::string theirs, ours;
   bool of_block;

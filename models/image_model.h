@@ -1,4 +1,4 @@
-// What reads images: pixels (B, H, W, C), of whatever floating dtype, to (B, classes) logits.
+// A model of images: pixels (B, H, W, C) of any floating dtype -> logits (B, classes).
 #pragma once
 
 #include "nn/base/module.h"

@@ -1,4 +1,4 @@
-// A model of token sequences, whichever: what tasks over text and generation ask of it.
+// An interface of token sequence models, for text tasks and generation.
 #pragma once
 
 #include "nn/base/module.h"
@@ -7,12 +7,12 @@ namespace orrery::models {
 
 class LanguageModel : public nn::Module {
  public:
-  // forward: tokens (B, T) i32, T at most the context -> logits (B, T, vocabulary).  With a cache in the pass, the
-  // tokens go on after those that the cache holds, which count too; at the end it holds all of them.
-  // Its last token's alone, (B, vocabulary): all that going on with a text needs.
+  // forward: tokens (B, T) i32, T at most the context -> logits (B, T, vocabulary). With a cache in
+  // the pass, tokens continue the cached ones, count with them, and are added to it.
+  // Returns the logits of the last token alone, (B, vocabulary), for incremental decoding.
   virtual Tensor next(const Tensor& tokens, nn::Pass& pass);
-  virtual int64_t context() const = 0;         // tokens that it sees at once
-  virtual int64_t vocabulary() const = 0;      // tokens that exist
+  virtual int64_t context() const = 0;         // maximum number of tokens
+  virtual int64_t vocabulary() const = 0;      // number of tokens
   nn::Cache make_cache() const { return {}; }  // for one batch of texts, under NoGrad
 };
 

@@ -1,4 +1,4 @@
-// What can be trained: classes of models, each a file with its settings, and presets, which are settings with a name.
+// Model classes, each a file with its settings, and presets, which are named settings.
 #pragma once
 
 #include <memory>
@@ -13,18 +13,18 @@
 
 namespace orrery::models {
 
-// Every class of models has
+// A model class has
 //   static inline const ModelInfo info{.name = ..., .description = ..., .source = ..., .task = ...};
 //   using Settings = ...;                        with `visit`
 //   explicit Type(const Settings& settings);
-// and one line, REGISTER_MODEL(Type).
+// and the line REGISTER_MODEL(Type).
 struct ModelInfo {
   std::string name, description, source;
-  std::string task;  // what it learns, unless the user names another
+  std::string task;  // default task
 };
 
 struct ModelClass : ModelInfo {
-  AnySettings settings;  // its defaults
+  AnySettings settings;  // default values
   std::unique_ptr<nn::Module> (*make)(const AnySettings& settings);
 };
 Registry<ModelClass>& model_classes();
@@ -41,8 +41,8 @@ bool register_model() {
 #define REGISTER_MODEL(Type) \
   [[maybe_unused]] static const bool registered_model_##Type = ::orrery::models::register_model<Type>()
 
-// A preset has a name of its own.  Its parameters are counted with the setting `counted_for`, such as {"vocabulary",
-// "65"}, where the data decides.
+// A named model with settings. If data determine a setting, parameters are counted with its value
+// in `counted_for`, such as {"vocabulary", "65"}.
 struct Preset {
   std::string name, description, model;
   AnySettings settings;
@@ -51,14 +51,14 @@ struct Preset {
 };
 Registry<Preset>& presets();
 
-// What `--model` names: a preset, or a class with its defaults.  An Error that names the nearest if it is neither.
+// A model named by `--model`: a preset, or a class with defaults. Errors name the nearest name.
 struct NamedModel {
   const ModelClass& of;
   AnySettings settings;
 };
 NamedModel named_model(const std::string& name);
 
-// The setting of that key among those of a model; an Error if it has none.
+// Returns a model's setting `key`; throws if there is none.
 template <class T>
 T& setting_of(const AnySettings& settings, std::string_view key) {
   const std::vector<Setting> members = settings.members();
@@ -68,7 +68,7 @@ T& setting_of(const AnySettings& settings, std::string_view key) {
   return *std::get<T*>(found->value);
 }
 
-// The model as the class that `owner`, a task or a command, needs; an Error that says so if it is another.
+// Returns the model as the class that `owner`, a task or command, needs; throws for other classes.
 template <class Wanted>
 Wanted& model_as(nn::Module& model, std::string_view owner, std::string_view what) {
   auto* const found = dynamic_cast<Wanted*>(&model);

@@ -1,4 +1,4 @@
-// The parts of a model by their paths.
+// The modules of a model by their paths.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace orrery::models {
 
-// Every module in `root`, in the order of visit, without the root itself.
+// Returns every module in `root`, in the order of visit, without `root` itself.
 std::vector<std::pair<std::string, nn::Module*>> modules_of(nn::Module& root);
 
 }  // namespace orrery::models

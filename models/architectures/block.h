@@ -1,4 +1,4 @@
-// A residual block, built from four names.
+// A residual block, configured by the names of its components.
 #pragma once
 
 #include <memory>
@@ -13,22 +13,22 @@ namespace orrery::models {
 
 struct BlockOptions {
   int64_t width = 128, heads = 4, d_ff = 512;
-  int64_t key_heads = 0, head_size = 0;  // 0: as many as heads, width / heads
+  int64_t key_heads = 0, head_size = 0;  // 0: heads; width / heads
   Spec attention = parse_spec("softmax"), feed_forward = parse_spec("dense(gelu_tanh)"),
        normalization = parse_spec("layer");
-  // Of one sublayer; same: `normalization`.
+  // For one sublayer; same: `normalization`.
   Spec attention_normalization = parse_spec("same"), feed_forward_normalization = parse_spec("same");
   bool causal = true;
   bool bias = false;                                                // in linear layers
-  std::optional<bool> attention_bias = {}, feed_forward_bias = {};  // of one sublayer; none: `bias`
-  bool query_key_bias = false;                                      // of queries and keys, whatever those say
+  std::optional<bool> attention_bias = {}, feed_forward_bias = {};  // for one sublayer; none: `bias`
+  bool query_key_bias = false;                                      // for queries and keys, regardless of the above
   bool normalization_bias = true;
-  double dropout = 0;                      // of each sublayer's output
+  double dropout = 0;                      // fraction, at each sublayer's output
   int64_t layers = 1;                      // of the model
-  int64_t context = 0;                     // the most tokens; 0: unknown
-  const nn::Position* position = nullptr;  // of the model, which outlives the block
+  int64_t context = 0;                     // maximum number of tokens; 0: unknown
+  const nn::Position* position = nullptr;  // the model's; it must outlive the block
   nn::InitialWeights initial_weights = {};
-  nn::Parameter* shared_activation = nullptr;  // of the model: nn/feed_forwards/base/feed_forward.h
+  nn::Parameter* shared_activation = nullptr;  // the model's: nn/feed_forwards/base/feed_forward.h
 
   std::string norm_place = "pre";  // or "post"
   bool parallel = false;
@@ -47,7 +47,7 @@ class Block final : public nn::Module {
  public:
   explicit Block(const BlockOptions& options);
   Tensor forward(const Tensor& x, nn::Pass& pass) override;
-  Tensor after_residual(const Tensor& x, nn::Pass& pass) const {  // the output, if x is the last state of the stream
+  Tensor after_residual(const Tensor& x, nn::Pass& pass) const {  // the output for x, the last residual stream state
     return (feed_forward_ ? *feed_forward_ : attention_).after_residual(x, pass);
   }
   void visit(nn::Visitor& v) override;
@@ -55,7 +55,7 @@ class Block final : public nn::Module {
  private:
   bool parallel_;
   ResidualStep attention_;
-  std::unique_ptr<ResidualStep> feed_forward_;  // none: there is no second step
+  std::unique_ptr<ResidualStep> feed_forward_;  // null: no second step
 };
 
 }  // namespace orrery::models

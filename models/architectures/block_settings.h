@@ -1,4 +1,4 @@
-// Settings that the models of blocks have in common, by their keys.
+// Settings that models built from blocks share.
 #pragma once
 
 #include <optional>
@@ -8,7 +8,7 @@
 
 namespace orrery::models {
 
-// The keys of a model's settings for normalizations of one sublayer.
+// Visits the settings for normalizations of one sublayer.
 template <class V, class Settings>
 void visit_own_normalizations(V& v, Settings& s) {
   v("attention_normalization", s.attention_normalization, "that of the attention; same: normalization",
@@ -17,14 +17,14 @@ void visit_own_normalizations(V& v, Settings& s) {
     name_of_family("normalization"));
 }
 
-// The keys of a model's settings for biases of one sublayer, beside its `bias`.
+// Visits the settings for biases of one sublayer, in addition to `bias`.
 template <class V, class Settings>
 void visit_own_biases(V& v, Settings& s) {
   v("attention_bias", s.attention_bias, "biases in attention; same: as bias; query_key: in queries and keys alone",
     one_of({"same", "yes", "no", "query_key"}));
   v("feed_forward_bias", s.feed_forward_bias, "biases in feed-forwards; same: as bias", one_of({"same", "yes", "no"}));
 }
-// None for same.
+// Returns nothing for same.
 inline std::optional<bool> own_bias(const std::string& word) {
   return word == "same" ? std::nullopt : std::optional(word == "yes");
 }

@@ -1,5 +1,5 @@
-// What embeddings are multiplied by, as a setting says it: none, a number, sqrt_width, learned (from sqrt(width)) or
-// learned(a number).
+// The factor of embeddings, from its setting: none, a number, sqrt_width, learned (from
+// sqrt(width)) or learned(a number).
 #pragma once
 
 #include <string_view>
@@ -12,7 +12,7 @@ constexpr const char* embedding_scale_help =
     "what the embedding is multiplied by: none, a number, sqrt_width, learned (from sqrt(width), as DyT needs) or "
     "learned(a number)";
 
-// Of a model of that width; errors begin with `owner`, the model's name.
+// Returns the factor for a model of this width; errors begin with `owner`, the model's name.
 LearnableNumber embedding_scale(const Spec& spec, int64_t width, std::string_view owner);
 
 }  // namespace orrery::models

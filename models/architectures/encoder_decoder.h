@@ -1,5 +1,5 @@
-// An encoder and a decoder: the first reads the source, the second writes the target and reads what the first made of
-// the source.  Vaswani et al. 2017, arXiv:1706.03762.
+// An encoder-decoder: the encoder reads the source; the decoder writes the target, with cross
+// attention to the encoder output. Vaswani et al. 2017, arXiv:1706.03762.
 //   memory = N(encoder steps of  s E[source] + places)         steps: attention, feed-forward
 //   logits = N(decoder steps of  s E[target] + places) E^T     steps: causal attention, cross attention, feed-forward
 // E: one table for source, target and head, or separate ones; s: embedding_scale; N: final_normalization.
@@ -96,10 +96,10 @@ class EncoderDecoder final : public TranslationModel, public HeadedModel {
 
  private:
   struct Stack {                               // encoder or decoder
-    std::unique_ptr<nn::Embedding> embedding;  // none: the encoder's
+    std::unique_ptr<nn::Embedding> embedding;  // null: the encoder's
     std::unique_ptr<nn::Position> position;
     nn::Dropout dropout;
-    std::vector<std::pair<std::string, std::unique_ptr<ResidualStep>>> steps;  // with their names
+    std::vector<std::pair<std::string, std::unique_ptr<ResidualStep>>> steps;  // names and modules
     std::unique_ptr<nn::Module> norm;
   };
   Stack make_stack(bool decoder) const;
@@ -112,7 +112,7 @@ class EncoderDecoder final : public TranslationModel, public HeadedModel {
   EncoderDecoderSettings settings_;
   Stack encoder_, decoder_;
   StreamNumber embedding_scale_;
-  nn::Parameter head_;  // undefined: it is the table of embeddings
+  nn::Parameter head_;  // undefined: tied to the embedding
 };
 
 }  // namespace orrery::models

@@ -1,4 +1,4 @@
-// Sizes of encoder-decoders that have a name.
+// Named sizes of encoder-decoders.
 #include "models/architectures/encoder_decoder.h"
 
 namespace orrery::models {

@@ -1,7 +1,7 @@
-// A decoder: token embedding, positions, blocks, a last normalization, and a head, which is the embedding again or its
-// own.  GPT-2, LLaMA and the papers' language models are settings of it (models/architectures/gpt_presets.cpp).
+// A decoder-only transformer: token embedding, positions, blocks, final normalization, and a tied
+// or separate head. gpt_presets.cpp has GPT-2, LLaMA and the papers' language models.
 //   x = c (E[token] + positions),   x = block(x) for each,   logits = N(x) W^T + b        W = E if tied_head
-// c: embedding_scale.  With normalization=none the last normalization goes too unless final_normalization names one.
+// c: embedding_scale. normalization=none also removes N unless final_normalization is given.
 #pragma once
 
 #include <memory>
@@ -22,8 +22,8 @@ namespace orrery::models {
 
 struct GptSettings {
   int64_t layers = 4, heads = 4, width = 128, context = 64;
-  int64_t vocabulary = 0;  // 0: as many as the tokenizer has
-  int64_t d_ff = 0;        // of the feed-forward; 0: 4 width
+  int64_t vocabulary = 0;  // 0: the tokenizer's size
+  int64_t d_ff = 0;        // hidden channels of the feed-forward; 0: 4 width
   Spec attention = parse_spec("softmax"), feed_forward = parse_spec("dense(gelu_tanh)"),
        normalization = parse_spec("layer"), final_normalization = parse_spec("same"), position = parse_spec("learned");
   bool bias = false, normalization_bias = true;
@@ -110,20 +110,20 @@ class Gpt final : public LanguageModel, public HeadedModel {
   const GptSettings& settings() const { return settings_; }
 
  private:
-  Tensor states(const Tensor& tokens, nn::Pass& pass);  // all but the head, (B, T, width)
+  Tensor states(const Tensor& tokens, nn::Pass& pass);  // the output before the head, (B, T, width)
   Tensor logits(const Tensor& x) const {
     return hook(path(), "logits", nn::linear(x, head().weight, head_bias_.value));
   }
 
   GptSettings settings_;
   nn::Embedding embedding_;
-  StreamNumber embedding_scale_;  // of tokens and positions together
-  nn::Parameter activation_;     // of the feed-forwards, if they share it; undefined: each has its own, or none
+  StreamNumber embedding_scale_;  // scales the sum of token embeddings and positions
+  nn::Parameter activation_;     // shared by the feed-forwards; undefined: each has its own, or none
   std::unique_ptr<nn::Position> position_;
   nn::Dropout embedding_dropout_;
   std::vector<std::unique_ptr<Block>> blocks_;
   std::unique_ptr<nn::Module> norm_;
-  nn::Parameter head_weight_, head_bias_;  // undefined: the embedding's, none
+  nn::Parameter head_weight_, head_bias_;  // undefined: the embedding's weight; no bias
 };
 
 }  // namespace orrery::models

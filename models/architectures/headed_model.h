@@ -1,5 +1,5 @@
-// A model that ends in a linear head: its logits are a function of the last state of its residual stream alone, so that
-// other states can be asked as well, many at once (models/inspection/base/residual_stream.h).
+// A model with a linear head: logits depend only on the last state of the residual stream, so the
+// head applies to other states too (models/inspection/base/residual_stream.h).
 #pragma once
 
 #include "nn/base/module.h"
@@ -7,14 +7,14 @@
 namespace orrery::models {
 
 struct Head {
-  Tensor weight, bias;  // (answers, C); (answers) or undefined
+  Tensor weight, bias;  // (tokens or classes, C); (tokens or classes) or undefined
 };
 
 class HeadedModel {
  public:
   virtual ~HeadedModel() = default;
-  // What the head reads if these are the last states of the stream, (B, T, C), as the hook `residual` shows them:
-  // normalized, and of images pooled to (B, C).
+  // Returns the head's input for last residual states (B, T, C), as in the hook `residual`:
+  // normalized, and for images pooled to (B, C).
   virtual Tensor before_head(const Tensor& states, nn::Pass& pass) = 0;
   virtual Head head() const = 0;
 };

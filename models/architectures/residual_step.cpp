@@ -30,7 +30,7 @@ ResidualStep::ResidualStep(std::unique_ptr<nn::Module> norm, std::unique_ptr<nn:
 
 Tensor ResidualStep::stream(const Tensor& x) const { return hook(layer_->path(), "stream", x); }
 
-// The layer adds x itself unless something comes between.
+// The layer itself adds x, unless dropout or a factor comes between.
 Tensor ResidualStep::add(const Tensor& x, const Tensor& input, nn::Pass& pass) {
   const bool dropping = p_ > 0 && pass.training;
   const auto sum = [&] {

@@ -1,4 +1,4 @@
-// One step along a residual stream: a sublayer S, with dropout of what it says, and its normalization N.
+// A step of a residual stream: a sublayer S with output dropout, and its normalization N.
 //   pre-norm   y = b x + a S(N x) / d         Xiong et al. 2020, arXiv:2002.04745
 //   post-norm  y = N(b x + a S(x) / d)        Vaswani et al. 2017, arXiv:1706.03762
 // a (gain), d (divisor) and b (residual) are 1, another number, or learned.
@@ -34,19 +34,19 @@ struct ResidualOptions {
 
 class ResidualStep final : public nn::Module {
  public:
-  // `norm` may be none if nobody calls forward.
+  // `norm` may be null if forward is not called.
   ResidualStep(std::unique_ptr<nn::Module> norm, std::unique_ptr<nn::Sublayer> layer, const ResidualOptions& options);
   Tensor forward(const Tensor& before, nn::Pass& pass) override;
 
   // The parts of forward, for steps that share a normalization.
-  Tensor stream(const Tensor& x) const;  // x, with its hook
+  Tensor stream(const Tensor& x) const;  // x, passed through its hook
   Tensor normalize(const Tensor& x, nn::Pass& pass) const { return (*norm_)(x, pass); }
   Tensor add(const Tensor& x, const Tensor& input, nn::Pass& pass);  // b x + a S(input) / d
 
-  // What comes out if this is its state, that of the hook `residual`.
+  // Returns the output for this value of the hook `residual`.
   Tensor after_residual(const Tensor& state, nn::Pass& pass) const { return post_ ? normalize(state, pass) : state; }
   void visit(nn::Visitor& v) override { visit(v, "norm", "layer", ""); }
-  // `others` begins the names of the rest: dropout, gain, divisor, residual.
+  // `others` is the prefix of the remaining names: dropout, gain, divisor, residual.
   void visit(nn::Visitor& v, const std::string& norm, const std::string& layer, const std::string& others);
 
  private:

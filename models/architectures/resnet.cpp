@@ -22,7 +22,7 @@ nn::InitialWeights weights_of(const ResnetSettings& s) { return nn::initial_weig
 nn::Convolution window_of_3(int64_t inputs, int64_t outputs, int64_t stride, const nn::Initialization& weight) {
   return {inputs, outputs, 3, {.steps = {.stride = stride, .padding = 1}, .bias = false, .weight = weight}};
 }
-constexpr int64_t window = 9;  // pixels of it
+constexpr int64_t window = 9;  // pixels
 
 }  // namespace
 

@@ -1,13 +1,13 @@
-// A residual convolution net in the form for CIFAR: a convolution of 3 x 3, three stages of n blocks with w, 2 w and
-// 4 w channels, of which the second and the third begin by halving the picture, the mean over all pixels, a linear
-// head.
+// A residual convolutional network for CIFAR: a 3 x 3 convolution, three stages of n blocks with w,
+// 2 w and 4 w channels, the mean over all pixels, a linear head. The second and third stages begin
+// by halving the image.
 //   block: y = F(N(C(F(N(C x)))) + S x)      C 3 x 3, N a normalization, F an activation
-// He et al. 2016, arXiv:1512.03385 (section 4.2 has 6 n + 2 layers so).  Convolutions have no biases:
-// normalizations do.  S is the identity where channels and size stay.  Where they change, the setting
-// `shortcut` is one of
-//   projection   a convolution of 1 x 1 alone, which is none of the paper's options
-//   option_b     the same with a normalization after it, as in the authors' code: the paper's option B
-// The paper's option A, the identity with zeros for the new channels, is not here.
+// He et al. 2016, arXiv:1512.03385 (section 4.2: 6 n + 2 layers). Convolutions have no biases
+// because normalizations have them. S is the identity, except where channels or size change; there
+// the setting `shortcut` is one of
+//   projection   a 1 x 1 convolution alone, which is not an option of the paper
+//   option_b     a 1 x 1 convolution and a normalization, as in the authors' code: the paper's option B
+// The paper's option A, the identity with zeros for the new channels, is not available.
 #pragma once
 
 #include <memory>
@@ -26,7 +26,7 @@ namespace orrery::models {
 
 struct ResnetSettings {
   int64_t blocks = 1, width = 16;
-  int64_t image_size = 0, channels = 0, classes = 0;  // 0: as the data
+  int64_t image_size = 0, channels = 0, classes = 0;  // 0: from the data
   std::string shortcut = "projection";
   Spec normalization = parse_spec("batch"), activation = parse_spec("relu"), initial_std = parse_spec("by_inputs");
 

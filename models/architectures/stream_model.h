@@ -1,15 +1,15 @@
-// A model of streams: text without beginning and end, read block by block, with what the last tokens of the blocks
-// before have left carried over as constants.  Sukhbaatar et al. 2019, arXiv:1905.07799 (adaptive spans) and
-// arXiv:1907.01470 (all-attention: persistent slots in place of feed-forwards).
+// A language model of text streams: it reads text block by block and caches states of the last
+// tokens of earlier blocks as constants. Sukhbaatar et al. 2019, arXiv:1905.07799 (adaptive spans),
+// arXiv:1907.01470 (all-attention: persistent slots instead of feed-forwards).
 //
 //   h^0 = s E[token],  h^l = block_l(h^(l-1); C^l),  logits = h^L W^T + b
-//   C^l: what attention l read in blocks before,  s: embedding_scale
+//   C^l: inputs of attention l in earlier blocks,  s: embedding_scale
 //
-// As in the authors' code: a token does not see itself, one table of relative positions serves all heads and layers,
-// weights start by their inputs, the embedding at N(0, 1), the head is apart and has a bias, a normalization follows
-// each residual.  Their feed-forwards have biases and their attentions none: bias=yes with attention_bias=no, as in the
-// presets of their sizes.  Every token sees as many tokens before it as the span lets it, wherever blocks begin, so the
-// size of blocks changes no logit, only how far gradients go.  Their recipe beside it:
+// As in the authors' code: tokens do not attend to themselves, all heads and layers share one table
+// of relative positions, weights start by their inputs, embeddings at N(0, 1), the head is separate
+// with a bias, normalizations follow residuals. Their feed-forwards have biases, their attentions
+// none: bias=yes, attention_bias=no, as in the presets of their sizes. Spans cross blocks, so the
+// block size changes no logit, only how far gradients flow. Other settings of theirs:
 //   --optimizer=adagrad --grad_clip=0 --learning_rate=0.07 --schedule=constant --losses.span_penalty=2e-6
 #pragma once
 
@@ -29,8 +29,8 @@ namespace orrery::models {
 
 struct StreamSettings {
   int64_t layers = 4, heads = 4, width = 128, context = 64, memory = 256;
-  int64_t vocabulary = 0;  // 0: as many as the tokenizer has
-  int64_t d_ff = 0;        // of the feed-forward; 0: 4 width
+  int64_t vocabulary = 0;  // 0: the tokenizer's size
+  int64_t d_ff = 0;        // hidden channels of the feed-forward; 0: 4 width
   Spec attention = parse_spec("softmax(span=adaptive_span(256))"), feed_forward = parse_spec("dense(relu)"),
        normalization = parse_spec("layer"), attention_normalization = parse_spec("same"),
        feed_forward_normalization = parse_spec("same"), final_normalization = parse_spec("same"),
@@ -83,13 +83,13 @@ class StreamModel final : public LanguageModel, public HeadedModel {
   using Settings = StreamSettings;
 
   explicit StreamModel(const StreamSettings& settings);
-  // With a cache of states (B, ...) in the pass, it goes on with B streams and may be differentiated through.
+  // With a cache of states (B, ...) in the pass, it continues B streams and is differentiable.
   Tensor forward(const Tensor& tokens, nn::Pass& pass) override;
   Tensor before_head(const Tensor& states, nn::Pass& pass) override {
     return normalized(blocks_.back()->after_residual(states, pass), pass);
   }
   Head head() const override { return {head_.weight.value, head_.bias.value}; }
-  int64_t context() const override { return int64_t{1} << 28; }  // spans bound what is seen, nothing else does
+  int64_t context() const override { return int64_t{1} << 28; }  // only spans limit the visible tokens
   int64_t vocabulary() const override { return settings_.vocabulary; }
   void visit(nn::Visitor& v) override;
   const StreamSettings& settings() const { return settings_; }

@@ -1,10 +1,10 @@
-// Sizes of stream models that have a name.
+// Named sizes of stream models.
 #include "models/architectures/stream_model.h"
 
 namespace orrery::models {
 namespace {
 
-constexpr const char *bytes = "256", *enwik8 = "205";  // characters
+constexpr const char *bytes = "256", *enwik8 = "205";  // vocabularies, in characters
 
 StreamSettings of_paper(int64_t layers, int64_t width, int64_t heads, const char* attention) {
   StreamSettings s;
@@ -40,7 +40,7 @@ void add(const char* name, const char* description, const StreamSettings& settin
       small("softmax(span=adaptive_span(256))"), 862512, bytes);
   add("stream-char-fixed", "stream-char-small with the fixed span of 256", small("softmax(span=fixed(256))"), 862496,
       bytes);
-  // Equal parameters, of which the paper spends more on depth: 18 layers where there were 12.
+  // Equally many parameters in more layers; the paper has 18 layers instead of 12.
   add("stream-char-all-attention", "six layers with persistent slots in place of feed-forwards, as many parameters",
       without_feed_forward(deep(small("softmax(span=adaptive_span(256), persistent=256)"), 6)), 862008, bytes);
   add("adaptive-span-small", "enwik8 and text8, Sukhbaatar et al. 2019",

@@ -25,7 +25,7 @@ bool likelier(const Candidate& a, const Candidate& b) {
   return a.row != b.row ? a.row < b.row : a.token < b.token;
 }
 
-struct Sentence {  // that is being translated
+struct Sentence {  // a source in progress
   size_t number;
   int64_t limit;
   std::vector<size_t> rows;  // its unfinished hypotheses
@@ -34,7 +34,7 @@ struct Sentence {  // that is being translated
   int64_t finished = 0;
 };
 
-// Rows of x (B, ...) by number.
+// Selects rows of x (B, ...) by number.
 Tensor chosen_rows(const Tensor& x, const Tensor& rows) {
   const int64_t elements = x.numel() / x.size(0);
   return index_select(x.reshape(Shape{x.size(0), elements}), rows).reshape(x.shape().with(0, rows.size(0)));
@@ -64,7 +64,7 @@ class Search {  // of one batch
   }
 
  private:
-  // For each row its likeliest tokens.
+  // Returns the most likely tokens of each row.
   std::vector<std::vector<Candidate>> read() {
     std::vector<int32_t> last;
     for (const Hypothesis& h : hypotheses_) last.push_back(h.tokens.empty() ? marks_.begin : h.tokens.back());
@@ -104,7 +104,7 @@ class Search {  // of one batch
     if (sentence.finished++ == 0 || score > sentence.best_score)
       sentence.best = std::move(hypothesis), sentence.best_score = score;
   }
-  // Goes on with the likeliest; whether the sentence is not done yet.
+  // Extends the most likely hypotheses; returns true if the sentence is not done yet.
   bool extend(Sentence& sentence, const std::vector<std::vector<Candidate>>& by_row, std::vector<Hypothesis>& next,
               std::vector<int32_t>& parents) {
     std::vector<Candidate> candidates;
@@ -147,7 +147,7 @@ class Search {  // of one batch
     sentences_ = std::move(left), hypotheses_ = std::move(next);
     if (!sentences_.empty()) keep(parents);
   }
-  // What the rows know becomes what their parents knew.
+  // Gives each row the cached state of its parent.
   void keep(const std::vector<int32_t>& parents) {
     std::vector<int32_t> same(lengths_.size());
     std::iota(same.begin(), same.end(), 0);
@@ -170,8 +170,8 @@ class Search {  // of one batch
   nn::Cache cache_;
   nn::Pass pass_;
   std::vector<Sentence> sentences_, done_;
-  std::vector<Hypothesis> hypotheses_;  // of each row
-  std::vector<int32_t> lengths_;        // of the source of each row
+  std::vector<Hypothesis> hypotheses_;  // by row
+  std::vector<int32_t> lengths_;        // source length of each row
 };
 
 }  // namespace
@@ -209,8 +209,8 @@ std::vector<std::string> translate_to_text(TranslationModel& model, std::span<co
                                            const Tokenizer& tokenizer, const SearchSettings& settings) {
   std::vector<std::string> all;
   for (std::vector<int32_t>& tokens : translate(model, sources, sentence_marks(tokenizer), settings)) {
-    std::erase_if(tokens, [&](int32_t token) { return token >= tokenizer.size(); });  // marks beyond its own
-    if (sources[all.size()].size() <= 1) tokens.clear();  // an end alone: there is nothing to translate
+    std::erase_if(tokens, [&](int32_t token) { return token >= tokenizer.size(); });  // marks that the tokenizer lacks
+    if (sources[all.size()].size() <= 1) tokens.clear();  // an end mark alone: an empty source
     all.push_back(tokenizer.decode(tokens));
   }
   return all;

@@ -1,9 +1,9 @@
-// A vision transformer: patches of an image as tokens, positions, blocks that see everything, a last normalization, and
-// a linear head on the class token or on the mean of all tokens.
+// A vision transformer: patches of an image as tokens, positions, blocks with full attention, a
+// final normalization, and a linear head on the class token or on the mean of all tokens.
 //   x_0 = s ([c; W_p patch_1 + b_p; ...; W_p patch_N + b_p] + P)    c: the class token, if there is one
 //   z = norm(x_layers)_0  or  mean over t of norm(x_layers)_t,      logits = W_h z + b_h,  s: embedding_scale
-// Dosovitskiy et al. 2021, arXiv:2010.11929; the mean as in Beyer et al. 2022, arXiv:2205.01580.  Nothing stands
-// between z and the head ("no pre-logits").  An attention scaled by its length has L = N, or N + 1 with a class token.
+// Dosovitskiy et al. 2021, arXiv:2010.11929; mean: Beyer et al. 2022, arXiv:2205.01580. No layer
+// between z and the head ("no pre-logits"). Length-scaled attention: L = N, with class token N + 1.
 #pragma once
 
 #include <memory>
@@ -22,8 +22,8 @@ namespace orrery::models {
 
 struct VitSettings {
   int64_t layers = 4, heads = 4, width = 96, patch = 4;
-  int64_t image_size = 0, channels = 0, classes = 0;  // 0: as the data
-  int64_t d_ff = 0;                                   // of the feed-forward; 0: 4 width
+  int64_t image_size = 0, channels = 0, classes = 0;  // 0: from the data
+  int64_t d_ff = 0;                                   // hidden channels of the feed-forward; 0: 4 width
   std::string pooling = "mean";
   Spec attention = parse_spec("softmax"), feed_forward = parse_spec("dense(gelu)"), normalization = parse_spec("layer"),
        attention_normalization = parse_spec("same"), feed_forward_normalization = parse_spec("same"),
@@ -93,7 +93,7 @@ class Vit final : public ImageModel, public HeadedModel {
   int64_t image_size() const override { return settings_.image_size; }
   int64_t channels() const override { return settings_.channels; }
   int64_t classes() const override { return settings_.classes; }
-  int64_t tokens() const;  // of an image, the class token too
+  int64_t tokens() const;  // per image, with the class token
   const VitSettings& settings() const { return settings_; }
 
  private:
@@ -102,9 +102,9 @@ class Vit final : public ImageModel, public HeadedModel {
 
   VitSettings settings_;
   nn::PatchEmbedding patches_;
-  nn::Parameter class_token_;  // undefined if there is none
+  nn::Parameter class_token_;  // undefined without a class token
   std::unique_ptr<nn::Position> position_;
-  StreamNumber embedding_scale_;  // of patches, class token and positions together
+  StreamNumber embedding_scale_;  // scales the sum of patches, class token and positions
   nn::Dropout embedding_dropout_;
   std::vector<std::unique_ptr<Block>> blocks_;
   std::unique_ptr<nn::Module> norm_;

@@ -1,5 +1,5 @@
-// Sizes of vision transformers that have a name: those of Dosovitskiy et al. 2021, arXiv:2010.11929 (S: Steiner et al.
-// 2021, arXiv:2106.10270), for ImageNet, and small ones that train in minutes.
+// Named sizes of vision transformers: those of Dosovitskiy et al. 2021, arXiv:2010.11929 (S:
+// Steiner et al. 2021, arXiv:2106.10270), for ImageNet, and small ones that train in minutes.
 #include "models/architectures/vit.h"
 
 namespace orrery::models {

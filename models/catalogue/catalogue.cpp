@@ -31,14 +31,14 @@ namespace {
 
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
-// Four digits; noise of the last bits counts as zero.
+// Rounds to four digits; rounding errors near 0 print as 0.
 std::string short_number(double x) {
   if (std::isinf(x)) return x > 0 ? "inf" : "-inf";
   if (std::abs(x) < 1e-12) return "0";
   return significant(x, 4);
 }
 
-// The least value, at one of the limits or between them.
+// Returns the minimum of f, which may be one of its limits.
 double minimum(const std::function<double(double)>& f, const std::array<double, 2>& limits) {
   constexpr double reach = 16;
   constexpr int points = 4096;
@@ -47,14 +47,14 @@ double minimum(const std::function<double(double)>& f, const std::array<double, 
     const double x = reach * i / points, y = f(x);
     if (y < least) best = x, least = y;
   }
-  double low = best - reach / points, high = best + reach / points;  // one valley lies between: shrink it by thirds
+  double low = best - reach / points, high = best + reach / points;  // one minimum between them: ternary search
   for (int i = 0; i < 60; ++i) {
     const double a = low + (high - low) / 3, b = high - (high - low) / 3;
     (f(a) < f(b) ? high : low) = f(a) < f(b) ? b : a;
   }
   least = std::min(least, f((low + high) / 2));
   for (const double limit : limits)
-    if (limit < least + 1e-5) least = limit;  // a function that falls towards its limit comes close, but not there
+    if (limit < least + 1e-5) least = limit;  // a function that falls towards its limit never reaches it
   return least;
 }
 
@@ -130,7 +130,7 @@ CatalogueEntry figure(const std::string& name) {
 
 CatalogueEntry look(const std::string& name) { return {name, {}, looks().at(name).description, {}, {}, {}}; }
 
-// Its sizes, and all in which it is not the class as it comes.
+// Lists a preset's sizes and all settings that differ from its class.
 CatalogueEntry model_preset(const std::string& name) {
   static constexpr std::array sizes = {"layers", "blocks", "heads", "width", "context", "patch"};
   const Preset& p = presets().at(name);
@@ -224,7 +224,7 @@ std::vector<nn::Family> named_families() {
   return all;
 }
 
-std::string cell(std::string text) {  // of a Markdown table
+std::string cell(std::string text) {  // escapes | for a Markdown table
   for (size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) text.insert(at, "\\");
   return text;
 }
@@ -241,7 +241,7 @@ std::vector<CatalogueFamily> catalogue() {
         for (const std::string& member : std::exchange(f.members, {})) family.entries.push_back(form.entry(member));
     all.push_back(std::move(family));
   }
-  for (const nn::Family& f : named) {  // a family without a form here still shows its names
+  for (const nn::Family& f : named) {  // families without a form list their names
     if (f.members.empty()) continue;
     all.push_back({f.name, f.name, "", {}});
     for (const std::string& member : f.members) all.back().entries.push_back({member, {}, {}, {}, {}, {}});
@@ -279,7 +279,7 @@ std::string catalogue_markdown() {
     all += (all.empty() ? "" : "\n") + text("### ", family.title, "\n\n", family.description, "\n\n");
     std::vector<std::string> header = {"name", family.formulas ? "formula" : "what it is"};
     if (with_settings) header.push_back("settings");
-    std::vector<size_t> facts;  // those that somebody has
+    std::vector<size_t> facts;  // columns that are not empty
     for (size_t i = 0; i < family.entries[0].facts.size(); ++i)
       if (any([i](const CatalogueEntry& e) { return !e.facts[i].second.empty(); })) facts.push_back(i);
     for (const size_t i : facts) header.push_back(family.entries[0].facts[i].first);

@@ -18,14 +18,14 @@ std::vector<Plugin>& plugins() {
 }
 
 using Name = std::pair<std::string, std::string>;
-std::map<Name, std::vector<std::string>> every_name() {  // with its aliases
+std::map<Name, std::vector<std::string>> every_name() {  // (family, name) -> aliases
   std::map<Name, std::vector<std::string>> all;
   for (const CatalogueFamily& family : catalogue())
     for (const CatalogueEntry& entry : family.entries) all[{family.name, entry.name}] = entry.aliases;
   return all;
 }
 
-// "dense(scale_norm, width=2)" has the word scale_norm.
+// Example: "dense(scale_norm, width=2)" contains the name scale_norm.
 bool has_word(const std::string& text, const std::string& word) {
   const auto within = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
@@ -37,7 +37,7 @@ bool has_word(const std::string& text, const std::string& word) {
   return false;
 }
 
-// Of a word --plugin=...: wherever it was copied or made again, a plug-in that is loaded is not what is lacking.
+// Returns the file name in --plugin=PATH: a loaded plug-in may have been copied or built again.
 std::string file_name(const std::string& word) { return word.substr(word.find_last_of("/=") + 1); }
 
 }  // namespace
@@ -64,7 +64,7 @@ bool stands_on(const TrainSettings& settings, const Plugin& plugin) {
   const auto assignments = list_settings(settings);
   const auto named = [&](const std::string& name) {
     return std::any_of(assignments.begin(), assignments.end(), [&](const auto& setting) {
-      const bool weighs = setting.first == name && setting.second != "0";  // a loss, which is a key
+      const bool weighs = setting.first == name && setting.second != "0";  // an extra loss is a setting of its name
       return weighs || has_word(setting.second, name);
     });
   };

@@ -1,4 +1,4 @@
-// The plug-ins of this program: what each has registered, and which of them a run stands on.
+// The loaded plug-ins: names that each has registered, and the plug-ins that a run uses.
 #pragma once
 
 #include <span>
@@ -11,27 +11,27 @@
 namespace orrery::models {
 
 struct Plugin {
-  std::string path;                                        // as it was named
+  std::string path;                                        // as given
   std::string sha256;                                      // of the file
-  std::vector<std::pair<std::string, std::string>> names;  // family and name of what it has registered
+  std::vector<std::pair<std::string, std::string>> names;  // family and name of each registered entry
   std::vector<std::string> aliases;                        // of these names
 };
 
-// load_plugin (engine/settings/plugin.h), and it is noted.
+// Calls load_plugin (engine/settings/plugin.h) and adds the plug-in to noted_plugins().
 const Plugin& load_noted_plugin(const std::string& path);
-std::span<const Plugin> noted_plugins();  // in the order in which they were loaded
-// A command's words with those that load the same plug-ins before it, for another process.
+std::span<const Plugin> noted_plugins();  // in the order of loading
+// Prepends arguments that load the same plug-ins in another process.
 std::vector<std::string> with_plugins(std::vector<std::string> words);
 
-// Whether those settings name something of the plug-in, or ask for figures among which one is its.
+// Returns true if the settings name an entry of the plug-in or request one of its figures.
 bool stands_on(const TrainSettings& settings, const Plugin& plugin);
-std::vector<std::string> plugins_of(const TrainSettings& settings);  // the paths of all that it stands on
+std::vector<std::string> plugins_of(const TrainSettings& settings);  // paths of all plug-ins that the settings use
 
-// The plug-ins that settings.toml of a run's folder names and that are not loaded, in words that say what to do; empty:
-// none.
+// Returns a message about plug-ins that the run's settings.toml names and that are not loaded;
+// empty if there are none.
 std::string plugins_lacking(const std::string& run);
-// make(), which makes something of a run's settings.  Without a plug-in they have names that nobody knows: an Error
-// says then which one the run was trained with.
+// Calls make(), which makes something from a run's settings. If it throws and plug-ins of the run
+// are missing, because their names are unknown then, the Error also names those plug-ins.
 template <class Make>
 auto with_plugins_told(const std::string& run, const Make& make) {
   try {

@@ -1,5 +1,5 @@
-// What the rows of an attention's weights look like, head by head, as means over the queries of a batch: which heads
-// point at something, which spread out, which have switched off (Jha & Reagen 2024, arXiv:2410.09637, for entropies).
+// Statistics of attention weight rows, by head, as means over a batch's queries: heads that focus,
+// spread out or have switched off (Jha & Reagen 2024, arXiv:2410.09637, for entropies).
 #include "models/figures/base/figure.h"
 #include "nn/diagnostics/diagnostics.h"
 

@@ -1,9 +1,9 @@
-// Whether few slots of a feed-forward do all the work.  Over many slots softmax concentrates and its values come to
-// point the same way (A Study on ReLU and Softmax in Transformer, arXiv:2302.06461: 0.2 % of them carry over 85 %).
-//   top share      the part of a place's hidden values that the largest 0.2 % of the slots carry, at least one of them;
-//                  those below 0 count as 0
+// Use of few slots: over many slots softmax concentrates, and their values become parallel (A Study
+// on ReLU and Softmax in Transformer, arXiv:2302.06461: 0.2 % of them carry over 85 %).
+//   top share      fraction of a position's hidden values in the largest 0.2 % of the slots, at least one slot;
+//                  values below 0 count as 0
 //   value cosine   sum_(s != t) m_s m_t cos(v_s, v_t) / sum_(s != t) m_s m_t,  m_s the mean |hidden value| of slot s:
-//                  the cosine of two values drawn as often as they are read.  With u_s = v_s / |v_s| the sums are
+//                  the mean cosine of two values, weighted by use. With u_s = v_s / |v_s| the sums are
 //                  |sum m_s u_s|^2 - sum m_s^2 and (sum m_s)^2 - sum m_s^2, so no table of pairs is made
 #include <cmath>
 
@@ -23,7 +23,7 @@ REGISTER_FIGURE(top_share, {.name = "top_share",
                               tell(row, "top_share", layer.path(), nn::top_share(hidden, top));
                             }});
 
-// The parameter `value` of a memory, one row for each slot; undefined if the layer is none.
+// Returns the parameter `value`, one row per slot; undefined if the layer has no slots.
 Tensor values_of(nn::Module& layer) {
   for (const auto& [path, parameter] : nn::parameters_of(layer))
     if (path == "value") return parameter->value;

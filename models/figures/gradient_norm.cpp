@@ -1,4 +1,4 @@
-// Where the gradient is large: its norm over the parameters of each part of a model, before any clipping.
+// Gradient norm over the parameters of each component of a model, before clipping.
 #include <algorithm>
 #include <cctype>
 #include <cmath>
@@ -8,8 +8,8 @@
 namespace orrery::models {
 namespace {
 
-// "blocks.0.attention.output.weight" belongs to blocks.0.attention, "head.weight" to head: what follows the last number
-// in the path, or else begins it.
+// Returns the component: "blocks.0.attention.output.weight" belongs to blocks.0.attention,
+// "head.weight" to head. It ends with the name after the last number, or else with the first name.
 std::string part_of_model(const std::string& path) {
   std::vector<std::string> words;
   size_t numbered = 0;

@@ -1,4 +1,4 @@
-// Feed-forwards as memories: how sparse their hidden values are, and how many slots no token of a batch opens.
+// Sparsity of feed-forwards: zeros among hidden values, and units that are zero for a whole batch.
 #include "engine/ops/ops.h"
 #include "models/figures/base/figure.h"
 #include "nn/diagnostics/diagnostics.h"

@@ -1,4 +1,4 @@
-// Without normalization nothing but training holds scores down; the largest tells when they run away.
+// Without normalization only training limits the scores; a growing maximum shows divergence.
 #include <algorithm>
 #include <cmath>
 

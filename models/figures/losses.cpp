@@ -1,4 +1,4 @@
-// What the losses that layers can add are, whether or not a run learns from them.
+// Values of the losses that layers can add, in training or not.
 #include "models/figures/base/figure.h"
 
 namespace orrery::models {

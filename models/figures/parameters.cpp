@@ -1,4 +1,4 @@
-// Learned numbers that are looked at one by one: alpha of DyT, slopes, temperatures, exponents, gains.
+// Single learned numbers: alpha of DyT, slopes, temperatures, exponents, gains.
 #include <cmath>
 
 #include "models/figures/base/figure.h"
@@ -6,15 +6,15 @@
 namespace orrery::models {
 namespace {
 
-constexpr int64_t most = 64;  // as many heads as anybody has
+constexpr int64_t most = 64;  // elements; no model has more heads
 
-// Queries and keys alone can have biases: `query_bias`, `key_bias`.
+// Biases of queries and keys alone are named `query_bias` and `key_bias`.
 bool is_weight_or_bias(const std::string& name) {
   return name == "weight" || name == "bias" || name.ends_with("_bias");
 }
 
-// What is neither a weight nor a bias, and not a span, which has a figure of its own.  log_gamma is told as gamma, and
-// what all layers have in common is the model's.
+// Logs parameters that are neither weights nor biases nor spans, which have their own figure:
+// log_gamma as gamma, and those that all layers share as the model's.
 void tell_parameters(FigureRow& row, const nn::FlatParameters& parameters) {
   const std::string logarithm = "log_";
   for (const nn::FlatParameters::Segment& segment : parameters.segments()) {

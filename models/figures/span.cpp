@@ -1,4 +1,4 @@
-// How far back a head reads (nn/attentions/base/span.h), in tokens; of spans that each token asks for, the mean.
+// Attention span of a head in tokens (nn/attentions/base/span.h); the mean of a dynamic span.
 #include "nn/attentions/base/span.h"
 #include "models/figures/base/figure.h"
 
@@ -13,7 +13,7 @@ REGISTER_FIGURE(span, {.name = "span",
                          const Tensor tokens = span.tokens_read(shown);
                          const int64_t heads = tokens.shape().rank() == 3 ? tokens.size(1) : tokens.size(0);
                          const Tensor rows = tokens.shape().rank() == 3 ? tokens : tokens.reshape(Shape{1, heads, 1});
-                         // The path ends with the name of the span itself, which the figure's name says already.
+                         // Drop the span's own name at the end of the path.
                          tell_each(row, "span", module.path().substr(0, module.path().rfind('.')),
                                    means_of_heads(rows));
                        }});

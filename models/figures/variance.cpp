@@ -1,10 +1,10 @@
-// Variances along a model, Var x = mean (x - mean x)^2 over all elements of a batch: what a sublayer adds beside what
-// it is added to, and what an attention reads beside its values.  Scores and values of variance 1 and n of each predict
-// for what is read, before any projection,
+// Variances along a model, Var x = mean (x - mean x)^2 over all elements of a batch: of a
+// sublayer's output and the stream it joins, of a head output and its values. For n scores and n
+// values of variance 1, the predicted variance of the head output, before any projection, is
 //   softmax over n     about e / n,    for sum_j w_j^2 is about n E[e^2s] / (n E[e^s])^2
 //   relu, unscaled     n / 2,          for E[relu(s)^2] = 1/2;   1 after division by sqrt(n / 2)
-// of slots as of keys (A Study on ReLU and Softmax in Transformer, arXiv:2302.06461).  Keys and values of one input
-// depend on each other, which adds a mean that grows as n^2: of C channels about n^2 / (4 C) beside n / 2.
+// for slots as for keys (A Study on ReLU and Softmax in Transformer, arXiv:2302.06461). Keys and
+// values of one input are dependent: C channels add a mean of about n^2 / (4 C) to n / 2.
 #include "models/figures/base/figure.h"
 #include "nn/base/sublayer.h"
 #include "nn/diagnostics/diagnostics.h"

@@ -1,7 +1,7 @@
-// Algorithmic problems: sequences that are made on the fly, with the loss on the answers alone.
+// Algorithmic problems: generated sequences with the loss on the answers alone.
 //   loss = -1 / answers sum ln p(answer | the sequence up to it)
-// A validation is on sequences that are never learned from, the same ones each time.  accuracy: the share of answers
-// that are the likeliest token.
+// Each validation uses equal sequences, which are never trained on. accuracy: fraction of answers
+// that are the most likely token.
 #include <algorithm>
 
 #include "engine/autograd/autograd.h"
@@ -16,7 +16,7 @@
 namespace orrery::models {
 namespace {
 
-constexpr int64_t sequences_at_once = 64;  // of a validation
+constexpr int64_t sequences_at_once = 64;  // per validation batch
 
 class Algorithmic final : public Task {
  public:
@@ -83,7 +83,7 @@ class Algorithmic final : public Task {
   std::string kind() const override { return "sequences"; }
   std::string unit() const override { return "tokens"; }
   int64_t units_of_batch() const override { return batch_ * problem_->length(); }
-  int64_t epoch() const override { return 0; }  // there is no end of them
+  int64_t epoch() const override { return 0; }  // unlimited
   int64_t held_out() const override { return settings_.validation_sequences * problem_->length(); }
   int64_t choices() const override { return vocabulary_; }
   std::string data() const override { return "problem=" + print(settings_.problem); }
@@ -103,7 +103,7 @@ class Algorithmic final : public Task {
   }
 
  private:
-  // Inputs and targets of the sequences `first`, `first` + 1, ... of a key, whichever others come with them.
+  // Returns inputs and targets of the sequences `first`, `first` + 1, ... of a key.
   std::vector<Tensor> sequences(RandomKey key, int64_t first, int64_t rows) const {
     const int64_t length = problem_->length();
     const auto tokens = static_cast<size_t>(length);

@@ -9,21 +9,21 @@
 
 namespace orrery::models {
 
-// The mean of a loss over all targets of held-out data, which are evaluated in parts of any size.
+// The mean of a loss over all targets of held-out data, which may be added in batches of any size.
 class MeanLoss {
  public:
   void add(double mean, int64_t targets) { total_ += mean * static_cast<double>(targets), targets_ += targets; }
   int64_t targets() const { return targets_; }
-  double mean() const;  // throws an Error without a target
+  double mean() const;  // throws without targets
 
  private:
   double total_ = 0;
   int64_t targets_ = 0;
 };
 
-// Negative log-likelihood in nats of every token but the first, each predicted once, over consecutive windows of
-// `context` tokens.  `stop` is called between them; if it returns true there is no result.  With an `end_of_document` a
-// token sees only its own document, and the token that follows `end_of_document` is not predicted.
+// Returns the negative log-likelihood in nats of every token but the first, each predicted once,
+// over consecutive windows of `context` tokens. No result if `stop` returns true between them. With
+// `end_of_document`, documents are separate and the token after it is no target.
 std::optional<MeanLoss> evaluate(nn::Module& model, const TokenSequence& tokens, int64_t context, int64_t batch = 16,
                                  const std::function<bool()>& stop = {}, std::optional<int32_t> end_of_document = {});
 

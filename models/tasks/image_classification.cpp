@@ -1,4 +1,4 @@
-// Image classification: which of K classes an image shows.
+// Image classification: the class, of K, that an image shows.
 //   softmax   loss = mean over the images of  ln sum_k exp z_k - sum_k q_k z_k
 //   sigmoid   loss = mean over the images of  sum_k ln(1 + exp z_k) - q_k z_k    Beyer et al. 2020, arXiv:2006.07159
 // with logits z and targets q: 1 at the class and 0 elsewhere, smoothed to (1 - s) q + s / K, and mixed with those of
@@ -23,7 +23,7 @@
 namespace orrery::models {
 namespace {
 
-constexpr const char* head = "head";  // what models of images call the module that tells classes apart
+constexpr const char* head = "head";  // module of the classification head in image models
 constexpr int64_t validation_pixels = 1 << 18, most_at_once = 256, fewest_at_once = 8;
 
 struct Place {
@@ -137,7 +137,7 @@ class ImageClassification final : public Task {
   int64_t bytes() const override {
     return static_cast<int64_t>(set_.train.pixels.size() + set_.validation.pixels.size());
   }
-  int64_t work() const override { return any().height * any().width; }  // of a convolution
+  int64_t work() const override { return any().height * any().width; }  // for a convolution
   int64_t validation_batch() const override {
     const int64_t fitting = std::clamp(validation_pixels / work(), fewest_at_once, most_at_once);
     return std::min(fitting, std::max(set_.validation.count(), learned_sample()));
@@ -193,7 +193,7 @@ class ImageClassification final : public Task {
   }
   const Images& any() const { return set_.train.count() > 0 ? set_.train : set_.validation; }
 
-  // The classes as the model has them, if it has learned already; whether it must learn to tell others apart.
+  // Adopts the classes of a trained model; returns true if others require a fresh head.
   bool known_classes(const TaskOptions& options) {
     if (options.tokenizer.empty()) return false;
     const std::vector<std::string> known = restore_classes(options.tokenizer);
@@ -216,11 +216,11 @@ class ImageClassification final : public Task {
     relabel(set_, matched->labels);
     note_match(notes_, *matched, of, among);
     const std::vector<std::string> names = std::exchange(set_.classes, known);
-    if (!are_numbers(names) && matched->by == MatchedClasses::By::order)  // names say more than numbers do
+    if (!are_numbers(names) && matched->by == MatchedClasses::By::order)  // names are better than numbers
       for (size_t i = 0; i < names.size(); ++i) set_.classes[static_cast<size_t>(matched->labels[i])] = names[i];
     return false;
   }
-  // What the data decides of the model; returns how many classes it tells apart.
+  // Sets the model's settings that depend on the data; returns the number of its classes.
   int64_t fill(const AnySettings& model) {
     setting_of<int64_t>(model, "image_size") = any().height;
     setting_of<int64_t>(model, "channels") = any().channels;
@@ -234,14 +234,14 @@ class ImageClassification final : public Task {
 
   int64_t learned_sample() const { return std::min(settings_.training_loss_images, set_.train.count()); }
   struct Judged {
-    double loss, accuracy;  // the loss in nats
+    double loss, accuracy;  // loss in nats
   };
-  // Of the classes that there are: the setting `classes` may be larger.
+  // Drops logits without a class: the setting `classes` may exceed the number of classes.
   Tensor named(const Tensor& logits) const {
     const auto names = static_cast<int64_t>(set_.classes.size());
     return names < logits.size(-1) ? slice(logits, 1, 0, names) : logits;
   }
-  // By `count` images, which lie evenly among all of them: folders have one class after the other.
+  // Evaluates `count` images at even distances, because folders hold one class after another.
   std::optional<Judged> judge(nn::Module& model, const Images& images, int64_t count,
                               const std::function<bool()>& stop) const {
     const NoGrad guard;
@@ -266,8 +266,8 @@ class ImageClassification final : public Task {
     return Judged{loss.mean(), static_cast<double>(right) / static_cast<double>(count)};
   }
 
-  // Of sigmoid: the pixels and q, (B, K).  Of softmax: the pixels and the labels, with mixup those of the other images
-  // and the share too.
+  // Returns for sigmoid the pixels and q, (B, K); for softmax the pixels and the labels, with mixup
+  // also the other images' labels and the fraction.
   std::vector<Tensor> tensors_of(const ImageBatch& batch, bool training) const {
     const auto count = static_cast<int64_t>(batch.labels.size());
     if (settings_.loss == "sigmoid") return {batch.pixels, targets_of(batch, training ? settings_.label_smoothing : 0)};
@@ -307,9 +307,9 @@ class ImageClassification final : public Task {
   bool fresh_head_;
   int64_t classes_;
   PixelScale scale_;
-  std::optional<ImageBatches> batches_;  // none: there is nothing to learn
+  std::optional<ImageBatches> batches_;  // none: no training data
   int64_t batch_, micro_batches_;
-  mutable Ahead<Place, std::vector<Tensor>> ahead_;  // last: its thread reads what stands above
+  mutable Ahead<Place, std::vector<Tensor>> ahead_;  // last: its thread reads the members above
 };
 REGISTER_TASK(ImageClassification);
 

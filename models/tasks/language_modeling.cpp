@@ -1,4 +1,4 @@
-// Language modeling: the next token of a text, at every place.
+// Language modeling: the next token of a text, at every position.
 //   loss = -1 / (B T) sum ln p(token_(t + 1) | tokens up to t)
 #include <algorithm>
 
@@ -10,7 +10,7 @@
 namespace orrery::models {
 namespace {
 
-constexpr int64_t windows_at_once = 16;  // of a validation
+constexpr int64_t windows_at_once = 16;  // per validation batch
 
 class LanguageModeling final : public TextTask {
  public:
@@ -79,8 +79,8 @@ class LanguageModeling final : public TextTask {
 
  private:
   double label_smoothing_;
-  std::optional<TextBatches> batches_;      // none: there is nothing to learn
-  std::optional<int32_t> end_of_document_;  // none: all is one text
+  std::optional<TextBatches> batches_;      // none: no training data
+  std::optional<int32_t> end_of_document_;  // none: one text without documents
 };
 REGISTER_TASK(LanguageModeling);
 

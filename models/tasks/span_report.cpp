@@ -56,7 +56,7 @@ void SpanReport::add_to(Validation& validation) const {
     std::vector<double> heads = layer.sums;
     for (double& tokens : heads) tokens /= layer.count;
     if (!layer.span->learned()) heads = {static_cast<double>(layer.span->limit())};
-    if (heads.empty()) continue;  // nobody read it
+    if (heads.empty()) continue;  // the span was not used
     const std::string name = "span." + std::to_string(i);
     validation.details.insert(validation.details.end(),
                               {{name + ".mean", mean_of(heads)}, {name + ".max", largest_of(heads)}});

@@ -1,4 +1,4 @@
-// How far back the heads of a model read, told beside a validation.
+// Attention spans of a model's heads, reported with a validation.
 #pragma once
 
 #include <optional>
@@ -11,20 +11,20 @@
 
 namespace orrery::models {
 
-// Watches all spans of a model from its making on.  In tokens, the ramp included: min(z + R, S); of a dynamic span the
-// mean over all tokens that asked.
+// A recorder of a model's spans from its construction on. Spans are in tokens, ramp included: min(z
+// + R, S); a dynamic span is averaged over all query tokens.
 class SpanReport {
  public:
   explicit SpanReport(nn::Module& model);
   SpanReport(const SpanReport&) = delete;
-  // figures: span_mean and span_max over all heads of all layers; details: of layer 2, span.2.mean and span.2.max over
-  // its heads, and span.2.0, span.2.1, ... of each head.  Nothing if the model has no spans.
+  // Adds figures span_mean and span_max over all heads and layers, and details, for example of
+  // layer 2: span.2.mean, span.2.max over heads and span.2.0, ... per head. Nothing without spans.
   void add_to(Validation& validation) const;
 
  private:
   struct Layer {
     const nn::Span* span;
-    std::vector<double> sums = {};  // of each head's tokens
+    std::vector<double> sums = {};  // tokens of each head
     double count = 0;
   };
   void see(Layer& layer, const Tensor& span) const;

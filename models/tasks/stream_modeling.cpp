@@ -1,9 +1,9 @@
-// Language modeling over streams: each row of a batch reads on through the text, and what the model keeps of the tokens
-// before is carried from step to step as a constant.  Sukhbaatar et al. 2019, arXiv:1905.07799, after Dai et al. 2019,
-// arXiv:1901.02860.
+// Language modeling over text streams: each row of a batch is a continuous text, and the cached
+// states of earlier tokens pass from step to step as constants. Sukhbaatar et al. 2019,
+// arXiv:1905.07799, after Dai et al. 2019, arXiv:1901.02860.
 //   loss = -1 / (B M) sum ln p(token_(t + 1) | all tokens of the row up to t)         M tokens of a block
-// A validation reads its text once, as parallel streams with their own memory.
-//   bits_per_character = loss targets / (characters ln 2),  characters: Unicode's, whatever the tokens are,
+// A validation reads its text once, as parallel streams with their own cache.
+//   bits_per_character = loss targets / (characters ln 2),  characters: those of Unicode, for any tokens,
 //                                                             without marks between documents
 #include <algorithm>
 
@@ -19,8 +19,8 @@
 namespace orrery::models {
 namespace {
 
-constexpr int64_t most_streams = 16;  // of a validation
-constexpr int64_t least_blocks = 16;  // of each of them: the first has no memory yet
+constexpr int64_t most_streams = 16;  // per validation
+constexpr int64_t least_blocks = 16;  // of each stream: the first block has no cached states
 
 class StreamModeling final : public TextTask {
  public:
@@ -68,7 +68,7 @@ class StreamModeling final : public TextTask {
   }
 
  private:
-  // As how many parallel streams a text is judged.
+  // Returns the number of parallel streams that a validation splits a text into.
   int64_t streams_of(const TokenSequence& tokens) const {
     return std::clamp<int64_t>((tokens.size() - 1) / (least_blocks * context()), 1, most_streams);
   }
@@ -92,7 +92,7 @@ class StreamModeling final : public TextTask {
   }
 
   int64_t memory_;
-  std::optional<TextStreams> streams_;  // none: there is nothing to learn
+  std::optional<TextStreams> streams_;  // none: no training data
 };
 REGISTER_TASK(StreamModeling);
 

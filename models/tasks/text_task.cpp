@@ -19,7 +19,7 @@ void check_named(const TextSettings& s, Purpose purpose) {
   check(!s.validation_data.empty(), "evaluate: no text to judge the model by; give one with --validation_data=FILE");
 }
 
-// The default stands for the tokenizer of prepared data, which the settings name from then on.
+// Replaces the default in `s` by the name of prepared data's tokenizer.
 std::unique_ptr<Tokenizer> tokenizer_of(TextSettings& s, const TaskOptions& options) {
   check_named(s, options.purpose);
   const bool by_default = s.tokenizer == TextSettings().tokenizer;
@@ -29,14 +29,14 @@ std::unique_ptr<Tokenizer> tokenizer_of(TextSettings& s, const TaskOptions& opti
     return restored;
   }
   if (!is_prepared(s.data)) {
-    if (is_made_of_text(s.tokenizer)) check_text_fits(s.data, s.tokenizer);  // before the text is read for it
+    if (is_made_of_text(s.tokenizer)) check_text_fits(s.data, s.tokenizer);  // checked before the text is read
     return make_tokenizer(s.tokenizer, s.data);
   }
   std::unique_ptr<Tokenizer> own = tokenizer_of_prepared(s.data);
   if (own && by_default) s.tokenizer = own->name();
   if (own && s.tokenizer == own->name()) return own;
   const auto refuse = [&]() -> std::string { refuse_tokenizer(s.data, own.get(), s.tokenizer); };
-  std::unique_ptr<Tokenizer> named = make_tokenizer(s.tokenizer, refuse);  // a text is asked for, and there is none
+  std::unique_ptr<Tokenizer> named = make_tokenizer(s.tokenizer, refuse);  // if it needs a text, refuse: there is none
   if (own && named->save() != own->save()) refuse();
   return named;
 }
@@ -74,7 +74,7 @@ TextTask::TextTask(TextSettings& s, AnySettings& model, const TaskOptions& optio
   }
   if (own_) {
     const Text text(s.validation_data, *tokenizer_, 0);
-    held_out = text.validation().size() > 0 ? text.validation() : text.train();  // a prepared folder says itself
+    held_out = text.validation().size() > 0 ? text.validation() : text.train();  // a prepared folder has its own split
     (s.data.empty() ? fingerprint_ : beside_["validation_data"]) = text.fingerprint();
     note_division("validation_data", text);
   }
@@ -87,8 +87,8 @@ TextTask::TextTask(TextSettings& s, AnySettings& model, const TaskOptions& optio
   learned_sample_ = training().part(learned - std::min(learned, s.training_loss_tokens), learned);
 }
 
-// Unicode's characters, whatever the tokens are: every byte but those that go on with one.  Tokens that stand between
-// documents are targets like others and no characters, whatever they are decoded to.
+// Counts Unicode characters for any tokens: every byte except UTF-8 continuation bytes. Tokens
+// between documents are targets but not characters, regardless of their decoded text.
 int64_t TextTask::characters(std::optional<int32_t> end_of_document) const {
   int64_t count = 0;
   const std::optional<int32_t> begin = tokenizer_->begin(), end = end_of_text();
@@ -119,7 +119,7 @@ std::vector<Tensor> TextTask::held_out_example(int64_t most_tokens) const {
 
 int64_t TextTask::bytes() const {
   const int64_t train = training().bytes_in_memory(), apart = validation().bytes_in_memory();
-  return own_ ? train + apart : std::max(train, apart);  // one sequence, divided, or files
+  return own_ ? train + apart : std::max(train, apart);  // one sequence that is split, or files
 }
 
 std::vector<Tensor> TextTask::sample(int64_t batch, int64_t length) const {

@@ -1,4 +1,4 @@
-// What tasks over one text have in common: the text, its tokenizer, and what is told about them.
+// The common part of tasks over one text: the text, its tokenizer and their description.
 #pragma once
 
 #include <memory>
@@ -40,12 +40,12 @@ struct TextSettings {
   }
 };
 
-// An Error: tokens that `own` has made (null: it is not known) are not read by another tokenizer.
+// Throws, because only `own`, the tokenizer of the tokens (null: unknown), may be used with them.
 [[noreturn]] void refuse_tokenizer(const std::string& data, const Tokenizer* own, const std::string& named);
 
 class TextTask : public Task {
  public:
-  // Reads the text, and gives the model its vocabulary, and the settings the tokenizer of prepared data.
+  // Reads the text; sets the model's vocabulary and the setting `tokenizer` of prepared data.
   TextTask(TextSettings& settings, AnySettings& model, const TaskOptions& options);
 
   BatchCounts counts(std::span<const Tensor> batch) const override {
@@ -63,18 +63,18 @@ class TextTask : public Task {
   std::map<std::string, Fingerprint> read_beside() const override { return beside_; }
 
   int64_t choices() const override { return vocabulary_; }
-  std::vector<Tensor> held_out_example(int64_t most_tokens) const override;  // its beginning
+  std::vector<Tensor> held_out_example(int64_t most_tokens) const override;  // from its beginning
   int64_t bytes() const override;
   int64_t length() const override { return context_; }
   std::vector<Tensor> sample(int64_t batch, int64_t length) const override;
 
  protected:
-  const TokenSequence& training() const { return training_; }  // empty: a model is judged by other data
+  const TokenSequence& training() const { return training_; }  // empty: a model is evaluated on other data
   const TokenSequence& validation() const { return validation_; }
-  const TokenSequence& learned_sample() const { return learned_sample_; }  // whose loss is told beside; may be empty
-  // loss targets / (characters ln 2) of a validation: characters are those of the text, which marks between documents
-  // (the tokenizer's begin and end of a text) are not.  With an `end_of_document` the token that follows it is not
-  // predicted.
+  const TokenSequence& learned_sample() const { return learned_sample_; }  // for training_loss; may be empty
+  // Returns loss targets / (characters ln 2) of a validation. Marks between documents (the
+  // tokenizer's begin and end of a text) are not characters. With an `end_of_document` the token
+  // after it is not predicted.
   double bits_per_character(const MeanLoss& loss, std::optional<int32_t> end_of_document = {}) const;
   std::optional<int32_t> end_of_text() const { return tokenizer_->end_of_text(); }
   int64_t batch_size() const { return batch_; }
@@ -85,12 +85,12 @@ class TextTask : public Task {
 
   std::string data_;
   std::unique_ptr<Tokenizer> tokenizer_;
-  bool own_;  // for validation there are data of their own
+  bool own_;  // validation has its own data
   Fingerprint fingerprint_;
   std::map<std::string, Fingerprint> beside_;
   TokenSequence training_, validation_, learned_sample_;
   int64_t batch_, context_, vocabulary_;
-  mutable int64_t characters_ = 0;  // of the validation's targets; 0: not counted yet
+  mutable int64_t characters_ = 0;  // in the validation's targets; 0: not counted yet
 };
 
 }  // namespace orrery::models

@@ -1,4 +1,4 @@
-// Translation: each next token of the target, by the source and the target so far.
+// Translation: each next token of the target, given the source and the target so far.
 //   loss of a step = -1 / N sum ln p(target_t | target before t, source),   N: tokens of all targets of the step
 #include <algorithm>
 #include <functional>
@@ -84,7 +84,7 @@ class Translation final : public Task {
     held_out_ = encoded(held_out, context, s.validation_data.empty() ? s.data : s.validation_data);
     if (bleu_)
       for (TextPair& pair : held_out) references_.push_back(std::move(pair.second));
-    if (s.exchanged_sources)  // of one as far away as can be: neighbours may tell one story
+    if (s.exchanged_sources)  // at the largest distance: adjacent pairs may be related
       for (size_t i = 0, half = held_out_.size() / 2; i < half; ++i)
         std::swap(held_out_[i].source, held_out_[i + half].source);
     int64_t& vocabulary = setting_of<int64_t>(model, "vocabulary");
@@ -149,7 +149,7 @@ class Translation final : public Task {
   int64_t validation_batch() const override {
     return std::max(rows_of(*validation_), learned_in_sample_ ? rows_of(*learned_in_sample_) : 0);
   }
-  // One row ends with padding, if it has room for it: figures and the probe take memory to leave padding out.
+  // Pads one row by a token, if it has room: metrics and the probe use memory to skip padding.
   std::vector<Tensor> sample(int64_t batch, int64_t length) const override {
     const Tensor tokens = Tensor::zeros(Shape{batch, length}, Dtype::i32);
     std::vector<int32_t> of_rows(static_cast<size_t>(batch), static_cast<int32_t>(length));
@@ -180,7 +180,7 @@ class Translation final : public Task {
           " are translations of nothing; give their sentences with --validation_data=FILE");
     return s.data.empty() ? std::vector<TextPair>() : read_pairs(files(s.data, s.translations));
   }
-  // Those at the end of `learned` are taken out of it, if there are no others.
+  // Moves the end of `learned` to the result if there is no validation_data.
   std::vector<TextPair> read_held_out(std::vector<TextPair>& learned) const {
     const Settings& s = settings_;
     if (!s.validation_data.empty()) return read_pairs(files(s.validation_data, s.validation_translations));
@@ -192,7 +192,7 @@ class Translation final : public Task {
     learned.erase(learned.end() - count, learned.end());
     return held_out;
   }
-  // The pairs as tokens; both without what the user leaves out.
+  // Returns the pairs as tokens; removes the pairs that `longest` excludes from both lists.
   std::vector<Pair> encoded(std::vector<TextPair>& texts, int64_t context, const std::string& file) const {
     const auto tokens = [](const Pair& p) { return static_cast<int64_t>(std::max(p.source.size(), p.target.size())); };
     std::vector<Pair> pairs = encode(texts, *tokenizer_, marks_);
@@ -213,12 +213,12 @@ class Translation final : public Task {
           judged_ ? "; " : "; raise --context, or ", "leave them out with --longest=", context);
     return pairs;
   }
-  // None of no pairs.
+  // Returns null if there are no pairs.
   std::unique_ptr<PairBatches> batches_of(const std::vector<Pair>& pairs, uint64_t seed) const {
     if (pairs.empty()) return nullptr;
     return std::make_unique<PairBatches>(pairs, marks_, settings_.batch_tokens, seed);
   }
-  // Of what `orrery translate` writes, with its defaults, for all that is held out.
+  // Returns the BLEU of `orrery translate` with default settings on all held-out pairs.
   double bleu_of(nn::Module& model) const {
     std::vector<std::vector<int32_t>> sources;
     for (const Pair& pair : held_out_) sources.push_back(pair.source);
@@ -240,7 +240,7 @@ class Translation final : public Task {
     pass.lengths = batch[4];
     return nn::cross_entropy(translates(batch[2], pass), batch[3], smoothing);
   }
-  // The mean over the targets of all pairs; none if `stop` has said true.
+  // Returns the mean over the targets of all pairs; nothing if `stop` returned true.
   std::optional<MeanLoss> judge(nn::Module& model, const PairBatches& batches,
                                 const std::function<bool()>& stop) const {
     const NoGrad guard;
@@ -261,7 +261,7 @@ class Translation final : public Task {
     for (size_t i = 0; i < some.size(); ++i) some[i] = pairs[i * pairs.size() / some.size()];
     return some;
   }
-  // Rows of the longest length that take as much as the largest batch.
+  // Returns the number of rows of the longest length that are as large as the largest batch.
   static int64_t rows_of(const PairBatches& batches) {
     return (batches.most_places() + batches.longest() - 1) / batches.longest();
   }
@@ -270,15 +270,15 @@ class Translation final : public Task {
   int64_t micro_batches_;
   bool judged_, bleu_;
   std::function<void(const std::string&, double)> progress_;
-  int64_t empty_ = 0;  // pairs with nothing on a side
+  int64_t empty_ = 0;  // pairs with an empty side
   std::unique_ptr<Tokenizer> tokenizer_;
   SentenceMarks marks_{};
   int64_t vocabulary_ = 0;  // the model's
   Fingerprint fingerprint_;
   std::map<std::string, Fingerprint> beside_;
   std::vector<Pair> learned_, held_out_, learned_sample_;
-  std::vector<std::string> references_;                                    // of what is held out, if a model is judged
-  std::unique_ptr<PairBatches> batches_, validation_, learned_in_sample_;  // none where there are no such pairs
+  std::vector<std::string> references_;                                    // held-out targets, if BLEU is computed
+  std::unique_ptr<PairBatches> batches_, validation_, learned_in_sample_;  // null without such pairs
 };
 REGISTER_TASK(Translation);
 

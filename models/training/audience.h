@@ -1,5 +1,5 @@
-// Who is told of a run: its log and the caller.  What one of them throws, because a disk is full or a terminal is gone,
-// is kept: nobody is told any more, and the run ends, but is saved first.
+// Reports a run's progress to its log and to the caller's callbacks. If one throws (full disk,
+// closed terminal), reporting stops; the run saves a checkpoint, then rethrows.
 #pragma once
 
 #include <cstdint>
@@ -19,24 +19,24 @@ struct Probe;  // models/training/probe.h
 struct StepReport {  // after each update
   int64_t step;      // updates done, from 1
   int64_t steps;
-  double loss;  // no number if no micro-batch had a target
+  double loss;  // nats; NaN if no micro-batch had a target
   double gradient_norm, learning_rate;
   double milliseconds;      // of this step
   std::string unit;         // of the task, such as "tokens"
   double units_per_second;  // of this step; evaluation and checkpoints are not counted
-  int64_t memory;           // bytes, the most that tensors have held
+  int64_t memory;           // bytes; peak of the memory held by tensors
   double seconds_left;
-  double used;  // part of the machine's peak, from 0 to 1; no number if that is unknown
+  double used;  // fraction of the machine's peak FLOPS (MFU), 0 to 1; NaN if the peak is unknown
 };
 
-// All optional.  One that throws ends the run: what was learned is saved first, then the exception goes on.
+// Optional callbacks. If one throws, the run saves a checkpoint, then rethrows the exception.
 struct TrainingEvents {
   std::function<void(const StepReport&)> step;
   std::function<void(int64_t step, const Validation& validation)> validation;
-  std::function<void(const Probe&)> probe;  // with settings.probe: before the first step of all
+  std::function<void(const Probe&)> probe;  // with settings.probe: once, before the first step
   std::function<void(const std::string& path)> checkpoint;
-  std::function<void(const std::string& sentence)> warning;  // of what is no reason to end the run
-  // Asked after each step and within a validation: true ends the run early, with a checkpoint and without validation.
+  std::function<void(const std::string& sentence)> warning;  // problems that do not end the run
+  // Called after each step and in validations; true ends the run early, with a checkpoint.
   std::function<bool()> stop;
 };
 
@@ -51,8 +51,8 @@ class Audience {
   void probe(const Probe& probe);
   void checkpoint(const std::string& path);
   void warnings(const std::vector<std::string>& sentences);
-  bool wants_end();  // from the first time on: somebody asked for it, or cannot be told
-  // Throws what was kept, with where the run is saved.
+  bool wants_end();  // true from the first time that `stop` returns true or a callback throws
+  // Rethrows the stored exception; an Error also names the checkpoint with the saved run.
   void finish(int64_t step, const std::string& checkpoint) const;
 
  private:

@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t largest_step = 1'000'000'000'000'000;
 
-const std::map<std::string, std::string> metadata = {{"format", "pt"}};  // the one key that other readers ask for
+const std::map<std::string, std::string> metadata = {{"format", "pt"}};  // the only key that other readers require
 
 std::string file_of(const std::string& checkpoint, const std::string& name) { return checkpoint + "/" + name; }
 
@@ -32,7 +32,7 @@ std::vector<NamedTensor> moments_of(const nn::Optimizer& optimizer) {
   for (const auto& [path, tensor] : optimizer.state()) all.push_back({path, tensor});
   return all;
 }
-// carried.1.blocks.0.attention: of micro-batch 1, the states of that attention
+// carried.1.blocks.0.attention: stream state of this attention for micro-batch 1
 const std::string carried_prefix = "carried.";
 void add_carried(const std::vector<nn::Cache>& carried, std::vector<NamedTensor>& all) {
   for (size_t i = 0; i < carried.size(); ++i)
@@ -44,7 +44,7 @@ std::vector<NamedTensor> on_cpu(std::vector<NamedTensor> tensors) {
   return tensors;
 }
 
-// The name of the first tensor with an infinity or a NaN; empty: there is none.
+// Returns the name of the first tensor with an infinity or a NaN, or an empty string.
 std::string first_not_finite(const std::vector<NamedTensor>& on_cpu) {
   for (const auto& [name, x] : on_cpu)
     if (!all_finite(x)) return name;
@@ -73,7 +73,7 @@ std::string json_of(const CheckpointState& state) {
                {"step", state.step},           {"validation_loss", state.validation_loss},
                {"validated", state.validated}, {"text", as_json(state.text)}};
   if (state.position > 0) json["position"] = state.position;
-  // An object from the beginning: one that null becomes crashes without memory.
+  // Made as an object, because converting null to an object crashes without memory.
   Json& files = json["files"] = Json::object();
   for (const auto& [name, file] : state.files) files[name] = as_json(file);
   if (!state.beside.empty()) {
@@ -95,8 +95,8 @@ int64_t step_in(const Json& json, const std::string& what) {
   return step.get<int64_t>();
 }
 
-// In checkpoints of before, "default" is that a token sees itself under a fixed span, but not in a stream model; later
-// ones say yes or no under any span (resolved_attention).
+// Rewrites attend_to_self=default of older checkpoints, which meant yes under a fixed span, but no
+// in a stream model; newer checkpoints store yes or no under any span (resolved_attention).
 void name_own_token(std::vector<std::pair<std::string, std::string>>& settings) {
   bool stream = false;
   for (const auto& [key, value] : settings)
@@ -129,7 +129,7 @@ CheckpointState state_in(const std::string& content, const std::string& what) {
   check(settings.is_object(), what, ": its settings are no object {...}");
   for (const auto& [key, value] : settings.items()) state.settings.emplace_back(key, text_of(settings, key, what));
   name_own_token(state.settings);
-  if (!json.contains("format")) {  // of before
+  if (!json.contains("format")) {  // an older checkpoint
     for (const char* later : {"files", "text", "sha256"}) check(!json.contains(later), what, ": it names no format");
     return state;
   }
@@ -148,10 +148,10 @@ CheckpointState state_in(const std::string& content, const std::string& what) {
   return state;
 }
 
-struct Place {  // where a tensor of a file goes
+struct Place {  // the destination of a tensor of a file
   std::string name;
   Tensor tensor;
-  Dtype dtype;  // that the file must have it in
+  Dtype dtype;  // required in the file
 };
 
 bool within(const std::string& path, const std::vector<std::string>& modules) {
@@ -159,7 +159,7 @@ bool within(const std::string& path, const std::vector<std::string>& modules) {
                      [&](const std::string& module) { return path.starts_with(module + "."); });
 }
 
-// Copies the tensors of a file into places of the same names, after checking every one; but those of `fresh` modules.
+// Checks all tensors of a file, then copies them by name; skips `fresh` modules.
 void load(const std::string& path, std::vector<Place> places, const std::vector<std::string>& fresh = {}) {
   const SafetensorsFile file = read_safetensors(path);
   std::map<std::string, Tensor> stored;
@@ -187,7 +187,7 @@ void load(const std::string& path, std::vector<Place> places, const std::vector<
   for (const Place& place : places) place.tensor.copy_from(stored.at(place.name));
 }
 
-// Of the weights: a model of another dtype may read them, as `generate` does.
+// Returns the stored weights' dtype; the model may have another one, as in `generate`.
 Dtype dtype_of_run(const CheckpointState& state) {
   std::string dtype = TrainSettings().dtype;
   for (const auto& [key, value] : state.settings)
@@ -246,7 +246,7 @@ void check_content(const std::string& checkpoint, const CheckpointState& state, 
   check_size(checkpoint, state, file);
   const std::string path = file_of(checkpoint, file);
   const auto known = state.files.find(file);
-  if (known == state.files.end()) return void(read_safetensors(path));  // says what is wrong with its form
+  if (known == state.files.end()) return void(read_safetensors(path));  // throws if the file is malformed
   const std::string hash = sha256_of_file(path);
   check(hash == known->second.sha256, "checkpoint: ", path, " is damaged, or of another step than ", state.step,
         ": its SHA-256 is ", hash, ", that of what was written ", known->second.sha256);
@@ -259,7 +259,7 @@ void load_weights(const std::string& checkpoint, nn::Module& model, const std::v
   const Dtype run = dtype_of_run(state);
   std::vector<Place> places;
   for (const nn::NamedParameter& p : nn::parameters_of(model)) places.push_back({p.path, p.parameter->value, run});
-  for (const auto& [path, buffer] : nn::buffers_of(model))  // as nn::convert makes them
+  for (const auto& [path, buffer] : nn::buffers_of(model))  // dtypes as nn::convert sets them
     places.push_back({path, *buffer,
                       !is_floating(buffer->dtype()) ? buffer->dtype()
                       : run == Dtype::bf16          ? Dtype::f32

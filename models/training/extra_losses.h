@@ -1,7 +1,7 @@
-// The losses that layers add to the task's.  A layer's loss of a micro-batch m is the mean over its rows: of attention
-// weights, of tokens, of heads, as the loss says; padding and rows that see nothing do not count.  A step's is
+// Extra losses that layers add to the task's loss. A layer's loss of micro-batch m is a mean over
+// rows (attention weights, tokens or heads) without padding and fully masked rows. A step's loss is
 //   sum_m n_m loss_m / sum_m n_m,   n_m: the tokens that micro-batch m reads (of both sides in translation)
-// which is the mean over all rows of the step if each micro-batch has as many rows for a token.
+// which is the mean over all rows of the step if each micro-batch has equally many rows per token.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace orrery::models {
 
-// The sum of a pass's losses of that name; an Error if nothing in the model has one.
+// Returns the sum of the losses `name` of a forward pass; throws if no module adds such a loss.
 inline Tensor extra_loss(const nn::Pass& pass, const std::string& name) {
   Tensor sum;
   for (const nn::Pass::Loss& one : pass.losses)

@@ -19,8 +19,8 @@ void check_finite(const std::vector<double>& logits) {
         "generate: what the model predicts is not finite: its weights are too large; use an earlier checkpoint");
 }
 
-// The tokens from the most likely on, sorted only as far as they are asked for: a vocabulary of 50 thousand sorted
-// whole takes a fifth of the time in which GPT-2 reads its weights.
+// The tokens by decreasing likelihood, sorted only as far as they are read: a full sort of a
+// vocabulary of 50,000 takes a fifth of the time in which GPT-2 reads its weights.
 class Likeliest {
   auto less_likely() const {
     return [this](int32_t a, int32_t b) {
@@ -42,18 +42,18 @@ class Likeliest {
 
  private:
   const std::vector<double>& logits_;
-  std::vector<int32_t> order_;  // a heap, and behind it the likeliest, the first last
+  std::vector<int32_t> order_;  // a heap, followed by the most likely tokens in increasing order
   size_t sorted_ = 0;
 };
 
-// Draws from softmax(logits / temperature) over the `top_k` largest, and of those from the fewest that make up the
-// share top_p; a uniform number decides.
+// Samples from softmax(logits / temperature) over the `top_k` largest logits, restricted to the
+// fewest whose probabilities add up to top_p. `uniform` in [0, 1) selects the token.
 int32_t draw(const std::vector<double>& logits, const SamplingSettings& s, double uniform) {
   Likeliest token(logits);
   if (s.temperature == 0) return token[0];
   const double most = logits[static_cast<size_t>(token[0])];
   const auto weight = [&](int32_t i) { return std::exp((logits[static_cast<size_t>(i)] - most) / s.temperature); };
-  const size_t drawn = logits.size() - s.never.size();  // the others come last
+  const size_t drawn = logits.size() - s.never.size();  // tokens in s.never come last
   size_t kept = s.top_k > 0 ? std::min(drawn, static_cast<size_t>(s.top_k)) : drawn;
   double total = 0;
   for (size_t i = 0; i < (s.top_k > 0 ? kept : logits.size()); ++i)
@@ -90,7 +90,7 @@ std::vector<int32_t> generate(LanguageModel& model, std::vector<int32_t> tokens,
   const RandomKey key = RandomKey{static_cast<uint64_t>(s.seed), 0}.derive("generate");
   const Device device = nn::device_of(model);
   nn::Cache cache = model.make_cache();
-  size_t unread = std::min(tokens.size(), context);  // the last tokens, which the cache does not hold
+  size_t unread = std::min(tokens.size(), context);  // the last tokens, which the cache lacks
   for (int64_t i = 0; i < s.tokens; ++i) {
     if (static_cast<size_t>(cache.tokens) + unread > context) cache = model.make_cache(), unread = keep;
     nn::Pass pass;

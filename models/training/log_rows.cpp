@@ -23,7 +23,7 @@ struct Number {
   int64_t whole = 0;
   bool is_whole = true;
 };
-// Takes a number as JSON writes them from the front of `text`; false: there is none, or a double does not hold it.
+// Removes a JSON number from the front of `text`; false: there is none, or it is out of range.
 bool take_number(std::string_view& text, Number& number) {
   size_t at = text.starts_with('-') ? 1 : 0;
   const size_t first = at;
@@ -116,7 +116,7 @@ bool FlatRowReader::read_member(std::string_view& rest, LogRow& row) {
     *last_[members_++].second = number.value;
     return true;
   }
-  // Another kind of row begins here: the keys after this one are those of this row alone.
+  // Another kind of row begins here: remove the remaining keys of the previous row.
   for (size_t i = members_; i < last_.size(); ++i) row.figures.erase(last_[i].first);
   last_.resize(members_);
   const auto [place, is_new] = row.figures.try_emplace(std::string(key), number.value);

@@ -1,4 +1,4 @@
-// Rows of metrics.jsonl, a JSON object a line, read one after the other: memory does not grow with the file.
+// Rows of metrics.jsonl, one JSON object per line, read in sequence in constant memory.
 #pragma once
 
 #include <cstdint>
@@ -14,20 +14,20 @@ namespace orrery::models {
 
 struct LogRow {
   int64_t step = 0;
-  std::map<std::string, double> figures;  // those that are not finite are NaN
+  std::map<std::string, double> figures;  // by name; NaN if not finite
 };
 
-constexpr size_t longest_row = size_t{1} << 24;  // bytes; 24 layers of 16 heads with all figures have 70 thousand
+constexpr size_t longest_row = size_t{1} << 24;  // bytes; all metrics of 24 layers with 16 heads take 70 thousand
 
 // The lines of a file's first `size` bytes.
 class LineReader {
  public:
-  // `file`, which is at `path`, must outlive it.
+  // `file`, opened from `path`, must outlive the reader.
   LineReader(const FileReader& file, uint64_t size, std::string path)
       : file_(file), size_(size), path_(std::move(path)) {}
-  // False: there are no more.  The line is valid until the next call.  An Error if it is longer than any row.
+  // Returns false at the end. `line` is valid until the next call. Throws above longest_row bytes.
   bool next(std::string_view& line);
-  // What stands behind the last line, once there are no more: a line without its end.
+  // Returns what follows the last line, once next() has returned false: a line without its end.
   std::string_view rest() const { return std::string_view(buffer_).substr(begin_); }
 
  private:
@@ -37,19 +37,19 @@ class LineReader {
   size_t begin_ = 0;
 };
 
-// Reads rows that are flat objects of numbers and nulls without spaces, as runs write them, without a general parser.
-// One reader is for one file: neighbouring rows have the same keys.
+// A reader of rows in the form that runs write: flat objects of numbers and nulls without spaces.
+// It avoids a general parser. Use one reader per file, because consecutive rows have equal keys.
 class FlatRowReader {
  public:
-  // False if the line is not of that form: `row` has no meaning then.
+  // Returns false if the line has another form; `row` is then undefined.
   bool read(std::string_view line, LogRow& row);
 
  private:
   bool read_member(std::string_view& rest, LogRow& row);
 
-  const LogRow* of_ = nullptr;                        // whose places those are
-  std::vector<std::pair<std::string, double*>> last_;  // the keys of the row before, and where their numbers are
-  size_t members_ = 0;                                // of this row so far, without the step
+  const LogRow* of_ = nullptr;                        // row that `last_` points into
+  std::vector<std::pair<std::string, double*>> last_;  // keys of the previous row and pointers to their values
+  size_t members_ = 0;                                // in this row so far, without the step
   bool has_step_ = false;
 };
 

@@ -12,16 +12,16 @@
 namespace orrery::models {
 namespace {
 
-constexpr int64_t kept_for_others = 24'000'000;  // bytes for the heap, the kernel, and buffers of libraries, which grow
-// What is measured shall cost a fraction of a second, whatever the model.
+constexpr int64_t kept_for_others = 24'000'000;  // bytes for the growth of the heap, the kernel and library buffers
+// Limits of the measured steps, so that they take a fraction of a second for any model.
 constexpr double most_multiplications = 4e9, most_scores = 4e6;
 constexpr int64_t fewest_tokens = 16, most_tokens = 4096;
-// What was drawn out may be this much too large; a run is refused only if it cannot fit even then.
+// An extrapolation may be 1.5 times too large; refuse a GPU run only if even 1 / 1.5 cannot fit.
 constexpr double certain_share = 1 / 1.5;
-// On the CPU, a run that fits by less than this factor, or does not fit by less, is measured whole.
+// On the CPU, the full run is rehearsed if the estimate is within this factor of the free memory.
 constexpr double doubtful_factor = 2.5, longest_rehearsal = 30;  // seconds of a step
 
-// A number of the model's; `otherwise` if it has no such setting.
+// Returns an integer setting of the model; `otherwise` if the model lacks the setting.
 int64_t number_of(const TrainSettings& s, std::string_view key, int64_t otherwise) {
   const std::vector<Setting> members = s.model_settings.members();
   const Setting* const found = find_setting(members, key);
@@ -47,7 +47,7 @@ int64_t number_of(const TrainSettings& s, std::string_view key, int64_t otherwis
        ": lower the largest of these");
 }
 
-// All of a sequence if the work allows it, and as many sequences of the batch.
+// Chooses the full length if the work limit allows it, then as much of the batch as it allows.
 Sample choose_sample(const TrainSettings& s, const Task& task, int64_t parameters) {
   const auto width = static_cast<double>(number_of(s, "width", 1)),
              heads = static_cast<double>(number_of(s, "heads", 1));
@@ -60,25 +60,25 @@ Sample choose_sample(const TrainSettings& s, const Task& task, int64_t parameter
 }
 
 int64_t layers_of(const TrainSettings& s) { return std::max<int64_t>(1, number_of(s, "layers", 1)); }
-// Of a model without the setting, the whole.
+// Leaves a model without the setting `layers` as it is.
 TrainSettings settings_with_layers(TrainSettings s, int64_t layers) {
   if (number_of(s, "layers", 0) > 0) setting_of<int64_t>(s.model_settings, "layers") = layers;
   return s;
 }
 
-// The model once more, with gradients, as the probe has it.
+// Returns the bytes of a second copy of the model with gradients, which the probe makes.
 double bytes_of_copy(const TrainSettings& s, int64_t parameters) {
   return 2 * static_cast<double>(parameters) * bytes_of(parse_dtype(s.dtype));
 }
 
-// The process's own growth, and a checkpoint's state, whose tokenizer is parsed and printed twice.
+// Growth of the process, and a checkpoint's state: its tokenizer is parsed and printed twice.
 int64_t outside_of_tensors(const Task& task) {
   constexpr int64_t of_a_byte = 16;
   return kept_for_others + of_a_byte * static_cast<int64_t>(task.tokenizer().size());
 }
 
-// The parameters' first homes are held until they have moved, before there are moments; a resumed run reads the
-// optimizer's file whole.
+// Returns the extra bytes while parameters are packed: the unpacked ones live until then, before
+// there is an optimizer state. A resumed run reads the optimizer's whole file.
 int64_t bytes_of_loading(const TrainSettings& s, const MemoryPlan& plan) {
   const int64_t first_homes = plan.parameters * bytes_of(parse_dtype(s.dtype)) - plan.moments,
                 masters = parse_dtype(s.dtype) == Dtype::bf16 ? plan.weights : 0;
@@ -98,7 +98,7 @@ void fill_in(MemoryPlan& plan, const Peaks& peaks) {
 }
 
 struct Measured {
-  double moments = 0, update = 0;  // bytes, and the seconds of what a step does with parameters alone
+  double moments = 0, update = 0;  // bytes; seconds of the part of a step that depends on parameters alone
   Peaks whole{}, half{};           // at the sample's tokens, and at half of them
 };
 
@@ -119,7 +119,7 @@ Measured measure_layers(const TrainSettings& s, const Task& task, int64_t layers
   return found;
 }
 
-// From the peak at t tokens and at t / 2, read as b t + c t^2, to all tokens.
+// Extrapolates a peak to all tokens, from its values at t tokens and at t / 2: b t + c t^2.
 double with_tokens(double whole, double half, const Sample& sample, int64_t context) {
   if (sample.tokens == context) return whole;
   const double ratio = static_cast<double>(context) / static_cast<double>(sample.tokens),
@@ -130,8 +130,8 @@ double with_layers(double one, double two, int64_t layers) {
   return one + std::max(0.0, two - one) * static_cast<double>(layers - 1);
 }
 
-// Fills in moments, activations, probe and seconds.  The measured models are no larger than the run: if they do not
-// fit, nor does it.
+// Sets moments, activations, probe and seconds. The measured models are at most as large as the
+// run: if they do not fit, the run does not fit.
 void extrapolate(const TrainSettings& s, const Task& task, int64_t parameters_of_two, MemoryPlan& plan) {
   const Sample sample = choose_sample(s, task, parameters_of_two);
   const int64_t layers = layers_of(s);
@@ -157,7 +157,7 @@ void extrapolate(const TrainSettings& s, const Task& task, int64_t parameters_of
         of_one(&Peaks::seconds) * task.mean_batch(s.batch) * static_cast<double>(s.gradient_accumulation_steps);
 }
 
-// The whole run's model, batches and lengths: nothing is extrapolated.
+// Measures the full model, batches and lengths; extrapolates nothing.
 void rehearse(const TrainSettings& s, const Task& task, MemoryPlan& plan) {
   Rehearsal rehearsal(s, task);
   plan.moments = rehearsal.bytes_of_moments();
@@ -207,7 +207,7 @@ MemoryPlan plan_memory(const TrainSettings& s, const Task& task) {
   const Device device = parse_device(s.device);
   const bool on_host = device == Device::cpu;
   MemoryPlan plan;
-  // What the process has already counts as needed and as free.
+  // Memory that the process holds already counts as needed and as free.
   const auto look_at_machine = [&] {
     release_cached(Device::cpu);
     const int64_t resident = on_host ? resident_memory() : 0;
@@ -217,7 +217,7 @@ MemoryPlan plan_memory(const TrainSettings& s, const Task& task) {
   look_at_machine();
   int64_t batches = 0;
   for (const Tensor& x : task.sample(1, 1))
-    // Each of a step as it was made, on the device, and twice on the host, where the next one is made while it is sent.
+    // Per micro-batch: as made, on the device, twice on the host to overlap with the transfer.
     batches += product_of_sizes("train: batch x length", {4 * s.gradient_accumulation_steps + 1,
                                                           task.training_batch(s.batch), task.length(), x.bytes()});
   plan.data = task.bytes() + batches;
@@ -255,7 +255,7 @@ MemoryPlan plan_memory(const TrainSettings& s, const Task& task) {
     if (s.nan_guard) plan.guard = plan.weights + plan.moments;
     plan.activations = std::max(plan.activations, bytes_of_loading(s, plan));
   };
-  const auto needs = [&](double share) {  // with this share of what was measured
+  const auto needs = [&](double share) {  // with activations and probe scaled by `share`
     return static_cast<double>(plan.weights + plan.gradients + plan.moments + plan.guard) +
            static_cast<double>(plan.activations + plan.probe) * share +
            static_cast<double>(on_host ? plan.program + plan.data : 0);
@@ -275,7 +275,7 @@ MemoryPlan plan_memory(const TrainSettings& s, const Task& task) {
   return plan;
 }
 
-// Nobody waits for so long a run: a number was a slip.
+// Throws for durations that only a typo in a setting explains.
 void check_duration(int64_t steps, double seconds_of_step) {
   constexpr double year = 365.25 * 24 * 3600, most = 10 * year;
   const double all = static_cast<double>(steps) * seconds_of_step;

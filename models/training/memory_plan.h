@@ -1,13 +1,14 @@
-// The plan of a run's memory and time, made before anything of the run's size is allocated, and the refusal of a run
-// that cannot fit.
+// The plan of a run's memory and time, made before anything of the run's size is allocated. Runs
+// that cannot fit are refused.
 //
-// Parameters are counted exactly: the model is built with one layer and with two, on memory that nothing touches, and
-// every further layer is like the second.  Moments, activations and time are measured: these small models do one step
-// of few tokens, and its peaks and seconds are extrapolated to all layers, sequences and tokens.  So everything that is
-// registered is counted, plug-ins too.  An extrapolation may be wrong by a factor.  Where that decides whether a run on
-// the CPU fits, the whole run's model does a step, a validation, figures and a probe first, under a limit that is what
-// is free (models/training/rehearsal.h).  Learned spans count at their longest, which they may reach: a run that begins
-// with short ones holds less at first.
+// Parameters are counted exactly: the model is built with one layer and with two, in memory that is
+// never touched, and every further layer equals the second. The plan measures optimizer state,
+// activations and time: both small models run one short step, and the plan extrapolates peak memory
+// and time to all layers, sequences and tokens. This covers every registered component, plug-ins
+// included. An extrapolation may be wrong by a factor. If that decides whether a run on the CPU
+// fits, the full model first runs a step, a validation, metrics and a probe, limited to the free
+// memory (models/training/rehearsal.h). Learned spans count at their maximum; a run that begins
+// with short spans holds less at first.
 #pragma once
 
 #include <cstdint>
@@ -23,43 +24,42 @@ namespace orrery::models {
 
 struct MemoryPlan {
   int64_t parameters = 0;  // elements
-  int64_t weights = 0;     // bytes, of the masters of a bf16 model too
+  int64_t weights = 0;     // bytes, with the f32 master weights of a bf16 model
   int64_t gradients = 0;
-  int64_t moments = 0;      // of the optimizer
-  int64_t guard = 0;        // with nan_guard: copies of weights and moments, to undo an update
-  int64_t probe = 0;        // what a probe holds in addition to all that a step does
-  int64_t activations = 0;  // the most that a step, a validation, figures or loading hold in addition to the above
+  int64_t moments = 0;      // optimizer state
+  int64_t guard = 0;        // with nan_guard: copies of weights and optimizer state, to undo an update
+  int64_t probe = 0;        // the probe's memory in addition to that of a step
+  int64_t activations = 0;  // the most that a step, a validation, metrics or loading hold in addition to the above
   int64_t data = 0;         // the training data in memory, and batches
   int64_t program = 0;      // the process without tensors and data: libraries, heap, threads; 0 on a GPU
-  int64_t free = 0;         // what the device has for all this, with what the process has already
-  double seconds_of_step = 0;  // about; 0: not known, for it is measured on the CPU and the run is on a GPU
+  int64_t free = 0;         // what the device has for all this, plus what the process holds already
+  double seconds_of_step = 0;  // approximate; 0: unknown, because it is measured on the CPU and the run uses a GPU
   int64_t total() const;
-  std::vector<std::pair<std::string, int64_t>> kinds() const;  // names and bytes, without those that are 0
+  std::vector<std::pair<std::string, int64_t>> kinds() const;  // names and bytes, without zeros
 };
 
-// While it lives, tensors on the host get what is free now and no more: an allocation beyond is an Error, and blocks
-// that were kept for reuse are given back before.
+// A scope that limits host tensors to the memory that is free at its start. An allocation beyond it
+// first releases cached blocks, then throws.
 class HostMemoryLimit {
  public:
   HostMemoryLimit();
   ~HostMemoryLimit();
   HostMemoryLimit(const HostMemoryLimit&) = delete;
-  bool reached() const;  // whether an allocation was refused
+  bool reached() const;  // true if an allocation was refused
 
  private:
   int64_t before_, refused_;
 };
 
-// For data that are in memory already.  Errors: a run that cannot fit, settings that do not go together, a weight for a
-// loss that the model lacks.  Nothing is
-// left allocated, and the peak of memory begins anew.
+// Plans a run whose data are in memory already. Throws if the run cannot fit, settings conflict or
+// the model lacks a loss that has a weight. Leaves nothing allocated and resets the peak of memory.
 MemoryPlan plan_memory(const TrainSettings& settings, const Task& task);
 
-// An Error if so many steps would take more than ten years.
+// Throws if the steps would take more than ten years.
 void check_duration(int64_t steps, double seconds_of_step);
 
-// The parameters of a model, without making it; nothing if there are more than `most`.  Errors: settings that do not go
-// together.
+// Returns the number of parameters without allocating the model; nothing if there are more than
+// `most`. Throws if settings conflict.
 std::optional<int64_t> count_parameters(const TrainSettings& settings, int64_t most);
 
 }  // namespace orrery::models

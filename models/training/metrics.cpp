@@ -11,15 +11,15 @@
 namespace orrery::models {
 namespace {
 
-// The step of a row; none: the line is no row.
+// Returns the step of a row; nothing if the line is not a row.
 std::optional<int64_t> step_of(std::string_view line) {
   const auto row = nlohmann::json::parse(line, nullptr, false);
   if (!row.is_object() || !row.contains("step") || !row["step"].is_number_integer()) return {};
   return row["step"].get<int64_t>();
 }
 
-// The rows of steps up to `step`.  What is no row is left out; returns the numbers of such lines, but for the last one,
-// which a crash may have cut short.
+// Keeps the rows of steps up to `step` and drops lines that are not rows. Returns the numbers of
+// such lines, except the last line, which a crash may have cut short.
 std::vector<int64_t> keep_rows_until(int64_t step, const std::string& path) {
   const FileReader log(path);
   std::vector<int64_t> unreadable;
@@ -67,8 +67,8 @@ void Metrics::write(int64_t step, const std::vector<std::pair<std::string, doubl
   log_->write(row.dump() + "\n");
 }
 
-// Other programs have a log of this name too, and a step in each row: a row of ours is what `write` writes, numbers
-// behind the step and no space.  A line that a crash has cut short is its beginning.
+// Other programs write a metrics.jsonl with steps too: a row of orrery has `step` first, then
+// numbers, no spaces. If a crash has cut the first line short, its beginning decides.
 bool is_metrics_file(const std::string& path) {
   const FileReader log(path);
   LineReader lines(log, std::min<uint64_t>(log.size(), longest_row), path);

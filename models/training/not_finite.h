@@ -1,5 +1,5 @@
-// Why a run ended that met a number that is not finite. A program that trains runs in processes of their own has the
-// message alone: it begins with one of these, which no path stands before.
+// Beginnings of error messages of runs that end at a non-finite value. A program that trains in
+// subprocesses has only the message, which starts with one of these, not with a path:
 //   train: the loss is not finite at step 12 (loss nan, gradient norm nan); ...
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace orrery::models {
 
-// The step follows each.
+// The step follows each prefix.
 inline constexpr std::string_view loss_not_finite = "the loss is not finite at step ",
                                   validation_not_finite = "the validation loss is not finite since step ",
                                   weights_not_finite =
@@ -19,7 +19,7 @@ inline constexpr std::string_view loss_not_finite = "the loss is not finite at s
                                   value_not_finite_in_validation =
                                       "a value is not finite in the validation after step ";
 
-// The step of such an error message of a run; none of any other.
+// Returns the step of such an error message; nothing for other messages.
 inline std::optional<int64_t> step_not_finite(std::string_view message) {
   constexpr std::string_view command = "train: ";
   if (!message.starts_with(command)) return {};

@@ -18,7 +18,7 @@ std::string_view trimmed(std::string_view text) {
   return first == std::string_view::npos ? "" : text.substr(first, text.find_last_not_of(' ') - first + 1);
 }
 
-// apply(parameter, value) for each rule of a list and each parameter that it fits.
+// Calls apply(parameter, value) for each rule of a list and each parameter that matches it.
 template <class Apply>
 void for_each_rule(const std::string& key, std::string_view rules, nn::Module& model, const Apply& apply) {
   const std::vector<nn::NamedParameter> parameters = nn::parameters_of(model);

@@ -1,4 +1,4 @@
-// What optimizers do with parameters whose paths fit a pattern.
+// Optimizer options of the parameters whose paths match a pattern.
 #pragma once
 
 #include "models/training/settings.h"
@@ -6,9 +6,9 @@
 
 namespace orrery::models {
 
-// The settings `rate_factors` and `decays`: a list of PATTERN=VALUE, where * stands for any characters, ? for one and
-// [ab] for a choice; the last that fits a parameter's path counts.  Errors: what is no such list, a factor that is
-// negative or not finite, a pattern that fits nothing.
+// Applies the settings `rate_factors` and `decays`: lists of PATTERN=VALUE, where * matches any
+// characters, ? matches one and [ab] a choice; the last match counts. Throws for a malformed list,
+// a negative or non-finite factor, or a pattern without a match.
 void apply_rules(const TrainSettings& settings, nn::Module& model);
 
 }  // namespace orrery::models

@@ -21,7 +21,7 @@ namespace {
 
 constexpr double none = std::numeric_limits<double>::quiet_NaN();
 
-struct Mean {  // of squares, over all that arrives
+struct Mean {  // mean of squares over all values added
   double sum = 0, count = 0;
   void add(const Tensor& x) {
     const Tensor square = Tensor::zeros(Shape{}, Dtype::f64, x.device());
@@ -31,7 +31,7 @@ struct Mean {  // of squares, over all that arrives
   double value() const { return count > 0 ? sum / count : none; }
 };
 
-// y = x and dx = dy; dy is looked at as it passes.
+// The identity, y = x and dx = dy, which records the mean square of dy.
 struct Passing {
   static constexpr const char* name = "probe";
   Mean* gradient;
@@ -44,21 +44,21 @@ struct Passing {
   }
 };
 
-struct Scores {  // of an attention, or of slots
+struct Scores {  // scores of an attention or of slots
   double row_variance = none;
   Mean all;
   std::vector<nn::QueriesAlike> queries;
 };
 
-// Scores (B, ..., queries, columns), 0 where masked.  At most `enough` of them are looked at, whole sequences; of the
-// queries of sequence b the first lengths[b], or all.
+// Summarizes scores (B, ..., queries, columns), 0 where masked: whole sequences up to about
+// `enough` values; of the queries of sequence b the first lengths[b], or all.
 Scores scores_of(const Tensor& given, const std::vector<int64_t>& lengths) {
   constexpr int64_t enough = 1 << 22;
   const int64_t sequences =
                     std::clamp<int64_t>(enough * given.size(0) / std::max<int64_t>(1, given.numel()), 1, given.size(0)),
                 columns = given.size(-1), queries = given.size(-2);
   Scores found;
-  std::map<std::pair<int64_t, int64_t>, double> alike;  // by keys and place
+  std::map<std::pair<int64_t, int64_t>, double> alike;  // by number of keys and position
   double variances = 0, rows_of_two = 0, real = 0;
   int64_t rows = 0;
   const int64_t of_sequence = given.numel() / std::max<int64_t>(1, given.size(0) * columns);
@@ -86,7 +86,7 @@ Scores scores_of(const Tensor& given, const std::vector<int64_t>& lengths) {
 
 bool is_normalization(const std::string& path) { return path.ends_with("norm"); }
 
-// Watches a pass through the modules of a model.
+// Records values and gradients of a forward and a backward pass through a model's modules.
 class Watch {
  public:
   Watch(nn::Module& root, const nn::Pass* pass) : modules_(modules_of(root)), padding_(root, pass) {
@@ -123,7 +123,7 @@ class Watch {
   struct Places {
     Mean forward, backward;
     int64_t channels = 0;
-    Scores rows;  // of hidden_before, as if its units were the slots of a softmax
+    Scores rows;  // of hidden_before, treated as the scores of a softmax over slots
   };
 
   Tensor passed(const std::string& name, const Tensor& value) {
@@ -159,7 +159,7 @@ class Watch {
     return given;
   }
 
-  // Those that are measured, with what is predicted of them.
+  // Adds the measured ratios with their predictions.
   void add_ratios(Probe& probe, const std::string& path, const nn::Module& module) const {
     const nn::Given given = given_to(path);
     const std::vector<nn::Prediction> predictions =

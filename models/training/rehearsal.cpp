@@ -25,7 +25,7 @@ double peak_of(const auto& work) {
   return static_cast<double>(memory_use(Device::cpu).peak - before);
 }
 
-// The shortest of a few times, if they are short: the first one pays for what is made once, on first use.
+// Returns the shortest of a few times: the first call also pays for one-time initialization.
 double seconds_of(const auto& work) {
   constexpr double enough = 0.02;
   constexpr int most_times = 3;
@@ -49,7 +49,7 @@ std::unique_ptr<nn::Module> make_untouched(const TrainSettings& settings) {
 Rehearsal::Rehearsal(const TrainSettings& settings, const Task& task)
     : s_(settings), task_(task), model_(make_untouched(settings)) {
   for (const nn::NamedParameter& p : nn::parameters_of(*model_)) {
-    const double highest = p.parameter->highest;  // spans at their longest
+    const double highest = p.parameter->highest;  // spans at their maximum
     nn::fill(p.parameter->value, nn::constant(std::isfinite(highest) ? highest : 0.01), {});
   }
   nn::convert(*model_, parse_dtype(s_.dtype));
@@ -74,7 +74,7 @@ Peaks Rehearsal::run(const Sample& sample) {
       parameters_->zero_gradients();
       learn(batch, carried);
     });
-    // A second micro-batch meets the gradients of the first.
+    // Add a second micro-batch to the gradients of the first.
     if (s_.gradient_accumulation_steps > 1) learn(batch, carried);
     optimizer_->step(0);
     if (s_.nan_guard) learn_guarded(batch, carried);
@@ -118,13 +118,13 @@ void Rehearsal::learn(std::span<const Tensor> batch, const nn::Cache& carried) {
   total.backward();
 }
 
-// What is looked at is held a little longer.
+// The guard holds the tensors that it checks a little longer.
 void Rehearsal::learn_guarded(std::span<const Tensor> batch, const nn::Cache& carried) {
   try {
     const FiniteGuard guard;
     learn(batch, carried);
     optimizer_->step(0);
-  } catch (const NotFiniteFound&) {  // these weights say nothing about the run's
+  } catch (const NotFiniteFound&) {  // dummy weights: not a finding about the run
   }
 }
 
@@ -135,7 +135,7 @@ void Rehearsal::show_figures(std::span<const Tensor> batch, const nn::Cache& car
   look(row, wanted, *parameters_);
 }
 
-// What streams have, once they have read as many tokens as they carry.
+// Returns the stream state after as many tokens as it can hold.
 nn::Cache Rehearsal::carried_by(int64_t streams) {
   const int64_t tokens_at_once = std::clamp<int64_t>(task_.length(), 64, 512);
   const NoGrad guard;

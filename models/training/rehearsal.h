@@ -1,5 +1,5 @@
-// A rehearsal: a model of the run's settings, with as many layers, does once what the run will do again and again, on
-// numbers that mean nothing, and the memory and the time that it takes are measured.
+// A rehearsal: a model with the run's settings and all its layers does once, on dummy values, each
+// thing that the run repeats. Memory and time are measured.
 #pragma once
 
 #include <memory>
@@ -10,21 +10,21 @@
 
 namespace orrery::models {
 
-struct Sample {  // sequences, or images, of a micro-batch and of a validation, and the tokens of each
+struct Sample {  // sequences or images per micro-batch and per validation batch; tokens of each sequence
   int64_t training, validation, tokens;
 };
 
-// The most bytes that each part of a run holds in addition to weights, gradients and moments, and the seconds of a
-// forward and a backward pass.
+// Peak bytes of each phase of a run in addition to weights, gradients and optimizer state, and the
+// seconds of a forward and a backward pass.
 struct Peaks {
   double step = 0, validation = 0, figures = 0, probe = 0;
-  double carried = 0;  // what the streams of all micro-batches keep from step to step, beside each of the others
+  double carried = 0;  // stream state of all micro-batches between steps, in addition to each other peak
   double seconds = 0;
 };
 
 class Rehearsal {
  public:
-  // `settings` and `task` must outlive it.
+  // `settings` and `task` must outlive the object.
   Rehearsal(const TrainSettings& settings, const Task& task);
   int64_t bytes_of_moments() const;
   Peaks run(const Sample& sample);

@@ -22,7 +22,7 @@ Json json_of(const LookedAt::Value& value) {
   for (const int64_t size : f.shape) json["shape"].push_back(size);
   json["nan"] = f.nan, json["inf"] = f.plus_infinity, json["-inf"] = f.minus_infinity;
   if (f.first >= 0) json["first"] = f.first;
-  if (!std::isnan(f.smallest)) json["smallest"] = f.smallest, json["largest"] = f.largest;  // of the finite ones
+  if (!std::isnan(f.smallest)) json["smallest"] = f.smallest, json["largest"] = f.largest;  // of the finite values
   return json;
 }
 Json json_of(const std::vector<LookedAt::Value>& values) {

@@ -1,9 +1,9 @@
-// What is left of a step in which --nan_guard=yes has found a value that is not finite, so that it can be done again:
+// Data that reproduce a step in which --nan_guard=yes has found a value that is not finite:
 //
-//   RUN/replay/step_000011/    the state before the step, a checkpoint as any other (checkpoint.h)
-//   RUN/replay/found.json      which step, or validation, and what was found
+//   RUN/replay/step_000011/    the state before the step, an ordinary checkpoint (checkpoint.h)
+//   RUN/replay/found.json      the step or validation, and the value
 //
-// A run that is resumed looks for checkpoints in RUN itself, so this one is never taken for its last.
+// A resumed run searches RUN itself for checkpoints, so it never takes this one for its last.
 #pragma once
 
 #include <string>
@@ -14,8 +14,8 @@
 namespace orrery::models {
 
 struct Finding {
-  int64_t step = 0;         // that was going on, from 1; of a validation the one after which it was
-  bool validating = false;  // else it was learning
+  int64_t step = 0;         // step in progress, from 1; for a validation the step before it
+  bool validating = false;  // false: in a training step
   LookedAt call;            // call.made[call.found] is not finite
 };
 
@@ -23,15 +23,15 @@ struct Finding {
 std::string sentence(const Finding& finding);
 
 std::string replay_folder(const std::string& run);  // RUN/replay
-// The same, or the folder itself if it is one.  An Error if neither holds a finding.
+// Returns RUN/replay, or `folder` itself if it is a replay; throws if neither has a finding.
 std::string replay_folder_at(const std::string& folder);
 
-// Replaces what an earlier step has left there.
+// Replaces an earlier replay of the folder.
 void write_replay(const std::string& folder, const Finding& finding, const CheckpointState& state, nn::Module& model,
                   const nn::Optimizer& optimizer);
-// found.json alone, in a folder that is there.
+// Writes found.json alone, into an existing folder.
 void write_finding(const std::string& folder, const Finding& finding);
-// Of the folder of a replay.  Errors begin with the file.
+// Reads a replay's folder. Errors begin with the file.
 Finding read_finding(const std::string& folder);
 
 }  // namespace orrery::models

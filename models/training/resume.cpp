@@ -15,10 +15,10 @@
 namespace orrery::models {
 namespace {
 
-// Which settings a resumed run may change.  All others must stay as they were, those of the model and of the task too:
-// with another value the numbers of the log, or the data of the next steps, would mean something else from there on.
+// Settings that a resumed run may change. All others stay, those of the model and task too:
+// otherwise the meaning of later log values or data would change.
 
-// How the run goes on learning, computes, logs and saves.
+// How the run trains, computes, logs and saves.
 constexpr std::string_view free_settings[] = {"model",  // a preset; the model's class and settings are compared
                                               "dropout",
                                               "flip",
@@ -56,9 +56,9 @@ constexpr std::string_view free_settings[] = {"model",  // a preset; the model's
                                               "nan_guard",
                                               "probe",
                                               "profile"};
-constexpr std::string_view free_group = "losses.";  // weights, which no logged loss is multiplied by
+constexpr std::string_view free_group = "losses.";  // weights; logged losses do not include them
 
-// How data are read and divided: free with other_text=yes.
+// How data are read and split: free with other_text=yes.
 constexpr std::string_view settings_of_data[] = {
     "validation_fraction", "validation_tokens", "training_loss_tokens", "training_loss_images",
     "training_loss_pairs", "source_column",     "target_column",        "document_column",
@@ -77,29 +77,29 @@ void check_same(const std::string& run, const std::string& key, const std::strin
         "resume it with its own settings: ", command_to_resume(run));
 }
 
-// Former versions noted the default where prepared data had a tokenizer of their own.
+// Earlier versions recorded the default where prepared data came with their own tokenizer.
 bool notes_default_tokenizer(const std::string& before, const std::string& now, const std::string& tokenizer) {
   return before == "character" && now != before && restore_tokenizer(tokenizer)->name() == now;
 }
 
 void check_same_settings(const TrainSettings& now, const TrainSettings& then, const std::string& tokenizer) {
   check_same_kind(now.out, now.model, now.task, then);
-  if (then.optimizer.name != now.optimizer.name)  // whose state is another; its settings may change
+  if (then.optimizer.name != now.optimizer.name)  // the optimizer state would differ; its settings may change
     check_same(now.out, "optimizer", print(then.optimizer), print(now.optimizer));
   const TrainSettings its = resolved(then);
   for (const auto& [key, value] : list_settings(resolved(now))) {
     if (key.starts_with(free_group) || is_in(free_settings, key)) continue;
     if (now.other_text && is_in(settings_of_data, key)) continue;
     const std::string before = setting_of(its, key);
-    if (key == "init_from" && value.empty()) continue;  // where a run began need not be said again
+    if (key == "init_from" && value.empty()) continue;  // the starting point may be left out
     if (key == "tokenizer" && notes_default_tokenizer(before, value, tokenizer)) continue;
-    // Data may lie elsewhere by now; whether there are any decides what they are for.
+    // Data may have moved. If a path is added or removed, data are used differently.
     if (!is_path_of_data(key) || (!now.other_text && before.empty() != value.empty()))
       check_same(now.out, key, before, value);
   }
 }
 
-// A run that went on with other data recorded those; an older checkpoint recorded none.
+// A run resumed with other data recorded those; an older checkpoint recorded none.
 void check_same_data(const TrainSettings& now, const TrainSettings& then, const CheckpointState& before,
                      const Task& task) {
   if (now.other_text) return;
@@ -119,13 +119,13 @@ void check_same_data(const TrainSettings& now, const TrainSettings& then, const 
       check(found != beside.end() && found->second == its, "train: --", setting, "=", setting_of(now, setting),
             " is divided into other files than what the run in ", now.out, " read, which were ", its.bytes,
             "; resume it with those, or add --other_text=yes to go on with these");
-    } else if (found != beside.end() && key != "tokenizer") {  // which the checkpoint holds, in its version's form
+    } else if (found != beside.end() && key != "tokenizer") {  // the checkpoint holds that, in its version's form
       check_same(found->second, its, setting_of(now, key), "read as " + key, key);
     }
   }
 }
 
-// What a plug-in's file was when the run was saved stands beside its data.
+// The hash of a plug-in's file at the time of the checkpoint is stored with those of the data.
 constexpr std::string_view plugin_mark_in_state = "plug-in ";
 
 }  // namespace

@@ -23,19 +23,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Lies in a folder of ours that has no state.json yet.
+// Marks a folder of ours that lacks its state.json.
 constexpr const char* mark_name = "being_written";
 std::string mark_of(int64_t step) { return text(checkpoint_format, ", step ", step, ", is being written\n"); }
 constexpr const char *settings_name = "settings.toml", *metrics_name = "metrics.jsonl";
 constexpr std::array<const char*, 4> our_files = {weights_name, optimizer_name, mark_name, state_name};
 
-// An Error if a call to the system has not returned 0.
+// Throws if a system call has not returned 0.
 void done(int result, const char* what, const std::string& path) {
   if (result != 0) fail("write: cannot ", what, " ", path, ": ", std::generic_category().message(errno));
 }
 std::string name_of(const std::string& path) { return fs::path(path).filename().string(); }
 bool all_digits(std::string_view text) { return text.find_first_not_of("0123456789") == std::string_view::npos; }
-bool is_real_folder(const std::string& path) {  // not a link to one
+bool is_real_folder(const std::string& path) {  // not a link to a folder
   struct stat status = {};
   return ::lstat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
 }
@@ -46,12 +46,12 @@ std::string folder_name(int64_t step) {
   const std::string digits = std::to_string(step);
   return "step_" + std::string(digits.size() < 6 ? 6 - digits.size() : 0, '0') + digits;
 }
-// The number in step_000050; -1 for what is named otherwise.
+// Returns the number in step_000050; -1 for other names.
 int64_t step_of(const std::string& name) {
   const bool ours = name.starts_with("step_") && name.size() >= 11 && name.size() <= 23 && all_digits(name.substr(5));
   return ours ? std::stoll(name.substr(5)) : -1;
 }
-// The number in step_000050.partial and step_000050.2.partial; -1 for what is named otherwise.
+// Returns the number in step_000050.partial or step_000050.2.partial; -1 for other names.
 int64_t step_of_partial(const std::string& name) {
   const std::string end = ".partial";
   if (!name.ends_with(end)) return -1;
@@ -60,7 +60,7 @@ int64_t step_of_partial(const std::string& name) {
   return dot == std::string::npos || all_digits(rest.substr(dot + 1)) ? step_of(rest.substr(0, dot)) : -1;
 }
 
-// The checkpoints of a run, the newest first: the whole ones, and what must have been one.
+// Returns the checkpoints of a run, intact or damaged, the newest first.
 std::vector<std::string> checkpoints_in(const std::string& folder) {
   std::vector<std::pair<int64_t, std::string>> found;
   if (!folder_exists(folder)) return {};
@@ -81,7 +81,7 @@ void check_step(const std::string& checkpoint, const CheckpointState& state) {
         state.step, ": it belongs to another checkpoint");
 }
 
-// What is wrong with a checkpoint; empty: nothing.
+// Returns the damage of a checkpoint; empty if it is intact.
 std::string damage_of(const std::string& checkpoint, bool weights_alone) {
   try {
     const CheckpointState state = read_state(checkpoint);
@@ -94,15 +94,15 @@ std::string damage_of(const std::string& checkpoint, bool weights_alone) {
   }
 }
 
-// The newest whole one among the checkpoints, the newest first; empty if there is none.
+// Returns the newest intact one of checkpoints sorted from the newest; empty if there is none.
 std::string first_whole(const std::vector<std::string>& checkpoints, bool weights_alone) {
   for (const std::string& path : checkpoints)
     if (damage_of(path, weights_alone).empty()) return path;
   return {};
 }
 
-// Proven by a state with files and the folder's step, or by the mark of one that is being written; the mark may be cut
-// short if nothing else had come yet.
+// Returns true if the folder is verifiably ours: by a state with files and the folder's step, or by
+// the mark, which may be cut short if the folder holds nothing else.
 bool is_proven(const std::string& folder, int64_t step) {
   if (!is_real_folder(folder)) return false;
   try {
@@ -119,7 +119,7 @@ bool is_proven(const std::string& folder, int64_t step) {
 }
 
 struct Judged {
-  std::string path;  // empty: none was judged
+  std::string path;  // empty: none was validated
   double validation_loss = std::numeric_limits<double>::infinity();
 };
 Judged best_in(const std::string& folder) {
@@ -128,12 +128,12 @@ Judged best_in(const std::string& folder) {
       const CheckpointState state = read_state(path);
       const bool judged = state.validated == state.step && state.step == step_of(name_of(path));
       if (judged && state.validation_loss <= best.validation_loss) best = {path, state.validation_loss};
-    } catch (const Error&) {  // a damaged one says nothing
+    } catch (const Error&) {  // skip damaged ones
     }
   return best;
 }
 
-// What write_file_atomically leaves of a file: weights.safetensors.1234.partial.
+// Matches the remains of write_file_atomically: weights.safetensors.1234.partial.
 bool is_partial_file(const std::string& name, const std::string& of) {
   const std::string end = ".partial";
   if (!name.starts_with(of + ".") || !name.ends_with(end) || name.size() <= of.size() + 1 + end.size()) return false;
@@ -149,7 +149,7 @@ bool holds_only_ours(const std::string& folder) {
                      [](const std::string& path) { return is_our_file(name_of(path)) && !is_real_folder(path); });
 }
 
-// Our files in a folder of ours, the one that proves it last, and the folder.
+// Removes our files, the identifying one last, and then the folder.
 void remove_files_of(const std::string& folder) {
   std::vector<std::string> files = files_in(folder);
   std::stable_partition(files.begin(), files.end(), [](const std::string& path) {
@@ -160,7 +160,7 @@ void remove_files_of(const std::string& folder) {
   done(::rmdir(folder.c_str()), "remove", folder);
 }
 
-// remove(path) for each; the sentences of those that failed.
+// Calls remove(path) for each path; returns the error messages.
 template <class F>
 std::vector<std::string> for_each_path(const std::vector<std::string>& paths, const F& remove) {
   std::vector<std::string> problems;
@@ -172,7 +172,7 @@ std::vector<std::string> for_each_path(const std::vector<std::string>& paths, co
   return problems;
 }
 
-// Where the checkpoint of that step goes: a folder of that name that is not empty stays.
+// Returns the path for the checkpoint of that step; a non-empty folder of that name stays.
 std::string free_path(const std::string& folder, int64_t step) {
   std::string name = folder_name(step);
   const auto taken = [&] {
@@ -202,7 +202,7 @@ std::string set_aside(const std::string& checkpoint) {
 void discard(const std::string& partial) noexcept {
   try {
     if (!partial.empty() && is_real_folder(partial)) remove_files_of(partial);
-  } catch (...) {  // it stays, and the next run removes it
+  } catch (...) {  // the next run removes it
   }
 }
 
@@ -223,7 +223,7 @@ std::string latest_checkpoint(const std::string& folder, bool weights_alone) {
     if (checkpoints.empty()) return {};
     const std::string newest = checkpoints[0], damage = damage_of(newest, weights_alone);
     if (damage.empty()) return newest;
-    if (attempt < 10 && !folder_exists(newest)) continue;  // a run at work has removed it, and written a newer one
+    if (attempt < 10 && !folder_exists(newest)) continue;  // a running process has removed it, and written a newer one
     checkpoints.erase(checkpoints.begin());
     const std::string before = first_whole(checkpoints, weights_alone);
     check(!before.empty(), damage, "; there is no checkpoint before it that is whole");
@@ -256,7 +256,7 @@ std::string RunFolder::find_to_resume(bool from_previous) {
   if (!from_previous) return latest_checkpoint(path_);
   const std::vector<std::string> checkpoints = checkpoints_in(path_);
   const std::string whole = first_whole(checkpoints, false);
-  if (whole.empty()) return latest_checkpoint(path_);  // says what is damaged
+  if (whole.empty()) return latest_checkpoint(path_);  // throws, with the damage
   for (const std::string& damaged : checkpoints) {
     if (damaged == whole) break;
     set_aside(damaged);
@@ -286,7 +286,7 @@ std::string RunFolder::write(const CheckpointState& state, nn::Module& model, co
     done(::mkdir(name.c_str(), 0777), "make the folder", name);
     partial = name;
     const std::string mark = partial + "/" + mark_name;
-    FileAppender(mark).write(mark_of(state.step));  // a kill finds it; a loss of power need not
+    FileAppender(mark).write(mark_of(state.step));  // survives a kill, not necessarily a power loss
     write_checkpoint(partial, state, model, optimizer);
     done(::unlink(mark.c_str()), "remove", mark);
     sync_folder(partial);
@@ -314,7 +314,7 @@ bool RunFolder::prove() {
 void RunFolder::record_validation(double loss) {
   lock_.ensure_held();
   CheckpointState state = read_state(last_good_);
-  if (state.files.empty()) return;  // it has another format
+  if (state.files.empty()) return;  // older format
   state.validation_loss = loss, state.validated = state.step;
   write_state(last_good_, state);
 }
@@ -322,7 +322,7 @@ void RunFolder::record_validation(double loss) {
 std::string RunFolder::set_aside_unproven() { return unproven_.empty() ? "" : set_aside(std::exchange(unproven_, "")); }
 
 bool RunFolder::is_whole(const std::string& checkpoint) {
-  if (whole_.contains(checkpoint)) {  // its bytes are known; is it still there?
+  if (whole_.contains(checkpoint)) {  // its content was verified; require only that it exists
     try {
       const CheckpointState state = read_state(checkpoint);
       check_size(checkpoint, state, weights_name);
@@ -359,12 +359,12 @@ std::vector<std::string> RunFolder::remove_partial() {
     const std::string name = name_of(path);
     if (is_partial_file(name, settings_name) || is_partial_file(name, metrics_name))
       return done(::unlink(path.c_str()), "remove", path);
-    if (path == last_good_)  // a validation was being noted there
+    if (path == last_good_)  // an interrupted record_validation
       for (const std::string& file : files_in(path))
         if (is_partial_file(name_of(file), state_name)) done(::unlink(file.c_str()), "remove", file);
     const int64_t step = step_of_partial(name);
     if (step < 0 || !is_real_folder(path)) return;
-    // An empty one was left before its first file or after its last.
+    // An empty folder was left before its first file or after its last.
     if (files_in(path).empty() || (is_proven(path, step) && holds_only_ours(path))) remove_files_of(path);
   });
 }

@@ -1,16 +1,16 @@
-// The folder of a run, and who owns it: one run at a time writes there, and of what it finds it touches only what is
-// proven to be its own.
+// The folder of a run and its lock: one run at a time writes there, and it changes only files that
+// are verifiably its own.
 //
 //   settings.toml  metrics.jsonl        written by the trainer
-//   probe.json                          what --probe=yes has found before the first step (probe.h)
+//   probe.json                          result of --probe=yes, before the first step (probe.h)
 //   step_000050/                        a checkpoint (checkpoint.h), complete from the moment it has this name
-//   step_000060.partial/                one that is being written or removed, or was when the program was killed
-//   step_000040.damaged/                one that --from_previous=yes has set aside
-//   replay/                             what --nan_guard=yes has found (replay.h); no checkpoint of the run
-//   .orrery.lock                        while a run goes on: the number of its process
+//   step_000060.partial/                a checkpoint being written or removed, or left by a killed program
+//   step_000040.damaged/                a checkpoint renamed by --from_previous=yes
+//   replay/                             result of --nan_guard=yes (replay.h); not a checkpoint of the run
+//   .orrery.lock                        process id, while a run is active
 //
-// A folder counts as a checkpoint if it is named so and holds a file of a checkpoint.  It is removed only if its
-// state.json names our format, the folder's step and the files, and if nothing else lies in it.
+// A folder with such a name and a checkpoint's file is a checkpoint. It is removed only if its
+// state.json has this format, the folder's step and the files, and it holds nothing else.
 #pragma once
 
 #include <set>
@@ -22,17 +22,17 @@
 
 namespace orrery::models {
 
-bool holds_checkpoints(const std::string& folder);  // sound ones or not
+bool holds_checkpoints(const std::string& folder);  // intact or damaged
 
-// The newest checkpoint, empty if there is none.  It has been read whole, weights and optimizer (or the weights alone);
-// one that is damaged is an Error, which names what is damaged and the newest one before it that is whole.
+// Returns the newest checkpoint; empty if there is none. Reads all of it (or its weights alone).
+// Throws if it is damaged; the error names the damage and the newest intact one before it.
 std::string latest_checkpoint(const std::string& folder, bool weights_alone = false);
-// The folder itself if it is a checkpoint, else the latest in it, which need not have an optimizer.  An Error if there
-// is none.
+// Returns `folder` itself if it is a checkpoint, else the latest in it, which may lack the
+// optimizer. Throws if there is none.
 std::string checkpoint_at(const std::string& folder);
-// Whether a run can be resumed here with --from_previous=yes: the newest checkpoint that is whole has an optimizer.
+// Returns true if --from_previous=yes can resume: the newest intact one has an optimizer.
 bool can_resume(const std::string& folder);
-// The one of the lowest validation loss among those that were validated when they were written; empty: none.
+// Returns the checkpoint with the lowest validation loss at its own step; empty if none has one.
 std::string best_checkpoint(const std::string& folder);
 
 class RunFolder {
@@ -40,38 +40,38 @@ class RunFolder {
   // Makes the folder and locks it (folder_lock.h) for as long as this object lives.
   explicit RunFolder(const std::string& path, const LockUser& user = {}) : path_(path), lock_(path, user) {}
 
-  // Before a run begins here: an Error if settings.toml or metrics.jsonl, which it replaces, were written by no run
-  // (output_file.h).
+  // Throws if settings.toml or metrics.jsonl, which a new run replaces, were not written by
+  // a run (output_file.h).
   void check_free() const;
 
-  // latest_checkpoint.  With from_previous, newer ones that are damaged are set aside under another name.
+  // latest_checkpoint; with from_previous, newer damaged ones are first renamed to .damaged.
   std::string checkpoint_to_resume(bool from_previous);
 
-  // Writes `folder`/step_000050 and returns its path.  It is complete or absent, and what was there before stays, also
-  // a foreign folder of that name: then the number gets one more 0.  Errors begin with "checkpoint: cannot write".
+  // Writes `folder`/step_000050 and returns its path. It is complete or absent. A foreign folder of
+  // that name stays: the number gets one more 0. Errors: "checkpoint: cannot write ...".
   std::string write(const CheckpointState& state, nn::Module& model, const nn::Optimizer* optimizer);
 
-  // Finite weights may still predict nothing finite.  A loss that is has shown what was just written to be good; until
-  // then it takes no good one's place.  True if there was something to show.
+  // Marks the last checkpoint as verified, after a finite loss: finite weights can give a
+  // non-finite one. Unverified ones replace no verified ones. Returns true if one was pending.
   bool prove();
-  // The checkpoint that was resumed was written before the validation that its step owed: it is noted there.
+  // Records the validation of the resumed checkpoint, which was written before its validation.
   void record_validation(double loss);
-  // The checkpoint that was resumed, until something is proven: it may have been written just before its weights would
-  // have shown that they predict nothing finite.  Empty: none.
+  // Returns the resumed checkpoint while it is unverified, else empty: it may have been written
+  // just before its weights would have given a non-finite loss.
   const std::string& doubtful() const { return doubtful_; }
-  std::string before_doubtful() const;  // the newest whole one that is older; empty: none
-  // The newest checkpoint that was resumed or proven; empty: none.
+  std::string before_doubtful() const;  // newest intact one before doubtful(); empty: none
+  // Returns the newest checkpoint that was resumed or verified; empty if there is none.
   const std::string& last_good() const { return last_good_; }
-  // Renames what was written and not proven; returns the new path, empty if there was nothing or it cannot be renamed.
+  // Renames an unverified checkpoint to .damaged; returns the new path, empty if there is none.
   std::string set_aside_unproven();
 
-  // Both return sentences about what could not be removed.
-  // Removes all but the newest `keep` checkpoints that are whole; 0 keeps all.  The last good and the last written one
-  // stay, and with `best` that of the lowest validation loss.
+  // The next three return messages about files that could not be removed.
+  // Removes all but the newest `keep` intact checkpoints; 0: none. Keeps the last verified and
+  // written one, and with `best` that of the lowest validation loss.
   std::vector<std::string> remove_old(int64_t keep, bool best = false);
   bool is_best(double validation_loss) const;  // lower than that of every checkpoint here
-  std::vector<std::string> remove_all();       // checkpoints that are proven to be ours, whole or not
-  std::vector<std::string> remove_partial();   // what a killed run has left of what it was writing or removing
+  std::vector<std::string> remove_all();       // verifiably ours, intact or damaged
+  std::vector<std::string> remove_partial();   // folders that a killed run was writing or removing
 
  private:
   std::string find_to_resume(bool from_previous);
@@ -80,7 +80,7 @@ class RunFolder {
   std::string path_;
   FolderLock lock_;
   std::string last_good_, unproven_, doubtful_;
-  std::set<std::string> whole_;  // checkpoints whose files have been compared with their hashes
+  std::set<std::string> whole_;  // checkpoints whose files matched their hashes
 };
 
 }  // namespace orrery::models

@@ -57,7 +57,7 @@ TrainSettings make_settings(const std::vector<std::pair<std::string, std::string
     nn::change_specs(members, [](const nn::SpecFamily& family, const Spec& spec) { return family.renamed(spec); });
   };
   for (const auto& [key, value] : assignments) {
-    if (key.find('.') != std::string::npos) rename();  // an item of a spec has one name, whatever it was given by
+    if (key.find('.') != std::string::npos) rename();  // gives items of specs their present names
     set_setting(std::span<const Setting>(members), "train", key, value, nanogpt_keys());
   }
   rename();

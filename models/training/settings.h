@@ -1,4 +1,4 @@
-// Everything that a run of `train` depends on: the model's settings and the training's, as one flat list of keys.
+// All settings that determine a run of `train`: the model's and the training's, in one flat list.
 #pragma once
 
 #include <map>
@@ -15,9 +15,9 @@
 
 namespace orrery::models {
 
-constexpr double largest_seed = 9e18;  // a little below 2^63, so that a next one can be counted
+constexpr double largest_seed = 9e18;  // a little below 2^63, so that seed + 1 is valid
 
-// Weights of the losses that layers add to the cross-entropy, whatever is registered; one of weight 0 is not computed.
+// Weights of all registered extra losses, added to the cross-entropy; weight 0: not computed.
 struct LossWeights {
   std::map<std::string, double> by_name;
 
@@ -34,7 +34,7 @@ struct LossWeights {
 
 struct TrainSettings {
   std::string model = "gpt-char-small", task;
-  AnySettings model_settings, task_settings;  // those of the names, then changed key by key
+  AnySettings model_settings, task_settings;  // defaults of the model and task, then changed one by one
   std::string out = "runs/latest", init_from, rate_factors, decays, device = "cpu", dtype = "f32",
               precision = "highest", products = "auto";
   int64_t steps = 2000, batch = 12, gradient_accumulation_steps = 1;
@@ -52,7 +52,7 @@ struct TrainSettings {
   bool keep_best = true, save_optimizer = true, overfit_one_batch = false, graph = false, resume = false,
        from_previous = false, other_text = false, nan_guard = false, probe = false, profile = false;
 
-  // Of a model, a preset or a class, and a task; empty: what the model is for.  An Error if there is none of that name.
+  // `model`: preset or class; `task` empty: the model's default. Throws for unknown names.
   explicit TrainSettings(const std::string& model = "gpt-char-small", const std::string& task = "");
 
   template <class V>
@@ -133,24 +133,24 @@ struct TrainSettings {
   }
 };
 
-// nanoGPT's names of settings, and ours.
+// Maps nanoGPT's setting names to those of orrery.
 std::span<const ForeignKey> nanogpt_keys();
 
-// The preset named by the last "model" among the assignments, changed by all of them in order.  Each is {key, value}.
-// Keys that are aliases, inside of specs too, count as the keys they stand for.
+// Returns the preset of the last "model" among the assignments {key, value}, changed by all of them
+// in order. Aliases, also inside specs, count as the settings that they stand for.
 TrainSettings make_settings(const std::vector<std::pair<std::string, std::string>>& assignments);
 
-// The same with every spec complete, as a checkpoint records it: pointwise(relu) says that alpha is 1 and the length
-// keys_visible, whatever the defaults become.
+// Completes every spec, as checkpoints record it: pointwise(relu) gets alpha 1 and length
+// keys_visible, so that later defaults do not change it.
 TrainSettings resolved(TrainSettings settings);
-// The same without what is said about resuming: settings that begin the run, and so repeat it.
+// Resets what concerns resuming: settings that begin the run, and so repeat it.
 TrainSettings from_the_beginning(TrainSettings settings);
-// The value of one key, as list_settings has it; empty if this model and task have no such key.
+// Returns a setting's value as list_settings prints it; empty if the model and task lack it.
 std::string setting_of(const TrainSettings& settings, const std::string& key);
 
-Dtype parse_dtype(const std::string& name);  // of the setting `dtype`
+Dtype parse_dtype(const std::string& name);  // value of the setting `dtype`
 
-// The model that the settings describe, not initialized.
+// Returns the model that the settings describe, not initialized.
 std::unique_ptr<nn::Module> make_model(const TrainSettings& settings);
 
 }  // namespace orrery::models

@@ -3,7 +3,7 @@
 namespace orrery::models {
 namespace {
 
-// Of shapes, the first that come: a graph of a step takes the card about a megabyte, whatever its batch.
+// Limits the captured shapes: a CUDA graph of a step takes about 1 MB of the GPU at any batch size.
 constexpr size_t most_recordings = 512;
 
 double fraction_of(int64_t part, int64_t all) {
@@ -26,7 +26,7 @@ void StepFractions::send(const std::vector<BatchCounts>& micro_batches) {
 }
 
 StepInputs& StepInputsByShape::of(const std::vector<std::vector<Tensor>>& batches) {
-  std::vector<int64_t> sizes;  // none: of what is not recorded
+  std::vector<int64_t> sizes;  // empty: inputs of steps that are not captured
   if (recorded_) {
     for (const auto& batch : batches)
       for (const Tensor& x : batch) sizes.insert(sizes.end(), x.shape().begin(), x.shape().end());

@@ -1,5 +1,5 @@
-// What a step reads, where it lies on the device, and with settings.graph the step's recording.  A recorded step reads
-// the same memory at each replay, so each set of shapes that batches have gets memory and a recording of its own.
+// The inputs of a step on the device and, with settings.graph, its CUDA graph. A replay reads the
+// memory of the capture, so each set of batch shapes gets its own memory and graph.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@
 
 namespace orrery::models {
 
-// What fraction of its step each micro-batch is: the means over a step add them up by it.
+// Fractions of a step for each micro-batch: the weights in means over the step.
 class StepFractions {
  public:
   StepFractions(int64_t micro_batches, Dtype dtype, Device device)
       : of_targets_(Tensor::zeros(Shape{micro_batches}, dtype, device)) {}
-  void send(const std::vector<BatchCounts>& micro_batches);  // queues them for the device
-  const BatchCounts& step() const { return step_; }          // of all micro-batches
+  void send(const std::vector<BatchCounts>& micro_batches);  // queues a copy to the device
+  const BatchCounts& step() const { return step_; }          // sums over all micro-batches
   Tensor of_targets(int64_t micro_batch) const { return of_targets_.tensor()[micro_batch]; }  // (), on the device
   double of_units(int64_t micro_batch) const { return of_units_[static_cast<size_t>(micro_batch)]; }
 
@@ -30,18 +30,18 @@ class StepFractions {
 };
 
 struct StepInputs {
-  std::vector<std::vector<HostToDevice>> batches;  // of each micro-batch, the task's tensors
+  std::vector<std::vector<HostToDevice>> batches;  // the task's tensors, by micro-batch
   bool recordable = false;
   std::unique_ptr<Graph> recorded = {};
-  double flops = 0;  // of the last step of these that was not replayed
+  double flops = 0;  // of the last step with these inputs that was not replayed
 };
 
 class StepInputsByShape {
  public:
   StepInputsByShape(Device device, bool recorded) : device_(device), recorded_(recorded) {}
-  // Queues a step's batches for the device.  What is not recorded shares one set of inputs, whatever its shapes.
+  // Queues a step's batches for the device. Batches that are not captured share one set of inputs.
   StepInputs& send(const std::vector<std::vector<Tensor>>& batches);
-  void record(StepInputs& inputs, const std::function<void()>& step);  // all recordings share the memory of the first
+  void record(StepInputs& inputs, const std::function<void()>& step);  // all graphs share the memory of the first
 
  private:
   StepInputs& of(const std::vector<std::vector<Tensor>>& batches);

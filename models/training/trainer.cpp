@@ -180,11 +180,11 @@ void Trainer::send_batches() {
   inputs_ = &steps_->send(batches);
 }
 
-// The first step is done as it comes: what is made once, on first use, shall not be part of a recording.
+// Runs the first step without capture, so that one-time initialization is not part of a graph.
 void Trainer::do_or_replay_step() {
   if (!inputs_->recordable || step_ == first_step_) return do_step();
   if (!inputs_->recorded) {
-    release_cached(device_);  // recordings have their own memory
+    release_cached(device_);  // graphs have their own memory
     steps_->record(*inputs_, [&] { do_step(); });
   }
   inputs_->recorded->replay();
@@ -211,7 +211,7 @@ void Trainer::queue_step(const FiniteGuard::Observer& each) {
     const std::vector<Tensor> batch = tensors_of(inputs_->batches[0]);
     const auto before = Clock::now();
     look(figures, wanted_figures_, *task_, *model_, batch, carried_.empty() ? nullptr : &carried_[0]);
-    began += Clock::now() - before;  // no part of the step's time
+    began += Clock::now() - before;  // excluded from the step's time
   }
   const double flops = flops_counted();
   s.nan_guard ? do_guarded_step(each) : do_or_replay_step();
@@ -229,7 +229,7 @@ void Trainer::report(Audience& audience) {
   in_flight_.pop_front();
   const nn::Optimizer::Outcome outcome = optimizer_->outcome(done.outcome);
   const double* losses = losses_read_->read<double>(done.losses);
-  const bool has_targets = done.counts.targets > 0;  // else there is no mean of the task's losses
+  const bool has_targets = done.counts.targets > 0;  // without targets the loss has no mean
   const double loss = has_targets ? *losses : NAN, norm = outcome.gradient_norm;
   if (!outcome.done)
     fail_not_finite(orrery::text(loss_not_finite, done.step, " (loss ", loss, ", gradient norm ", norm, ")"));

@@ -1,4 +1,4 @@
-// Training: batches, steps, validation, checkpoints, metrics.  Nothing here prints.
+// Training: batches, steps, validation, checkpoints, metrics. Nothing here prints.
 #pragma once
 
 #include <chrono>
@@ -27,9 +27,9 @@ namespace orrery::models {
 
 struct TrainingResult {
   int64_t steps_done = 0;
-  bool stopped = false;  // because events.stop said so
+  bool stopped = false;  // by events.stop
   double validation_loss = 0;
-  std::vector<std::pair<std::string, double>> figures;  // of the last validation, beside its loss
+  std::vector<std::pair<std::string, double>> figures;  // of the last validation, without its loss
   std::string checkpoint;                               // the last one written
   Profile profile;                                      // filled if settings.profile
   double seconds = 0;
@@ -37,17 +37,17 @@ struct TrainingResult {
 
 class Trainer {
  public:
-  // Reads the data, makes or resumes the model.  Errors before any training: data that cannot be read or is too short,
-  // settings that do not fit each other, a folder that already holds a run (unless resume) or in which another run is
-  // at work, a model that does not fit into memory.
+  // Reads the data, makes or resumes the model. Throws before training if the data are unreadable
+  // or too short, settings conflict, the model does not fit into memory, or the folder holds a run
+  // (unless resume) or another run is active there.
   explicit Trainer(const TrainSettings& settings);
 
-  // Files without which the settings are none: settings.toml is to name them.
+  // Sets the plug-in files that the settings require; settings.toml lists them.
   void name_plugins(std::vector<std::string> paths) { plugins_ = std::move(paths); }
   TrainingResult run(const TrainingEvents& events = {});
 
-  // The next step, or a validation, under a guard, which tells `each` of every operation: what was not finite, if
-  // anything was.  Nothing is written.
+  // Runs the next step or a validation under a guard that passes every operation to `each`. Returns
+  // the first non-finite value, if any. Writes nothing.
   std::optional<Finding> replay(bool validating, const FiniteGuard::Observer& each = {});
 
   nn::Module& model() { return *model_; }
@@ -58,12 +58,12 @@ class Trainer {
 
  private:
   using Clock = std::chrono::steady_clock;
-  struct InFlight {  // a step that was queued; its outcome is not known yet
+  struct InFlight {  // a queued step; its results are not read yet
     int64_t step;    // from 1
     double learning_rate;
     Clock::time_point began;
-    size_t outcome, losses;  // tickets
-    BatchCounts counts;      // of all micro-batches
+    size_t outcome, losses;  // tickets of the transfers to the host
+    BatchCounts counts;      // sums over all micro-batches
     double flops;
     FigureRow figures;
   };
@@ -72,16 +72,16 @@ class Trainer {
   }
   void make_inputs();
   void resume(const std::string& checkpoint, const CheckpointState& state);
-  void send_batches();  // from then on `inputs_` are theirs
+  void send_batches();  // and points inputs_ at them
   void do_or_replay_step();
   bool tells_figures_of(int64_t step) const;
-  void queue_step(const FiniteGuard::Observer& each = {});  // with nan_guard: of operations
-  // What throws NotFiniteFound has changed nothing.
+  void queue_step(const FiniteGuard::Observer& each = {});  // `each`: called per operation, with nan_guard
+  // Restores the state before it throws NotFiniteFound.
   void do_guarded_step(const FiniteGuard::Observer& each);
   FiniteGuard::Names names_of_parameters() const;
-  void do_step();  // what the device does in a step, the same each time: it can be recorded
+  void do_step();  // a step's work on the device, equal each time: it can be captured
   Tensor with_extra_losses(const Tensor& loss, const nn::Pass& pass, double fraction) const;
-  // Waits for the oldest step and tells its numbers.  An Error if the device skipped it.
+  // Waits for the oldest step and reports its results. Throws if the device skipped it.
   void report(Audience& audience);
   void validate(Audience& audience);
   CheckpointState state() const;
@@ -92,7 +92,7 @@ class Trainer {
 
   TrainSettings settings_;
   std::vector<std::string> plugins_;
-  std::unique_ptr<RunFolder> folder_;  // from the constructor to the end of the run: nobody else writes there
+  std::unique_ptr<RunFolder> folder_;  // locked from the constructor to the end of the run
   Device device_ = Device::cpu;
   std::unique_ptr<Task> task_;
   MemoryPlan plan_;
@@ -101,23 +101,23 @@ class Trainer {
   std::unique_ptr<nn::Optimizer> optimizer_;
   std::unique_ptr<nn::Schedule> schedule_;
   std::map<std::string, double> loss_weights_;  // above 0, by name
-  std::vector<const Figure*> wanted_figures_;   // that the log gets every so many steps
-  double peak_flops_ = 0;                       // a second, of the device; 0: unknown
+  std::vector<const Figure*> wanted_figures_;   // logged every figures_every steps
+  double peak_flops_ = 0;                       // FLOPS of the device; 0: unknown
   std::unique_ptr<StepInputsByShape> steps_;
   StepInputs* inputs_ = nullptr;              // of this step
-  std::unique_ptr<HostToDevice> numbers_;     // of the micro-batches: what the random keys end with
+  std::unique_ptr<HostToDevice> numbers_;     // micro-batch numbers: the last component of the rng keys
   std::unique_ptr<StepFractions> fractions_;  // of this step
-  std::vector<nn::Cache> carried_;            // of each micro-batch, if it is of streams
-  Tensor losses_;                             // means over the step: the task's, then loss_weights_'s
+  std::vector<nn::Cache> carried_;            // stream state of each micro-batch; empty: no streams
+  Tensor losses_;                             // means over the step: the task's loss, then those of loss_weights_
   std::unique_ptr<DeviceToHost> losses_read_;
   std::deque<InFlight> in_flight_;
-  Clock::time_point reported_;  // the last step
-  double stepping_ = 0;         // seconds of the steps that were reported
-  int64_t first_step_ = 0;      // of this run
-  int64_t step_ = 0;            // queued
+  Clock::time_point reported_;  // time of the last report
+  double stepping_ = 0;         // seconds of the reported steps
+  int64_t first_step_ = 0;      // steps done before this run
+  int64_t step_ = 0;            // steps queued so far
   double validation_loss_ = 0;
   std::vector<std::pair<std::string, double>> figures_;
-  int64_t validated_ = -1;  // the step after which it was computed
+  int64_t validated_ = -1;  // step of validation_loss_
 };
 
 }  // namespace orrery::models

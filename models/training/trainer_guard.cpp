@@ -1,4 +1,4 @@
-// A step that is looked at: with --nan_guard=yes, and when it is done again.
+// A guarded training step: for --nan_guard=yes, and for its replay.
 #include <algorithm>
 
 #include "models/training/trainer.h"
@@ -6,7 +6,7 @@
 namespace orrery::models {
 namespace {
 
-// All that an update changes, as it was.
+// A copy of everything that an update changes, to restore it.
 class BeforeUpdate {
  public:
   BeforeUpdate(const nn::FlatParameters& parameters, const nn::Optimizer& optimizer, nn::Module& model)
@@ -38,7 +38,7 @@ std::string module_of(const std::string& path) {
   return dot == std::string::npos ? root_module : path.substr(0, dot);
 }
 
-// Throws NotFiniteFound, of the first of `made` that is not finite.
+// Throws NotFiniteFound for the first tensor of `made` that is not finite.
 void look(LookedAt call, const std::vector<std::pair<std::string, Tensor>>& made) {
   for (const auto& [name, x] : made) call.made.push_back({name, facts_of(x)});
   for (call.found = 0; call.found < made.size(); ++call.found)

@@ -1,4 +1,4 @@
-// A run: its steps, validations and checkpoints, and what ends it.  trainer.cpp has the step.
+// A run: its steps, validations and checkpoints, and how it ends. trainer.cpp has the step.
 #include <cmath>
 
 #include "models/settings/settings_file.h"
@@ -9,8 +9,8 @@
 
 namespace orrery::models {
 
-// A checkpoint whose weights led there is no good one.  One that was resumed may be another run's good one with other
-// settings, so it is named and stays.
+// An unverified checkpoint has such weights and is renamed to .damaged. A resumed one stays and is
+// only named: it may be a good one of another run with other settings.
 void Trainer::fail_not_finite(const std::string& what) {
   if (const std::string& resumed = folder_->doubtful(), before = folder_->before_doubtful(); !resumed.empty())
     fail("train: ", what, "; the weights of ", resumed, ", from which the run was resumed, lead there; ",
@@ -25,7 +25,7 @@ void Trainer::fail_not_finite(const std::string& what) {
        "; try a lower --learning_rate or --grad_clip=1");
 }
 
-// Before the update nothing was changed, and the update was undone: the state is the one that the step began with.
+// The step changed nothing, or its update was undone: the state is that before the step.
 void Trainer::fail_found(const Finding& finding) {
   if (finding.call.direction == "update") folder_->prove();  // loss and gradients were finite
   std::string what = sentence(finding);
@@ -76,7 +76,7 @@ std::string Trainer::save(Audience& audience) {
   } catch (const NotFinite& problem) {
     fail_not_finite(orrery::text(weights_not_finite, step_, " (", problem.what(), ")"));
   }
-  if (validated_ == step_) folder_->prove();  // else the next step's loss does it
+  if (validated_ == step_) folder_->prove();  // else the next step's loss verifies it
   remove_old_checkpoints(audience);
   return path;
 }
@@ -105,25 +105,25 @@ TrainingResult Trainer::run(const TrainingEvents& events) {
   const auto owes_validation = [&] {
     return step_ > 0 && (step_ >= s.steps || (s.evaluate_every > 0 && step_ % s.evaluate_every == 0));
   };
-  if (owes_validation() && validated_ != step_) {  // it was stopped before this
+  if (owes_validation() && validated_ != step_) {  // it was stopped before its validation
     validate(audience);
     result.stopped = audience.wants_end();
     if (validated_ == step_) folder_->record_validation(validation_loss_);
   }
   if (validated_ == step_) {
     folder_->prove();
-    remove_old_checkpoints(audience);  // it was killed when only this was left to do
+    remove_old_checkpoints(audience);  // it was killed before this
   }
   const auto start = Clock::now();
   first_step_ = step_, stepping_ = 0, reported_ = start;
-  // A GPU is given its next step before the host asks what came of the last one.
+  // A GPU gets its next step before the host waits for the results of the last one.
   const size_t ahead = device_ == Device::cuda && !s.nan_guard ? 1 : 0;
   const auto report_until = [&](size_t left) {
     while (in_flight_.size() > left) report(audience);
   };
   if (s.profile) start_profile();
   while (step_ < s.steps && !result.stopped) {
-    if (tells_figures_of(step_ + 1)) report_until(0);  // figures wait for the device: no part of the step before
+    if (tells_figures_of(step_ + 1)) report_until(0);  // metrics wait for the device: exclude the step before
     try {
       queue_step();
     } catch (const NotFiniteFound& problem) {
@@ -145,7 +145,7 @@ TrainingResult Trainer::run(const TrainingEvents& events) {
       result.checkpoint = save(audience);
       audience.checkpoint(result.checkpoint);
     }
-    if (validation || checkpoint) reported_ = Clock::now();  // they are no part of the next step's time
+    if (validation || checkpoint) reported_ = Clock::now();  // excluded from the next step's time
   }
   audience.finish(step_, result.checkpoint);
   result.steps_done = step_;

@@ -36,7 +36,7 @@ void look(FigureRow& row, std::span<const Figure* const> figures, nn::Module& mo
   const auto modules = modules_of(model);
   const std::map<std::string, nn::Module*> by_path(modules.begin(), modules.end());
   const Padding padding(model, pass);
-  std::optional<Hooks> hooks;  // no patterns would watch everything
+  std::optional<Hooks> hooks;  // an empty list of patterns would match everything
   if (!patterns.empty())
     hooks.emplace(patterns, [&](const std::string& name, const Tensor& value) {
       const size_t dot = name.rfind('.');

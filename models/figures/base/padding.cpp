@@ -14,7 +14,7 @@ namespace {
 
 std::string_view last_of(std::string_view name) { return name.substr(name.rfind('.') + 1); }
 
-// The axis of the tokens, as engine/autograd/hooks.h has it: values of heads are (B, H, T, ...), others (B, T, ...).
+// Returns 2 for values of heads, (B, H, T, ...), else 1, (B, T, ...): see engine/autograd/hooks.h.
 int axis_of_tokens(const std::string& name, const Tensor& value) {
   const std::string_view shown = last_of(name);
   const bool by_slots = shown.starts_with("hidden") && value.shape().rank() == 4;
@@ -27,7 +27,7 @@ Padding::Padding(nn::Module& root, const nn::Pass* pass) : pass_(pass) {
   for (const auto& [path, module] : modules_of(root)) modules_[path] = module;
 }
 
-// A cross attention's key and value, and what goes into and out of key_norm.
+// Matches key and value of cross attention, and the input and output of its key_norm.
 bool Padding::is_of_memory(const std::string& name) const {
   const size_t norm = name.rfind(".key_norm.");
   if (norm == name.npos && last_of(name) != "key" && last_of(name) != "value") return false;

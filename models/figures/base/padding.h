@@ -1,8 +1,8 @@
-// Padding in what a model shows (engine/autograd/hooks.h).  Of sequence b the tokens from number n_b on are padding,
-// n = pass.lengths, for keys and values of a cross attention pass.memory_lengths.  No figure and no number of the probe
-// counts them: a mean is over the tokens of all sequences, whatever they are padded to,
+// Padding in hook values (engine/autograd/hooks.h). Tokens of sequence b from position n_b on are
+// padding, n = pass.lengths; for keys and values of cross attention n = pass.memory_lengths.
+// Figures and the probe exclude padding: a mean is over the tokens of all sequences,
 //   mean f = (1 / sum_b n_b) sum_b sum_(t < n_b) f(x_bt)
-// and so are the largest, the smallest and what "every token" of a batch does.
+// and so are the maximum, the minimum and conditions on all tokens of a batch.
 #pragma once
 
 #include <map>
@@ -15,9 +15,9 @@ namespace orrery::models {
 
 class Padding {
  public:
-  // `pass` is the one that the modules of `root` run in while they show their values; null: nothing is padded.
+  // `pass` is the forward pass in which modules of `root` show values; null: no padding.
   Padding(nn::Module& root, const nn::Pass* pass);
-  // n_b for each sequence of a value that is being shown; empty: the value has no padding.
+  // Returns n_b for each sequence of a hook value; empty if it has no padding.
   std::vector<int64_t> lengths(const std::string& name, const Tensor& value) const;
 
  private:
@@ -26,8 +26,8 @@ class Padding {
   const nn::Pass* pass_;
 };
 
-// The value without its padding, as if of one sequence: (1, sum n, ...) of (B, T, ...), (1, H, sum n, ...) of
-// (B, H, T, ...).  With empty lengths the value itself.
+// Returns the value without its padding, joined into one sequence: (1, sum n, ...) for (B, T, ...),
+// (1, H, sum n, ...) for (B, H, T, ...). With empty lengths, returns the value itself.
 Tensor without_padding(const std::string& name, const Tensor& value, const std::vector<int64_t>& lengths);
 
 }  // namespace orrery::models
