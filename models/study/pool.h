@@ -1,6 +1,6 @@
 // The folder of runs that sweeps and studies share (runs.h): what it contains, and which sweeps and studies use a run.
 //
-//   pool/used_by/0123456789abcdef.json    a sweep or study: its folder as seen from the pool, the ids of its runs, and
+//   pool/used_by/0123456789abcdef.json    a sweep or study: its folder relative to the pool, the ids of its runs, and
 //                                         those of an earlier sweep or study whose folder had this path
 #pragma once
 
