@@ -1,4 +1,4 @@
-// The weights by which each place reads the others, of each head; persistent slots stand after the keys.
+// Attention weights of each head; rows are queries, columns are keys, then persistent slots.
 #include <algorithm>
 
 #include "engine/ops/ops.h"
@@ -12,7 +12,7 @@ struct Facts {
   double low = 0, high = 0;
   double lowest_sum = INFINITY, highest_sum = -INFINITY;
 };
-Facts facts_of(const Tensor& weights) {  // (..., columns), NaN where nothing is seen
+Facts facts_of(const Tensor& weights) {  // (..., columns), NaN where not visible
   Facts f;
   const std::vector<double> all = weights.to_vector();
   const auto columns = static_cast<size_t>(weights.size(-1));
@@ -36,13 +36,13 @@ std::string scale_of(const Facts& f) {
               significant(f.high, 3), ".");
 }
 
-// NaN where nothing is seen: 0 is a weight.
+// Returns the weights with NaN where not visible, because 0 is a valid weight.
 Tensor weights_that_are(const AttentionSeen& seen, int64_t first, int64_t last) {
   const Tensor weights = seen.weights.slice(first, last);
   return where(seen.visible.slice(first, last), weights, Tensor::full_like(weights, {1}, NAN));
 }
 
-// The largest links of one head, strongest first.
+// Returns a table of the largest |weights| of one head, largest first.
 View links_of(const AttentionSeen& seen, int64_t head, int64_t top, const std::string& title) {
   const std::vector<double> w = seen.weights[head].to_vector();
   std::vector<size_t> order(w.size());
@@ -63,7 +63,7 @@ View links_of(const AttentionSeen& seen, int64_t head, int64_t top, const std::s
   return {"Attention", "", title, "The strongest links.", std::move(table)};
 }
 
-// "blocks.3.attention" without its number: what layers that belong together have in common.
+// Returns the path without numbers, "blocks.attention" for "blocks.3.attention", to group layers.
 std::string kind_of(const std::string& path) {
   std::string kind;
   for (size_t begin = 0; begin < path.size();) {
@@ -80,7 +80,7 @@ bool belong_together(const AttentionSeen& a, const AttentionSeen& b) {
          a.reach.empty() == b.reach.empty();
 }
 
-// Heads [first, last) of each of these layers.
+// Returns maps of heads [first, last) of each of these layers.
 View map_of(std::span<const AttentionSeen* const> layers, int64_t first, int64_t last) {
   MapView map{.figure = "weight", .rows = layers[0]->queries, .columns = layers[0]->columns, .values = {}};
   map.axes = {"place", "reads"}, map.none = "not visible", map.slots = layers[0]->slots();
@@ -111,7 +111,7 @@ void look(std::vector<View>& views, const Subject& subject, const LookSettings& 
     chosen.push_back(&all[layer]);
     check_head(s.head, all[layer].heads(), all[layer].path);
   }
-  // Others may act between them: a decoder's attentions and cross attentions take turns.
+  // A group need not be adjacent: in a decoder, attention and cross attention alternate.
   for (std::vector<const AttentionSeen*> rest = chosen; !rest.empty();) {
     const auto others = std::stable_partition(rest.begin(), rest.end(), [first = rest[0]](const AttentionSeen* seen) {
       return belong_together(*first, *seen);

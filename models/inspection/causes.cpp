@@ -1,19 +1,19 @@
-// What the loss of an example hangs on.
+// Ablation and activation patching: the components that the loss of an example depends on.
 //
-// Ablation: the loss, mean -ln p of the right answers, without one part minus the loss with all of it.
-//   a head       its `read` is zero at every place (TransformerLens: hook_z), which is its columns of W_o being zero
-//   a sublayer   its `output` is zero, biases too: the residual stream passes by it
-//   a unit       the feed-forward's hidden value, or the weight of a persistent slot, is zero at every place; what the
-//                others have of softmax stays as it is.  Those with the largest mean |value| are tried
+// Ablation: loss without one component minus loss with all. The loss is the targets' mean -ln p.
+//   a head       its `read` (TransformerLens: hook_z) is zero at every position, as if its columns of W_o were zero
+//   a sublayer   its `output` is zero, biases too: the residual stream bypasses it
+//   a unit       the feed-forward's hidden value, or the weight of a persistent slot, is zero at every position;
+//                other softmax weights do not change. Only units with the largest mean |value| are ablated
 //
-// Patching (causal tracing, Meng et al. 2022, arXiv:2202.05262; Zhang and Nanda 2023, arXiv:2309.16042): this example
-// runs with the other's residual state in the place of its own, in one layer and place.  Told is the share of the
-// difference of the two examples that this restores,
+// Patching (causal tracing, Meng et al. 2022, arXiv:2202.05262; Zhang and Nanda 2023,
+// arXiv:2309.16042): this example runs with the other's residual state at one layer and position.
+// The result is the fraction of the difference between the examples that this restores,
 //   share = (m(patched) - m(this)) / (m(other) - m(this))      1: the other's behaviour is back; below 0: farther away
-//   m = z[the other's answer] - z[this one's], of logits z at the place that is asked for, or where the two examples
-//       differ most in it; where the answers are the same, m = z[the answer]
-// Nothing runs for states that are the same in both: the share is 0.  Of a difference below least_difference there are
-// no shares.
+//   m = z[the other's target] - z[this one's], of logits z at the requested position, or where the two examples
+//       differ most in m; for equal targets, m = z[the target]
+// States that are equal in both examples are not run: their share is 0. If the difference is below
+// least_difference, no shares are computed.
 #include <algorithm>
 
 #include "engine/types/wording.h"
@@ -56,7 +56,7 @@ class Ablation {
 
 void nothing(const Shape&, std::vector<double>& numbers) { std::fill(numbers.begin(), numbers.end(), 0.0); }
 
-// read (1, T, H, D): those of one head.
+// Sets the values of one head in `read` (1, T, H, D) to 0.
 Change without_head(int64_t head) {
   return [=](const Shape& shape, std::vector<double>& read) {
     const int64_t heads = shape[-2], size = shape[-1];
@@ -115,7 +115,7 @@ void without_sublayers(std::vector<View>& views, Ablation& ablation, const std::
                      std::move(bars)});
 }
 
-// The units of a memory with the largest mean |value|, at most `count`, or the one that is asked for.
+// Returns the units with the largest mean |value|, at most s.top, or only s.slot if it is set.
 std::vector<int64_t> strongest(const Memory& memory, const LookSettings& s) {
   if (s.slot >= 0) return {s.slot};
   const std::vector<double> values = memory.values.to_vector();
@@ -127,7 +127,7 @@ std::vector<int64_t> strongest(const Memory& memory, const LookSettings& s) {
 
 void without_units(Ablation& ablation, const Subject& subject, const LookSettings& s) {
   const std::vector<Memory> memories = see_memories(subject);
-  if (s.layer >= static_cast<int64_t>(memories.size())) return;  // one of an attention without slots
+  if (s.layer >= static_cast<int64_t>(memories.size())) return;  // the layer is an attention without slots
   const std::vector<size_t> layers = chosen_layers(memories.size(), s.layer, "memory");
   for (size_t i = 0; i < layers.size(); ++i) {
     const Memory& memory = memories[layers[i]];
@@ -169,10 +169,10 @@ void look_at_ablations(std::vector<View>& views, const Subject& subject, const L
 
 // ---- patching
 
-// Of a row of logits of either example: m there less m here.
+// A row of the logits, with m of this example (here) and of the other (there).
 struct RowDifference {
   int64_t row;
-  int32_t own, others;  // the answers
+  int32_t own, others;  // the targets
   double here, there;
   double size() const { return std::abs(there - here); }
 };
@@ -183,7 +183,7 @@ double measure(const Tensor& logits, const RowDifference& at) {
   return at.own == at.others ? others : others - z[static_cast<size_t>(at.own)];
 }
 
-// Of each row that has an answer in both examples, the largest difference first; of `place` alone if that is asked for.
+// Returns the rows with a target in both examples, largest difference first; only `place` if set.
 std::vector<RowDifference> differences(const Subject& subject, const Subject& other, int64_t place) {
   const Tensor here = subject.run(), there = other.run();
   check(here.shape() == there.shape(), "inspect: the two examples have ", here.size(0), " and ", there.size(0),
@@ -214,9 +214,9 @@ std::string said_of(const Subject& subject, const RowDifference& at) {
               " there)");
 }
 
-// A difference this small changes the odds of the answers by less than a tenth: the model answers both examples alike.
-// A share of it would be the quotient of two small numbers: any state that moves the logits by as little, for whatever
-// reason, would seem to restore all of it, or several times as much.
+// A smaller difference changes the odds of the targets by about a tenth at most: the model predicts
+// the same for both examples. A share of it would be a quotient of small numbers: any state that
+// moves the logits slightly would seem to restore all of it, or several times that.
 constexpr double least_difference = 0.1;
 
 View view_of_no_difference(const Subject& subject, std::span<const RowDifference> all, int64_t most) {
@@ -230,7 +230,7 @@ View view_of_no_difference(const Subject& subject, std::span<const RowDifference
           std::move(table)};
 }
 
-// Both words where they differ: "Rome|Paris".
+// Labels the columns, with both labels where the examples differ: "Rome|Paris".
 void name_columns(MapView& map, const Subject::Words& own, const Subject::Words& others) {
   map.columns = own;
   for (size_t i = 0; i < own.size(); ++i)
@@ -246,12 +246,12 @@ std::string said_of_changes(const MapView& map) {
   return all.empty() ? "" : all + ".";
 }
 
-// Shares of the states of one stream: of each place, then of all places at once.
+// Returns the restored shares of one state: of each position, then of all positions at once.
 std::vector<double> patched(const Subject& subject, const RowDifference& at, const ResidualState& own,
                             const ResidualState& others) {
   const std::vector<double> ours = own.value.to_vector(), theirs = others.value.to_vector();
   const auto width = static_cast<size_t>(own.value.size(1)), places = static_cast<size_t>(own.value.size(0));
-  const auto put = [&](size_t begin, size_t end) {  // numbers of the places from begin on
+  const auto put = [&](size_t begin, size_t end) {  // patches the numbers [begin, end)
     if (std::equal(ours.begin() + static_cast<std::ptrdiff_t>(begin), ours.begin() + static_cast<std::ptrdiff_t>(end),
                    theirs.begin() + static_cast<std::ptrdiff_t>(begin)))
       return 0.0;

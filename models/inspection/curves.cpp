@@ -1,12 +1,12 @@
-// Input against output of each normalization, element by element, before its weight and bias: a layer normalization's
-// elements lie on a straight line token by token, and on a curve like tanh together, because tokens with large elements
-// are divided by more (Zhu et al. 2025, arXiv:2503.10622, figure 2).
+// Input-output curve of each normalization, element by element, before its weight and bias. In
+// layer normalization one token's elements form a straight line, and all tokens' a tanh-like curve:
+// tokens with large elements have larger divisors (Zhu et al. 2025, arXiv:2503.10622, figure 2).
 //
 //   y' = (y - bias) / weight                       elements whose weight is 0 are left out
-//   straight     share of the variance of y' that the best line  a x + b  explains
-//   like tanh    the same of the best  a tanh(g x) + b,  and its g
-//   alpha        of dynamic ones, which is learned near 1 / std of the input (there, figure 8)
-//   saturated    the figure `saturation` (`orrery list figures`): share of inputs with |alpha x| > 2
+//   straight     fraction of the variance of y' that the best line  a x + b  explains
+//   like tanh    fraction that the best  a tanh(g x) + b  explains, and its g
+//   alpha        of dynamic normalizations; training moves it near 1 / std of the input (same paper, figure 8)
+//   saturated    the metric `saturation` (`orrery list figures`): fraction of inputs with |alpha x| > 2
 #include <algorithm>
 
 #include "engine/autograd/autograd.h"
@@ -22,11 +22,11 @@ constexpr int64_t bins = 48;
 
 struct Curve {
   std::string path, kind;
-  std::vector<double> x, y;  // of each element
+  std::vector<double> x, y;  // per element
   double alpha = NAN, saturation = NAN;
 };
 
-// A parameter of that name with one number, or one for each channel; empty if there is none.
+// Returns the parameter `name`, one number or one per channel; empty if it does not exist.
 std::vector<double> parameter_of(nn::Module& module, const std::string& name) {
   for (const nn::NamedParameter& p : nn::parameters_of(module))
     if (p.path == name) return p.parameter->value.to_vector();
@@ -84,7 +84,7 @@ double deviation_of(const std::vector<double>& x) {
   return std::sqrt(sum / static_cast<double>(x.size()));
 }
 
-// The share of the variance of y that the best a u + b explains, u = f(x); NaN if either is constant.
+// Returns the fraction of y's variance that the best a f(x) + b explains; NaN if one is constant.
 double explained(const Curve& curve, const auto& f) {
   double su = 0, sy = 0, suu = 0, syy = 0, suy = 0;
   const auto n = static_cast<double>(curve.x.size());
@@ -97,7 +97,7 @@ double explained(const Curve& curve, const auto& f) {
   return uu > 0 && yy > 0 ? std::min(uy * uy / (uu * yy), 1.0) : NAN;
 }
 
-// Some elements of many, evenly: enough for a share to be known to three digits.
+// Returns an evenly spaced sample, enough for three digits of a fraction.
 Curve sample_of(const Curve& curve) {
   constexpr size_t enough = 20000;
   const size_t step = curve.x.size() / enough + 1;
@@ -109,7 +109,7 @@ Curve sample_of(const Curve& curve) {
 struct Tanh {
   double share = NAN, slope = NAN;
 };
-// Among slopes from 1/50 to 20 over the deviation of x; then around the best of them, ever closer.
+// Searches slopes from 1/50 to 20 over the deviation of x, then refines around the best slope.
 Tanh best_tanh(const Curve& curve) {
   Tanh best;
   const auto attempt = [&](double slope) {
@@ -126,7 +126,7 @@ Tanh best_tanh(const Curve& curve) {
   return best;
 }
 
-// Equal steps from the least to the largest.
+// Bins of equal width from the minimum to the maximum.
 class Bins {
  public:
   explicit Bins(const std::vector<double>& x) {

@@ -1,19 +1,19 @@
-// How the answer comes about, sublayer by sublayer, along the residual stream (residual_stream.h: r_k, a_k, c_k).
+// Logit lens, sizes and direct logit attribution (r_k, a_k, c_k as in residual_stream.h).
 //
-// Logit lens (nostalgebraist 2020, "interpreting GPT: the logit lens"): logits(r_k), what the model would say if it
-// ended after sublayer k.  All r_k go through the model's own end, whatever that is, as rows of few products; r_n
-// itself gives the logits.
+// Logit lens (nostalgebraist 2020, "interpreting GPT: the logit lens"): logits(r_k), the model's
+// prediction if it ended after sublayer k. All r_k go through the model's own final layers, in few
+// matrix products; r_n itself gives the logits.
 //
-// Sizes: the root mean square of r_k (TransformerLens: resid_mid, resid_post; with the normalization behind the
-// sublayers, what it reads) and of a_k (attn_out, mlp_out).
+// Sizes: the root mean square of r_k (TransformerLens: resid_mid, resid_post; with
+// post-normalization, the normalization's input) and of a_k (attn_out, mlp_out).
 //
-// Direct contribution of sublayer k to the logit z of the right answer y:  z_y(r_n) - z_y(r_n - c_k a_k), what z_y
-// loses if that sublayer's words are taken out of the last state, the others' being as they are.  Where nothing but a
-// linear head stands behind r_n, it is W_y c_k a_k, the direct logit attribution (Elhage et al. 2021,
-// transformer-circuits.pub/2021/framework; TransformerLens: logit_attrs), and the contributions with the embedding's
-// and the head's bias add up to z_y.  With a normalization at the end they do not: that one's statistics change with
-// what is taken out, where the linear attribution holds them still.  With the normalization behind the sublayers the
-// last state is no sum of what they said, and there is no direct contribution.
+// Direct contribution of sublayer k to the logit z of the target y:  z_y(r_n) - z_y(r_n - c_k a_k),
+// the decrease of z_y if only c_k a_k is removed from the last state. If only a linear head follows
+// r_n, it is W_y c_k a_k, the direct logit attribution (Elhage et al. 2021,
+// transformer-circuits.pub/2021/framework; TransformerLens: logit_attrs). Contributions, the
+// embedding's and the head's bias then add up to z_y. With a final normalization they do not: its
+// statistics change with the removed term; linear attribution keeps them fixed. With
+// post-normalization the last state is not a sum of a_k, so there is no direct contribution.
 #include <algorithm>
 #include <set>
 
@@ -38,14 +38,14 @@ MapView map_of(const std::string& figure, const std::vector<std::string>& rows, 
   return map;
 }
 
-// What a row of logits says.  The logits of all states are more than memory holds of a large vocabulary.
+// Summary of a row of logits. The logits of all states need too much memory for a large vocabulary.
 struct Verdict {
   int32_t likeliest;
-  double chance;           // ln p of the likeliest
-  double of_answer = NAN;  // the same of the answer, if one is asked for
+  double chance;           // ln p of `likeliest`
+  double of_answer = NAN;  // ln p of the target; NaN: no target
   int64_t rank = 0;
 };
-using Verdicts = std::vector<Verdict>;  // of each row
+using Verdicts = std::vector<Verdict>;  // one per row
 
 Verdicts verdicts_of(const Tensor& logits, const Answers& answers) {
   constexpr int64_t rows_at_once = 8;
@@ -69,13 +69,13 @@ Verdicts verdicts_of(const Tensor& logits, const Answers& answers) {
   return all;
 }
 
-// The states of the last stream, and what the model's end makes of each.
+// The states of the last stream, and the prediction from each of them.
 struct Lens {
   std::vector<std::string> layers = {};
-  std::vector<Verdicts> verdicts = {};  // of each layer
+  std::vector<Verdicts> verdicts = {};  // per layer
   Answers answers;
   Subject::Words words;
-  int64_t choices;  // answers there are
+  int64_t choices;  // number of tokens or classes
 };
 
 Lens lens_of(const Subject& subject, const ResidualStream& stream, const Tensor& logits, const LookSettings& s) {
@@ -91,7 +91,7 @@ Lens lens_of(const Subject& subject, const ResidualStream& stream, const Tensor&
   return lens;
 }
 
-// The row that is asked for, or the one whose answer the model finds hardest, and the last.
+// Returns row s.place; if it is -1, the row whose target has the smallest p, and the last row.
 std::set<size_t> chosen_rows(const Lens& lens, const LookSettings& s) {
   const auto rows = static_cast<int64_t>(lens.words.size());
   check(s.place < rows, "inspect: there is no place ", s.place, "; there are ", rows, ", from 0");
@@ -194,7 +194,7 @@ void add_contributions(std::vector<View>& views, const Subject& subject, const R
   std::vector<std::string> components;
   std::vector<std::pair<std::string, double>> told;
   const Tensor& last = stream.last().value;
-  std::vector<Tensor> states = {last, Tensor::zeros(last.shape(), last.dtype())};  // whole and empty
+  std::vector<Tensor> states = {last, Tensor::zeros(last.shape(), last.dtype())};  // the full last state, and zeros
   for (const ResidualState& state : stream.states) states.push_back(plus(last, -state.in_end, state.added));
   const std::vector<std::vector<double>> logits = answer_logits(subject, stream, states, lens.answers.of_rows);
   const std::vector<double>&whole = logits[0], &bias = logits[1];
@@ -202,7 +202,7 @@ void add_contributions(std::vector<View>& views, const Subject& subject, const R
     double total = 0, count = 0;
     components.push_back(name);
     for (size_t row = 0; row < whole.size(); ++row) {
-      values.push_back(of_row(row));  // NaN where nothing is asked
+      values.push_back(of_row(row));  // NaN without a target
       if (lens.answers.of_rows[row] >= 0) total += values.back(), ++count;
     }
     bars.bars.push_back({.name = name, .value = total / count});

@@ -1,15 +1,15 @@
-// Layers x heads: what each head does, in numbers.  p are the weights of a row as shares, |w| / sum |w|; a mean is over
-// the rows that see anything.
-//   distance       sum_j p_ij d(i, j) over the keys, not the slots, whose share is taken out
+// Metrics of each head, layers x heads. p are a row's weights as fractions, |w| / sum |w|. Means
+// are over the rows with a nonzero weight.
+//   distance       sum_j p_ij d(i, j) over the keys, with p rescaled to exclude the slots
 //   slots          sum of p on persistent slots
 //   first          sum of p on the first key
 //   previous       sum of p on the key just before the row's own token
-//   induction      the same on the key after the token's earlier occurrence, for a random sequence of tokens that comes
-//                  twice: from place i of the second half on place i - n + 1 of the first (Olsson et al. 2022,
-//                  arXiv:2209.11895)
-// Entropy, zeros, row sum and span are the figures of these names (`orrery list figures`).  The entropy's ceiling is
-// that of uniform weights: ln(T!) / T under a causal mask, else ln of the keys; the quarters of it as in Jha and Reagen
-// 2024, arXiv:2410.09637.
+//   induction      sum of p on the key after the token's earlier occurrence, in a random sequence of n tokens
+//                  that is repeated once: p from position i >= n to position i - n + 1
+//                  (Olsson et al. 2022, arXiv:2209.11895)
+// Entropy, zeros, row sum and span are metrics of `orrery list figures`. The entropy's ceiling is
+// that of uniform weights: ln(T!) / T under a causal mask, else ln of the number of keys and slots.
+// Quarters of the ceiling as in Jha and Reagen 2024, arXiv:2410.09637.
 #include <algorithm>
 #include <set>
 
@@ -23,7 +23,7 @@
 namespace orrery::models {
 namespace {
 
-using Scores = std::map<std::string, std::vector<double>>;  // of one attention: of each figure a number of each head
+using Scores = std::map<std::string, std::vector<double>>;  // of one attention: per metric one number per head
 
 class Mean {
  public:
@@ -37,12 +37,12 @@ class Mean {
   int64_t count_ = 0;
 };
 
-// A head's rows, and what they put where.
+// The rows of a head's weights, as fractions.
 class HeadRows {
  public:
   HeadRows(const AttentionSeen& seen, int64_t head)
       : seen_(seen), columns_(seen.columns.size()), weights_(seen.weights[head].to_vector()) {}
-  // Of the rows that see anything: f(row, shares).
+  // Calls f(row, fractions) for the rows with a nonzero weight.
   void each(const auto& f) const {
     std::vector<double> shares(columns_);
     for (size_t row = 0; row < seen_.queries.size(); ++row) {
@@ -86,7 +86,7 @@ void add_places(Scores& scores, const Subject& subject, const AttentionSeen& see
   }
 }
 
-// Random tokens of those that the example has (a vocabulary may hold others that no text contains), twice.
+// Returns random tokens of the example, repeated once; a vocabulary may have tokens of no text.
 std::vector<int32_t> repeated(const std::vector<int32_t>& tokens, uint64_t seed) {
   const std::set<int32_t> known(tokens.begin(), tokens.end());
   const std::vector<int32_t> kinds(known.begin(), known.end());
@@ -113,7 +113,7 @@ void add_induction(std::vector<Scores>& scores, const Subject& subject, uint64_t
     }
 }
 
-// The figures of heads that a run can log as well.
+// Adds the head metrics that a run can log too.
 void add_figures(std::vector<Scores>& scores, const Subject& subject, const std::vector<AttentionSeen>& all) {
   FigureRow row;
   const NoGrad guard;
@@ -126,7 +126,7 @@ void add_figures(std::vector<Scores>& scores, const Subject& subject, const std:
           scores[layer][name].push_back(found->second);
 }
 
-// The entropy of uniform weights, on the mean over the rows.
+// Returns the entropy of uniform weights, as a mean over the rows.
 double entropy_ceiling(const AttentionSeen& seen) {
   const std::vector<double> visible = seen.visible.to_vector();
   const auto rows = seen.queries.size(), columns = seen.columns.size();
@@ -137,10 +137,10 @@ double entropy_ceiling(const AttentionSeen& seen) {
 
 struct HeadFigure {
   std::string name, meaning;
-  double most;  // of its scale, which begins at 0; NaN: what is there decides
+  double most;  // end of the scale, which begins at 0; NaN: the maximum of the values
 };
 const std::vector<HeadFigure> head_figures = {
-    {"entropy", "in nats", NAN},  // its ceiling
+    {"entropy", "in nats", NAN},  // at least the ceiling
     {"zeros", "share of exact zeros among the weights that may be others", 1},
     {"row sum", "of the weights; 1 of softmax", NAN},
     {"distance", "how far back it reads, on the mean", NAN},
@@ -187,7 +187,7 @@ std::string file_name(std::string figure) {
   return figure;
 }
 
-// Layers x heads, on a scale that begins at 0: heads that are alike look alike.
+// Adds a map of layers x heads. The scale begins at 0, so that similar heads look similar.
 void add_map(std::vector<View>& views, const HeadFigure& figure, const std::vector<AttentionSeen>& all,
              const std::vector<Scores>& scores, int64_t most_heads, const LookSettings& s) {
   MapView map{.figure = figure.name, .rows = {}, .columns = {}, .values = {}};
@@ -212,7 +212,7 @@ void add_map(std::vector<View>& views, const HeadFigure& figure, const std::vect
   views.push_back({"Heads", "heads/" + file_name(figure.name), figure.name, said, std::move(map), true});
 }
 
-// Of each attention that is asked for what its heads do.
+// Returns the metrics of the chosen attentions; reduces `all` to these.
 std::vector<Scores> scores_of(const Subject& subject, const LookSettings& s, std::vector<AttentionSeen>& all) {
   std::vector<Scores> scores(all.size());
   add_figures(scores, subject, all);

@@ -1,15 +1,15 @@
-// Feed-forwards and persistent slots as memories (memory_units.h): what opens a unit, and what it then says.
+// Feed-forward units and persistent slots (memory_units.h): top activations and promoted logits.
 //
-//   opened by   the places with the largest |value| of the unit, over the example and the corpus, with words around
-//   votes for   the answers whose logits rise most, and fall most, by z(r + a v) - z(r).  r is the last residual state
-//               at the place that opens the unit most, a its value there, v what the unit adds to the residual stream
-//               for each 1 of its value: the state after its sublayer with this unit at a and all others at 0, less
-//               the one with all at 0, over a.  Gains, gates and output weights are thus in v.  Where a linear head
-//               alone stands behind r, the rise is a W_head v (Geva et al. 2022, arXiv:2203.14680; TransformerLens
-//               reads W_out W_U); else it has gone through the last normalization as well
-//   carriers    how many units, the largest first, have 85 % of the sum of |value| at a place, as a mean over places
+//   opened by   positions with the largest |value| of the unit, over the example and the corpus, in their context
+//   votes for   tokens or classes whose logits rise most, and fall most, by z(r + a v) - z(r). r is the last
+//               residual state at the unit's top activation, a its value there, v the unit's contribution to the
+//               residual stream per 1 of value: the state after its sublayer with this unit at a and all others
+//               at 0, minus the state with all at 0, over a. So v includes gains, gates and output weights. If
+//               only a linear head follows r, the rise is a W_head v (Geva et al. 2022, arXiv:2203.14680;
+//               TransformerLens reads W_out W_U); otherwise it also includes the final normalization
+//   carriers    number of units, largest first, with 85 % of the sum of |value| at a position, mean over positions
 //               (A Study on ReLU and Softmax in Transformer, arXiv:2302.06461, finds 0.2 % of slots under softmax)
-//   never       share of units that are exactly 0 at every place: no place opens them
+//   never       fraction of dead units, which are exactly 0 at every position
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -32,7 +32,7 @@ struct Peak {
   size_t place;
 };
 
-// What the places of all examples have done to one memory.
+// Statistics of the units of one module over the positions of all examples.
 class Record {
  public:
   Record(const Memory& memory, size_t most)
@@ -42,7 +42,7 @@ class Record {
         opened_(peaks_.size()),
         sorted_mass_(peaks_.size()) {}
 
-  void add(const Subject& subject, const Tensor& values) {  // (places, units)
+  void add(const Subject& subject, const Tensor& values) {  // (positions, units)
     for (int64_t place = 0; place < values.size(0); ++place) {
       std::vector<double> sizes = values[place].to_vector();
       double total = 0;
@@ -54,13 +54,13 @@ class Record {
       if (total > 0) add_mass(std::move(sizes), total);
     }
   }
-  const Memory& memory() const { return memory_; }  // its values are those of the first example
+  const Memory& memory() const { return memory_; }  // with the values of the first example
   const std::vector<Peak>& peaks(int64_t unit) const { return peaks_[static_cast<size_t>(unit)]; }
   double carriers() const { return places_ > 0 ? carriers_ / places_ : NAN; }
   double never() const {
     return static_cast<double>(std::count(opened_.begin(), opened_.end(), false)) / static_cast<double>(opened_.size());
   }
-  // The share that the largest units of a place have together, over their number; of many units not each number.
+  // Returns the cumulative fraction of the largest units over their number, in growing steps.
   LineView::Line curve() const {
     LineView::Line line{memory_.path, {}, {}};
     double sum = 0, next = 1;
@@ -72,7 +72,7 @@ class Record {
     }
     return line;
   }
-  // The units with the largest values, the largest first.
+  // Returns the units with the largest |values|, largest first.
   std::vector<int64_t> outstanding(int64_t count) const {
     std::vector<double> sizes;
     for (const std::vector<Peak>& each : peaks_) sizes.push_back(each.empty() ? 0 : std::abs(each[0].value));
@@ -100,7 +100,7 @@ class Record {
 
   Memory memory_;
   size_t most_;
-  std::vector<std::vector<Peak>> peaks_;  // of each unit
+  std::vector<std::vector<Peak>> peaks_;  // per unit
   std::vector<bool> opened_;
   std::vector<double> sorted_mass_;
   double carriers_ = 0, places_ = 0;
@@ -124,8 +124,8 @@ std::vector<Record> records_of(const Subject& subject, const LookSettings& s) {
   return records;
 }
 
-// A place among the words around it: "…the␣qu[i]ck␣fox…".  Where no word shows its spaces, one stands between
-// words.
+// Returns a position's label in its context: "…the␣qu[i]ck␣fox…". Adds spaces between labels if no
+// label contains one.
 std::string in_context(const Subject::Words& words, size_t place) {
   constexpr size_t enough = 14;  // bytes on each side
   const bool spaced = std::any_of(words.begin(), words.end(),
@@ -139,14 +139,14 @@ std::string in_context(const Subject::Words& words, size_t place) {
   return (first > 0 ? "…" : "") + before + "[" + words[place] + "]" + after + (end < words.size() ? "…" : "");
 }
 
-// ---- votes
+// ---- promoted logits
 
 struct Votes {
   double value;               // a
-  std::vector<double> rises;  // of each answer
+  std::vector<double> rises;  // per token or class
 };
 
-// What the memory's sublayer leaves of the residual stream, at one place, if this unit alone is open.
+// Returns the residual state after the unit's sublayer at one position, with all other units at 0.
 std::vector<double> state_with_unit(const Subject& subject, const Memory& memory, size_t place,
                                     std::optional<int64_t> unit, double value) {
   const Hooks opened({memory.name}, Hooks::Replace{[&](const std::string&, const Tensor& shown) {
@@ -165,7 +165,7 @@ std::vector<double> state_with_unit(const Subject& subject, const Memory& memory
 
 class Voting {
  public:
-  // None if the memory does not stand on the stream that the logits come from.
+  // Returns none if the module is not on the stream that gives the logits.
   std::optional<Votes> of(const Subject& subject, const Memory& memory, int64_t unit, const Peak& peak) {
     const auto& [stream, before] = end_of(subject);
     if (stream.states.empty() || std::none_of(stream.states.begin(), stream.states.end(),
@@ -174,7 +174,7 @@ class Voting {
     const double a = peak.value != 0 ? peak.value : 1;
     const std::vector<double> with = state_with_unit(subject, memory, peak.place, unit, a),
                               without = state_with_unit(subject, memory, peak.place, {}, 0);
-    // At every place, for a head may read another one, or the mean of all.
+    // Adds a v at every position, because the head may read another position or the mean of all.
     std::vector<double> states = stream.last().value.to_vector();
     for (size_t i = 0; i < states.size(); ++i) states[i] += with[i % with.size()] - without[i % with.size()];
     const Shape shape = stream.last().value.shape();
@@ -188,7 +188,7 @@ class Voting {
 
  private:
   struct End {
-    ResidualStream stream;  // the one that the logits come from
+    ResidualStream stream;  // the stream that gives the logits
     Tensor logits;
   };
   const End& end_of(const Subject& subject) {

@@ -1,5 +1,5 @@
-// An image and its class.  The places of a vision transformer are patches, by row and column, and its class token; a
-// convolution net has one, all of the image.
+// An image and its class. The positions of a vision transformer are its class token and the
+// patches, by row and column. A convolutional network has one position, the whole image.
 #include <cmath>
 
 #include "engine/types/check.h"
@@ -31,10 +31,10 @@ class ImageSubject final : public Subject {
 
   std::string answer(int32_t index) const override {
     const auto at = static_cast<size_t>(index);
-    return at < classes_.size() ? for_terminal(classes_[at]) : text("[", index, "]");  // beyond the data's
+    return at < classes_.size() ? for_terminal(classes_[at]) : text("[", index, "]");  // not a class of the data
   }
   const Words& places(const std::string&) const override { return words_; }
-  // Between the patches' middles, as in Dosovitskiy et al. 2021, appendix D.7.
+  // Returns the distance between patch centres, as in Dosovitskiy et al. 2021, appendix D.7.
   double distance(const std::string&, size_t place, size_t key) const override {
     const auto first = static_cast<int64_t>(place) - (class_token_ ? 1 : 0),
                second = static_cast<int64_t>(key) - (class_token_ ? 1 : 0);

@@ -1,4 +1,4 @@
-// A sentence and its translation: what the encoder reads, and what the decoder reads and predicts.
+// A sentence and its translation: the encoder's input, and the decoder's input and targets.
 #include <cmath>
 
 #include "engine/types/check.h"
@@ -21,7 +21,7 @@ class PairSubject final : public Subject {
             model.context(), " at once; give a shorter one");
     }
     for (const int32_t token : pair_.source) source_.push_back(answer(token));
-    target_ = {"[begin]"};  // the decoder reads it, then all of the target but its end
+    target_ = {"[begin]"};  // decoder input: this, then the target without its end
     for (size_t i = 0; i + 1 < pair_.target.size(); ++i) target_.push_back(answer(pair_.target[i]));
     answers_ = pair_.target;
   }

@@ -1,4 +1,4 @@
-// A text and what follows each of its tokens: of a model of language, whichever.
+// A text whose targets are the next tokens, for any language model.
 #include <cmath>
 
 #include "engine/types/check.h"
@@ -8,7 +8,7 @@
 namespace orrery::models {
 namespace {
 
-// After each token the next one is right.
+// Makes an example in which each token's target is the next token.
 std::unique_ptr<Subject> subject_of_next_tokens(LanguageModel& model, std::shared_ptr<const Tokenizer> tokenizer,
                                                 std::vector<int32_t> tokens, std::optional<int32_t> end_of_document);
 
@@ -34,7 +34,7 @@ class TextSubject final : public Subject {
   }
 
   std::string answer(int32_t token) const override {
-    if (!tokenizer_->has_token(token)) return "[" + std::to_string(token) + "]";  // beyond the tokenizer's
+    if (!tokenizer_->has_token(token)) return "[" + std::to_string(token) + "]";  // not in the tokenizer's vocabulary
     return shown_word(tokenizer_->decode(std::vector<int32_t>{token}));
   }
   const Words& places(const std::string&) const override { return words_; }
@@ -60,7 +60,7 @@ class TextSubject final : public Subject {
   std::shared_ptr<const Tokenizer> tokenizer_;
   std::vector<int32_t> tokens_;
   std::optional<int32_t> end_of_document_;
-  Tensor document_ids_;  // undefined: all is one
+  Tensor document_ids_;  // undefined: one document
   Words words_;
 };
 

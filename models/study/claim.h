@@ -1,19 +1,19 @@
-// A claim that a machine can judge, as a TOML file:
+// A claim that `orrery study` tests, as a TOML file:
 //
 //   source = "A Study on ReLU and Softmax in Transformer, arXiv:2302.06461"
 //   sentence = "A ReLU memory beats a softmax memory, and the more the more slots there are."
 //   kind = "trained"                           # or derived, or timed
-//   figure = "BLEU 34.22 against 33.08"        # optional: the source's own figure
+//   figure = "BLEU 34.22 against 33.08"        # optional: the result that the source reports
 //   smaller = "a language model of 4 layers"   # optional: how the test is smaller than the source's
-//   main = true                                # optional: one of the source's main claims, listed first
-//   config = "examples/configs/quickstart.toml"    # what all runs have in common: a file, [base], or both;
-//                                              # its path as seen from here, from the claim or from a folder above it
-//   seeds = [1, 2, 3]                          # the same for every variant: differences are taken seed by seed
-//   learning_rates = [3e-3, 1e-2]              # optional: each variant takes the one with the lowest validation loss
-//                                              # at a further seed and the middle swept value; what comes out at the
-//                                              # one rate that is best for all is told as well
+//   main = true                                # optional: a main claim of the source, listed first
+//   config = "examples/configs/quickstart.toml"    # settings common to all runs: a file, [base], or both; its path is
+//                                              # relative to the current folder, the claim's folder or one above that
+//   seeds = [1, 2, 3]                          # used by every variant: differences are computed seed by seed
+//   learning_rates = [3e-3, 1e-2]              # optional: each variant uses the rate with the lowest validation loss
+//                                              # at an extra seed and the middle swept value; results at the best
+//                                              # shared rate are reported too
 //   metric = "doubling(validation_loss)"       # metric.h
-//   refuted_if = "relu > softmax - 0.01"       # one or a list; the claim holds if none of them is so
+//   refuted_if = "relu > softmax - 0.01"       # one or a list; the claim holds if none of them is true
 //   [base]                                     # settings as in any file of settings
 //   layers = 2
 //   [sweep]                                    # optional: lists of equal length, changed together
@@ -23,17 +23,17 @@
 //   [variants.softmax]
 //   feed_forward = "memory(softmax)"
 //
-//   [example]                                  # for figures of looks inside the trained models, as heads/induction/*
-//   text = "First Citizen:"                    # what they read; or image, or source and target, as in orrery inspect
+//   [example]                                  # input of analyses of the trained models (metric heads/induction/*)
+//   text = "First Citizen:"                    # or image, or source and target, as in orrery inspect
 //
-// refuted_if: VARIANT > or < OTHER [+ or - NUMBER [%]],  VARIANT != OTHER +- NUMBER [%].  OTHER is a variant, or a
-// number, which is a metric without figures, as in "naive != ratio(0.25, swept) +- 5 %".  With a sweep and a metric
-// that is not over it, it is asked at each swept value.  One that begins with a metric and a colon has that metric
-// instead: "span_mean: adaptive > 64".
+// refuted_if: VARIANT > or < OTHER [+ or - NUMBER [%]],  VARIANT != OTHER +- NUMBER [%].  OTHER is
+// a variant or a number: an expression without logged metrics, as in "naive != ratio(0.25, swept)
+// +- 5 %". A metric not over the sweep is compared at each swept value. A condition may name its
+// own metric before a colon: "span_mean: adaptive > 64".
 //
-// trained: runs to their end.  derived: the figures of the first step, before anything was learned; seeds are samples.
-// timed: `rounds` in which each variant does `round_steps` steps in turn; the sample is the median of a round, in
-// milliseconds, and differences are shares of the other's time unless the metric is over a sweep.
+// trained: complete runs. derived: metrics of the first step, before training; seeds are samples.
+// timed: in each of `rounds` every variant runs `round_steps` steps in turn. A sample is a round's
+// median (ms). Differences are fractions of the other's time unless the metric is over the sweep.
 #pragma once
 
 #include <string>
@@ -53,15 +53,15 @@ struct Variant {
 };
 
 struct Comparison {
-  std::string text;     // as the file has it
-  std::string measure;  // its own metric as text; empty: the claim's
-  size_t metric = 0;    // which of the claim's metrics
+  std::string text;     // as written in the file
+  std::string measure;  // its own metric expression as text; empty: the claim's
+  size_t metric = 0;    // index into the claim's metrics
   std::string left, right;
   bool of_variants = true;  // right is a variant
-  Metric number;            // else this is held against
+  Metric number;            // otherwise `left` is compared with this
   Refuted refuted = Refuted::above;
-  double bound = 0;    // of left - right, or of left / right - 1
-  bool share = false;  // the latter
+  double bound = 0;    // limit of left - right; if `share`, of left / right - 1
+  bool share = false;  // the bound is a fraction of `right`
 };
 
 struct SweptKey {
@@ -76,40 +76,40 @@ struct Claim {
   bool main = false;
   Assignments base;
   std::vector<Variant> variants;
-  std::vector<SweptKey> sweep;  // none, or the same number of values each
-  std::vector<int64_t> seeds;   // of a timed one the one seed
+  std::vector<SweptKey> sweep;  // empty, or lists of equal length
+  std::vector<int64_t> seeds;   // if timed, one seed
   std::vector<double> learning_rates;
-  std::vector<Metric> metrics;  // the claim's, then those that comparisons have of their own
+  std::vector<Metric> metrics;  // the claim's, then the comparisons' own
   std::vector<Comparison> refuted_if;
-  std::vector<std::string> metric_places;  // of each where it stands: "claim.toml:5"
-  ExampleSettings example;                 // of figures that looks tell
+  std::vector<std::string> metric_places;  // location of each metric: "claim.toml:5"
+  ExampleSettings example;                 // input of the analyses
   std::string example_place;
   int64_t rounds = 0, round_steps = 0;
-  bool smoke = false;  // for_smoke has shortened it
+  bool smoke = false;  // shortened by for_smoke
 
-  // Of the first swept key as text and as a number (of text that is none, its place from 1); "" and 0 without a sweep.
+  // swept_text and swept_number return value i of the first swept key ("" and 0 without a sweep).
   size_t swept_values() const { return sweep.empty() ? 1 : sweep[0].values.size(); }
   size_t middle_value() const { return swept_values() / 2; }  // where learning rates are chosen
   std::string swept_text(size_t i) const;
-  double swept_number(size_t i) const;
-  // Whether that metric is measured of the variant: the first one is of all, another one of those that it compares.
+  double swept_number(size_t i) const;  // for text that is not a number, i + 1
+  // Returns true if the variant is measured: always for metric 0, else if its comparisons name it.
   bool concerns(size_t metric, const std::string& variant) const;
-  // The looks whose figures its metrics name, each once: those that begin with "heads/", say.
+  // Returns the analyses that the metrics name, each once: "heads" for heads/induction/*.
   std::vector<std::string> looks() const;
 };
 std::string name(Claim::Kind kind);  // trained, derived, timed
 
-// Errors name file and line; each says in a sentence what is missing or contradicts itself.
+// Reads a claim. Errors name file and line, and state what is missing or contradictory.
 Claim read_claim(const std::string& path);
-// A file or folder that a claim names: as seen from here, else from the claim's folder or the next one above it that
-// has it; empty: there is none.
+// Returns the path of a file or folder that a claim names: relative to the current folder, else
+// to the claim's folder or the nearest folder above it that contains it. Empty: not found.
 std::string found_near(const std::string& claim, const std::string& path);
 
-// One seed (or round), one learning rate, the two variants and two values that are compared first, two steps: whether
-// everything runs.  Nothing of it can be judged.
+// Shortens a claim to test that everything runs, without a verdict: one seed (or round) and
+// learning rate, two steps, the two variants that are compared first, the first two swept values.
 Claim for_smoke(Claim claim);
 
-// The settings of a run, in the order in which they count.  `rate` 0: that of the settings.
+// Returns the settings of a run; later ones override. `rate` 0: the settings' own learning rate.
 Assignments settings_of_run(const Claim& claim, const Variant& variant, size_t swept, int64_t seed, double rate);
 
 }  // namespace orrery::models

@@ -1,4 +1,4 @@
-// Claims as files: TOML, read key by key.
+// Reads claims from TOML files, key by key.
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -73,7 +73,7 @@ class ClaimReader {
                                       : Claim::Kind::timed;
   }
 
-  // The keys that a variant may set are those of its model and task.
+  // A variant may set the keys of its model and task.
   Assignments settings(const toml::table& table, const Assignments& before) const {
     std::optional<std::string> model = word_in(table, "model"), task = word_in(table, "task");
     for (const auto& [key, value] : before) {
@@ -286,7 +286,7 @@ class ClaimReader {
           "'; say what the models read, as in [example] and text = \"...\"");
   }
 
-  // The comparison's own metric, if it names one; it is listed once.
+  // Returns the comparison's own metric, else the claim's; lists a new metric once.
   const Metric& metric_of(Comparison& comparison, const std::string& where) {
     if (comparison.measure.empty()) return claim_.metrics[0];
     const Metric own = checked_metric(where, comparison.measure);

@@ -9,7 +9,7 @@
 namespace orrery::models {
 namespace {
 
-// The place of the brace that closes the one at `open`, and the commas between their parts.
+// Offsets of the brace that closes the brace at `open`, and of the commas between the parts.
 struct Braces {
   size_t close;
   std::vector<size_t> commas;
@@ -30,7 +30,7 @@ Braces braces_at(const std::string& text, size_t open) {
   fail("sweep: '", text, "' opens a brace that is not closed");
 }
 
-// "0..4": the numbers from the one to the other.
+// Returns the numbers of a range such as "0..4"; none if `part` is not a range.
 std::optional<std::vector<std::string>> range_in(const std::string& part, size_t most) {
   const size_t dots = part.find("..");
   const auto digits = [](const std::string& s) {
@@ -45,13 +45,13 @@ std::optional<std::vector<std::string>> range_in(const std::string& part, size_t
   return all;
 }
 
-// Braces in braces, so many deep at the most: nobody writes more, and each one is a call.
+// Limits nested braces, because each level is a recursive call.
 constexpr int most_nested_braces = 32;
 
 std::vector<std::string> expand(const std::string& text, size_t most, int depth) {
   check(depth <= most_nested_braces, "sweep: braces are nested more than ", most_nested_braces, " deep");
   std::vector<std::string> all = {""};
-  size_t done = 0;  // all of the text before it stands in each of `all`
+  size_t done = 0;  // each of `all` contains the text before this offset, expanded
   for (size_t open; (open = text.find('{', done)) != std::string::npos;) {
     const size_t stray = text.find('}', done);
     check(stray == std::string::npos || open < stray, "sweep: '", text, "' closes a brace that was not opened");

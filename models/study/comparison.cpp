@@ -9,11 +9,11 @@
 namespace orrery::models {
 namespace {
 
-// The steps of a log, one after the other: a validation's row is taken together with that of its step.
+// Iterates over the steps of a log; merges a validation's row into the row of its step.
 class Steps {
  public:
   explicit Steps(const RunLog& log) : pass_(log), next_(pass_.next()) {}
-  // False: there are no more.
+  // Returns false if there are no more.
   bool take(LogRow& step) {
     if (!next_) return false;
     step = *next_;
@@ -39,7 +39,7 @@ ParameterDifference difference_of(const std::string& name, const Tensor& first, 
   for (int64_t i = 0; i < a.numel(); ++i) {
     const double d = x[i] - y[i];
     squares += x[i] * x[i], square_differences += d * d;
-    if (!(std::abs(d) <= largest)) largest = std::abs(d);  // NaN stays
+    if (!(std::abs(d) <= largest)) largest = std::abs(d);  // keeps NaN
   }
   const double infinite = std::numeric_limits<double>::infinity();
   const double relative = squares != 0 ? std::sqrt(square_differences / squares) : largest == 0 ? 0 : infinite;
@@ -49,7 +49,7 @@ ParameterDifference difference_of(const std::string& name, const Tensor& first, 
 }  // namespace
 
 std::vector<DifferingSetting> differing_settings(std::span<const TrainSettings> runs) {
-  std::vector<DifferingSetting> all, as_written;  // the same keys
+  std::vector<DifferingSetting> all, as_written;  // with equal keys
   const auto add = [&](std::vector<DifferingSetting>& to, size_t run, const TrainSettings& settings) {
     for (auto& [key, value] : list_settings(settings)) {
       auto found = std::ranges::find(to, key, &DifferingSetting::key);

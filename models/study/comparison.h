@@ -1,4 +1,4 @@
-// Runs held against each other: their settings, their figures, their parameters.
+// Comparison of runs: settings, metrics and parameters.
 #pragma once
 
 #include <optional>
@@ -14,10 +14,10 @@ namespace orrery::models {
 
 struct DifferingSetting {
   std::string key;
-  std::vector<std::optional<std::string>> values;  // of each run; none: it has no such setting
+  std::vector<std::optional<std::string>> values;  // one per run; none: the run lacks the setting
 };
-// Settings that, with every spec complete, are not the same in all runs; without `out` and what is said about
-// resuming.  The values are as the runs have them, which is shorter, unless they differ only when they are complete.
+// Returns the settings that differ once every spec is completed, without `out` and the settings of
+// resuming. Values are as written (shorter), or completed if the written ones are equal.
 std::vector<DifferingSetting> differing_settings(std::span<const TrainSettings> runs);
 
 struct PartingFigure {
@@ -25,12 +25,12 @@ struct PartingFigure {
   double first = 0, second = 0;
 };
 struct LogComparison {
-  int64_t steps = 0, last = 0;         // that both have: how many, and the last of them
-  int64_t parting = -1;                // the first of them in which a figure differs; -1: none does
-  std::vector<PartingFigure> figures;  // that differ there; those of the whole model first, then those of its parts
+  int64_t steps = 0, last = 0;         // number of common steps, and the last of them
+  int64_t parting = -1;                // first common step where a metric differs; -1: none
+  std::vector<PartingFigure> figures;  // metrics that differ there: of the whole model, then of its modules
 };
-// Compares the numbers that both logs have at a step, to the bit; durations are left out. The rows
-// must be in the order of their steps, as runs write them.
+// Compares the metrics that both logs have at a step bit for bit, without timings. Rows must be
+// ordered by step, as runs write them.
 LogComparison compare_logs(const RunLog& first, const RunLog& second);
 
 struct ParameterDifference {
@@ -39,8 +39,8 @@ struct ParameterDifference {
   double largest = 0;   // |a - b|
 };
 struct ParameterComparison {
-  std::vector<ParameterDifference> differing;  // the greatest relative difference first
-  std::vector<std::string> same;               // every number is
+  std::vector<ParameterDifference> differing;  // largest relative difference first
+  std::vector<std::string> same;               // all values are equal
   std::vector<std::string> first_alone, second_alone;
   std::vector<std::string> other_shape;  // "head.weight (65, 128) and (65, 64)"
 };

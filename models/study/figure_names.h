@@ -1,4 +1,4 @@
-// What runs have noted, by name: which figures there are, and which of them are asked for.
+// Names of logged metrics, and their selection by patterns.
 #pragma once
 
 #include <span>
@@ -9,16 +9,15 @@
 
 namespace orrery::models {
 
-std::vector<std::string> figure_names(const RunLog& log);  // of all rows, each once, block2 before block10
+std::vector<std::string> figure_names(const RunLog& log);  // of all rows, each once; block2 before block10
 
-// Those of `names` that fit one of `patterns`, a list with commas in which * stands for any characters, ? for one and
-// [ab] for a choice; an empty list asks for all.  Errors begin with `command`; a pattern that fits nothing is one:
+// Returns the names that match one of `patterns`, a comma-separated list with * ? [ab] as in file
+// names; an empty list selects all. Throws, beginning with `command`, if one matches nothing:
 //   metrics: no figure fits 'los'; did you mean 'loss'?
 std::vector<std::string> fitting_figures(const std::string& command, const std::vector<std::string>& names,
                                          const std::string& patterns);
 
-// Whether a figure says how long something took, which is another time in each run: milliseconds, tokens_per_second,
-// mfu.
+// Returns true for metrics that depend on the time taken: milliseconds, tokens_per_second, mfu.
 bool tells_time(const std::string& figure);
 
 }  // namespace orrery::models

@@ -56,7 +56,7 @@ std::string sentence_of(const Claim& claim, const Comparison& c, const JudgedCom
 
 using Samples = std::vector<std::optional<double>>;
 
-// Of each sample, if it was measured at every swept value.
+// Returns one value per sample; none if the sample was not measured at every swept value.
 Samples over_sweep(const Claim& claim, const Metric& metric, const std::vector<Samples>& at_values) {
   Samples all;
   for (size_t i = 0; i < at_values[0].size(); ++i) {

@@ -1,4 +1,4 @@
-// A claim's verdict: what was measured, held against what would refute it.
+// A claim's verdict: the measurements, compared with the conditions that would refute the claim.
 #pragma once
 
 #include <optional>
@@ -9,23 +9,23 @@
 
 namespace orrery::models {
 
-// values[m][v][s][i]: metric m of variant v at swept value s in sample i, a seed or a round.  None: the run failed or
-// diverged, and `missing` says so in a sentence.
+// values[m][v][s][i]: metric m of variant v at swept value s in sample i, a seed or a round. None:
+// the run failed or diverged; `missing` gives the reason in a sentence.
 struct Measurements {
   std::vector<std::vector<std::vector<std::vector<std::optional<double>>>>> values;
   std::vector<std::string> missing;
 };
 
 struct JudgedComparison {
-  std::string refuted_if;  // as the claim has it
+  std::string refuted_if;  // as written in the claim
   std::string metric;
-  std::string name;  // what the interval is of: "relu - softmax" or "relu / softmax - 1"
-  std::string at;    // "feed_forward.slots=32"; empty: of the whole sweep, or there is none
+  std::string name;  // quantity of the interval: "relu - softmax" or "relu / softmax - 1"
+  std::string at;    // "feed_forward.slots=32"; empty: the whole sweep, or no sweep
   Verdict verdict = Verdict::not_shown;
-  bool known = false;  // else no interval: samples are missing
+  bool known = false;  // false: samples are missing, so there is no interval
   bool on_border = false;
   double mean = 0, low = 0, high = 0;
-  int64_t samples = 0, needed = 0;  // needed: to resolve what is not shown; 0: no number of them would
+  int64_t samples = 0, needed = 0;  // needed: to resolve "not shown"; 0: no number would
   std::string sentence;
 };
 
@@ -34,14 +34,14 @@ struct JudgedClaim {
   std::vector<JudgedComparison> comparisons;
 };
 
-// Two samples or more of each.  A comparison of which a sample is missing is not shown: leaving it out would favour
-// the variant that failed.
+// Tests a claim by two samples or more. A comparison with a missing sample is not shown: omitting
+// the sample would favour the variant that failed.
 JudgedClaim judge(const Claim& claim, const Measurements& measured);
 
-// What is compared: the metric itself, or what a metric over the sweep makes of each sample.  Rows of metrics, of
-// variants, then of swept values if the metric is not over them.
+// Samples to compare: values of the metric, or for a metric over the sweep one value per sample.
+// sample_rows orders them by metric, variant and, unless the metric is over the sweep, swept value.
 struct SampleRow {
-  size_t metric = 0;  // which of the claim's
+  size_t metric = 0;  // index into the claim's metrics
   std::string variant, at;
   std::vector<std::optional<double>> samples;
 };

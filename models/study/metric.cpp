@@ -24,7 +24,7 @@ double max_of(const Numbers& x) { return *std::max_element(x.begin(), x.end()); 
 double min_of(const Numbers& x) { return *std::min_element(x.begin(), x.end()); }
 double sum_of(const Numbers& x) { return std::accumulate(x.begin(), x.end(), 0.0); }
 
-// Ranks from 1; equal ones have the mean of theirs.
+// Returns ranks from 1; equal values share the mean of their ranks.
 Numbers ranks_of(const Numbers& x) {
   Numbers ranks;
   for (const double each : x) {
@@ -54,9 +54,9 @@ double share_above(const Numbers& x, const Numbers& bound) {
 struct Function {
   Kind kind;
   size_t parts;
-  double (*of)(const Numbers& x) = nullptr;  // of the places, the rows or the parts
+  double (*of)(const Numbers& x) = nullptr;  // of the module paths, rows or arguments
   double (*of_two)(const Numbers& x,
-                   const Numbers& y) = nullptr;  // of the places of two figures, or of one and a number
+                   const Numbers& y) = nullptr;  // of the module paths of two metrics, or of one metric and a number
 };
 const std::map<std::string, Function, std::less<>>& functions() {
   static const std::map<std::string, Function, std::less<>> all = {
@@ -87,7 +87,7 @@ const std::map<std::string, Function, std::less<>>& functions() {
   return all;
 }
 
-// `y`: the places of the second figure, of a function of two.
+// `y`: values of the second argument, for a function of two.
 double taken_together(const std::string& name, const Numbers& x, const Numbers& y = {}) {
   const auto is_none = [](double each) { return std::isnan(each); };
   if (std::any_of(x.begin(), x.end(), is_none) || std::any_of(y.begin(), y.end(), is_none)) return NAN;  // max hides it
@@ -140,7 +140,7 @@ class Parser {
     return metric;
   }
 
-  // Places are taken together before rows are, and both before numbers.
+  // Nesting, from the inside: functions of module paths, of rows, of numbers, of the sweep.
   void check_order(const Metric& metric, bool outermost) const {
     const auto holds = [&](std::initializer_list<Kind> kinds) {
       for (const Metric& part : metric.parts)
@@ -179,7 +179,7 @@ class Parser {
   size_t at_ = 0;
 };
 
-// A figure's places in a row, or a number alone.
+// Returns a metric's values at all matching module paths of a row, or the number itself.
 Numbers places_of(const Metric& part, const LogRow& row) {
   if (part.kind == Kind::number) return {part.value};
   Numbers places;
@@ -188,7 +188,7 @@ Numbers places_of(const Metric& part, const LogRow& row) {
   return places;
 }
 
-// Of each row that has the figure, its places taken together.
+// Returns one value per row that has the metric, reduced over the module paths.
 Numbers over_rows(const Metric& metric, const RunLog& log) {
   const bool told = metric.kind == Kind::of_places, two = metric.parts.size() == 2;
   const Metric& figure = told ? metric.parts[0] : metric;
@@ -198,7 +198,7 @@ Numbers over_rows(const Metric& metric, const RunLog& log) {
     if (!places.empty() && !others.empty()) all.push_back(taken_together(told ? metric.name : "mean", places, others));
   });
   for (const std::string& pattern : metric.figures())
-    if (all.empty()) fitting_figures("study", figure_names(log), pattern);  // says which there are
+    if (all.empty()) fitting_figures("study", figure_names(log), pattern);  // throws; the error lists the names
   check(!all.empty(), "study: no figure fits '", figure.name, "'");
   return all;
 }

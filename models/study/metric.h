@@ -1,22 +1,22 @@
-// What a claim measures of runs, written as a text:
+// A metric expression: the quantity that a claim measures, as text:
 //
-//   validation_loss                           a figure of metrics.jsonl, of the last row that has it
-//   entropy/blocks.*.attention.*              several places of a figure (* ? [ab] as in file names): their mean
-//   max(...)  min(...)  sum(...)  mean(...)   of the places of one row
-//   above(..., 2.9)                           the share of its places that are above a number
-//   rank_correlation(..., ...)                Spearman's, of two figures over their places, in the order of their names
-//   first(...)  highest(...)  lowest(...)  average(...)  last(...)    over the rows that have the figure
-//   ratio(a, b)  difference(a, b)  product(a, b)  root(a)  log(a)     of such, of 0.25, or of `swept`, the swept value
-//   slope(a)     over the swept key: of the least-squares line of a over its values
-//   doubling(a)  what a gains each time that the swept value doubles: slope of a over log2
+//   validation_loss                           a metric of metrics.jsonl, from the last row that has it
+//   entropy/blocks.*.attention.*              the mean over the matching module paths (* ? [ab] as in file names)
+//   max(...)  min(...)  sum(...)  mean(...)   over the module paths in one row
+//   above(..., 2.9)                           the fraction of module paths whose value is above a number
+//   rank_correlation(..., ...)                Spearman's, of two metrics over their module paths, ordered by name
+//   first(...)  highest(...)  lowest(...)  average(...)  last(...)    over the rows that have the metric
+//   ratio(a, b)  difference(a, b)  product(a, b)  root(a)  log(a)     of these, of 0.25, or of `swept`, the swept value
+//   slope(a)     slope of the least-squares line of a over the swept values
+//   doubling(a)  gain of a per doubling of the swept value: slope of a over log2
 //   power(a)     the exponent p of a ~ value^p: slope of log a over log
-//   growth(a)    a at the last swept value over a at the first one
+//   growth(a)    a at the last swept value divided by a at the first one
 //   at_first(a)  at_last(a)   a at the first, the last swept value
-//   lowest_at(a)  highest_at(a)   the swept value at which a is lowest, highest; of equals the first
-//   diverged     1 of a run that diverged, else 0
+//   lowest_at(a)  highest_at(a)   the first swept value at which a is lowest, highest
+//   diverged     1 if the run diverged, else 0
 //
-// Those over the swept key stand outermost.  Figures of looks inside (`orrery list looks`), as
-// heads/induction/*, are those of the trained model and the claim's example.
+// Functions over the sweep must be outermost. Metrics of analyses (`orrery list looks`), such as
+// heads/induction/*, are computed from the trained model and the claim's example.
 #pragma once
 
 #include <span>
@@ -31,26 +31,26 @@ namespace orrery::models {
 struct Metric {
   enum class Kind { figure, number, swept, of_places, of_rows, of_numbers, of_sweep };
   Kind kind = Kind::figure;
-  std::string name;  // of a figure its pattern, else the function's; of a number its text
-  double value = 0;  // of a number
+  std::string name;  // pattern of a logged metric, name of a function, or text of a number
+  double value = 0;  // if `kind` is number
   std::vector<Metric> parts;
 
   bool is_of_sweep() const { return kind == Kind::of_sweep; }
-  bool uses_swept() const;                   // as a number
+  bool uses_swept() const;                   // `swept` occurs as a number
   std::vector<std::string> figures() const;  // patterns, each once
 };
 
 // Errors begin with `what`:
 //   claim.toml:7: unknown function 'slop' in 'slop(loss)'; did you mean 'slope'?
 Metric parse_metric(std::string_view what, std::string_view text);
-std::string print(const Metric& metric);  // parse_metric reads it back
+std::string print(const Metric& metric);  // parse_metric parses the result
 
-// Of one run; of a metric over a sweep, what stands in it.  Errors: a figure that the rows do not have, with the
-// nearest name; a number that is not finite.
+// Returns the value for one run; of a metric over the sweep, the value of its argument. Throws if
+// the rows lack a metric (the error offers the nearest name) or the value is not finite.
 double measure(const Metric& metric, const RunLog& log, double swept);
-// An Error unless the rows have what the metric is measured of, whatever number that is.
+// Throws if the rows lack a metric that the expression needs; accepts any value.
 void check_measurable(const Metric& metric, const RunLog& log);
-// Of a metric over a sweep: from the swept values and what was measured at each.  An Error if it is no finite number.
+// Returns a metric over the sweep from the values measured at it. Throws if it is not finite.
 double measure_sweep(const Metric& metric, std::span<const double> swept, std::span<const double> measured);
 
 }  // namespace orrery::models

@@ -12,7 +12,7 @@ namespace orrery::models {
 namespace {
 
 constexpr double width = 640, left = 64, right = 20, line = 18;
-// Okabe and Ito's, which colour-blind people can tell apart.
+// Okabe and Ito's colours, which colour-blind people can distinguish.
 constexpr const char* colours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"};
 
 struct Mark {
@@ -52,7 +52,7 @@ std::string stroke(double x1, double y1, double x2, double y2, const std::string
               more, "/>\n");
 }
 
-// A sentence in lines of at most so many letters.
+// Breaks a sentence into lines of at most `most` bytes.
 std::vector<std::string> wrapped(const std::string& sentence, size_t most) {
   std::vector<std::string> lines = {""};
   for (size_t begin = 0; begin < sentence.size();) {
@@ -65,7 +65,7 @@ std::vector<std::string> wrapped(const std::string& sentence, size_t most) {
   return lines;
 }
 
-// Round numbers from low to high, about five.
+// Returns about five round numbers from low to high.
 std::vector<double> ticks_of(double low, double high) {
   const double raw = (high - low) / 5, power = std::pow(10.0, std::floor(std::log10(raw)));
   double step = power;
@@ -109,7 +109,7 @@ std::string over_sweep(const Claim& claim, const std::vector<Line>& lines, doubl
   svg += words((left + width) / 2, bottom + 2 * line, claim.sweep[0].key, " class=\"quiet\" text-anchor=\"middle\"");
   for (size_t i = 0; i < lines.size(); ++i) {
     const std::string colour = colours[i % std::size(colours)];
-    // Beside one another where they would hide each other.
+    // Offset, so that overlapping marks do not hide each other.
     const double aside = 4 * (static_cast<double>(i) - static_cast<double>(lines.size() - 1) / 2);
     std::string path;
     for (const Mark& mark : lines[i].marks) {

@@ -1,4 +1,4 @@
-// What a claim has measured, as one small picture: over the swept values if there are any, else variant by variant.
+// A small plot of a claim's measurements: over the swept values, or one row per variant.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 namespace orrery::models {
 
 OutputKind picture_kind();
-// SVG, in the colours of the reader's theme: means of the claim's first metric with Student's 95 % intervals.
+// Returns an SVG in the reader's colour theme: means of the first metric, Student's 95 % intervals.
 std::string picture_of(const Claim& claim, const Measurements& measured, const std::string& verdict);
 
 }  // namespace orrery::models

@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The files and the folder of a run. What makes it a run comes last: a removal that was interrupted can be repeated.
+// The files and the folder of a run; settings last, so that an interrupted removal can be repeated.
 constexpr const char* ends[] = {".json", "", ".log", ".toml"};
 
 constexpr const char* earlier_key = "earlier";
@@ -31,7 +31,7 @@ constexpr const char* earlier_key = "earlier";
 std::string folder_of_uses(const std::string& pool) { return pool + "/used_by"; }
 
 uint64_t bytes_at(const std::string& path) {
-  std::error_code none;  // a program that trains the run may remove a file meanwhile
+  std::error_code none;  // a program that trains the run may remove a file during this
   const auto size_of = [&](const fs::directory_entry& entry) {
     const uint64_t size = !entry.is_symlink(none) && entry.is_regular_file(none) ? entry.file_size(none) : 0;
     return none ? 0 : size;
@@ -54,7 +54,7 @@ std::string state_of(const std::string& outcome_file) {
   }
 }
 
-// Returns the path of a sweep's or study's folder; the record has it as seen from the pool.
+// Returns the path of a sweep's or study's folder; the record stores it relative to the pool.
 std::string user_of(const std::string& pool, const std::string& folder) {
   std::error_code problem;
   const fs::path whole = fs::weakly_canonical(pool, problem);
@@ -65,7 +65,7 @@ std::string user_of(const std::string& pool, const std::string& folder) {
 
 std::string path_from(const std::string& pool, const std::string& folder) {
   std::error_code problem;
-  const std::string path = fs::relative(folder, pool, problem).generic_string();  // both are there
+  const std::string path = fs::relative(folder, pool, problem).generic_string();  // both exist
   check(!problem, "runs: cannot find the path from ", pool, " to ", folder, ": ", problem.message());
   return path;
 }
@@ -81,8 +81,8 @@ std::set<std::string> ids_member(const Json& json, const char* key, const std::s
   return ids;
 }
 
-// Returns the ids in a record that is about to be replaced that an earlier sweep or study in the same place may still
-// use. The folder is that of the record if it has a table of runs; else the one of the record was moved or removed.
+// Returns the ids of a record to be replaced that an earlier sweep or study at this path may still
+// use. A folder with runs.csv is the recorded folder; otherwise that folder was moved or removed.
 std::set<std::string> earlier_runs(const std::string& record, const std::string& folder,
                                    const std::set<std::string>& runs) {
   std::set<std::string> earlier;

@@ -19,7 +19,7 @@ std::string trimmed(const std::string& text) {
 struct Split {
   std::string before, sign, after;
 };
-// At the last of these signs that stands between spaces, outside of brackets.
+// Splits at the last of these signs that has a space on both sides.
 std::optional<Split> split_at(const std::string& text, std::initializer_list<const char*> signs) {
   std::optional<Split> found;
   size_t last = 0;

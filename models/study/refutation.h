@@ -1,4 +1,4 @@
-// What would refute a claim, read: "relu > softmax - 0.01" (claim.h).
+// Parser of the conditions that refute a claim: "relu > softmax - 0.01" (claim.h).
 #pragma once
 
 #include <span>
@@ -8,7 +8,7 @@
 
 namespace orrery::models {
 
-// Errors begin with `what`: a form that is none, a variant that is none of `variants`, an equality without a margin.
+// Throws for an invalid form, unknown variant or equality without margin. Errors begin with `what`.
 Comparison parse_refutation(const std::string& what, const std::string& text, std::span<const std::string> variants);
 
 }  // namespace orrery::models

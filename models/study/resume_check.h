@@ -1,4 +1,4 @@
-// Whether a run that was interrupted came to what it would have come to: two checkpoints and two logs, byte for byte.
+// Comparison of a resumed run with an uninterrupted one: checkpoints and logs, bit for bit.
 #pragma once
 
 #include <span>
@@ -11,16 +11,15 @@ namespace orrery::models {
 
 struct FileComparison {
   std::string name;
-  uint64_t bytes = 0;      // of the first one's; of the second one's if the first has no such file
-  std::string difference;  // what differs first, in words; empty: every byte is the same
+  uint64_t bytes = 0;      // of the first file; of the second if the first does not exist
+  std::string difference;  // first difference, as text; empty: identical bytes
 };
-// Every file that one of the checkpoints has, by name.  What differs is told by the tensor and its number, by the
-// member of state.json, else by the byte:
+// Compares all files of both checkpoints, by name. Locates a difference by tensor and element, by
+// member of a JSON file, else by byte:
 //   blocks.0.norm.weight: number 3 is 0.5 and 0.25; 1 of 26 tensors differs
 std::vector<FileComparison> compare_checkpoints(const std::string& first, const std::string& second);
 
-// The first row that is another one, in words; empty: all have the same steps and the same figures to the bit, but for
-// how long something took.
+// Returns the first differing row as text. Empty: steps and metrics, except timings, are identical.
 std::string log_difference(const RunLog& first, const RunLog& second);
 
 }  // namespace orrery::models

@@ -1,4 +1,4 @@
-// What a run has left in its folder, for commands that look at runs.
+// Contents of a run's folder, for commands that inspect runs.
 #pragma once
 
 #include <string>
@@ -8,24 +8,24 @@
 
 namespace orrery::models {
 
-// Whether a folder holds settings.toml or metrics.jsonl of a run, or a checkpoint.
+// Returns true if the folder has a run's settings.toml or metrics.jsonl, or a checkpoint.
 bool is_run(const std::string& folder);
-// An Error that begins with `command` unless it does.
+// Throws an error that begins with `command` unless is_run(folder).
 void check_is_run(const std::string& command, const std::string& folder);
 
-// An Error if the folder is that of a run, whose files other folders' files must not join, or in a checkpoint:
+// Throws if the folder is a run's, whose files must not mix with others, or is in a checkpoint:
 //   prepare: --out=runs/a is the folder of a run; choose another --out, such as runs/a/prepare
 void check_no_run(const std::string& command, const std::string& folder);
 
-TrainSettings settings_in_file(const std::string& path);       // settings.toml, as a run has written it
-TrainSettings settings_of_run(const std::string& run_folder);  // without that file those of the last checkpoint
+TrainSettings settings_in_file(const std::string& path);       // settings.toml, as a run wrote it
+TrainSettings settings_of_run(const std::string& run_folder);  // without that file, the last checkpoint's
 
-// A sentence if another version of the program than this one has written a run or a checkpoint; empty: it is this one,
-// or not known.
+// Returns a sentence if another version of the program wrote the run or checkpoint. Empty: this
+// version, or unknown.
 std::string version_note(const std::string& run, const std::string& version);
 
-// read(find()), where find names a checkpoint.  A run that goes on meanwhile may remove what is being read: then it has
-// written a newer one.
+// Returns read(find()), where find returns a checkpoint's path. Retries if an active run removed
+// that checkpoint during the read, because the run has then written a newer one.
 template <class Find, class Read>
 auto read_newest(const Find& find, const Read& read) {
   for (int attempt = 1;; ++attempt) {

@@ -1,4 +1,4 @@
-// metrics.jsonl of a run, read: what comparisons, exports and outcomes of runs begin with.
+// Reads metrics.jsonl of a run for comparisons, exports and outcomes.
 #pragma once
 
 #include <cstdint>
@@ -12,28 +12,28 @@
 
 namespace orrery::models {
 
-bool same_bits(double a, double b);  // or both are NaN
+bool same_bits(double a, double b);  // also true if both are NaN
 
-// The rows of a log, in their order: of steps (`loss`, ...) and of validations (`validation_loss`, ...).  Each pass
-// reads them from the file again, so that a million rows take no memory; what is appended meanwhile is not seen.
+// The rows of a log in order: steps (`loss`, ...) and validations (`validation_loss`, ...). Each
+// pass reads the file again, to save memory, and ignores rows that are written after of_run.
 class RunLog {
  public:
   RunLog() = default;                      // no rows
   RunLog(std::vector<LogRow> rows);        // in memory
   RunLog(std::initializer_list<LogRow> rows) : RunLog(std::vector<LogRow>(rows)) {}
-  // `folder`/metrics.jsonl.  A line without its end is still being written and left out.
+  // Opens `folder`/metrics.jsonl. Omits a last line without line end: it is still being written.
   static RunLog of_run(const std::string& folder);
 
-  // A pass.  Errors name the row that is none:
+  // A pass over the rows. Errors name the invalid row:
   //   runs/a/metrics.jsonl, row 7: line 1, column 9: this is no JSON
   class Pass {
    public:
     explicit Pass(const RunLog& log);
-    const LogRow* next();  // valid until the next call; null: there are no more
+    const LogRow* next();  // valid until the next call; null: no more rows
 
    private:
     const RunLog& log_;
-    std::unique_ptr<LineReader> lines_;  // none: there is no file
+    std::unique_ptr<LineReader> lines_;  // null: no file, or fully read
     FlatRowReader flat_;
     LogRow row_;
     size_t rows_ = 0, added_ = 0;
@@ -44,8 +44,8 @@ class RunLog {
     while (const LogRow* const row = pass.next()) take(*row);
   }
 
-  void add(LogRow row) { added_.push_back(std::move(row)); }  // after those of the file
-  // From now on only rows that `keeps` chooses; of the file's.
+  void add(LogRow row) { added_.push_back(std::move(row)); }  // after the file's rows
+  // Restricts the file's rows to those for which `keeps` returns true.
   void keep(std::function<bool(const LogRow&)> keeps) { keeps_ = std::move(keeps); }
   bool empty() const;
   std::vector<LogRow> rows() const;  // all, in memory

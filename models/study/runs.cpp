@@ -20,7 +20,7 @@
 namespace orrery::models {
 namespace {
 
-// What changes no number of a run, or is told by the data's fingerprint.
+// Settings that do not change a run's numbers, or that the data's fingerprint covers.
 const std::set<std::string, std::less<>> without_effect = {
     "out",   "threads", "checkpoint_every", "keep_checkpoints", "keep_best", "save_optimizer", "resume",     "profile",
     "probe", "data",    "from_previous",    "other_text",       "graph",     "nan_guard",      "peak_tflops"};
@@ -45,13 +45,13 @@ double mean_loss(std::span<const Row> rows) {
   return spread_of(losses).mean;
 }
 
-// Where the norm of the gradients leaves what it was before.
+// Returns the first row whose gradient norm is more than `factor` times the median before it.
 const Row* outlier(std::span<const Row> rows) {
   constexpr size_t least = 20;
   constexpr double factor = 1000;
   if (rows.size() < least) return nullptr;
   std::vector<double> norms;
-  double smallest = INFINITY;  // spares most medians
+  double smallest = INFINITY;  // avoids computing most medians
   for (const Row& row : rows) {
     if (norms.size() >= least / 2 && row.gradient_norm > factor * smallest &&
         row.gradient_norm > factor * median_of(norms))
@@ -62,7 +62,7 @@ const Row* outlier(std::span<const Row> rows) {
   return nullptr;
 }
 
-// As runs.h says.  `validated`: the last validation's loss.
+// Applies the criteria in runs.h. `validated`: the last validation's loss.
 std::optional<Divergence> divergence(std::span<const Row> rows, double validated) {
   const auto first_of = [&](const auto& holds) {
     const auto found = std::find_if(rows.begin(), rows.end(), holds);
@@ -89,7 +89,7 @@ std::optional<Divergence> divergence(std::span<const Row> rows, double validated
   return {};
 }
 
-// Whether the outcome need not be trained again: neither failed nor damaged.
+// Returns true if the run need not be trained again: it has an outcome, neither failed nor damaged.
 bool is_usable(const std::string& path) {
   try {
     const std::optional<Outcome> outcome = read_outcome(path);
@@ -102,7 +102,7 @@ bool is_usable(const std::string& path) {
 const std::string plug_in = "plug-in ";
 
 struct ReadRun {
-  TrainSettings settings;  // complete, also by what the data decide
+  TrainSettings settings;  // complete, including values that depend on the data
   std::map<std::string, Fingerprint> files;
 };
 ReadRun read_all(const TrainSettings& settings) {
@@ -232,9 +232,9 @@ Outcome outcome_of(const RunLog& log) {
 
 void check_log(const std::string& run_folder, const Outcome& outcome) {
   const RunLog log = RunLog::of_run(run_folder);
-  int64_t steps = 0;  // without a gap
+  int64_t steps = 0;  // consecutive, from 1
   log.each([&](const LogRow& row) { steps += row.step == steps + 1 && row.figures.contains("gradient_norm"); });
-  const bool diverged = outcome.kind == Outcome::Kind::diverged;  // perhaps in a step that was not logged
+  const bool diverged = outcome.kind == Outcome::Kind::diverged;  // possibly in a step that was not logged
   check(diverged ? steps >= outcome.step - 1 : steps == outcome.step, run_folder, "/metrics.jsonl has ", steps,
         " steps without a gap, and the run ended with step ", outcome.step);
   check(outcome_of(log).figures == outcome.figures, run_folder,
@@ -252,7 +252,7 @@ void write_outcome(const std::string& path, const Outcome& o) {
 std::optional<Outcome> read_outcome(const std::string& path) {
   if (!file_exists(path)) return {};
   Json json = parse_json(read_file(path, largest_json), path);
-  if (json.contains("sha256")) take_seal(json, path);  // former versions wrote none
+  if (json.contains("sha256")) take_seal(json, path);  // older versions wrote no seal
   const std::string kind = text_member(json, "outcome", path);
   Outcome o;
   o.step = whole_number_member(json, "step", path), o.seconds = number_member(json, "seconds", path);

@@ -28,14 +28,14 @@ if(CUDA)
 endif()
 list(TRANSFORM patterns PREPEND "${ROOT}/")
 file(GLOB_RECURSE files ${patterns})
-# Literals may hold // and stay. -z: a file is one line.
+# Literals may contain // and are kept. -z: sed reads a file as one line.
 set(literal [["([^"\\\n]|\\.)*"|'(\\.[0-9a-fx]*|[^'\\\n])']])
 set(comment [[//[^\n]*|/\*([^*]|\*+[^*/])*\*+/]])
 execute_process(COMMAND sed -zE "s@(${literal})|${comment}@\\1@g; s/[ \\t\\r\\n]+//g" ${files} OUTPUT_VARIABLE text
                 COMMAND_ERROR_IS_FATAL ANY)
 string(SHA256 hash "${text}")
 string(SUBSTRING "${hash}" 0 12 hash)
-# As long as nothing has changed the file stays as old as it is: a second configuration compiles nothing.
+# file(CONFIGURE) keeps an unchanged file's time, so a second configuration compiles nothing.
 file(CONFIGURE OUTPUT "${OUTPUT}" @ONLY CONTENT "#include \"models/study/source_hash.h\"
 
 namespace orrery::models {

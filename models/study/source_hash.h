@@ -1,6 +1,6 @@
-// A hash of the sources that decide numbers: engine, nn, models, and cuda in a build for a GPU,
-// without comments and white space. CMake computes it at each build (source_hash.cmake). Runs of
-// another hash may have other numbers.
+// A hash of the sources that determine results: engine, nn, models, and cuda in a build for a GPU,
+// without comments and white space. CMake computes it at each build (source_hash.cmake). Runs with
+// another hash may have different results.
 #pragma once
 
 namespace orrery::models {

@@ -13,7 +13,7 @@ std::optional<size_t> samples_needed(double deviation, double distance) {
     return student_quantile(0.95, static_cast<int>(n) - 1) * deviation / std::sqrt(static_cast<double>(n)) < distance;
   };
   if (!resolves(most_samples)) return {};
-  size_t too_few = 1, enough = most_samples;  // t falls and sqrt(n) rises: halving finds the least
+  size_t too_few = 1, enough = most_samples;  // t falls and sqrt(n) rises, so bisection works
   while (enough - too_few > 1) {
     const size_t middle = (too_few + enough) / 2;
     (resolves(middle) ? enough : too_few) = middle;
@@ -38,7 +38,7 @@ Judgement judge(std::span<const double> differences, Refuted refuted, double bou
   const auto [mean, low, high] = *interval;
   Judgement judgement{Verdict::not_shown, *interval, differences.size(), {}};
   const bool equality = refuted == Refuted::outside;
-  // Between these two nothing is decided, of an equality what lies between them is what is claimed.
+  // Between these bounds the verdict is open; for an equality this is the claimed range.
   const double lower = equality ? -bound : refuted == Refuted::above ? bound : std::min(bound, 0.0);
   const double upper = equality ? bound : refuted == Refuted::above ? std::max(bound, 0.0) : bound;
   const auto near = [&, close = (high - low) / 20](double end) {

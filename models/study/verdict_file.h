@@ -1,4 +1,4 @@
-// verdict.json of a study's folder: the claim, what was found, and what it took.
+// verdict.json in a study's folder: the claim, the results and their cost.
 #pragma once
 
 #include <map>
@@ -17,21 +17,21 @@ struct StudyVerdict {
   std::string file, source, sentence, kind, metric, version, figure, smaller;
   bool main = false;
   std::string claim;           // SHA-256 of the claim's file
-  // Of what else was judged by: "config", and what its runs have read (runs.h), as data, each with the SHA-256 of all
-  // that it was in these runs.
+  // SHA-256 hashes of the other inputs, by name: "config" and inputs of the runs (read_by in
+  // runs.h), such as "data". An input has several hashes if it differed between runs.
   std::map<std::string, std::set<std::string>> read;
-  std::string command, runs;   // that repeats it; the folder of its runs
-  bool smoke = false;          // nothing was judged
+  std::string command, runs;   // the command that repeats the study; its runs' folder
+  bool smoke = false;          // there is no verdict
   std::string samples;         // "3 seeds"
-  double minutes = 0;          // that the study took now
-  double minutes_of_runs = 0;  // of the steps of all its runs, whenever they were trained
+  double minutes = 0;          // duration of this study
+  double minutes_of_runs = 0;  // of the steps of all its runs, including earlier ones
   JudgedClaim judged;
-  // Of learning rates that were chosen: each variant's, the one that is best for all, and what is found there if that
-  // is not every variant's own.
+  // Chosen learning rates: each variant's, the best shared rate, and the result at the shared rate
+  // if it is not every variant's own.
   std::vector<std::pair<std::string, double>> rates;
   double common_rate = 0;
   std::optional<JudgedClaim> at_common_rate;
-  std::vector<std::string> missing;  // sentences of runs without a figure
+  std::vector<std::string> missing;  // sentences about runs without a value
 
   std::string word() const;  // shown, shown at this scale, not shown, reversed, or smoke
   bool on_border() const;

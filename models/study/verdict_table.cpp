@@ -19,7 +19,7 @@ std::string number(double x, bool share) {
                                                    : (x > 0 ? "+" : "") + significant(x, 3);
 }
 
-// "relu - softmax at slots=256: -0.035 (-0.056 to -0.014)", a line each.
+// Returns a line per comparison: "relu - softmax, slots=256: -0.035 (-0.056 to -0.014)".
 std::string found(const JudgedClaim& judged, const std::string& metric) {
   std::string all;
   for (const JudgedComparison& each : judged.comparisons) {
@@ -50,7 +50,7 @@ std::string inside(const std::string& folder, const std::string& path) {
   return folder == "." ? path : folder + "/" + path;
 }
 
-// "| [Who claims it.](file.toml)<br>Here: how it is smaller. | the source's figure"
+// "| [The claim.](file.toml)<br>Here: how it is smaller. | the reported value"
 std::string source_cells(const auto& of, const std::string& link) {
   const std::string smaller = of.smaller.empty() ? "" : "<br>Here: " + for_markdown(of.smaller) + ".";
   return text("| [", for_markdown(of.sentence), "](", link, ")", smaller, " | ", for_markdown(of.figure));

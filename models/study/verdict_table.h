@@ -1,4 +1,4 @@
-// The verdicts of a folder of claims: as CSV, and as a page that begins with the main ones.
+// The verdicts of a folder of claims, as CSV and as a page that begins with the main claims.
 #pragma once
 
 #include <optional>
@@ -12,11 +12,11 @@
 namespace orrery::models {
 
 struct ListedVerdict {
-  std::string group, name;  // "relu_former", "softmax_memory_hurts": the folder, which may be empty, and the file
+  std::string group, name;  // the folder (may be empty) and the file: "relu_former", "softmax_memory_hurts"
   std::optional<Claim> claim;  // none: its file cannot be read
   std::optional<StudyVerdict> verdict;
-  std::string error;       // else
-  bool explained = false;  // by a README.md of the group, which the page links to
+  std::string error;       // why there is no verdict
+  bool explained = false;  // the group has a README.md, which the page links to
   bool main() const { return verdict ? verdict->main : claim && claim->main; }
   std::string sentence() const { return verdict ? verdict->sentence : claim ? claim->sentence : ""; }
   std::string source() const { return verdict ? verdict->source : claim ? claim->source : ""; }
@@ -27,8 +27,8 @@ OutputKind verdicts_csv_kind();
 std::string verdicts_csv(std::span<const ListedVerdict> all);
 
 OutputKind verdicts_page_kind();
-// Markdown, for a folder `out` that holds for each claim PLACE/picture.svg; links go to the claims' files, which lie in
-// `claims` beside README.md of each group if there is one.  Both are paths as seen from where the page is read.
+// Returns Markdown for a folder that contains PLACE/picture.svg of each claim. It links to the
+// claims' files in `claims`, a path relative to the page, and to the groups' README.md, if any.
 std::string verdicts_page(std::span<const ListedVerdict> all, const std::string& claims);
 
 }  // namespace orrery::models

@@ -28,7 +28,7 @@ Answers answers_to(const Subject& subject, const Tensor& logits) {
 double log_probability(std::span<const double> row, int32_t answer) {
   double largest = -std::numeric_limits<double>::infinity(), total = 0;
   for (const double z : row) largest = std::max(largest, z);
-  constexpr size_t at_once = 64;  // exponentials that the compiler can take together, where std::exp is a call each
+  constexpr size_t at_once = 64;  // exponentials per vectorized loop; std::exp would be a call each
   double exponentials[at_once];
   for (size_t first = 0; first < row.size(); first += at_once) {
     const size_t here = std::min(at_once, row.size() - first);
@@ -52,7 +52,7 @@ double loss_of(const Tensor& logits, std::span<const int32_t> answers) {
   double sum = 0, count = 0;
   for (size_t row = 0; row < answers.size(); ++row)
     if (answers[row] >= 0) sum -= each[row], ++count;
-  return sum / count;  // of none: 0 / 0, NaN
+  return sum / count;  // 0 / 0 = NaN without targets
 }
 
 int32_t likeliest(std::span<const double> row) {

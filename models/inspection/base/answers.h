@@ -1,4 +1,4 @@
-// What a model says of the right answers: the numbers by which looks tell better from worse.
+// Targets of an example, and their probabilities and loss, by which analyses measure effects.
 #pragma once
 
 #include <span>
@@ -8,29 +8,29 @@
 
 namespace orrery::models {
 
-// What is asked of each row of the logits.
+// The target of each row of the logits.
 struct Answers {
-  std::vector<int32_t> of_rows;  // -1: nothing
-  bool known;                    // no: no row has a right answer, and these are what the model itself finds likeliest
-  size_t last() const;           // the last row that has one
+  std::vector<int32_t> of_rows;  // -1: no target
+  bool known;                    // false: no row has a target; these are the model's most likely tokens or classes
+  size_t last() const;           // the last row with a target; throws if there is none
   std::string described() const { return known ? "the right answer" : "the model's own answer"; }
 };
 Answers answers_to(const Subject& subject, const Tensor& logits);
 
-// ln p of one answer, p = softmax of a row of logits.
+// Returns ln p of one token or class, p = softmax of a row of logits.
 double log_probability(std::span<const double> row, int32_t answer);
-// The same of every row of logits (rows, answers); NaN where nothing is asked.
+// Returns ln p of the target of each row of logits (rows, choices); NaN where the target is -1.
 std::vector<double> log_probabilities(const Tensor& logits, std::span<const int32_t> answers);
-// Minus their mean over the rows in which something is asked; NaN if there is none.
+// Returns minus the mean of ln p over the rows with a target; NaN if there are none.
 double loss_of(const Tensor& logits, std::span<const int32_t> answers);
-int32_t likeliest(std::span<const double> row);  // the first of several
-// 1: none is likelier.
+int32_t likeliest(std::span<const double> row);  // index of the first maximum
+// Returns a rank from 1; 1: no logit is larger.
 int64_t rank_of(std::span<const double> row, int32_t answer);
-// The answers in the order of their numbers, the largest first, `count` at most.
+// Returns the indices of the largest values, largest first, at most `count`.
 std::vector<int32_t> largest(std::span<const double> row, int64_t count);
 
-// The words that stand before the rows of logits: those of the places where the last value arose, if there are as
-// many; one row is of the whole example.
+// Returns labels of the rows of logits: those of the positions of module `path` if the numbers
+// match, else "all of it", for a row of the whole example.
 Subject::Words words_of_rows(const Subject& subject, const std::string& path, int64_t rows);
 
 }  // namespace orrery::models

@@ -15,7 +15,7 @@ struct SpanFinder final : nn::Visitor {
 std::vector<double> reach_of(const AttentionSeen& seen, const nn::Span& span, const Tensor& shown) {
   const auto heads = static_cast<size_t>(seen.heads()), queries = seen.queries.size();
   if (!span.learned()) {
-    const bool own = seen.visible.to_vector()[0] > 0;  // which is one of the S keys
+    const bool own = seen.visible.to_vector()[0] > 0;  // the query's own key is one of the S keys
     return std::vector<double>(heads * queries, static_cast<double>(span.limit() - (own ? 1 : 0)));
   }
   const std::vector<double> tokens = span.tokens_read(shown).to_vector();  // (H) or (1, H, T)
@@ -29,7 +29,7 @@ std::vector<double> reach_of(const AttentionSeen& seen, const nn::Span& span, co
 std::vector<AttentionSeen> see_attentions(const Subject& subject) {
   SpanFinder spans;
   subject.model().visit(spans);
-  std::map<std::string, Tensor> asked;  // spans that are learned, by path
+  std::map<std::string, Tensor> asked;  // learned spans, by path
   std::map<std::string, Tensor> visible;
   std::vector<Seen> weights;
   see_values(subject, {"*.weights", "*.visible", "*.span"},

@@ -1,4 +1,4 @@
-// What a user gives a look to read.
+// The example that a user gives to an analysis.
 #pragma once
 
 #include <string>

@@ -6,8 +6,8 @@
 
 namespace orrery::models {
 
-// A hook's value as (heads, places, columns), a batch of one: of hidden units (1, T, N), of slots (1, H, T, N), of an
-// attention (1, H, T, keys + N).
+// Takes a hook value of a batch of one as (heads, positions, columns): hidden units (1, T, N),
+// slots (1, H, T, N), or attention weights (1, H, T, keys + N).
 Memory Memory::of(const std::string& path, const std::string& name, const Tensor& value, int64_t keys) {
   Memory memory;
   memory.path = path, memory.name = path + "." + name;
@@ -42,7 +42,7 @@ void Memory::set_all(const Shape& shape, std::vector<double>& numbers, double va
 
 std::vector<Memory> see_memories(const Subject& subject) {
   std::vector<std::string> patterns = {"*.hidden"};
-  const std::string key = ".slots.key";  // only such attentions make their weights
+  const std::string key = ".slots.key";  // only these attentions should compute their weights
   for (const nn::NamedParameter& p : nn::parameters_of(subject.model()))
     if (p.path.ends_with(key)) patterns.push_back(p.path.substr(0, p.path.size() - key.size()) + ".weights");
   std::vector<Memory> all;

@@ -8,11 +8,11 @@
 namespace orrery::models {
 namespace {
 
-// Kinds by the classes of their modules: each member of the family makes one to look at.
+// Returns the kinds by module class; makes a module of each registered kind to find its class.
 std::map<std::type_index, std::string> kinds() {
   std::map<std::type_index, std::string> all;
   for (const auto& [name, entry] : nn::normalizations()) {
-    if (!entry.preset.empty()) continue;  // of another member's class
+    if (!entry.preset.empty()) continue;  // a preset shares another kind's class
     const auto one = nn::make_normalization(Spec{name, {}}, {.width = 8});
     const nn::Module& module = *one;
     all.emplace(typeid(module), name);

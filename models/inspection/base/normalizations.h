@@ -1,4 +1,4 @@
-// Which of a model's modules are normalizations.
+// Finds the normalizations of a model.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ struct NormalizationFound {
   std::string path, kind;  // "blocks.0.attention_norm", "layer"
   nn::Module* module;
 };
-// Those that the family normalization makes, a plug-in's too, but for none, in the order of visit.
+// Returns the modules of all registered normalizations, also of plug-ins, except none, as visited.
 std::vector<NormalizationFound> normalizations_of(nn::Module& model);
 
 }  // namespace orrery::models

@@ -1,4 +1,4 @@
-// An example run with other numbers in the place of what hooks show: how looks find causes.
+// Runs an example with replaced hook values, for ablation and patching.
 #pragma once
 
 #include <functional>
@@ -11,11 +11,11 @@ namespace orrery::models {
 
 // Changes numbers of this shape in place.
 using Change = std::function<void(const Shape& shape, std::vector<double>& numbers)>;
-// The logits when the value of this name is changed so.  Numbers that are left as they are keep their bits.
+// Returns the logits if `change` edits the hook value `name`. Unchanged numbers keep their bits.
 Tensor run_changed(const Subject& subject, const std::string& name, const Change& change);
-// The logits when these numbers stand in its place: as many as it has, of whatever shape.
+// Returns the logits if `numbers` replace the hook value; they have its size and any shape.
 Tensor run_with(const Subject& subject, const std::string& name, const Tensor& numbers);
-// The numbers of this tensor as a hook may put them in the place of `value`: its shape, dtype and device.
+// Converts `numbers` to the shape, dtype and device of `value`, so that a hook can return them.
 Tensor in_place_of(const Tensor& value, const Tensor& numbers);
 
 }  // namespace orrery::models

@@ -16,14 +16,14 @@ namespace {
 
 const std::string ending = ".residual";
 
-// By how much more than rounding b x may differ from what is left without the sublayer: bf16 has 8 bits.
+// Deviation of b_k x_k from a multiple of r_(k-1) that counts as rounding: bf16 has 8 bits.
 constexpr double rounding = 1.0 / 64;
 
 double dot(const Tensor& x, const Tensor& y) { return sum(x.to(Dtype::f64) * y.to(Dtype::f64)).item(); }
 Tensor as_rows(const Tensor& x) { return as_seen(x).reshape(Shape{x.shape().rows(), x.shape().last()}); }
 
-// Of each sublayer b_k x_k: its state if it said nothing, everything before it being as it was.  One pass finds all,
-// because each state is put right again.
+// Returns b_k x_k of each sublayer: its state if only this sublayer's output were zero. One pass
+// finds all, because the hook restores each state.
 std::map<std::string, Tensor> left_without_sublayers(const Subject& subject, const std::vector<ResidualStream>& streams,
                                                      const std::map<std::string, Tensor>& states) {
   std::vector<std::string> names;
@@ -60,7 +60,7 @@ void find_added(ResidualStream& stream, const std::map<std::string, Tensor>& lef
 ObservedStreams observe_streams(const Subject& subject) {
   ObservedStreams seen;
   std::vector<std::string> patterns = {"embedding", "*.embedding", "*" + ending};
-  std::map<std::string, std::string> kinds;  // of the normalizations, by the names that they show
+  std::map<std::string, std::string> kinds;  // kinds of normalizations, by the names of their hooks
   for (const NormalizationFound& found : normalizations_of(subject.model())) {
     patterns.push_back(found.path + ".output");
     kinds[patterns.back()] = found.kind;
@@ -73,10 +73,10 @@ ObservedStreams observe_streams(const Subject& subject) {
           seen.end.push_back(path + " (" + kind->second + ")");
           return;
         }
-        seen.end.clear();  // they stood before a state
+        seen.end.clear();  // they are before a state
         const bool begins = !full.ends_with(ending);
         if (begins) seen.streams.emplace_back();
-        if (seen.streams.empty()) return;  // a residual without a beginning
+        if (seen.streams.empty()) return;  // a residual without an embedding
         states[full] = value.detach();
         seen.streams.back().states.push_back({begins ? full : path, full, as_rows(value), {}});
       });
@@ -87,10 +87,10 @@ ObservedStreams observe_streams(const Subject& subject) {
 
 namespace {
 
-// Of a model without a head that is known, each state stands in the place of its last one while the model runs.
+// Returns null for a model without a known head; a hook then replaces its last state in full runs.
 HeadedModel* headed(const Subject& subject) { return dynamic_cast<HeadedModel*>(&subject.model()); }
 
-// What the head reads of states (places, C): (rows of all of them, C), state by state.
+// Returns the head's input for states (positions, C): (rows of all states, C), state by state.
 Tensor read_by_head(HeadedModel& model, std::span<const Tensor> states) {
   const Tensor weight = model.head().weight;
   const NoGrad guard;
@@ -111,7 +111,7 @@ void each_logits(const Subject& subject, const ResidualStream& last, std::span<c
     for (size_t i = 0; i < states.size(); ++i) take(i, run_with(subject, last.last().name, states[i]));
     return;
   }
-  constexpr int64_t most_logits = int64_t{1} << 25;  // of one product: 128 MB of f32
+  constexpr int64_t most_logits = int64_t{1} << 25;  // per product: 128 MB of f32
   const auto [weight, bias] = model->head();
   const int64_t of_one = states.empty() ? 1 : states[0].size(0) * weight.size(0);
   const auto at_once = static_cast<size_t>(std::max<int64_t>(1, most_logits / of_one));

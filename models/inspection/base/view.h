@@ -1,4 +1,4 @@
-// What a look has seen, as plain data: the terminal prints it, a report draws it, its numbers can be written to files.
+// Results of an analysis as plain data: terminals print, reports draw and files store them.
 #pragma once
 
 #include <cmath>
@@ -13,21 +13,21 @@
 
 namespace orrery::models {
 
-// One matrix, or several of the same rows and columns that stand in a grid, such as layers x heads.
+// A matrix, or a grid of matrices with equal rows and columns, such as layers x heads.
 struct MapView {
-  std::string figure;  // what a number is: "weight"
+  std::string figure;  // quantity of the values: "weight"
   std::vector<std::string> rows, columns;
-  std::vector<std::string> names = {};             // of each map: "blocks.0.attention head 2"; of one map: empty
-  std::pair<std::string, std::string> sides = {};  // of the grid: {"layer", "head"}; of one map: empty
+  std::vector<std::string> names = {};             // per map: "blocks.0.attention head 2"; empty for one map
+  std::pair<std::string, std::string> sides = {};  // of the grid: {"layer", "head"}; empty for one map
   std::pair<int64_t, int64_t> grid = {1, 1};
-  Tensor values;                                  // (maps, rows, columns), floating, on the CPU; NaN: there is none
-  bool has_sign = false;                          // two colours, and 0 between them
-  std::pair<std::string, std::string> axes = {};  // what rows and columns are, where their words do not say it
-  double low = NAN, high = NAN;                   // ends of the scale; NaN: the least and the largest of the values
-  std::string none = "no value";                  // what is said where there is none
-  std::vector<size_t> marked = {};                // columns whose label is shown whatever room there is
-  int64_t slots = 0;                              // so many of the last columns are persistent slots
-  std::vector<double> reach = {};  // of each map and row: so many columns before its own a span holds; empty: no span
+  Tensor values;                                  // (maps, rows, columns), floating, on the CPU; NaN: no value
+  bool has_sign = false;                          // two colours, with 0 between them
+  std::pair<std::string, std::string> axes = {};  // names of rows and columns, if their labels do not suffice
+  double low = NAN, high = NAN;                   // ends of the scale; NaN: minimum and maximum of the values
+  std::string none = "no value";                  // text where there is no value
+  std::vector<size_t> marked = {};                // columns whose label is always shown
+  int64_t slots = 0;                              // number of last columns that are persistent slots
+  std::vector<double> reach = {};  // per map and row: columns before its own within the span; empty: no span
 };
 
 struct BarView {
@@ -42,11 +42,11 @@ struct BarView {
 
 struct TableView {
   std::vector<std::string> columns;
-  std::string alignment;  // a letter a column, l or r
+  std::string alignment;  // l or r for each column
   std::vector<std::vector<std::string>> rows;
 };
 
-// Lines of x against y, all in one picture.
+// Lines of y against x in one plot.
 struct LineView {
   struct Line {
     std::string name;
@@ -54,19 +54,19 @@ struct LineView {
   };
   std::string x_figure, y_figure;
   std::vector<Line> lines;
-  std::vector<std::string> places = {};  // of x = 0, 1, ...; empty: x is a number
+  std::vector<std::string> places = {};  // labels of x = 0, 1, ...; empty: x is a number
 };
 
 struct View {
-  std::string group;  // the look's heading
-  std::string name;   // of its numbers in a file: letters, digits, _ . and /
+  std::string group;  // heading of the analysis
+  std::string name;   // file name of its numbers: letters, digits, _ . and /
   std::string title, said;
   std::variant<MapView, BarView, TableView, LineView> shown;
-  bool only_drawn = false;                                   // a table beside it says the same on a terminal
+  bool only_drawn = false;                                   // a terminal prints a table with the same data instead
   std::vector<std::pair<std::string, double>> figures = {};  // "heads/induction/blocks.0.attention.3", see figures_of
 };
 
-// What looks tell as numbers that can be compared between models, look/figure/place, by name.
+// Returns the metrics of analyses by name, analysis/metric/path, to compare models.
 std::map<std::string, double> figures_of(std::span<const View> views);
 
 }  // namespace orrery::models
