@@ -24,7 +24,7 @@ void first_gradient(Device device) {
   check(x.grad().to_vector() == std::vector<double>{3, 5, 7}, "02: gradients add up");
   x.zero_grad();
   backward(x * 2.0,
-           Tensor::from(Shape{3}, {1, 0, -1}).to(device));  // of a result with many elements: differentiates <y, dy>
+           Tensor::from(Shape{3}, {1, 0, -1}).to(device));  // a result with many elements: differentiates <y, dy>
   check(x.grad().to_vector() == std::vector<double>{2, 0, -2}, "02: backward with a given dy");
 }
 

@@ -15,12 +15,12 @@ struct ReportedRun {
   RunLog log;
   int64_t logged = 0;  // last step of the log
   std::optional<TrainSettings> settings;  // resolved: of the newest checkpoint, else of settings.toml
-  std::optional<CheckpointState> state;   // of the newest checkpoint
+  std::optional<CheckpointState> state;   // state of the newest checkpoint
   std::string newest, best;               // checkpoints, by path; empty: none
   std::vector<std::string> notes;         // messages about files that cannot be read
-  std::string version_note;               // of the newest checkpoint, see run_files.h
+  std::string version_note;               // newest checkpoint's note, see run_files.h
 
-  int64_t last_step() const;                          // of the log or the newest checkpoint
+  int64_t last_step() const;                          // maximum over the log and the newest checkpoint
   std::string setting(const std::string& key) const;  // empty: it has none, or settings are unknown
 };
 

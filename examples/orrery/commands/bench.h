@@ -14,9 +14,9 @@
 namespace orrery::program {
 
 struct BenchRun {  // options of a case
-  double seconds;  // approximate time per figure
+  double seconds;  // approximate time per measurement
   Device device = Device::cpu;
-  Dtype dtype = Dtype::f32;  // of all timed tensors
+  Dtype dtype = Dtype::f32;  // dtype of all timed tensors
 };
 
 struct BenchFigure {
@@ -45,7 +45,7 @@ Measured measure_on(const BenchRun& run, const F& f) {
 std::vector<BenchCase> gemm_cases();
 std::vector<BenchCase> row_cases();
 std::vector<BenchCase> attention_cases();
-std::vector<BenchCase> scaling_cases();  // of orrery only
+std::vector<BenchCase> scaling_cases();  // orrery only
 // Larger batches and longer texts on a GPU, which the CPU's sizes would not fill.
 std::vector<BenchCase> train_cases(Device device);
 std::vector<BenchCase> generate_cases();

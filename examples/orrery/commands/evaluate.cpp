@@ -23,7 +23,7 @@ struct EvaluateSettings {
   int64_t threads = 0;
   bool bleu = true;
   TextBegin begin;
-  AnySettings* task = nullptr;  // of the checkpoint, once loaded
+  AnySettings* task = nullptr;  // the checkpoint's task, once loaded
 
   template <class V>
   void visit(V& v) {
@@ -87,7 +87,7 @@ void refuse_tokenizer(EvaluateSettings& s, const Arguments& arguments) {
 }
 
 // Clears the training data if validation data are given, because the files may be missing. An
-// explicit --data is kept: the user wants the loss on it too.
+// explicit --data is kept: it requests the loss on it too.
 void leave_out_learned_data(EvaluateSettings& s, const Arguments& arguments) {
   const std::vector<Setting> members = s.task->members();
   if (!find_setting(members, "validation_data") ||

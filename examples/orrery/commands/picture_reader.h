@@ -14,7 +14,7 @@ class PictureReader {
  public:
   PictureReader(const Trained& trained, const models::ImageModel& model);
   Tensor read(const std::string& path);  // (1, H, W, C) f32; throws if decoding fails
-  void warn_of_turned_pictures() const;  // of all images read, on standard error
+  void warn_of_turned_pictures() const;  // covers all images read; prints to standard error
 
  private:
   int64_t size_, channels_;

@@ -17,7 +17,7 @@ namespace orrery::program {
 
 struct StudiedRuns {
   models::Measurements measured;                       // empty if a signal stopped it or a run failed
-  RunRows rows;                                        // of the pool; none for a timed claim
+  RunRows rows;                                        // the pool's runs; none for a timed claim
   Outcomes outcomes;                                   // includes runs that only chose a learning rate
   std::vector<std::pair<std::string, double>> rates;   // learning rate per variant, if chosen
   double common_rate = 0;                              // the best common learning rate

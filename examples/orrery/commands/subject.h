@@ -13,7 +13,7 @@ namespace orrery::program {
 // Throws, beginning with the command, if input is missing or is not of the model's kind.
 std::unique_ptr<models::Subject> make_subject(const std::string& command, const Trained& trained,
                                               const models::ExampleSettings& example);
-constexpr int64_t most_own_tokens = 64;  // of a default example: its maps stay legible
+constexpr int64_t most_own_tokens = 64;  // limit for default examples: their maps stay legible
 
 // Returns the first held-out example: start of the text, an image, a pair of short sentences, a
 // problem's sequence. Null without data; throws if they cannot be read.

@@ -13,7 +13,7 @@ struct Trained {
   models::TrainSettings settings;
   std::string tokenizer;  // see Task::tokenizer; "numbers" for a language model without one
   std::unique_ptr<nn::Module> model;
-  std::string version;  // of the program that wrote it; empty: unknown
+  std::string version;  // version of the program that wrote it; empty: unknown
 };
 
 // Loads a checkpoint, or the newest one of a run. Errors begin with the command's name.

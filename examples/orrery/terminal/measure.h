@@ -1,4 +1,4 @@
-// Times a function.
+// Timing of a function.
 #pragma once
 
 #include <algorithm>

@@ -45,7 +45,7 @@ int write_all(int descriptor, std::string_view bytes) noexcept {
   return 0;
 }
 
-class Line {  // of an error message
+class Line {  // an error message
  public:
   void add(std::string_view text) noexcept {
     for (size_t at = 0; at < text.size();) {

@@ -24,7 +24,7 @@ namespace orrery::models {
 namespace {
 
 constexpr const char* reference_name = "logits.safetensors";
-constexpr int64_t sequences_at_once = 8;  // of reference logits
+constexpr int64_t sequences_at_once = 8;  // batch size for reference logits
 
 std::string listed(const std::vector<const ExchangeFormat*>& formats) {
   std::vector<std::string> all;

@@ -23,7 +23,7 @@ namespace orrery::models {
 struct TensorPlace {
   std::string ours;
   std::vector<std::string> theirs = {};  // stacked along axis 0
-  std::vector<int64_t> rows = {};        // of the target, per source tensor; empty: one source tensor has all rows
+  std::vector<int64_t> rows = {};        // target rows per source tensor; empty: one source tensor has all rows
   // Order of the axes, except for biases: axis i of the target is axis axes[i] of the source.
   std::vector<int> axes = {};
   bool within_one = false;  // the source has an additional first axis of size 1
@@ -36,15 +36,15 @@ struct TensorPlace {
 const std::vector<int> transposed = {1, 0};  // source layout (inputs, outputs)
 
 struct ImportedModel {
-  std::vector<std::pair<std::string, std::string>> settings = {};  // of the run, for make_settings
+  std::vector<std::pair<std::string, std::string>> settings = {};  // run settings, for make_settings
   std::vector<TensorPlace> places = {};
   std::vector<StoredTensor> tensors = {};
   std::map<std::string, std::string> known_rest = {};       // source tensor that is not needed -> why
-  std::vector<std::string> classes = {};                    // of an image model, which has no tokenizer
+  std::vector<std::string> classes = {};                    // class names of an image model, which has no tokenizer
   std::vector<std::string> notes = {};                      // assumptions and differences from the source program
   std::string tokenizer_path = {};                          // file or folder that may hold its tokenizer; empty: none
   std::string saved_tokenizer = {};                         // written by Tokenizer::save, if orrery exported it
-  std::optional<int64_t> begin_token = {}, end_token = {};  // of a text, if the source names them
+  std::optional<int64_t> begin_token = {}, end_token = {};  // around a text, if the source names them
   std::optional<bool> begins_texts = {};                    // the source program puts begin_token before texts
   std::vector<int64_t> ends = {};                           // tokens at which the source program stops generating
 };
@@ -57,7 +57,7 @@ struct ExportedModel {
 
 struct ExchangeFormat {
   std::string name, description;
-  bool (*reads)(const std::string& path);          // whether `read` supports this path
+  bool (*reads)(const std::string& path);          // checks if `read` supports this path
   ImportedModel (*read)(const std::string& path);  // errors name the file and the key
   // For export: class of the models and their only position; empty: import only.
   std::string model = {}, position = {};
@@ -92,7 +92,7 @@ ImportReport import_model(const std::string& path, const std::string& out, const
 // Returns the name of the format, chosen by the model if `format` is empty.
 std::string export_model(const ExportedModel& what, const std::string& folder, const std::string& format);
 
-// ---- for formats
+// ---- helpers for formats
 
 // Returns the settings of a run of this model class. Throws an error that begins with `what` if a
 // value is out of range, before anything is allocated.
