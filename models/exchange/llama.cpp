@@ -1,6 +1,6 @@
-// Llama in Hugging Face's format, LlamaForCausalLM. Rotary: channels i and i + size / 2 (half_split
-// here); base: rope_parameters.rope_theta (transformers 5) or rope_theta (older). Scaled angles
-// (rope_type, or type in rope_scaling) are rejected.
+// Llama in Hugging Face's format, LlamaForCausalLM. Channels i and i + size / 2 of a head are
+// rotated together (half_split here). The base is rope_parameters.rope_theta (transformers 5) or
+// rope_theta (older). Scaled angles (rope_type, or type in rope_scaling) are rejected.
 #include <algorithm>
 
 #include "models/exchange/base/hugging_face.h"

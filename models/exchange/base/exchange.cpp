@@ -202,7 +202,7 @@ FoundTokenizer tokenizer_for(const ImportedModel& from, const std::string& asked
   return {restore_tokenizer(Json{{"name", "numbers"}, {"size", vocabulary}}.dump()), "numbers", notes};
 }
 
-// Applies the source's tokens around a text, if the model has them, and the vocabulary.
+// Applies the source's begin and end tokens, if the model has them, and the number of its tokens.
 void use_as_theirs(FoundTokenizer& found, const ImportedModel& from, int64_t vocabulary) {
   const int64_t tokens = found.tokenizer->size(), known = std::min(tokens, vocabulary);
   const auto mark = [&](std::optional<int64_t> token) {

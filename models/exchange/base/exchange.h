@@ -1,7 +1,6 @@
 // Import and export of other programs' weights. A format is a file in models/exchange with a line
-// REGISTER_EXCHANGE. It maps source tensors to target tensors once, for both directions; shared
-// code is here. An imported run is a checkpoint of step 0 in f32; `generate` and `train
-// --resume=yes` accept it like any other.
+// REGISTER_EXCHANGE. It maps source tensors to target tensors once, for both directions.
+// An imported run is a checkpoint of step 0 in f32: `generate`, `train --resume=yes` accept it.
 #pragma once
 
 #include <map>
