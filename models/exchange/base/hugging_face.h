@@ -77,7 +77,7 @@ std::string shortened(const Json& value);  // at most 100 characters, for errors
 // Returns the source name of an activation. If there is none, the error names feed_forward.
 std::string their_activation(std::string_view format, const Spec& activation, const TrainSettings& run);
 
-// Throws if neither GPT-2's nor Llama's format supports this decoder.
+// Throws if a setting of this decoder is supported by neither GPT-2's nor Llama's format.
 void check_plain_decoder(std::string_view format, const TrainSettings& run);
 // Throws unless attention is plain softmax. Dropout is allowed: it is not part of the model.
 void check_plain_attention(std::string_view format, const TrainSettings& run);
