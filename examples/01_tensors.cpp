@@ -1,5 +1,5 @@
-// Tensors: dense arrays of numbers with a shape, an element type and a device.
-// Everything here is checked as it runs: a wrong number ends the program with an error.
+// Tensors: dense arrays with a shape, an element type and a device. Each result is checked: a wrong
+// value ends the program with an error.
 #include <cmath>
 #include <iostream>
 
@@ -16,7 +16,7 @@ void making_them() {
   check(a.numel() == 6 && a.size(0) == 2 && a.size(-1) == 3, "01: the shape of a");  // -1 is the last axis
   check(a.dtype() == Dtype::f32 && a.device() == Device::cpu, "01: f32 on the CPU unless asked otherwise");
 
-  // A Tensor is a handle: a copy shares the numbers, clone() makes new ones.
+  // A Tensor is a handle: a copy shares the elements, clone() copies them.
   const Tensor same = a, other = a.clone();
   a.mutable_data<float>()[0] = 10;
   check(same.to_vector()[0] == 10 && other.to_vector()[0] == 1, "01: handles share, clones do not");
@@ -27,7 +27,7 @@ void arithmetic(Device device) {
   const Tensor a = Tensor::from(Shape{2, 3}, {1, 2, 3, 4, 5, 6}).to(device);
   const Tensor row = Tensor::from(Shape{3}, {10, 20, 30}).to(device),
                column = Tensor::from(Shape{2, 1}, {100, 200}).to(device);
-  // Shapes are aligned at their last axes; an axis of size 1 is repeated.
+  // Shapes are aligned at their last axes; an axis of size 1 is repeated (broadcasting).
   const Tensor b = a + row + column;
   std::cout << "a + row + column = " << b << "\n";
   check(b.to_vector() == std::vector<double>{111, 122, 133, 214, 225, 236}, "01: broadcasting");
@@ -40,11 +40,11 @@ void arithmetic(Device device) {
 
 void layout() {
   const Tensor a = Tensor::from(Shape{2, 3}, {1, 2, 3, 4, 5, 6});
-  // Numbers lie row by row, without gaps.  A reshape and the rows of a leading slice are therefore free ...
+  // Elements are contiguous and row-major, so a reshape and the rows of a leading slice are views.
   const Tensor flat = a.reshape(Shape{6}), second = a[1];
   check(flat.raw() == a.raw(), "01: reshape copies nothing");
   check(second.raw() == a.data<float>() + 3, "01: a row is a place inside its matrix");
-  // ... and any other order is a copy.
+  // Any other order is a copy.
   const Tensor t = transpose(a);
   std::cout << "a^T = " << t << "\n";
   check(t.shape() == Shape{3, 2} && t.to_vector() == std::vector<double>{1, 4, 2, 5, 3, 6}, "01: transpose");
@@ -52,7 +52,7 @@ void layout() {
 
 void softmax_by_hand(Device device) {
   const Tensor scores = Tensor::from(Shape{2, 3}, {1, 2, 3, 1000, 1000, 1000}).to(device);
-  const Tensor raised = exp(scores - max(scores, -1, true));  // without the maximum, exp(1000) would be infinite
+  const Tensor raised = exp(scores - max(scores, -1, true));  // without the maximum, exp(1000) is infinite
   const Tensor weights = raised / sum(raised, {-1}, true);
   std::cout << "softmax = " << weights << "\n";
   for (const double total : sum(weights, {-1}).to_vector())
@@ -60,7 +60,7 @@ void softmax_by_hand(Device device) {
 }
 
 void looking_up(Device device) {
-  // What an embedding is: row t of a table, for each token t.
+  // An embedding is this lookup: row t of a table for each token t.
   const Tensor table = Tensor::from(Shape{4, 2}, {0, 0.5, 1, 1.5, 2, 2.5, 3, 3.5}).to(device);
   const std::vector<int32_t> tokens = {3, 1, 1};
   const Tensor rows = index_select(table, Tensor::from(Shape{3}, tokens).to(device));
@@ -69,7 +69,7 @@ void looking_up(Device device) {
 }
 
 void element_types(Device device) {
-  // bf16 is the upper half of an f32: the same range, eight bits of precision.  f64 is there for strict checks.
+  // bf16 is the upper half of an f32: same range, 8 bits of precision. f64 is for strict checks.
   const Tensor x = Tensor::from(Shape{2}, {1.0 / 3, 1e30}).to(device);
   const std::vector<double> exact = x.to_vector(), rounded = x.to(Dtype::bf16).to_vector();
   for (size_t i = 0; i < 2; ++i) {
@@ -80,7 +80,7 @@ void element_types(Device device) {
 }
 
 void errors() {
-  // A mistake is an exception with a sentence: the operation, the values, the way out.
+  // A mistake throws an error whose message has the operation, the values and the fix.
   try {
     matmul(Tensor::zeros(Shape{4, 16}), Tensor::zeros(Shape{32, 16}));
   } catch (const Error& error) {

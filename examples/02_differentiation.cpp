@@ -1,4 +1,4 @@
-// Differentiation: operations that are recorded, and gradients that travel back through the record.
+// Automatic differentiation: recorded operations and the backward pass.
 #include <cmath>
 #include <iostream>
 
@@ -14,31 +14,31 @@ namespace {
 
 void first_gradient(Device device) {
   const Tensor x = Tensor::from(Shape{3}, {1, 2, 3}).to(device);
-  x.set_requires_grad();  // a leaf: its gradient is wanted
+  x.set_requires_grad();  // a leaf: backward computes its gradient
   sum(x * x).backward();  // d/dx of the sum of squares
   std::cout << "gradient of sum(x x) = " << x.grad() << "\n";
   check(x.grad().to_vector() == std::vector<double>{2, 4, 6}, "02: 2 x");
 
-  // A second backward adds to what is there; zero_grad() lets the next one start anew.
+  // A second backward adds to the gradient; zero_grad() clears it.
   sum(x).backward();
   check(x.grad().to_vector() == std::vector<double>{3, 5, 7}, "02: gradients add up");
   x.zero_grad();
   backward(x * 2.0,
-           Tensor::from(Shape{3}, {1, 0, -1}).to(device));  // of a result with many elements: <y, dy> is differentiated
+           Tensor::from(Shape{3}, {1, 0, -1}).to(device));  // a result with many elements: differentiates <y, dy>
   check(x.grad().to_vector() == std::vector<double>{2, 0, -2}, "02: backward with a given dy");
 }
 
-// An operation of our own: every row divided by its length.
+// A custom operation: each row divided by its length.
 //   y = x / r,  r = |x|          per row
 //   dx = (dy - y <y, dy>) / r    because dr = <x, dx> / r = <y, dx>
-// Forward and backward are neighbours, and the comment above derives one from the other.
+// Forward and backward are next to each other; the comment above derives one from the other.
 struct UnitRows {
   static constexpr const char* name = "unit_rows";
 
   Tensor forward(Saved& saved, const Tensor& x) const {
-    const Tensor r = sqrt(sum(x * x, {-1}, true));  // nothing in here is recorded: the operation is one step
+    const Tensor r = sqrt(sum(x * x, {-1}, true));  // not recorded: the operation is one node
     const Tensor y = x / r;
-    saved.save(y, r);  // held until backward, and nothing else is
+    saved.save(y, r);  // the only tensors held until backward
     return y;
   }
   Gradients<1> backward(const Saved& saved, const Tensor& dy) const {
@@ -48,7 +48,7 @@ struct UnitRows {
 };
 Tensor unit_rows(const Tensor& x) { return record(UnitRows{}, x); }
 
-// The same from recorded steps: slower, but nobody has to derive anything.  It is the witness.
+// Uses recorded operations: slower, but without a derivation by hand. An independent check.
 Tensor unit_rows_reference(const Tensor& x) { return x / sqrt(sum(x * x, {-1}, true)); }
 
 GradientCase unit_rows_case(GradientCase::Function fast) {
@@ -63,7 +63,7 @@ void own_operation(Device device) {
             << ", against the difference quotient " << report.rows[0].against_quotient << "\n";
   check(report.passed, "02: the derivative of unit_rows");
 
-  // A wrong derivative does not slip through: here the term of r is missing.
+  // Shows that the check finds a wrong derivative: this one lacks the term of r.
   struct Wrong : UnitRows {
     Gradients<1> backward(const Saved& saved, const Tensor& dy) const { return {dy / saved[1]}; }
   };
@@ -78,10 +78,10 @@ void without_recording(Device device) {
   const Tensor x = Tensor::full(Shape{2}, 3, Dtype::f32, device);
   x.set_requires_grad();
   {
-    const NoGrad guard;  // for evaluation: nothing is kept
+    const NoGrad guard;  // for evaluation: saves nothing
     check(!(x * x).requires_grad(), "02: nothing is recorded under NoGrad");
   }
-  // recompute keeps its input only and computes the rest again in backward: memory for time, the same gradient.
+  // recompute saves only its input and reruns f in backward: less memory, more time.
   const auto f = [](const Tensor& t) { return exp(t) * tanh(t) + t; };
   sum(f(x)).backward();
   const std::vector<double> plain = x.grad().to_vector();
@@ -94,7 +94,7 @@ void misuse() {
   const Tensor x = Tensor::full(Shape{2}, 3);
   x.set_requires_grad();
   const Tensor y = exp(x), loss = sum(y * y);
-  y.mutable_data<float>()[0] = 0;  // backward needs this number
+  y.mutable_data<float>()[0] = 0;  // backward needs this value
   try {
     loss.backward();
   } catch (const Error& error) {
@@ -104,7 +104,7 @@ void misuse() {
   fail("02: backward used a value that had been changed");
 }
 
-// Descent: find w in y = X w from examples.
+// Gradient descent: finds w in y = X w from examples.
 void descent(Device device) {
   const Tensor inputs = Tensor::from(Shape{4, 2}, {1, 0, 0, 1, 1, 1, 2, -1}, Dtype::f64).to(device);
   const Tensor truth = Tensor::from(Shape{2, 1}, {3, -2}, Dtype::f64).to(device), targets = matmul(inputs, truth);

@@ -1,10 +1,10 @@
-// A new activation in one file.  The struct below is all that has to be written: put it into a file in nn/activations/
-// and the program knows it; here it stands in an example, and this program knows it.
+// A new activation in one file. The struct below is all the code it needs. Put it into a file in
+// nn/activations/ to register it in orrery; here it is registered in this example.
 //
-// SmeLU: a ReLU whose corner is a parabola, so that the slope has no jump.  Shamir et al. 2022, arXiv:2202.06499.
+// SmeLU: a ReLU with a parabolic corner; f' is continuous. Shamir et al. 2022, arXiv:2202.06499.
 //   f(x)  = 0 for x < -b,   (x + b)^2 / (4 b) for |x| <= b,   x for x > b
 //   f'(x) = 0 for x < -b,   (x + b) / (2 b)   for |x| <= b,   1 for x > b
-// At x = -b and x = b the values and slopes of the pieces agree: 0 and 0, b and 1.
+// The pieces agree at x = -b and x = b: values 0 and b, derivatives 0 and 1.
 #include <cmath>
 #include <cstdio>
 #include <iostream>
@@ -24,17 +24,17 @@ struct Smelu {
       .name = "smelu",
       .formula = "0 below -b, (x + b)^2 / (4 b) within, x above b",
       .source = "Shamir et al. 2022, arXiv:2202.06499",
-      .constants = {{"b", 1, above(0, 1e6)}},  // name, default, range: the only members are the constants
-      .kinks = {-1, 1},                        // where the second derivative jumps: difference quotients keep away
+      .constants = {{"b", 1, above(0, 1e6)}},  // name, default, range: the constants are the only members
+      .kinks = {-1, 1},                        // jumps of the second derivative: finite differences avoid them
       .limits = {0, nn::ActivationInfo::infinity},
   };
   double b = 1;
 
-  // T is float or double, or a number that stands for one (dual.h, coarse.h); for a GPU, nvcc compiles the same lines.
+  // T is float, double or a stand-in for them (dual.h, coarse.h); nvcc compiles this code for GPUs.
   template <class T>
   HOST_DEVICE T value(T x) const {
     const T c = T(b), bent = (x + c) * (x + c) / (4 * c);
-    return x < -c ? T(0) : x > c ? x : bent;  // written so that NaN falls through
+    return x < -c ? T(0) : x > c ? x : bent;  // comparisons with NaN are false: returns NaN
   }
   template <class T>
   HOST_DEVICE T derivative(T x) const {
@@ -50,7 +50,7 @@ void by_name() {
   check(plain.value(0.5) == 0.5625 && narrow.value(0.5) == 0.5, "03: the values of smelu");
   try {
     nn::Activation("smelo");
-  } catch (const Error& error) {  // a typo is answered with the nearest name, and the constant's range is kept
+  } catch (const Error& error) {  // the message names the closest match; the constant's range is checked below
     std::cout << "error: " << std::string(error.what()).substr(0, 50) << "...\n";
   }
   try {
@@ -62,7 +62,7 @@ void by_name() {
   fail("03: a negative b went through");
 }
 
-// What `orrery gradcheck` and the tests do for every registered activation.
+// Checks the derivative as `orrery gradcheck` and the tests do for every registered activation.
 void witnesses() {
   const nn::Activation f("smelu");
   std::cout << "     x    slope  by dual numbers  by quotient\n";
@@ -83,7 +83,7 @@ void on_tensors(Device device) {
   check(x.grad().to_vector() == std::vector<double>{0, 0.25, 0.75, 1}, "03: the gradient on a tensor");
 }
 
-// Fused into a feed-forward layer, which learns to swap the two halves of its input.
+// Trains a feed-forward layer, with the activation fused in, to swap the two halves of its input.
 void in_a_layer(Device device) {
   constexpr int64_t width = 8, rows = 64;
   const auto layer = nn::make_feed_forward(parse_spec("dense(smelu(0.5))"), {.width = width, .d_ff = 32});

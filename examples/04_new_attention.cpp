@@ -1,5 +1,5 @@
-// A new attention: softmax_off_by_one.cpp, one file with a formula, its derivative and its name.  In nn/attentions/ the
-// program knows it; here it stands beside a program that checks its gradients and trains a layer with it.
+// A new attention, softmax_off_by_one.cpp: a formula, its derivative and its name in one file. Put
+// it into nn/attentions/ to register it; this program checks and trains it.
 #include <iostream>
 
 #include "examples/softmax_off_by_one.cpp"
@@ -10,7 +10,7 @@ using namespace orrery;
 
 namespace {
 
-// What `orrery gradcheck softmax_off_by_one` does: explicit against reference, and against difference quotients.
+// Compares gradients with autograd's and finite differences, as `orrery gradcheck` does.
 void witnesses(Device device) {
   for (const nn::RegisteredCase& one : nn::gradient_cases()) {
     if (one.name != "softmax_off_by_one") continue;
@@ -21,7 +21,7 @@ void witnesses(Device device) {
   }
 }
 
-// A layer that learns to copy the token before: attention is the only way to see it.
+// Trains a layer to copy the previous token, which only attention can do.
 void in_a_layer(Device device) {
   constexpr int64_t width = 16, time = 12, batch = 8;
   const auto layer = nn::make_attention(parse_spec("softmax_off_by_one(scale=1)"),
@@ -30,7 +30,7 @@ void in_a_layer(Device device) {
   nn::move(*layer, device);
   nn::FlatParameters parameters(*layer);
   const auto optimizer = nn::make_optimizer(parse_spec("adamw(weight_decay=0)"), parameters);
-  // Half of the channels say what a token is, the others where it stands.
+  // Half of the channels encode the token's content, the other half its position.
   const Tensor content = Tensor::empty(Shape{batch, time, width / 2}, Dtype::f32, device),
                place = Tensor::empty(Shape{1, time, width / 2}, Dtype::f32, device);
   nn::fill(content, nn::normal(1), RandomKey{7, 0});

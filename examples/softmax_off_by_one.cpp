@@ -1,10 +1,10 @@
-// Softmax off by one: a head that finds nothing may read nothing.  Miller 2023, "Attention is off by one",
-// evanmiller.org/attention-is-off-by-one.html.
-//   w_j = exp(s_j) / (1 + sum_k exp s_k)        over the keys that a query sees
-// With m = max(0, max s) both sums are taken times exp(-m), so that no exponential overflows and one of them is 1.
-// As for softmax dw_j/ds_k = w_j ([j = k] - w_k), so with g = dw:
+// Softmax off by one: the weights of a head may sum to less than 1, down to 0. Miller 2023,
+// "Attention is off by one", evanmiller.org/attention-is-off-by-one.html.
+//   w_j = exp(s_j) / (1 + sum_k exp s_k)        over the visible keys
+// Numerator and denominator are multiplied by exp(-m), m = max(0, max s), so that no exp overflows.
+// As for softmax, dw_j/ds_k = w_j ([j = k] - w_k), so with g = dw:
 //   ds_j = w_j (g_j - sum_k w_k g_k)
-// Kept: w, which is a (B, H, Tq, Tk) array.
+// Saved for backward: w (B, H, Tq, Tk).
 #include "engine/math/scalar.h"
 #include "engine/ops/ops.h"
 #include "nn/attentions/base/row_rule.h"
@@ -28,7 +28,7 @@ struct SoftmaxOffByOne {
   }
   template <class Row, class T>
   HOST_DEVICE void backward(Row row, In<T> weights, In<T> dw, Out<T> ds) const {
-    const auto w = row.hold(weights), g = row.hold(dw);  // g of a masked key may be anything, NaN too
+    const auto w = row.hold(weights), g = row.hold(dw);  // g of a masked key is undefined, possibly NaN
     const auto mean = row.sum([](auto w_j, auto g_j) { return w_j > 0 ? w_j * g_j : 0; }, w, g);
     row.map(
         ds, [&](auto w_j, auto g_j) { return w_j > 0 ? w_j * (g_j - mean) : 0; }, w, g);

@@ -1,4 +1,4 @@
-// The program orrery: the table of its commands.
+// The program orrery: its table of commands.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
@@ -76,7 +76,7 @@ const std::vector<Command>& commands() {
   return all;
 }
 
-// `Usage:` with the words that are taken: CLI11 knows only that there are some.
+// Prints `Usage:` with a command's arguments, because CLI11 only prints that there are some.
 class Usage : public CLI::Formatter {
  public:
   explicit Usage(std::string words) : words_(std::move(words)) {}
@@ -88,7 +88,7 @@ class Usage : public CLI::Formatter {
   std::string words_;
 };
 
-// Takes --plugin=FILE.so and --plugin FILE.so out of the words, wherever they stand before a --, and loads each.
+// Removes --plugin=FILE.so and --plugin FILE.so before any `--` and loads each plug-in.
 std::vector<std::string> without_plugins(int count, char** words) {
   std::vector<std::string> rest;
   for (int i = 1; i < count; ++i) {
@@ -123,7 +123,7 @@ bool is_command(const std::string& word) {
   return std::find(names.begin(), names.end(), word) != names.end();
 }
 
-// The first word is a command, or help, --help or --version.
+// Throws unless the first argument is a command, help, --help or --version.
 void check_first(const std::vector<std::string>& words) {
   if (words.empty() || is_command(words[0]) || words[0] == "-h" || words[0] == "--help" || words[0] == "--version")
     return;
@@ -135,7 +135,7 @@ void check_first(const std::vector<std::string>& words) {
        join(command_names()));
 }
 
-// Of `help COMMAND ...`, whose keys and values decide what other keys there are.
+// Throws if `help COMMAND ...` has more than keys and values, which affect the keys listed.
 void check_keys_alone(const std::vector<std::string>& words) {
   for (size_t i = 1; i < words.size() && words[i] != "--"; ++i) {
     const bool is_key = words[i].starts_with("--"),
@@ -145,7 +145,7 @@ void check_keys_alone(const std::vector<std::string>& words) {
   }
 }
 
-// `help COMMAND ...` is `COMMAND ... --help`, and `help` alone is `--help`.
+// Turns `help COMMAND ...` into `COMMAND ... --help`, and `help` alone into `--help`.
 std::vector<std::string> with_help(std::vector<std::string> words) {
   if (words.empty() || words[0] != "help") return words;
   words.erase(words.begin());
@@ -157,7 +157,7 @@ std::vector<std::string> with_help(std::vector<std::string> words) {
 int run(int count, char** words) {
   const std::vector<std::string> given = with_help(without_plugins(count, words));
   check_first(given);
-  // As CLI11 wants them.  What follows a -- it would keep from the command, and it would find -h in the name -hat.cpp.
+  // CLI11's order, without arguments that it misreads: those after `--`, and -hat.cpp (as -h).
   std::vector<std::string> reversed(given.begin(), std::find(given.begin(), given.end(), "--"));
   std::erase_if(reversed, [](const std::string& word) {
     return word.starts_with("-") && !word.starts_with("--") && word != "-h";
@@ -172,7 +172,7 @@ int run(int count, char** words) {
     CLI::App* const sub = app.add_subcommand(command.name, command.summary);
     sub->allow_extras();
     sub->formatter(std::make_shared<Usage>(command.name + " " + command.arguments));
-    sub->get_help_ptr()->group("");  // --help is how one came to read this
+    sub->get_help_ptr()->group("");  // the user already typed --help
     sub->footer([&command, sub] { return command.help(sub->remaining()); });
   }
   app.footer(

@@ -1,8 +1,8 @@
-// GPT-2 as Hugging Face's transformers keep it: GPT2LMHeadModel.  Its linear layers are Conv1D, whose matrices are
-// (inputs, outputs); queries, keys and values are one matrix there as here.  All linear layers and normalizations have
-// biases: zeros stand for those that a model of ours lacks.  Dropout is a setting of training and stays 0.
-// nanoGPT's models have the same names, matrices as PyTorch's Linear has them, and GELU as it is; read are folders with
-// model.safetensors and its model_args as config.json: n_layer, n_head, n_embd, block_size, vocab_size, bias.
+// GPT-2 in Hugging Face's format: GPT2LMHeadModel. Its linear layers are Conv1D with (inputs,
+// outputs) matrices; q, k and v are one matrix, as here. All linear layers and normalizations have
+// biases; missing ones are exported as zeros. Dropout is a training setting and stays 0. nanoGPT
+// has these names, Linear matrices and exact GELU. Its folders need model.safetensors and
+// model_args as config.json: n_layer, n_head, n_embd, block_size, vocab_size, bias.
 #include <algorithm>
 
 #include "models/exchange/base/hugging_face.h"
@@ -38,7 +38,7 @@ std::vector<TensorPlace> places_of(const GptSettings& s, int64_t d_ff, const std
   return all;
 }
 
-// Theirs knows some keys by names that its other models have, too; such a one counts before GPT-2's own.
+// Returns `common`, transformers' generic name, if config.json has it; it overrides GPT-2's `own`.
 std::string key_that_counts(const HuggingFaceConfig& config, const char* common, const char* own, ImportedModel& to) {
   if (!config.has(common)) return own;
   if (config.has(own) && *config.find(own) != *config.find(common))
@@ -66,7 +66,7 @@ GptSettings settings_of_config(const HuggingFaceConfig& config, ImportedModel& t
   return s;
 }
 
-// Tensors that are no weights, and the head if it is the embedding.
+// Lists tensors that are not weights, and the head if it is the embedding.
 void set_known_rest(const GptSettings& s, const std::string& prefix, ImportedModel& from) {
   for (int64_t i = 0; i < s.layers; ++i)
     for (const char* mask : {"attn.bias", "attn.masked_bias"})

@@ -1,6 +1,6 @@
-// Llama as Hugging Face's transformers keep it: LlamaForCausalLM.  Their rotary positions turn channel i of a head with
-// channel i + size / 2 (half_split here).  The angles' base is rope_parameters.rope_theta in transformers 5, rope_theta
-// before; what stretches them (a type in rope_scaling before, rope_type now) is refused.
+// Llama in Hugging Face's format, LlamaForCausalLM. Channels i and i + size / 2 of a head are
+// rotated together (half_split here). The base is rope_parameters.rope_theta (transformers 5) or
+// rope_theta (older). Scaled angles (rope_type, or type in rope_scaling) are rejected.
 #include <algorithm>
 
 #include "models/exchange/base/hugging_face.h"
@@ -41,8 +41,8 @@ std::vector<TensorPlace> places_of(const GptSettings& s, int64_t d_ff, bool inte
   return all;
 }
 
-// The base of the angles, as transformers 5 finds it: rope_scaling counts before rope_parameters, whatever the other
-// says, and an object without rope_theta has the one beside it.
+// Returns the base of the angles as transformers 5 finds it: rope_scaling overrides
+// rope_parameters, and an object without rope_theta uses the top-level one.
 double base_of(const HuggingFaceConfig& config) {
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     const Json* const rope = config.find(key);
@@ -97,7 +97,7 @@ ImportedModel read(const std::string& folder) {
   return from;
 }
 
-struct Rotary {  // as nn/positions/rotary.cpp reads it
+struct Rotary {  // the settings of nn/positions/rotary.cpp
   double base = 0;
   bool interleaved = false, whole = false;
 };

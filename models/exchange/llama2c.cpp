@@ -1,11 +1,11 @@
-// llama2.c's .bin: a header of whole numbers of four bytes, then all weights in f32, layer after layer for each kind.
+// llama2.c's .bin: a header of 32-bit integers, then all weights in f32, layer by layer for each kind of tensor.
 // https://github.com/karpathy/llama2.c: run.c reads version 0, export.py writes 0 and 1.
-//   version 0   dim, hidden_dim, n_layers, n_heads, n_kv_heads, vocab_size (negative: the head is its own), seq_len
+//   version 0   dim, hidden_dim, n_layers, n_heads, n_kv_heads, vocab_size (negative: separate head), seq_len
 //               E, N_attention, W_q, W_k, W_v, W_o, N_feed_forward, W_gate, W_down, W_up, N, angles, [W_head]
-//   version 1   "ak42" and 1, the same numbers and a byte, whether the head is the embedding; 256 bytes in all
+//   version 1   "ak42" and 1, these 7 integers, a byte that is 1 if the head is the embedding; 256 bytes in all
 //               N_attention, N_feed_forward, N, E, W_q, W_k, W_v, W_o, W_gate, W_down, W_up, [W_head]
-// A tokenizer.bin beside it is its tokenizer.  Pairs of neighbouring channels turn together (interleaved), with a base
-// of 10,000; the epsilon is 1e-5.
+// A tokenizer.bin next to it is its tokenizer. Adjacent channels are rotated together (interleaved
+// rotary); the base is 10,000, epsilon is 1e-5.
 #include <array>
 #include <cstdlib>
 #include <filesystem>
@@ -61,7 +61,7 @@ Header read_header(FileReader& file, const std::string& path) {
   return h;
 }
 
-struct Kind {  // tensors of one kind, one after another
+struct Kind {  // consecutive tensors of one kind
   std::string name;
   int64_t count;
   std::vector<int64_t> shape;
@@ -149,7 +149,7 @@ ImportedModel read(const std::string& path) {
                      .places = places_of(h),
                      .tensors = read_tensors(file, h, path)};
   from.known_rest["angles.0"] = from.known_rest["angles.1"] = "angles, which are no weights";
-  from.begins_texts = true, from.ends = {1};  // run.c puts the token 1 before a prompt, and stops where one is drawn
+  from.begins_texts = true, from.ends = {1};  // run.c puts token 1 before a prompt and stops when it samples one
   const std::string folder = std::filesystem::path(path).parent_path().string();
   from.tokenizer_path = find_data_file(folder.empty() ? "." : folder, {"tokenizer.bin"});
   return from;

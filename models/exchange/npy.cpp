@@ -19,7 +19,7 @@ std::string header_of(const std::string& word, const std::vector<int64_t>& shape
   for (const int64_t size : shape) header += std::to_string(size) + ", ";
   if (shape.size() > 1) header.resize(header.size() - 2);  // one axis keeps its comma: (3, )
   header += our_end;
-  constexpr size_t before = 10;  // bytes: mark, version, length
+  constexpr size_t before = 10;  // bytes: magic, version, length
   header.append(63 - (before + header.size()) % 64, ' ');
   return header + '\n';
 }

@@ -1,6 +1,6 @@
-// Arrays for NumPy: the mark \x93NUMPY, the version 1.0, the header's length in two bytes, the header (a Python
-// dictionary, padded so that the numbers begin at a multiple of 64), then the numbers row by row, little-endian.
-// Unlike NumPy's own it has two spaces before the header's closing brace, by which output_file.h knows ours.
+// NumPy's .npy: the magic \x93NUMPY, version 1.0, the header's length in 2 bytes, the header (a
+// Python dictionary, padded to a multiple of 64), then row-major little-endian values. Two spaces
+// before the header's closing brace mark orrery's files for output_file.h.
 // https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
 #pragma once
 
@@ -12,8 +12,8 @@
 
 namespace orrery::models {
 
-// Whole or not at all.  bf16, which NumPy lacks, is written as f32, the same numbers.  A dtype that it has no word for
-// (F8_E4M3, F4, ...) is an Error.
+// Writes the file atomically. bf16 is written as f32, because NumPy lacks it; the values are equal.
+// Throws for dtypes that NumPy lacks (F8_E4M3, F4, ...).
 void write_npy(const std::string& path, const StoredTensor& tensor);
 OutputKind npy_kind();
 

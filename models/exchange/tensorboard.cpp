@@ -8,7 +8,7 @@ namespace orrery::models {
 namespace {
 
 constexpr std::array<uint32_t, 256> crc_table() {
-  constexpr uint32_t polynomial = 0x82f63b78;  // the lowest power in the highest bit
+  constexpr uint32_t polynomial = 0x82f63b78;  // bit-reversed: the lowest power in the highest bit
   std::array<uint32_t, 256> table = {};
   for (uint32_t byte = 0; byte < 256; ++byte) {
     uint32_t remainder = byte;

@@ -1,9 +1,9 @@
-// A vision transformer as Hugging Face's transformers keep it: ViTForImageClassification, which reads a class token.
-// Their patches are a convolution of (outputs, channels, height, width), ours of (outputs, height, width, channels);
-// queries, keys and values are three matrices there and one here.  All linear layers have biases there, those of
-// queries, keys and values unless qkv_bias is false: zeros stand for those that are missing.  Beside config.json,
-// processor_config.json by its 'image_processor', or else preprocessor_config.json, says how pixels become numbers;
-// pictures of other sizes are brought to this one in another way than theirs (models/data/picture.h).
+// Vision transformer in Hugging Face's format: ViTForImageClassification with a class token. Its
+// patch embedding is a convolution (outputs, channels, height, width), here (outputs, height,
+// width, channels). Its queries, keys and values have three matrices, here one. All its linear
+// layers have biases (q, k, v unless qkv_bias is false); missing biases become zeros.
+// processor_config.json ('image_processor'), else preprocessor_config.json, defines how pixels are
+// scaled. Images of other sizes are resized differently from the source (models/data/picture.h).
 #include <algorithm>
 #include <cmath>
 
@@ -18,7 +18,7 @@ namespace {
 
 const std::string format = "vit";
 constexpr const char *pixels_file = "preprocessor_config.json", *processor_file = "processor_config.json";
-constexpr int64_t theirs_without_size = 224;  // ViTImageProcessor's own
+constexpr int64_t theirs_without_size = 224;  // ViTImageProcessor's default, pixels
 constexpr std::string_view known_steps[] = {"do_resize", "do_rescale", "do_normalize", "do_center_crop",
                                             "do_convert_rgb"};
 
@@ -59,7 +59,7 @@ std::vector<TensorPlace> places_of(const VitSettings& s, int64_t d_ff) {
   return all;
 }
 
-// Theirs has no biases of queries, keys and values where qkv_bias is false, whatever is stored.
+// Removes stored biases of queries, keys and values that the source ignores: qkv_bias is false.
 void leave_out_biases(const HuggingFaceConfig& config, ImportedModel& to) {
   if (config.flag("qkv_bias", true)) return;
   const auto left_out = std::erase_if(to.tensors, [](const StoredTensor& each) {
@@ -70,7 +70,7 @@ void leave_out_biases(const HuggingFaceConfig& config, ImportedModel& to) {
                             " biases of queries, keys and values that are stored are not read, as theirs does"));
 }
 
-// The names of the classes, in the order of the logits.
+// Returns the names of the classes in the order of the logits.
 std::vector<std::string> classes_of(const HuggingFaceConfig& config, int64_t count) {
   std::vector<std::string> classes;
   for (int64_t i = 0; i < count; ++i) classes.push_back(text("LABEL_", i));
@@ -88,7 +88,7 @@ std::vector<std::string> classes_of(const HuggingFaceConfig& config, int64_t cou
   return classes;
 }
 
-// A number for all channels, or one for each; absent: ViTImageProcessor's own, 0.5.
+// Returns one value for all channels or one per channel; absent: ViTImageProcessor's default, 0.5.
 std::vector<double> channel_numbers(const HuggingFaceConfig& pixels, const char* key, int64_t channels,
                                     ImportedModel& to) {
   const Json* const found = pixels.find(key);
@@ -115,7 +115,7 @@ void set_pixel_scale(const std::vector<double>& mean, const std::vector<double>&
   add("pixel_mean", mean), add("pixel_std", std);
 }
 
-// How theirs make image_size pixels of a picture, where that is not the middle square, resized under triangles.
+// Notes preprocessing other than the center square, resized with a triangle filter.
 void note_other_steps(const HuggingFaceConfig& pixels, int64_t image_size, ImportedModel& to) {
   const auto note = [&](const auto&... parts) { to.notes.push_back(text(pixels.path(), ": ", parts...)); };
   const auto side = [](const Json* size, const char* key) {
@@ -137,7 +137,7 @@ void note_other_steps(const HuggingFaceConfig& pixels, int64_t image_size, Impor
          resizes && !height.is_null() ? " of " + height.dump() : "",
          crops ? ", then takes the middle of " + crop.dump() : "",
          " pixels; here the middle square of a picture is resized to ", image_size);
-  constexpr int64_t bilinear = 2;  // Pillow's number
+  constexpr int64_t bilinear = 2;  // Pillow's constant
   if (resizes && resample && *resample != bilinear)
     note("'resample' is ", shortened(*resample), "; here pictures are resized as by 2, bilinear");
   for (const std::string& key : pixels.true_flags())
@@ -146,7 +146,7 @@ void note_other_steps(const HuggingFaceConfig& pixels, int64_t image_size, Impor
       note("'", key, "' is true, which is not done here");
 }
 
-// What says how pictures are read, as theirs look for it; of no path if there is no such file.
+// Returns the image settings, searched in transformers' order; path() is empty if there are none.
 HuggingFaceConfig pixels_in(const std::string& folder) {
   const HuggingFaceConfig processor(folder, processor_file);
   const Json* const inside = processor.find("image_processor");
@@ -155,7 +155,7 @@ HuggingFaceConfig pixels_in(const std::string& folder) {
   return {processor.path(), *inside};
 }
 
-// (pixel / 255 - mean) / std, and what else is done with pictures.
+// Sets the scale (pixel / 255 - mean) / std and notes other preprocessing.
 void read_preprocessor(const std::string& folder, const VitSettings& s, ImportedModel& to) {
   const HuggingFaceConfig pixels = pixels_in(folder);
   if (pixels.path().empty()) {
@@ -179,7 +179,7 @@ void read_preprocessor(const std::string& folder, const VitSettings& s, Imported
   note_other_steps(pixels, s.image_size, to);
 }
 
-// Which loss the logits are of: one class of all, or each by itself.
+// Sets the loss of the logits: softmax over all classes, or a sigmoid per class.
 void read_loss(const HuggingFaceConfig& config, ImportedModel& to) {
   config.must_be("problem_type", {"single_label_classification", "multi_label_classification"});
   const Json* const type = config.find("problem_type");

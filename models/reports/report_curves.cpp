@@ -12,7 +12,7 @@ namespace orrery::models {
 namespace {
 
 constexpr size_t most_points = 150'000, most_of_a_curve = 2'000,
-                 least_of_a_curve = 200;  // of a page, about 14 bytes each
+                 least_of_a_curve = 200;  // points of a page or a curve, about 14 bytes each
 
 struct Series {
   std::string name, key;
@@ -27,9 +27,9 @@ struct Chart {
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_loss(const std::string& key) { return key == "loss" || key == "training_loss" || key == "validation_loss"; }
 
-// In which chart a key stands: its figure, with a slash if it has places, and the place that the line shows.  A point
-// and a number divide as well, span.0.mean, which a validation says and has a chart of its own: a figure of that name
-// may tell the same of a step.
+// Returns the chart of a key and its line in the chart: the metric, with '/' if it has module
+// paths, and the path. Validation keys such as span.0.mean are split at '.' and get their own
+// chart, since steps may log the same metric.
 std::pair<std::string, std::string> figure_and_place(const std::string& key) {
   if (is_loss(key)) return {"loss", key};
   size_t cut = key.find('/');
@@ -40,7 +40,7 @@ std::pair<std::string, std::string> figure_and_place(const std::string& key) {
 }
 bool has_places(const std::string& figure) { return figure.ends_with('/') || figure.ends_with('.'); }
 
-// blocks.2 before blocks.10.
+// Natural order: blocks.2 before blocks.10.
 bool comes_before(const std::string& a, const std::string& b) {
   for (size_t i = 0, k = 0; i < a.size() && k < b.size();) {
     if (!is_digit(a[i]) || !is_digit(b[k])) {
@@ -59,7 +59,7 @@ bool comes_before(const std::string& a, const std::string& b) {
   return a.size() < b.size();
 }
 
-// Each figure that is shown, of each row.
+// Calls take(step, key, value) for each shown metric of each row.
 void each_figure(const LoggedRun& run, const auto& take) {
   run.log.each([&](const LogRow& row) {
     for (const auto& [key, value] : row.figures)
@@ -72,7 +72,7 @@ std::vector<Chart> charts_of(std::span<const LoggedRun> runs) {
     size_t rows = 0, not_finite = 0;
   };
   std::vector<Chart> charts;
-  std::map<std::string, size_t> places;  // of each figure's chart
+  std::map<std::string, size_t> places;  // chart index of each metric
   for (size_t r = 0; r < runs.size(); ++r) {
     std::map<std::string, Count> counts;
     each_figure(runs[r], [&](int64_t, const std::string& key, double value) {
@@ -97,7 +97,7 @@ std::vector<Chart> charts_of(std::span<const LoggedRun> runs) {
   return charts;
 }
 
-// Seven digits are more than a picture shows, and half as long as all.
+// Rounds to 7 digits, more than a plot resolves, to halve the text.
 Json short_number(double x) {
   if (!std::isfinite(x)) return nullptr;
   if (x == std::floor(x) && std::abs(x) < 1e15) return static_cast<int64_t>(x);
@@ -115,7 +115,7 @@ void ThinnedCurve::add(int64_t step, double value) {
   const Point point{step, value, at_++};
   if (points_ <= most_) return keep(point);
   const size_t buckets = most_ / 2;
-  if (point.at == end_) {  // another bucket begins
+  if (point.at == end_) {  // the next group begins
     end_ = points_ * ++bucket_ / buckets;
     least_ = largest_ = point, not_finite_ = false;
   }

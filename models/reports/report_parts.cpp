@@ -11,7 +11,7 @@ namespace {
 struct Part {
   std::string family;
   const CatalogueEntry* entry;
-  std::string used;  // the settings that name it
+  std::string used;  // settings that name it
 };
 
 class Parts {
@@ -39,8 +39,8 @@ class Parts {
  private:
   static std::string parse_name(const std::string& spec) { return spec.substr(0, spec.find('(')); }
 
-  // What a spec holds of other families: an activation, a normalization in a setting that is called so, a setting of
-  // attentions by its key or by its value.
+  // Adds components that a spec names: activations, normalizations in settings called so, and
+  // attention settings by key or by value.
   void add_items(const Spec& spec, const std::string& said) {
     for (const Spec::Item& item : spec.items) {
       const std::string& value = item.value.name;
@@ -53,7 +53,7 @@ class Parts {
     }
   }
 
-  // Nothing if the family has no such member: many values are numbers and words.
+  // Ignores names that the family lacks: many values are numbers or other names.
   void add(const std::string& family, const std::string& name, const std::string& said) {
     for (const CatalogueFamily& each : catalogue_) {
       if (each.name != family) continue;

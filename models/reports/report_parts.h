@@ -1,4 +1,4 @@
-// The parts that runs are made of, as the catalogue has them.
+// The formulas of a run's components, from the catalogue.
 #pragma once
 
 #include <functional>
@@ -9,11 +9,11 @@
 
 namespace orrery::models {
 
-// The head of the file that holds a part: formula, derivative, what is kept.  Empty if it is not known.
+// Head of a component's file: formula, derivative, tensors saved for backward. Empty: unknown.
 using Derivation = std::function<std::string(const std::string& family, const std::string& name)>;
 
-// A section of kind `formula` with the entry of every part that the settings name, those in specs too: the dense and
-// the gelu of dense(gelu), the rms of softmax(qk_norm=rms).
+// Appends a `formula` section with every component that the settings name, also in specs: dense and
+// gelu of dense(gelu), rms of softmax(qk_norm=rms).
 void add_parts(Json& sections, std::span<const ReportedRun> runs, const Derivation& derivation);
 
 }  // namespace orrery::models

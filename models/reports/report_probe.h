@@ -1,4 +1,4 @@
-// What --probe=yes has found of a run (models/training/probe.h), in its report.
+// The report of signal propagation, measured by --probe=yes (models/training/probe.h).
 #pragma once
 
 #include <span>
@@ -7,8 +7,8 @@
 
 namespace orrery::models {
 
-// Sections of each run that has a probe.json: the residual stream as bars and with its gradients as a table, the ratios
-// with their predictions.  One that cannot be read is a section that says so.
+// Appends, for each run with a probe.json, the residual stream as bars and with gradients as a
+// table, and ratios with predictions. A file that cannot be read becomes a section with the error.
 void add_probes(Json& sections, std::span<const ReportedRun> runs);
 
 }  // namespace orrery::models

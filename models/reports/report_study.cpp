@@ -18,7 +18,7 @@ Json text_item(const std::string& name, const std::string& text, bool copy = fal
 void add_claim(Json& sections, const StudyVerdict& v) {
   Json items = Json::array({text_item("the claim", v.sentence), text_item("its source", v.source)});
   std::string refuted, last;
-  for (const JudgedComparison& each : v.judged.comparisons) {  // one for each swept value
+  for (const JudgedComparison& each : v.judged.comparisons) {  // one per swept value
     if (each.refuted_if != last) refuted += (refuted.empty() ? "" : "\n") + each.refuted_if;
     last = each.refuted_if;
   }
@@ -40,7 +40,7 @@ void add_claim(Json& sections, const StudyVerdict& v) {
   sections.push_back(report_section("Verdict", "text", "The claim, and what was found", "", {{"items", items}}));
 }
 
-// A picture for each metric and unit: their scales have nothing in common.
+// One plot per metric and unit, because their scales differ.
 void add_bars(Json& sections, const StudyVerdict& v) {
   std::map<std::pair<std::string, bool>, Json> pictures;
   for (const JudgedComparison& each : v.judged.comparisons)
@@ -59,7 +59,7 @@ void add_bars(Json& sections, const StudyVerdict& v) {
         {{"figure", "difference of " + in_words(what.first)}, {"rows", bars}}));
 }
 
-// The numbers of a field as a table shows them.
+// Rounds numbers for the table.
 std::string shown(const std::string& field, bool words) {
   if (words || field.find_first_of(".e") == std::string::npos) return field;
   return significant(parse_number("table.csv", field), 5);

@@ -1,4 +1,4 @@
-// What a study has found: its folder's verdict.json, table.csv and runs.csv.
+// The report of a study, from its folder's verdict.json, table.csv and runs.csv.
 #pragma once
 
 #include <string>
@@ -7,10 +7,10 @@
 
 namespace orrery::models {
 
-// A study's folder has a verdict.json.
+// Returns whether the folder has a verdict.json.
 bool is_study_folder(const std::string& folder);
-// Appends the claim and its verdict, the paired differences as bars, what was measured, every run with its curves, and
-// the command.  An Error if a file is not one of a study.
+// Appends the claim and its verdict, paired differences as bars, measurements, all runs with
+// curves, and the command. Throws if a file is not a study's.
 void add_study(Json& sections, const std::string& folder);
 
 }  // namespace orrery::models

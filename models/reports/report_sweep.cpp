@@ -15,7 +15,7 @@
 namespace orrery::models {
 namespace {
 
-constexpr size_t most_curves = 60;  // more lines show nothing
+constexpr size_t most_curves = 60;  // more lines are unreadable
 
 class CsvTable {
  public:
@@ -64,7 +64,7 @@ void add_differences(Json& sections, const CsvTable& table, const std::string& m
     rows.push_back({table.at(i, "row"), shown(mean), seeds == "1" ? "" : shown(table.number(i, "deviation")), seeds,
                     shown_difference(difference),
                     low && high ? shown_difference(low) + " to " + shown_difference(high) : "", state});
-    // A row without a number stands there as well, with what became of its runs.
+    // A row without a value is shown too, with the state of its runs.
     bars.push_back({{"name", table.at(i, "row")},
                     {"value", any && mean ? Json(difference.value_or(0)) : json_of(mean)},
                     {"low", json_of(low)},
@@ -97,7 +97,7 @@ void add_runs(Json& sections, const CsvTable& runs) {
     Json cells = Json::array();
     for (size_t k = 0; k < runs.header().size(); ++k) {
       const std::string& field = runs.row(i)[k];
-      const bool figure = k >= 7 && field.find('.') != std::string::npos;  // they come after what a run is
+      const bool figure = k >= 7 && field.find('.') != std::string::npos;  // metrics follow the run's description
       const auto number = figure ? runs.number(i, runs.header()[k]) : std::nullopt;
       cells.push_back(!number ? field : std::abs(*number) < 1e-3 ? significant(*number, 4) : fixed(*number, 4));
     }
@@ -107,7 +107,7 @@ void add_runs(Json& sections, const CsvTable& runs) {
                                     {{"columns", columns}, {"rows", rows}, {"marked", Json::array()}}));
 }
 
-// Of the losses and of what is compared; the rest is in the report of a run.
+// Adds curves of the losses and `metric`; other metrics are in the reports of single runs.
 void add_curves_of_pool(Json& sections, const CsvTable& runs, const std::string& pool, const std::string& metric) {
   std::vector<LoggedRun> logged;
   for (size_t i = 0; i < runs.rows() && logged.size() < most_curves; ++i) {
@@ -161,7 +161,7 @@ bool is_sweep_folder(const std::string& folder) {
 
 void add_sweep(Json& sections, const std::string& folder) {
   const std::string file = folder + "/sweep.json";
-  std::string metric = "validation_loss", pool, command;  // of tables alone, the figure that most sweeps compare
+  std::string metric = "validation_loss", pool, command;  // metric: default for tables without sweep.json
   if (file_exists(file)) {
     const Json json = parse_json(read_file(file, largest_json), file);
     metric = text_member(json, "metric", file), pool = text_member(json, "runs", file);

@@ -1,4 +1,4 @@
-// What a sweep has compared: its folder's table.csv, runs.csv and sweep.json.
+// The report of a sweep, from its folder's table.csv, runs.csv and sweep.json.
 #pragma once
 
 #include <string>
@@ -7,19 +7,19 @@
 
 namespace orrery::models {
 
-// A sweep's folder has a table.csv and a runs.csv.
+// Returns whether the folder has a table.csv and a runs.csv.
 bool is_sweep_folder(const std::string& folder);
 // A line of runs.csv.
 struct TabledRun {
   std::string row, seed, id, outcome;
 };
-// The runs of a sweep's folder; none if it has no tables. Throws if a file of that name was not written by a sweep.
+// Returns a sweep's runs, none if there are no tables. Throws if a sweep did not write them.
 std::vector<TabledRun> runs_in_tables(const std::string& folder);
 
-// Appends the paired differences, as bars and as a table, every run, its curves as far as they are in the pool, and
-// the command.  An Error if a table is not one of a sweep.
+// Appends paired differences as bars and a table, all runs, their curves if they are in the pool,
+// and the command. Throws if a table is not a sweep's.
 void add_sweep(Json& sections, const std::string& folder);
-// The runs of the folder's runs.csv, and the curves of their losses and of `metric` as far as they are in the pool.
+// Appends the runs of runs.csv, and curves of their losses and `metric` if they are in the pool.
 void add_trained_runs(Json& sections, const std::string& folder, const std::string& pool, const std::string& metric);
 
 }  // namespace orrery::models

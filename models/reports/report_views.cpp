@@ -17,7 +17,7 @@ Json packed(const Tensor& values) {
   return packed_values(numbers);
 }
 
-// One number if all rows have the same.
+// Returns one number if all rows are equal.
 Json span_of(const MapView& map, size_t i) {
   const size_t rows = map.rows.size();
   const std::span<const double> reach = std::span(map.reach).subspan(i * rows, rows);

@@ -1,4 +1,4 @@
-// What looks have seen, as sections of a report.
+// Views of analyses as sections of a report.
 #pragma once
 
 #include <span>

@@ -11,7 +11,7 @@
 namespace orrery::models {
 namespace {
 
-// The newest checkpoint and its state.
+// Reads the newest checkpoint and its state.
 void read_checkpoint(ReportedRun& run) {
   if (!holds_checkpoints(run.folder)) return;
   try {

@@ -1,4 +1,4 @@
-// A run as far as it has been written: what its folder says of it, now.
+// A run, possibly still in progress, as read from its folder.
 #pragma once
 
 #include <optional>
@@ -11,20 +11,20 @@
 namespace orrery::models {
 
 struct ReportedRun {
-  std::string folder, name;  // as it was given; the last part of that
+  std::string folder, name;  // as given; its last component
   RunLog log;
-  int64_t logged = 0;  // the last step that the log has
+  int64_t logged = 0;  // last step of the log
   std::optional<TrainSettings> settings;  // resolved: of the newest checkpoint, else of settings.toml
-  std::optional<CheckpointState> state;   // of the newest checkpoint
+  std::optional<CheckpointState> state;   // state of the newest checkpoint
   std::string newest, best;               // checkpoints, by path; empty: none
-  std::vector<std::string> notes;         // sentences about what cannot be read
-  std::string version_note;               // as run_files.h has it, of the newest checkpoint
+  std::vector<std::string> notes;         // messages about files that cannot be read
+  std::string version_note;               // newest checkpoint's note, see run_files.h
 
-  int64_t last_step() const;                          // that the log or the newest checkpoint knows of
-  std::string setting(const std::string& key) const;  // empty: it has none, or they are not known
+  int64_t last_step() const;                          // maximum over the log and the newest checkpoint
+  std::string setting(const std::string& key) const;  // empty: it has none, or settings are unknown
 };
 
-// What is missing is left out, what is damaged becomes a note; only a log that is damaged is an Error.
+// Skips missing files; damaged ones become notes. Throws only if the log is damaged.
 ReportedRun read_reported_run(const std::string& folder);
 
 }  // namespace orrery::models

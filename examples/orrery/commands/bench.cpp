@@ -1,4 +1,4 @@
-// orrery bench: our side of the comparison with PyTorch.
+// orrery bench: orrery's side of the comparison with PyTorch.
 #include <cmath>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -122,7 +122,7 @@ int bench(const Arguments& arguments) {
     for (BenchCase& c : group_at(word).cases(device))
       if (c.name.find(s.only) != std::string::npos && (c.on_device || device == Device::cpu))
         cases.push_back(std::move(c));
-  // In JSON no case is no line: compare.py may ask for one that only PyTorch has.
+  // JSON output may be empty: compare.py may request a case that only PyTorch has.
   check(s.json || !cases.empty(), "bench: no case of these groups contains '", s.only, "' and runs on ", device,
         "; leave --only out to see all");
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));

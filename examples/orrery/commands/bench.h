@@ -1,5 +1,5 @@
-// Cases that `orrery bench` times: but for those of scaling, the same names, sizes and counts of work as
-// examples/benchmarks/pytorch_peer.py.
+// Cases that `orrery bench` times. Names, sizes and counts of work equal those of
+// examples/benchmarks/pytorch_peer.py, except for scaling.
 #pragma once
 
 #include <functional>
@@ -13,29 +13,29 @@
 
 namespace orrery::program {
 
-struct BenchRun {  // how a case is run
-  double seconds;  // to spend on a figure, about
+struct BenchRun {  // options of a case
+  double seconds;  // approximate time per measurement
   Device device = Device::cpu;
-  Dtype dtype = Dtype::f32;  // of all that is timed
+  Dtype dtype = Dtype::f32;  // dtype of all timed tensors
 };
 
 struct BenchFigure {
   Measured time;
-  std::vector<std::pair<std::string, std::string>> extra;  // further fields, as JSON
+  std::vector<std::pair<std::string, std::string>> extra;  // more fields, as JSON
 };
 
 struct BenchCase {
   std::string name;  // "gemm/2048x2048x2048"
-  double work;       // of one call, in units of `unit` times a second
+  double work;       // per call; work / time has unit `unit`
   std::string unit;
-  bool on_device = true;                            // whether it runs on another device than the CPU as well
-  std::function<BenchFigure(const BenchRun&)> run;  // makes its tensors, and frees them
+  bool on_device = true;                            // not only on the CPU
+  std::function<BenchFigure(const BenchRun&)> run;  // allocates its tensors and frees them
 };
 
-// N(0, 1); another for every index
+// N(0, 1), with different values for each index.
 Tensor normal_tensor(const Shape& shape, uint64_t index, Device device = Device::cpu, Dtype dtype = Dtype::f32);
 
-// measure(), to the end of the work that f queues.
+// Times f until the work that it queues is done.
 template <class F>
 Measured measure_on(const BenchRun& run, const F& f) {
   const auto whole = [&] { f(), synchronize(); };
@@ -45,8 +45,8 @@ Measured measure_on(const BenchRun& run, const F& f) {
 std::vector<BenchCase> gemm_cases();
 std::vector<BenchCase> row_cases();
 std::vector<BenchCase> attention_cases();
-std::vector<BenchCase> scaling_cases();  // of ours alone
-// Larger batches and longer texts on a GPU, which a CPU's sizes would leave idle.
+std::vector<BenchCase> scaling_cases();  // orrery only
+// Larger batches and longer texts on a GPU, which the CPU's sizes would not fill.
 std::vector<BenchCase> train_cases(Device device);
 std::vector<BenchCase> generate_cases();
 

@@ -1,4 +1,4 @@
-// Products, row operations and attention, as the comparison times them.
+// Matrix products, row operations and attention of the comparison with PyTorch.
 #include <cmath>
 
 #include "engine/autograd/autograd.h"
@@ -21,7 +21,7 @@ Tensor normal_tensor(const Shape& shape, uint64_t index, Device device, Dtype dt
 
 namespace {
 
-// f(x) and the gradient of x, which is made anew each time.
+// Times f(x) and the gradient of x, which is computed from scratch each time.
 template <class F>
 Measured measure_both(const BenchRun& run, const std::vector<Tensor>& x, const Tensor& dy, const F& f) {
   const auto step = [&] {
@@ -37,7 +37,7 @@ struct Weights {
 };
 struct RowOperation {
   std::string name;
-  std::function<Operation(const BenchRun&)> make;  // with its weights there, in its dtype
+  std::function<Operation(const BenchRun&)> make;  // allocates its weights, in its dtype
 };
 std::vector<RowOperation> row_operations(int64_t channels) {
   const auto activation = [](const char* name) {
@@ -91,7 +91,7 @@ std::vector<BenchCase> gemm_cases() {
 
 std::vector<BenchCase> row_cases() {
   constexpr int64_t rows = 4096, channels = 1024;
-  // Read and written once, in f32: half as many bytes are moved in bf16.
+  // Bytes for f32, read and written once; bf16 moves half as many.
   const double work = static_cast<double>(rows * channels * 8) / 1e9;
   std::vector<BenchCase> all;
   for (const RowOperation& operation : row_operations(channels)) {
@@ -128,7 +128,7 @@ std::vector<BenchCase> attention_cases() {
           std::vector<Tensor> x;
           for (uint64_t i = 0; i < 3; ++i)
             x.push_back(normal_tensor(shape, i, run.device, run.dtype).set_requires_grad());
-          std::vector<double> shares;  // 1 / L, L the keys visible to a query
+          std::vector<double> shares;  // 1 / L, L = number of visible keys of a query
           for (int64_t i = 0; i < length; ++i) shares.push_back(1. / static_cast<double>(causal ? i + 1 : length));
           const Tensor share = Tensor::from(Shape{1, length, 1, 1}, shares).to(run.dtype).to(run.device);
           const AttentionOptions options{.mask = {.causal = causal}, .scale = 1 / std::sqrt(static_cast<double>(size))};

@@ -1,4 +1,4 @@
-// How the cost of attentions grows with the length of the context, and shrinks with what has no weight.
+// Cost of attention layers by context length, and with scores of zero weight.
 #include <cmath>
 
 #include "engine/autograd/autograd.h"
@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t heads = 4, size = 64, width = heads * size;
 
-// A whole layer with its projections, forward and backward, and the most memory that a step held.
+// Times a layer with its projections, forward and backward; records the peak memory of a step.
 BenchCase layer_case(const std::string& name, const std::string& spec, int64_t length) {
   const auto run = [=](const BenchRun& how) {
     const auto layer = nn::make_attention(parse_spec(spec), {.width = width, .heads = heads, .context = length});
@@ -34,7 +34,7 @@ BenchCase layer_case(const std::string& name, const std::string& spec, int64_t l
   return {text("scaling/", name, "/L", length), static_cast<double>(length), "tokens/s", false, run};
 }
 
-// Backward alone.  Queries are positive, so that whole blocks of keys can be made negative, whose scores ReLU cuts off.
+// Times backward only. Queries are positive, so that ReLU zeroes the scores of negative key blocks.
 BenchCase relu_case(const std::string& name, bool half_negative) {
   constexpr int64_t length = 4096, block = 128;
   const auto run = [=](const BenchRun& how) {

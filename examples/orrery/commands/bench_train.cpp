@@ -1,4 +1,4 @@
-// Whole training steps and generated tokens, as the comparison times them.
+// Training steps and generated tokens of the comparison with PyTorch.
 #include "engine/math/random.h"
 #include "examples/orrery/commands/bench.h"
 #include "examples/orrery/terminal/table.h"
@@ -22,10 +22,10 @@ Tensor random_tokens(const Shape& shape, int64_t vocabulary, uint64_t index) {
   return Tensor::from(shape, tokens);
 }
 
-// The loss of a model on a batch that is the same in every step.
+// Loss of a model on a batch, which is equal in every step.
 using BatchLoss = std::function<Tensor(std::span<const Tensor> batch, nn::Pass& pass)>;
 
-// Steps of AdamW with clipping, as the peer's.
+// Times steps of AdamW with clipping, like pytorch_peer.py.
 BenchFigure train_steps(nn::Module& model, std::vector<Tensor> batch, const BatchLoss& loss, const BenchRun& run) {
   nn::initialize(model, 0);
   nn::convert(model, run.dtype);
@@ -45,7 +45,7 @@ BenchFigure train_steps(nn::Module& model, std::vector<Tensor> batch, const Batc
   return {time, {{"parameters", std::to_string(nn::count_parameters(model))}}};
 }
 
-// `what`: of the case's name, after the preset's.
+// `what`: suffix of the case's name.
 BenchCase gpt_case(const std::string& preset, int64_t vocabulary, int64_t context, int64_t batch,
                    const std::string& what = "") {
   auto settings = models::presets().at(preset).settings.as<models::GptSettings>();
@@ -59,7 +59,7 @@ BenchCase gpt_case(const std::string& preset, int64_t vocabulary, int64_t contex
           }};
 }
 
-// Steps of a model that classifies images, which has the preset's settings.
+// Times steps of an image classifier with the preset's settings.
 template <class Model, class Settings>
 BenchCase image_case(const std::string& preset, Settings settings, int64_t size, int64_t channels, int64_t classes,
                      int64_t batch) {
@@ -72,7 +72,7 @@ BenchCase image_case(const std::string& preset, Settings settings, int64_t size,
           }};
 }
 
-// Reads the mean of all tokens, as the peer.
+// Pools the mean of all tokens, like pytorch_peer.py.
 BenchCase vit_case(const std::string& preset, int64_t size, int64_t channels, int64_t classes, int64_t batch) {
   auto settings = models::presets().at(preset).settings.as<models::VitSettings>();
   settings.pooling = "mean";
@@ -84,7 +84,7 @@ BenchCase resnet_case(const std::string& preset, int64_t size, int64_t channels,
   return image_case<models::Resnet>(preset, settings, size, channels, classes, batch);
 }
 
-// Sources and targets of one length, with their lengths said, as a batch of padded pairs says them.
+// Sources and targets of equal length, with lengths as in a batch of padded pairs.
 BenchCase translation_case(int64_t batch, int64_t tokens) {
   auto settings = models::presets().at("translation-small").settings.as<models::EncoderDecoderSettings>();
   settings.vocabulary = 6000;
@@ -123,8 +123,8 @@ std::vector<BenchCase> train_cases(Device device) {
   return cases;
 }
 
-// One text that goes on token by token after a prompt.  The weights are read once a token: bytes x tokens/s is what of
-// the memory's bandwidth is used.
+// Generates a text token by token after a prompt. Each token reads all weights once: bytes x
+// tokens/s is the memory bandwidth used.
 std::vector<BenchCase> generate_cases() {
   constexpr int64_t prompt = 64, tokens = 64, vocabulary = 50257;
   return {{"generate/gpt2-124m", static_cast<double>(tokens), "tokens/s", true, [](const BenchRun& run) -> BenchFigure {

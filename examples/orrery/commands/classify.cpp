@@ -1,4 +1,4 @@
-// orrery classify: what a trained model sees in pictures.
+// orrery classify: predicts the classes of images.
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -36,7 +36,7 @@ struct ClassifySettings {
   }
 };
 
-// Folders stand for the PNG and JPEG files in them and below.
+// Returns the path, or the PNG and JPEG files in a folder and its subfolders.
 std::vector<std::string> pictures_of(const std::string& path) {
   if (!folder_exists(path)) return {path};
   std::vector<std::string> pictures;
@@ -62,8 +62,8 @@ class Classifier {
     nn::move(model_, device);
   }
 
-  // Classes and their probabilities, the likeliest first.  A model may tell apart more than have a name: what has none
-  // is not offered, and takes no share of the others, as of tokens that a tokenizer lacks.
+  // Returns the most likely classes and their probabilities, sorted. Outputs without a class name
+  // are excluded before normalization, like token ids that a tokenizer lacks.
   std::vector<std::pair<std::string, double>> classify(const std::string& path, int64_t top) {
     const NoGrad guard;
     nn::Pass pass;

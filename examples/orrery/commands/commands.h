@@ -1,4 +1,4 @@
-// The commands of the program.  Each reads its arguments, does its work, prints it, and returns the exit code.
+// The commands of the program. Each parses its arguments, works, prints, and returns the exit code.
 #pragma once
 
 #include <string>
@@ -8,14 +8,14 @@ namespace orrery::program {
 
 using Arguments = std::vector<std::string>;
 
-constexpr int worse_than_guessing = 3;  // exit code of a training whose model ended worse than a uniform guess
+constexpr int worse_than_guessing = 3;  // exit code of a training that ends worse than a uniform guess
 
 struct Command {
-  std::string name, arguments, summary;  // arguments: what follows the name in `Usage:`
-  // What `orrery NAME --help` adds: the arguments, their defaults and meaning, which those given may decide.
+  std::string name, arguments, summary;  // arguments: printed after the name in `Usage:`
+  // Text of `orrery NAME --help`: arguments, defaults and meaning, which `given` may change.
   std::string (*help)(const Arguments& given);
   int (*run)(const Arguments& arguments);
-  // The end of errors about memory (engine/system/machine_memory.h); null: a library's, about batch, context and data.
+  // End of out-of-memory errors (engine/system/machine_memory.h); null: the library's default.
   const char* way_out_of_memory = nullptr;
 };
 
@@ -61,7 +61,7 @@ std::string list_help(const Arguments& given);
 int list(const Arguments& arguments);
 std::string try_out_help(const Arguments& given);
 int try_out(const Arguments& arguments);
-// Checks one name as gradcheck does and prints its tables; nothing, and true, if its family has no derivatives.
+// Prints gradcheck's tables for one name; true without output if its family has no derivatives.
 bool passes_gradcheck(const std::string& family, const std::string& name);
 std::string bench_help(const Arguments& given);
 int bench(const Arguments& arguments);

@@ -1,4 +1,4 @@
-// orrery compare: where runs differ, in settings, numbers and parameters.
+// orrery compare: differences between runs in settings, metrics and parameters.
 #include <algorithm>
 #include <iostream>
 #include <map>
@@ -34,12 +34,12 @@ struct CompareSettings {
 };
 
 struct ComparedRun {
-  std::string number, folder;  // the number, from 1, stands for it in what is printed
+  std::string number, folder;  // number: from 1, identifies the run in the output
   models::TrainSettings settings;
   bool logged = false;
   models::RunLog log = {};
-  int64_t last = 0;       // step of the log
-  LogRow validated = {};  // the last row of a validation
+  int64_t last = 0;       // last step of the log
+  LogRow validated = {};  // last row of a validation
   struct Extent {
     int64_t rows = 0, first = 0, last = 0;  // steps
   };
@@ -77,7 +77,7 @@ void print_runs(const std::vector<ComparedRun>& runs) {
   std::cout << table.print();
 }
 
-// A first column, and one for each run.
+// Returns a table with a first column and one column per run.
 Table table_of_runs(const std::string& first, const std::vector<ComparedRun>& runs, char alignment) {
   std::vector<std::string> header = {first};
   for (const ComparedRun& run : runs) header.push_back(run.number);
@@ -113,7 +113,7 @@ void print_curves(const std::vector<ComparedRun>& runs, const std::string& patte
     for (const char* usual : {"loss", "validation_loss"})
       if (std::find(names.begin(), names.end(), usual) != names.end()) drawn.push_back(usual);
   }
-  std::map<std::string, std::vector<Series>> curves;  // of each figure, one for each run
+  std::map<std::string, std::vector<Series>> curves;  // per metric, one series per run
   for (const std::string& name : drawn) {
     ComparedRun::Extent whole;
     for (const ComparedRun& run : runs) {
@@ -123,7 +123,7 @@ void print_curves(const std::vector<ComparedRun>& runs, const std::string& patte
       whole.first = whole.rows == 0 ? its.first : std::min(whole.first, its.first);
       whole.last = std::max(whole.last, its.last), whole.rows = std::max(whole.rows, its.rows);
     }
-    if (whole.rows > 1)  // one number is no curve
+    if (whole.rows > 1)  // a single value is not a curve
       curves[name].assign(runs.size(), Series(static_cast<double>(whole.first), static_cast<double>(whole.last)));
   }
   for (size_t i = 0; i < runs.size(); ++i)
@@ -186,7 +186,7 @@ struct LatestWeights {
   std::string version;
   std::vector<NamedTensor> tensors;
 };
-// Of the last checkpoint; none: there is none.
+// Returns the weights of the last checkpoint, or none.
 std::optional<LatestWeights> weights_of(const std::string& folder) {
   return models::read_newest([&] { return models::latest_checkpoint(folder, true); },
                              [](const std::string& checkpoint) -> std::optional<LatestWeights> {

@@ -1,4 +1,4 @@
-// orrery evaluate: what a trained model is worth on held-out data.
+// orrery evaluate: evaluates a trained model on held-out data.
 #include <cmath>
 #include <iostream>
 #include <optional>
@@ -23,7 +23,7 @@ struct EvaluateSettings {
   int64_t threads = 0;
   bool bleu = true;
   TextBegin begin;
-  AnySettings* task = nullptr;  // of the checkpoint, once it is read
+  AnySettings* task = nullptr;  // the checkpoint's task, once loaded
 
   template <class V>
   void visit(V& v) {
@@ -36,7 +36,7 @@ struct EvaluateSettings {
   }
 };
 
-// What the arguments give a key of s, the last time.
+// Returns the last value that the arguments give a key of s.
 std::optional<std::string> given(EvaluateSettings& s, const Arguments& arguments, const std::string& wanted) {
   std::optional<std::string> found;
   const std::vector<Setting> settings = settings_of(s);
@@ -47,13 +47,13 @@ std::optional<std::string> given(EvaluateSettings& s, const Arguments& arguments
   return found;
 }
 
-// The checkpoint decides what further keys there are.
+// Parses the checkpoint alone, because it defines the other keys.
 std::string checkpoint_in(const Arguments& arguments) {
   EvaluateSettings first;
   return given(first, arguments, "checkpoint").value_or("");
 }
 
-// The run's own data may lie elsewhere by now.
+// The run's data may have moved since.
 void check_data_is_there(const EvaluateSettings& s) {
   for (const char* key : models::paths_of_data) {
     if (!find_setting(s.task->members(), key)) continue;
@@ -63,10 +63,10 @@ void check_data_is_there(const EvaluateSettings& s) {
   }
 }
 
-// Data that are tokens already begin as they were made, whatever the tokenizer does now.
+// Applies --begin to text data; rejects it for tokenized data, whose begin tokens are fixed.
 void follow_begin(const EvaluateSettings& s, Trained& trained) {
   std::string path;
-  for (const char* const key : {"data", "validation_data"})  // the last one that is given is judged
+  for (const char* const key : {"data", "validation_data"})  // the last one is evaluated
     if (find_setting(s.task->members(), key) && !models::setting_of<std::string>(*s.task, key).empty())
       path = models::setting_of<std::string>(*s.task, key);
   if (path.empty() || !models::is_prepared(path)) return follow("evaluate", s.begin, trained);
@@ -74,7 +74,7 @@ void follow_begin(const EvaluateSettings& s, Trained& trained) {
         ", which has tokens; leave --begin out, or give the text itself");
 }
 
-// The checkpoint's tokens are those of its tokenizer; another one would be taken without a word.
+// The checkpoint needs its own tokenizer; another is rejected instead of silently accepted.
 std::vector<Setting> settings_to_give(EvaluateSettings& s) {
   std::vector<Setting> settings = settings_of(s);
   std::erase_if(settings, [](const Setting& setting) { return setting.key == "tokenizer"; });
@@ -86,8 +86,8 @@ void refuse_tokenizer(EvaluateSettings& s, const Arguments& arguments) {
         tokenizer.value_or(""), " out");
 }
 
-// What the run has learned need not be there any more if other data are for judging; who names it wants to see the loss
-// on it too.
+// Clears the training data if validation data are given, because the files may be missing. An
+// explicit --data is kept: it requests the loss on it too.
 void leave_out_learned_data(EvaluateSettings& s, const Arguments& arguments) {
   const std::vector<Setting> members = s.task->members();
   if (!find_setting(members, "validation_data") ||

@@ -1,4 +1,4 @@
-// orrery import and orrery export: weights of others in, and ours out.
+// orrery import and orrery export: conversion of weights from and to other programs' formats.
 #include <iostream>
 
 #include "engine/system/parallel.h"

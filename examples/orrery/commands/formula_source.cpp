@@ -12,7 +12,7 @@ namespace {
 
 bool in_name(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
-// Behind what begins at `at`: a comment, or a literal, which ends with its line at the latest.  0: none begins there.
+// Returns the end of the comment or literal at `at` (a literal ends with its line), or 0 if none.
 size_t end_of_aside(const std::string& text, size_t at) {
   const auto found = [&](size_t end, size_t length) { return end == std::string::npos ? text.size() : end + length; };
   if (text.compare(at, 2, "//") == 0) return found(text.find('\n', at), 0);
@@ -24,8 +24,8 @@ size_t end_of_aside(const std::string& text, size_t at) {
   return std::min(at + 1, text.size());
 }
 
-// The same length, blank where comments and literals were, so that places stay what they are.  Regular expressions of
-// the standard library descend once for each character and would exhaust the stack.
+// Blanks comments and literals; offsets stay valid. Not std::regex, which recurses once per
+// character and would exhaust the stack.
 std::string without_comments(std::string text) {
   for (size_t at = 0; at < text.size();) {
     const size_t end = end_of_aside(text, at);

@@ -1,4 +1,4 @@
-// What the compiler of a CPU lets pass in a formula file, and a GPU would punish.
+// Finds code in formula files that compiles for a CPU, but is wrong or invalid on a GPU.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace orrery::program {
 
-// The calls of the standard library in functions marked HOST_DEVICE, a sentence for each.  nvcc compiles std::exp to
-// other bits than a CPU has, and most others not at all; those of engine/math/scalar.h are the same everywhere.
+// Returns a message for each call of the standard library in a HOST_DEVICE function. nvcc compiles
+// std::exp to different bits, and most others not at all; engine/math/scalar.h is bit-identical.
 std::vector<std::string> foreign_calls(const std::string& source);
 
 }  // namespace orrery::program

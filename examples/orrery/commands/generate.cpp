@@ -1,4 +1,4 @@
-// orrery generate: a trained model continues a text.
+// orrery generate: continues a text with a trained model.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -48,7 +48,7 @@ struct GenerateSettings {
   }
 };
 
-// nanoGPT's names of settings that are no other names of ours.
+// nanoGPT's settings that have no equivalent here.
 constexpr ForeignKey nanogpt_sample_keys[] = {
     {"init_from", "--checkpoint=RUN names the model; `orrery import` makes a run of GPT-2's weights"},
     {"dtype", "a model computes in the dtype of its checkpoint; leave it out"},
@@ -61,8 +61,8 @@ std::string prompt_of(const GenerateSettings& s) {
   return given_text(s.start);
 }
 
-// How long reading prompts and making tokens took.  The first token of a text comes with the prompt's last one, and
-// what is done with a token, such as printing it, counts as neither.
+// Time for the prompt and for generated tokens. The first token's time counts for the prompt.
+// Processing of tokens, such as printing, is excluded.
 class Speed {
  public:
   void begin() { last_ = Clock::now(), first_ = true; }

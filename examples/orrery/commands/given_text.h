@@ -1,13 +1,13 @@
-// A text as an argument gives it.
+// Text arguments.
 #pragma once
 
 #include <string>
 
 namespace orrery::program {
 
-// What stands in the file if it reads FILE:path, else the text itself.
+// Returns the file's content for FILE:path, else the argument itself.
 std::string given_text(const std::string& given);
-// Of 16 MiB at most, unpacked if gzip has packed it.  Errors: the file cannot be read, or is longer.
+// Reads a file, possibly gzip, of at most 16 MiB; throws if it is longer or cannot be read.
 std::string text_of_file(const std::string& path);
 
 }  // namespace orrery::program

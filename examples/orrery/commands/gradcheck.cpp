@@ -1,4 +1,4 @@
-// orrery gradcheck: explicit derivatives against their witnesses.
+// orrery gradcheck: compares explicit derivatives with independent checks.
 #include <algorithm>
 #include <cmath>
 #include <iostream>
@@ -37,7 +37,7 @@ struct Totals {
   std::vector<std::string> failed;
 };
 
-// What these families do is never differentiated, or within the cases of another family.
+// These families are not differentiated, or only within other families' cases.
 bool has_derivative(const models::CatalogueFamily& family) {
   static const std::set<std::string> without = {"optimizer", "schedule", "attention_setting", "problem"};
   return family.formulas && !without.contains(family.name);
@@ -51,7 +51,7 @@ std::vector<Name> every_name() {
   return all;
 }
 
-// "silu", "activation/silu", "activation": a name may belong to several families, a family has many names.
+// Accepts "silu", "activation/silu" and "activation": several families may share a name.
 std::vector<Name> find_names(const std::string& word) {
   std::vector<Name> found;
   std::vector<std::string> known, without;
@@ -96,7 +96,7 @@ void check_activation(const Name& n, Totals& totals) {
   for (const std::string& fact : facts) std::cout << "  false: " << fact << "\n";
 }
 
-std::string place(const Shape& shape, int64_t element) {  // (2, 5): the indices of an element
+std::string place(const Shape& shape, int64_t element) {  // (2, 5): indices of an element
   std::vector<std::string> indices;
   for (int axis = shape.rank() - 1; axis >= 0; --axis) {
     indices.insert(indices.begin(), std::to_string(element % shape[axis]));

@@ -1,4 +1,4 @@
-// orrery inspect: a look inside a trained model while it reads one example.
+// orrery inspect: analyzes a trained model on one example.
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
@@ -63,7 +63,7 @@ struct InspectSettings {
   }
 };
 
-// What modules show under these names, as it arises; a name that arises several times gets a number.
+// Returns the values of all matching hooks; a repeated name gets a number.
 std::vector<NamedTensor> watched(const models::Subject& subject, const std::string& patterns) {
   std::vector<NamedTensor> all;
   std::map<std::string, int> times;
@@ -86,7 +86,7 @@ std::string list_of(const std::vector<NamedTensor>& values) {
   return table.print(0);
 }
 
-// Maps as they are, of a line its x and y as two rows.
+// Adds maps as they are, and each line as two rows, x and y.
 void add_numbers(std::vector<NamedTensor>& to, const std::vector<models::View>& views) {
   for (const models::View& view : views) {
     if (const auto* const map = std::get_if<models::MapView>(&view.shown); map && !view.name.empty())
@@ -104,7 +104,7 @@ void add_numbers(std::vector<NamedTensor>& to, const std::vector<models::View>& 
 
 constexpr const char *figures_header = "figure,value\n", *written_by = "written_by";
 
-// Each row begins with the name of a look.
+// Each row begins with the name of an analysis.
 models::OutputKind figures_kind() {
   const std::string name = "a CSV file of figures";
   const auto is_ours = [name](const std::string& path) {
@@ -115,7 +115,7 @@ models::OutputKind figures_kind() {
   };
   return {name, is_ours};
 }
-// Of one file; of a folder each of its files has its own.
+// Returns true if `out` is one file; a folder has a kind per file.
 bool is_one_file(const std::string& out) { return out.ends_with(".safetensors") || out.ends_with(".csv"); }
 models::OutputKind kind_of_file(const std::string& out) {
   constexpr size_t length_of_header = 8;  // bytes
@@ -132,7 +132,7 @@ std::string figures_csv(const std::map<std::string, double>& figures) {
   return csv;
 }
 
-// An ending that is none of ours would silently become a folder's name.
+// Rejects unknown extensions, which would silently become a folder's name.
 void check_out(const std::string& out) {
   const std::string ending = std::filesystem::path(out).extension().string();
   const bool known = ending.empty() || ending == ".safetensors" || ending == ".csv";
@@ -143,7 +143,7 @@ void check_out(const std::string& out) {
   models::check_output("inspect", out, kind_of_file(out));
 }
 
-// Figures are tensors of one number in a safetensors file, and of a folder one table.
+// Metrics are one-element tensors in a safetensors file, and a table in a folder.
 void write_numbers(const std::string& out, std::vector<NamedTensor> all, const std::vector<models::View>& views) {
   const std::map<std::string, double> figures = models::figures_of(views);
   check(!all.empty() || !figures.empty(),
@@ -185,7 +185,7 @@ void write_figures(const std::string& out, const std::vector<models::View>& view
   std::cout << for_terminal(out) << ": " << counted(static_cast<int64_t>(figures.size()), "figure") << std::endl;
 }
 
-// The text, cut into pieces that the model reads at once.
+// Splits the text into chunks of the model's context length.
 std::vector<std::unique_ptr<models::Subject>> pieces_of(const std::string& file, const Trained& trained,
                                                         const models::Subject& subject) {
   constexpr size_t most_pieces = 1024;
@@ -204,7 +204,7 @@ std::vector<std::unique_ptr<models::Subject>> pieces_of(const std::string& file,
   return pieces;
 }
 
-// What is given to a look that is not asked for would change nothing.
+// Rejects options of an analysis that is not requested, which would have no effect.
 void check_looks_use(const InspectSettings& s) {
   const std::vector<std::string> looks = items_of(s.looks);
   const auto check_used = [&](const std::string& value, const char* key, const char* look) {
@@ -215,11 +215,11 @@ void check_looks_use(const InspectSettings& s) {
   check_used(s.other, "other", "causes"), check_used(s.corpus, "corpus", "memories");
 }
 
-// What the user gives to read; else the first example of what the run has held out.
+// Returns the user's example, else the first held-out example of the run.
 std::unique_ptr<models::Subject> subject_for(const Trained& trained, const models::ExampleSettings& example,
                                              const Arguments& arguments) {
   const bool asked = std::any_of(arguments.begin(), arguments.end(), [](const std::string& word) {
-    return word == "--text=" || word == "--image=" || word == "--source=";  // and what is given is empty
+    return word == "--text=" || word == "--image=" || word == "--source=";  // an empty argument
   });
   if (!example.given() && !asked && example.label < 0 && example.target.empty())
     if (auto held_out = held_out_subject("inspect", trained)) {

@@ -18,7 +18,7 @@ struct ListSettings {
   }
 };
 
-// "attention", or as the folder is called: "attentions".  A family's settings and presets are listed with it.
+// Matches "attention" or the folder's name, "attentions", with the family's settings and presets.
 bool called(const models::CatalogueFamily& family, const std::string& word) {
   const std::string name = family.name;
   for (const std::string part : {"_setting", "_preset"}) {

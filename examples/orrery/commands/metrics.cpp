@@ -1,4 +1,4 @@
-// orrery metrics: what a run has noted, for other programs.
+// orrery metrics: writes a run's log in other programs' formats.
 #include <algorithm>
 #include <cmath>
 #include <iostream>
@@ -19,7 +19,7 @@ namespace {
 
 using models::LogRow;
 
-// TensorBoard takes what has "tfevents" in its name.
+// TensorBoard reads files with "tfevents" in the name.
 constexpr const char* event_file = "events.out.tfevents.0.orrery";
 
 struct MetricsSettings {
@@ -42,7 +42,7 @@ std::string csv_header(const std::vector<std::string>& figures) {
   return models::csv_line(names);
 }
 
-// Returns how many rows there are.
+// Returns the number of rows.
 int64_t write_csv(const models::RunLog& log, const std::vector<std::string>& figures, const Write& write) {
   int64_t rows = 0;
   write(csv_header(figures));
@@ -60,7 +60,7 @@ int64_t write_csv(const models::RunLog& log, const std::vector<std::string>& fig
   return rows;
 }
 
-// The figures that are the columns of a file; none: its first line is no header of ours.
+// Returns the metric columns of a file; none if its first line is not a header of this command.
 std::vector<std::string> columns_of(const std::string& path) {
   constexpr size_t longest = size_t{1} << 20;
   std::string begin(longest, '\0');
@@ -74,8 +74,8 @@ std::vector<std::string> columns_of(const std::string& path) {
   }
 }
 
-// Whether the file has the figures in these columns as this run noted them, up to some row: other columns were asked
-// for, or the log has grown.
+// Returns true if the file's rows are a prefix of this run's table with these columns: the user
+// selects other columns now, or the log has grown.
 bool begins_table(const models::RunLog& log, const std::vector<std::string>& columns, const std::string& path) {
   const FileReader file(path);
   uint64_t compared = 0;  // bytes
@@ -89,7 +89,7 @@ bool begins_table(const models::RunLog& log, const std::vector<std::string>& col
   return same && compared == file.size() && compared > csv_header(columns).size();
 }
 
-// Whether these are the columns of all figures that a run had before it was trained again with more of them.
+// Returns true if these were all metrics of the run before it was repeated with more metrics.
 bool is_whole_table(const models::RunLog& log, const std::vector<std::string>& columns) {
   const std::vector<std::string> noted = models::figure_names(log);
   const std::set<std::string> always = {"gradient_norm", "learning_rate", "loss", "milliseconds"},
@@ -114,7 +114,7 @@ models::OutputKind events_kind() {
   return models::marked_kind("events that orrery wrote", header);
 }
 
-// In pieces that a file takes at once.
+// Writes in chunks, because the callback's texts are short.
 void write_metrics(const std::string& path, const std::function<void(const Write&)>& rows) {
   write_file_atomically(path, [&](FileWriter& file) {
     constexpr size_t at_once = 1 << 18;

@@ -1,4 +1,4 @@
-// Pictures as a trained model reads them: the middle square, of its size, its channels and its scale of pixels.
+// Images as a trained model's input: center square at its size, channels and pixel scale.
 #pragma once
 
 #include <string>
@@ -13,8 +13,8 @@ namespace orrery::program {
 class PictureReader {
  public:
   PictureReader(const Trained& trained, const models::ImageModel& model);
-  Tensor read(const std::string& path);  // (1, H, W, C) f32; an Error names a picture that does not decode
-  void warn_of_turned_pictures() const;  // of all that were read, on the standard error
+  Tensor read(const std::string& path);  // (1, H, W, C) f32; throws if decoding fails
+  void warn_of_turned_pictures() const;  // covers all images read; prints to standard error
 
  private:
   int64_t size_, channels_;

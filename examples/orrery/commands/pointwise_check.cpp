@@ -10,7 +10,7 @@
 namespace orrery::program {
 namespace {
 
-constexpr double h = 1e-3;  // of the quotient: its error h^4 F'''''/30 and the rounding eps F/h stay below 1e-9
+constexpr double h = 1e-3;  // step: error h^4 F'''''/30 and rounding eps F/h stay below 1e-9
 
 std::vector<double> grid(const nn::ActivationInfo& info) {
   std::vector<double> points;
@@ -23,7 +23,7 @@ std::vector<double> grid(const nn::ActivationInfo& info) {
   return points;
 }
 
-double quotient(const std::function<double(double)>& f) {  // at 0, of fourth order
+double quotient(const std::function<double(double)>& f) {  // finite difference at 0, of fourth order
   return (8 * (f(h) - f(-h)) - (f(2 * h) - f(-2 * h))) / (12 * h);
 }
 
@@ -45,7 +45,7 @@ Tensor leaf(const Shape& shape, const std::vector<double>& values) {
 
 }  // namespace
 
-// One row of x with parameters of their own for each element, so that every element tells something about each.
+// Evaluates one row of x; each element has its own parameters, so that it tests each of them.
 std::vector<PointwiseRow> check_pointwise(const std::string& activation) {
   const nn::Activation f = nn::Activation::any(activation);
   const std::vector<double> points = grid(f.info()), initial = f.initial_parameters();

@@ -1,5 +1,5 @@
-// Witnesses for the slopes of activations: the recorded operation against dual numbers run through the value, and
-// against a difference quotient of the value, at every point of a grid.
+// Independent checks of activation derivatives on a grid: dual numbers run through the value, and
+// finite differences of the value.
 #pragma once
 
 #include <string>
@@ -7,16 +7,16 @@
 
 namespace orrery::program {
 
-struct PointwiseRow {  // of the input, or of one learned parameter
+struct PointwiseRow {  // for the input or one learned parameter
   std::string input;
   int64_t elements = 0;
   double against_dual = 0;      // largest |explicit - dual| / max(1, |explicit|); NaN counts as infinite
-  double against_quotient = 0;  // the same against the quotient
-  double worst_x = 0, worst_explicit = 0, worst_quotient = 0;  // where the quotient is farthest
+  double against_quotient = 0;  // likewise, against the finite difference
+  double worst_x = 0, worst_explicit = 0, worst_quotient = 0;  // largest deviation from the finite difference
 };
 inline constexpr double dual_tolerance = 1e-14, pointwise_quotient_tolerance = 1e-9;
 
-// Of an activation, with parameters or without.  Points close to a kink are left out: there a quotient says nothing.
+// Checks an activation. Skips points close to a kink, where finite differences are meaningless.
 std::vector<PointwiseRow> check_pointwise(const std::string& activation);
 
 }  // namespace orrery::program

@@ -1,4 +1,4 @@
-// orrery prepare: a text as tokens, once, for runs that read them.
+// orrery prepare: tokenizes a text once, for many runs.
 #include <iostream>
 
 #include "examples/orrery/commands/commands.h"

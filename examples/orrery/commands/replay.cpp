@@ -1,4 +1,4 @@
-// orrery replay: a step in which --nan_guard=yes has found a value that is not finite, once more and from close by.
+// orrery replay: repeats a step in which --nan_guard=yes found a non-finite value, with details.
 #include <deque>
 #include <iostream>
 
@@ -22,7 +22,7 @@ struct ReplaySettings {
   }
 };
 
-// The folder of the replay and what its run was begun with; empty: no folder is named.
+// Folder of the replay (empty: none given) and the settings of its run.
 struct Given {
   ReplaySettings settings;
   std::string folder;
@@ -74,7 +74,7 @@ std::string path_text(const std::string& path) {
   for (size_t dot = 0; dot != std::string::npos;) {
     dot = path.find('.', dot + 1);
     const std::string part = path.substr(0, dot);
-    if (!part.ends_with("blocks")) all += " > " + part;  // a list of modules, and none itself
+    if (!part.ends_with("blocks")) all += " > " + part;  // blocks is a list of modules
   }
   return all;
 }

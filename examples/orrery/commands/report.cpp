@@ -1,4 +1,4 @@
-// orrery report: runs, a sweep or a study, as one page.
+// orrery report: a page of runs, a sweep or a study.
 #include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -103,7 +103,7 @@ int report(const Arguments& arguments) {
   ReportSettings s;
   const std::vector<std::string> folders = read_arguments("report", arguments, settings_of(s));
   check(!folders.empty(), "report: there is no run; give folders of runs, as in orrery report runs/latest");
-  if (s.looks != "none") models::check_looks(s.looks);  // a wrong one is told before anything is read
+  if (s.looks != "none") models::check_looks(s.looks);  // checks the names before reading the runs
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
   std::string title = s.title;
   if (title.empty())

@@ -16,13 +16,13 @@ bool reads(nn::Module& model, const models::ExampleSettings& example) {
   return !example.text.empty();
 }
 
-// What a language model itself writes.
+// Returns a text that the model generates.
 models::ExampleSettings own_text(models::LanguageModel& model, const models::Tokenizer& tokenizer, int64_t seed) {
   const int64_t tokens = std::min(most_own_tokens, model.context());
   std::vector<int32_t> written = models::generate(model, models::beginning_of_text(tokenizer),
                                                   sampling_with(model, tokenizer, {.tokens = tokens, .seed = seed}));
   if (written.size() > static_cast<size_t>(tokens)) written.resize(static_cast<size_t>(tokens));
-  if (tokenizer.begins_texts()) written.erase(written.begin());  // it gets one again when it is read
+  if (tokenizer.begins_texts()) written.erase(written.begin());  // it gets a begin token again when encoded
   models::ExampleSettings example;
   example.text = tokenizer.decode(written);
   return example;
@@ -31,7 +31,7 @@ models::ExampleSettings own_text(models::LanguageModel& model, const models::Tok
 std::unique_ptr<models::Subject> subject_of(const Trained& trained, const models::ExampleSettings& given,
                                             const SampleSettings& samples) {
   if (reads(*trained.model, given)) return make_subject("report", trained, given);
-  if (dynamic_cast<models::ImageModel*>(trained.model.get())) return nullptr;  // has no picture of its own
+  if (dynamic_cast<models::ImageModel*>(trained.model.get())) return nullptr;  // it has no image
   const auto tokenizer = models::restore_tokenizer(trained.tokenizer);
   models::ExampleSettings own;
   if (auto* const writes = dynamic_cast<models::LanguageModel*>(trained.model.get()))
@@ -57,7 +57,7 @@ void add_looks(models::Json& sections, std::span<const models::ReportedRun> runs
       given = reads(*trained.model, example), looked = true, read |= given;
       if (const auto subject = subject_of(trained, example, samples)) views = look_at(*subject, looks, {});
     } catch (const Error& error) {
-      if (given) throw;  // what was asked for; else a page without it is better than none
+      if (given) throw;  // an error for the user's example; otherwise the page is written without it
       models::Json items = models::Json::array({{{"name", run.name}, {"text", error.what()}, {"wrap", true}}});
       sections.push_back(models::report_section("A look inside", "text", "What could not be looked at", "",
                                                 {{"items", std::move(items)}}));

@@ -1,4 +1,4 @@
-// What runs do inside while they read an example, for a report.
+// Analyses of runs on an example, as report sections.
 #pragma once
 
 #include <span>
@@ -9,9 +9,9 @@
 
 namespace orrery::program {
 
-// Sections of the looks with these names, by the checkpoint of the lowest validation loss of each run.  Those
-// that do not read an example of the kind that is given have one of their own: language models the beginning of their
-// first sample, translators a held-out pair; models of images are left out.  An Error if no run reads what is given.
+// Appends the named analyses, computed by each run's checkpoint of lowest validation loss. Models
+// that cannot read the example get their own: language models the start of their first sample,
+// translators a held-out pair; image models are skipped. Throws if no run can read the example.
 void add_looks(models::Json& sections, std::span<const models::ReportedRun> runs, const std::string& looks,
                const models::ExampleSettings& example, const SampleSettings& samples);
 

@@ -66,10 +66,10 @@ void add_samples(Json& sections, std::span<const models::ReportedRun> runs, cons
     if (run.best.empty()) continue;
     const std::string name = runs.size() == 1 ? "" : run.name + ", ";
     try {
-      // A run at work may have put a better one in its place.
+      // A run in training may have replaced its best checkpoint.
       Trained trained = read_trained("report", folder_exists(run.best) ? run.best : run.folder);
       follow("report", s.bounds, trained);
-      if (setting_of(trained.settings, "tokenizer").empty()) continue;  // neither texts nor sentences
+      if (setting_of(trained.settings, "tokenizer").empty()) continue;  // models without texts or sentences
       const auto tokenizer = models::restore_tokenizer(trained.tokenizer);
       if (auto* const writes = dynamic_cast<models::LanguageModel*>(trained.model.get()))
         add_texts(items, *writes, *tokenizer, name, s);

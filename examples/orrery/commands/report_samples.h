@@ -1,4 +1,4 @@
-// What trained models write, for a report.
+// Samples of trained models, for a report.
 #pragma once
 
 #include <span>
@@ -15,12 +15,12 @@ struct SampleSettings {
   TextBounds bounds = {};
 };
 
-// Appends a section with texts of language models, or with translations of held-out sentences, by the best checkpoint
-// of each run.  Nothing for other models.  What goes wrong is said there: a report is made of what there is.
+// Appends a section of sampled texts or held-out translations from each run's best checkpoint.
+// Skips other models. Errors appear in the section: the report is still written.
 void add_samples(models::Json& sections, std::span<const models::ReportedRun> runs, const SampleSettings& settings);
 
-// The last pairs that a translator could have read, which no run learns: of validation data of its own, or the end of
-// the data; none if the files are gone.
+// Returns the last `most` held-out pairs that a translator can read, from validation data or the
+// end of the data; none if the files are missing.
 std::vector<models::TextPair> held_out_pairs(const models::TrainSettings& settings, int64_t most);
 
 }  // namespace orrery::program

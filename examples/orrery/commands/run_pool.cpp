@@ -30,8 +30,8 @@ namespace {
 
 using models::Outcome;
 
-// The lock on a run while it is trained. The run's process holds it too, so that no other program starts the run a
-// second time while that process saves and ends.
+// Lock on a run in training. The run's process holds it too, so that no other program starts the
+// run while that process saves and ends.
 FileLock lock_of(const std::string& folder, const std::string& key, const std::string& command) {
   return FileLock(folder + "/" + key + ".lock", {command, "--runs"});
 }
@@ -61,7 +61,7 @@ class Pool {
     try {
       return train_waiting(at_once);
     } catch (...) {
-      stop();  // all of them, before the end of each is waited for
+      stop();  // stops all before it waits for them
       throw;
     }
   }
@@ -78,7 +78,7 @@ class Pool {
     const auto end = [&] { return events_.stop && events_.stop(); };
     while (!running_.empty() || (!waiting_.empty() && !stopped_)) {
       if (!stopped_ && end()) stop();
-      // One that has an outcome may show that the others are not wanted, before the next one is begun.
+      // Checks end() before each start, because a known outcome may stop the pool.
       for (size_t tries = waiting_.size(); !end() && tries > 0 && running_.size() < at_once; --tries) begin_next();
       collect();
       if (busy_ && running_.empty() && !std::exchange(waits_, true))
@@ -89,7 +89,7 @@ class Pool {
     return !stopped_;
   }
 
-  // One that another program trains goes to the end of the line.
+  // A run that another program trains moves to the end of the queue.
   void begin_next() {
     const PooledRun* const run = waiting_.front();
     waiting_.pop_front();
@@ -119,7 +119,7 @@ class Pool {
     running_.push_back({run, std::move(lock), std::move(child)});
   }
 
-  // An interrupted run of other sources has no numbers that this program may continue.
+  // An interrupted run of other sources cannot be resumed: its results would mix both programs'.
   void warn_of_unfinished(const std::string& id) const {
     const auto found = unfinished_.find(models::key_of_id(id));
     if (found == unfinished_.end() || file_exists(path(id, ""))) return;
@@ -129,7 +129,7 @@ class Pool {
                              path(id, ""), " begins it anew"));
   }
 
-  // The outcome of a run that is not to be trained from its beginning; nothing is left of one that is.
+  // Returns the outcome of a run that need not be repeated; otherwise removes its files.
   std::optional<Outcome> known_outcome(const PooledRun& run) const {
     const std::string outcome_file = path(run.key, ".json"), folder = path(run.key, "");
     bool again = options_.fresh;
@@ -153,10 +153,10 @@ class Pool {
         continue;
       }
       const PooledRun& run = *each->run;
-      // By this program: one that somebody else ended has failed.
+      // Interrupted by this program; a run that was killed from outside has failed.
       const bool interrupted =
           stopped_ && ((WIFEXITED(*status) && WEXITSTATUS(*status) > 128) ||
-                       (WIFSIGNALED(*status) && WTERMSIG(*status) == SIGTERM));  // before it heeded signals
+                       (WIFSIGNALED(*status) && WTERMSIG(*status) == SIGTERM));  // before it handled signals
       std::optional<Outcome> outcome;
       if (!interrupted) models::write_outcome(path(run.key, ".json"), *(outcome = judge(run, *status)));
       each = running_.erase(each);
@@ -164,7 +164,7 @@ class Pool {
     }
   }
 
-  // One that ended worse than a uniform guess is a finished run as well, with its loss.
+  // A run that ends worse than a uniform guess is complete too, with its loss.
   Outcome judge(const PooledRun& run, int status) const {
     const bool finished = status == 0 || (WIFEXITED(status) && WEXITSTATUS(status) == worse_than_guessing);
     Outcome outcome;
@@ -176,11 +176,11 @@ class Pool {
       outcome.why = error.what();
     }
     if (finished) {
-      // It has all its steps, so that resuming it would not write what its log lacks.
+      // All its steps are done: resuming would not add the missing log rows.
       if (outcome.kind == Outcome::Kind::failed) remove_with_contents(folder);
       return outcome;
     }
-    // Its rows may look like those of a run that diverged, but why it ended is another matter.
+    // Its rows may resemble a diverged run's, but it ended for another reason.
     outcome.kind = Outcome::Kind::failed, outcome.why = failure_of(status, path(run.key, ".log"));
     if (const auto step = models::step_not_finite(outcome.why); step && WIFEXITED(status))
       outcome.kind = Outcome::Kind::diverged, outcome.step = *step;
@@ -191,11 +191,11 @@ class Pool {
   const PoolEvents& events_;
   std::deque<const PooledRun*> waiting_;
   std::list<Running> running_;
-  std::map<std::string, std::vector<std::string>> unfinished_;  // ids of runs without an outcome, by their keys
+  std::map<std::string, std::vector<std::string>> unfinished_;  // run key -> ids without an outcome
   size_t threads_ = 1;
-  const PooledRun* busy_ = nullptr;  // the last that another program trains
+  const PooledRun* busy_ = nullptr;  // the last run that another program trains
   bool stopped_ = false;
-  bool waits_ = false;  // a warning has said so
+  bool waits_ = false;  // the warning was printed
 };
 
 }  // namespace

@@ -27,7 +27,7 @@ std::string clock_text(double seconds) {
   return std::to_string(whole / 60) + ":" + (rest.size() < 2 ? "0" : "") + rest;
 }
 
-// The table as it fills: drawn again in its place on a terminal, a line a run in a pipe.
+// Progress: a table redrawn in place on a terminal, one line per run in a pipe.
 class Screen {
  public:
   Screen(const RunRows& rows, const RunWords& words)
@@ -54,7 +54,7 @@ class Screen {
   }
   void warn(const std::string& sentence) {
     std::cout << "warning: " << for_terminal(sentence) << std::endl;
-    lines_ = 0;  // the table is drawn again below
+    lines_ = 0;  // redraws the table below the warning
   }
   bool drawn() const { return drawn_; }
 

@@ -1,4 +1,4 @@
-// Runs in rows, a run for each seed: what sweeps and studies train, show while it goes on, and write as runs.csv.
+// Rows of runs, one per seed: training, progress and runs.csv of sweeps and studies.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@
 
 namespace orrery::program {
 
-using Outcomes = std::map<std::string, models::Outcome>;  // by the runs' keys
+using Outcomes = std::map<std::string, models::Outcome>;  // by run id
 
 struct RunRow {
   std::string label;
@@ -23,45 +23,45 @@ struct RunRow {
 struct RunRows {
   std::vector<RunRow> rows;
   std::vector<PooledRun> runs;
-  std::map<std::string, std::pair<std::string, std::string>> named;  // of each key, its row's label and its seed
+  std::map<std::string, std::pair<std::string, std::string>> named;  // run id -> its row's label and its seed
 
-  // A run of the row with that label, which is new if none has it, under its key (models/study/runs.h).
+  // Adds a run to the row with this label, which is created if missing, under its id.
   void add(const std::string& label, models::TrainSettings settings, const std::string& key);
   std::set<std::string> keys() const;
 };
 
-// Names of settings, to find two that are the same run.
+// Finds settings that describe the same run by two names.
 class DistinctSettings {
  public:
-  // The name under which the same settings were added before; else this one, under which they are added.
+  // Returns the name of equal settings added before; else adds these under `name` and returns it.
   const std::string& add(const models::TrainSettings& settings, const std::string& name);
 
  private:
   std::map<std::string, std::string> names_;  // by SHA-256
 };
 
-// What is shown while runs end: on a terminal the table, drawn again in its place; in a pipe a line a run.
+// Output while runs end: on a terminal, a table redrawn in place; in a pipe, one line per run.
 struct RunWords {
   std::function<std::string(const Outcomes&)> table;
-  std::function<std::string(const models::Outcome&)> said;  // of a run that is done, such as its loss
+  std::function<std::string(const models::Outcome&)> said;  // result of a finished run, such as its loss
 };
 
 struct TrainedRows {
   Outcomes outcomes;
-  int signal = 0;  // that ended it before all were trained; 0: none
+  int signal = 0;  // signal that stopped it; 0: none
 };
 
-// Trains what is missing and prints as above, then warnings of other versions and what was wrong.  `look` is called of
-// each run that has ended; if it throws, the others are told to save and end, and the exception goes on.
+// Trains missing runs and prints as above, then warnings about versions and errors. Calls `look`
+// for each finished run; if it throws, the other runs save and end, and the exception is rethrown.
 TrainedRows train_rows(const RunRows& rows, const PoolOptions& options, const RunWords& words,
                        const std::function<void(const PooledRun&, const models::Outcome&)>& look = {});
 
-int64_t count_failed(const Outcomes& outcomes);  // runs; those that diverged are not counted
+int64_t count_failed(const Outcomes& outcomes);  // without diverged runs
 
-// An Error that begins with `what` if these are so many runs that --yes is needed.
+// Throws an error that begins with `what` if this many runs require --yes.
 void check_many_runs(const std::string& what, size_t runs, bool yes);
 
-// What a command leaves in a folder, by the names of the files (models/formats/output_file.h).
+// Output files of a command in its folder, by name (models/formats/output_file.h).
 struct Outputs {
   std::string command;
   std::map<std::string, models::OutputKind> kinds;
@@ -71,9 +71,9 @@ struct Outputs {
 };
 
 models::OutputKind runs_csv_kind();
-std::string runs_csv(const RunRows& rows, const Outcomes& outcomes);  // a line a run
+std::string runs_csv(const RunRows& rows, const Outcomes& outcomes);  // one line per run
 
-// The size of a pool, for the end of a sweep or study (orrery runs).
+// Returns a line with the size of a pool, for the end of a sweep or study (orrery runs).
 std::string pool_line(const std::string& pool);
 
 }  // namespace orrery::program

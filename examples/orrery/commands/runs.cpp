@@ -1,4 +1,4 @@
-// orrery runs: the runs that sweeps and studies share, and the removal of those that are not needed any more.
+// orrery runs: lists the runs that sweeps and studies share, and removes unneeded ones.
 #include <algorithm>
 #include <iostream>
 
@@ -44,7 +44,7 @@ std::string count_text(const std::vector<PooledFiles>& runs) {
 
 std::string listing(const std::string& pool) { return models::command_line({"runs", "--runs=" + pool}); }
 
-// The runs whose use is this.
+// Returns the runs with this use.
 std::vector<PooledFiles> runs_of_use(const std::vector<PooledFiles>& all, const models::PoolUses& uses, RunUse use) {
   std::vector<PooledFiles> chosen;
   for (const PooledFiles& run : all)
@@ -69,7 +69,7 @@ std::vector<PooledFiles> named_runs(const std::vector<PooledFiles>& all, const s
   return chosen;
 }
 
-// Runs that may be used by what the pool's records cannot find.
+// Describes runs that may be in use by sweeps or studies missing from the pool's records.
 std::string unknown_text(const std::vector<PooledFiles>& unknown) {
   if (unknown.empty()) return "";
   return "use not known: " + count_text(unknown) +

@@ -1,4 +1,4 @@
-// orrery show: the tensors of a file or of a run, and one of them as a NumPy array.
+// orrery show: lists the tensors of a file or run; writes one as a NumPy array.
 #include <algorithm>
 #include <iostream>
 

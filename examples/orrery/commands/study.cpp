@@ -1,4 +1,4 @@
-// orrery study: claims of files are judged by runs that are trained for them.
+// orrery study: tests claims in files with runs trained for them.
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
@@ -20,7 +20,7 @@ namespace {
 using models::StudyVerdict;
 namespace fs = std::filesystem;
 
-// The lists of all verdicts.
+// Files that list all verdicts.
 const Outputs& list_outputs() {
   static const Outputs all = {
       "study", {{"verdicts.csv", models::verdicts_csv_kind()}, {"README.md", models::verdicts_page_kind()}}};
@@ -31,8 +31,8 @@ std::string folder_of(const StudySettings& s, const std::string& file) {
   return s.out.empty() ? "runs/studies/" + fs::path(file).stem().string() : s.out;
 }
 
-// If the claim's file has not changed, nor what it is judged by, as far as that is there; of another version of the
-// program it is told.
+// Returns the stored verdict if the claim's file and its inputs, as far as
+// they exist, are unchanged.
 std::optional<StudyVerdict> judged_before(const StudySettings& s, const std::string& file, const std::string& out) {
   const std::string path = out + "/verdict.json";
   if (s.fresh || s.smoke || !file_exists(path)) return {};
@@ -47,7 +47,7 @@ std::optional<StudyVerdict> judged_before(const StudySettings& s, const std::str
   std::map<std::string, std::set<std::string>> now;
   try {
     now = read_by_claim(models::read_claim(file), s.data);
-  } catch (const Error&) {  // its config is not there
+  } catch (const Error&) {  // its config is missing
   }
   for (const auto& [what, hashes] : before.read) {
     const auto found = now.find(what);
@@ -58,7 +58,7 @@ std::optional<StudyVerdict> judged_before(const StudySettings& s, const std::str
   return before;
 }
 
-// Every NAME.toml of the folder and of those in it, that lists of claims may be long: each with its group.
+// Returns every NAME.toml of the folder, and of its subfolders, which are groups of claims.
 std::vector<models::ListedVerdict> claims_in(const std::string& folder) {
   std::vector<models::ListedVerdict> all;
   const auto add = [&](const std::string& group, const std::string& inside) {
@@ -75,7 +75,7 @@ std::vector<models::ListedVerdict> claims_in(const std::string& folder) {
   return all;
 }
 
-// README.md and verdicts.csv, after every verdict: a night's work may be interrupted.
+// Writes README.md and verdicts.csv after every verdict, because a long study may be interrupted.
 void list_verdicts(const StudySettings& s, const std::string& to, const std::vector<models::ListedVerdict>& all) {
   std::error_code none;
   const std::string claims = to == s.all ? "." : fs::relative(s.all, to, none).generic_string();
@@ -83,7 +83,7 @@ void list_verdicts(const StudySettings& s, const std::string& to, const std::vec
   list_outputs().write(to, "README.md", models::verdicts_page(all, claims));
 }
 
-// 0, 1 if a claim has an error or was not judged, or 128 + the signal that ended it.
+// Returns 0, 1 if a claim has an error or no verdict, or 128 + the signal that stopped it.
 int judge_listed(const StudySettings& s, const std::string& to, std::vector<models::ListedVerdict>& all) {
   const auto file_of = [&](const models::ListedVerdict& listed) { return s.all + "/" + listed.place() + ".toml"; };
   std::vector<models::ListedVerdict*> turns;
@@ -92,7 +92,7 @@ int judge_listed(const StudySettings& s, const std::string& to, std::vector<mode
     turns.push_back(&each);
     try {
       each.claim = models::read_claim(file_of(each));
-    } catch (const Error&) {  // what is wrong with it is told when its turn comes
+    } catch (const Error&) {  // reported when the claim is tested
     }
   }
   int code = 0;

@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 constexpr const char *study_columns = "metric,variant,at,samples,mean,deviation,low,high\n",
                      *samples_header = "metric,variant,swept,sample,value\n";
 
-// Beside verdict.json, which is renamed, not refused, if it cannot be read.
+// Outputs besides verdict.json, which is renamed, not rejected, if it is unreadable.
 const Outputs& study_outputs() {
   static const Outputs all = {"study",
                               {{"table.csv", models::marked_kind("a table of a study", study_columns)},
@@ -55,7 +55,7 @@ std::string samples_text(const Claim& claim) {
   return std::to_string(count) + (timed ? " round" : " seed") + (count == 1 ? "" : "s");
 }
 
-// Rows of what is compared, a table for each metric, with the learning rates that were chosen.
+// Returns a table per metric, with a row per compared sample and chosen learning rates.
 std::string measured_text(const Claim& claim, const std::vector<models::SampleRow>& rows, const StudiedRuns& studied) {
   std::string all;
   const auto rate_of = [&](const std::string& variant) {
@@ -99,7 +99,7 @@ std::string table_csv(const Claim& claim, const std::vector<models::SampleRow>& 
   return all;
 }
 
-// Every number that the verdict was computed of: of each run, before anything is taken over a sweep.
+// Returns all values behind the verdict, one per run, before aggregation over a sweep.
 std::string samples_csv(const Claim& claim, const models::Measurements& measured) {
   std::string all = samples_header;
   for (size_t m = 0; m < claim.metrics.size(); ++m)
@@ -114,22 +114,22 @@ std::string samples_csv(const Claim& claim, const models::Measurements& measured
   return all;
 }
 
-// The command that repeats it, wherever its data lie there.
+// Returns the command that repeats the study; data may be in another folder.
 std::string repeating(const StudySettings& s, const std::string& file, const std::string& out) {
   std::vector<std::string> words = {"study", file, "--out=" + out, "--runs=" + s.runs};
   if (!s.data.empty()) words.push_back("--data=FOLDER");
   return models::command_line(words);
 }
 
-// Of the programs that trained the runs.
+// Returns the versions of the programs that trained the runs.
 std::string versions_of(const Outcomes& outcomes) {
   std::set<std::string> all;
   for (const auto& [key, outcome] : outcomes) all.insert(outcome.version);
   return all.empty() ? models::program_version() : join(std::vector<std::string>(all.begin(), all.end()));
 }
 
-// Throws if the folder has the verdict on another claim, or one that a smoke run would replace. A file that cannot be
-// read keeps a name of its own.
+// Throws if the folder has the verdict on another claim, or one that a smoke run would replace.
+// Renames an unreadable file.
 void check_replaceable(const StudySettings& s, const std::string& out, const Claim& claim) {
   const std::string path = out + "/verdict.json";
   if (!file_exists(path)) return;

@@ -1,4 +1,4 @@
-// How one claim is judged: runs are trained or timed for it, and what was found is written into a folder.
+// Tests one claim: trains or times its runs and writes the results to a folder.
 #pragma once
 
 #include <string>
@@ -33,9 +33,9 @@ struct StudySettings {
   }
 };
 
-// Judges the claim of a file, and leaves verdict.json, table.csv, samples.csv, runs.csv and picture.svg in `out`.
-// Returns 0, 1 if a smoke run found something missing, or 128 + the signal that ended it.  Errors: a run failed; `out`
-// has the verdict on another claim.
+// Tests the claim in a file; writes verdict.json, table.csv, samples.csv, runs.csv and picture.svg
+// to `out`. Returns 0, 1 if a smoke run found something missing, or 128 + the signal that stopped
+// it. Throws if a run failed or `out` has the verdict on another claim.
 int judge_file(const StudySettings& s, const std::string& file, const std::string& out, models::StudyVerdict& verdict);
 
 }  // namespace orrery::program

@@ -26,9 +26,9 @@ using models::Claim;
 using models::LogRow;
 using models::Outcome;
 
-constexpr const char* diverged = "diverged";  // a figure that no log has
+constexpr const char* diverged = "diverged";  // a metric that no log contains
 
-// What looks tell of the run's last checkpoint and the claim's example.
+// Returns the metrics of analyses of the run's last checkpoint on the claim's example.
 std::map<std::string, double> look_inside(const Claim& claim, const std::string& folder, const std::string& looks) {
   const Trained trained = read_trained("study", folder);
   try {
@@ -39,7 +39,7 @@ std::map<std::string, double> look_inside(const Claim& claim, const std::string&
   }
 }
 
-// What the metric is measured of: a derived claim looks at the first step alone, whose figures come before its update.
+// Returns a metric's rows. A derived claim uses only step 1, logged before its update.
 models::RunLog rows_of(const Claim& claim, const std::string& folder, const Outcome& outcome) {
   auto rows = models::RunLog::of_run(folder);
   if (claim.kind == Claim::Kind::derived)
@@ -50,13 +50,13 @@ models::RunLog rows_of(const Claim& claim, const std::string& folder, const Outc
   return rows;
 }
 
-// Throws if what the claim is measured of cannot be read, or is not what the outcome was made of.
+// Throws if the claim's inputs are unreadable or do not fit the outcome.
 void check_measured(const Claim& claim, const std::string& folder, const Outcome& outcome) {
   models::check_log(folder, outcome);
   if (!claim.looks().empty() && outcome.kind == Outcome::Kind::done) models::checkpoint_at(folder);
 }
 
-// A figure that is registered, and only has not been asked for, is told as such.
+// Throws if a metric is missing. The error explains how to enable a registered metric.
 void check_figures(const Claim& claim, const std::string& variant, const models::RunLog& rows) {
   const std::vector<std::string> names = models::figure_names(rows);
   for (size_t m = 0; m < claim.metrics.size(); ++m) {
@@ -126,7 +126,7 @@ class Study {
   }
 
  private:
-  using Keys = std::vector<std::vector<std::string>>;  // of each variant and swept value the runs of its seeds
+  using Keys = std::vector<std::vector<std::string>>;  // run ids per seed, for each variant and swept value
 
   std::vector<std::string> add_seeds(RunRows& rows, size_t v, size_t s, double rate, const std::string& more) {
     std::vector<std::string> keys;
@@ -134,10 +134,10 @@ class Study {
     return keys;
   }
 
-  // Without all runs there is nothing to measure.
+  // Measuring needs all runs.
   bool ends() const { return studied_.signal != 0 || count_failed(studied_.outcomes) > 0; }
 
-  // The lowest validation loss at a seed that is none of those that are compared: of each variant, and of all together.
+  // Chooses rates, per variant and a common one, by validation loss at a seed not compared.
   bool choose(std::vector<double>& rates) {
     const int64_t seed = further_seed(claim_);
     const size_t s = claim_.middle_value(), count = claim_.learning_rates.size();
@@ -148,7 +148,7 @@ class Study {
         keys[v].push_back(add(search, v, s, seed, rate, " learning_rate=" + print_number(rate)));
     train_these(search);
     if (ends()) return false;
-    constexpr double diverges = 1e9;  // a rate at which a variant has no loss is the last that is taken for all
+    constexpr double diverges = 1e9;  // a rate with a diverged variant is the last choice as a common rate
     std::vector<double> sums(count, 0);
     for (size_t v = 0; v < keys.size(); ++v) {
       std::vector<double> losses;
@@ -178,7 +178,7 @@ class Study {
     return key;
   }
 
-  // The first run of each variant that is done shows whether its runs have what is measured.
+  // The first finished run of each variant is checked for the claim's metrics.
   void train_these(const RunRows& rows) {
     const RunWords words{[](const Outcomes&) { return std::string(); },
                          [&](const Outcome& outcome) {
@@ -237,7 +237,7 @@ class Study {
   const std::string& data_;
   FolderLock& folder_;
   const models::RunIds ids_;
-  std::map<std::string, std::string> variant_of_;  // of each run's key
+  std::map<std::string, std::string> variant_of_;  // run id -> variant
   std::set<std::string> looked_;                   // variants
   std::set<std::string> used_;                     // runs
   StudiedRuns studied_;
@@ -247,7 +247,7 @@ class Study {
 
 namespace {
 
-// What only shows that it runs needs no whole split.
+// Shortens validations, because a smoke run does not need the whole split.
 void shorten_validations(models::TrainSettings& settings) {
   const std::vector<Setting> members = settings_of(settings);
   for (const auto& [key, value] : {std::pair("validation_tokens", "1024"), std::pair("training_loss_tokens", "1024"),
@@ -255,7 +255,7 @@ void shorten_validations(models::TrainSettings& settings) {
     if (find_setting(members, key)) set_setting(members, "study", key, value);
 }
 
-// Sets that do not lie where settings say: in the folder of sets, else near the claim.
+// Searches missing data sets in the folder of data sets, then near the claim.
 void find_data(models::TrainSettings& settings, const std::string& claim, const std::string& folder) {
   const std::vector<Setting> members = settings_of(settings);
   for (const char* key : models::paths_of_data) {
@@ -267,7 +267,7 @@ void find_data(models::TrainSettings& settings, const std::string& claim, const 
   }
 }
 
-// Of what it sets: other comments or another order of lines make no other configuration.
+// Hashes parsed values: comments and the order of lines do not matter.
 std::string sha256_of_config(const std::string& path) {
   const std::string sets = models::what_toml_says(path);
   return sha256(std::as_bytes(std::span(sets)));

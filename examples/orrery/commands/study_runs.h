@@ -1,4 +1,4 @@
-// A claim's samples: what the pool trains, or what is timed round by round.
+// Samples of a claim: runs that the pool trains, or timed rounds.
 #pragma once
 
 #include <map>
@@ -16,37 +16,37 @@
 namespace orrery::program {
 
 struct StudiedRuns {
-  models::Measurements measured;                       // of nothing if a signal ended it, or a run failed
-  RunRows rows;                                        // of the pool; a timed claim has none
-  Outcomes outcomes;                                   // also those that only chose a learning rate
-  std::vector<std::pair<std::string, double>> rates;   // of each variant, if learning rates were chosen
-  double common_rate = 0;                              // and the one that is best for all of them together
-  std::optional<models::Measurements> at_common_rate;  // if that is not every variant's own
-  int signal = 0;                                      // that ended it; 0: none
-  double minutes = 0;                                  // of the steps of all runs
+  models::Measurements measured;                       // empty if a signal stopped it or a run failed
+  RunRows rows;                                        // the pool's runs; none for a timed claim
+  Outcomes outcomes;                                   // includes runs that only chose a learning rate
+  std::vector<std::pair<std::string, double>> rates;   // learning rate per variant, if chosen
+  double common_rate = 0;                              // the best common learning rate
+  std::optional<models::Measurements> at_common_rate;  // unless it is every variant's own
+  int signal = 0;                                      // signal that stopped it; 0: none
+  double minutes = 0;                                  // time of all runs' steps
 };
 
-// How many runs the claim has, as far as that is known before learning rates are chosen.
+// Returns the number of runs, as far as it is known before learning rates are chosen.
 size_t count_runs(const models::Claim& claim);
 
-// Trains what is missing, or measures.  Errors: settings that do not fit each other, before any training; a figure that
-// the first run does not have, after it.
-// From the first training on `folder`, the study's, stays and is recorded as a user of the runs.
+// Trains missing runs, or measures. Throws before training if settings conflict, and after the
+// first run if it lacks a metric. From the first training on, `folder`, the study's, is kept and
+// recorded as a user of the runs.
 StudiedRuns train_claim(const models::Claim& claim, const PoolOptions& options, const std::string& data,
                         FolderLock& folder);
 
-// Rounds of a timed claim.  `folder`: for the runs, removed at the end; `pool`: nobody may be training there.
+// Measures rounds of a timed claim. `folder`: its runs, removed at the end; `pool`: must be idle.
 StudiedRuns time_claim(const models::Claim& claim, const std::string& folder, const std::string& pool,
                        const std::string& data);
 
-// Of a variant at a swept value, with that seed and learning rate (0: that of the settings).  Sets that do not lie
-// where the claim says are looked for in the folder `data`.
+// Returns the settings of a variant at a swept value (rate 0: the learning rate of the settings).
+// Searches the folder `data` for data sets that are missing at the claim's paths.
 models::TrainSettings settings_of_study(const models::Claim& claim, const models::Variant& variant, size_t swept,
                                         int64_t seed, double rate, const std::string& data);
-// An Error if two variants have the same settings: their runs would be the same, and no difference could be seen.
+// Throws if two variants have equal settings: their runs would be the same, with no difference.
 void check_variants_differ(const models::Claim& claim, const std::string& data);
-// What the claim is judged by beside its file, as StudyVerdict::read says it; only the config where something that its
-// runs read is not there.
+// Returns inputs of the claim besides its file, in StudyVerdict::read's format; only the config if
+// an input of its runs is missing.
 std::map<std::string, std::set<std::string>> read_by_claim(const models::Claim& claim, const std::string& data);
 std::string label_of(const models::Claim& claim, const models::Variant& variant, size_t swept);
 

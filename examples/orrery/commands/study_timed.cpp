@@ -1,4 +1,4 @@
-// Claims about time: variants take turns, a few training steps each, and nothing else runs beside them.
+// Claims about time: variants alternate, a few training steps each, on an otherwise idle machine.
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
@@ -23,12 +23,12 @@ namespace {
 using models::Claim;
 namespace fs = std::filesystem;
 
-struct Turns {  // of one variant at one swept value
+struct Turns {  // training of one variant at one swept value
   size_t variant, swept;
   std::unique_ptr<models::Trainer> trainer;
 };
 
-struct Removed {  // with all that is in it
+struct Removed {  // removes the folder and its content
   std::string folder;
   ~Removed() {
     std::error_code ignored;
@@ -36,9 +36,9 @@ struct Removed {  // with all that is in it
   }
 };
 
-constexpr const char* timing_mark = "/removed_by_study";  // in a folder that a study has made, and removes
+constexpr const char* timing_mark = "/removed_by_study";  // marks a folder that a study created and removes
 
-// Throws if the folder has anything that no measurement of time left there when it was killed.
+// Throws if the folder contains anything other than the remains of a killed time measurement.
 void check_removable(const std::string& folder) {
   if (!folder_exists(folder)) return;
   const std::string mark = folder + timing_mark;
@@ -56,7 +56,7 @@ void check_alone(const std::string& pool) {
         " at the moment; time is not measured beside it, wait for its end");
 }
 
-// The median of the steps of a turn, in milliseconds.  It ends as an interrupted run does: without a validation.
+// Returns the median step time of a turn in ms. Ends like an interrupted run, without a validation.
 double one_turn(models::Trainer& trainer, int64_t steps, const StopSignals& signals) {
   if (trainer.settings().threads > 0) set_thread_count(static_cast<int>(trainer.settings().threads));
   const int64_t end = trainer.steps_done() + steps;
@@ -74,7 +74,7 @@ StudiedRuns time_claim(const Claim& claim, const std::string& folder, const std:
                        const std::string& data) {
   check_alone(pool);
   make_folders(pool);
-  const FolderLock alone(pool + "/timed", {"study", ""});  // another study of time waits for the same machine
+  const FolderLock alone(pool + "/timed", {"study", ""});  // another timed study waits for this one
   check_removable(folder);
   const Removed work{folder};
   remove_with_contents(folder);
@@ -90,7 +90,7 @@ StudiedRuns time_claim(const Claim& claim, const std::string& folder, const std:
       for (auto& each : all) each[v].emplace_back();
       models::TrainSettings settings = settings_of_study(claim, claim.variants[v], s, claim.seeds[0], 0, data);
       settings.out = folder + "/" + std::to_string(turns.size());
-      settings.steps = (claim.rounds + 1) * claim.round_steps + 1;  // it never comes to its end
+      settings.steps = (claim.rounds + 1) * claim.round_steps + 1;  // the run never completes
       settings.evaluate_every = settings.checkpoint_every = 0;
       settings.save_optimizer = settings.keep_best = false, settings.keep_checkpoints = 1;
       settings.figures = "none";
@@ -100,8 +100,8 @@ StudiedRuns time_claim(const Claim& claim, const std::string& folder, const std:
       turns.push_back({v, s, std::make_unique<models::Trainer>(settings)});
     }
   const StopSignals signals;
-  for (int64_t round = -1; round < claim.rounds; ++round) {  // the first one warms up
-    check_alone(pool);                                       // somebody may have begun meanwhile
+  for (int64_t round = -1; round < claim.rounds; ++round) {  // round -1 is a warm-up
+    check_alone(pool);                                       // another program may have started training
     std::vector<double> medians;
     for (Turns& each : turns) {
       const double median = one_turn(*each.trainer, claim.round_steps, signals);

@@ -20,7 +20,7 @@ std::string own_translation(models::TranslationModel& model, const models::Token
   return models::translate_to_text(model, sources, tokenizer, {})[0];
 }
 
-// The token that ends a document, where the run's documents see themselves alone.
+// Returns the token that ends a document, if the run masks attention between documents.
 std::optional<int32_t> end_of_document(const Trained& trained, const models::Tokenizer& tokenizer) {
   AnySettings task = trained.settings.task_settings;
   if (!find_setting(task.members(), "documents") || !models::setting_of<bool>(task, "documents")) return {};
@@ -63,7 +63,7 @@ models::ExampleSettings held_out_pair(const Trained& trained, const models::Tran
   constexpr int64_t enough = 100;
   const auto most = static_cast<size_t>(std::min(most_own_tokens, model.context()));
   const auto fits = [&](const std::string& sentence) {
-    const size_t tokens = tokenizer.encode(sentence).size() + 1;  // with its end
+    const size_t tokens = tokenizer.encode(sentence).size() + 1;  // and its end token
     return tokens > 1 && tokens <= most;
   };
   models::ExampleSettings example;
@@ -77,8 +77,8 @@ std::unique_ptr<models::Subject> held_out_subject(const std::string& command, co
   const std::vector<Setting> members = task_settings.members();
   if (find_setting(members, "validation_data") &&
       models::setting_of<std::string>(task_settings, "validation_data") != "")
-    models::setting_of<std::string>(task_settings, "data").clear();  // what was learned is not needed
-  bool made = true;  // of nothing that is read
+    models::setting_of<std::string>(task_settings, "data").clear();  // training data are not needed
+  bool made = true;  // generated, without input files
   for (const char* key : models::paths_of_data) {
     if (!find_setting(members, key)) continue;
     const std::string& path = models::setting_of<std::string>(task_settings, key);

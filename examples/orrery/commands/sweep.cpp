@@ -1,4 +1,4 @@
-// orrery sweep: every combination of settings is trained, and they are compared seed by seed.
+// orrery sweep: trains all combinations of settings and compares them seed by seed.
 #include <algorithm>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -28,7 +28,7 @@ using models::Outcome;
 
 constexpr const char* sweep_columns = "row,seeds,mean,deviation,difference,low,high,diverged,failed\n";
 
-// What a sweep leaves in its folder (models/formats/output_file.h).
+// Files that a sweep writes (models/formats/output_file.h).
 const Outputs& sweep_outputs() {
   static const Outputs all = {
       "sweep",
@@ -60,11 +60,11 @@ struct SweepSettings {
 struct Sweep {
   SweepSettings settings;
   std::vector<std::string> varied;
-  RunRows all;  // a row is a combination of all varied settings but the seed
+  RunRows all;  // a row is a combination of all varied settings except the seed
 };
 
-// What a sweep decides by itself: every run begins at its beginning, or goes on from where it was, with its share of
-// the cores.
+// Rejects settings that the sweep controls: runs start new or resume by themselves, with an
+// equal share of the cores.
 void check_may_be_set(const std::string& key, const std::string& value) {
   check(key != "threads", "sweep: --threads=", value,
         " is no setting of a sweep: the runs side by side, of which --jobs says how many, share the cores");
@@ -78,7 +78,7 @@ Sweep read_sweep(const Arguments& arguments) {
   Arguments words = arguments;
   if (!words.empty() && !words[0].starts_with("--")) words[0] = "--config=" + words[0];
   const std::vector<Setting> own = settings_of(sweep.settings);
-  // The model and the task, which say what keys there are, may be lists too: then the first ones say it.
+  // Model and task define the keys. If they are lists, their first values do.
   Arguments firsts;
   for (const std::string& word : words) {
     if (word.starts_with("--resume")) continue;  // refused by check_may_be_set
@@ -108,7 +108,7 @@ Sweep read_sweep(const Arguments& arguments) {
   const std::vector<Assignments> combined = models::combinations(given);
   check_many_runs("sweep: these are ", combined.size(), sweep.settings.yes);
   const models::RunIds ids(sweep.settings.runs, sweep.settings.fresh);
-  std::string unreadable;  // of the first run whose data, say, are not there
+  std::string unreadable;  // error of the first run whose data, for example, are missing
   bool any = false;
   DistinctSettings distinct;
   for (const Assignments& each : combined) {
@@ -158,7 +158,7 @@ std::optional<double> figure(const Outcomes& outcomes, const std::string& key, c
   return value->second;
 }
 
-// What is compared is a figure of each run's last validation.
+// The compared metric must be in each run's last validation.
 void check_metric(const std::string& metric, const Outcome& outcome) {
   if (outcome.kind != Outcome::Kind::done || outcome.figures.contains(metric)) return;
   std::vector<std::string> names;
@@ -250,7 +250,7 @@ std::string table_csv(const Sweep& sweep, const Outcomes& outcomes) {
 // Throws if the folder has files of something else, or results of runs that this sweep does not have.
 void check_replaceable(const Sweep& sweep) {
   const std::string& out = sweep.settings.out;
-  std::set<std::string> keys;  // by which program's sources a run was trained does not matter
+  std::set<std::string> keys;  // run keys: ids without the hash of the program's sources
   for (const std::string& id : sweep.all.keys()) keys.insert(models::key_of_id(id));
   for (const models::TabledRun& run : models::runs_in_tables(out))
     check(run.outcome == "failed" || keys.contains(models::key_of_id(run.id)), "sweep: ", out,
@@ -258,7 +258,7 @@ void check_replaceable(const Sweep& sweep) {
           " of other settings or data; choose another --out, or remove ", out, "/runs.csv");
 }
 
-// What a report of the sweep asks for beside the tables.
+// Writes the inputs of a sweep's report besides the tables.
 void write_sweep_file(const Sweep& sweep, Arguments arguments) {
   arguments.insert(arguments.begin(), "sweep");
   const models::Json json = {
@@ -286,11 +286,11 @@ std::string sweep_help(const Arguments&) {
 
 int sweep(const Arguments& arguments) {
   const Sweep sweep = read_sweep(arguments);
-  reference_row(sweep);  // a wrong one is told before any training
+  reference_row(sweep);  // checks it before any training
   sweep_outputs().check(sweep.settings.out);
   FolderLock lock(sweep.settings.out, {"sweep"});
   check_replaceable(sweep);
-  lock.keep();  // an interrupted sweep still uses its runs
+  lock.keep();  // the runs of an interrupted sweep stay in use
   models::record_use(sweep.settings.runs, lock.folder(), sweep.all.keys());
   std::cout << counted(static_cast<int64_t>(sweep.all.rows.size()), "row") << ", "
             << counted(static_cast<int64_t>(sweep.all.named.size()), "run") << "\n"
@@ -304,7 +304,7 @@ int sweep(const Arguments& arguments) {
   PoolOptions options{"sweep", sweep.settings.runs, sweep.settings.jobs, sweep.settings.fresh};
   options.check_files = [&](const std::string& folder, const Outcome& outcome) {
     const bool lacks_metric = outcome.kind == Outcome::Kind::done && !outcome.figures.contains(metric);
-    if (lacks_metric) models::check_log(folder, outcome);  // else check_metric tells that its runs have none
+    if (lacks_metric) models::check_log(folder, outcome);  // check_metric rejects an intact one
   };
   const TrainedRows trained = train_rows(
       sweep.all, options, words, [&](const PooledRun&, const Outcome& outcome) { check_metric(metric, outcome); });

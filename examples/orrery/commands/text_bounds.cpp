@@ -13,13 +13,13 @@ std::string named(const models::Tokenizer& tokenizer, int32_t token) {
   return shown.empty() ? text(token) : text(token, " (", shown, ")");
 }
 
-void say_once(const std::string& sentence) {  // of several models that are the same
+void say_once(const std::string& sentence) {  // prints a repeated message of several models once
   static std::string last;
   if (sentence != last) std::cerr << models::for_terminal(sentence) << std::endl;
   last = sentence;
 }
 
-// With `ends` alone what a text ends with is decided and told.
+// Sets and prints the end of texts only if `ends` is given.
 void follow(const std::string& command, const std::string& begin, const std::string* ends, Trained& trained) {
   if (!dynamic_cast<const models::LanguageModel*>(trained.model.get())) return;
   auto tokenizer = models::restore_tokenizer(trained.tokenizer);

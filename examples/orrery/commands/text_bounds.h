@@ -1,4 +1,4 @@
-// What stands around a text that a model of language reads or writes: `--begin` and `--stop_at_end`.
+// Tokens that begin and end texts of language models: `--begin` and `--stop_at_end`.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@
 
 namespace orrery::program {
 
-// `family`: as the folder says that the model was imported from; a model that was trained here has no end, and what
-// begins a text where its tokenizer's folder says so.
+// `family`: as the imported model's folder specifies. A model trained here has no end token, and a
+// begin token if its tokenizer's folder specifies one.
 struct TextBegin {
   std::string begin = "family";
 
@@ -35,12 +35,12 @@ struct TextBounds : TextBegin {
   }
 };
 
-// Lets the tokenizer of a language model follow them; what a family asks for is told on the standard error.  Errors
-// begin with the command: the tokenizer has no such token.
+// Applies them to the tokenizer; prints the family's choices to standard error. Errors begin with
+// the command: the tokenizer has no such token.
 void follow(const std::string& command, const TextBegin& begin, Trained& trained);
 void follow(const std::string& command, const TextBounds& bounds, Trained& trained);
 
-// Sampling that draws what the tokenizer has tokens for, and ends where it says.
+// Returns settings that sample only the tokenizer's tokens and stop at its end tokens.
 models::SamplingSettings sampling_with(const models::LanguageModel& model, const models::Tokenizer& tokenizer,
                                        models::SamplingSettings settings);
 

@@ -1,4 +1,4 @@
-// orrery train: a model learns its task.
+// orrery train: trains a model on its task.
 #include <algorithm>
 #include <cmath>
 #include <iostream>
@@ -24,10 +24,10 @@
 namespace orrery::program {
 namespace {
 
-// The exit code of a complete run.
+// Returns the exit code of a complete run.
 int code_of(const models::Task& task, double loss) {
   const std::optional<double> guessing = task.guessing_loss();
-  constexpr double told = 5e-5;  // the least difference that the sentence shows
+  constexpr double told = 5e-5;  // smallest difference that the message resolves
   if (!guessing || loss <= *guessing + told) return 0;
   complain(text("train: the validation loss of ", fixed(loss, 4), " is above that of uniform guessing, ln ",
                 task.choices(), " = ", fixed(*guessing, 4),
@@ -65,7 +65,7 @@ std::string epoch_line(const models::Trainer& trainer) {
               grouped(step));
 }
 
-// Before the first step only the CPU's time is known.
+// The time of a step is known before training only on the CPU.
 std::string time_line(const models::Trainer& trainer) {
   const double step = trainer.memory_plan().seconds_of_step;
   if (step == 0) return "";

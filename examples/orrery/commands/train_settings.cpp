@@ -17,7 +17,7 @@ namespace {
 
 using Assignments = std::vector<std::pair<std::string, std::string>>;
 
-// Whether `given` is the key, or nanoGPT's name of it.
+// Returns true if `given` is the key or nanoGPT's name for it.
 bool is_key(const std::string& given, std::string_view key) {
   const auto names = models::nanogpt_keys();
   return given == key || std::any_of(names.begin(), names.end(), [&](const ForeignKey& foreign) {
@@ -31,14 +31,14 @@ std::string value_of(const Assignments& assignments, const std::string& key, std
   return otherwise;
 }
 
-// The last value of a key in a file of settings or on the command line, which counts later; `otherwise` if none has it.
+// Returns the last value of a key in files of settings, then on the command line; else `otherwise`.
 std::string last_value(const ParsedArguments& parsed, const std::string& key, std::string otherwise) {
   for (const auto& [given, value] : parsed.assignments)
     if (given == "config") otherwise = models::value_in_settings_file(value, key).value_or(otherwise);
   return value_of(parsed.assignments, key, otherwise);
 }
 
-// --resume=RUN is --resume=yes --out=RUN.
+// Replaces --resume=RUN by --resume=yes --out=RUN.
 void take_run_to_resume(const std::string& command, Assignments& given) {
   const std::string value = value_of(given, "resume", "no");
   if (!models::names_a_run(value)) return;
@@ -60,23 +60,23 @@ ParsedArguments parse(const std::string& command, const Arguments& arguments, mo
   return parsed;
 }
 
-// The settings of the run that is resumed.
+// Returns the settings of the resumed run.
 Assignments of_resumed(const ParsedArguments& parsed) {
   const std::string run = last_value(parsed, "out", models::TrainSettings().out);
-  if (!folder_exists(run) || !models::is_run(run)) return {};  // the trainer says what is missing
+  if (!folder_exists(run) || !models::is_run(run)) return {};  // the trainer reports what is missing
   models::TrainSettings its = models::settings_of_run(run);
   its.out = run;
   const std::string wanted = last_value(parsed, "model", its.model);
   models::check_same_kind(run, wanted, last_value(parsed, "task", its.task), its);
   const std::vector<Setting> model = its.model_settings.members();
-  Assignments taken;  // another preset has values of its own, which the trainer compares
+  Assignments taken;  // another preset has its own values, which the trainer compares
   for (const auto& [key, value] : list_settings(its))
     if (wanted == its.model || !(key == "model" || find_setting(model, key))) taken.emplace_back(key, value);
   return taken;
 }
 
-// What a run that begins with another's weights takes over: its model, that model's settings, its tokenizer and its
-// dtype.
+// Returns the settings that a run with --init_from inherits: the model, the model's settings,
+// the tokenizer and the dtype.
 Assignments inherited(const ParsedArguments& parsed) {
   const std::string from = last_value(parsed, "init_from", "");
   if (from.empty()) return {};
@@ -109,13 +109,13 @@ Assignments inherited(const ParsedArguments& parsed) {
   return taken;
 }
 
-// What counts before every key that is given.
+// Returns the settings that apply before all given keys.
 Assignments begun_with(const ParsedArguments& parsed) {
   const bool resumes = parse_yes_or_no("resume", last_value(parsed, "resume", "no"));
   return resumes ? of_resumed(parsed) : inherited(parsed);
 }
 
-// The defaults of the model and the task that are named, which decide what keys there are.
+// Returns the defaults of the named model and task, which define the keys.
 models::TrainSettings settings_of_model(const ParsedArguments& parsed) {
   for (const auto& [key, value] : parsed.assignments)
     check(key != "config" || !value.empty(),
@@ -125,7 +125,7 @@ models::TrainSettings settings_of_model(const ParsedArguments& parsed) {
                                last_value(parsed, "task", value_of(begun, "task", "")));
 }
 
-// Only here it is known whether the default of the task was given; prepared data have another tokenizer in its place.
+// Throws if the task's default tokenizer was requested explicitly, but prepared data have another.
 void check_tokenizer_of_data(const ParsedArguments& parsed, const models::TrainSettings& settings) {
   const std::string given = value_of(parsed.assignments, "tokenizer", ""), data = models::setting_of(settings, "data");
   if (given != models::TextSettings().tokenizer || data.empty()) return;

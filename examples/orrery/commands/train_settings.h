@@ -1,4 +1,4 @@
-// The settings of a run from words on the command line and files of settings.
+// Settings of a run from command line arguments and files.
 #pragma once
 
 #include "examples/orrery/commands/commands.h"
@@ -6,10 +6,10 @@
 
 namespace orrery::program {
 
-// The defaults of the model and the task that the words, or a file of theirs, name: they decide what keys there are.
+// Returns the defaults of the arguments' (or their file's) model and task, which define the keys.
 models::TrainSettings known_train_settings(const std::string& command, const Arguments& arguments);
-// Files first (--config), whatever their place among the words; then the keys in the order given.  Errors begin with
-// `command`.
+// Applies files (--config) first, regardless of position, then keys in the order given.
+// Errors begin with `command`.
 models::TrainSettings read_train_settings(const std::string& command, const Arguments& arguments);
 
 }  // namespace orrery::program

@@ -17,7 +17,7 @@
 namespace orrery::program {
 namespace {
 
-// The folder of a checkpoint: the one given, or the newest of the run given.
+// Returns the given folder if it is a checkpoint, else the newest checkpoint of the run.
 std::string find_checkpoint(const std::string& command, const std::string& folder) {
   check(!folder.empty(), command,
         ": there is no model; give the folder of a run with --checkpoint=DIR, for instance "
@@ -30,7 +30,7 @@ std::string find_checkpoint(const std::string& command, const std::string& folde
   return latest;
 }
 
-// A state.json can describe any model; one with more parameters than the weights beside it is not made.
+// Rejects a state.json whose model has more parameters than the weights, before it is allocated.
 void check_described(const std::string& command, const models::TrainSettings& described, const std::string& weights) {
   const auto bytes = static_cast<int64_t>(FileReader(weights).size());
   check(models::count_parameters(described, bytes / 2).has_value(), command, ": ", weights, " has ", bytes,
@@ -48,7 +48,7 @@ Trained read_checkpoint(const std::string& command, const std::string& checkpoin
   for (const std::string& file : models::changed_plugins(state))
     warn({"the plug-in " + file + " is not what " + checkpoint + " was trained with: its formula may be another"});
   models::load_weights(checkpoint, *trained.model);
-  // What is learned without a text has none: its tokens are read and written as they are.
+  // A model trained on generated data has no tokenizer: its texts are token ids.
   const auto* const writes = dynamic_cast<const models::LanguageModel*>(trained.model.get());
   if (writes && models::parse_json(trained.tokenizer, models::unreadable_tokenizer) == models::Json::object())
     trained.tokenizer = models::Json{{"name", "numbers"}, {"size", writes->vocabulary()}}.dump();

@@ -1,4 +1,4 @@
-// A trained model, as a checkpoint describes it.
+// A trained model, loaded from a checkpoint.
 #pragma once
 
 #include <memory>
@@ -11,17 +11,17 @@ namespace orrery::program {
 
 struct Trained {
   models::TrainSettings settings;
-  std::string tokenizer;  // as Task::tokenizer says it; of a language model without one, numbers
+  std::string tokenizer;  // see Task::tokenizer; "numbers" for a language model without one
   std::unique_ptr<nn::Module> model;
-  std::string version;  // of the program that wrote the checkpoint; empty: not known
+  std::string version;  // version of the program that wrote it; empty: unknown
 };
 
-// Of the folder of a checkpoint, or the newest one of the folder of a run.  Errors begin with the command's name.
+// Loads a checkpoint, or the newest one of a run. Errors begin with the command's name.
 Trained read_trained(const std::string& command, const std::string& folder);
 
-void warn(const std::vector<std::string>& sentences);  // a line each, on the standard error
+void warn(const std::vector<std::string>& sentences);  // one line each, to standard error
 
-// A line on the standard output if another version of the program has written that run.
+// Prints a warning if another version of the program wrote that run.
 void warn_of_version(const std::string& run, const std::string& version);
 
 }  // namespace orrery::program

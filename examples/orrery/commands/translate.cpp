@@ -1,4 +1,4 @@
-// orrery translate: a trained model translates sentences, a line each.
+// orrery translate: translates sentences, one per line.
 #include <cstdio>
 #include <iostream>
 
@@ -56,13 +56,13 @@ std::vector<std::string> lines_of(const std::string& file) {
 }
 
 struct Sources {
-  std::vector<std::vector<int32_t>> tokens;  // of each sentence, with its end; the end alone where it cannot be read
-  int64_t left_out = 0;                      // sentences that cannot be read
+  std::vector<std::vector<int32_t>> tokens;  // per sentence, with its end token; only that if rejected
+  int64_t left_out = 0;                      // rejected sentences
 };
-// Reports each sentence that cannot be read, by its line.
+// Reports each rejected sentence by its line: it is too long or cannot be encoded.
 Sources read_sources(const std::string& input, const models::Tokenizer& tokenizer, int64_t context) {
-  constexpr size_t at_once = size_t{1} << 16;  // sentences, for whose tokens memory is checked together
-  constexpr double held = 64, later = 96;      // bytes of a short one: its tokens, and its translation
+  constexpr size_t at_once = size_t{1} << 16;  // sentences per check of memory
+  constexpr double held = 64, later = 96;      // bytes per short sentence: its tokens, its translation
   const models::SentenceMarks marks = models::sentence_marks(tokenizer);
   const std::string what = what_of(input);
   Sources sources;

@@ -1,4 +1,4 @@
-// orrery try: one formula file becomes a plug-in, is checked, plotted, and trained with.
+// orrery try: compiles a formula file to a plug-in, then checks, plots and trains with it.
 #include <unistd.h>
 
 #include <algorithm>
@@ -47,7 +47,7 @@ struct TrySettings {
 
 constexpr uint64_t longest_source = uint64_t{1} << 20;  // bytes
 
-// The first line that names an error, else the first line.
+// Returns the first line with an error, else the first line.
 std::string first_error(const std::string& output) {
   std::string first;
   for (size_t at = 0; at < output.size();) {
@@ -65,7 +65,7 @@ std::string compile(const std::string& file, const TrySettings& settings) {
   check(file_exists(file), "try: there is no file '", file,
         "'; give one that registers something, as in orrery try "
         "examples/03_new_activation.cpp");
-  read_file(file, longest_source);  // a compiler would wait at a pipe
+  read_file(file, longest_source);  // limits the size and rejects pipes, at which a compiler would wait
   make_folders(folder);
   const std::string plugin = (fs::path(folder) / fs::path(file).stem()).string() + ".so";
   models::check_output("try", plugin, {"a plug-in of orrery", is_plugin});
@@ -105,7 +105,7 @@ void print_plot(const Name& name, double range) {
 }
 
 struct Role {
-  std::string key, spec;  // of the model's settings
+  std::string key, spec;  // key: a setting of the model
 };
 std::vector<Role> roles_of(const Name& name) {
   if (name.first == "activation") {
@@ -128,7 +128,7 @@ std::vector<std::string> check_source(const std::string& file) {
   return failed;
 }
 
-// Gradient cases of names that were never registered: what they check is in no model.
+// Reports gradient cases of names that are not registered: no model contains what they check.
 std::vector<std::string> cases_of_nothing() {
   std::vector<std::string> failed;
   for (const nn::Family& family : nn::families())
@@ -158,7 +158,7 @@ models::NamedModel small_model() {
   return {models::model_classes().at(models::Gpt::info.name), AnySettings(s)};
 }
 
-// Models with and without the new names; those that do not stay finite, or do not learn.
+// Trains models with and without the new names. Returns failures: loss not finite or not lower.
 std::vector<std::string> train(const std::vector<Name>& names, const TrySettings& settings) {
   const std::string data = data_file(settings);
   Table table({"model (2 layers, width 64)", "first loss", "last loss", "seconds"}, "lrrr");

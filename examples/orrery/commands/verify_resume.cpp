@@ -1,4 +1,4 @@
-// orrery verify_resume: a run goes on twice, once without and once with an interruption, and comes to the same bytes.
+// orrery verify_resume: continues a run twice, once interrupted, and checks for identical bytes.
 #include <chrono>
 #include <filesystem>
 #include <iostream>
@@ -37,13 +37,13 @@ struct VerifySettings {
   void visit(V& v) {
     v("out", out, "folder for the work, which must not be there yet; none: RUN.verify_resume");
     v("steps", steps, "updates before the interruption, and as many after it", between(1, 1e6));
-    // How the command begins itself for a part of the training, in a process of its own.
+    // Hidden settings with which the command starts itself for a part of the training.
     v("|part", part, "file of the settings");
     v("|until", until, "the step after which the part ends", between(0, 1e9));
   }
 };
 
-// Ends as an interrupted run does, so that its schedule is that of all its steps.
+// Ends like an interrupted run, so that the schedule covers all its steps.
 int train_part(const std::string& settings_file, int64_t until) {
   models::Trainer trainer(models::settings_in_file(settings_file));
   const StopSignals signals;
@@ -58,7 +58,7 @@ struct Interrupted {
   int signal;
 };
 
-// The folder of all that is done here: gone with the object, unless it is kept.
+// The work folder; removed with the object unless kept.
 class Work {
  public:
   explicit Work(const std::string& folder) : folder_(folder) {
@@ -115,7 +115,7 @@ class Verification {
               << std::flush;
   }
 
-  // Both runs are written at the same path: `out` is among the settings that a checkpoint has.
+  // Trains both runs at the same path, because checkpoints contain `out`.
   void train() {
     begin();
     train_until(end_, "uninterrupted");
@@ -158,7 +158,7 @@ class Verification {
     return latest;
   }
 
-  // The step of the checkpoint, which the run may soon replace.
+  // Copies the checkpoint, which the run may soon replace, and returns its step.
   int64_t copy_of(const std::string& checkpoint) {
     const models::CheckpointState state = models::read_state(checkpoint);
     check(models::has_optimizer(state), "verify_resume: ", checkpoint,
@@ -219,7 +219,7 @@ int verify_resume(const Arguments& arguments) {
   check(words.size() == 1, "verify_resume: ", words.size(),
         " runs are given; give one, as in orrery verify_resume runs/mine");
   models::check_is_run("verify_resume", words[0]);
-  const std::string lacking = models::plugins_lacking(words[0]);  // all of it must be there to train on
+  const std::string lacking = models::plugins_lacking(words[0]);  // training needs all plug-ins
   check(lacking.empty(), "verify_resume: ", words[0], ": ", lacking);
   try {
     Verification verification(words[0], s);

@@ -1,7 +1,7 @@
-# What `orrery report` puts into a page, as a source file of the program: an installed one has no folder of sources.
-# Written at configure time, which comes again when one of the files changes.
+# Embeds the files of `orrery report` in a source file, because an installed program has no source
+# folder. Runs at configure time; CMake reconfigures if one of the files changes.
 
-# orrery_embed_report(OUTPUT): the definitions that examples/orrery/page/report_page.h declares.
+# orrery_embed_report(OUTPUT): writes the definitions for examples/orrery/page/report_page.h.
 function(orrery_embed_report output)
   set(folder "${PROJECT_SOURCE_DIR}/examples/orrery/page")
   file(GLOB scripts CONFIGURE_DEPENDS "${folder}/script/*.js")
@@ -22,7 +22,7 @@ function(orrery_embed_report output)
   endforeach()
   string(APPEND code ";\n")
 
-  # The comment that a file begins with.  A header comes after the source of its name: adamw.cpp, adamw.h.
+  # Reads the comment at the head of a file; a header follows its source: adamw.cpp, adamw.h.
   set(all "")
   foreach(file IN LISTS heads)
     file(READ "${file}" text)
@@ -49,5 +49,5 @@ function(orrery_embed_report output)
   string(APPEND code "};\n\n}  // namespace orrery::program\n")
 
   file(WRITE "${output}.new" "${code}")
-  configure_file("${output}.new" "${output}" COPYONLY)  # keeps the time of one that is the same
+  configure_file("${output}.new" "${output}" COPYONLY)  # keeps the time of an unchanged file
 endfunction()

@@ -21,7 +21,7 @@ namespace {
 
 using models::Json;
 
-// "<" would end the element that holds the data where a text has "</script>".
+// Escapes "<", because "</script>" in a text would end the element with the data.
 std::string embedded(const Json& report) {
   std::string all;
   for (const char c : report.dump(-1, ' ', false, models::Json::error_handler_t::replace))
@@ -29,7 +29,7 @@ std::string embedded(const Json& report) {
   return all;
 }
 
-std::string moment() {  // the time, in UTC
+std::string moment() {  // current time in UTC
   const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
   std::tm parts{};
   ::gmtime_r(&now, &parts);
@@ -43,7 +43,7 @@ models::OutputKind page_kind() {
   const size_t at = page_html.find(mark), title = page_html.find("<title>");
   const std::string begin(page_html.substr(0, at)), rest(page_html.substr(at + mark.size(), title - at - mark.size()));
   const models::OutputKind marked = models::marked_kind("a page of orrery", begin + std::string(mark)),
-                           former = models::marked_kind("a page of orrery", begin + rest);  // of 0.1.0, without a mark
+                           former = models::marked_kind("a page of orrery", begin + rest);  // 0.1.0: without a mark
   return {marked.name, [=](const std::string& path) { return marked.is_ours(path) || former.is_ours(path); }};
 }
 

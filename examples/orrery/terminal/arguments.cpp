@@ -14,7 +14,7 @@ ParsedArguments parse_arguments(std::string_view command, std::span<const std::s
       parsed.words.insert(parsed.words.end(), arguments.begin() + static_cast<std::ptrdiff_t>(i) + 1, arguments.end());
       break;
     }
-    if (!argument.starts_with("-") || (!argument.starts_with("--") && file_exists(argument))) {  // -x.cpp
+    if (!argument.starts_with("-") || (!argument.starts_with("--") && file_exists(argument))) {  // -x.cpp is a file
       parsed.words.push_back(argument);
       continue;
     }
@@ -48,7 +48,7 @@ std::vector<std::string> read_arguments(std::string_view command, std::span<cons
 
 namespace {
 
-std::string range_of(const Setting& setting) {  // of a number: " [0, 1)", " 0 or [257, 1e6]"
+std::string range_of(const Setting& setting) {  // range of a number: " [0, 1)", " 0 or [257, 1e6]"
   const bool number = std::holds_alternative<int64_t*>(setting.value) ||
                       std::holds_alternative<double*>(setting.value) ||
                       std::holds_alternative<LearnableNumber*>(setting.value);

@@ -1,4 +1,4 @@
-// From words on the command line to keys and values.
+// Command line arguments to settings and values.
 #pragma once
 
 #include <span>
@@ -12,21 +12,20 @@
 namespace orrery::program {
 
 struct ParsedArguments {
-  std::vector<std::string> words;                                // whatever does not begin with --
+  std::vector<std::string> words;                                // arguments that do not begin with --
   std::vector<std::pair<std::string, std::string>> assignments;  // in the order given
 };
 
-// Takes `--key=value`, `--key value`, and for a setting that is yes or no also `--key`; behind a lone `--` are words.
-// Errors begin with `command`.
-// Keys that no setting has come back as they are: the caller assigns them and knows the nearest one.
+// Accepts `--key=value`, `--key value` and, for a bool setting, `--key`; all arguments after `--`
+// are words. Errors begin with `command`. Returns unknown keys unchanged: the caller reports them.
 ParsedArguments parse_arguments(std::string_view command, std::span<const std::string> arguments,
                                 std::span<const Setting> settings);
 
-// The same, assigned at once; returns the words.
+// Parses and assigns the settings; returns the words.
 std::vector<std::string> read_arguments(std::string_view command, std::span<const std::string> arguments,
                                         std::span<const Setting> settings, std::span<const ForeignKey> foreign = {});
 
-// One line for each setting: --key, its default, its meaning.
+// Returns one line per setting: --key, default, help.
 std::string describe(std::span<const Setting> settings);
 
 }  // namespace orrery::program

@@ -1,4 +1,4 @@
-// How long a piece of work takes.
+// Timing of a function.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@ struct Measured {
   double best, median;  // seconds
 };
 
-// Calls f twice, then times it again and again for `seconds`, at least three times.
+// Calls f twice as a warm-up, then times it repeatedly for `seconds`, at least three times.
 template <class F>
 Measured measure(const F& f, double seconds) {
   using Clock = std::chrono::steady_clock;

@@ -24,18 +24,18 @@
 #include "engine/types/check.h"
 #include "models/formats/shown_text.h"
 
-extern "C" [[gnu::weak]] void __lsan_do_leak_check();  // of a build with sanitizers, whose own handler of exit it is
+extern "C" [[gnu::weak]] void __lsan_do_leak_check();  // defined in sanitizer builds; normally an exit handler calls it
 
 namespace orrery::program {
 namespace {
 
-// All bytes, or the reason why not: 0, or an errno.
+// Writes all bytes; returns 0 or an errno.
 int write_all(int descriptor, std::string_view bytes) noexcept {
   while (!bytes.empty()) {
     const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
     if (written >= 0) {
       bytes.remove_prefix(static_cast<size_t>(written));
-    } else if (errno == EAGAIN) {  // a terminal that another program has set so
+    } else if (errno == EAGAIN) {  // a non-blocking terminal, set so by another program
       pollfd ready{descriptor, POLLOUT, 0};
       if (::poll(&ready, 1, -1) < 0 && errno != EINTR) return errno;
     } else if (errno != EINTR) {
@@ -45,7 +45,7 @@ int write_all(int descriptor, std::string_view bytes) noexcept {
   return 0;
 }
 
-class Line {  // of a complaint
+class Line {  // an error message
  public:
   void add(std::string_view text) noexcept {
     for (size_t at = 0; at < text.size();) {
@@ -76,9 +76,9 @@ void complain_of(const Parts&... parts) noexcept {
 
 void complain_of_memory() noexcept { complain_of("out of memory; ", way_out_of_memory()); }
 
-int output_error = 0;  // why something could not be printed; 0: all was
+int output_error = 0;  // errno of a failed write; 0: none
 
-class ReaderGone : public Error {  // no program reads the standard output any more
+class ReaderGone : public Error {  // no program reads standard output any more
  public:
   using Error::Error;
 };
@@ -110,7 +110,7 @@ class CheckedOutput::Buffer final : public std::streambuf {
   }
   int sync() override {
     const std::string_view waiting(pbase(), static_cast<size_t>(pptr() - pbase()));
-    setp(bytes_.data(), bytes_.data() + bytes_.size());  // what cannot be written is not tried again
+    setp(bytes_.data(), bytes_.data() + bytes_.size());  // does not retry a failed write
     if (const int error = write_all(STDOUT_FILENO, waiting)) output_error = error, cannot_print(error);
     return 0;
   }
@@ -121,7 +121,7 @@ class CheckedOutput::Buffer final : public std::streambuf {
 
 namespace {
 
-// Memory that this thread was last refused, while the exception that says so may still be on its way.
+// True if this thread's last allocation failed; its exception may still propagate.
 thread_local bool memory_refused = false;
 
 [[noreturn]] void refuse_memory() {
@@ -129,20 +129,20 @@ thread_local bool memory_refused = false;
   throw std::bad_alloc();
 }
 
-// What cannot be thrown any further: out of a destructor, a thread, or an object that is made before main begins.
+// Handles exceptions that cannot propagate: in destructors, threads, initializers before main.
 [[noreturn]] void end_without_catch() {
   if (std::current_exception()) {
     complain_of_current_exception();
   } else if (std::uncaught_exceptions() > 0 && memory_refused) {
-    // g++ 12 calls this where an exception meets noexcept without saying which: destructors of JSON ask for memory.
+    // g++ 12 hides the exception when it meets noexcept: destructors of JSON allocate memory.
     complain_of_memory();
   } else {
-    std::abort();  // a mistake in the program itself
+    std::abort();  // a bug in the program
   }
   ::_exit(1);
 }
 
-// A file that is opened while a standard stream is closed would take its number, and progress would go into it.
+// If a standard stream is closed, the next file opened would get its number and its output.
 void occupy(int descriptor, int flags) {
   if (::fcntl(descriptor, F_GETFD) >= 0 || errno != EBADF) return;
   const int opened = ::open("/dev/null", flags);
@@ -151,7 +151,7 @@ void occupy(int descriptor, int flags) {
   ::close(opened);
 }
 
-// The program itself ends by end_program, which runs no handlers of exit.
+// Handles exit by others: the program itself ends with end_program, without exit handlers.
 void refuse_exit() {
   complain("a plug-in or a library called exit before orrery had finished; what this command was to do is incomplete");
   ::_exit(1);
@@ -163,10 +163,10 @@ void prepare() {
   std::set_new_handler(refuse_memory);
   for (const int signal : {SIGPIPE, SIGXFSZ}) set_signal(signal, SIG_IGN);
   occupy(STDIN_FILENO, O_WRONLY);
-  occupy(STDOUT_FILENO, O_RDONLY);  // so that writing to it still fails
+  occupy(STDOUT_FILENO, O_RDONLY);  // read-only: writes still fail
   occupy(STDERR_FILENO, O_RDONLY);
 }
-// Before any constructor of this program and of its libraries: they take memory, and there may be none.
+// Runs before all constructors of the program and its libraries, whose allocations may fail.
 [[gnu::section(".preinit_array"), gnu::used]] void (*const prepared)() = prepare;
 
 }  // namespace
@@ -186,18 +186,18 @@ void complain_of_current_exception() noexcept {
     complain_of(error.what());
   } catch (const std::bad_alloc&) {
     complain_of_memory();
-  } catch (const std::length_error&) {  // of a container that no memory could hold
+  } catch (const std::length_error&) {  // a container larger than any memory
     complain_of_memory();
-  } catch (const std::ios::failure&) {  // printed again after an error
+  } catch (const std::ios::failure&) {  // a write after a failed one
     complain_of("cannot write to the standard output: ", std::strerror(output_error));
   } catch (const std::filesystem::filesystem_error& error) {
-    const std::string& path = error.path1().native();  // empty: of a call that reads the current folder
+    const std::string& path = error.path1().native();  // empty: the call reads the current folder
     complain_of("cannot use ", path.empty() ? "the current folder" : path.c_str(), ": ",
                 std::strerror(error.code().value()));
   } catch (const std::system_error& error) {
     complain_of("the system refused: ", std::strerror(error.code().value()));
   } catch (const std::exception& error) {
-    if (std::strstr(error.what(), "pthread_create"))  // oneTBB's words
+    if (std::strstr(error.what(), "pthread_create"))  // oneTBB's message
       return complain_of("the system starts no further thread; its limits on processes or on memory are too narrow");
     complain_of("a library refused: ", error.what());
   } catch (...) {
@@ -211,7 +211,7 @@ int exit_code_of_current_exception() noexcept {
     throw;
   } catch (const ReaderGone&) {
     silent = true;
-  } catch (const std::ios::failure&) {  // printed again after an error
+  } catch (const std::ios::failure&) {  // a write after a failed one
     silent = output_error == EPIPE;
   } catch (...) {
     silent = false;
@@ -219,14 +219,14 @@ int exit_code_of_current_exception() noexcept {
   if (silent) {
     set_signal(SIGPIPE, SIG_DFL);
     ::raise(SIGPIPE);
-    return 128 + SIGPIPE;  // the signal is blocked
+    return 128 + SIGPIPE;  // reached if SIGPIPE is blocked
   }
   complain_of_current_exception();
   return 1;
 }
 
 CheckedOutput::CheckedOutput() : to_(std::make_unique<Buffer>()), before_(std::cout.rdbuf(to_.get())) {
-  std::cout.exceptions(std::ios::badbit);  // hands on what the buffer throws
+  std::cout.exceptions(std::ios::badbit);  // forwards the buffer's exceptions
 }
 CheckedOutput::~CheckedOutput() {
   std::cout.exceptions(std::ios::goodbit);
@@ -239,7 +239,7 @@ void CheckedOutput::finish() {
 void CheckedOutput::finish_after_error() noexcept {
   try {
     if (std::cout.good()) std::cout.flush();
-  } catch (const std::exception&) {  // the first error is the one that is told
+  } catch (const std::exception&) {  // the first error is reported
   }
 }
 

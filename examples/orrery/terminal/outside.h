@@ -1,4 +1,4 @@
-// What the world outside does to the program: its standard streams, signals, and exceptions that nobody caught.
+// Process I/O: standard streams, signals and uncaught exceptions.
 #pragma once
 
 #include <memory>
@@ -7,28 +7,28 @@
 
 namespace orrery::program {
 
-// One line on the standard error, "orrery: sentence", of at most 4,000 bytes; what a terminal could not show is shown
-// as \x1b (models/formats/shown_text.h).
-// Takes no memory, so that it can tell that there is none.
+// Prints the line "orrery: sentence" to standard error, at most 4,000 bytes. Escapes control
+// characters, such as \x1b (models/formats/shown_text.h). Allocates no memory, so that it can
+// report that memory is exhausted.
 void complain(std::string_view sentence) noexcept;
 
-// Complains about the exception that is being handled.
+// Prints a message for the exception that is being handled.
 void complain_of_current_exception() noexcept;
 
-// The exit code of main after the exception that is being handled, about which it complains. Where only the reader of
-// the standard output is gone, as after `| head`, it ends this process by SIGPIPE instead, in silence.
+// Prints a message for the exception that is being handled; returns main's exit code. If only
+// standard output's reader is gone (`| head`), ends the process by SIGPIPE without a message.
 int exit_code_of_current_exception() noexcept;
 
-// std::cout for as long as this object lives: whatever cannot be written is an Error at the place that prints,
+// Checks std::cout during its lifetime: a failed write throws where the program prints,
 //   cannot write to the standard output: No space left on device
-// A pipe without a reader is such an error too, so that a run is saved first.
+// A pipe without a reader is such an error too, so that a run saves a checkpoint first.
 class CheckedOutput {
  public:
   CheckedOutput();
   ~CheckedOutput();
   CheckedOutput(const CheckedOutput&) = delete;
-  void finish();                       // writes what is left; an Error if anything could not be written
-  void finish_after_error() noexcept;  // writes what is left if that is possible
+  void finish();                       // flushes; throws if a write failed
+  void finish_after_error() noexcept;  // flushes if possible
 
  private:
   class Buffer;

@@ -10,7 +10,7 @@
 namespace orrery::program {
 namespace {
 
-// The dots of a Braille character, two columns of four, as the bits of U+2800.
+// Dots of a Braille character, two columns of four, as bits of U+2800.
 constexpr uint8_t bits[4][2] = {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
 
 std::string braille(uint8_t dots) {
@@ -20,7 +20,7 @@ std::string braille(uint8_t dots) {
 std::vector<std::string> panel(const Curve& curve, double low, double high, int columns, int lines) {
   const int width = 2 * columns, height = 4 * lines;
   std::vector<double> y;
-  double bottom = 0, top = 0;  // the axis is always in view
+  double bottom = 0, top = 0;  // the axis is always visible
   for (int i = 0; i < width; ++i) {
     y.push_back(curve.value(low + (high - low) * i / (width - 1)));
     if (std::isfinite(y.back())) bottom = std::min(bottom, y.back()), top = std::max(top, y.back());
@@ -38,7 +38,7 @@ std::vector<std::string> panel(const Curve& curve, double low, double high, int 
     const int at = place(y[static_cast<size_t>(x)]);
     const double before = x > 0 ? y[static_cast<size_t>(x - 1)] : NAN;
     const int from = std::isfinite(before) ? place(before) : at;
-    for (int d = std::min(at, from); d <= std::max(at, from); ++d) dot(x, d);  // steep pieces have no gaps
+    for (int d = std::min(at, from); d <= std::max(at, from); ++d) dot(x, d);  // fills gaps of steep curves
   }
   const std::string high_label = fixed(top, 2), low_label = fixed(bottom, 2);
   const size_t margin = std::max(high_label.size(), low_label.size());

@@ -1,4 +1,4 @@
-// Curves in a terminal.
+// Plots in a terminal.
 #pragma once
 
 #include <functional>
@@ -13,18 +13,18 @@ struct Curve {
   std::function<double(double)> value;
 };
 
-// Each curve in a panel of its own, side by side, over [low, high], in dots of two by four to a character, with the
-// axes' ends written at them.  Values that are not finite leave gaps.
+// Plots each curve over [low, high] in its own panel, side by side, with 2 x 4 dots per character
+// and labels at the ends of axes. Non-finite values leave gaps.
 std::string plot(const std::vector<Curve>& curves, double low, double high, int columns = 40, int lines = 12);
 
-// A curve of points over [low, high]: a column shows the mean of the points that fall into it, or what lies between its
-// neighbours on a straight line; values that are not finite are left out.
+// Curve of points over [low, high]. A column shows the mean of its points, else a linear
+// interpolation of adjacent columns; non-finite values are skipped.
 class Series {
  public:
   Series(double low, double high, size_t columns = 72)
       : low_(low), high_(high), sums_(columns), counts_(columns) {}
   void add(double x, double y);
-  std::vector<double> shown() const;  // of each column; NaN: nothing
+  std::vector<double> shown() const;  // per column; NaN: no value
   double low() const { return low_; }
   double high() const { return high_; }
 
@@ -32,8 +32,8 @@ class Series {
   double low_, high_;
   std::vector<double> sums_, counts_;
 };
-// All in one panel over the same [low, high], on top of each other, each in the character of its number from 1 (then a
-// to z); * where several are.  The vertical axis is as long as what is shown.
+// Plots all series in one panel over the same [low, high], marked 1 to 9, then a to z by index, and
+// '*' where several meet. The vertical axis spans the values.
 std::string plot_together(const std::string& title, const std::vector<Series>& series, int lines = 14);
 
 }  // namespace orrery::program

@@ -1,4 +1,4 @@
-// What --probe=yes has found, as tables.
+// Tables of signal propagation at initialization, measured by --probe=yes.
 #pragma once
 
 #include <string>

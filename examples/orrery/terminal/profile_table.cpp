@@ -12,7 +12,7 @@ namespace orrery::program {
 
 MeasuredPeak measure_peak() {
   const NoGrad guard;
-  constexpr int64_t size = 1536, floats = 1 << 24;  // the copy is larger than caches
+  constexpr int64_t size = 1536, floats = 1 << 24;  // the copy is larger than the caches
   const Tensor a = Tensor::full(Shape{size, size}, 1.0 / 3), b = Tensor::full(Shape{size, size}, 1.0 / 7);
   const Tensor source = Tensor::full(Shape{floats}, 1);
   const double product = measure([&] { matmul(a, b); }, 0.4).best, copy = measure([&] { source.clone(); }, 0.4).best;
@@ -29,7 +29,7 @@ std::string profile_table(const Profile& profile, const MeasuredPeak& peak) {
   ProfileRow rest;
   for (const auto& it : order) {
     const ProfileRow& row = it->second;
-    if (row.seconds < 1e-3 * seconds) {  // reshapes and their like, which move nothing
+    if (row.seconds < 1e-3 * seconds) {  // reshapes and similar, which copy nothing
       rest.calls += row.calls, rest.seconds += row.seconds, rest.kept_bytes += row.kept_bytes;
       continue;
     }

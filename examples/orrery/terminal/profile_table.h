@@ -8,13 +8,13 @@
 namespace orrery::program {
 
 struct MeasuredPeak {
-  double flops = 0;  // a second, of a large f32 product
-  double bytes = 0;  // a second, read and written by a copy
+  double flops = 0;  // per second, of a large f32 product
+  double bytes = 0;  // per second, read plus written, of a copy
 };
 MeasuredPeak measure_peak();  // takes about a second
 
-// One row for each operation and direction, the slowest first.  A row states its rate against the peak that it is
-// closer to: arithmetic or memory.
+// Returns one row per operation and direction, slowest first. The rate is compared with the peak
+// that is closer: arithmetic or memory.
 std::string profile_table(const Profile& profile, const MeasuredPeak& peak);
 inline std::string profile_table(const Profile& profile) { return profile_table(profile, measure_peak()); }
 

@@ -13,13 +13,13 @@ namespace {
 constexpr std::chrono::milliseconds redraw_interval(100);
 constexpr std::chrono::seconds longest_silence(10);
 
-// A step may be quicker than the clock: then the rate is infinite.
+// A step may be faster than the clock's resolution; the rate is then infinite.
 int64_t rounded(double x) { return std::llround(std::clamp(std::isnan(x) ? 0 : x, 0.0, 1e18)); }
 
 }  // namespace
 
 std::string time_text(double seconds) {
-  if (!(seconds >= 0 && seconds < 1e9)) return "long";  // 30 years
+  if (!(seconds >= 0 && seconds < 1e9)) return "long";  // 1e9 s: 30 years
   const auto whole = static_cast<int64_t>(std::ceil(seconds));
   const int64_t hours = whole / 3600, minutes = whole / 60 % 60, rest = whole % 60;
   const auto two = [](int64_t x) { return (x < 10 ? "0" : "") + std::to_string(x); };
@@ -45,7 +45,7 @@ std::string step_line(const models::StepReport& r, bool narrow) {
 int64_t line_interval(int64_t steps) {
   for (int64_t power = 1;; power *= 10)
     for (const int64_t digit : {1, 2, 5})
-      if ((steps - 1) / 25 < digit * power) return digit * power;  // 25 times that may be no int64_t
+      if ((steps - 1) / 25 < digit * power) return digit * power;  // avoids overflow of 25 times the interval
 }
 
 Progress::Progress(std::ostream& out)
@@ -54,7 +54,7 @@ Progress::Progress(std::ostream& out)
 Progress::~Progress() {
   try {
     if (live_) out_ << (last_.empty() ? "" : "\r\x1b[K" + last_) << std::endl;
-  } catch (const std::exception&) {  // a destructor throws nothing; whoever prints next is told the same
+  } catch (const std::exception&) {  // a destructor must not throw; the next print throws this error again
   }
 }
 

@@ -20,7 +20,7 @@ std::string for_output(const std::string& text) {
   return ::isatty(STDOUT_FILENO) != 0 ? models::for_terminal_lines(text) : text;
 }
 
-// Characters of UTF-8, each taken to be one column wide.
+// Counts UTF-8 characters and assumes that each is one column wide.
 size_t width_of(const std::string& text) {
   return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
 }

@@ -1,4 +1,4 @@
-// What `orrery --version` prints: this program and this machine, as far as they decide speed and bits.
+// The output of `orrery --version`: program and machine, as far as they affect speed and bits.
 #pragma once
 
 #include <string>

@@ -18,7 +18,7 @@ constexpr size_t widest_map = 100, widest_bar = 40;
 
 constexpr size_t line_width = 100;
 
-// Lines of words, each two spaces in.
+// Wraps words into lines, indented by two spaces.
 std::string wrapped(const std::string& words) {
   std::string all, line;
   for (size_t begin = 0; begin < words.size();) {
@@ -43,7 +43,7 @@ std::string repeated(const std::string& what, size_t times) {
   return all;
 }
 
-// What is below zero stands left of a line, what is above on its right.
+// Bars of negative values are left of a line, of positive values right of it.
 std::string body(const BarView& bars) {
   double low = 0, high = 0;
   for (const BarView::Bar& bar : bars.bars)
@@ -60,7 +60,7 @@ std::string body(const BarView& bars) {
   return printed.print();
 }
 
-// Of shares of the scale: five shades.  Negative ones are letters, so that no colour is needed.
+// Returns one of five shades for a fraction of the scale. Negative values use ASCII, not colors.
 std::string shade(double share, bool negative) {
   static const char* const positive[] = {" ", "░", "▒", "▓", "█"};
   static const char* const below[] = {" ", ".", "-", "=", "#"};
@@ -68,7 +68,7 @@ std::string shade(double share, bool negative) {
   return (negative ? below : positive)[step];
 }
 
-std::string first_of(const std::string& word) {  // its first character
+std::string first_of(const std::string& word) {  // first UTF-8 character
   size_t end = word.empty() ? 0 : 1;
   while (end < word.size() && (word[end] & 0xc0) == 0x80) ++end;
   return end > 0 ? word.substr(0, end) : " ";
@@ -87,7 +87,7 @@ std::string body(const MapView& map) {
   for (const double x : values)
     if (std::isfinite(x)) low = std::min(low, x), high = std::max(high, x);
   const double largest = std::max(-low, high);
-  const size_t keys = columns - static_cast<size_t>(map.slots);  // slots stand behind a line
+  const size_t keys = columns - static_cast<size_t>(map.slots);  // slots follow a line
   size_t widest = 0;
   for (const std::string& row : map.rows) widest = std::max(widest, width_of(row));
   std::string all = std::string(widest + 4, ' ');
@@ -98,7 +98,7 @@ std::string body(const MapView& map) {
     for (size_t c = 0; c < columns; ++c) {
       const double x = values[r * columns + c];
       if (c == keys && c > 0) all += "|";
-      // The square root: small weights show beside large ones, as on a page.
+      // Square root: small weights stay visible next to large ones, as on a page.
       all += std::isfinite(x) ? shade(largest > 0 ? std::sqrt(std::abs(x) / largest) : 0, x < 0) : "·";
     }
     all += "|\n";

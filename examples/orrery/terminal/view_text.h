@@ -1,4 +1,4 @@
-// Views on a terminal: tables and bars as they are, one map by shades of grey, many maps by a word about them.
+// Views on a terminal: tables and bars in full, one map in shades, several maps as a note.
 #pragma once
 
 #include <string>

@@ -24,7 +24,7 @@ namespace orrery::models {
 namespace {
 
 constexpr const char* reference_name = "logits.safetensors";
-constexpr int64_t sequences_at_once = 8;  // of reference logits
+constexpr int64_t sequences_at_once = 8;  // batch size for reference logits
 
 std::string listed(const std::vector<const ExchangeFormat*>& formats) {
   std::vector<std::string> all;
@@ -53,7 +53,7 @@ int64_t numbers_in(const std::vector<StoredTensor>& tensors) {
   return all;
 }
 
-// A description can be of any size: a model that is far larger than what is there is not made.
+// Throws if the described model is far larger than the stored tensors, before it is allocated.
 void check_described(const TrainSettings& run, const ImportedModel& from, const std::string& path) {
   const int64_t there = numbers_in(from.tensors), most = 4 * there + 1'000'000;
   const std::optional<int64_t> parameters = count_parameters(run, most);
@@ -63,14 +63,14 @@ void check_described(const TrainSettings& run, const ImportedModel& from, const 
                way_out_of_memory());
 }
 
-// By how much of the largest logit two right programs may differ: sums in another order, and what the dtype of the
-// stored ones rounds, the model's own weights included.
+// Returns the allowed difference of logits, as a fraction of the largest one. It covers another
+// order of summation and rounding to the dtype of the stored logits, including the model's weights.
 double allowed_share(const std::string& dtype) { return dtype == "BF16" ? 0.05 : dtype == "F16" ? 0.01 : 1e-3; }
 
-// What a file of reference logits asks, and what the model must answer.
+// Model input and expected output from a file of reference logits.
 struct Reference {
   Tensor asked, logits;
-  double share = 0;  // allowed
+  double share = 0;  // allowed difference as a fraction of the largest logit
 };
 Reference read_reference(nn::Module& model, const std::string& path) {
   const std::vector<StoredTensor> stored = stored_tensors(path);
@@ -110,8 +110,8 @@ Reference read_reference(nn::Module& model, const std::string& path) {
   return {tokens, with_numbers(logits).tensor, allowed_share(logits.dtype)};
 }
 
-// The largest difference of the logits that this model gives from those in the file; one that rounding does not explain
-// is an Error.
+// Returns the largest absolute difference of the model's logits from the file's. Throws if
+// rounding does not explain it.
 double difference(nn::Module& model, const std::string& path) {
   const NoGrad guard;
   const Reference reference = read_reference(model, path);
@@ -165,12 +165,12 @@ std::string write_run(RunFolder& folder, const TrainSettings& run, nn::Module& m
 
 struct FoundTokenizer {
   std::unique_ptr<Tokenizer> tokenizer;
-  std::string setting;                  // what --tokenizer=... names it by later
-  std::vector<std::string> notes = {};  // why it is not the folder's own, and what it does not do
+  std::string setting;                  // value of --tokenizer=... for later commands
+  std::vector<std::string> notes = {};  // why it is not the folder's own, and unsupported parts
 };
 
-// What is asked for, that of the folder, or numbers where there is none that this program can read.  One that is
-// damaged is an Error: numbers in its place would hide it.
+// Returns the requested tokenizer, the folder's, or "numbers" if the folder has none that is
+// supported. Throws if the folder's is damaged, because "numbers" would hide that.
 FoundTokenizer tokenizer_for(const ImportedModel& from, const std::string& asked, int64_t vocabulary) {
   const auto with_notes = [](std::unique_ptr<Tokenizer> tokenizer, const std::string& setting) {
     std::vector<std::string> notes = tokenizer->notes();
@@ -202,18 +202,18 @@ FoundTokenizer tokenizer_for(const ImportedModel& from, const std::string& asked
   return {restore_tokenizer(Json{{"name", "numbers"}, {"size", vocabulary}}.dump()), "numbers", notes};
 }
 
-// As their programs use it: what stands around a text, as far as the vocabulary has it, and what the model knows.
+// Applies the source's begin and end tokens, if the model has them, and the number of its tokens.
 void use_as_theirs(FoundTokenizer& found, const ImportedModel& from, int64_t vocabulary) {
   const int64_t tokens = found.tokenizer->size(), known = std::min(tokens, vocabulary);
   const auto mark = [&](std::optional<int64_t> token) {
     return token && *token < known ? std::optional(static_cast<int32_t>(*token)) : std::nullopt;
   };
-  // Where its own files say how a text begins, they name the token, too.
+  // If the tokenizer's own files define how a text begins, they also name the token.
   const bool begins = found.tokenizer->begins_texts();
   TokenizerUse use{.begin = mark(begins ? std::optional<int64_t>(found.tokenizer->begin()) : from.begin_token),
                    .end = mark(from.end_token),
                    .vocabulary = known};
-  if (found.tokenizer->name() != "numbers") use.begins_texts = from.begins_texts;  // whose texts are tokens as they are
+  if (found.tokenizer->name() != "numbers") use.begins_texts = from.begins_texts;  // "numbers" never adds one
   if (begins && !use.begin) {
     use.begins_texts = false;
     found.notes.push_back(text("the tokenizer begins a text with token ", *found.tokenizer->begin(),

@@ -1,7 +1,6 @@
-// Weights of others, in and out.  A format is a file in models/exchange with a line REGISTER_EXCHANGE.  It says which
-// of its tensors make which of ours, once, for both directions; the rest stands here.
-//
-// A run that is imported is a checkpoint of step 0 in f32: `generate` and `train --resume=yes` take it as any other.
+// Import and export of other programs' weights. A format is a file in models/exchange with a line
+// REGISTER_EXCHANGE. It maps source tensors to target tensors once, for both directions.
+// An imported run is a checkpoint of step 0 in f32: `generate`, `train --resume=yes` accept it.
 #pragma once
 
 #include <map>
@@ -19,50 +18,49 @@
 
 namespace orrery::models {
 
-// Which of their tensors make one of ours.
+// Mapping of source tensors (`theirs`, the other program's) to a target tensor (`ours`, orrery's).
 struct TensorPlace {
   std::string ours;
-  std::vector<std::string> theirs = {};  // one below the other
-  std::vector<int64_t> rows = {};        // of ours, that each of them makes; empty: there is one, which makes all
-  // Theirs have other axes: axis i of ours is axis axes[i] of theirs; not of a bias, which has one axis.
+  std::vector<std::string> theirs = {};  // stacked along axis 0
+  std::vector<int64_t> rows = {};        // target rows per source tensor; empty: one source tensor has all rows
+  // Order of the axes, except for biases: axis i of the target is axis axes[i] of the source.
   std::vector<int> axes = {};
-  bool within_one = false;  // theirs have an axis of size 1 before all
-  // For export.  Not 0: the size of heads whose rotary pairs stand side by side with us and half a head apart with
-  // them; all of `theirs` but the last, which are values, are put into that order.
+  bool within_one = false;  // the source has an additional first axis of size 1
+  // For export. Not 0: size of heads whose rotary pairs are adjacent in the target and half a head
+  // apart in the source. Reorders all of `theirs` except the last one, the values.
   int64_t interleaved_head = 0;
-  std::optional<Shape> zeros = {};  // what is written where the model has none: a bias that the format always has
-  bool may_lack = false;            // theirs may not be there, which says that ours are zeros
+  std::optional<Shape> zeros = {};  // written if the model lacks the tensor: shape of a bias that the format always has
+  bool may_lack = false;            // the source tensor may be absent; the target is then zeros
 };
-const std::vector<int> transposed = {1, 0};  // theirs are (inputs, outputs)
+const std::vector<int> transposed = {1, 0};  // source layout (inputs, outputs)
 
 struct ImportedModel {
-  std::vector<std::pair<std::string, std::string>> settings = {};  // of a run, as make_settings takes them
+  std::vector<std::pair<std::string, std::string>> settings = {};  // run settings, for make_settings
   std::vector<TensorPlace> places = {};
   std::vector<StoredTensor> tensors = {};
-  std::map<std::string, std::string> known_rest = {};       // tensors of theirs that are not needed, and why
-  std::vector<std::string> classes = {};                    // of a model of images, which has no tokenizer
-  std::vector<std::string> notes = {};                      // what is assumed, and what is not done as theirs does
-  std::string tokenizer_path = {};                          // where its own may lie; empty: it has none
-  std::string saved_tokenizer = {};                         // as Tokenizer::save wrote it, if it was ours
-  std::optional<int64_t> begin_token = {}, end_token = {};  // of a text, where theirs are named
-  std::optional<bool> begins_texts = {};                    // their programs put that token before each text
-  std::vector<int64_t> ends = {};                           // where their programs end a text that they write
+  std::map<std::string, std::string> known_rest = {};       // source tensor that is not needed -> why
+  std::vector<std::string> classes = {};                    // class names of an image model, which has no tokenizer
+  std::vector<std::string> notes = {};                      // assumptions and differences from the source program
+  std::string tokenizer_path = {};                          // file or folder that may hold its tokenizer; empty: none
+  std::string saved_tokenizer = {};                         // written by Tokenizer::save, if orrery exported it
+  std::optional<int64_t> begin_token = {}, end_token = {};  // around a text, if the source names them
+  std::optional<bool> begins_texts = {};                    // the source program puts begin_token before texts
+  std::vector<int64_t> ends = {};                           // tokens at which the source program stops generating
 };
 
-// What is exported.
 struct ExportedModel {
   const TrainSettings& settings;
   nn::Module& model;
-  const std::string& tokenizer;  // as Task::tokenizer says it
+  const std::string& tokenizer;  // see Task::tokenizer
 };
 
 struct ExchangeFormat {
   std::string name, description;
-  bool (*reads)(const std::string& path);          // whether it is for `read`
-  ImportedModel (*read)(const std::string& path);  // Errors name the file and the key
-  // For export: the class of models that it can say, and the one position; empty: it is read only.
+  bool (*reads)(const std::string& path);          // checks if `read` supports this path
+  ImportedModel (*read)(const std::string& path);  // errors name the file and the key
+  // For export: class of the models and their only position; empty: import only.
   std::string model = {}, position = {};
-  // Writes into a folder that is there and empty.  Errors name the setting that the format cannot say.
+  // Writes into an existing empty folder. Errors name the setting that the format does not support.
   void (*write)(const ExportedModel& what, const std::string& folder) = nullptr;
 };
 Registry<ExchangeFormat>& exchange_formats();
@@ -71,40 +69,40 @@ Registry<ExchangeFormat>& exchange_formats();
 
 struct ImportReport {
   struct Line {
-    std::string ours, theirs, how;  // how: what was done with them, if anything
+    std::string ours, theirs, how;  // how: conversions, "" if none
   };
-  std::string format = {}, checkpoint = {}, tokenizer = {};  // without a tokenizer:
+  std::string format = {}, checkpoint = {}, tokenizer = {};  // tokenizer: empty for image models
   int64_t classes = 0;
-  std::vector<std::string> notes = {};  // what is not as in the folder, or assumed where it says nothing
+  std::vector<std::string> notes = {};  // differences from the folder, and assumptions
   int64_t parameters = 0;
   std::vector<Line> placed = {};
-  std::vector<std::pair<std::string, std::string>> left = {};  // theirs that were not used, and why
-  std::optional<double> largest_difference = {};               // of the reference logits, if there are any
+  std::vector<std::pair<std::string, std::string>> left = {};  // unused source tensors, and why
+  std::optional<double> largest_difference = {};               // from reference logits, if there are any
 };
 
-// Reads what lies at `path` and writes the run `out`, which must hold no checkpoint.  `tokenizer`: as the setting of
-// that name, empty: that of the folder.  `check_file`: a safetensors file with `tokens` (B, T) and `logits` (B, T, V),
-// or `pixel_values` (B, channels, height, width), as they are given to the model, and `logits` (B, classes); empty:
-// logits.safetensors in the folder, if it is there.  Nothing is written unless every tensor fits.
+// Imports `path` as the run `out`, which must have no checkpoints. `tokenizer` is a setting; empty:
+// the folder's. `check_file` (empty: the folder's logits.safetensors, if any) has `tokens` (B, T)
+// and `logits` (B, T, V), or model inputs `pixel_values` (B, channels, height, width) and `logits`
+// (B, classes). Writes nothing unless all tensors fit.
 ImportReport import_model(const std::string& path, const std::string& out, const std::string& tokenizer,
                           const std::string& check_file);
 
-// Writes the model into that folder, which must not be there, in that format; empty: the one that suits.  Returns
-// the name of the format.  The folder is complete or absent.
+// Writes the model into `folder`, which must not exist; it is complete or absent afterwards.
+// Returns the name of the format, chosen by the model if `format` is empty.
 std::string export_model(const ExportedModel& what, const std::string& folder, const std::string& format);
 
-// ---- for formats
+// ---- helpers for formats
 
-// The settings of a run whose model is of that class; an Error that begins with `what` if one is out of its range,
-// before anything is made of it.
+// Returns the settings of a run of this model class. Throws an error that begins with `what` if a
+// value is out of range, before anything is allocated.
 std::vector<std::pair<std::string, std::string>> imported_settings(
     std::vector<std::pair<std::string, std::string>> of_model, std::string_view model, const std::string& what);
-// An Error that names the setting of the run: "export: gpt2 cannot say parallel=yes of this model".
+// Throws an error with the run's setting: "export: gpt2 cannot say parallel=yes of this model".
 [[noreturn]] void refuse_setting(std::string_view format, const TrainSettings& run, std::string_view key);
 
-// Tensors of theirs as ours, by our paths.  Errors name the tensor, its shape and the one that the model wants.
+// Returns target tensors by path. Errors name the source tensor, its shape and the expected one.
 std::vector<NamedTensor> placed_tensors(const ImportedModel& from, nn::Module& model, ImportReport& report);
-// The model's tensors under their names.  Parameters of ours that no place names are an Error.
+// Returns the model's tensors under source names. Throws if a parameter is in none of `places`.
 std::vector<NamedTensor> tensors_for(const std::vector<TensorPlace>& places, nn::Module& model);
 
 }  // namespace orrery::models

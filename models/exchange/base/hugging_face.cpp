@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* config_name = "config.json";
 
-// Theirs and ours.  What is exported gets the first of several names.
+// Source and target names. An export writes the first of several source names.
 constexpr std::pair<const char*, const char*> activations[] = {
     {"gelu_new", "gelu_tanh"},
     {"gelu_pytorch_tanh", "gelu_tanh"},
@@ -39,18 +39,18 @@ constexpr std::pair<const char*, const char*> activations[] = {
 
 GptSettings& decoder(const TrainSettings& run) { return run.model_settings.as<GptSettings>(); }
 
-// Of a generation_config.json, those that say nothing of how a text is written, or what is read here.
+// Keys of generation_config.json that do not affect generation or that are read here.
 constexpr std::string_view harmless_in_generation[] = {"eos_token_id",         "bos_token_id",       "pad_token_id",
                                                        "transformers_version", "_from_model_config", "use_cache"};
 
-// The tokens that begin and end a text, for config.json.  Where what is written ends at others than the one between
-// documents, a generation_config.json has those.
+// Adds the tokens that begin and end a text to config.json. If generation stops at other tokens
+// than the one between documents, writes a generation_config.json with them.
 void add_marks(const std::string& folder, Json& config, const Tokenizer& tokenizer) {
   const auto number = [](const std::optional<int32_t>& token) { return token ? Json(*token) : Json(); };
   config["bos_token_id"] = number(tokenizer.begin()), config["eos_token_id"] = number(tokenizer.end_of_text());
   const std::vector<int32_t> ends = tokenizer.ends();
   if (ends.empty() && !tokenizer.end_of_text()) return;
-  const Json all = ends.empty() ? Json() : ends.size() > 1 ? Json(ends) : Json(ends[0]);  // null: nothing ends a text
+  const Json all = ends.empty() ? Json() : ends.size() > 1 ? Json(ends) : Json(ends[0]);  // null: no token ends a text
   if (!ends.empty() && tokenizer.end_of_text() == ends[0]) {
     config["eos_token_id"] = all;
     return;
@@ -103,7 +103,7 @@ int64_t HuggingFaceConfig::side(const std::string& key, int64_t otherwise) const
 void HuggingFaceConfig::set(const std::vector<Setting>& settings, const char* ours, const std::string& theirs,
                             int64_t value) const {
   Setting named = *find_setting(settings, ours);
-  named.key = theirs;  // as errors call it
+  named.key = theirs;  // the name in errors
   set_setting(std::span<const Setting>(&named, 1), path_, theirs, std::to_string(value));
 }
 std::vector<int64_t> HuggingFaceConfig::tokens(const std::string& key) const {
@@ -159,7 +159,7 @@ bool has_model_type(const std::string& folder, const std::string& model_type) {
 }
 
 void read_rest(const std::string& folder, ImportedModel& to) {
-  to.tensors = stored_tensors_of_folder(folder, {"lm_head.weight"});  // where it is the embedding
+  to.tensors = stored_tensors_of_folder(folder, {"lm_head.weight"});  // absent if it is the embedding
   const HuggingFaceConfig config(folder);
   if (const Json* const ours = config.find("orrery_tokenizer")) to.saved_tokenizer = ours->dump();
   to.tokenizer_path = folder;
@@ -194,9 +194,9 @@ bool has_tied_head(const HuggingFaceConfig& config, bool otherwise, const Import
         ", but there is no tensor '", head, "'; set it to true if the head is the embedding");
   if (!tied || !own || !table || !dtype_of_word(own->dtype) || !dtype_of_word(table->dtype)) return tied;
   if (own->shape != table->shape) return false;
-  if (own->shape != shape) return tied;  // which is refused before any number is read
+  if (own->shape != shape) return tied;  // placed_tensors rejects it before it reads any values
   const Tensor ours = with_numbers(*own).tensor, theirs = with_numbers(*table).tensor;
-  for (int64_t row = 0; row < shape[0]; ++row)  // as numbers, for which the dtype does not count
+  for (int64_t row = 0; row < shape[0]; ++row)  // compares values, so dtypes may differ
     if (ours.slice(row, row + 1).to_vector() != theirs.slice(row, row + 1).to_vector()) return false;
   return true;
 }

@@ -1,5 +1,5 @@
-// What the folders of Hugging Face's transformers have in common: config.json, tensors in one safetensors file or in
-// several with an index, and the tokenizer's files.  Keys of ours in config.json begin with orrery_.
+// Shared code for Hugging Face folders: config.json, tokenizer files, and one safetensors file or
+// several with an index. Keys that orrery adds to config.json begin with orrery_.
 #pragma once
 
 #include <initializer_list>
@@ -12,18 +12,18 @@
 
 namespace orrery::models {
 
-// A config.json, or another file of settings.  A key that is null counts as absent.  Errors name the file and the key.
+// A config.json or similar JSON file. null counts as absent. Errors name the file and the key.
 class HuggingFaceConfig {
  public:
-  // Of the folder, or another file of it, `name`, which may be absent and is empty then.
+  // Reads config.json, or the file `name`, which may be absent; the config is then empty.
   explicit HuggingFaceConfig(const std::string& folder);
   HuggingFaceConfig(const std::string& folder, const char* name);
-  // An object inside such a file.
+  // Wraps an object inside such a file.
   HuggingFaceConfig(std::string path, Json object) : path_(std::move(path)), json_(std::move(object)) {}
   bool has(const std::string& key) const { return find(key) != nullptr; }
-  // An absent one is `otherwise`; without that it is an Error.
+  // Returns `otherwise` if the key is absent, or throws if that is empty.
   int64_t whole_number(const std::string& key, std::optional<int64_t> otherwise = {}) const;
-  // Sets the setting `ours` to it, whose range it must be in; an absent one is `otherwise`, without that an Error.
+  // Sets `ours` to the value, or `otherwise`, and checks its range. Throws if both are absent.
   template <class Settings>
   void read(Settings& settings, const char* ours, const std::string& theirs,
             std::optional<int64_t> otherwise = {}) const {
@@ -31,7 +31,7 @@ class HuggingFaceConfig {
   }
   void read(const std::vector<Setting>& settings, const char* ours, const std::string& theirs,
             std::optional<int64_t> otherwise) const;
-  // The same of a side of a square, which may be a list of two equal numbers, height and width.
+  // Reads the side of a square: a number, or a list of two equal numbers (height and width).
   template <class Settings>
   void read_side(Settings& settings, const char* ours, const std::string& theirs, int64_t otherwise) const {
     set(settings_of(settings), ours, theirs, side(theirs, otherwise));
@@ -39,14 +39,14 @@ class HuggingFaceConfig {
   double number(const std::string& key, std::optional<double> otherwise = {}) const;
   double positive(const std::string& key, double otherwise) const;
   bool flag(const std::string& key, bool otherwise) const;
-  // An Error unless the key is absent or one of these: it says something that this program cannot do.
+  // Throws unless the key is absent or has one of these values; others are not supported.
   void must_be(const std::string& key, std::initializer_list<Json> harmless) const;
-  // The activation under that key, by our name.
+  // Returns the activation under the key, by orrery's name.
   std::string activation(const std::string& key, const std::string& otherwise) const;
-  std::vector<int64_t> tokens(const std::string& key) const;  // a number or a list of them; no number: none
+  std::vector<int64_t> tokens(const std::string& key) const;  // a number or a list; other values are skipped
   const Json* find(const std::string& key) const;             // null: absent
-  std::vector<std::string> keys() const;                      // those that are there
-  std::vector<std::string> true_flags() const;                // the keys that are true
+  std::vector<std::string> keys() const;                      // not null
+  std::vector<std::string> true_flags() const;                // with value true
   const std::string& path() const { return path_; }
 
  private:
@@ -57,35 +57,34 @@ class HuggingFaceConfig {
   Json json_;
 };
 
-bool has_config(const std::string& folder);  // whether it is a folder with a config.json, packed or not
-// Whether it is a folder whose config.json has that model_type.
+bool has_config(const std::string& folder);  // config.json may be compressed
 bool has_model_type(const std::string& folder, const std::string& model_type);
 
-// Tensors of the folder, where its tokenizer is, and what stands around its texts.
+// Reads the folder's tensors, its tokenizer's path and the tokens that begin and end texts.
 void read_rest(const std::string& folder, ImportedModel& to);
-// Whether the head is the embedding: unless config.json says otherwise, or both are there, of that shape, and differ.
+// Returns tie_word_embeddings or `otherwise`; false if head and embedding are stored and differ.
 bool has_tied_head(const HuggingFaceConfig& config, bool otherwise, const ImportedModel& from,
                    const std::string& embedding, const std::string& head, const std::vector<int64_t>& shape);
 
 // Writes config.json and model.safetensors.
 void write_hugging_face(const std::string& folder, Json config, const std::vector<NamedTensor>& tensors);
-// The same and what there is of a tokenizer, as Tokenizer::save wrote it, with the tokens around its texts.
+// Also writes the files and tokens of the tokenizer, a text that Tokenizer::save wrote.
 void write_hugging_face(const std::string& folder, Json config, const std::vector<NamedTensor>& tensors,
                         const std::string& tokenizer);
 
-std::string shortened(const Json& value);  // as text, for errors
+std::string shortened(const Json& value);  // at most 100 characters, for errors
 
-// Our activation by their name; an Error that names the setting feed_forward if they have none.
+// Returns the source name of an activation. If there is none, the error names feed_forward.
 std::string their_activation(std::string_view format, const Spec& activation, const TrainSettings& run);
 
-// What GPT-2's and Llama's folders both cannot say of a decoder.
+// Throws if a setting of this decoder is supported by neither GPT-2's nor Llama's format.
 void check_plain_decoder(std::string_view format, const TrainSettings& run);
-// An Error if its attention is more than softmax; its dropout is no part of the model.
+// Throws unless attention is plain softmax. Dropout is allowed: it is not part of the model.
 void check_plain_attention(std::string_view format, const TrainSettings& run);
-// The normalization of attention, feed-forward and end, if it is the same one of that name; else refused.
+// Returns the normalization that all layers share, if it is `name`; else throws.
 Spec common_normalization(std::string_view format, const TrainSettings& run, std::string_view name);
 double epsilon_of(const Spec& normalization);
-// The activation of a feed-forward of that name, else refused.
+// Returns the activation of the feed-forward `name`; throws for other feed-forwards.
 Spec activation_of_feed_forward(std::string_view format, const TrainSettings& run, std::string_view name);
 
 }  // namespace orrery::models

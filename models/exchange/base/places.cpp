@@ -1,4 +1,4 @@
-// Tensors from their names and forms to ours, and back.
+// Converts tensors from source names and layouts to target ones, and back.
 #include <algorithm>
 #include <set>
 
@@ -32,7 +32,7 @@ Shape shape_of_part(const TensorPlace& place, size_t part, const Shape& whole) {
   return theirs;
 }
 
-// Rows 2i and 2i + 1 of each head, which turn together with us, as rows i and i + size / 2.
+// Moves rows 2i and 2i + 1 of each head, which orrery rotates together, to rows i and i + size / 2.
 Tensor with_halves_apart(const Tensor& x, int64_t head_size) {
   std::vector<int32_t> order;
   for (int64_t head = 0; head < x.size(0); head += head_size)
@@ -56,8 +56,8 @@ std::map<std::string, Tensor> parameters_by_path(nn::Module& model) {
 
 using Stored = std::map<std::string, const StoredTensor*>;
 
-// The one tensor of theirs that makes a part of ours, or null if ours are zeros there.  Its name, dtype and shape stand
-// in a header and are compared before any number is read.
+// Returns the source tensor of one segment of the target, or null if the segment is zeros. Checks
+// name, dtype and shape in the header before any values are read.
 const StoredTensor* part_of(const Stored& stored, const TensorPlace& place, size_t part, const Shape& whole) {
   const std::string& name = place.theirs[part];
   const auto found = stored.find(name);
@@ -73,7 +73,7 @@ const StoredTensor* part_of(const Stored& stored, const TensorPlace& place, size
   return &x;
 }
 
-// Its numbers as f32.
+// Returns the segment's values as f32.
 Tensor numbers_of(const StoredTensor* theirs, const TensorPlace& place, size_t part, const Shape& whole) {
   const Shape ours = whole.with(0, rows_of(place, part, whole));
   if (!theirs) return Tensor::zeros(ours);
@@ -95,7 +95,7 @@ std::vector<NamedTensor> placed_tensors(const ImportedModel& from, nn::Module& m
   double numbers = 0;
   for (const TensorPlace& place : from.places) {
     const auto to = wanted.find(place.ours);
-    if (to == wanted.end()) continue;  // a part that the settings leave out
+    if (to == wanted.end()) continue;  // a component that the settings leave out
     auto& parts = chosen.emplace_back(&place, std::vector<const StoredTensor*>()).second;
     for (size_t i = 0; i < place.theirs.size(); ++i) {
       parts.push_back(part_of(stored, place, i, to->second.shape()));

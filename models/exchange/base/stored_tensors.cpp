@@ -31,7 +31,7 @@ void append(std::vector<StoredTensor>& all, const std::string& path) {
   }
 }
 
-// The files of an index, each once, and which tensors it says are where.
+// Files of an index, each once, and the file of each tensor.
 struct Index {
   std::set<std::string> files;
   std::map<std::string, std::string> file_of;
@@ -62,7 +62,7 @@ void each_number_as(const StoredTensor& x, const F& f) {
   }
 }
 
-// f(number) for each, in the type that the file has; false if the dtype has no plain numbers.
+// Calls f(value) for each value in the file's type; returns false if the dtype is not supported.
 template <class F>
 bool each_number(const StoredTensor& x, const F& f) {
   if (x.tensor && x.tensor.dtype() == Dtype::f32) return each_number_as<float>(x, f), true;
@@ -105,13 +105,13 @@ bool is_pickle(const std::string& path) {
   const size_t known = FileReader(path).read_up_to(std::as_writable_bytes(std::span(first)));
   const std::string_view begin(first.data(), known);
   if (begin.starts_with("PK\3\4")) return true;
-  // A safetensors file begins with the 8 bytes of its header's length, which may be these, and the header's brace.
+  // A safetensors header's length (8 bytes) may be these bytes, but the header's brace follows.
   return begin.starts_with('\x80') && known > 1 && first[1] >= 2 && first[1] <= 5 && first[8] != '{';
 }
 
 void refuse_pickles(const std::string& path) {
   const bool folder = folder_exists(path);
-  // Beside weights in safetensors such a file holds something else, as training_args.bin does.
+  // Next to safetensors weights, such a file is not the weights (training_args.bin, for example).
   if (folder && (file_exists(path + "/" + single_name) || file_exists(path + "/" + index_name))) return;
   const auto named_so = [](const std::string& file) {
     constexpr const char* endings[] = {".bin", ".bin.index.json", ".pt", ".pth", ".ckpt"};

@@ -26,7 +26,7 @@ void write_json(const std::string& folder, const char* name, const SortedJson& j
   write_file_atomically(folder + "/" + name, json.dump() + "\n");
 }
 
-// The names of the tokens that begin and end a text, as far as they have some.
+// Adds the names of the tokens that begin and end a text, if there are any.
 Json config_with_marks(const Tokenizer& tokenizer, const std::vector<std::string>& names) {
   Json config = {{"tokenizer_class", "PreTrainedTokenizerFast"}, {"clean_up_tokenization_spaces", false}};
   const auto add = [&](const char* key, const std::optional<int32_t>& token) {
@@ -47,7 +47,7 @@ SortedJson added_token_json(const AddedToken& token) {
           {"rstrip", token.strips_right}, {"normalized", token.normalized}, {"special", token.special}};
 }
 
-// Puts the token that begins a text before each.
+// Returns a post-processor that puts the begin token before each text.
 SortedJson beginning(const std::string& name, int32_t token) {
   const SortedJson special = {{"SpecialToken", {{"id", name}, {"type_id", 0}}}},
                    first = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}},
@@ -76,7 +76,7 @@ void write_byte_pairs(const std::string& folder, const Json& saved, const Tokeni
     const auto printed = token.get<std::string>();
     const bool is_added = as_text.contains(number);
     names.push_back(is_added && !as_printed.contains(number) ? bytes_of_printable(printed, what) : printed);
-    if (printed.empty()) continue;  // no token has that number
+    if (printed.empty()) continue;  // unused id
     vocabulary[names.back()] = number;
     if (!is_added) continue;
     added.push_back(added_token_json({.number = number,
@@ -121,7 +121,7 @@ void write_byte_pairs(const std::string& folder, const Json& saved, const Tokeni
   write_json(folder, "tokenizer_config.json", config);
 }
 
-// Byte-level pairs without a merge.
+// Writes byte-level BPE without merges.
 void write_bytes(const std::string& folder, const Tokenizer& tokenizer) {
   Json tokens = Json::array();
   for (int byte = 0; byte < 256; ++byte) tokens.push_back(printable_bytes(std::string(1, static_cast<char>(byte))));
@@ -134,7 +134,7 @@ void write_bytes(const std::string& folder, const Tokenizer& tokenizer) {
                    tokenizer);
 }
 
-// Each character is a word.
+// Writes a WordLevel vocabulary of single characters.
 void write_characters(const std::string& folder, const Json& saved, const Tokenizer& tokenizer) {
   const std::string characters = text_member(saved, "characters", what);
   SortedJson vocabulary = SortedJson::object();
@@ -152,8 +152,8 @@ void write_characters(const std::string& folder, const Json& saved, const Tokeni
   write_json(folder, "tokenizer_config.json", config_with_marks(tokenizer, names));
 }
 
-// A merge for each way in which two pieces make a third, the third's score deciding which comes first: what
-// SentencePiece looks up by score stands in order there.
+// Returns a merge for each split of a piece into two pieces, ordered by the score of the result:
+// SentencePiece picks merges by score, tokenizer.json by order.
 SortedJson merges_of(const std::vector<SentencePieceEntry>& pieces) {
   std::map<std::string_view, size_t> tokens;
   for (size_t i = 0; i < pieces.size(); ++i) tokens.emplace(pieces[i].piece, i);
@@ -179,7 +179,7 @@ SortedJson replacing(const SortedJson& what_is_found, const std::string& by) {
 }
 SortedJson in_sequence(const char* parts, const SortedJson& all) { return {{"type", "Sequence"}, {parts, all}}; }
 
-// What SentencePiece does in the words of tokenizer.json; null where they have none for it.
+// Returns SentencePiece's processing as a tokenizer.json; null if that format does not support it.
 SortedJson sentence_piece_json(const std::string& model) {
   const SentencePieceFacts facts = sentence_piece_facts(model, what);
   const std::vector<SentencePieceEntry> pieces = sentence_piece_entries(model, what);
@@ -194,9 +194,9 @@ SortedJson sentence_piece_json(const std::string& model) {
     normalizers.push_back(replacing({{"Regex", " {2,}"}}, " "));
   }
   normalizers.push_back(replacing({{"String", " "}}, space));
-  // Metaspace puts its character in front of the first part alone, unless that begins with it: a space that is one with
-  // that in front.  Otherwise the first of two puts a space there, with which no text begins here any more, so always,
-  // and the second writes it as a piece does.
+  // Metaspace prepends its character to the first pre-token, unless that begins with it: so a
+  // leading space replaces the prepended one. Otherwise two are used: no text begins with " " here,
+  // so the first always prepends one; the second writes it as U+2581.
   const auto metaspace = [](const std::string& character, const char* where) {
     return SortedJson{{"type", "Metaspace"}, {"replacement", character}, {"prepend_scheme", where}, {"split", false}};
   };
@@ -240,7 +240,7 @@ SortedJson sentence_piece_json(const std::string& model) {
   return json;
 }
 
-// tokenizer.model is what is read back here; others read tokenizer.json, where there can be one.
+// Writes tokenizer.model, which orrery reads, and, if possible, tokenizer.json for other programs.
 void write_sentence_piece(const std::string& folder, const Json& saved, const Tokenizer& tokenizer) {
   const std::string model = bytes_of_base64(text_member(saved, "model", what), what);
   std::vector<std::string> names;
@@ -253,7 +253,7 @@ void write_sentence_piece(const std::string& folder, const Json& saved, const To
     for (const Json& each : saved["added"]) any_skipped |= each.contains("skipped");
     for (const Json& each : saved["added"]) {
       const auto number = each.at("number").get<size_t>();
-      names.resize(std::max(names.size(), number + 1));  // a model may know fewer of them
+      names.resize(std::max(names.size(), number + 1));  // added ids may exceed the model's
       names[number] = each.at("text").get<std::string>();
       added[names[number]] = number;
       const AddedToken one{.number = static_cast<int64_t>(number),

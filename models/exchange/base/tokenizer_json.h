@@ -1,4 +1,4 @@
-// A tokenizer of ours in the files of Hugging Face's programs.
+// Writes orrery's tokenizers as Hugging Face's files.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace orrery::models {
 
-// Writes what there is of it, from what Tokenizer::save wrote: tokenizer.json or tokenizer.model, tokenizer_config.json
-// and added_tokens.json; nothing for one of numbers.  Returns whether the files alone are read back as the same one.
+// Writes tokenizer.json or tokenizer.model, tokenizer_config.json and added_tokens.json; nothing
+// for "numbers". Returns whether reading the files restores the tokenizer.
 bool write_tokenizer_files(const std::string& folder, const Json& saved);
 
 }  // namespace orrery::models

@@ -1,16 +1,16 @@
-// Colours that colour-blind people can tell apart, in a light and in a dark form.
+// Color-blind-safe colors, in a light and a dark variant.
 
-// Okabe and Ito 2008, those that are too pale for a white page made darker.
+// Okabe and Ito 2008; colors too pale for a white page are darker.
 const lineColours = {
   light: ['#0072b2', '#d55e00', '#00845f', '#a64d86', '#8f6700', '#3a8fbf', '#4d4d4d'],
   dark: ['#56b4e9', '#e69f00', '#2fbf98', '#e08fc0', '#f0e442', '#ff8a4a', '#c4c9cf'],
 };
-// Smith and van der Walt 2015: viridis, at equal distances.
+// Smith and van der Walt 2015: viridis at equal distances.
 const viridis = [
   '#440154', '#482475', '#414487', '#355f8d', '#2a788e', '#21918c', '#22a884', '#44bf70', '#7ad151', '#bddf26',
   '#fde725'
 ];
-// Two hues that no common colour blindness mixes up; zero has the colour of the page.
+// Two hues that common color blindness does not confuse; zero has the page's color.
 const twoSided = {
   light: ['#08407a', '#2f79b5', '#9cc4e2', '#f7f7f7', '#f5c08a', '#d9791f', '#8a3d00'],
   dark: ['#a9d7ff', '#4ea0e0', '#1f4f78', '#1d2126', '#744414', '#e08a33', '#ffd9a8'],
@@ -26,7 +26,7 @@ function between(stops, share) {
   return a.map((value, i) => Math.round(value + (b[i] - value) * (place - low)));
 }
 
-// Of line i of n: apart by hue as long as there are hues, else along a ramp, for then they are places in an order.
+// Returns the color of line i of n: distinct hues, or a ramp for many lines, which have an order.
 function lineColour(i, n) {
   const hues = lineColours[theme()];
   if (n <= hues.length) return hues[i];
@@ -34,7 +34,7 @@ function lineColour(i, n) {
   return `rgb(${between(viridis, theme() === 'dark' ? .3 + .7 * share : .82 * share).join(' ')})`;
 }
 
-// 256 colours as the four bytes of a pixel, little end first; the last place is for what is not finite.
+// Returns 256 colors as little-endian RGBA pixels; the last entry is for non-finite values.
 function mapColours(signed) {
   const stops = signed ? twoSided[theme()] : viridis, table = new Uint32Array(257);
   for (let i = 0; i < 256; ++i) {

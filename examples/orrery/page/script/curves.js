@@ -1,25 +1,25 @@
-// Curves over steps: smoothed, zoomed, read with the pointer or with keys.
+// Curves over steps: smoothing, zoom, values by pointer or keys.
 
 const allCharts = [];
-let smoothing = .9;  // the weight of a neighbour, of the next one its square, and so on
+let smoothing = .9;  // weight of an adjacent point; its square for the next, and so on
 const dashes = ['', '7 4', '2 4', '9 4 2 4'];
-const few = 40;  // points, and less are drawn as dots and not smoothed
+const few = 40;  // curves of this many points or fewer are drawn as dots, not smoothed
 
 class Chart {
   constructor(data, title, wide) {
     this.axis = data.axis || 'step';
-    this.data = data, this.title = title, this.places = data.places || null;  // names of 0, 1, ... on the axis
-    // They are turned by 60 degrees, about six pixels a letter.
+    this.data = data, this.title = title, this.places = data.places || null;  // labels of 0, 1, ... on the axis
+    // Labels are rotated by 60 degrees, about 6 pixels per letter.
     const longest = this.places ? 6.2 * Math.max(...this.places.map((name) => name.length)) : 0;
     this.under = 26 + Math.round(.87 * longest), this.beyond = 10 + Math.round(.5 * longest);
     this.height = (wide ? 330 : 236) + this.under - 26;
-    // Of several runs each has a colour, and what it logs a dash; but places, which are many, keep their colours.
+    // Several runs: a color per run, a dash per metric; many module paths keep their own colors.
     const names = [...new Set(data.series.map((s) => s.name))];
     const groups = [...new Set(data.series.map((s) => data.runs[s.run].group))];
     const among = new Set(data.series.map((s) => s.run)).size, several = groups.length > 1,
           byRun = several && names.length <= dashes.length;
-    this.keys = byRun ? groups : names;   // what has a colour
-    this.names = byRun ? names : groups;  // what has a dash
+    this.keys = byRun ? groups : names;   // entries with a color
+    this.names = byRun ? names : groups;  // entries with a dash
     this.series = data.series.map((s) => {
       const {name, group} = data.runs[s.run], named = names.length > 1 ? `${s.name}, ${name}` : name;
       const [key, other] = byRun ? [group, s.name] : [s.name, group];
@@ -66,7 +66,7 @@ class Chart {
         'button', {type: 'button', title: `show all ${this.axis}s`, onclick: () => this.zoomTo(null), hidden: true}, 'all');
     this.controls = element('div', {class: 'controls'}, this.allButton, this.logButton);
     this.legend = element('div', {class: 'legend', role: 'group', 'aria-label': 'Lines'});
-    // One line needs no name if the title is its name.
+    // A single line needs no legend if the title is its name.
     if (this.series.length > 1 || this.series[0].label !== this.title) this.buildLegend();
     this.numbers = element('details', {class: 'numbers'}, element('summary', {}, 'as numbers'));
     this.numbers.addEventListener('toggle', () => this.fillNumbers(), {once: true});
@@ -150,7 +150,7 @@ class Chart {
   placeText(step) { return this.places ? this.places[step] : numberText(step); }
 
   // Drawing.
-  inRange(s) {  // indices of the points in the window and one on each side
+  inRange(s) {  // indices of the points in the window, plus one on each side
     const [x0, x1] = this.range || this.whole;
     return [Math.max(0, firstAtLeast(s.steps, x0) - 1), Math.min(s.steps.length, firstAtLeast(s.steps, x1 + 1e-9) + 1)];
   }
@@ -171,7 +171,7 @@ class Chart {
     values.sort((a, b) => a - b);
     let low = values[0], high = values[values.length - 1];
     const usual = values[Math.floor((values.length - 1) * .99)], reach = usual - low;
-    if (values.length > 200 && high > usual + 2 * reach && reach > 0) {  // a few far above would flatten all others
+    if (values.length > 200 && high > usual + 2 * reach && reach > 0) {  // outliers would flatten the rest
       high = usual + .25 * reach;
       this.above = values.length - firstAtLeast(values, high);
     }
@@ -187,7 +187,7 @@ class Chart {
     const y = (value) => bottom - ((this.log ? Math.log10(value) : value) - y0) / (y1 - y0) * (bottom - top);
     return {x0, x1, left, right, top, bottom, x, y, ticks, texts, width};
   }
-  // A path with at most the least and the largest of each column of pixels.
+  // Returns a path with at most the smallest and largest value of each column of pixels.
   path(s, values, at) {
     const [from, to] = this.inRange(s);
     let path = '', pen = 'M', column = null, low = 0, high = 0, last = 0;
@@ -247,7 +247,7 @@ class Chart {
   nameSteps(at) {
     const steps = roundTicks(at.x0, at.x1, Math.max(2, Math.min(8, (at.right - at.left) / 90)))
                       .filter((x) => this.data.axis || Number.isInteger(x));
-    // The name of the axis stands under the other one, or, if it is longer than that has room, under the first ticks.
+    // The axis name is below the other axis's labels; a long one replaces the first tick labels.
     const name = 6.2 * this.axis.length, long = name > at.left - 8, texts = tickTexts(steps);
     for (const [i, step] of steps.entries()) {
       if (long && at.x(step) < name + 24) continue;
@@ -303,7 +303,7 @@ class Chart {
   }
 
   // Reading values.
-  near(s, step) {  // the index of the nearest point
+  near(s, step) {  // index of the nearest point
     const after = Math.min(firstAtLeast(s.steps, step), s.steps.length - 1);
     return after > 0 && step - s.steps[after - 1] < s.steps[after] - step ? after - 1 : after;
   }
@@ -414,7 +414,7 @@ class Chart {
     this.zoomTo([Math.min(drag.step, end), Math.max(drag.step, end)]);
   }
   drop() { this.drag = null; }
-  wheel(event) {  // a page that scrolls goes on scrolling, unless the chart was chosen
+  wheel(event) {  // does not capture scrolling unless the chart has the focus
     if (!event.ctrlKey && document.activeElement !== this.svg) return;
     event.preventDefault();
     this.zoom(event.deltaY > 0 ? 1.2 : 1 / 1.2, this.stepAt(event));
@@ -492,12 +492,12 @@ function renderCurves(section, head, body, wide) {
   body.append(chart.whole_element);
 }
 
-// Whether the slider changes any of these lines.
+// Returns true if the slider changes any of these lines.
 function anySmoothed(sections) {
   return sections.some((section) => section.data.series.some((s) => s.values.length > few && !isSmooth(s.values)));
 }
 
-// For all curves at once, wherever it stands.
+// The slider sets the smoothing of all curves.
 const sliders = [];
 function smoothingSlider() {
   const shown = element('output'), input = element('input', {type: 'range', min: 0, max: .99, step: .01});

@@ -1,4 +1,4 @@
-// Small words that everything else is written in: elements, numbers, what is said aloud, the tip beside the pointer.
+// Helpers for all scripts: elements, numbers, text for screen readers, the tip at the pointer.
 
 function element(name, attributes, ...children) {
   const made = document.createElement(name);
@@ -20,7 +20,7 @@ function drawn(name, attributes, ...children) {
   return made;
 }
 
-// Five digits, thousands apart, with a true minus.
+// Returns 5 digits with thousands separators and a true minus.
 function numberText(x) {
   if (x === null || !Number.isFinite(x)) return 'not finite';
   const size = Math.abs(x);
@@ -36,7 +36,7 @@ function numberText(x) {
   return (x < 0 ? '−' : '') + text;
 }
 
-// Labels of ticks, short: 0.5 and not 0.50000; but as many digits as tell them apart.
+// Returns short tick labels: 0.5, not 0.50000, but enough digits to distinguish them.
 function tickTexts(ticks) {
   for (let digits = 1;; ++digits) {
     const texts = ticks.map((tick) => tickText(tick, digits));
@@ -56,7 +56,7 @@ function tickText(x, digits) {
 
 function say(text) { document.getElementById('spoken').textContent = text; }
 
-// Beside a point of the window, inside of it.
+// Shows the tip next to a point of the window, inside of it.
 function showTip(content, x, y) {
   const tip = document.getElementById('tip');
   tip.replaceChildren(content);
@@ -68,7 +68,7 @@ function showTip(content, x, y) {
 }
 function hideTip() { document.getElementById('tip').hidden = true; }
 
-// Calls `draw` once before the next frame, however often it is asked for.
+// Calls `draw` once before the next frame, even if requested several times.
 function once(draw) {
   let asked = false;
   return () => {
@@ -81,7 +81,7 @@ function once(draw) {
   };
 }
 
-// Work that may be long, piece by piece: a frame gives it about eight milliseconds.
+// Runs long work in pieces, about 8 ms per frame.
 const inPieces = (() => {
   const waiting = [];
   function work() {
@@ -95,7 +95,7 @@ const inPieces = (() => {
   };
 })();
 
-// Calls `draw` when the element gets a width, before it is painted, and whenever that changes.
+// Calls `draw` when the element gets a width, before it is painted, and when the width changes.
 function whenSized(watched, draw) {
   let width = 0;
   new ResizeObserver(() => {
@@ -105,8 +105,8 @@ function whenSized(watched, draw) {
   }).observe(watched);
 }
 
-// Calls `first` when the element first comes near the window, and `again` whenever its width changes after that.  What
-// is drawn so late may not change its height: links of the contents would miss what they lead to.
+// Calls `first` when the element first comes near the window, then `again` when its width changes.
+// Both must keep its height, or the links of the contents would miss their targets.
 function whenSeen(watched, first, again) {
   let seen = false;
   new IntersectionObserver((entries, observer) => {
@@ -120,7 +120,7 @@ function whenSeen(watched, first, again) {
   });
 }
 
-// A button that copies a text; where a page may not, it selects the text.
+// Returns a button that copies a text, or selects it if the page may not copy.
 function copyButton(text, place) {
   const button = element(
       'button', {

@@ -1,6 +1,6 @@
-// Heat maps: one, or a grid of small ones of which one is shown large.
+// Heat maps: a single one, or a grid of small ones with a large view of one.
 
-// The numbers of packed_values (models/reports/report.h) as they lie there: 16 bits each.
+// Returns the 16-bit codes of packed_values (models/reports/report.h).
 function unpacked(packed) {
   const bytes = atob(packed.base64), codes = new Uint16Array(packed.count);
   for (let i = 0; i < codes.length; ++i) codes[i] = bytes.charCodeAt(2 * i) | bytes.charCodeAt(2 * i + 1) << 8;
@@ -12,8 +12,8 @@ function valueAt(map, i) {
   return code === notFinite ? null : map.low + (map.high - map.low) * code / largestCode;
 }
 
-// The ends of a scale: those that are given, else the least and the largest value; of a signed one as far below zero as
-// above.
+// Returns the ends of a scale: the given ones, else the smallest and largest value. A signed scale
+// is symmetric around zero.
 function scaleOf(maps, signed, given) {
   let low = given.low ?? Math.min(...maps.map((map) => map.low)),
       high = given.high ?? Math.max(...maps.map((map) => map.high));
@@ -21,8 +21,8 @@ function scaleOf(maps, signed, given) {
   return low < high ? {low, high} : {low: low - .5, high: high + .5};
 }
 
-// With roots the colour goes by the square root of the share of the scale: small weights become visible beside
-// large ones.
+// Paints a map. With `roots`, colors follow the square root of the scaled value: small weights
+// become visible next to large ones.
 function paint(canvas, map, rows, columns, scale, colours) {
   if (canvas.width !== columns || canvas.height !== rows) canvas.width = columns, canvas.height = rows;
   const image = new ImageData(columns, rows), pixels = new Uint32Array(image.data.buffer), {codes} = map;
@@ -35,7 +35,7 @@ function paint(canvas, map, rows, columns, scale, colours) {
   }
   canvas.getContext('2d').putImageData(image, 0, 0);
 }
-// Whether nearly all values lie in the lowest tenth of the scale.
+// Returns true if over 90 % of the sampled values are in the lowest tenth of the scale.
 function wantsRoots(maps, scale) {
   let low = 0, all = 0;
   for (const map of maps)
@@ -45,7 +45,7 @@ function wantsRoots(maps, scale) {
     }
   return low > .9 * all;
 }
-// Buttons above maps; `change` draws them again.
+// Buttons above maps; `change` redraws the maps.
 function mapControls(choices, change) {
   return element('div', {class: 'controls'}, ...choices.map(({name, title, on, set}) => {
     const button = element('button', {type: 'button', title, 'aria-pressed': String(on)}, name);
@@ -60,7 +60,7 @@ function mapControls(choices, change) {
 }
 const rootsTitle = 'colours by the square root, so that small values show';
 
-// Which colour is which number, and what the marks mean.
+// A legend of the colors and marks.
 function scaleBar({signed, figure, none, slots, spans}) {
   const canvas = element('canvas', {width: 256, height: 1, 'aria-hidden': 'true'});
   const low = element('span'), high = element('span'), what = element('span', {}, figure);
@@ -86,11 +86,11 @@ function scaleBar({signed, figure, none, slots, spans}) {
   };
 }
 
-// A line over a map that no colour of it hides: dark on a pale one.
+// A line that is visible on all colors: a dark core in a pale halo.
 function marksOf(path, kind) {
   return ['halo', 'core'].map((layer) => drawn('path', {class: `${layer} ${kind}`, d: path}));
 }
-// How far rows read: the edge on the left, and on the right where they see what comes after them.
+// Ends of attention spans: left, and right if rows attend to later columns.
 function spanPath(reach, rows, keys, both) {
   let left = '', right = '';
   for (let row = 0; row < rows; ++row) {
@@ -101,14 +101,14 @@ function spanPath(reach, rows, keys, both) {
   return left + right;
 }
 
-// What a place is called: by its word, with its number where the word stands at several.
+// Returns names of positions: the token, with its position if the token occurs several times.
 function placeNames(words) {
   const times = new Map();
   for (const word of words) times.set(word, (times.get(word) || 0) + 1);
   return words.map((word, i) => (times.get(word) > 1 ? `${word} at ${i}` : word));
 }
 
-// One map with labels, read with the pointer or with keys.
+// A map with labels; pointer or keys read values.
 class MapView {
   constructor(data, title) {
     const {rows, columns, figure, slots, axes} = data;
@@ -141,7 +141,7 @@ class MapView {
     this.element = element(
         'div', {class: 'map'}, width, down ? element('div', {class: 'row-axis'}, element('span', {}, down)) : null,
         this.left, this.field, this.below, across ? element('div', {class: 'column-axis'}, across) : null);
-    this.taken = down ? 22 : 0;  // by the name of the rows
+    this.taken = down ? 22 : 0;  // width of the name of the rows
     this.canvas.addEventListener('pointermove', (event) => this.moved(event));
     this.canvas.addEventListener('pointerleave', () => this.leave());
     this.canvas.addEventListener('blur', () => this.leave());
@@ -161,7 +161,7 @@ class MapView {
         ...(this.keys < n ? marksOf(`M${this.keys},0L${this.keys},${rows}`, 'slots') : []),
         ...(map.span === undefined ? [] : marksOf(spanPath(map.span, rows, this.keys, both), 'span')));
   }
-  // The size, before anything is drawn.  Cells are squares, but of few rows high enough for their labels.
+  // Sets sizes before drawing. Cells are square; with few rows, at least as high as a label.
   layOut(width) {
     const gap = 8, n = this.columns.length, rows = this.rows.length;
     const longest = Math.max(...this.rows.map((text) => String(text).length));
@@ -185,7 +185,7 @@ class MapView {
           label.style.top = 100 * (i + .5) / rows + '%';
           return label;
         }));
-    // A marked column keeps its label, and those in its way give up theirs.
+    // A marked column keeps its label; labels that overlap it are dropped.
     const marked = (i) => this.marked.includes(i), crowded = (i) => this.marked.some((m) => Math.abs(m - i) < across),
           labelled = (i) => marked(i) || (i % across === 0 && !crowded(i));
     this.below.replaceChildren(
@@ -248,7 +248,7 @@ class MapView {
   }
 }
 
-const redrawMaps = [];  // of all maps, when the theme changes
+const redrawMaps = [];  // redraw functions of all maps, for theme changes
 
 function renderMatrix(section, head, body) {
   const {signed, span} = section.data, map = {...unpacked(section.data.values), span},

@@ -11,7 +11,7 @@ function renderFigures(section, head, body) {
 
 const hash = /^[0-9a-f]{64}$/;
 
-// Sorted by a column when its head is pressed: numbers as numbers, then back to the order that was given.
+// Sorts by a column when its head is clicked: ascending, descending, then the original order.
 function dataTable(columns, rows, marked, name) {
   const order = rows.map((row, i) => i), body = element('tbody');
   const asNumber = (text) => Number(String(text).replace(/,/g, '').replace('−', '-'));
@@ -55,7 +55,7 @@ function dataTable(columns, rows, marked, name) {
       element('table', {class: 'data'}, element('thead', {}, element('tr', {}, ...heads)), body));
 }
 
-// A long table begins with the rows that are marked, if some are.
+// A long table starts with its marked rows, if any.
 function renderTable(section, head, body) {
   const {marked} = section.data, long = 24;
   if (!section.data.rows.length) return;
@@ -84,7 +84,7 @@ function renderTable(section, head, body) {
   body.append(place, element('div', {class: 'more'}, button));
 }
 
-// Where a text is cut into pages: at the last end of a line before the limit.
+// Splits a text into pages at the last end of a line before the limit.
 function pagesOf(text) {
   const longest = 3000, pages = [];
   for (let at = 0; at < text.length;) {
@@ -94,7 +94,7 @@ function pagesOf(text) {
       if (line > at + longest / 2)
         end = line + 1;
       else if (/[\uDC00-\uDFFF]/.test(text[end]))
-        ++end;  // two halves of one character stay together
+        ++end;  // keeps surrogate pairs together
     }
     pages.push(text.slice(at, end));
     at = end;
@@ -102,7 +102,7 @@ function pagesOf(text) {
   return pages.length ? pages : [''];
 }
 
-// A command breaks between words, not behind the hyphens in them.
+// Breaks a command between words, not at their hyphens.
 function unbroken(text) {
   return text.split(/( )/).map((word) => (word === ' ' ? word : element('span', {class: 'word'}, word)));
 }
@@ -136,7 +136,7 @@ function renderText(section, head, body) {
   body.append(element('div', {class: side && items.length > 1 ? 'side' : false}, ...items.map(pagedText)));
 }
 
-// Values with their intervals over one axis; an interval that reaches zero is grey.
+// Draws values with intervals over one axis; an interval that contains zero is gray.
 function renderBars(section, head, body) {
   const {rows} = section.data, ends = rows.flatMap((row) => [row.value, row.low, row.high]).filter((x) => x !== null);
   if (!ends.length) return;

@@ -11,10 +11,10 @@ const renderers = {
   formula: renderFormula,
 };
 
-// As the system has it, until it is chosen here.
+// Returns the chosen theme; until a choice is made, the page uses the system's theme.
 const systemIsDark = matchMedia('(prefers-color-scheme: dark)');
 function chosenTheme(choice) {
-  try {  // a page of a file may be allowed no memory
+  try {  // storage may be blocked for a page opened from a file
     if (choice) localStorage.setItem('orrery-theme', choice);
     return localStorage.getItem('orrery-theme');
   } catch {
@@ -44,7 +44,7 @@ function renderSection(section, wide) {
     renderers[section.kind](section, head, body, wide);
   else
     body.append(element('p', {class: 'said'}, `This page cannot draw the kind '${section.kind}'.`));
-  if (section.kind === 'curves' && section.text) made.append(made.querySelector('.said'));  // charts stand in line
+  if (section.kind === 'curves' && section.text) made.append(made.querySelector('.said'));  // keeps charts aligned
   return made;
 }
 
@@ -53,12 +53,12 @@ function renderGroup(name, sections) {
   const parts = element('div', {class: charts ? 'parts of-charts' : 'parts'}),
         header = element('header', {}, element('h2', {id}, name));
   if (charts && anySmoothed(sections)) header.append(smoothingSlider());
-  let row = null;  // small maps that follow each other stand side by side
+  let row = null;  // adjacent small maps share a row
   sections.forEach((section, i) => {
-    // The first chart is the one that is looked at most; the last of an odd rest has the row for itself anyway.
+    // The first chart, the loss, is wide, as is a single chart.
     const made = renderSection(section, charts && (i === 0 && section.data.figure === 'loss' || sections.length === 1));
     if (sections.length === 1 && section.kind === 'figures')
-      made.firstChild.className = 'unseen';  // the page is called so
+      made.firstChild.className = 'unseen';  // the page has this name
     made.id = `${id}-${idOf(section.title) || i}-${i}`;
     const small = section.kind === 'matrix' && section.data.columns.length <= 16 && section.data.rows.length <= 64;
     if (small && !row) parts.append(row = element('div', {class: 'of-maps'}));

@@ -1,6 +1,6 @@
-// What curves are computed with: round numbers for axes, smoothing, a place in what is sorted.
+// Computations for curves: round ticks, smoothing, binary search.
 
-// Positions of about `count` round numbers from low to high.
+// Returns about `count` round numbers from low to high.
 function roundTicks(low, high, count) {
   const power = 10 ** Math.floor(Math.log10((high - low) / count)),
         misses = (step) => Math.abs((high - low) / step - count);
@@ -24,16 +24,16 @@ function logTicks(low, high, count) {
   return ticks.length >= 2 ? ticks : roundTicks(10 ** low, 10 ** high, count);
 }
 
-// An exponential mean of the points on both sides, so that a fall does not come late; its weights add up to 1
-// everywhere.  What is smooth already, such as a learning rate, stays as it is.
+// Returns a two-sided exponential mean, so that a fall is not delayed; its weights sum to 1
+// everywhere. Smooth values, such as a learning rate, stay unchanged.
 function smoothed(values, weight) {
-  weight = Math.min(weight, 1 - 30 / values.length);  // of a short run fewer neighbours, or its bends were lost
+  weight = Math.min(weight, 1 - 30 / values.length);  // short run: less smoothing, to keep its bends
   if (weight <= 0 || values.length <= few || isSmooth(values)) return values;
   const sums = new Float64Array(values.length), weights = new Float64Array(values.length);
   const add = (order) => {
     let sum = 0, total = 0;
     for (const i of order) {
-      sums[i] += weight * sum, weights[i] += weight * total;  // those before, without the point itself
+      sums[i] += weight * sum, weights[i] += weight * total;  // previous points, without the point itself
       sum *= weight, total *= weight;
       if (values[i] !== null) sum += values[i], total += 1;
     }
@@ -52,7 +52,7 @@ function isSmooth(values) {
   return bends / values.length <= .002 * (high - low);
 }
 
-// The first index whose value is at least x; the length if there is none.
+// Returns the first index whose value is at least x, or the length.
 function firstAtLeast(sorted, x) {
   let low = 0, high = sorted.length;
   while (low < high) {
