@@ -79,7 +79,7 @@ struct Results {
   Numbers output, log_sum;
   Operands gradients;
   Numbers sum, positive_sum, entropy, zero_share, maximum;
-  int64_t work = 0;  // of forward and backward; counted on the CPU only
+  int64_t work = 0;  // multiply-adds of forward and backward, counted on the CPU only
 };
 
 struct Sizes {

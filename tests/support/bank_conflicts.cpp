@@ -28,7 +28,7 @@ unsigned BankCounter::times(const Access* first, size_t count) {
 
 void BankCounter::note_row(unsigned thread, const void* row) { rows_[thread] = reinterpret_cast<uintptr_t>(row); }
 void BankCounter::load_matrices(unsigned warp) {
-  constexpr unsigned rows = 8;  // of a matrix; one phase reads one matrix
+  constexpr unsigned rows = 8;  // rows of a matrix; one phase reads one matrix
   for (unsigned first = 0; first < 32; first += rows) {
     Access accesses[rows];
     for (unsigned i = 0; i < rows; ++i) accesses[i] = {rows_[warp * 32 + first + i], 16};

@@ -19,7 +19,7 @@ struct BankTraffic {  // transactions of shared memory: actual, and without bank
 };
 inline bool counts_bank_traffic = std::getenv("ORRERY_SHARED_MEMORY") != nullptr;  // counting is slow
 BankTraffic take_bank_traffic();  // returns the sum over all blocks since the last call
-inline BankTraffic latest_bank_traffic;  // of the latest launch
+inline BankTraffic latest_bank_traffic;  // traffic of the latest launch
 
 // The copies of a block, and the row addresses that its lanes pass to ldmatrix.
 class BankCounter {

@@ -114,7 +114,7 @@ struct Warp {
   void* argument[32];
   Meeting meeting[32];  // indexed by the lowest lane of the mask
 };
-struct WarpGroup {  // and how many of its threads have arrived at a step of their products
+struct WarpGroup {  // a warp group, and how many of its threads have arrived at a step of their products
   unsigned arrived = 0;
   GroupStep step = GroupStep::start;
   Site site;

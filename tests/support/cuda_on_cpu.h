@@ -55,7 +55,7 @@ struct Options {
   Site dropped;                       // injected fault: the barrier at this site does nothing
   bool lax_waits = false;             // injected fault: every wait for copies leaves one more group in flight
   int devices = 1;                    // 0: a machine without a GPU
-  int64_t memory = int64_t{4} << 30;  // of the device, in bytes
+  int64_t memory = int64_t{4} << 30;  // bytes of device memory
   int architecture = of_environment("ORRERY_EMULATED_ARCHITECTURE", 90);  // sets the limits; 90: sm_90
   bool holds_code = true;             // false: the program was compiled for other GPUs
   // Rounding of tensor cores. true: as GPUs, which truncate addends at the last bit of the largest
@@ -179,7 +179,7 @@ class Copies {
   int committed_ = 0;
   bool visible_ = true;
 };
-Copies& copies();  // of the running CUDA thread
+Copies& copies();  // copies of the running CUDA thread
 
 inline unsigned lane_index() { return threadIdx.x % 32; }  // blocks of warps are one-dimensional
 

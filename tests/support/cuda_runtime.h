@@ -75,7 +75,7 @@ inline unsigned atomicInc(unsigned* number, unsigned most) {
 }
 inline void __threadfence() {}  // atomicInc orders all memory accesses
 
-// ---- the runtime. Every call is synchronous: a launch reports the faults of its own kernel.
+// ---- the runtime. Every call is synchronous: a launch reports the faults of its kernel.
 
 enum cudaError_t {  // NVIDIA's values
   cudaSuccess = 0,

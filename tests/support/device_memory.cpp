@@ -126,7 +126,7 @@ void DeviceMemory::write_guard(size_t begin, size_t end) {
   forbid(base_ + begin, end - begin);
 }
 
-// AddressSanitizer reports accesses to a guard, also here; without it, the bytes are compared.
+// Exempt, because AddressSanitizer reports any access to a guard. Without it, bytes are compared.
 __attribute__((no_sanitize("address"))) bool DeviceMemory::guard_holds(size_t begin, size_t end) const {
   bool holds = true;
   for (; begin % 4 != 0; ++begin) holds &= base_[begin] == guard_byte(begin);

@@ -1,7 +1,7 @@
 // The memory of the emulated device. Only kernels, copies and fills can access it, so a host that
 // dereferences a device pointer crashes here as it does with a GPU.
 //
-// Guards lie between blocks. They hold NaN for reads out of range and are checked after every
+// Guards separate blocks. They hold NaN for reads out of range and are checked after every
 // kernel, as are freed blocks. A fresh block is uninitialized (never_set).
 #pragma once
 

@@ -58,9 +58,9 @@ float truncated_sum(float sum, const float* a, const float* b, int stride) {
 }
 
 // mma.m16n8k16 of bf16.  With group = lane / 4 and pair = lane % 4 * 2:
-//   a[r] holds A[group + r % 2 * 8][pair + r / 2 * 8] and its right neighbour,
+//   a[r] holds A[group + r % 2 * 8][pair + r / 2 * 8] and the element to its right,
 //   b[r] holds B[pair + r * 8][group] and the one below,
-//   d[2 h], d[2 h + 1] are D[group + h * 8][pair] and its right neighbour.
+//   d[2 h], d[2 h + 1] are D[group + h * 8][pair] and the element to its right.
 void mma(void* const* lane, unsigned) {
   float A[16][16], B[16][8], D[16][8];
   for (int i = 0; i < 32; ++i) {
@@ -89,8 +89,8 @@ void mma(void* const* lane, unsigned) {
   }
 }
 
-// ldmatrix. Lanes 8 m to 8 m + 7 pass the rows of matrix m. Lane i receives elements [i / 4][i % 4
-// * 2] and the next one in the row, of the transpose if `transpose`.
+// ldmatrix. Lanes 8 m to 8 m + 7 pass the rows of matrix m. Lane i receives elements
+// [i / 4][i % 4 * 2] and the next one in the row, of the transpose if `transpose`.
 void load_matrix(void* const* lane, unsigned) {
   const int count = static_cast<const LoadMatrix*>(lane[0])->count;
   for (int m = 0; m < count; ++m) {

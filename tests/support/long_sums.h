@@ -1,5 +1,4 @@
-// Rounding of f32 sums on a device, compared with f64 on a CPU: the error must not grow with the
-// number of terms.
+// Rounding of f32 sums on a device against f64 on a CPU. It must not grow with the number of terms.
 #pragma once
 
 #include <doctest/doctest.h>

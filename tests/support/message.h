@@ -80,7 +80,7 @@ class Message {
 };
 
 // Checks that the message is a line of tests/golden/messages.txt under the running test's file,
-// with TMP and SOURCES for folders; * stands for text that differs between machines or runs. sh
+// with TMP and SOURCES for folders; * stands for text that differs between machines or runs.
 // tests/messages.sh rewrites the lines; it keeps lines with a * that match.
 void check_golden(const std::string& message);
 

@@ -17,8 +17,8 @@ struct SectorTraffic {  // sectors touched, and the minimum for this many bytes
   uint64_t touched = 0, least = 0;
 };
 SectorTraffic take_sector_traffic();         // returns the sum over all blocks since the last call
-inline SectorTraffic latest_sector_traffic;  // of the latest launch
-void note_access(const void* data, size_t bytes, const void* instruction);  // by the running CUDA thread
+inline SectorTraffic latest_sector_traffic;  // traffic of the latest launch
+void note_access(const void* data, size_t bytes, const void* instruction);  // access by the running CUDA thread
 
 class SectorCounter {
  public:
