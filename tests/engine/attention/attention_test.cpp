@@ -105,7 +105,7 @@ TEST_CASE("attention: a query that sees nothing gives zero and zero gradients, w
     poison(c.operands.key, c.operands.key.size() / 2, c.operands.key.size() / 2),
         poison(c.operands.value, c.operands.value.size() / 2, c.operands.value.size() / 2);  // sequence 1
     poison(c.operands.query, c.operands.query.size() / 2, c.operands.query.size() / 2),
-        poison(c.operands.query, 0, 32);  // and query 0 of sequence 0
+        poison(c.operands.query, 0, 32);  // query 0 of sequence 0
     poison(c.output_gradient, c.output_gradient.size() / 2, c.output_gradient.size() / 2),
         poison(c.output_gradient, 0, 48);
     for (const char* set : instruction_sets()) {
@@ -125,7 +125,7 @@ TEST_CASE("attention: a query that sees nothing gives zero and zero gradients, w
 template <class T>
 void check_reach_of_nonfinite(Kind kind, double bad, double tolerance) {
   Case c{.sizes = {1, 100, 100, 1, 1, 16, 16}, .options = {.scale = 0.3, .causal = true}, .kind = kind};
-  for (int i = 0; i < 100; ++i) c.query_document_ids.push_back(i >= 37 && i < 80);  // document 1 lies inside document 0
+  for (int i = 0; i < 100; ++i) c.query_document_ids.push_back(i >= 37 && i < 80);  // document 1 is inside document 0
   c.key_document_ids = c.query_document_ids;
   c.fill(std::is_same_v<T, bf16>);
   const Results clean = attention_of<T>(c);

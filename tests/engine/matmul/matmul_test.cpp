@@ -87,7 +87,7 @@ void check_forms(Product p) {
 struct Seen final : EpilogueFunction<float> {
   mutable std::vector<std::vector<int>> times;     // calls per output and element
   mutable std::vector<std::vector<float>> values;  // value at the last call
-  std::vector<int64_t> columns;                    // of the outputs
+  std::vector<int64_t> columns;                    // width of each output
   std::vector<float*> c;
   mutable bool in_place = true;
   void add_part(int64_t size, int64_t width, float* part) {
@@ -299,7 +299,7 @@ TEST_CASE("matmul: an element's bits depend on its row, its column and the inner
   Numbers<float> columns;
   for (int64_t k = 0; k < p.k; ++k)
     for (int64_t j = 0; j < corner.n; ++j) columns.push_back(b[k * p.n + column + j]);
-  Numbers<float> first;  // of the first kernel set; results do not depend on the vector width
+  Numbers<float> first;  // result of the first kernel set; results do not depend on the vector width
   with_own_kernels([&] {
     const Numbers<float> all = multiplied(p, a, b, Numbers<float>(p.m * p.n));
     const Numbers<float> few = multiplied(corner, rows, columns, Numbers<float>(corner.m * corner.n));
