@@ -49,7 +49,7 @@ Tensor seen_by_real_queries(bool causal) {
 struct Rows {
   Tensor sum, entropy, visible;  // (B, H, T), (B, H, T), (B, 1, T)
 };
-// Returns row sums of softmax or of relu(s) times relu_factor / sqrt(n / 2); factors are (H, 1, 1).
+// Returns the rows of softmax or of relu(s) * relu_factor / sqrt(n / 2); factors are (H, 1, 1).
 Rows rows_of(const Tensor& q, const Tensor& k, bool causal, const Tensor& query_factor, const Tensor& relu_factor) {
   const Tensor seen = seen_by_real_queries(causal), n = sum(seen, {-1}, true);
   const Tensor s = matmul(permute(q, {0, 2, 1, 3}), permute(k, {0, 2, 3, 1})) * (1 / std::sqrt(size)) * query_factor;

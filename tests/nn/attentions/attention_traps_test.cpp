@@ -128,7 +128,7 @@ TEST_CASE("bf16 attentions whose length is a factor agree with f32 over 1,000 to
     name_paths(*layer), initialize(*layer, 1), convert(*layer, Dtype::bf16);
     Pass pass;
     const Tensor y = (*layer)(x, pass).to(Dtype::f32);
-    convert(*layer, Dtype::f32);  // the same values
+    convert(*layer, Dtype::f32);  // equal values
     const Tensor expected = (*layer)(x.to(Dtype::f32), pass);
     const double size = max(absolute(expected).reshape(Shape{expected.numel()}), 0).item();
     CHECK(largest_difference(y, expected) <= 0.02 * size);

@@ -20,7 +20,7 @@ const double not_a_number = std::numeric_limits<double>::quiet_NaN();
 struct Mask {
   const char* name;
   bool causal, attend_to_self;
-  std::vector<int32_t> lengths;  // of the single sequence
+  std::vector<int32_t> lengths;  // length of the single sequence
   std::vector<int32_t> documents;
   std::set<int64_t> poisoned;  // keys
   std::string span = "";       // masks keys

@@ -54,8 +54,7 @@ double distance(const Tensor& a, const Tensor& b) {
   return std::isnan(d) ? INFINITY : d;
 }
 
-// An attention rounds several times in sequence. If its weighting has a kink, rounding moves
-// scores across it.
+// An attention rounds several times. If its weighting has a kink, rounding moves scores across it.
 double bound(const RegisteredCase& registered) {
   static const std::set<std::string> kinked = {"pointwise", "relu_former", "sparsemax", "relative"};
   if (registered.family != "attention" && registered.family != "position") return 0.01;

@@ -164,7 +164,7 @@ TEST_CASE("optimizers make the steps of the golden file") {
     for (int i = 0; i < 3; ++i) {
       model.all.emplace_back(tensor("p", i).shape(), constant(0), Dtype::f64);
       model.all.back().value.copy_from(tensor("p", i));
-      model.all.back().decay = true;  // there also for the vector
+      model.all.back().decay = true;  // the golden run decays the vector too
     }
     FlatParameters flat(model);
     const auto optimizer = make_optimizer(parse_spec(spec), flat);
