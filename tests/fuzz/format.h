@@ -31,7 +31,7 @@ struct Format {
   void (*read)(const std::string& folder, std::string_view bytes);
   size_t memory_multiple, memory_base;  // bytes taken <= multiple * size + base
   std::vector<std::string> words = {};  // terms of the format; mutations insert them
-  Mutate mutate = nullptr;              // mutates by structure; used for half of the inputs
+  Mutate mutate = nullptr;              // mutates by the format's structure; applied to half of the inputs
   std::string (*prepare)(std::string_view bytes) = nullptr;  // applied first to each file of the corpus
 };
 

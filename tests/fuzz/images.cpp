@@ -76,7 +76,7 @@ REGISTER_FORMAT(picture,
                 {.name = "picture",
                  .readers = {"models/data/picture.cpp", "models/data/picture_tally.cpp"},
                  .read = read_a_picture,
-                 .memory_multiple = 8 * 1032 * 24,  // bytes per pixel: 3 of u8, and memory of the decoder
+                 .memory_multiple = 8 * 1032 * 24,  // bytes per pixel: 3 of u8, and the memory that the decoder uses
                  .memory_base = 1 << 21,
                  .words = {"\x89PNG\r\n\x1a\n", "IHDR", "IDAT", "PLTE", "tRNS", "IEND", "\xff\xd8", "\xff\xc0",
                            "\xff\xc2", "\xff\xc4", "\xff\xda", "\xff\xdb", "\xff\xdd", "\xff\xd9", "JFIF", "\xff\xe1",

@@ -1,5 +1,4 @@
-// Files and arguments of studies: results and logs of runs, compared files, values in braces,
-// tables of sweeps.
+// Files and arguments of studies: results, logs, compared files, values in braces, sweep tables.
 #include "models/study/runs.h"
 
 #include <algorithm>
