@@ -194,7 +194,7 @@ TEST_CASE("treatments: files that may not grow") {
   int failed = 0;
   for (const Command& command : commands())
     if (command.writes)
-      for (const int blocks : {0, 1, 2, 3, 4, 6, 8, 12, 16, 24})  // of 512 bytes
+      for (const int blocks : {0, 1, 2, 3, 4, 6, 8, 12, 16, 24})  // blocks of 512 bytes
         failed += treat(command, "ulimit -f " + std::to_string(blocks)).code != 0;
   CHECK(failed >= 10);
 }
