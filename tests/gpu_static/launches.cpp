@@ -56,7 +56,7 @@ void record_step(const models::GptSettings& settings, int64_t batch) {
   const auto optimizer = nn::make_optimizer(parse_spec("adamw(beta2=0.95, decay=0.1)"), parameters);
   const Tensor tokens = Tensor::zeros(Shape{2, batch, settings.context}, Dtype::i32, Device::cuda);
   const Tensor losses = Tensor::zeros(Shape{1}, Dtype::f64, Device::cuda);
-  const Tensor fraction = Tensor::full(Shape{}, 1, Dtype::f32, Device::cuda);  // of the step's targets
+  const Tensor fraction = Tensor::full(Shape{}, 1, Dtype::f32, Device::cuda);  // fraction of the step's targets
   for (const bool second : {false, true}) {
     recorder::active = second;
     recorder::phase = "forward";

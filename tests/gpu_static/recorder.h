@@ -35,7 +35,7 @@ struct Entries {  // recorded entries and their counts, in the order of the firs
 inline bool active = false;  // recording is on
 inline Entries entries;
 inline std::string phase = "forward";          // "backward" while gradients are computed, "optimizer" from then on
-inline int multiprocessors = 132;              // of the GPU that the library reports: an H100 or H200
+inline int multiprocessors = 132;              // on the GPU that the library reports: an H100 or H200
 inline std::function<void()> at_synchronize;   // called when the host waits for all queued work
 size_t peak_memory();                          // peak of allocated bytes
 
