@@ -1,5 +1,4 @@
-// Rules that keep the tree readable, checked on its text: allowed includes, contents and
-// locations of files.
+// Rules that keep the tree readable, checked on its text: includes, contents and locations of files.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -81,7 +80,7 @@ Strings includes(const File& file) {
   return result;
 }
 
-int layer_of(const std::string& path) {  // of the longest matching folder
+int layer_of(const std::string& path) {  // layer of the longest matching folder
   int found = -1;
   size_t length = 0;
   for (size_t i = 0; i < layers.size(); ++i)
@@ -104,7 +103,7 @@ struct Rooms {
   Strings without_level;
 };
 Rooms rooms_of(const Files& files, bool whole) {
-  std::map<std::string, std::set<std::string>> below;  // of each folder
+  std::map<std::string, std::set<std::string>> below;  // per folder
   std::set<std::string> paths;
   for (const File& file : files) paths.insert(file.path);
   for (const File& file : files) {
@@ -331,7 +330,7 @@ TEST_CASE("rules: the top level is fixed") {
   for (const auto& entry : fs::directory_iterator(root)) {
     const std::string name = entry.path().filename().string();
     if (name.starts_with('.') || name.starts_with("build") || name == "runs")
-      continue;  // git ignores the last two
+      continue;  // git ignores the names of the last two
     CHECK_MESSAGE(allowed.contains(name), name, " stands at the top level");
   }
 }
