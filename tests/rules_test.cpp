@@ -1,5 +1,4 @@
-// The rules that keep the tree readable, checked on its text: who includes whom, what a file may hold, what stands
-// where.
+// Rules that keep the tree readable, checked on its text: includes, contents and locations of files.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -19,7 +18,7 @@ namespace fs = std::filesystem;
 using Strings = std::vector<std::string>;
 
 struct File {
-  std::string path;  // from the root of the tree, with /
+  std::string path;  // relative to the root of the tree, with /
   std::string text;
   std::string extension() const { return fs::path(path).extension().string(); }
   bool below(const std::string& folder) const { return path.starts_with(folder + "/"); }
@@ -32,7 +31,7 @@ struct File {
 using Files = std::vector<File>;
 
 const fs::path root = ORRERY_SOURCE_DIR;
-// A file includes from its own layer and from those before it; what engine and cuda stand on is in the first.
+// A file includes from its own layer and earlier ones. The first layer holds what engine and cuda share.
 const std::vector<Strings> layers{
     {"engine/types", "engine/math", "engine/system", "engine/settings", "engine/attention_formula"},
     {"cuda"},
@@ -81,7 +80,7 @@ Strings includes(const File& file) {
   return result;
 }
 
-int layer_of(const std::string& path) {  // of the narrowest folder
+int layer_of(const std::string& path) {  // layer of the longest matching folder
   int found = -1;
   size_t length = 0;
   for (size_t i = 0; i < layers.size(); ++i)
@@ -90,21 +89,21 @@ int layer_of(const std::string& path) {  // of the narrowest folder
   return found;
 }
 
-// The room of a file: its folder, or the first two folders of its path.
+// Returns the folder of a file or, unless `whole`, at most the first two folders of its path.
 std::string room_of(const std::string& path, bool whole) {
   size_t end = path.rfind('/');
   if (const size_t second = path.find('/', path.find('/') + 1); !whole && second < end) end = second;
   return path.substr(0, end);
 }
 
-// Rooms by level: each includes from those of lower levels alone.  Those of a circle, and what stands on them, are on
-// no level; they are returned apart.
+// Folders by level: each includes only from lower levels. Folders in a cycle, and those above a
+// cycle, have no level and are in without_level.
 struct Rooms {
   std::vector<Strings> levels;
   Strings without_level;
 };
 Rooms rooms_of(const Files& files, bool whole) {
-  std::map<std::string, std::set<std::string>> below;  // of each room
+  std::map<std::string, std::set<std::string>> below;  // per folder
   std::set<std::string> paths;
   for (const File& file : files) paths.insert(file.path);
   for (const File& file : files) {
@@ -136,7 +135,7 @@ std::string joined(const Strings& words) {
   return all;
 }
 
-// One rule: a sentence for each include that breaks it.
+// Returns a message for each include that breaks a rule.
 Strings include_offences(const Files& files) {
   struct Owner {
     std::regex header, users;
@@ -169,8 +168,8 @@ Strings include_offences(const Files& files) {
   return result;
 }
 
-// Files that reach engine/loops/loops.h are compiled by nvcc; it parses neither vector extensions nor what models
-// needs.
+// nvcc compiles all files that reach engine/loops/loops.h. It supports neither vector extensions
+// nor what models needs.
 Strings loop_offences(const Files& files) {
   std::map<std::string, Strings> graph;
   for (const File& file : files)
@@ -192,7 +191,7 @@ Strings loop_offences(const Files& files) {
   return result;
 }
 
-// Patterns that a line must not hold, with the paths that the rule is for.
+// Returns lines with a forbidden pattern; each pattern applies to certain paths.
 Strings text_offences(const Files& files) {
   struct Ban {
     std::regex pattern, paths;
@@ -274,7 +273,7 @@ TEST_CASE("rules: nothing unfinished, no foreign paths, no printing libraries") 
 
 TEST_CASE("rules: files are short and named for what they hold") { check_none(form_offences(tree())); }
 
-// Whoever adds a part looks for what it makes superfluous; the number is raised by what a change is for.
+// A new component should replace obsolete code. Raise the number only by what a change needs.
 TEST_CASE("rules: engine, cuda and nn have at most 32,560 lines") {
   int64_t lines = 0;
   for (const File& file : tree())
@@ -290,7 +289,7 @@ TEST_CASE("rules: the roots of engine, cuda and nn hold rooms and no sources") {
                     " stands at the root of ", layer);
 }
 
-// README's reading list: rows of the table between its marks, whose first cell names a file.
+// README's reading list: rows of the table between the marks, whose first cell names a file.
 TEST_CASE("rules: the evening's reading list exists and has at most 3,000 lines") {
   const std::string text = read(root / "README.md").text;
   const size_t begin = text.find("<!-- evening begin -->"), end = text.find("<!-- evening end -->");
@@ -311,7 +310,7 @@ TEST_CASE("rules: the evening's reading list exists and has at most 3,000 lines"
   CHECK_MESSAGE(total <= 3000, "the reading list has ", total, " lines");
 }
 
-// The page shows the order; where it has another one, the right one is printed.
+// README.md shows the order; if it differs, the test prints the correct order.
 TEST_CASE("rules: no room stands above another and below it") {
   for (const bool whole : {true, false}) {
     const Rooms rooms = rooms_of(tree(), whole);
@@ -331,7 +330,7 @@ TEST_CASE("rules: the top level is fixed") {
   for (const auto& entry : fs::directory_iterator(root)) {
     const std::string name = entry.path().filename().string();
     if (name.starts_with('.') || name.starts_with("build") || name == "runs")
-      continue;  // the last two: git ignores them
+      continue;  // git ignores the names of the last two
     CHECK_MESSAGE(allowed.contains(name), name, " stands at the top level");
   }
 }

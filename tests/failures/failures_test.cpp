@@ -1,6 +1,6 @@
-// Failures in turn: the n-th allocation, write, fsync, rename, ... of a command fails, for all n (a sample that fits
-// into the time of the tests; sh tests/failures.sh takes all).  The command must end with exit code 0, or with 1 and a
-// sentence; what a run's folder held is not lost, and going on from it gives the bytes of an undisturbed run.
+// Fault injection: the n-th allocation, write, fsync, rename, ... of a command fails, for all n
+// (here a sample; sh tests/failures.sh takes all). The command must exit with 0, or with 1 and a
+// message. A run folder loses nothing, and a resumed run is byte-identical to an uninterrupted one.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -24,13 +24,13 @@ const char* const scale = std::getenv("ORRERY_FAILURES");
 const bool take_all = scale && std::string(scale) == "all";
 const char* const from = std::getenv("ORRERY_FAILURES_FROM");
 const long first_allocation = from ? std::max(1L, std::atol(from)) : 1;
-constexpr long allocations_in_tests = 40, others_in_tests = 40, lasting_in_tests = 12;  // of a kind and a command
+constexpr long allocations_in_tests = 40, others_in_tests = 40, lasting_in_tests = 12;  // per kind and command
 
 struct Command {
-  std::string name, from;  // the folder it begins with
+  std::string name, from;  // initial folder
   Words words;
   bool uses_plugin = false;
-  // Empty, or what is wrong with what it left.
+  // Returns what is wrong with the files that the command left, or "".
   std::function<std::string(const std::string& folder, const Ran& ran, const Ran& undisturbed)> check;
 };
 
@@ -54,7 +54,7 @@ std::vector<Command> commands() {
   };
 }
 
-// All of first ... count, or an even sample of it that holds both ends.
+// Returns all of first ... count, or an even sample with both ends.
 std::vector<long> places(const std::string& kind, long last, bool lasting) {
   const long first = kind == "allocation" ? std::min(first_allocation, last) : 1, count = last - first + 1;
   const long some = lasting ? lasting_in_tests : kind == "allocation" ? allocations_in_tests : others_in_tests;
@@ -70,7 +70,7 @@ struct Tally {
   std::vector<std::string> wrong;
 };
 
-// Each trial has its own folder and process, so they go on all cores.
+// Each trial has its own folder and process, so trials run on all cores.
 void try_all(const Command& command, const std::vector<Failure>& trials, const Ran& undisturbed, Tally& tally) {
   const Place place;
   std::atomic<size_t> next = 0;
@@ -84,7 +84,7 @@ void try_all(const Command& command, const std::vector<Failure>& trials, const R
       const bool harmless = failure.kind == "short_write" || failure.kind == "interrupted";
       if (wrong.empty() && harmless && ran.code != 0) wrong = "gives up: " + ran.err;
       const std::string left = command.check(folder, ran, undisturbed);
-      // What could not be removed is told and lies there until the next run.
+      // A checkpoint that could not be removed is reported and stays until the next run.
       const bool told = ran.out.find("warning: an old checkpoint stays") != std::string::npos;
       if (!left.empty() && !(told && left.starts_with("leaves ")))
         wrong += (wrong.empty() ? "" : "; ") + left;

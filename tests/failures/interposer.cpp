@@ -1,12 +1,12 @@
-// A library that is preloaded into the program and lets one call of a kind fail, as a machine without memory, with a
-// full disk or without descriptors would:
-//   LD_PRELOAD=...  FAILURES_KIND=write FAILURES_AT=7 [FAILURES_LASTING=1]   the seventh one; lasting: and all after it
-//   FAILURES_COUNTS=FILE   how many calls of each kind there were, written at the end
-// Allocations count from the first one that a library or program named *orrery* asks for: before it the constructors of
-// foreign libraries run, and libgfortran's, which OpenBLAS brings, answers a failure in a way that is not ours to mend.
-//   FAILURES_PLUGIN=FILE   what a compiler would have made: execv copies it to what stands after -o
+// A preloaded library that makes one call of a kind fail, as on a machine without memory, disk space
+// or descriptors:
+//   LD_PRELOAD=...  FAILURES_KIND=write FAILURES_AT=7 [FAILURES_LASTING=1]   the seventh call; lasting: all later ones
+//   FAILURES_COUNTS=FILE   number of calls of each kind, written at exit
+// Allocations count from the first one by a library or program named *orrery*. Earlier ones come
+// from constructors of other libraries; libgfortran's (from OpenBLAS) mishandles a failure.
+//   FAILURES_PLUGIN=FILE   replaces a compiler's output: execv copies it to the path after -o
 //   FAILURES_SPOILED=FILE  emptied just before dlopen loads it or a copy of it
-// Programs that this one starts are left alone.  No C++ library is used: it allocates.
+// Child programs are not affected. No C++ library is used, because it allocates.
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -28,7 +28,7 @@
 
 namespace {
 
-// short_write writes half of what is given; interrupted is EINTR, which is no failure: both must change nothing.
+// short_write writes half of the data; interrupted sets EINTR. Results must not change with either.
 enum Kind {
   allocation,
   write_,
@@ -56,7 +56,7 @@ constexpr int errors[kinds] = {ENOMEM, ENOSPC, 0,      EINTR,  EIO,   EIO,    EI
 std::atomic<long> counts[kinds];
 long at = 0;
 int chosen = -1;
-bool lasting = false, ready = false, ours = false;  // ours: code of orrery runs
+bool lasting = false, ready = false, ours = false;  // ours: code of orrery has allocated
 const char *counts_file = nullptr, *plugin = nullptr;
 
 void prepare() {
@@ -71,7 +71,7 @@ void prepare() {
   plugin = getenv("FAILURES_PLUGIN");
 }
 
-// Whether this call is to fail; it is counted.
+// Counts this call and returns whether it must fail.
 bool fails(Kind kind) {
   prepare();
   const long n = ++counts[kind];
@@ -97,7 +97,7 @@ void write_counts() {
   syscall(SYS_close, file);
 }
 
-// `caller`: an address of the code that allocates.
+// `caller`: an address in the code that allocates.
 void watch(void* caller) {
   Dl_info place;
   if (!ours && dladdr(caller, &place) && place.dli_fname) {
@@ -119,7 +119,7 @@ Function* next(Function*, const char* name) {
 
 extern "C" {
 
-// The program's end; a child that cannot become another program comes by as well.
+// Called at the program's end, and by a child whose exec failed.
 __attribute__((noreturn)) void _exit(int code) {
   if (getpid() == own_process) write_counts();
   syscall(SYS_exit_group, code);
@@ -145,7 +145,7 @@ int posix_memalign(void** data, size_t alignment, size_t size) {
   return 0;
 }
 
-// The operators new, by their names: what calls one of them tells whose code runs.
+// operator new, by its mangled name: its return address shows whose code runs.
 void* _Znwm(size_t size) {
   NEXT(_Znwm);
   return watch(__builtin_return_address(0)), real(size);
@@ -153,7 +153,7 @@ void* _Znwm(size_t size) {
 
 ssize_t write(int file, const void* data, size_t size) {
   NEXT(write);
-  if (file == STDERR_FILENO) return real(file, data, size);  // who cannot write there cannot say why
+  if (file == STDERR_FILENO) return real(file, data, size);  // without stderr, no error can be reported
   if (fails(write_) || fails(interrupted)) return -1;
   return real(file, data, fails(short_write) && size > 1 ? size / 2 : size);
 }
@@ -166,7 +166,7 @@ ssize_t pwrite(int file, const void* data, size_t size, off_t place) {
   NEXT(pwrite);
   return fails(write_) ? -1 : real(file, data, size, place);
 }
-// How streams that share stdout write.
+// Streams that share stdout write with fwrite.
 size_t fwrite(const void* data, size_t size, size_t count, FILE* file) {
   NEXT(fwrite);
   return file != stderr && fails(write_) ? 0 : real(data, size, count, file);
@@ -186,7 +186,7 @@ int fdatasync(int file) {
 int close(int file) {
   NEXT(close);
   const bool failing = fails(close_);
-  const int result = real(file);  // closed all the same, as Linux does
+  const int result = real(file);  // closes the file anyway, as Linux does
   return failing ? errno = EIO, -1 : result;
 }
 
@@ -203,7 +203,7 @@ int renameat2(int a, const char* from, int b, const char* to, unsigned flags) {
   return fails(rename_) ? -1 : real(a, from, b, to, flags);
 }
 
-// The third argument counts only where a file may be made.
+// The third argument exists only if a file may be created.
 #define MODE                           \
   mode_t mode = 0;                     \
   if (flags & (O_CREAT | O_TMPFILE)) { \
@@ -292,7 +292,7 @@ int execv(const char* path, char* const* arguments) {
 void* dlopen(const char* path, int flags) {
   NEXT(dlopen);
   const char* const file = path ? getenv("FAILURES_SPOILED") : nullptr;
-  if (file && (strstr(path, file) || strstr(path, "/proc/self/fd/"))) {  // not libraries that others load
+  if (file && (strstr(path, file) || strstr(path, "/proc/self/fd/"))) {  // not libraries that other libraries load
     const long spoiled = syscall(SYS_openat, AT_FDCWD, file, O_WRONLY | O_TRUNC);
     if (spoiled >= 0) syscall(SYS_close, spoiled);
   }

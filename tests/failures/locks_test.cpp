@@ -1,4 +1,4 @@
-// Disks that cannot lock files: every command that locks ends with a sentence, and none waits for ever.
+// Disks that cannot lock files: every command that locks ends with a message; none waits forever.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -15,7 +15,7 @@ TEST_CASE("failures: where files cannot be locked, every command that locks ends
                       "--batch=2",  "--steps=4", "--data=text.txt"};
   struct Case {
     Words words;
-    long at;  // the first call that fails, and all after it
+    long at;  // number of the first call that fails; all later ones fail too
     std::string setting;
   };
   const Words sweep = Words{"sweep", "--out=sweep", "--runs=pool"} + tiny,

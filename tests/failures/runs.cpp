@@ -18,7 +18,7 @@ std::string small_text() {
   return text.substr(0, 1000);
 }
 
-// Of any step: who cannot print any more saves what there is.
+// Any step counts: a run that can no longer print saves its current step.
 bool holds_checkpoint(const std::string& out) {
   if (!fs::exists(out)) return false;
   for (const auto& entry : fs::directory_iterator(out)) {
@@ -79,7 +79,7 @@ Templates::Templates() {
   REQUIRE(run(done, train_words()).code == 0);
   last = files_of(done + "/run/step_000004");
   REQUIRE(last.size() >= 3);
-  const std::string compiled = place / "compiled";  // once, for all that try
+  const std::string compiled = place / "compiled";  // once, for all commands that try a formula
   copy_folder(fresh, compiled);
   const Ran ran = run(compiled, {"try", "formula.cpp", "--data=text.txt", "--steps=0", "--out=plugins"});
   INFO(ran.err);

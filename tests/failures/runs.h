@@ -1,4 +1,4 @@
-// A small run in each state that a command may find it in, and whether what a command leaves of one is sound.
+// A small run in each initial state of a command, and a check of what the command leaves.
 #pragma once
 
 #include <map>
@@ -8,7 +8,7 @@
 
 namespace failures {
 
-// A folder that goes when the object does; in memory where there is such a place, since every run syncs its files.
+// A temporary folder, removed with the object; in /dev/shm if possible, as every run syncs its files.
 class Place {
  public:
   Place();
@@ -23,21 +23,21 @@ class Place {
 void copy_folder(const std::string& from, const std::string& to);
 Words operator+(Words words, const Words& more);
 
-// Four steps with a checkpoint after every second one, in run/, of text.txt; all in the folder where it is called.
+// Arguments for four steps on text.txt in run/, with a checkpoint every second step; paths are relative.
 const Words& train_words();
 
-// Made once.
+// Initial folders, made once.
 struct Templates {
   Place place;
   std::string fresh = place / "fresh", begun = place / "begun", done = place / "done", plugin = place / "plugin.so";
-  std::map<std::string, std::string> last;  // what an undisturbed run leaves in its last checkpoint
+  std::map<std::string, std::string> last;  // files of an uninterrupted run's last checkpoint
 
   Templates();
   static const Templates& get();
 };
 
-// Empty, or what is wrong with the run in folder/run after `ran`: it can be gone on with, or begun again where nothing
-// had been saved, to the same bytes.
+// Returns "" if the run in folder/run after `ran` can be resumed (or restarted, if nothing was
+// saved) to identical bytes, else what is wrong.
 std::string wrong_run(const std::string& folder, const Ran& ran, bool had_checkpoint);
 
 }  // namespace failures

@@ -1,5 +1,5 @@
-// What a machine does to a program: a full disk, a folder that cannot be written, limits on descriptors, memory and the
-// size of a file, a closed or full stdout.  Every command ends with 0, or with 1 and a sentence; no run is lost.
+// Restricted environments: a full disk, a read-only folder, limits on descriptors, memory and file
+// size, a closed or full stdout. Every command exits with 0, or with 1 and a message; no run is lost.
 #include <doctest/doctest.h>
 #include <unistd.h>
 
@@ -16,8 +16,8 @@ using namespace failures;
 
 struct Command {
   std::string name, words;
-  std::string from;  // the folder it begins with
-  bool writes;       // files; else it only reads and prints
+  std::string from;  // initial folder
+  bool writes;       // false: only reads and prints
 };
 
 std::string line(const Words& words) {
@@ -38,12 +38,12 @@ const std::vector<Command>& commands() {
   return all;
 }
 
-// The loader itself says that it cannot load libraries; no line of the program has run.
+// Returns whether the dynamic loader failed before any code of the program ran.
 bool loader_gave_up(const Ran& ran) {
   return ran.code == 127 && ran.err.find("error while loading shared libraries") != std::string::npos;
 }
 
-// Empty, or what is wrong.
+// Returns what is wrong, or "".
 std::string wrong(const Command& command, const std::string& folder, const Ran& ran) {
   if (loader_gave_up(ran)) return {};
   if (const std::string end = wrong_end(ran); !end.empty()) return end;
@@ -51,7 +51,7 @@ std::string wrong(const Command& command, const std::string& folder, const Ran& 
   return files_of(folder + "/run") == files_of(Templates::get().done + "/run") ? "" : "changes the run";
 }
 
-// `before` is a line of shell, such as ulimit -n 8; `after` follows the command's words, such as > /dev/full.
+// `before`: a line of shell, such as ulimit -n 8. `after` follows the arguments, such as > /dev/full.
 Ran treat(const Command& command, const std::string& before, const std::string& after = "") {
   const Place place;
   const std::string folder = place / "folder";
@@ -65,7 +65,7 @@ Ran treat(const Command& command, const std::string& before, const std::string& 
   return ran;
 }
 
-// What a shell in a mount namespace of its own can do, or why there is none.
+// Returns why the shell cannot mount in its own mount namespace, or "" if it can.
 std::string why_no_mounts() {
   const Place place;
   fs::create_directory(place / "folder");
@@ -73,8 +73,8 @@ std::string why_no_mounts() {
   return ran.code == 0 ? "" : ran.err.empty() ? "unshare ends with " + std::to_string(ran.code) : ran.err;
 }
 
-// The command in a tmpfs of so many KB that holds what it begins with; what it leaves is copied back.  `seal` is a line
-// of shell before the command, there: it may make the folder one that cannot be written.
+// Runs the command in a tmpfs with `kilobytes` KB besides its initial files (if `spare`), and copies
+// the run back. `seal`: a line of shell before the command; it may make the folder read-only.
 Ran treat_in_tmpfs(const Command& command, int kilobytes, const std::string& seal, bool spare) {
   const Place place;
   const std::string folder = place / "folder", inner = place / "inner";
@@ -167,7 +167,7 @@ TEST_CASE("treatments: few descriptors") {
     for (const int most : {3, 4, 5, 6, 7, 8, 9, 10, 12, 16}) treat(command, "ulimit -n " + std::to_string(most));
 }
 
-// In KB.  Below it libraries cannot be loaded, or the constructors of those that are not ours find no memory.
+// In KB. With less, libraries do not load, or constructors of other libraries lack memory.
 int least_address_space() {
   const auto loads = [](int kilobytes) {
     const Place place;
@@ -194,7 +194,7 @@ TEST_CASE("treatments: files that may not grow") {
   int failed = 0;
   for (const Command& command : commands())
     if (command.writes)
-      for (const int blocks : {0, 1, 2, 3, 4, 6, 8, 12, 16, 24})  // of 512 bytes
+      for (const int blocks : {0, 1, 2, 3, 4, 6, 8, 12, 16, 24})  // blocks of 512 bytes
         failed += treat(command, "ulimit -f " + std::to_string(blocks)).code != 0;
   CHECK(failed >= 10);
 }
@@ -217,9 +217,9 @@ TEST_CASE("treatments: streams that are closed, whose numbers the next files get
       CAPTURE(after);
       CAPTURE(ran.err);
       const std::string which = after;
-      // Nobody reads the sentence where stderr is closed.
+      // The message is lost if stderr is closed.
       if (which.find("2>&-") != std::string::npos) ran.err = "orrery: what was written to a closed stream";
-      if (which == "2>&-" || which == "<&-") CHECK(ran.code == 0);  // nothing is missing
+      if (which == "2>&-" || which == "<&-") CHECK(ran.code == 0);  // no output is lost
       CHECK(wrong(command, folder, ran) == "");
     }
 }

@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// In the child, between fork and exec.
+// Runs in the child, between fork and exec.
 [[noreturn]] void become(const std::string& folder, const std::vector<char*>& words,
                          const std::vector<char*>& environment, int err) {
   if (::chdir(folder.c_str()) != 0) ::_exit(126);
@@ -55,7 +55,7 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
 
 Ran start(const std::string& folder, Words command, Words environment, int seconds) {
   const std::vector<char*> argv = pointers(command), envp = pointers(environment);
-  // Not a file: limits on files would keep it from what is to be seen.  A sentence fits into a pipe.
+  // stderr is a pipe, because limits on files must not hide the message. A message fits into a pipe.
   int err[2];
   if (::pipe2(err, O_CLOEXEC | O_NONBLOCK) != 0) throw std::runtime_error("no pipe");
   const pid_t child = ::fork();
@@ -106,7 +106,7 @@ std::string wrong_end(const Ran& ran) {
     if (!sentence.empty()) return "says two sentences: " + ran.err;
     sentence = line;
   }
-  // A check that could not be done is told among the others, with its reason.
+  // A check that ran out of memory is listed among the other checks, with its reason.
   if (sentence.empty() && ran.out.find("\nFAILED: ") != std::string::npos &&
       ran.out.find("out of memory") != std::string::npos)
     return {};
@@ -125,8 +125,8 @@ std::string contents(const std::string& path) {
 
 namespace {
 
-// What may differ between a run that went through and one that was gone on with: how it was begun, whether it had been
-// validated when it was cut short, and hashes of both.
+// Removes differences between an uninterrupted and a resumed run: how it started, whether it was
+// validated when interrupted, and the hash.
 std::string without_circumstances(const std::string& state) {
   auto json = nlohmann::ordered_json::parse(state, nullptr, false);
   if (!json.is_object() || !json["settings"].is_object()) return state;

@@ -1,4 +1,4 @@
-// One run of the program in a folder of its own, under the interposer or not, and what is asked of it.
+// One run of the program in its own folder, with the interposer or without, and checks of its end.
 #pragma once
 
 #include <map>
@@ -9,31 +9,31 @@ namespace failures {
 
 using Words = std::vector<std::string>;
 
-struct Failure {  // which call fails; none: all go well
+struct Failure {  // the call that fails; default: none
   std::string kind;
   long at = 0;
   bool lasting = false;
 };
 
 struct Ran {
-  int code = -1;  // of the exit; 128 + the signal; 124 if it took more than seconds_allowed
+  int code = -1;  // exit code; 128 + the signal; 124 if it took more than seconds_allowed
   std::string out, err;
-  std::map<std::string, long> counts;  // of calls, by kind
+  std::map<std::string, long> counts;  // number of calls, by kind
 };
-constexpr int seconds_allowed = 20;  // of a trial; of what is not, such as compiling, more
+constexpr int seconds_allowed = 20;  // for a trial; longer for runs without a failure, such as compiling
 
-// Runs the program with these words in `folder`.  `plugin`: what stands for the compiler's work.
+// Runs the program with these arguments in `folder`. `plugin`: replaces the compiler's output.
 Ran run(const std::string& folder, const Words& words, const Failure& failure = {}, const std::string& plugin = "");
 
-// A shell command there, in which `orrery WORDS...` is the program, with the same plug-in in place of a compiler.
+// Runs a shell command there. `orrery WORDS...` is the program; `plugin` is as in run().
 Ran run_shell(const std::string& folder, const std::string& command, const std::string& plugin);
 
-// Empty, or what is wrong with the way it ended: neither exit 0 nor exit 1 with one sentence of ours.
+// Returns "" if it ended with exit code 0, or with 1 and one message of ours, else what is wrong.
 std::string wrong_end(const Ran& ran);
 
 std::string contents(const std::string& path);
-// Files below a folder with their contents; without what the clock is part of, and whether they
-// came of a run that was gone on with.
+// Returns the files below a folder with their contents, without data that depend on the clock or on
+// whether the run was resumed.
 std::map<std::string, std::string> files_of(const std::string& folder);
 
 }  // namespace failures

@@ -1,4 +1,4 @@
-// A tokenizer.json, as others write it, whole or damaged.
+// A tokenizer.json of another program, intact or damaged.
 #include "engine/types/check.h"
 #include "models/data/byte_pairs.h"
 #include "models/data/tokenizer.h"
@@ -51,7 +51,7 @@ REGISTER_FORMAT(byte_pair, {.name = "byte_pair",
                                       "419",
                                       "420"}});
 
-// The files beside a vocabulary of the 256 bytes: as names with numbers, or else as settings with names.
+// Files next to a vocabulary of the 256 bytes: names with ids or, failing that, settings with names.
 void read_added_tokens(const std::string& folder, std::string_view bytes) {
   std::string vocabulary = "{";
   for (int byte = 0; byte < 256; ++byte)

@@ -1,4 +1,4 @@
-// Claims as files, and the verdicts that studies leave.
+// Claim files, and the verdicts that studies write.
 #include "models/study/claim.h"
 
 #include "models/reports/report_study.h"
@@ -13,7 +13,7 @@ namespace {
 using namespace fuzz;
 using namespace orrery::models;
 
-// Every comparison is between what there is, and what it measures can be printed and read again.
+// Comparisons must name existing variants; metrics must be equal after printing and parsing.
 void read_claim_file(const std::string& folder, std::string_view bytes) {
   const std::string path = folder + "/claim.toml";
   put(path, bytes);
@@ -79,7 +79,7 @@ REGISTER_FORMAT(claim,
                            "width",
                            "learning_rates"}});
 
-// verdict.json, then a line of one sign of equality, then table.csv.
+// Input: verdict.json, a line with a single =, table.csv.
 void read_study(const std::string& folder, std::string_view bytes) {
   const size_t end = std::min(bytes.find("\n=\n"), bytes.size());
   put(folder + "/verdict.json", bytes.substr(0, end));

@@ -1,9 +1,9 @@
-// The formats' own driver, for compilers without libFuzzer, and for the tests:
+// The formats' own driver, for compilers without libFuzzer and for the tests:
 //   orrery_fuzz --list                                            name, then the files that read the format
 //   orrery_fuzz FORMAT [--inputs=N] [--seconds=N] [--seed=N] [--corpus=DIR] [--keep=DIR] [--all]
 //   orrery_fuzz FORMAT FILE...                                    these inputs alone, as they are
-// The corpus first, then mutations of it.  What breaks a promise, crashes or hangs is written to --keep; the exit code
-// is 1, or the signal's.  With --all the search goes on after a failure.
+// Tries the corpus, then mutations of it. An input that breaks a promise, crashes or hangs is written
+// to --keep; the exit code is 1 or the signal's. With --all the search continues after a failure.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -32,7 +32,7 @@ using namespace fuzz;
 constexpr size_t longest_input = 1 << 16;
 constexpr unsigned seconds_of_one = 10;
 
-// What a signal handler needs to keep the input that is being read: plain memory, no allocation.
+// State of the signal handler, to save the current input: plain memory, no allocation.
 std::string_view current;
 char kept_path[4096];
 
@@ -53,7 +53,7 @@ void on_signal(int number) {
 }
 
 void watch_signals() {
-  static char stack[1 << 16];  // a recursion without end has none left
+  static char stack[1 << 16];  // unbounded recursion leaves no other stack
   stack_t alternate{};
   alternate.ss_sp = stack;
   alternate.ss_size = sizeof stack;
@@ -110,7 +110,7 @@ class Search {
       std::string bytes = mutated(format_, from, corpus_, longest_input, random);
       const uint64_t read_before = read_;
       if (!accept(bytes)) return 1;
-      // What is still read is a good start for the next change; not too long, or all would grow.
+      // Accepted inputs are starting points for further mutations, if they are short.
       if (read_ > read_before && bytes.size() < 4096 && random.one_in(8))
         inputs.size() < 4096 ? inputs.push_back(std::move(bytes)) : void(from = std::move(bytes));
     }

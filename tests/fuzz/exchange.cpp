@@ -1,4 +1,4 @@
-// Weights of others: the files that say what the tensors beside them are, and one that holds all.
+// Weights of other programs: files that describe the tensors, and a file that holds everything.
 #include "models/exchange/base/exchange.h"
 
 #include <filesystem>
@@ -14,7 +14,7 @@ using namespace fuzz;
 using namespace orrery;
 using namespace orrery::models;
 
-// The tensors of a small GPT-2, Llama and vision transformer, as the corpus describes them.
+// Returns a safetensors file of a small GPT-2, Llama and vision transformer, as the corpus names them.
 std::string small_tensors(const std::string& folder) {
   const std::string byte = R"({"name":"byte"})", classes = R"({"classes":["a","b"]})";
   const std::vector<std::vector<std::pair<std::string, std::string>>> models = {

@@ -1,4 +1,4 @@
-// What --nan_guard=yes leaves beside a step for `orrery replay`.
+// The files that --nan_guard=yes writes next to a step, for `orrery replay`.
 #include "engine/types/check.h"
 #include "models/training/replay.h"
 #include "tests/fuzz/format.h"

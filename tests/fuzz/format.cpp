@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Emptied before each input, removed at the end.  In memory where there is such a place: files are all that is done.
+// A folder emptied before each input; in /dev/shm if possible, because files take most of the time.
 class Scratch {
  public:
   Scratch() {
@@ -42,7 +42,7 @@ class Scratch {
   std::string path_;
 };
 
-// Words of libraries and of the language that a user shall never meet, unless they are the user's own.
+// Returns a term of libraries or C++ that no message may contain unless the input does, or "".
 std::string foreign_words(std::string_view sentence, std::string_view input) {
   for (const char* word : {"json.exception", "std::", "bad_alloc", "basic_", "filesystem error", "stoll", "stoi",
                            "vector::", "map::", "length_error"})

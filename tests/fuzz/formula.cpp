@@ -1,4 +1,4 @@
-// The source of a formula file, in which orrery try looks for calls that a GPU cannot make.
+// The source of a formula file. `orrery try` searches it for calls that a GPU cannot make.
 #include "examples/orrery/commands/formula_source.h"
 
 #include <string>

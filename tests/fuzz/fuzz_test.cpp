@@ -1,5 +1,5 @@
-// Every format that the program reads, tried on its corpus and on some thousand mutations of it, in a program of its
-// own: a crash ends that program, and its input is kept.  sh tests/fuzz.sh SECONDS goes on for as long as one likes.
+// Tests every format on its corpus and thousands of mutations, in a separate program: a crash ends
+// only that program, and its input is kept. sh tests/fuzz.sh SECONDS runs for longer.
 #include <doctest/doctest.h>
 #include <sys/wait.h>
 
@@ -32,7 +32,7 @@ std::string contents(const fs::path& path) {
 
 struct Ran {
   int code;
-  std::string output;  // both streams
+  std::string output;  // stdout and stderr
 };
 Ran run_fuzz(const Folder& folder, const std::string& words) {
   const std::string output = folder / "output";
@@ -54,7 +54,7 @@ std::map<std::string, std::set<std::string>> readers_by_format() {
   return all;
 }
 
-// What a file does that takes bytes or words from outside and makes something of them.
+// Returns whether a file reads bytes or text from outside and interprets them.
 bool reads_foreign_bytes(const std::string& code) {
   const auto holds = [&](const std::string& word) {
     for (size_t at = code.find(word); at != std::string::npos; at = code.find(word, at + 1))
@@ -69,7 +69,7 @@ bool reads_foreign_bytes(const std::string& code) {
   return false;
 }
 
-// Files that do so and have no format, each with the reason.
+// Files that do so without a format, each with the reason.
 const std::map<std::string, std::string> no_formats = {
     {"engine/system/files.h", "declares what hands on the bytes of a file"},
     {"engine/system/files.cpp", "hands on the bytes of a file and looks at none"},
@@ -136,7 +136,7 @@ TEST_CASE("fuzz: the corpus and some thousand mutations are read, or refused wit
     INFO(ran.output);
     CHECK(ran.code == 0);
     CHECK(ran.output.find(" 0 failed") != std::string::npos);
-    // A target that refuses everything tries nothing but its first check; no plug-in is ever read.
+    // A target that refuses every input tests only its first check. No plug-in is ever read.
     CHECK((format == "plugin" || ran.output.find(" 0 read") == std::string::npos));
   }
 }

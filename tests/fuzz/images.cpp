@@ -1,4 +1,4 @@
-// Images to learn, in the formats that have one file or a few: IDX, CIFAR's records, a picture, and what gzip packed.
+// Training images in formats of one or a few files: IDX, CIFAR records, an image file, gzip.
 #include "models/data/images.h"
 
 #include "models/data/picture_tally.h"
@@ -31,7 +31,7 @@ REGISTER_FORMAT(gzip, {.name = "gzip",
                        .memory_base = 1 << 21,
                        .words = {"\x1f\x8b", std::string("\x1f\x8b\x08\0", 4), "\x03", std::string(4, '\0')}});
 
-// The images; their labels are 0, 1, 0, 1, ...
+// The bytes are the images; labels are 0, 1, 0, 1, ...
 void read_idx(const std::string& folder, std::string_view bytes) {
   const int count = bytes.size() > 7 ? static_cast<unsigned char>(bytes[7]) : 1;
   std::string labels = std::string("\0\0\x08\x01\0\0\0", 7) + static_cast<char>(count);
@@ -76,7 +76,7 @@ REGISTER_FORMAT(picture,
                 {.name = "picture",
                  .readers = {"models/data/picture.cpp", "models/data/picture_tally.cpp"},
                  .read = read_a_picture,
-                 .memory_multiple = 8 * 1032 * 24,  // bytes of a pixel: 3 of u8, and what the decoder holds beside them
+                 .memory_multiple = 8 * 1032 * 24,  // bytes per pixel: 3 of u8, and the memory that the decoder uses
                  .memory_base = 1 << 21,
                  .words = {"\x89PNG\r\n\x1a\n", "IHDR", "IDAT", "PLTE", "tRNS", "IEND", "\xff\xd8", "\xff\xc0",
                            "\xff\xc2", "\xff\xc4", "\xff\xda", "\xff\xdb", "\xff\xdd", "\xff\xd9", "JFIF", "\xff\xe1",

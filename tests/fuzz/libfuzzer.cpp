@@ -1,4 +1,4 @@
-// The formats under clang's libFuzzer: ORRERY_FUZZ_FORMAT names the one that this process tries.
+// The formats under clang's libFuzzer. ORRERY_FUZZ_FORMAT names the format of this process.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

@@ -15,7 +15,7 @@
 #endif
 #if defined(__SANITIZE_ADDRESS__) || defined(FUZZ_ADDRESS_SANITIZER)
 #define FUZZ_WITH_HOOKS
-// Of <sanitizer/allocator_interface.h>, which g++ does not install.
+// From <sanitizer/allocator_interface.h>, which g++ does not install.
 extern "C" {
 int __sanitizer_install_malloc_and_free_hooks(void (*on_allocation)(const volatile void*, size_t),
                                               void (*on_free)(const volatile void*));
@@ -56,7 +56,7 @@ void on_free(const volatile void* data) {
 
 #else
 
-// The C library lets a program replace these; its own stay reachable under other names.
+// The C library lets a program replace these functions; its own have other names too.
 extern "C" {
 void* __libc_malloc(size_t size);
 void* __libc_calloc(size_t count, size_t size);

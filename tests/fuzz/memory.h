@@ -1,4 +1,4 @@
-// How much memory this program holds, and the most it held: every allocation of every library is counted.
+// Bytes that this program holds, and their peak: counts every allocation of every library.
 #pragma once
 
 #include <cstddef>

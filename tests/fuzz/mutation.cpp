@@ -49,20 +49,20 @@ void change_once(const Format& format, std::string& bytes, const std::vector<std
     case 5:
       bytes.resize(at);
       return;
-    case 6: {  // a number in binary
+    case 6: {  // a binary number
       const int64_t edge = random.pick(edges);
       const size_t width = size_t{1} << random.below(4);
       if (at + width <= size) std::memcpy(bytes.data() + at, &edge, width);
       return;
     }
-    case 7: {  // a number in digits, in place of one if there is one
+    case 7: {  // a decimal number, in place of one if there is one
       const size_t digit = bytes.find_first_of("0123456789", at);
       if (digit == std::string::npos) return insert(random.pick(numbers));
       const size_t end = std::min(size, bytes.find_first_not_of("0123456789.", digit));
       bytes.replace(digit, end - digit, random.pick(numbers));
       return;
     }
-    case 8: {  // the same piece many times: depth, and lists without end
+    case 8: {  // a repeated part: depth, and long lists
       std::string many;
       const std::string piece = format.words.empty() || random.one_in(2) ? bytes.substr(at, std::min<size_t>(length, 8))
                                                                          : random.pick(format.words);

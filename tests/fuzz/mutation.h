@@ -1,4 +1,4 @@
-// From inputs to inputs nearby: bits, bytes, words of the format, pieces of other inputs.
+// Mutations of inputs: bits, bytes, terms of the format, parts of other inputs.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace fuzz {
 
-// One to eight changes.  `corpus` gives pieces; the result is at most `longest` bytes.
+// Applies one to eight changes. Parts come from `corpus`; the result has at most `longest` bytes.
 std::string mutated(const Format& format, std::string_view bytes, const std::vector<std::string>& corpus,
                     size_t longest, Random& random);
 

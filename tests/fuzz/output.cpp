@@ -1,4 +1,4 @@
-// Files that stand where an output is to be written: only one with the marks of its kind may be replaced.
+// Existing files at an output path: only a file with the marks of its kind may be replaced.
 #include "models/formats/output_file.h"
 
 #include "tests/fuzz/format.h"

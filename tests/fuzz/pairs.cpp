@@ -1,4 +1,4 @@
-// Pairs of sentences, and pieces that a library learned.
+// Sentence pairs, and pieces of tokenizers that other programs trained.
 #include "models/data/pairs.h"
 
 #include "models/data/tokenizer.h"
@@ -9,7 +9,7 @@ namespace {
 using namespace fuzz;
 using namespace orrery::models;
 
-// The bytes as columns; then as lines beside themselves.
+// Reads the bytes as lines paired with themselves, then as columns.
 void read_columns(const std::string& folder, std::string_view bytes) {
   const std::string path = folder + "/pairs.tsv";
   put(path, bytes);

@@ -1,5 +1,5 @@
-// A plug-in's file: everything is refused before its code runs, except the file that was made here.  What stands in a
-// file of the corpus for this build's mark is @MARK@.
+// Plug-in files: every file is refused before its code runs, except the file made here. @MARK@ in a
+// file of the corpus stands for this build's mark.
 #include "engine/settings/plugin.h"
 
 #include <algorithm>
@@ -31,7 +31,7 @@ void read(const std::string& folder, std::string_view bytes) {
   orrery::seal_plugin(path);
   put(path, bytes);
   promise(refused(), "a file that is not the sealed one is loaded");
-  put(seal, bytes);  // as the seal of itself
+  put(seal, bytes);  // as its own seal
   orrery::load_plugin(path);
   promise(false, "a file that no compiler made is loaded");
 }

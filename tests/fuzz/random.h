@@ -1,4 +1,4 @@
-// Random numbers of a fuzzer: the same for the same seed, on any machine.
+// Random numbers of a fuzzer: equal for equal seeds on any machine.
 #pragma once
 
 #include <cstdint>

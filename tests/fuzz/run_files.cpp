@@ -1,4 +1,4 @@
-// What a run leaves beside its tensors: state.json and metrics.jsonl.
+// Files of a run besides its tensors: state.json and metrics.jsonl.
 #include <cstdint>
 #include <filesystem>
 #include <iterator>
@@ -19,7 +19,7 @@ namespace {
 using namespace fuzz;
 using Json = nlohmann::json;
 
-// An Error is a good answer as well; anything else goes on.
+// Calls f. An Error is accepted; other exceptions propagate.
 template <class F>
 void may_refuse(const F& f) {
   try {
@@ -40,7 +40,7 @@ void read_state(const std::string& folder, std::string_view bytes) {
   may_refuse([&] { orrery::models::restore_tokenizer(state.tokenizer); });
 }
 
-// One value changed, and the hash of the whole made right again, so that what stands behind that check is reached.
+// Changes one value and corrects the hash of the file, so that code behind that check is reached.
 std::string with_right_hash(std::string_view bytes, Random& random) {
   auto json = nlohmann::ordered_json::parse(bytes, nullptr, false);
   if (!json.is_object() || json.empty()) return std::string(bytes);

@@ -1,5 +1,5 @@
-// The file of tensors.  Structure-aware: most mutations are files that are whole but for one thing, since a random
-// change nearly always ends in the header's length or its JSON.
+// Safetensors files. Most mutations are valid files with one error, because a random change nearly
+// always hits the header's length or its JSON.
 #include "engine/tensor/safetensors.h"
 
 #include <array>
@@ -65,7 +65,7 @@ std::string header(const std::vector<Entry>& entries, Random& random) {
   return json;
 }
 
-// A file of up to five tensors; nothing is wrong with one in four, one number or word with the others.
+// Returns a file of up to five tensors: one in four is valid, the others have one wrong number or term.
 std::string make(std::string_view, Random& random) {
   static const std::vector<std::pair<std::string, uint64_t>> dtypes = {
       {"F32", 4}, {"F64", 8}, {"BF16", 2}, {"F16", 2}, {"I32", 4}};

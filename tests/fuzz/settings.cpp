@@ -1,4 +1,4 @@
-// Settings: specs, words of the command line, TOML files.
+// Settings: specs, command line arguments, TOML files.
 #include "models/training/settings.h"
 #include "engine/settings/config.h"
 #include "examples/orrery/terminal/arguments.h"
@@ -66,13 +66,13 @@ REGISTER_FORMAT(spec, {.name = "spec",
                        .memory_base = 1 << 16,
                        .words = words});
 
-// What came of settings that were accepted can be written down and says the same.
+// Accepted settings must be equal after writing and reading.
 void promise_same_settings(const TrainSettings& settings) {
   const Pairs all = orrery::list_settings(settings);
   promise(orrery::list_settings(orrery::models::make_settings(all)) == all, "listed and read again they are others");
 }
 
-// One word a line, as a shell would give them.
+// One argument per line, as a shell passes them.
 void read_command_line(const std::string&, std::string_view bytes) {
   std::vector<std::string> given;
   for (size_t at = 0; at < bytes.size();) {

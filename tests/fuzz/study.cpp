@@ -1,5 +1,4 @@
-// What studies keep and are told: outcomes of runs, the rows they come of, files that are compared, values in braces,
-// tables of sweeps.
+// Files and arguments of studies: results, logs, compared files, values in braces, sweep tables.
 #include "models/study/runs.h"
 
 #include <algorithm>
@@ -50,7 +49,7 @@ REGISTER_FORMAT(outcome, {.name = "outcome",
                           .memory_base = 1 << 20,
                           .words = words_of_runs});
 
-// Which runs of a pool a sweep or study uses; the record names a folder, and that of the pool is there.
+// Records of which sweeps and studies use a pool's runs, by folder; only the pool's folder exists.
 void read_uses(const std::string& folder, std::string_view bytes) {
   std::filesystem::create_directories(folder + "/used_by");
   put(folder + "/used_by/0123456789abcdef.json", bytes);
@@ -93,7 +92,7 @@ REGISTER_FORMAT(run_log,
                  .memory_base = 1 << 20,
                  .words = words_of_runs});
 
-// A checkpoint beside one whose files are all these bytes: what differs is told, or that they cannot be read.
+// Compares a checkpoint with one whose files all hold these bytes: a difference must be reported.
 void compare_files(const std::string& folder, std::string_view bytes) {
   const std::string header = R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})"
                              "  ";
@@ -148,7 +147,7 @@ REGISTER_FORMAT(csv, {.name = "csv",
                       .memory_base = 1 << 20,
                       .words = {",", "\"", "\n", "\r\n", "\"\"", "row", "0.5", ",,"}});
 
-// The three files of a sweep one after the other, with a line of one sign of equality between them.
+// The three files of a sweep in sequence, separated by lines with a single =.
 void read_sweep(const std::string& folder, std::string_view bytes) {
   for (const char* name : {"/table.csv", "/runs.csv", "/sweep.json"}) {
     const size_t end = std::min(bytes.find("\n=\n"), bytes.size());

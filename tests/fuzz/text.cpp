@@ -1,4 +1,4 @@
-// Texts to learn, prompts, and a tokenizer as a checkpoint holds it.
+// Training texts, prompts, and a tokenizer as a checkpoint stores it.
 #include "models/data/text.h"
 
 #include "models/data/tokenizer.h"

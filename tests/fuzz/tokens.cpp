@@ -1,4 +1,4 @@
-// Files of tokens, as nanoGPT and llm.c write them, whole or damaged.
+// Token files as nanoGPT and llm.c write them, intact or damaged.
 #include "models/data/prepared.h"
 #include "tests/fuzz/format.h"
 

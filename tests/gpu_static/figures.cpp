@@ -8,9 +8,9 @@ using program::BenchCase;
 
 namespace {
 
-// What is timed is called at least five times, and the host waits after each call: what it queued between two waits is
-// one call's, if it is the same four times in a row; before the first stands what was prepared.  Attention is timed
-// twice, with backward and without.
+// A benchmark calls its function at least five times and waits after each call. Work between two
+// waits is one call if it is equal four times in a row; earlier work is preparation. Attention is
+// timed twice, with and without backward.
 std::vector<recorder::Entries> calls_of(const BenchCase& figure, Dtype dtype, program::BenchFigure& result) {
   constexpr size_t least = 4;
   std::vector<recorder::Entries> calls;
@@ -36,7 +36,7 @@ void record(const BenchCase& figure, Dtype dtype, std::FILE* file) {
   std::string parameters = "0";
   for (const auto& [key, value] : result.extra)
     if (key == "parameters") parameters = value;
-  constexpr double both_to_forward = 3.5;  // operations of attention
+  constexpr double both_to_forward = 3.5;  // operations of attention with backward, relative to forward
   check(!calls.empty() && calls.size() <= 2, figure.name, ": ", calls.size(), " kinds of calls were timed");
   for (size_t n = 0; n < calls.size(); ++n) {
     std::fprintf(file, "# figure\t%s\t%s%s\t%.9g\t%s\t%s\n", dtype == Dtype::bf16 ? "bf16" : "f32",

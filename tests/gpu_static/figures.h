@@ -1,4 +1,4 @@
-// What tests/gpu.sh times on a card (`orrery bench`), recorded figure by figure.
+// The benchmarks of tests/gpu.sh (`orrery bench`), recorded one by one.
 #pragma once
 
 #include <cstdio>

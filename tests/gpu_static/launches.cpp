@@ -1,20 +1,20 @@
-// The launches of one training step, or of all that is timed, recorded and not guessed (recorder.h).
+// Records the launches of one training step or of all benchmarks; nothing is estimated (recorder.h).
 //
 //   cmake -S . -B build -DORRERY_TESTS=ON && cmake --build build --target gpu_launches
 //   build/gpu_launches FILE BATCH [heads=12] [attention=softmax] [vocabulary=50257] [multiprocessors=132]
 //                                                                                      a step of gpt2-124m
 //   build/gpu_launches FILE figures                                                    what tests/gpu.sh times
 //
-// FILE: lines of phase (forward, backward, optimizer), operation, launch, blocks, threads, times, bytes of shared
-// memory that the launch asked for, kernel, and what a product or attention is given to do:
+// FILE has a line per launch: phase (forward, backward, optimizer), operation, launch, blocks,
+// threads, count, requested bytes of shared memory, kernel, and the work of a product or attention:
 //   product M N K BATCH PIECES ALIGNED BYTES DOWN ACROSS SUMS
 //                                     pieces of k; 1 if the rows of both operands begin at 16 bytes; bytes of operands
 //                                     and of what it adds to and writes, without an epilogue's own; tiles down and
 //                                     across C; 1 if those of its first columns sum A's rows
 //   pieces M N BATCH PIECES           are added up
 //   attention BATCH HEADS QUERIES KEYS SIZE     and "full" where nothing hides later keys
-// Copies and memsets that are queued have bytes for blocks and no kernel.  Before those of a figure stands a line of
-// "# figure", its type, name, work, unit and the model's parameters, 0 where there is no model.
+// Queued copies and memsets have bytes in place of blocks, and no kernel. A line "# figure" precedes
+// those of a benchmark: type, name, work, unit and parameters of the model (0 without a model).
 #include <cstdlib>
 #include <exception>
 
@@ -47,7 +47,7 @@ models::GptSettings settings_of(int count, char** arguments) {
   return settings;
 }
 
-// The second step, for the first asks for memory.
+// Records the second step, because the first one allocates memory.
 void record_step(const models::GptSettings& settings, int64_t batch) {
   models::Gpt model(settings);
   nn::convert(model, Dtype::bf16);
@@ -56,7 +56,7 @@ void record_step(const models::GptSettings& settings, int64_t batch) {
   const auto optimizer = nn::make_optimizer(parse_spec("adamw(beta2=0.95, decay=0.1)"), parameters);
   const Tensor tokens = Tensor::zeros(Shape{2, batch, settings.context}, Dtype::i32, Device::cuda);
   const Tensor losses = Tensor::zeros(Shape{1}, Dtype::f64, Device::cuda);
-  const Tensor fraction = Tensor::full(Shape{}, 1, Dtype::f32, Device::cuda);  // of the step's targets
+  const Tensor fraction = Tensor::full(Shape{}, 1, Dtype::f32, Device::cuda);  // fraction of the step's targets
   for (const bool second : {false, true}) {
     recorder::active = second;
     recorder::phase = "forward";

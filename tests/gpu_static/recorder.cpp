@@ -16,7 +16,7 @@ using namespace orrery;
 namespace recorder {
 namespace {
 
-const void* launched = nullptr;  // whose result was not checked yet
+const void* launched = nullptr;  // kernel whose result is not checked yet
 std::string work_launched;
 std::map<void*, size_t> blocks;
 size_t used = 0, peak = 0;
@@ -48,7 +48,7 @@ bool is_product(const cuda_on_cpu::Parameter& parameter, std::string& work) {
     work += " " + std::to_string(number);
   return true;
 }
-// Whatever the weighting, which may have no name here: its problem begins with what all have.
+// Any weighting, even one without a name here: every WeightedProblem begins with an AttentionProblem.
 bool is_attention(const cuda_on_cpu::Parameter& parameter, std::string& work) {
   if (!std::string_view(parameter.type->name()).starts_with("N6orrery4cuda15WeightedProblemIf")) return false;
   const auto& p = *static_cast<const AttentionProblem<float>*>(parameter.data);
@@ -88,7 +88,7 @@ std::string without_arguments(const std::string& name) {
   return name;
 }
 
-// Names of kernels: dladdr knows none of those whose formula has no name outside of its file.
+// Returns a kernel's name. dladdr does not find kernels whose formula is local to its file.
 std::string name_of(const void* kernel) {
   static std::map<std::string, std::map<size_t, std::string>> modules;
   Dl_info where;
@@ -133,7 +133,7 @@ size_t peak_memory() { return peak; }
 
 }  // namespace recorder
 
-// These stand in for the library's own.
+// Replacements for the library's own functions.
 using namespace recorder;
 
 namespace cuda_on_cpu {
@@ -144,7 +144,7 @@ cudaError_t launch(const cudaLaunchConfig_t&, const void* kernel, Body, Paramete
 }  // namespace cuda_on_cpu
 namespace orrery::cuda {
 void check(cudaError_t, const Launch& l) {
-  if (!launched) return;  // shared memory was asked for, nothing was launched
+  if (!launched) return;  // shared memory was requested, nothing was launched
   note({.launch = l.name,
         .blocks = l.grid.x,
         .threads = l.block.x,

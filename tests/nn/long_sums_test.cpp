@@ -1,4 +1,4 @@
-// The rounding of f32 sums on a CPU, over lengths.
+// Rounding of f32 sums on a CPU at different lengths.
 #include "tests/support/long_sums.h"
 
 using namespace orrery;

@@ -1,5 +1,5 @@
-// What g++ calls before the loads and stores of files that are compiled with -fsanitize=kernel-address, from outside of
-// which nobody is called: sectors.h.  AddressSanitizer brings these functions itself.
+// Defines the functions that g++ calls before loads and stores in files compiled with
+// -fsanitize=kernel-address (sectors.h); no other file calls them. AddressSanitizer brings its own.
 #include "tests/support/sectors.h"
 
 #if !defined(__SANITIZE_ADDRESS__)

@@ -1,4 +1,4 @@
-// A problem of attention with its data, and what comes out of it.
+// An attention problem with its data, and the results of attention.
 #pragma once
 
 #include <algorithm>
@@ -64,7 +64,7 @@ inline AttentionWeighting weighting(Kind kind) {
 
 // ---- data: (batch, tokens, heads, size) without gaps
 
-// The tensors that gradients are for.  Empty ones are not given.
+// The tensors that get gradients. An empty tensor is not passed.
 struct Operands {
   Numbers query, key, value, slot_key, slot_value, relative_embedding, relative_bias, span;
 
@@ -79,7 +79,7 @@ struct Results {
   Numbers output, log_sum;
   Operands gradients;
   Numbers sum, positive_sum, entropy, zero_share, maximum;
-  int64_t work = 0;  // of forward and backward; only the CPU counts
+  int64_t work = 0;  // multiply-adds of forward and backward, counted on the CPU only
 };
 
 struct Sizes {
@@ -99,7 +99,7 @@ struct Case {
   Sizes sizes;
   CaseOptions options = {};
   Kind kind = Kind::softmax;
-  bool biased = false, positioned = false, spanned = false, judged = false;  // b, p, z, dS and dH are given
+  bool biased = false, positioned = false, spanned = false, judged = false;  // b, p, z, dS and dH are passed
   std::vector<int32_t> lengths = {}, query_document_ids = {}, key_document_ids = {};
   Operands operands = {};
   Numbers output_gradient = {}, sum_gradient = {}, entropy_gradient = {};
@@ -124,7 +124,7 @@ struct Case {
                 .span = make(9, !spanned                 ? 0
                                 : options.span_per_query ? rows()
                                                          : s.query_heads)};
-    for (double& z : operands.span) z = static_cast<float>(7 + 4 * z);  // 0.2 to 13.8 tokens
+    for (double& z : operands.span) z = static_cast<float>(7 + 4 * z);  // from 0.2 to 13.8 tokens
     output_gradient = make(4, s.batch * s.queries * s.query_heads * s.value_size);
     sum_gradient = make(10, judged ? rows() : 0), entropy_gradient = make(11, judged ? rows() : 0);
   }
@@ -132,7 +132,7 @@ struct Case {
     const int64_t o = options.query_offset;
     return std::max<int64_t>({0, sizes.queries - 1 + o, sizes.keys - 1 - o});
   }
-  // Without operands.  Lengths and documents are the case's own, as pointers.
+  // Returns the problem without operands. Its lengths and document ids point into this case.
   template <class A>
   AttentionProblem<A> problem() const {
     const auto number = [](int64_t n) { return static_cast<int>(n); };
@@ -158,7 +158,7 @@ struct Case {
   }
 };
 
-// Largest difference in units of max(1, size); equal infinities differ by 0, a lone NaN by infinity.
+// Returns the largest difference in units of max(1, size); infinity if only one side is NaN.
 inline double difference(const Numbers& a, const Numbers& b) {
   if (a.size() != b.size()) return INFINITY;
   double worst = 0;

@@ -1,4 +1,4 @@
-// Cases of attention that cross its options with one another and with the masks.
+// Attention cases that combine the options with each other and with the masks.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace orrery::testing {
 
-// The choices that `bits` stands for, eleven bits in all.
+// The number of combinations: `bits` has 11 bits, one per option.
 inline constexpr uint32_t all_choices = 1 << 11;
 inline Case case_of(uint32_t bits, Sizes sizes, Kind kind) {
   const auto next = [&] {
@@ -27,8 +27,8 @@ inline Case case_of(uint32_t bits, Sizes sizes, Kind kind) {
   return c;
 }
 
-// An entropy depends on ln w: where w is all but 0, the rounding of its score moves the gradient of the entropy by more
-// than any fixed tolerance.  What movement is due is what the plain loop shows for operands moved by one unit.
+// The entropy depends on ln w. Where w is almost 0, rounding a score moves the entropy's gradient
+// by more than any fixed tolerance. The plain loop on operands moved by `unit` shows how much.
 inline Results plain_moved(Case c, double unit) {
   uint64_t seed = 21;
   for (Numbers* x : c.operands.all()) {
@@ -67,7 +67,7 @@ inline std::string name_of(const Sizes& s) {
   return std::to_string(s.queries) + " queries, " + std::to_string(s.keys) + " keys";
 }
 
-// Of these operands some are masked, by spans and attend_to_self = false: they may be NaN.
+// Returns a case whose spans and attend_to_self = false mask some operands: these may be NaN.
 inline Case case_with_unseen_parts(Kind kind) {
   Case c{.sizes = medium, .options = {.scale = 0.3, .attend_to_self = false, .ramp = 5.3}, .kind = kind};
   c.biased = c.positioned = c.spanned = c.judged = true;
@@ -75,7 +75,7 @@ inline Case case_with_unseen_parts(Kind kind) {
   return c;
 }
 inline void spoil_masked_operands(Case& c) {
-  // Distance 0 is masked, and so are distances from the end of the longest span on; from query 40 on key 3 is masked.
+  // Masked: distance 0, distances from the end of the longest span on, and key 3 from query 40 on.
   const int64_t width = c.sizes.head_size;
   std::fill_n(c.operands.relative_embedding.begin(), width, not_a_number);
   std::fill(c.operands.relative_embedding.begin() + 30 * width, c.operands.relative_embedding.end(), not_a_number);
@@ -88,7 +88,7 @@ inline void spoil_masked_operands(Case& c) {
     std::fill_n(x->begin() + 3 * static_cast<int64_t>(x->size()) / (2 * 70), 4, not_a_number);
 }
 
-// Every option at once, with all masks.
+// Returns a case with all options and all masks.
 inline Case everything_at_once(const Sizes& sizes, Kind kind) {
   Case c = case_of(all_choices - 1, sizes, kind);
   c.options.causal = false, c.options.attend_to_self = false, c.options.window = 60;

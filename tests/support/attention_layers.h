@@ -1,4 +1,4 @@
-// Attention layers for tests: every registered one, with random parameters, run forward and backward.
+// Attention layers for tests: every registered one, with random parameters, forward and backward.
 #pragma once
 
 #include <cmath>
@@ -14,7 +14,7 @@ namespace orrery::testing {
 
 inline Tensor whole(const Shape& shape, const std::vector<int32_t>& values) { return Tensor::from(shape, values); }
 
-// A layer of this spec in f64 with random parameters, inside their bounds; gau takes its own head size.
+// Returns an f64 layer with random parameters within their bounds. gau uses its own head size.
 inline std::unique_ptr<nn::Sublayer> layer_of(const std::string& spec, nn::AttentionLayerOptions options) {
   if (options.context == 0) options.context = 64;
   std::unique_ptr<nn::Sublayer> layer = nn::make_attention(parse_spec(spec), options);
@@ -34,7 +34,7 @@ inline std::unique_ptr<nn::Sublayer> layer_of(const std::string& spec, nn::Atten
   return layer;
 }
 
-// Every registered attention, with what its settings add to a plain one.
+// Returns every registered attention, and specs with further settings.
 inline std::vector<std::string> attention_specs() {
   std::vector<std::string> all = nn::attentions().names();
   for (const char* more :

@@ -28,7 +28,7 @@ unsigned BankCounter::times(const Access* first, size_t count) {
 
 void BankCounter::note_row(unsigned thread, const void* row) { rows_[thread] = reinterpret_cast<uintptr_t>(row); }
 void BankCounter::load_matrices(unsigned warp) {
-  constexpr unsigned rows = 8;  // of a matrix, which is read at a time
+  constexpr unsigned rows = 8;  // rows of a matrix; one phase reads one matrix
   for (unsigned first = 0; first < 32; first += rows) {
     Access accesses[rows];
     for (unsigned i = 0; i < rows; ++i) accesses[i] = {rows_[warp * 32 + first + i], 16};
@@ -42,7 +42,7 @@ void BankCounter::note_copy(unsigned thread, const void* to, unsigned bytes, Sit
   copies_[thread].push_back({site.line, turn, {reinterpret_cast<uintptr_t>(to), bytes}});
 }
 void BankCounter::end_block() {
-  // (warp, line, turn, lanes that are served at a time) -> what these lanes write
+  // (warp, line, turn, group of lanes served together) -> accesses of these lanes
   std::map<std::tuple<unsigned, int, unsigned, unsigned>, std::vector<Access>> together;
   for (const auto& [thread, copies] : copies_)
     for (const Copy& copy : copies)

@@ -1,6 +1,6 @@
-// How often shared memory is asked for what one access of a warp wants: its 32 banks of 4 bytes give each a word at a
-// time, and lanes that want different words of one bank wait for each other.  Of ldmatrix and cp.async, whose addresses
-// the emulation sees, in the first block of every launch.
+// Bank conflicts of shared memory. Each of its 32 banks delivers one 4-byte word at a time, so
+// lanes that access different words of one bank wait. Counted for ldmatrix and cp.async in the
+// first block of every launch; the emulation has only their addresses.
 #pragma once
 
 #include <cstddef>
@@ -14,14 +14,14 @@
 
 namespace cuda_on_cpu {
 
-struct BankTraffic {  // times that shared memory was asked, and how often without conflicts
+struct BankTraffic {  // transactions of shared memory: actual, and without bank conflicts
   uint64_t loads = 0, least_loads = 0, copies = 0, least_copies = 0;
 };
-inline bool counts_bank_traffic = std::getenv("ORRERY_SHARED_MEMORY") != nullptr;  // it takes time
-BankTraffic take_bank_traffic();  // of all blocks since the last call
-inline BankTraffic latest_bank_traffic;  // of a launch
+inline bool counts_bank_traffic = std::getenv("ORRERY_SHARED_MEMORY") != nullptr;  // counting is slow
+BankTraffic take_bank_traffic();  // returns the sum over all blocks since the last call
+inline BankTraffic latest_bank_traffic;  // traffic of the latest launch
 
-// The copies of a block, and the rows that its lanes have handed to ldmatrix.
+// The copies of a block, and the row addresses that its lanes pass to ldmatrix.
 class BankCounter {
  public:
   void note_row(unsigned thread, const void* row);
@@ -36,7 +36,7 @@ class BankCounter {
   };
   static unsigned times(const Access* first, size_t count);
 
-  // Lanes take turns, so what they do together is found by its place: the nth copy of a line in the block.
+  // Lanes run in turn, so concurrent copies are matched by line and count in the block.
   struct Copy {
     int line;
     unsigned turn;

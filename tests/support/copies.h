@@ -1,4 +1,4 @@
-// How often the host read the device's memory since the program began: what a step of training must not do.
+// The number of copies from device to host since program start. A training step must make none.
 #pragma once
 
 #include <atomic>

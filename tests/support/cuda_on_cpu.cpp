@@ -1,8 +1,8 @@
 // The scheduler: one fiber per CUDA thread.
 //
-// Compiled without -fsanitize=thread.  To ThreadSanitizer each CUDA thread is a thread of its own, ordered against the
-// others by __syncthreads and __syncwarp alone; so it finds every race of a block that the inputs reach, in whatever
-// order the fibers happened to run.
+// Compiled without -fsanitize=thread. ThreadSanitizer treats each CUDA thread as a separate thread,
+// ordered only by __syncthreads and __syncwarp. So it finds every race in a block that the inputs
+// reach, in any order of the fibers.
 #include "tests/support/cuda_on_cpu.h"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ namespace {
 
 constexpr unsigned full_warp = ~0u;
 
-// Of PTX's .aligned: undefined unless all threads of a warp are at the same instruction.
+// PTX's .aligned: undefined unless all threads of a warp execute the same instruction.
 bool is_aligned(Operation operation) { return operation == mma || operation == load_matrix; }
 
 std::string text(Site site) { return std::string(site.file) + ":" + std::to_string(site.line); }
@@ -44,7 +44,7 @@ bool is_dropped(Site site) {
   return options.dropped.line == site.line && options.dropped == site;
 }
 
-// The block's shared memory: exactly what the launch asked for, never set when a block starts, with a guard behind it.
+// The block's shared memory: the size of the launch, uninitialized (NaN), and a guard behind it.
 class SharedMemory {
  public:
   void prepare(size_t bytes) {
@@ -107,14 +107,14 @@ struct Meeting {  // lanes of a warp that have arrived at a warp-wide operation
   unsigned mask = 0, arrived = 0, generation = 0;
   Operation operation = nullptr;
   Site site;
-  char clock[2] = {};  // used in turn: who leaves late must not learn from who arrives at the next
+  char clock[2] = {};  // alternate: a lane that leaves late must not acquire from lanes that arrive at the next meeting
 };
 struct Warp {
   unsigned live = 0, ready = 0;
   void* argument[32];
-  Meeting meeting[32];  // by the lowest lane of the mask
+  Meeting meeting[32];  // indexed by the lowest lane of the mask
 };
-struct WarpGroup {  // and its threads that have arrived at a step of their products
+struct WarpGroup {  // a warp group, and how many of its threads have arrived at a step of their products
   unsigned arrived = 0;
   GroupStep step = GroupStep::start;
   Site site;
@@ -181,7 +181,7 @@ class Worker {  // an OS thread that runs one block at a time
   int current_ = nobody, live_ = 0, waiting_ = 0;
   unsigned ready_warps_ = 0, phase_ = 0;
   uint32_t random_ = 1;
-  bool visible_ = true, visible_here_ = true;  // all copies at the last barrier, and at that which threads wait at
+  bool visible_ = true, visible_here_ = true;  // all copies are visible: at the last barrier; so far at the current one
   Site barrier_site_;
   char start_ = 0, end_ = 0, barrier_clock_[2] = {};
   std::exception_ptr error_;
@@ -220,7 +220,7 @@ void Worker::run_block(const Launch& launch, int64_t index) {
   worker = this;
   launch_ = &launch;
   counts_banks_ = counts_bank_traffic && index == 0;
-  if (counts_banks_) banks_ = {}, sectors_ = {};  // a block that ended with a fault has left its counts
+  if (counts_banks_) banks_ = {}, sectors_ = {};  // left by a block that ended with a fault
   const int count = static_cast<int>(launch.block.x * launch.block.y * launch.block.z);
   prepare_threads(launch, index);
   prepare_warps(count);
@@ -261,7 +261,7 @@ void Worker::entry() {
   }
 }
 
-void Worker::leave_kernel() {  // the others no longer wait for this thread
+void Worker::leave_kernel() {  // the other threads no longer wait for this thread
   const unsigned w = static_cast<unsigned>(current_) / 32;
   warps_[w].live &= ~(1u << current_ % 32);
   if (--live_ == 0) return turn_to(nobody);
@@ -270,7 +270,7 @@ void Worker::leave_kernel() {  // the others no longer wait for this thread
     for (Meeting& meeting : warps_[w].meeting)
       if (meeting.arrived && meeting.arrived == (meeting.mask & warps_[w].live)) close(w, meeting);
     yield();
-  } catch (...) {  // nobody is left who could run
+  } catch (...) {  // no other thread can run
     error_ = std::current_exception();
     turn_to(nobody);
   }
@@ -380,7 +380,6 @@ void Worker::turn_to(int next) {
   Fiber::change(from.fiber, to.fiber);
 }
 
-// The order in which blocks start.
 std::vector<int64_t> block_order(int64_t blocks) {
   std::vector<int64_t> order(static_cast<size_t>(blocks));
   std::iota(order.begin(), order.end(), int64_t{0});

@@ -1,10 +1,10 @@
-// Runs CUDA kernels on the CPU, so that they are proven on machines without a GPU.
+// Runs CUDA kernels on the CPU, so that machines without a GPU can test them.
 //
-// The threads of a block are fibers: they take turns on one OS thread and change over only where they wait for each
-// other, in an order that `options` sets, so every run can be repeated.  Blocks run in parallel.  Shared memory is NaN
-// when a block starts; device memory cannot be read by the host outside of copies (device_memory.cpp).
+// The threads of a block are fibers on one OS thread. They switch only where they wait for each other,
+// in an order that `options` sets, so every run is reproducible. Blocks run in parallel. Shared memory
+// is NaN when a block starts. The host can read device memory only by copies (device_memory.cpp).
 //
-// Kernels see none of this but CUDA's own names, in cuda_runtime.h; what is missing there does not compile.
+// Kernels use only CUDA's names, from cuda_runtime.h. A CUDA name that is missing there does not compile.
 #pragma once
 
 #include <cstddef>
@@ -23,14 +23,14 @@ struct dim3 {
   unsigned x, y, z;
   constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
 };
-// Of the CUDA thread whose turn it is.
+// Indices of the CUDA thread that is running.
 constinit inline thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 namespace cuda_on_cpu {
 
 // ---- for tests
 
-struct Site {  // a place in a kernel
+struct Site {  // a source line of a kernel
   const char* file = "";
   int line = 0;
   static constexpr Site current(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
@@ -41,7 +41,7 @@ struct Site {  // a place in a kernel
   }
 };
 
-enum class Order { forward, reverse, random };  // in which threads of a block, and blocks, take turns
+enum class Order { forward, reverse, random };  // order in which blocks, and the threads of a block, run
 
 inline int of_environment(const char* name, int otherwise) {
   const char* const text = std::getenv(name);
@@ -50,31 +50,31 @@ inline int of_environment(const char* name, int otherwise) {
 
 struct Options {
   Order order = Order::forward;
-  uint32_t seed = 1;                  // of Order::random
+  uint32_t seed = 1;                  // for Order::random
   int workers = 0;                    // OS threads that run blocks; 0: all cores, 16 at most
-  Site dropped;                       // a seeded fault: the barrier at this place does nothing
-  bool lax_waits = false;             // a seeded fault: every wait for copies leaves one more group in flight
-  int devices = 1;                    // 0: a machine without a card
-  int64_t memory = int64_t{4} << 30;  // of the device, in bytes
-  int architecture = of_environment("ORRERY_EMULATED_ARCHITECTURE", 90);  // whose limits hold
-  bool holds_code = true;             // false: the program was compiled for other cards
-  // How tensor cores add: cards cut sums off where the largest addend ends, and take denormal numbers for 0, instead of
-  // rounding each sum to the nearest.
+  Site dropped;                       // injected fault: the barrier at this site does nothing
+  bool lax_waits = false;             // injected fault: every wait for copies leaves one more group in flight
+  int devices = 1;                    // 0: a machine without a GPU
+  int64_t memory = int64_t{4} << 30;  // bytes of device memory
+  int architecture = of_environment("ORRERY_EMULATED_ARCHITECTURE", 90);  // sets the limits; 90: sm_90
+  bool holds_code = true;             // false: the program was compiled for other GPUs
+  // Rounding of tensor cores. true: as GPUs, which truncate addends at the last bit of the largest
+  // and flush denormals to 0. false: each sum is rounded to nearest.
   bool truncating = of_environment("ORRERY_TRUNCATING_TENSOR_CORES", 0) != 0;
 };
 inline Options options;
 
-// The __syncthreads and __syncwarp that are reached while `run` runs.
+// Returns the __syncthreads and __syncwarp that `run` reaches.
 std::vector<Site> barriers_reached(const std::function<void()>& run);
 
-// A mistake in a kernel that a card would answer with a hang or with nonsense.
+// A bug in a kernel that hangs or gives undefined results on a GPU.
 class Fault : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// Memory that nobody has written to: a NaN as f32, f64 and either half of it as bf16; as an integer -51, neither 0 nor
-// -1, and as an index no farther before an array than its guard reaches.
+// The pattern of uninitialized memory: a NaN as f32, as f64 and as either bf16 half. As an integer
+// it is -51: not 0 or -1, and as an index it stays within the guard before an array.
 inline constexpr unsigned char never_set_word[] = {0xcd, 0xff, 0xff, 0xff};
 inline void never_set(void* data, size_t bytes) {
   auto* const to = static_cast<unsigned char*>(data);
@@ -84,7 +84,7 @@ inline void never_set(void* data, size_t bytes) {
 
 // ---- for cuda_runtime.h
 
-struct Body {  // a call without allocation: what each CUDA thread runs
+struct Body {  // an allocation-free callable that each CUDA thread runs
   const void* object;
   void (*call)(const void*);
 };
@@ -95,12 +95,12 @@ struct Launch {
 };
 void run(const Launch& launch);
 
-void* shared_memory(size_t bytes);  // a Fault if the launch asked for less
-void watch_gap(const void* data, size_t bytes);  // of shared memory: a Fault when the block ends if it was written to
+void* shared_memory(size_t bytes);  // Fault if the launch requested less
+void watch_gap(const void* data, size_t bytes);  // Fault at the block's end if this shared memory was written
 void block_barrier(Site site);
 
-// The last lane of `mask` to arrive runs `operation` once for the whole warp; lane[i] is the argument of lane i.  Then
-// all return.  Lanes that have left the kernel are not waited for.  mma and load_matrix want all 32 at one place.
+// The last lane of `mask` to arrive runs `operation` for the warp; lane[i] is lane i's argument.
+// Lanes that left the kernel are skipped. mma and load_matrix require all 32 lanes at one site.
 using Operation = void (*)(void* const* lane, unsigned mask);
 void warp_operation(unsigned mask, Operation operation, void* argument, Site site);
 void warp_barrier(unsigned mask, Site site);
@@ -128,18 +128,18 @@ struct LoadMatrix {  // ldmatrix of 8 x 8 matrices of 16-bit elements
 };
 void load_matrix(void* const* lane, unsigned mask);
 
-// A step of a warp group's products: the last of its 128 threads to arrive does it for all.  All come to one place.
+// The last of a warp group's 128 threads to arrive runs the step for all. All are at one site.
 void group_operation(GroupStep step, void* argument, Site site);
 unsigned shared_address(const void* p);  // bytes from the beginning of the block's shared memory
-// D + the products of a row and a column 16 long, whose elements are `stride` apart, as cards add.
+// Returns D + a row times a column of length 16, added as GPUs do; b's elements are `stride` apart.
 float truncated_sum(float sum, const float* a, const float* b, int stride);
 
-// The row that this lane hands to ldmatrix must be 16 aligned bytes of shared memory.
+// Throws a Fault unless the row that this lane passes to ldmatrix is 16 aligned bytes of shared memory.
 void check_matrix_row(const void* row, Site site);
 
-// Copies to shared memory that a thread has started and not yet waited for (PTX cp.async).  Until its group has been
-// waited for, the destination is as if never set: a card may write it at any moment between.  Here, in a header, so
-// that the sanitizers see both writes as the thread's own.
+// A thread's copies to shared memory in flight (PTX cp.async). The destination is uninitialized
+// until the thread waits for the copy's group, because a GPU may write it at any time before. In a
+// header, so that sanitizers attribute both writes to the thread.
 class Copies {
  public:
   void start(void* to, const void* from, unsigned bytes, unsigned valid, Site site) {
@@ -162,7 +162,7 @@ class Copies {
     started_.resize(kept);
   }
   void forget() { started_.clear(), committed_ = 0, visible_ = true; }
-  // Whether products of warp groups see what has arrived: what threads write goes another way than what these read.
+  // Products of warp groups read by another path than threads write.
   bool visible() const { return visible_; }
   void make_visible() { visible_ = true; }
 
@@ -179,7 +179,7 @@ class Copies {
   int committed_ = 0;
   bool visible_ = true;
 };
-Copies& copies();  // of the CUDA thread whose turn it is
+Copies& copies();  // copies of the running CUDA thread
 
 inline unsigned lane_index() { return threadIdx.x % 32; }  // blocks of warps are one-dimensional
 

@@ -1,5 +1,5 @@
-// The part of the CUDA runtime that cuda/ calls.  It refuses what a card refuses, and host and device pointers that are
-// mixed up.
+// The part of the CUDA runtime that cuda/ calls. It rejects all calls that a GPU rejects, and
+// mixed-up host and device pointers.
 #include <cuda_runtime.h>
 #include <dlfcn.h>
 
@@ -52,7 +52,7 @@ const char* cudaGetErrorName(cudaError_t error) {
   }
   return "cudaErrorUnknown";
 }
-cudaError_t cudaGetLastError() { return cudaSuccess; }  // every call has returned its own error
+cudaError_t cudaGetLastError() { return cudaSuccess; }  // every call returns its own error
 
 cudaError_t cudaGetDeviceCount(int* count) {
   *count = cuda_on_cpu::options.devices;
@@ -63,7 +63,7 @@ cudaError_t cudaGetDevice(int* device) {
   return cuda_on_cpu::options.devices > 0 ? cudaSuccess : cudaErrorNoDevice;
 }
 namespace {
-// The most that a block can ask for: CUDA C++ Programming Guide, technical specifications per compute capability.
+// Maximum in bytes per block: CUDA C++ Programming Guide, specifications per compute capability.
 int most_shared_memory() {
   switch (cuda_on_cpu::options.architecture) {
     case 80:
@@ -88,7 +88,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
 }
 
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
-  *value = 0;  // there is no clock to speak of
+  *value = 0;  // the emulation has no clock
   return cudaSuccess;
 }
 
@@ -104,7 +104,7 @@ cudaError_t cudaMalloc(void** data, size_t bytes) {
   *data = cuda_on_cpu::device_allocations.next_fails() ? nullptr : DeviceMemory::Open()->allocate(bytes);
   return *data ? cudaSuccess : cudaErrorMemoryAllocation;
 }
-// A card's driver waits for all its work first, but is not bound to: who has not waited himself is told.
+// GPU drivers wait for all work here, but need not. So unwaited work of this thread is an error.
 cudaError_t cudaFree(void* data) {
   if (data && cuda_on_cpu::unwaited_work()) return cudaErrorIllegalAddress;
   return !data || DeviceMemory::Open()->free(data) ? cudaSuccess : cudaErrorInvalidValue;
@@ -149,7 +149,7 @@ cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t st
 namespace cuda_on_cpu {
 namespace {
 
-// More shared memory than every kernel gets, by kernel.
+// Kernels that may use more shared memory than the default of 48 KB, with their limits.
 class Grants {
  public:
   void set(const void* kernel, size_t bytes) {
@@ -170,10 +170,9 @@ class Grants {
 };
 Grants grants;
 
-// The most that each kernel has asked for and how often it waited for banks, for tests/kernel_table.py: written as the
-// program ends to the file that ORRERY_SHARED_MEMORY names, a line of the kernel's module, its address there, the
-// bytes, for ldmatrix and for cp.async how often shared memory was asked and how often that was without conflicts, and
-// the sectors of the device's memory that were touched and the fewest that hold as much.
+// A log for tests/kernel_table.py, written at exit to the file that ORRERY_SHARED_MEMORY names. One
+// line per kernel: module, address in it, maximum of shared bytes, transactions of ldmatrix
+// (actual, without conflicts), the same for cp.async, 32-byte sectors touched and their minimum.
 class SharedMemoryLog {
  public:
   ~SharedMemoryLog() {
@@ -212,7 +211,7 @@ class SharedMemoryLog {
 };
 SharedMemoryLog shared_memory_log;
 
-// By the empty instructions before a kernel: cuda_runtime.h.  The compiler may add one to align them.
+// Counts the nop instructions before a kernel (cuda_runtime.h). The compiler may add one for alignment.
 unsigned most_threads(const void* kernel) {
 #if defined(__x86_64__) && !defined(__clang__)
   constexpr unsigned char empty_instruction = 0x90;
@@ -220,7 +219,7 @@ unsigned most_threads(const void* kernel) {
   int count = 0;
   while (count < encoded_launch_bounds(1024) && begin[-1 - count] == empty_instruction) ++count;
   if (count >= encoded_launch_bounds(32)) return static_cast<unsigned>(count / encoded_launch_bounds(32) * 32);
-  return 256;  // without bounds nvcc may give a thread 255 of a multiprocessor's 65,536 registers
+  return 256;  // without bounds nvcc may use 255 of a multiprocessor's 65,536 registers per thread
 #else
   return 1024;
 #endif
@@ -252,7 +251,7 @@ void check_parameters(Parameters parameters) {
 cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, Body body, Parameters parameters) {
   const dim3 grid = config.gridDim, block = config.blockDim;
   const uint64_t threads = uint64_t{block.x} * block.y * block.z;
-  if (threads > 1024) return cudaErrorInvalidValue;  // an H200 said so
+  if (threads > 1024) return cudaErrorInvalidValue;  // as an H200 does
   if (threads == 0 || block.z > 64) return cudaErrorInvalidConfiguration;
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return cudaErrorInvalidConfiguration;
   if (grid.x > 0x7fffffffu || grid.y > 65535 || grid.z > 65535) return cudaErrorInvalidConfiguration;
@@ -262,7 +261,7 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, Body bo
   check_parameters(parameters);
   const DeviceMemory::Open memory;
   note_work(config.stream);
-  take_bank_traffic(), take_sector_traffic();  // a launch that ended with a fault has left them
+  take_bank_traffic(), take_sector_traffic();  // left by a launch that ended with a fault
   run({grid, block, config.dynamicSmemBytes, body});
   latest_bank_traffic = take_bank_traffic();
   latest_sector_traffic = take_sector_traffic();

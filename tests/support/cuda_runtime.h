@@ -1,5 +1,5 @@
-// CUDA's names for plain C++: the words that the kernels use and the part of the runtime that cuda/ calls, as NVIDIA
-// documents them.  The emulated build finds this header where a CUDA build finds NVIDIA's.
+// CUDA's names for plain C++, as NVIDIA documents them: the language extensions that kernels use
+// and the runtime calls of cuda/. The emulated build includes this header instead of NVIDIA's.
 #pragma once
 
 #include <atomic>
@@ -15,16 +15,16 @@
 #error "nvcc must find NVIDIA's <cuda_runtime.h>, not the emulation's"
 #endif
 
-// ---- the language.  __shared__ is missing on purpose: kernels ask shared_memory<T>() of cuda/runtime/launch.cuh.
+// ---- the language. __shared__ is missing on purpose: kernels call shared_memory<T>() of launch.cuh.
 
 #define __global__
 #define __device__
 #define __host__
 #define __forceinline__ inline
 #define __grid_constant__
-// A launch must find the bounds of a kernel that it knows by its address alone: they are a number of empty instructions
-// before it.  g++ 12 notes where they begin in a section that cannot be linked where two files have the same kernel, so
-// launch_bounds.ld leaves it out.
+// A launch has only the address of a kernel, so the bounds are encoded as a number of nops before
+// it. g++ 12 records their location in a section that fails to link if two files have the same
+// kernel; launch_bounds.ld discards that section.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #define __launch_bounds__(...)                                                             \
   __attribute__((patchable_function_entry(cuda_on_cpu::encoded_launch_bounds(__VA_ARGS__), \
@@ -65,7 +65,7 @@ inline unsigned __ballot_sync(unsigned mask, int predicate, cuda_on_cpu::Site si
   return mine.ballot;
 }
 
-// What a thread wrote before it, and its block before a barrier, is there for whoever sees the new number.
+// A thread that reads the new value also reads earlier writes of this thread and its block.
 inline unsigned atomicInc(unsigned* number, unsigned most) {
   const std::atomic_ref shared(*number);
   unsigned old = shared.load();
@@ -73,11 +73,11 @@ inline unsigned atomicInc(unsigned* number, unsigned most) {
   }
   return old;
 }
-inline void __threadfence() {}  // atomicInc orders all
+inline void __threadfence() {}  // atomicInc orders all memory accesses
 
-// ---- the runtime.  Everything is done when a call returns: a fault in a kernel is reported by its own launch.
+// ---- the runtime. Every call is synchronous: a launch reports the faults of its kernel.
 
-enum cudaError_t {  // the numbers are NVIDIA's
+enum cudaError_t {  // NVIDIA's values
   cudaSuccess = 0,
   cudaErrorInvalidValue = 1,
   cudaErrorMemoryAllocation = 2,
@@ -158,7 +158,7 @@ struct Parameter {
 using Parameters = std::span<const Parameter>;
 cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, Body body, Parameters parameters);
 
-// While a stream records, nothing that it is given is done: it is kept, and done at each replay.
+// A capturing stream does not run work; it stores the work for each replay.
 bool records(cudaStream_t stream);
 void keep_for_replay(cudaStream_t stream, std::function<cudaError_t()> work);
 }  // namespace cuda_on_cpu

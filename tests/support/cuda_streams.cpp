@@ -1,4 +1,4 @@
-// Streams, graphs, events and pinned memory of the emulated device.
+// CUDA streams, graphs, events and pinned memory of the emulated device.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -19,11 +19,11 @@ struct cudaGraphExec {
   std::vector<std::function<cudaError_t()>> work;
 };
 struct cudaStream {
-  std::unique_ptr<cudaGraph> recorded;  // while the stream records
-  bool spoiled = false;                 // by a call that cannot be recorded
+  std::unique_ptr<cudaGraph> recorded;  // while the stream captures
+  bool spoiled = false;                 // a call was made that cannot be captured
 };
 namespace {
-struct Work {  // the latest of a thread in a stream
+struct Work {  // the latest work of a thread in a stream
   cudaStream_t stream;
   std::thread::id thread;
   uint64_t position;
@@ -35,23 +35,23 @@ struct Transfer {
   bool to_host;
   std::vector<unsigned char> bytes;
 };
-std::mutex flight_mutex;  // of all below
+std::mutex flight_mutex;  // guards all variables below
 std::vector<Work> unwaited;
 std::vector<Transfer> transfers;
-std::map<const void*, size_t> pinned;  // blocks and their sizes
-uint64_t positions = 0;                // of all work that was ever queued
+std::map<const void*, size_t> pinned;  // blocks and their sizes in bytes
+uint64_t positions = 0;                // number of work items queued so far
 
-thread_local cudaStream_t replaying = nullptr;  // the stream that recorded work is replayed in
+thread_local cudaStream_t replaying = nullptr;  // the stream of the running replay
 cudaStream_t in_use(cudaStream_t stream) { return replaying ? replaying : stream; }
 
-// To wait for a stream that records is to wait for work that has not begun.
+// Waiting for a capturing stream is invalid: its work has not begun.
 cudaError_t refuse_while_recording(cudaStream_t stream) {
   if (!stream->recorded) return cudaSuccess;
   stream->spoiled = true;
   return cudaErrorStreamCaptureUnsupported;
 }
 
-// A copy to the host lands now, on what nobody has touched; one from the host has read what is still there.
+// Completes a copy. Throws a Fault if the host wrote to the pinned memory while the copy was in flight.
 void land(const Transfer& transfer) {
   std::vector<unsigned char> expected = transfer.bytes;
   if (transfer.to_host) cuda_on_cpu::never_set(expected.data(), expected.size());
@@ -103,7 +103,7 @@ void transfer(void* to, const void* from, size_t bytes, bool to_host, cudaStream
     std::memmove(to, from, bytes);
   const std::lock_guard lock(flight_mutex);
   one.position = positions;
-  if (to_host)  // what arrives later at the same place is all that can be read there
+  if (to_host)  // this copy overwrites earlier copies to the same memory
     std::erase_if(transfers, [&](const Transfer& t) {
       return t.to_host && t.pinned >= host && t.pinned + t.bytes.size() <= host + bytes;
     });
@@ -166,7 +166,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   return cudaSuccess;
 }
 
-// ---- events: of a stream, all that was queued before
+// ---- events: an event stands for all work queued in its stream before
 
 struct cudaEvent {
   cudaStream_t stream = nullptr;

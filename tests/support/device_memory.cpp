@@ -14,14 +14,14 @@
 namespace cuda_on_cpu {
 namespace {
 
-constexpr size_t capacity = size_t{16} << 30;  // addresses, not memory: untouched pages cost nothing
-constexpr size_t far = size_t{1} << 32;        // blocks from here on are for addresses, and stay untouched
+constexpr size_t capacity = size_t{16} << 30;  // address space; untouched pages cost no memory
+constexpr size_t far = size_t{1} << 32;        // larger blocks test addresses only; they stay uninitialized
 constexpr size_t huge_page = size_t{1} << 21;
 constexpr size_t alignment = 256, guard = 256;
 
 size_t round_up(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
 
-// Every 32-bit word is a NaN of its own, so that a guard copied to another place does not pass for that place's.
+// Each 32-bit word is a different NaN, so a guard that is copied elsewhere is detected.
 uint32_t guard_word(size_t index) { return 0xffc00000u | (static_cast<uint32_t>(index) * 2654435761u >> 10); }
 unsigned char guard_byte(size_t at) { return static_cast<unsigned char>(guard_word(at / 4) >> at % 4 * 8); }
 
@@ -32,7 +32,7 @@ DeviceMemory::DeviceMemory() {
   void* const all = mmap(nullptr, capacity + huge_page, PROT_NONE, flags, -1, 0);
   if (all == MAP_FAILED) throw std::bad_alloc();
   base_ = static_cast<unsigned char*>(all) + (huge_page - reinterpret_cast<uintptr_t>(all) % huge_page) % huge_page;
-  madvise(base_, capacity, MADV_HUGEPAGE);  // fewer pages to protect; a refusal does no harm
+  madvise(base_, capacity, MADV_HUGEPAGE);  // fewer pages to protect; failure is harmless
 }
 
 DeviceMemory& DeviceMemory::instance() {
@@ -50,7 +50,7 @@ DeviceMemory* DeviceMemory::Open::operator->() const { return &instance(); }
 
 void* DeviceMemory::allocate(size_t bytes) {
   if (bytes > capacity || used_ + bytes > static_cast<size_t>(options.memory)) return nullptr;
-  // A block's room: guard, block, the rest of its last 256 bytes and a guard.
+  // Layout of a block: guard, bytes, padding to a multiple of 256 bytes, guard.
   const size_t room = guard + round_up(bytes, alignment) + guard;
   size_t at = 0;  // the first gap that is large enough
   for (const auto& [begin, size] : blocks_) {
@@ -97,8 +97,8 @@ void DeviceMemory::forget_freed(size_t begin, size_t end) {
   freed_.erase(from, freed_.lower_bound(end));
 }
 
-// Who writes to memory that was freed writes arrays, not single bytes: the first page is compared in steps of a cache
-// line, what follows page by page.
+// Bugs write whole arrays to freed memory, not single bytes. So the first page is compared once per
+// cache line, the rest once per page.
 __attribute__((no_sanitize("address"))) bool DeviceMemory::is_never_set(size_t begin, size_t bytes) const {
   constexpr size_t line = 64, page = 4096;
   bool holds = bytes == 0 || base_[begin + bytes - 1] == never_set_word[(bytes - 1) % 4];
@@ -126,7 +126,7 @@ void DeviceMemory::write_guard(size_t begin, size_t end) {
   forbid(base_ + begin, end - begin);
 }
 
-// AddressSanitizer stops who touches a guard, this function too; without it, the numbers are compared.
+// Exempt, because AddressSanitizer reports any access to a guard. Without it, bytes are compared.
 __attribute__((no_sanitize("address"))) bool DeviceMemory::guard_holds(size_t begin, size_t end) const {
   bool holds = true;
   for (; begin % 4 != 0; ++begin) holds &= base_[begin] == guard_byte(begin);

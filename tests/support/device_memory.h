@@ -1,8 +1,8 @@
-// The memory of the emulated device.  Outside of kernels, copies and fills nobody can read or write it, so that a host
-// that follows a device pointer faults here as it does with a card.
+// The memory of the emulated device. Only kernels, copies and fills can access it, so a host that
+// dereferences a device pointer crashes here as it does with a GPU.
 //
-// Between blocks lie guards: NaN to who reads too far, and checked after every kernel, as is what was freed.  A fresh
-// block is as if never set.
+// Guards separate blocks. They hold NaN for reads out of range and are checked after every
+// kernel, as are freed blocks. A fresh block is uninitialized (never_set).
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace cuda_on_cpu {
 
 class DeviceMemory {
  public:
-  class Open {  // the memory can be touched while this lives; one thread at a time
+  class Open {  // opens the memory for one thread while it exists
    public:
     Open();
     ~Open();
@@ -29,9 +29,9 @@ class DeviceMemory {
   bool free(void* data);                               // false if no block starts there
   bool holds(const void* data, size_t bytes) const;    // within one block
   bool touches(const void* data, size_t bytes) const;  // any address of the device
-  static bool owns(const void* data) { return instance().touches(data, 1); }  // while it is open
+  static bool owns(const void* data) { return instance().touches(data, 1); }  // valid while open
   size_t used() const { return used_; }                // bytes in blocks
-  bool guards_hold();  // whether no guard and nothing freed was overwritten since the last call; writes them anew
+  bool guards_hold();  // returns whether guards and freed blocks are unchanged since the last call; rewrites them
 
  private:
   DeviceMemory();
@@ -46,8 +46,8 @@ class DeviceMemory {
   unsigned char* base_ = nullptr;
   size_t reached_ = 0;               // no block ends beyond this
   size_t used_ = 0;                  // bytes in blocks
-  std::map<size_t, size_t> blocks_;  // bytes by the place where the block begins, relative to base_
-  std::map<size_t, size_t> freed_;   // blocks as well, whose memory nobody was given since
+  std::map<size_t, size_t> blocks_;  // offset from base_ -> bytes
+  std::map<size_t, size_t> freed_;   // offset from base_ -> bytes, not allocated again since
 };
 
 }  // namespace cuda_on_cpu

@@ -6,7 +6,7 @@
 
 namespace orrery::testing {
 
-// The sentence of the Error that f throws, "no error" if it throws none.
+// Returns the message of the Error that f throws, or "no error".
 template <class F>
 std::string error_of(const F& f) {
   try {

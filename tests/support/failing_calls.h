@@ -1,4 +1,4 @@
-// Memory that the emulated card refuses: of the device, and of the host that it copies from.
+// Allocations that the emulated GPU refuses: device memory and pinned host memory.
 #pragma once
 
 #include <atomic>
@@ -7,9 +7,9 @@
 namespace cuda_on_cpu {
 
 struct FailingCalls {
-  std::atomic<int64_t> calls = 0;  // so far; a test sets it to 0 before it begins
-  int64_t at = 0;                  // the call that fails, from 1; 0: none
-  bool lasting = false;            // and all after it
+  std::atomic<int64_t> calls = 0;  // number of calls so far; a test resets it to 0 before it begins
+  int64_t at = 0;                  // number of the call that fails, from 1; 0: none
+  bool lasting = false;            // all later calls fail too
 
   bool next_fails() {
     const int64_t n = ++calls;

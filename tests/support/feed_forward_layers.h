@@ -1,4 +1,4 @@
-// Feed-forward layers for tests: random ones, run with their gradients.
+// Feed-forward layers for tests: random parameters, forward and backward.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ using namespace orrery::nn;
 
 using Layer = std::unique_ptr<Sublayer>;
 
-// In f64, with random parameters.
+// Returns an f64 layer with random parameters.
 inline Layer layer_of(const std::string& spec, const FeedForwardOptions& options, int seed = 100) {
   Layer layer = make_feed_forward(parse_spec(spec), options);
   name_paths(*layer);
@@ -49,7 +49,7 @@ inline Result run(Sublayer& layer, const Tensor& x, const Tensor& dy) {
       },
       x, dy);
 }
-// The largest difference, over the size of the first.
+// Returns the largest difference, divided by max(1, max |a|).
 inline double difference(const Tensor& a, const Tensor& b) {
   return largest_difference(a, b) / std::max(1.0, max(absolute(a.reshape(Shape{a.numel()})), 0).item());
 }

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <new>
 
-extern "C" {  // null unless the program is linked with that sanitizer
+extern "C" {  // null unless linked with the sanitizer
 __attribute__((weak)) void __sanitizer_start_switch_fiber(void**, const void*, size_t);
 __attribute__((weak)) void __sanitizer_finish_switch_fiber(void*, const void**, size_t*);
 __attribute__((weak)) void __asan_poison_memory_region(const volatile void*, size_t);
@@ -21,7 +21,7 @@ __attribute__((weak)) void __tsan_release(void*);
 }
 
 #if defined(__x86_64__)
-// Saves what a call must preserve on the stack, changes stacks, and returns on the other one.
+// Pushes the callee-saved registers, switches stacks, and returns on the other stack.
 extern "C" void cuda_on_cpu_change_stack(void** save, void* load);
 asm(R"(
 .text
@@ -59,14 +59,14 @@ Fiber::~Fiber() {
 }
 
 void Fiber::prepare(int index, void (*entry)()) {
-  if (owned_) {  // abandoned
+  if (owned_) {  // an abandoned fiber
     allow(stack_, bytes_);
     if (tsan_) __tsan_destroy_fiber(tsan_);
   } else {
     const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     void* const base = mmap(nullptr, page + stack_bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
     if (base == MAP_FAILED) throw std::bad_alloc();
-    mprotect(base, page, PROT_NONE);  // an overflow ends the program, not the neighbour
+    mprotect(base, page, PROT_NONE);  // an overflow stops the program and does not reach the adjacent stack
     stack_ = static_cast<char*>(base) + page;
     bytes_ = stack_bytes;
     owned_ = true;
@@ -76,7 +76,7 @@ void Fiber::prepare(int index, void (*entry)()) {
 #if defined(__x86_64__)
   void** const top = reinterpret_cast<void**>(stack_ + usable);
   constexpr int preserved = 6;
-  top[-1] = nullptr;  // where entry would return to
+  top[-1] = nullptr;  // return address of entry
   top[-2] = reinterpret_cast<void*>(entry);
   std::fill_n(top - 2 - preserved, preserved, nullptr);
   stack_pointer_ = top - 2 - preserved;

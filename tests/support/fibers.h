@@ -1,5 +1,5 @@
-// A fiber: a stack of its own, and the change from one stack to another.  AddressSanitizer is told of every change;
-// ThreadSanitizer sees each fiber as a thread, and a change orders nothing: only acquire and release do.
+// A fiber: its own stack and the switch between stacks. AddressSanitizer is notified of every switch.
+// ThreadSanitizer treats a fiber as a thread; only acquire and release order its memory accesses.
 #pragma once
 
 #include <cstddef>
@@ -16,15 +16,15 @@ class Fiber {
   Fiber& operator=(const Fiber&) = delete;
   ~Fiber();
 
-  // Makes the next change to this fiber start `entry`, which must not return.  A fiber that is abandoned in the middle
-  // of its work is prepared anew.  Different indices keep the tops of stacks apart in the processor's cache.
+  // Makes the next switch to this fiber start `entry`, which must not return. Call it again for an
+  // abandoned fiber. Each index shifts the top of the stack to avoid cache conflicts.
   void prepare(int index, void (*entry)());
-  void adopt_os_thread();  // this object stands for the calling OS thread
+  void adopt_os_thread();  // this object represents the calling OS thread
 
   static void change(Fiber& from, Fiber& to);
-  static void started();  // the first call of `entry`
+  static void started();  // call first in `entry`
 
-  // What `fiber`, which will never run again, did so far happened before what the caller does next.
+  // Orders everything that `fiber` did before the caller's next actions; `fiber` never runs again.
   static void abandon(Fiber& fiber, Fiber& caller, void* clock);
 
  private:
@@ -39,11 +39,11 @@ class Fiber {
 #endif
 };
 
-// What was done before release(clock) is seen after acquire(clock).
+// Everything done before release(clock) is visible after acquire(clock).
 void acquire(void* clock);
 void release(void* clock);
 
-// Touching this memory is an error from now on, where AddressSanitizer watches; false where it does not.
+// Makes an access to this memory an error; returns false if AddressSanitizer is not active.
 bool forbid(const void* data, size_t bytes);
 void allow(const void* data, size_t bytes);
 

@@ -1,17 +1,17 @@
-// What the host has not waited for.  The emulated device does all work when it is queued; what the host may see and
-// touch meanwhile is as with a card.
+// Work and copies in flight. The emulated device does all work when it is queued, but the host may
+// read and write only what a GPU allows at that time.
 #pragma once
 
 #include <cuda_runtime.h>
 
 namespace cuda_on_cpu {
 
-void note_work(cudaStream_t stream);  // work was queued that nobody has waited for
-bool unwaited_work();                 // whether there is any that this thread has queued
+void note_work(cudaStream_t stream);  // records queued work that the host has not waited for
+bool unwaited_work();                 // returns whether this thread has queued work and not waited for it
 
-// A copy between the device and pinned memory, which the host must leave alone until it has waited for the copy: what
-// is on its way to it is not there yet, and what it overwrites would arrive instead of what it sent.  Waiting throws a
-// Fault if it has not.
+// A copy between the device and pinned memory. The host must not touch that memory until it has
+// waited for the copy: the data have not arrived yet, and a write could replace the data that are
+// sent. If the host wrote to it, waiting throws a Fault.
 bool is_pinned(const void* data);
 void transfer(void* to, const void* from, size_t bytes, bool to_host, cudaStream_t stream);
 

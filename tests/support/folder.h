@@ -8,7 +8,7 @@
 
 namespace orrery::testing {
 
-// A fresh folder, removed at the end.
+// A new temporary folder; the destructor removes it.
 struct Folder {
   std::filesystem::path path;
   Folder() {

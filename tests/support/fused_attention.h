@@ -1,4 +1,4 @@
-// A case of attention through the CPU's tiles, with gaps between tokens that must neither be read (NaN) nor written.
+// An attention case on the CPU kernels. Gaps between tokens are NaN and must not be read or written.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -13,7 +13,7 @@
 
 namespace orrery::testing {
 
-// Those of this processor that differ in T.
+// Returns the instruction sets of this processor with different kernels for T.
 template <class T = float>
 std::vector<const char*> instruction_sets() {
   std::vector<const char*> sets = {"avx2"};
@@ -29,7 +29,7 @@ std::vector<const char*> instruction_sets() {
 }
 template <class T>
 struct Gapped {
-  static constexpr int64_t gap = sizeof(T) == 2 ? 8 : 5;  // rows of bf16 may lie at multiples of 16 bytes
+  static constexpr int64_t gap = sizeof(T) == 2 ? 8 : 5;  // rows of bf16 may be required at multiples of 16 bytes
   Gapped(const Numbers& x, int64_t width) : width(width), stride(width + gap) { set(x); }
   Gapped(size_t n, int64_t width) : Gapped(Numbers(n, not_a_number), width) {}
   void set(const Numbers& x) {
@@ -44,10 +44,10 @@ struct Gapped {
     size_t nans = 0;
     for (const T& e : data) nans += std::isnan(static_cast<Arithmetic<T>>(e));
     for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<Arithmetic<T>>(data[at(i)]), nans -= std::isnan(x[i]);
-    CHECK(nans == data.size() - x.size());  // the gaps are as they were
+    CHECK(nans == data.size() - x.size());  // the gaps are unchanged
     return x;
   }
-  using A = Arithmetic<T>;  // tokens of bf16 stand behind pointers to float
+  using A = Arithmetic<T>;  // tokens of bf16 are passed as pointers to float
   Tokens<A> out() { return tokens_at<A>(data.data()); }
   Tokens<const A> in() const { return tokens_at<const A>(data.data()); }
   int64_t width, stride;
@@ -60,7 +60,7 @@ struct Gapped {
   }
 };
 
-// Vectors instead of pointers to them: null where there is nothing.
+// Converted vectors, and pointers to them: null if the vector is empty.
 template <class A>
 std::vector<A> converted(const Numbers& x) {
   return {x.begin(), x.end()};
@@ -70,7 +70,7 @@ A* data_of(std::vector<A>& x) {
   return x.empty() ? nullptr : x.data();
 }
 
-// The operands of a case in T, or room for their gradients.
+// The operands of a case in T, or buffers for their gradients.
 template <class T>
 struct StoredOperands {
   using A = Arithmetic<T>;
@@ -140,8 +140,8 @@ Results attention_of(const Case& c) {
           numbers(entropy), numbers(zero_share), numbers(maximum),     work};
 }
 
-// `moved`, where given, is b for operands that moved by a rounding: where the mathematics itself magnifies what a score
-// is rounded by, four times that movement is allowed on top of the tolerance.
+// Compares a with b. `moved` (optional) is b with operands moved by one rounding: it adds four
+// times its distance from b to the tolerance, where the formula amplifies rounding errors.
 inline void check_equal(const Case& c, const Results& a, const Results& b, double tolerance,
                         const Results* moved = nullptr) {
   CAPTURE(static_cast<int>(c.kind));

@@ -1,4 +1,4 @@
-// Numbers from other programs (tests/golden, each with the command that made it).
+// Values from other programs (tests/golden, each file with the command that made it).
 #pragma once
 
 #include <map>

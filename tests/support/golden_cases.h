@@ -1,5 +1,4 @@
-// The cases of a golden file of variants: what each is, and its tensors.  tests/golden/variants.py says how they are
-// made.
+// The cases of a golden file of variants, with their tensors. tests/golden/variants.py makes them.
 #pragma once
 
 #include <map>
@@ -15,7 +14,7 @@ struct GoldenCase {
   std::string name, spec, position;
   std::vector<std::string> inputs, parameters;
   std::map<std::string, std::string> options;
-  std::map<std::string, Tensor> tensors;  // "x", "dx", "y", ... without the case's name
+  std::map<std::string, Tensor> tensors;  // "x", "dx", "y", ...: without the case's name
 
   bool has(const std::string& tensor) const { return tensors.contains(tensor); }
   const Tensor& tensor(const std::string& tensor) const {

@@ -1,4 +1,4 @@
-// The model's settings of a run, where a test knows that the model is a GPT.
+// Returns the GPT settings of a run, for tests that train a GPT.
 #pragma once
 
 #include "models/architectures/gpt.h"

@@ -12,13 +12,13 @@ namespace {
 
 constexpr int rows = 64, depth = 16, line = 128;
 
-// Thread t holds number v of D (64, N) there.
+// Returns the index in D (64, N) of value v of thread t.
 size_t place(size_t t, size_t v, int columns) {
   const size_t row = t / 32 * 16 + t % 32 / 4 + v % 4 / 2 * 8, column = v / 4 * 8 + t % 4 * 2 + v % 2;
   return row * static_cast<size_t>(columns) + column;
 }
 
-// Element (place, k) of an operand, places being rows of A or columns of B.
+// An operand in shared memory. `place` is a row of A or a column of B.
 class Operand {
  public:
   Operand(uint64_t bits, bool transposed, const unsigned char* shared, size_t bytes)

@@ -1,6 +1,6 @@
-// wgmma, products that a warp group starts and later waits for, as the PTX manual says of them (cuda/matmul/
-// warp_group.cuh).  A card may read an operand at any moment from the start of a product until it is waited for, so it
-// must be the same at both.  What products add to is NaN meanwhile.
+// wgmma as the PTX manual specifies it (cuda/matmul/warp_group.cuh): a warp group starts products
+// and later waits for them. A GPU may read an operand until the wait, so it must be equal at start
+// and wait. The sums are NaN in between.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace cuda_on_cpu {
 inline constexpr unsigned threads_of_group = 128;
 
 struct GroupProduct {  // m64nNk16 of bf16: d += a b
-  float* d;            // a thread's part, N / 2 numbers
+  float* d;            // this thread's N / 2 values
   int columns;         // N
   uint64_t a, b;       // descriptors
   bool a_transposed, b_transposed;
@@ -23,7 +23,7 @@ enum class GroupStep { start, commit, wait };
 // The products of one warp group.
 class GroupProducts {
  public:
-  // `thread`: what each of the 128 threads gave, of which only d may differ.  `shared`: the block's shared memory.
+  // `thread`: the arguments of the 128 threads; only d may differ. `shared`: shared memory.
   void start(void* const* thread, const unsigned char* shared, size_t bytes);
   void commit() { ++committed_; }
   void wait(int in_flight);
@@ -35,7 +35,7 @@ class GroupProducts {
     GroupProduct product;
     const unsigned char* shared;
     size_t bytes;
-    std::vector<uint16_t> operands;  // as they were: A (64, 16), then B (16, N)
+    std::vector<uint16_t> operands;  // copies at the start: A (64, 16), then B (16, N)
     int group;
   };
   struct Sum {
@@ -44,7 +44,7 @@ class GroupProducts {
     int in_flight = 0;
   };
   std::vector<Started> started_;
-  std::map<float*, Sum> sums_;  // by the d of the first thread
+  std::map<float*, Sum> sums_;  // by d of the first thread
   int committed_ = 0;
 };
 

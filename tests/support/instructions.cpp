@@ -1,5 +1,5 @@
-// What the warp-wide instructions do, with the lane layouts of the PTX ISA.  Each function runs once per warp, in the
-// thread of the last lane to arrive.  It reads other lanes' registers, so ThreadSanitizer must not look.
+// The warp-wide instructions, with the lane layouts of the PTX ISA. Each function runs once per warp, in
+// the last lane to arrive. It reads other lanes' registers, so it is compiled without ThreadSanitizer.
 #include "tests/support/cuda_on_cpu.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@ namespace cuda_on_cpu {
 
 void shuffle(void* const* lane, unsigned mask) {
   uint64_t bits[32];
-  for (unsigned i = 0; i < 32; ++i)  // from a lane outside the mask: undefined on a GPU, NaN here
+  for (unsigned i = 0; i < 32; ++i)  // a lane outside the mask gives NaN; a GPU: undefined
     bits[i] = mask >> i & 1u ? static_cast<const Shuffle*>(lane[i])->bits : ~uint64_t{0};
   for (unsigned i = 0; i < 32; ++i)
     if (mask >> i & 1u) {
@@ -26,13 +26,13 @@ void ballot(void* const* lane, unsigned mask) {
     if (mask >> i & 1u) static_cast<Vote*>(lane[i])->ballot = votes;
 }
 
-// Two bf16 in a register.
+// Two bf16 values in a register.
 static float low(uint32_t pair) { return std::bit_cast<float>(pair << 16); }
 static float high(uint32_t pair) { return std::bit_cast<float>(pair & 0xffff0000u); }
 
-// D + the products of a row and a column, as cards were found to add (Fasi, Higham, Mikaitis and Pranesh 2021, PeerJ
-// Computer Science 7:e330): eight products and the sum so far are cut off at the last bit of the largest of them and
-// added, and what comes out is cut off at 24 bits.  No rounding, no carry of what was cut off, no denormal number.
+// Adds 8 products and the sum at a time, as measured on GPUs (Fasi, Higham, Mikaitis and Pranesh
+// 2021, PeerJ Computer Science 7:e330). Addends are truncated at the last bit of the largest, the
+// result at 24 bits. No rounding, no carry of truncated bits, no denormal numbers.
 static int exponent_of(double x) { return static_cast<int>(std::bit_cast<uint64_t>(x) >> 52 & 0x7ff) - 1023; }
 static double power_of_two(int exponent) { return std::bit_cast<double>(static_cast<uint64_t>(exponent + 1023) << 52); }
 static float flushed(float x) { return std::bit_cast<uint32_t>(x) & 0x7f800000u ? x : 0.f; }
@@ -48,7 +48,7 @@ float truncated_sum(float sum, const float* a, const float* b, int stride) {
       for (int k = 0; k < together; ++k) sum += static_cast<float>(addend[k + 1]);
       continue;
     }
-    int64_t total = 0;  // in units of the last bit of the largest
+    int64_t total = 0;  // in units of the largest addend's last bit
     for (const double x : addend) total += static_cast<int64_t>(x * power_of_two(bits - 1 - exponent));
     const int beyond = static_cast<int>(std::bit_width(static_cast<uint64_t>(total < 0 ? -total : total))) - bits;
     if (beyond > 0) total = total / (int64_t{1} << beyond) * (int64_t{1} << beyond);
@@ -58,9 +58,9 @@ float truncated_sum(float sum, const float* a, const float* b, int stride) {
 }
 
 // mma.m16n8k16 of bf16.  With group = lane / 4 and pair = lane % 4 * 2:
-//   a[r] holds A[group + r % 2 * 8][pair + r / 2 * 8] and its right neighbour,
+//   a[r] holds A[group + r % 2 * 8][pair + r / 2 * 8] and the element to its right,
 //   b[r] holds B[pair + r * 8][group] and the one below,
-//   d[2 h], d[2 h + 1] are D[group + h * 8][pair] and its right neighbour.
+//   d[2 h], d[2 h + 1] are D[group + h * 8][pair] and the element to its right.
 void mma(void* const* lane, unsigned) {
   float A[16][16], B[16][8], D[16][8];
   for (int i = 0; i < 32; ++i) {
@@ -89,8 +89,8 @@ void mma(void* const* lane, unsigned) {
   }
 }
 
-// ldmatrix.  Lanes 8 m to 8 m + 7 give the rows of matrix m; lane i receives elements [i / 4][i % 4 * 2] and the right
-// neighbour, of the transpose if asked.
+// ldmatrix. Lanes 8 m to 8 m + 7 pass the rows of matrix m. Lane i receives elements
+// [i / 4][i % 4 * 2] and the next one in the row, of the transpose if `transpose`.
 void load_matrix(void* const* lane, unsigned) {
   const int count = static_cast<const LoadMatrix*>(lane[0])->count;
   for (int m = 0; m < count; ++m) {

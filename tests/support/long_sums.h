@@ -1,5 +1,4 @@
-// The rounding of f32 sums on a device, beside the same sums in f64 on a CPU: it must not grow with the number of
-// terms.
+// Rounding of f32 sums on a device against f64 on a CPU. It must not grow with the number of terms.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -18,7 +17,7 @@
 
 namespace orrery::testing {
 
-// The root mean square of the differences over that of the exact numbers.
+// Returns the RMS of the differences, divided by the RMS of the exact values.
 inline double relative_error(const Tensor& found, const Tensor& exact) {
   const std::vector<double> x = found.to_vector(), y = exact.to_vector();
   REQUIRE(x.size() == y.size());
@@ -27,8 +26,8 @@ inline double relative_error(const Tensor& found, const Tensor& exact) {
   return std::sqrt(difference / size);
 }
 
-// Checks each result of a function of f32 tensors on the device against its result in f64, of the same numbers: by its
-// own bound, or by one for all.
+// Checks each result of f in f32 on the device against f64 on the same values. `bounds` has one
+// relative error per result; the last one serves all further results.
 inline void check_rounding(Device device, const std::vector<double>& bounds, const std::vector<Tensor>& given,
                            const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& f) {
   std::vector<Tensor> narrow, wide;
@@ -44,7 +43,7 @@ inline Tensor floats(const Shape& shape, int seed, double mean = 0) {
   return random_tensor(shape, seed, Dtype::f32) + mean;
 }
 
-// Output, then the gradients of queries (a difference of much larger numbers), keys and values.
+// Checks output and gradients of queries (small differences of large values), keys and values.
 inline void check_long_softmax(Device device, int64_t keys, double factor = 1) {
   CAPTURE(keys);
   check_rounding(
@@ -60,7 +59,7 @@ inline void check_long_softmax(Device device, int64_t keys, double factor = 1) {
       });
 }
 
-// A build without fused multiplications and additions rounds the products too: 2.6e-7 of the gradient at 2,048 tokens,
+// Without fused multiply-add the products are rounded too: 2.6e-7 of the gradient at 2,048 tokens
 // and 1.7e-7 at 8,192.
 inline void check_long_linear_attention(Device device, int64_t tokens) {
   CAPTURE(tokens);
@@ -91,7 +90,7 @@ inline void check_long_rows_and_columns(Device device, int64_t n) {
   });
 }
 
-// Of terms that are alike each rounding may go the same way; columns are added 256 rows at a time.
+// Equal terms may all be rounded in one direction. Columns are summed 256 rows at a time.
 inline void check_long_equal_sums(Device device, int64_t n) {
   CAPTURE(n);
   check_rounding(device, {1e-6, 1e-6, 4e-6, 1e-6},

@@ -45,7 +45,7 @@ void replace_all(std::string& text, std::string_view from, std::string_view to) 
     text.replace(at, from.size(), to);
 }
 
-// test.cpp:12 without the number, which any line before it changes.
+// Replaces the number in test.cpp:12 by LINE, because edits above that line change it.
 void leave_out_line_numbers(std::string& text) {
   for (const std::string ending : {".cpp:", ".cu:"})
     for (size_t at = text.find(ending); at != text.npos; at = text.find(ending, at + 1)) {
@@ -54,7 +54,7 @@ void leave_out_line_numbers(std::string& text) {
     }
 }
 
-// One line of ASCII without the folders of this machine.
+// Returns the message as one line of ASCII without the folders of this machine.
 std::string as_line(std::string message) {
   constexpr size_t longest = 800, random_letters = 6;
   const std::string folder = (std::filesystem::temp_directory_path() / "orrery_").string();
@@ -76,7 +76,7 @@ std::string as_line(std::string message) {
   return line.size() > longest ? line.substr(0, longest) + " ..." : line;
 }
 
-// Whether `line` is `golden`, in which * stands for any characters.
+// Returns whether `line` matches `golden`, in which * stands for any characters.
 bool fits(std::string_view line, std::string_view golden) {
   const size_t star = golden.find('*');
   if (star == golden.npos) return line == golden;
@@ -86,9 +86,9 @@ bool fits(std::string_view line, std::string_view golden) {
   return false;
 }
 
-const Sections golden = read_sections();  // before a test takes rights away
+const Sections golden = read_sections();  // read before a test drops privileges
 
-// What this process has met, if it is to write the file anew.
+// Collects this process's messages and writes them to the golden file at exit.
 class Update {
  public:
   ~Update() {
@@ -102,14 +102,14 @@ class Update {
 
  private:
   Sections met_;
-  pid_t owner_ = ::getpid();  // and no child of it
+  pid_t owner_ = ::getpid();  // a forked child does not write
 };
 
 }  // namespace
 
 void check_golden(const std::string& message) {
 #if defined(ORRERY_CUDA_BUILD)
-  return;  // a card has errors of its own
+  return;  // messages of a GPU differ
 #endif
   static Update update;
   const doctest::TestCaseData* const test = doctest::getContextOptions()->currentTest;

@@ -1,10 +1,10 @@
-// Checks an expected error by its kind and by the setting, the value and the way out that its message names. The prose
-// around them may change: the whole wording stands once, in tests/golden/messages.txt.
+// Checks an expected error by its type and by the setting, the value and the remedy that its
+// message contains. The prose may change: tests/golden/messages.txt holds the full text.
 //
 //   expect_error([] { make_model(7); }).names("heads").value(7).offers("8");      // an orrery::Error
 //   expect_error<NotFinite>(f).names("loss");                                     // an error of another type
 //   expect_error(run_orrery({"train", "--heads=7"})).names("heads").value(7);     // a program's exit code and stderr
-//   Message(outcome.out).names("note").value("relu");                             // what else was said
+//   Message(outcome.out).names("note").value("relu");                             // any other output
 //
 // Each term is found as a whole word ("7" is not in "17", "7.5" or "v7"), after the term before it.
 #pragma once
@@ -20,14 +20,14 @@
 
 namespace orrery::testing {
 
-// Whether `text` continues a word or a number at its first character, when read in this direction.
+// Returns whether `next` (then `after`) continues a word or, if `number`, a number.
 inline bool continues_word(char next, char after, bool number) {
   const auto letter = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
   return letter(next) || (number && next == '.' && std::isdigit(static_cast<unsigned char>(after)));
 }
 
-// Returns the offset of `word` in `text` as a whole word at or after `from`, or npos. An edge of `word` that is not a
-// letter, a digit or an underscore has no neighbour to fear.
+// Returns the offset of `word` in `text` as a whole word at or after `from`, or npos. Edges of
+// `word` other than letters, digits and underscores match anywhere.
 inline size_t find_word(std::string_view text, std::string_view word, size_t from = 0) {
   const auto at = [&](size_t i) { return i < text.size() ? text[i] : '\0'; };
   const auto is_word = [](char c) { return continues_word(c, '\0', false); };
@@ -42,12 +42,12 @@ inline size_t find_word(std::string_view text, std::string_view word, size_t fro
   return text.npos;
 }
 
-// What an error or a program said.
+// The message of an error or the output of a program.
 class Message {
  public:
   explicit Message(std::string message) : message_(std::move(message)) {}
 
-  // The setting, file, operation or place that is wrong.
+  // The setting, file, operation or location that is wrong.
   template <class T>
   Message& names(const T& term) {
     return contains("name", text(term));
@@ -57,7 +57,7 @@ class Message {
   Message& value(const T& term) {
     return contains("give the value", text(term));
   }
-  // What is allowed instead, or what the user can do.
+  // The allowed values, or what the user can do.
   template <class T>
   Message& offers(const T& term) {
     return contains("offer", text(term));
@@ -76,15 +76,15 @@ class Message {
   }
 
   std::string message_;
-  size_t from_ = 0;  // just after the last term that was found
+  size_t from_ = 0;  // end of the last term that was found
 };
 
-// The message is a line of tests/golden/messages.txt below the file of the test that runs, with TMP and SOURCES for
-// folders; a * there stands for what differs between machines or runs. sh tests/messages.sh writes the lines anew, but
-// for those with a *, which it keeps where they fit.
+// Checks that the message is a line of tests/golden/messages.txt under the running test's file,
+// with TMP and SOURCES for folders; * stands for text that differs between machines or runs.
+// tests/messages.sh rewrites the lines; it keeps lines with a * that match.
 void check_golden(const std::string& message);
 
-// Calls f, which must throw a Kind, and returns its message.
+// Calls f, which must throw a Kind. Returns its message.
 template <class Kind = Error, class F>
 requires requires(const F& f) { f(); }
 Message expect_error(const F& f) {
@@ -101,7 +101,7 @@ Message expect_error(const F& f) {
   return Message("no error");
 }
 
-// A program's outcome (tests/examples/program.h), which must be this exit code; returns what it wrote to stderr.
+// Checks the exit code of a program's outcome (tests/examples/program.h). Returns its stderr.
 template <class Outcome>
 requires requires(const Outcome& outcome) { outcome.code, outcome.err; }
 Message expect_error(const Outcome& outcome, int code = 1) {

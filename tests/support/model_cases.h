@@ -1,4 +1,4 @@
-// A small model of each class with each of its variants, and how it is run.
+// A small model of each class and variant, each with a function that runs it.
 #pragma once
 
 #include <functional>
@@ -16,7 +16,7 @@ using Assignments = std::vector<std::pair<std::string, std::string>>;
 
 struct ModelCase {
   Assignments settings;
-  std::function<Tensor(nn::Module&)> run;  // a batch of two
+  std::function<Tensor(nn::Module&)> run;  // on a batch of two
   std::string described() const {
     std::string all;
     for (const auto& [key, value] : settings) all += key + "=" + value + " ";

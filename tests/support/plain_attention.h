@@ -1,18 +1,18 @@
-// Attention as a plain loop over queries and keys in f64: the formulas at the head of
-// engine/attention_formula/problem.h, with softmax differentiated step by step (exponentials, their sum, the quotient)
-// instead of by the short form that the engine uses.
+// Attention as a plain f64 loop over queries and keys, by the formulas in
+// engine/attention_formula/problem.h. Softmax is differentiated step by step (exponentials, sum,
+// quotient), not by the engine's short form.
 #pragma once
 
 #include "tests/support/attention_case.h"
 
 namespace orrery::testing {
 
-// One key or slot that a query sees.
+// A key or slot that the query attends to.
 struct PlainKey {
   bool slot;
-  int64_t distance;                       // |x|; none for a slot
-  size_t key, value;                      // where its rows begin
-  double kept;                            // the factor of dropout
+  int64_t distance;                       // |x|; undefined for a slot
+  size_t key, value;                      // offsets of its rows
+  double kept;                            // dropout factor
   double mask = 1, raw = 0, score = 0;    // m, t, s
   double place = INFINITY;                // r
   double unmasked = 0, weight = 0;        // F(s) or exp(s - largest score), w
@@ -22,7 +22,7 @@ struct PlainKey {
 
 struct PlainRow {
   int64_t sequence, head, query, row;
-  size_t at, read;  // where q_i and o_i begin
+  size_t at, read;  // offsets of q_i and o_i
   std::vector<PlainKey> keys = {};
   double total = 0, positive = 0, entropy = 0;  // sum of exponentials; P; H
 };
@@ -37,7 +37,7 @@ inline bool sees(const Case& c, int64_t b, int64_t i, int64_t j) {
                                              c.key_document_ids[static_cast<size_t>(b * c.sizes.keys + j)];
 }
 
-inline double dropout_factor(const Case& c, int64_t row, int64_t key) {  // by the rule of WeightDropout
+inline double dropout_factor(const Case& c, int64_t row, int64_t key) {  // as WeightDropout
   if (c.options.dropout == 0) return 1;
   const int64_t counters = (c.sizes.keys + c.sizes.slots + 3) / 4;
   const auto bits = c.options.random_key.now().bits(static_cast<uint64_t>(row * counters + key / 4));
@@ -63,7 +63,7 @@ inline PlainRow plain_row(const Case& c, int64_t row) {
     add(false, b * s.keys + j, std::abs(i + c.options.query_offset - j), j);
     if (!c.spanned) continue;
     const double distance = static_cast<double>(r.keys.back().distance), R = c.options.ramp;
-    r.keys.back().place = 1 + (c.operands.span[span_place(c, r)] - distance) / R;  // exactly 1 where z = |x|
+    r.keys.back().place = 1 + (c.operands.span[span_place(c, r)] - distance) / R;  // exactly 1 if z = |x|
     r.keys.back().mask = std::clamp(r.keys.back().place, 0., 1.);
     if (r.keys.back().place < 0) r.keys.pop_back();
   }
@@ -98,7 +98,7 @@ inline void plain_weights(const Case& c, PlainRow& r, Results& out) {
   const auto row = static_cast<size_t>(r.row);
   out.log_sum[row] = largest + std::log(r.total);
   for (PlainKey& k : r.keys) {
-    if (k.mask == 0) continue;  // scored for the span's sake alone
+    if (k.mask == 0) continue;  // scored only for the span's gradient
     if (c.kind == Kind::softmax) k.weight /= r.total;
     out.sum[row] += k.weight, r.positive += std::max(k.weight, 0.), zeros += c.kind != Kind::softmax && k.weight == 0;
     out.maximum[row] = visible++ == 0 ? k.weight : std::max(out.maximum[row], k.weight);
@@ -109,7 +109,7 @@ inline void plain_weights(const Case& c, PlainRow& r, Results& out) {
   out.zero_share[row] = visible == 0 ? 0 : zeros / visible;
 }
 
-// g, then ds; adds to dz
+// Computes g, then ds; adds to dz.
 inline void plain_score_gradients(const Case& c, PlainRow& r, Results& out) {
   const auto row = static_cast<size_t>(r.row);
   double inner = 0;
@@ -123,7 +123,7 @@ inline void plain_score_gradients(const Case& c, PlainRow& r, Results& out) {
     inner += k.weight * k.weight_gradient;
   }
   for (PlainKey& k : r.keys) {  // through w = e / total, then through e = m F(s), F = exp for softmax
-    const bool dead = c.kind == Kind::softmax && r.total == 0;  // nothing visible: zeros whatever the scores
+    const bool dead = c.kind == Kind::softmax && r.total == 0;  // no visible key: all gradients are 0
     const double g = dead ? 0 : c.kind == Kind::softmax ? (k.weight_gradient - inner) / r.total : k.weight_gradient;
     k.score_gradient = g * k.mask * k.slope;
     if (k.place >= 0 && k.place <= 1) out.gradients.span[span_place(c, r)] += g * k.unmasked / c.options.ramp;

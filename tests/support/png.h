@@ -1,4 +1,3 @@
-// The chunks of PNG files.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +12,7 @@ inline std::string big_endian(uint32_t number) {
   return bytes;
 }
 
-// The CRC-32 of PNG and gzip, bit by bit.
+// Returns the CRC-32 of PNG and gzip, computed bit by bit.
 inline uint32_t crc_32(std::string_view bytes) {
   uint32_t sum = ~0u;
   for (const char c : bytes) {
@@ -27,7 +26,7 @@ inline std::string png_chunk(const std::string& kind, const std::string& content
   return big_endian(static_cast<uint32_t>(content.size())) + kind + content + big_endian(crc_32(kind + content));
 }
 
-// Returns the file with the CRC-32 of what each chunk holds now; what is no PNG stays.
+// Returns the file with the CRC-32 of each chunk recomputed; other files stay unchanged.
 inline std::string with_chunk_sums(std::string_view bytes) {
   std::string all(bytes);
   if (!bytes.starts_with("\x89PNG")) return all;

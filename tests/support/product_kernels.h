@@ -21,7 +21,7 @@ void with_kernels(const std::vector<const char*>& sets, const F& f) {
   use_product_kernels(before.c_str());
 }
 
-// Runs f with every set of our own kernels that this processor can run; avx512_bf16 differs from avx512 for bf16 alone.
+// Returns our kernel sets that this processor supports. avx512_bf16 differs from avx512 only in bf16.
 inline std::vector<const char*> own_kernels(bool of_bf16 = false) {
   std::vector<const char*> sets = {"avx2"};
   if (processor_has_avx512()) sets.push_back("avx512");
@@ -33,7 +33,7 @@ void with_own_kernels(const F& f) {
   with_kernels(own_kernels(), f);
 }
 
-// And with OpenBLAS's.
+// Runs f with our kernels and with OpenBLAS.
 template <class F>
 void with_all_kernels(const F& f, bool of_bf16 = false) {
   std::vector<const char*> sets = own_kernels(of_bf16);

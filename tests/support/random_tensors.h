@@ -1,4 +1,4 @@
-// Tensors for tests: the same numbers every time.
+// Deterministic random tensors for tests.
 #pragma once
 
 #include <cmath>
@@ -8,7 +8,7 @@
 
 namespace orrery::testing {
 
-// Irregular numbers of size about 1, different for each seed.
+// Returns irregular values of magnitude about 1 that depend on the seed.
 inline Tensor random_tensor(const Shape& shape, int seed = 1, Dtype dtype = Dtype::f64) {
   std::vector<double> values(static_cast<size_t>(shape.numel()));
   uint64_t state = 88172645463325252ull + static_cast<uint64_t>(seed) * 7046029254386353131ull;
@@ -23,7 +23,7 @@ inline Tensor random_tensor(const Shape& shape, int seed = 1, Dtype dtype = Dtyp
   return Tensor::from(shape, values, dtype);
 }
 
-// Whole numbers from -4 to 4: their sums are exact in any order.
+// Returns integers from -4 to 4: their sums are exact in any order.
 inline Tensor whole_numbers(const Shape& shape, int seed = 1, Dtype dtype = Dtype::f64) {
   std::vector<double> values = random_tensor(shape, seed).to_vector();
   for (double& v : values) v = std::nearbyint(std::fmod(v * 1000, 5.0));

@@ -1,4 +1,4 @@
-// Results of attention in bf16 whose weights and score gradients were rounded as well, against exact ones.
+// Checks bf16 attention, whose weights and score gradients are rounded too, against exact results.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -15,8 +15,8 @@ void each_result_of(const Results& a, const Results& b, const Check& check) {
   check("value's gradient", a.gradients.value, b.gradients.value);
 }
 
-// A query that sees one key weighs it with 1 whatever the score, so softmax has no gradients: g and c cancel.  But c is
-// taken of the rounded output, so what is left is 2^-9 do o times the queries or keys that dt is multiplied with.
+// A query with one key has weight 1 for any score, so softmax has no gradients: g and c cancel. But
+// c uses the rounded output, so 2^-9 do o remains, times the queries or keys that multiply dt.
 inline double left_of_cancelling(const Case& c, const Results& expected) {
   if (c.kind != Kind::softmax || c.sizes.keys > 1) return 0;
   double inner = 0, longest = 0;
@@ -31,9 +31,9 @@ inline double left_of_cancelling(const Case& c, const Results& expected) {
   return 0x1p-9 * std::sqrt(inner) * c.options.scale * longest;
 }
 
-// Products of bf16 are exact in f32, so what differs are two roundings to bf16 one after the other, of a weight or dt
-// and of the result: each by 2^-8 at most, 1.6e-3 in the mean square.  So 5e-3 of the whole hold them, and 1e-2 of the
-// largest for any one.
+// Products of bf16 are exact in f32. Two roundings to bf16 differ, of a weight or dt and of the
+// result, each by at most 2^-8 (RMS 1.6e-3). So the bounds are 5e-3 of the norm, and 1e-2 of the
+// largest value for one element.
 inline void check_rounded_twice(const Case& c, const Results& found, const Results& expected) {
   CAPTURE(static_cast<int>(c.kind));
   const double left = left_of_cancelling(c, expected);
@@ -49,7 +49,7 @@ inline void check_rounded_twice(const Case& c, const Results& found, const Resul
     CHECK(std::sqrt(error) <= 5e-3 * std::sqrt(size) + left + 1e-4);
     CHECK(worst <= 1e-2 * largest + left + 1e-5);
   });
-  // f32 of exact products: only the order of the sum and exp differ
+  // f32 sums of exact products: only the order of the sum and exp differ.
   if (c.kind == Kind::softmax) CHECK(difference(found.log_sum, expected.log_sum) <= 1e-5);
 }
 

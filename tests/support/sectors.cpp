@@ -17,7 +17,7 @@ SectorTraffic take_sector_traffic() {
 }
 
 void SectorCounter::note(unsigned thread, const void* data, size_t bytes, uintptr_t place) {
-  if (bytes == 0) return;  // cp.async that fills with zeros reads nothing
+  if (bytes == 0) return;  // cp.async with zero fill reads nothing
   if (thread >= turns_.size()) turns_.resize(thread + 1);
   auto& turns = turns_[thread];
   auto found = std::find_if(turns.begin(), turns.end(), [&](const auto& of) { return of.first == place; });
@@ -25,11 +25,11 @@ void SectorCounter::note(unsigned thread, const void* data, size_t bytes, uintpt
   accesses_.push_back({thread / 32, place, found->second++, reinterpret_cast<uintptr_t>(data), bytes});
 }
 
-// Bytes that several lanes ask for are moved once.
+// Bytes that several lanes access count once.
 SectorTraffic SectorCounter::of_warp(std::vector<Access>::iterator first, std::vector<Access>::iterator end) {
   constexpr uintptr_t sector = 32;
   std::sort(first, end, [](const Access& a, const Access& b) { return a.begin < b.begin; });
-  uintptr_t bytes = 0, bytes_to = 0, touched = 0, touched_to = 0;  // what lies before `_to` has been counted
+  uintptr_t bytes = 0, bytes_to = 0, touched = 0, touched_to = 0;  // everything before `_to` is counted
   for (auto a = first; a != end; ++a) {
     const uintptr_t behind = a->begin + a->bytes, last_sector = (behind + sector - 1) / sector;
     bytes += behind - std::min(behind, std::max(a->begin, bytes_to));

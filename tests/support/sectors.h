@@ -1,8 +1,7 @@
-// How much of the device's memory is moved for what a warp asks for at once: memory comes in sectors of 32 bytes, each
-// whole, so lanes whose bytes lie apart move more sectors than their bytes would fill.  In the first block of every
-// launch, of cp.async and of the loads and stores of plain C++.  These g++ reports in the files of kernels that are
-// watched, as KernelAddressSanitizer wants it, by a call before each: in coalescing_test.cpp, and with
-// -DORRERY_WATCH_ACCESSES=ON everywhere.
+// Coalescing: device memory moves in whole sectors of 32 bytes, so lanes with scattered addresses
+// move more sectors than their bytes fill. Counted in the first block of every launch, for cp.async
+// and for plain loads and stores. g++ reports loads and stores by calls of KernelAddressSanitizer:
+// in coalescing_test.cpp, and with -DORRERY_WATCH_ACCESSES=ON in all kernels.
 #pragma once
 
 #include <cstddef>
@@ -14,21 +13,21 @@
 
 namespace cuda_on_cpu {
 
-struct SectorTraffic {  // sectors that were touched, and the fewest that hold as many bytes
+struct SectorTraffic {  // sectors touched, and the minimum for this many bytes
   uint64_t touched = 0, least = 0;
 };
-SectorTraffic take_sector_traffic();         // of all blocks since the last call
-inline SectorTraffic latest_sector_traffic;  // of a launch
-void note_access(const void* data, size_t bytes, const void* instruction);  // of the CUDA thread whose turn it is
+SectorTraffic take_sector_traffic();         // returns the sum over all blocks since the last call
+inline SectorTraffic latest_sector_traffic;  // traffic of the latest launch
+void note_access(const void* data, size_t bytes, const void* instruction);  // access by the running CUDA thread
 
 class SectorCounter {
  public:
-  // place: of the instruction, the same for all lanes.
+  // place: the instruction, equal for all lanes of an access.
   void note(unsigned thread, const void* data, size_t bytes, uintptr_t place);
   void end_block();
 
  private:
-  // Lanes take turns, so what they do together is found by its place: the nth access there in the block.
+  // Lanes run in turn, so concurrent accesses are matched by instruction and count in the block.
   struct Access {
     unsigned warp;
     uintptr_t place;
@@ -39,7 +38,7 @@ class SectorCounter {
   static SectorTraffic of_warp(std::vector<Access>::iterator first, std::vector<Access>::iterator end);
 
   std::vector<Access> accesses_;
-  std::vector<std::vector<std::pair<uintptr_t, unsigned>>> turns_;  // by thread: of each place
+  std::vector<std::vector<std::pair<uintptr_t, unsigned>>> turns_;  // per thread: (place, count)
 };
 
 }  // namespace cuda_on_cpu

@@ -1,4 +1,4 @@
-// Runs of a model that trains in a blink, for tests of what a run leaves in its folder.
+// Short training runs of a tiny model, for tests of the files in a run folder.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -21,13 +21,13 @@ namespace orrery::testing {
 
 using Assignments = std::vector<std::pair<std::string, std::string>>;
 
-// For as long as it lives, permissions count, also for root.
+// Applies file permissions while it exists, also for root.
 struct Unprivileged {
   Unprivileged() { REQUIRE((::geteuid() != 0 || ::seteuid(65534) == 0)); }
   ~Unprivileged() { CHECK(::seteuid(::getuid()) == 0); }
 };
 
-// In `out` of a fresh folder.
+// A run in `out` in a temporary folder.
 struct Run {
   Folder folder;
   std::string text = write_small_text(folder), out;

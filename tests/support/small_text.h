@@ -7,7 +7,7 @@
 
 namespace orrery::testing {
 
-// Writes a text that a small model learns in a few steps, and returns its path.
+// Writes a text that a small model fits in a few steps. Returns its path.
 inline std::string write_small_text(const Folder& folder, int sentences = 200) {
   std::string all;
   for (int i = 0; i < sentences; ++i)

@@ -1,4 +1,4 @@
-// An encoder-decoder that is small enough to be looked at from all sides, and pairs of tokens for it.
+// A tiny encoder-decoder for exhaustive tests, and token pairs for it.
 #pragma once
 
 #include <cmath>
@@ -23,7 +23,7 @@ inline models::EncoderDecoderSettings small_translator(const std::string& attent
   if (s.attention.name == "gau") s.cross_attention = parse_spec("softmax");
   return s;
 }
-// In f64, far from the initial values, so that everything matters; bounded parameters in their middle.
+// Returns an f64 model far from its initial values; bounded parameters are at their midpoint.
 inline std::unique_ptr<models::EncoderDecoder> make_translator(const models::EncoderDecoderSettings& settings) {
   auto model = std::make_unique<models::EncoderDecoder>(settings);
   nn::convert(*model, Dtype::f64);
@@ -51,7 +51,7 @@ inline Tensor logits_of(models::TranslationModel& model, const models::PairBatch
   pass.lengths = batch.target_lengths;
   return model(batch.inputs, pass);
 }
-// With every loss that is wanted.
+// Returns the loss with all extra losses.
 inline Tensor loss_of(models::TranslationModel& model, const models::PairBatch& batch, nn::Pass& pass) {
   Tensor loss = nn::cross_entropy(logits_of(model, batch, pass), batch.targets, 0.1);
   for (const nn::Pass::Loss& extra : pass.losses) loss = loss + extra.value.to(loss.dtype());

@@ -1,5 +1,5 @@
-// Examples for looks: of a small model of whatever class, and models that are far from their initial values, so that
-// everything matters.
+// Examples for inspection, for every model class, and models far from their initial values, so that
+// every parameter has an effect.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -18,7 +18,7 @@ inline std::shared_ptr<const models::Tokenizer> numbers(int64_t size) {
   return models::restore_tokenizer(R"({"name": "numbers", "size": )" + std::to_string(size) + "}");
 }
 
-// Every parameter that may be any number moves away from where it starts.
+// Moves every unbounded parameter away from its initial value.
 inline void stir(nn::Module& model) {
   nn::initialize(model, 3);
   for (const nn::NamedParameter& p : nn::parameters_of(model)) {
@@ -32,11 +32,11 @@ inline void stir(nn::Module& model) {
   }
 }
 
-// Text of tokens below 9, such as "1 2 3".
+// Returns an example with a text of token ids below 9, such as "1 2 3".
 inline std::unique_ptr<models::Subject> subject_of(nn::Module& model, const std::string& text) {
   return models::text_subject(dynamic_cast<models::LanguageModel&>(model), numbers(9), text);
 }
-// An example of a case of model_cases(), another for each seed; there are two.
+// Returns an example for a model of model_cases(); seeds 0 and 1 differ.
 inline std::unique_ptr<models::Subject> subject_of(nn::Module& model, int seed = 0) {
   if (auto* const images = dynamic_cast<models::ImageModel*>(&model))
     return models::image_subject(*images, random_tensor({1, 8, 8, 1}, 5 + seed).to(Dtype::f32),
@@ -69,7 +69,7 @@ inline const models::View* find_view(const std::vector<models::View>& views, std
     if (view.title == title || view.name == title) return &view;
   return nullptr;
 }
-// What a view of that title, or of that name, shows.
+// Returns the data of the view with this title or name.
 template <class Kind>
 const Kind& shown(const std::vector<models::View>& views, std::string_view title) {
   const models::View* const view = find_view(views, title);
@@ -78,6 +78,6 @@ const Kind& shown(const std::vector<models::View>& views, std::string_view title
   return std::get<Kind>(view->shown);
 }
 template <class Kind>
-const Kind& shown(std::vector<models::View>&& views, std::string_view title) = delete;  // they end before the answer
+const Kind& shown(std::vector<models::View>&& views, std::string_view title) = delete;  // views must outlive the result
 
 }  // namespace orrery::testing

@@ -1,4 +1,4 @@
-// The tokenizers of tests/cases, and what they make of texts.
+// The tokenizers of tests/cases, and functions to encode texts with them.
 #pragma once
 
 #include <filesystem>
@@ -21,7 +21,7 @@ inline const std::string cases = ORRERY_SOURCE_DIR "/tests/cases/";
 inline std::unique_ptr<Tokenizer> tokenizer_of(const std::string& path) { return make_tokenizer(path, ""); }
 inline std::string noted(const Tokenizer& tokenizer) { return join(tokenizer.notes()); }
 
-// A copy of a case's folder, in which a file is another one.
+// Returns a copy of a case's folder with one file replaced.
 inline std::string with_file(const Folder& folder, const std::string& name, const std::string& file,
                              const std::string& content) {
   const std::string copy = folder / name;
@@ -30,7 +30,7 @@ inline std::string with_file(const Folder& folder, const std::string& name, cons
   return copy;
 }
 
-// The tokens of a text that comes in pieces of so many bytes.
+// Returns the tokens of a text that arrives in chunks of `piece` bytes.
 inline Tokens divided(const Tokenizer& tokenizer, const std::string& text, size_t piece) {
   Tokens all;
   std::string waiting;

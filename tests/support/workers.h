@@ -1,11 +1,11 @@
-// OS threads that wait for work and live as long as the program.
+// OS threads that wait for work until the program ends.
 #pragma once
 
 #include "tests/support/cuda_on_cpu.h"
 
 namespace cuda_on_cpu {
 
-// Calls `job` on the calling thread and on `helpers` others at once.  One call at a time.
+// Calls `job` at once on the calling thread and on `helpers` others. Not reentrant.
 void run_on_workers(int helpers, Body job);
 
 }  // namespace cuda_on_cpu

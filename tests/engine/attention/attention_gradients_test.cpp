@@ -1,4 +1,4 @@
-// What the gradients of attention must satisfy by themselves, and identities between its options.
+// Properties of the gradients of attention, and identities between its options.
 #include <doctest/doctest.h>
 
 #include "tests/support/attention_choices.h"
@@ -24,7 +24,7 @@ double loss_of(const Case& c) {
 const char* const names[] = {"query",         "key", "value", "slot_key", "slot_value", "relative_embedding",
                              "relative_bias", "span"};
 
-// Each operand by itself, along a random direction.
+// Checks each operand's gradient along a random direction with finite differences.
 void check_slopes(const Case& c) {
   const Results r = attention_of<double>(c);
   for (size_t n = 0; n < std::size(names); ++n) {
@@ -60,7 +60,7 @@ Case with_everything(Kind kind) {
   return c;
 }
 
-Numbers sums_of_keys(const Case& c) {  // of ds over a row, times scale: with a key component that is 1 everywhere
+Numbers sums_of_keys(const Case& c) {  // returns scale * sum_j ds_ij for each row; component 0 of every key is 1
   Numbers sums;
   const auto D = static_cast<size_t>(c.sizes.head_size);
   const Numbers dq = attention_of<double>(c).gradients.query;
@@ -80,7 +80,7 @@ TEST_CASE("attention: every gradient agrees with a difference quotient, also tho
     for (const bool per_query : {false, true}) {
       Case c = with_everything(kind);
       c.options.span_per_query = per_query;
-      // The entropy of signed weights has kinks where a weight changes its sign: the plain loop checks it elsewhere.
+      // The entropy of signed weights has kinks at weight 0; other tests compare it with the plain loop.
       if (kind == Kind::gelu_tanh) c.judged = false;
       c.fill();
       check_slopes(c);
@@ -138,7 +138,7 @@ TEST_CASE("attention: a span as long as the window is that window, and a span of
     span.options.window = 0, span.operands.span = {0, 0};
     const Results shortest = attention_of<double>(span);
     for (Numbers* x : {&span.operands.key, &span.operands.value})
-      std::fill_n(x->begin(), 100 * 32, not_a_number);  // keys 0 to 99: query 107 sees 100 to 107
+      std::fill_n(x->begin(), 100 * 32, not_a_number);  // keys 0 to 99; query 107 attends to keys 100 to 107
     const Results dirty = attention_of<double>(span);
     for (size_t i = 107 * 32; i < dirty.output.size(); ++i) CHECK(dirty.output[i] == shortest.output[i]);
     if (kind != Kind::relu) CHECK(std::isnan(dirty.output[106 * 32]));  // relu may skip NaN
@@ -162,14 +162,14 @@ TEST_CASE("attention: a span's gradient adds up over all tiles of keys that its 
         c.spanned = true, c.options.span_per_query = per_query;
         c.fill();
         for (Numbers* x : {&c.operands.key, &c.operands.value})
-          for (double& e : *x) e = std::abs(e);  // no key's share cancels that of another
+          for (double& e : *x) e = std::abs(e);  // so that contributions of keys do not cancel
         check_equal(c, attention_of<double>(c), plain(c), 1e-12);
       }
   use_attention_instruction_set(instruction_sets().back());
 }
 
 TEST_CASE("attention: a span's gradient passes at both ends of its ramp") {
-  // One query, o = sum m F(s) v with F(s) = s = 1: o is the sum of m, and so dz the number of keys on the ramp over R.
+  // One query with F(s) = s = 1 and v = 1: o is the sum of m, and dz = (keys on the ramp) / R.
   Case ones{.sizes = {1, 1, 12, 1, 1, 1, 1}, .options = {.query_offset = 11, .ramp = 4}, .kind = Kind::relu};
   ones.spanned = true;
   ones.fill();
@@ -187,7 +187,7 @@ TEST_CASE("attention: a span's gradient passes at both ends of its ramp") {
   }
   for (const Kind kind : kinds)
     for (const bool per_query : {false, true}) {
-      Case c = everything_at_once(small, kind);  // whole z, from where nothing but the far end is left to all
+      Case c = everything_at_once(small, kind);  // integer z down to -5, where only the ramp's far end remains
       c.options.span_per_query = per_query, c.options.ramp = 5;
       c.fill();
       for (size_t i = 0; i < c.operands.span.size(); ++i) c.operands.span[i] = static_cast<double>(i % 7) - 5;
@@ -222,7 +222,7 @@ TEST_CASE("attention: a key at the far end of the ramp has no influence but on t
         found.gradients.span = clean.gradients.span;
         check_equal(c, found, clean, 0);
       }
-      // A score far above all visible ones: e^(s - L) is infinite, or stays a number.
+      // The masked score is far above all visible ones: exp(s - L) is finite (20) or infinite (1e4).
       if (kind != Kind::softmax) continue;
       c.options.soft_cap = 0, c.biased = c.judged = false;
       c.fill();
@@ -280,7 +280,7 @@ TEST_CASE("attention: slots are always seen, and what they hold reaches everybod
     c.lengths = {0, 40};
     c.fill();
     check_equal(c, attention_of<double>(c), plain(c), 1e-12);
-    std::fill_n(c.operands.key.begin(), 40 * 32, not_a_number);  // sequence 0, which sees none of its keys
+    std::fill_n(c.operands.key.begin(), 40 * 32, not_a_number);  // sequence 0, whose keys are all masked
     check_equal(
         c, attention_of<double>(c),
         [&] {

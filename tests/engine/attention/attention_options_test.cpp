@@ -1,5 +1,5 @@
-// Terms of the distance, spans, soft caps, slots and statistics that the loss depends on, crossed with one another and
-// with the masks.
+// Relative-position terms, spans, soft caps, slots and differentiable statistics, combined with
+// each other and with the masks.
 #include <doctest/doctest.h>
 
 #include "engine/system/parallel.h"
@@ -23,7 +23,7 @@ void check_case(Case& c, double tolerance) {
   }
 }
 
-// `n` of the choices, another selection for every kind
+// Checks `n` random combinations of options for every kind.
 template <class T>
 void check_some(const Sizes& sizes, uint64_t n, double tolerance) {
   for (const Kind kind : kinds)
@@ -128,7 +128,7 @@ TEST_CASE("attention: NaN in what a query does not see has no influence, with te
       same(dirty.gradients.query, clean.gradients.query, first * token, end * token);
     }
     same(dirty.gradients.key, clean.gradients.key, 70 * token, 140 * token);
-    // The test has teeth: query 4 sees key 3; relu may skip NaN.
+    // Control: query 4 attends to key 3; relu may skip NaN.
     if (kind != Kind::relu) CHECK(std::isnan(dirty.output[4 * read]));
   }
 }
@@ -154,12 +154,12 @@ TEST_CASE("attention: a span counts, and saves work") {
   CHECK(work(0, true) > work(0, false));
   CHECK(work(0, true) < work(1024, true) / 8);
 
-  c.operands.span = {0, 1000}, c.spanned = true, c.options.ramp = 16;  // each head for itself
+  c.operands.span = {0, 1000}, c.spanned = true, c.options.ramp = 16;  // one span per head
   CHECK(attention_of<float>(c).work < all * 0.6);
   CHECK(attention_of<float>(c).work > all * 0.5);
 }
 
-// The most that forward and backward hold beside their tensors, on one thread.
+// Returns the peak memory (bytes) of forward and backward besides their tensors, on one thread.
 template <class T>
 int64_t extra_memory(int64_t batch, int64_t length) {
   using A = Arithmetic<T>;

@@ -15,7 +15,7 @@ namespace {
 
 using namespace testing;
 
-// Every mask, alone and together, for these sizes.
+// Returns cases for these sizes with every mask, alone and combined.
 std::vector<Case> masks(const Sizes& s) {
   const int64_t offset = s.keys - s.queries;
   const auto with = [&](CaseOptions o) { return Case{.sizes = s, .options = o}; };
@@ -75,7 +75,7 @@ TEST_CASE("attention agrees with a plain loop under every mask") {
 }
 
 TEST_CASE("attention gives the same bits for any number of threads") {
-  const Sizes few{1, 520, 391, 2, 1, 32, 48}, many{7, 70, 70, 4, 4, 16, 16};  // rounds of groups; a task per head
+  const Sizes few{1, 520, 391, 2, 1, 32, 48}, many{7, 70, 70, 4, 4, 16, 16};  // scheduled in rounds of groups; by head
   for (const Sizes& sizes : {few, many})
     for (const Kind kind : kinds) {
       Case c{.sizes = sizes, .options = {.scale = 0.2, .causal = true, .dropout = 0.1}, .kind = kind};
@@ -105,7 +105,7 @@ TEST_CASE("attention: a query that sees nothing gives zero and zero gradients, w
     poison(c.operands.key, c.operands.key.size() / 2, c.operands.key.size() / 2),
         poison(c.operands.value, c.operands.value.size() / 2, c.operands.value.size() / 2);  // sequence 1
     poison(c.operands.query, c.operands.query.size() / 2, c.operands.query.size() / 2),
-        poison(c.operands.query, 0, 32);  // and query 0 of 0
+        poison(c.operands.query, 0, 32);  // query 0 of sequence 0
     poison(c.output_gradient, c.output_gradient.size() / 2, c.output_gradient.size() / 2),
         poison(c.output_gradient, 0, 48);
     for (const char* set : instruction_sets()) {
@@ -121,11 +121,11 @@ TEST_CASE("attention: a query that sees nothing gives zero and zero gradients, w
   }
 }
 
-// In pairs, rows of a tile that holds NaN or infinity are not rounded, so those who see none have other roundings.
+// avx512_bf16 does not round a tile that holds NaN or infinity, so its other rows round differently.
 template <class T>
 void check_reach_of_nonfinite(Kind kind, double bad, double tolerance) {
   Case c{.sizes = {1, 100, 100, 1, 1, 16, 16}, .options = {.scale = 0.3, .causal = true}, .kind = kind};
-  for (int i = 0; i < 100; ++i) c.query_document_ids.push_back(i >= 37 && i < 80);  // document 1 in the middle of 0
+  for (int i = 0; i < 100; ++i) c.query_document_ids.push_back(i >= 37 && i < 80);  // document 1 is inside document 0
   c.key_document_ids = c.query_document_ids;
   c.fill(std::is_same_v<T, bf16>);
   const Results clean = attention_of<T>(c);
@@ -142,7 +142,7 @@ void check_reach_of_nonfinite(Kind kind, double bad, double tolerance) {
   untouched_outside(dirty.output, clean.output), untouched_outside(dirty.gradients.query, clean.gradients.query);
   untouched_outside(dirty.gradients.key, clean.gradients.key);
   untouched_outside(dirty.gradients.value, clean.gradients.value);
-  untouched(dirty.output, clean.output, 37, 40);                         // before it, by causality
+  untouched(dirty.output, clean.output, 37, 40);                         // tokens before 40, by causality
   if (kind != Kind::relu) CHECK(!std::isfinite(dirty.output[40 * 16]));  // relu may skip NaN
 }
 
@@ -187,7 +187,7 @@ TEST_CASE("attention: dropout keeps the mean and the share it was told to") {
   for (const double o : output) mean += o / static_cast<double>(output.size());
   for (const double o : output) square += (o - mean) * (o - mean) / static_cast<double>(output.size());
   CHECK(std::abs(mean - 1) < 0.005);                         // standard error 0.0012
-  CHECK(std::abs(square / (0.25 / 0.75 / 300) - 1) < 0.25);  // independent draws: their variance
+  CHECK(std::abs(square / (0.25 / 0.75 / 300) - 1) < 0.25);  // variance of independent draws
 }
 
 TEST_CASE("attention: a feed-forward is attention over weights") {
@@ -221,18 +221,18 @@ TEST_CASE("attention: a feed-forward is attention over weights") {
 TEST_CASE("attention: large scores, underflow and skipped tiles") {
   Case c{.sizes = {1, 64, 300, 1, 1, 16, 16}, .options = {.scale = 40}};
   c.fill();
-  const Results r = attention_of<double>(c), expected = plain(c);  // scores of some hundreds
+  const Results r = attention_of<double>(c), expected = plain(c);  // scores of several hundred
   CHECK(difference(r.output, expected.output) <= 1e-11);
   CHECK(difference(r.gradients.key, expected.gradients.key) <= 1e-10);
   CHECK(difference(r.entropy, expected.entropy) <= 1e-11);
   const Results narrow = attention_of<float>(c);
   for (const double share : narrow.zero_share) CHECK(share > 0.5);
-  CHECK(difference(narrow.sum, Numbers(64, 1.)) < 1e-4);  // the rounding of scores of some hundreds
+  CHECK(difference(narrow.sum, Numbers(64, 1.)) < 1e-4);  // the rounding of these scores
 
   c.kind = Kind::relu, c.options.scale = 0.25;
   for (size_t i = 0; i < c.operands.query.size(); ++i) c.operands.query[i] = std::abs(c.operands.query[i]);
   for (size_t i = 128 * 16; i < c.operands.key.size(); ++i)
-    c.operands.key[i] = -std::abs(c.operands.key[i]);  // beyond the first tile: nothing positive
+    c.operands.key[i] = -std::abs(c.operands.key[i]);  // no positive score beyond the first tile
   tiles_pulled_back = 0;
   check_equal(c, attention_of<double>(c), plain(c), 1e-12);
   CHECK(tiles_pulled_back == 1);

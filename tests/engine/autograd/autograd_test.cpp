@@ -33,7 +33,7 @@ struct Halves {  // two outputs: x / 2 and 3 x
     return {scale(dy[0], 0.5) + scale(dy[1], 3)};
   }
 };
-struct TakesOver {  // writes its gradient over what it kept, if it may
+struct TakesOver {  // writes its gradient over the saved tensor if it may
   static constexpr const char* name = "takes_over";
   static inline const void* written = nullptr;
   Tensor forward(Saved& saved, const Tensor& x) const {
@@ -157,7 +157,7 @@ TEST_CASE("checkpoint computes again instead of keeping, with the same gradients
   CHECK(largest_difference(x.grad(), dx) == 0);
   CHECK(largest_difference(w.grad(), dw) == 0);
   w.zero_grad();
-  sum(recompute(f, x.detach())).backward();  // the input wants none, the parameter inside does
+  sum(recompute(f, x.detach())).backward();  // only the parameter inside needs a gradient
   CHECK(largest_difference(w.grad(), dw) == 0);
 }
 

@@ -31,7 +31,7 @@ Tensor leaf(std::initializer_list<double> values, Dtype dtype = Dtype::f32) {
   return Tensor::from({static_cast<int64_t>(values.size())}, values, dtype).set_requires_grad();
 }
 
-struct Roundabout {  // 0, by way of an infinity of its own
+struct Roundabout {  // returns 0; an infinity arises only inside
   static constexpr const char* name = "roundabout";
   Tensor forward(Saved&, const Tensor& x) const { return reciprocal(exp(x + 1000.0)); }
   Gradients<1> backward(const Saved&, const Tensor& dy) const { return {reciprocal(exp(dy + 1000.0))}; }
@@ -56,7 +56,7 @@ TEST_CASE("finite guard: a forward is named with what it read and made") {
         "forward of log: output f32 (4) holds 2 NaN, 0 inf and 1 -inf, the first at (1); the other 1 lie between 0 "
         "and 0");
 
-  // 0/0 of two inputs, one of them named; without history, and beyond f32.
+  // 0/0 of two inputs, one of them named; an operation without history; overflow of f32.
   const Tensor zero = Tensor::zeros({2}), big = Tensor::full({2}, 3e38);
   const auto quotient = found_by({{zero.body().get(), "nothing"}}, [&] { zero / Tensor::zeros({2}); });
   REQUIRE(quotient.has_value());
@@ -114,10 +114,10 @@ TEST_CASE("finite guard: minus infinity that masks passes, and nothing beside it
   const Tensor scores = leaf({1, 2, 3}), mask = Tensor::from({3}, {1, 0, 1});
   const Tensor hidden = Tensor::full({1}, -INFINITY);
   CHECK(!found_by({}, [&] { sum(exp(where(mask, scores, hidden))).backward(); }));
-  CHECK(!found_by({}, [&] { max(where(mask * 0.0, scores, hidden), -1); }));  // nothing is seen
+  CHECK(!found_by({}, [&] { max(where(mask * 0.0, scores, hidden), -1); }));  // every score is masked
   CHECK(found_by({}, [&] { where(mask, scores, Tensor::full({1}, INFINITY)); }));
   CHECK(found_by({}, [&] { where(mask, leaf({1, 2, NAN}), hidden); })->made[0].facts.nan == 1);
-  CHECK(found_by({}, [&] { log(leaf({0})); })->made[0].facts.minus_infinity == 1);  // it arises here
+  CHECK(found_by({}, [&] { log(leaf({0})); })->made[0].facts.minus_infinity == 1);  // the infinity arises here
 }
 
 TEST_CASE("finite guard: modules, also of backward and of what is computed again") {

@@ -1,4 +1,4 @@
-// Maps over bf16 go by pieces: every number that there is, read and rounded as bf16 itself does, at every length.
+// Maps over bf16 work in chunks: every bf16 value is converted and rounded like bf16, at all lengths.
 #include "engine/loops/pieces.h"
 
 #include <doctest/doctest.h>
@@ -29,7 +29,7 @@ struct SumAndDifference {
 float float_of(uint32_t bits) { return std::bit_cast<float>(bits); }
 uint32_t bits_of(float x) { return std::bit_cast<uint32_t>(x); }
 
-// Neighbours in a piece decide which way it is rounded: so each number once among its like, once alone among ones.
+// The rounding of a chunk may depend on all its values: test each among like values and among ones.
 std::vector<float> numbers_to_round(bool alone) {
   std::vector<float> x;
   for (uint32_t upper = 0; upper < 0x10000; upper += alone ? 0x55 : 1)
@@ -60,7 +60,7 @@ TEST_CASE("pieces of bf16: every kind of number is rounded as bf16 rounds, subno
     int64_t wrong = 0;
     for (size_t i = 0; i < x.size(); ++i) {
       const bf16 expected(x[i]);
-      // What a NaN holds besides is the processor's affair.
+      // The payload of a NaN depends on the processor.
       wrong += x[i] == x[i] ? y[i].bits != expected.bits : static_cast<float>(y[i]) == static_cast<float>(y[i]);
     }
     CAPTURE(alone);

@@ -1,4 +1,4 @@
-// Rows on the CPU: sums of conditional terms, which compilers like to get wrong, at lengths around the lanes.
+// Row loops on the CPU: sums of conditional terms, a common compiler bug, at lengths around the lanes.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -39,7 +39,7 @@ void check_sums() {
       for (int i = r * n; i < (r + 1) * n; ++i)
         if (i % 3 == 0) s += i % 7, c += 1, most = std::max<double>(most, i % 7);
       INFO("n = ", n, ", row ", r);
-      CHECK(sum[static_cast<size_t>(r)] == s);  // whole numbers: exact in any order
+      CHECK(sum[static_cast<size_t>(r)] == s);  // integers: exact in any order
       CHECK(count[static_cast<size_t>(r)] == c);
       CHECK(largest[static_cast<size_t>(r)] == most);
     }

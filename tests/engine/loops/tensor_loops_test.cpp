@@ -1,4 +1,4 @@
-// The loops over tensors: what a formula is handed of each operand, and what is refused.
+// The loops over tensors: the arguments that a formula receives, and operands that are rejected.
 #include <doctest/doctest.h>
 
 #include "engine/loops/tensor_loops.h"
@@ -9,7 +9,7 @@ using orrery::testing::expect_error;
 
 namespace {
 
-struct Normal {  // y = w (x - mean) + r, and the mean; two copies of y, of which one may be absent
+struct Normal {  // y = w (x - mean) factor + r, and the mean; an optional copy of y in bf16
   template <class Row, class T, class A>
   HOST_DEVICE void operator()(Row row, In<T> x, int64_t r, In<T> w, In<double> none, A factor, Out<T> y, Out<bf16> copy,
                               A& mean) const {

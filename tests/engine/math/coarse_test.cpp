@@ -1,5 +1,5 @@
-// Functions of coarse floats against those of f64: at every number of bf16, which is what they are for, and at floats
-// between.
+// Functions of Coarse compared with f64: at every bf16 value, their intended input, and at
+// floats in between.
 #include "engine/math/coarse.h"
 
 #include <doctest/doctest.h>
@@ -19,7 +19,7 @@ struct Function {
   Coarse (*ours)(Coarse);
   double (*exact)(double);
 };
-// The same expression of both kinds of numbers; tests/engine/math/scalar_test.cpp judges those of f64.
+// One expression in both types; tests/engine/math/scalar_test.cpp checks the f64 functions.
 #define FUNCTION(f) \
   Function { #f, [](Coarse x) { return scalar::f; }, [](double x) { return scalar::f; } }
 const Function functions[] = {
@@ -38,16 +38,16 @@ const Function functions[] = {
     FUNCTION(atan(x)),
     FUNCTION(sqrt(x)),
     FUNCTION(abs(x)),
-    FUNCTION(sin(scalar::abs(x) < 1e4 ? x : 0 * x)),  // beyond there is no bound
+    FUNCTION(sin(scalar::abs(x) < 1e4 ? x : 0 * x)),  // no bound above 1e4
     FUNCTION(cos(scalar::abs(x) < 1e4 ? x : 0 * x)),
 };
 #undef FUNCTION
 
-// The error of f at x, relative; none below the normal numbers, or where both are NaN or infinite.
+// Returns the relative error of f at x: 0 below the normal range, or if both are NaN or infinite.
 double error_of(const Function& f, float x) {
   constexpr double least = 0x1p-126, infinity = std::numeric_limits<double>::infinity();
   const auto ours = static_cast<double>(f.ours(x).value), exact = f.exact(static_cast<double>(x));
-  const auto rounded = static_cast<double>(static_cast<float>(exact));  // infinite where f32 has no such number
+  const auto rounded = static_cast<double>(static_cast<float>(exact));  // infinite if it overflows f32
   if (std::isnan(exact) || std::isinf(rounded))
     return (std::isnan(exact) ? std::isnan(ours) : ours == rounded) ? 0 : infinity;
   const double error = std::fabs(ours - exact);

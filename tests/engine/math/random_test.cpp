@@ -63,11 +63,11 @@ TEST_CASE("parts of a key have streams of their own") {
   CHECK(key.derive("").stream != key.stream);
   CHECK(key.derive(int64_t{-1}) == key.derive(-1));
   CHECK(key.derive("weight").seed == key.seed);
-  // A drawn number says nothing about a derived stream.
+  // A drawn number does not reveal a derived stream.
   CHECK(detail::join(key.bits(9)[0], key.bits(9)[1]) != key.derive(9).stream);
 }
 
-// The same from a few lines of Python that follow the papers on Philox and FNV-1a.
+// Expected values from a few lines of Python that follow the papers on Philox and FNV-1a.
 TEST_CASE("numbers are the same in every version: checkpoints resume on them") {
   const RandomKey key = RandomKey{1234, 0}.derive("initialization").derive(17);
   CHECK(key.stream == 1568537150880420654u);
@@ -95,7 +95,7 @@ TEST_CASE("uniform numbers fill [0, 1) evenly") {
   double chi_square = 0;
   for (const int n : in_cell)
     chi_square += (n - count / double(cells)) * (n - count / double(cells)) / (count / double(cells));
-  CHECK(chi_square < 120);  // 63 degrees of freedom: beyond it once in 100,000
+  CHECK(chi_square < 120);  // 63 degrees of freedom: exceeded once in 100,000
   CHECK(chi_square > 25);
 }
 

@@ -18,9 +18,9 @@ using namespace orrery;
 
 namespace {
 
-using Exact = long double;  // 64 bits of mantissa: 11 more than what is judged
+using Exact = long double;  // 64 bits of mantissa: 11 more than f64
 
-// One unit in the last place of a T of the size of x.
+// Returns one unit in the last place of a T near x.
 template <class T>
 Exact ulp(Exact x) {
   int exponent = 0;
@@ -29,7 +29,7 @@ Exact ulp(Exact x) {
   return std::ldexp(Exact(1), std::max(exponent - std::numeric_limits<T>::digits, lowest));
 }
 
-// Points of [low, high]: evenly spaced, and at every scale down to nothing on either side of zero.
+// Returns points in [low, high]: evenly spaced, and at every scale down to 0 on either side of zero.
 template <class T>
 std::vector<T> points(double low, double high) {
   constexpr int count = 20000;
@@ -48,7 +48,7 @@ struct Function {
   const char* name;
   T (*ours)(T);
   Exact (*exact)(Exact);
-  double low, high;  // where it is judged
+  double low, high;  // tested range
   double bound;      // in ulp, as scalar.h states it
 };
 
@@ -116,7 +116,7 @@ void check_accuracy() {
     }
     INFO(std::string(function.name), sizeof(T) == 4 ? ", f32" : ", f64", ": worst at ", at);
     CHECK(worst <= function.bound);
-    if (function.bound > 0) CHECK(worst > 0.1);  // else the comparison compares nothing
+    if (function.bound > 0) CHECK(worst > 0.1);  // else the test compares nothing
   }
 }
 
@@ -127,7 +127,7 @@ void check_ends() {
     INFO(std::string(function.name));
     CHECK(std::isnan(function.ours(nan)));
     CHECK(std::isnan(function.ours(-nan)));
-    for (int bit = 0; bit < std::numeric_limits<T>::digits - 2; ++bit) {  // NaNs that arithmetic on bits could lose
+    for (int bit = 0; bit < std::numeric_limits<T>::digits - 2; ++bit) {  // NaN payloads that bit arithmetic could lose
       const auto one = scalar::detail::Bits<T>(1) << bit;
       CHECK(std::isnan(function.ours(std::bit_cast<T>(std::bit_cast<scalar::detail::Bits<T>>(nan) | one))));
     }
@@ -178,7 +178,7 @@ void check_ends() {
   CHECK(scalar::normal_distribution(T(0)) == doctest::Approx(0.5).epsilon(1e-7));
   CHECK(std::isnan(scalar::sin(inf)));
   CHECK(std::isnan(scalar::cos(-inf)));
-  CHECK(std::fabs(scalar::sin(T(1e30))) <= 1);  // without meaning, but bounded
+  CHECK(std::fabs(scalar::sin(T(1e30))) <= 1);  // undefined, but bounded
   CHECK(scalar::atan(inf) == half_pi);
   CHECK(scalar::atan(-inf) == -half_pi);
   CHECK(std::isnan(scalar::sqrt(T(-1))));
@@ -241,7 +241,7 @@ TEST_CASE("dual numbers carry the slope of every scalar function") {
     for (double x = -3.03; x < 3; x += 0.17) {
       constexpr double h = 1e-3;
       const double slope = (8 * (plain(x + h) - plain(x - h)) - (plain(x + 2 * h) - plain(x - 2 * h))) / (12 * h);
-      const Dual y = dual(Dual(x, 2));  // the slope is linear in the direction
+      const Dual y = dual(Dual(x, 2));  // the derivative is linear in the direction
       CHECK(y.value == doctest::Approx(plain(x)).epsilon(1e-15));
       if (std::fabs(x) > 0.1) CHECK(y.slope / 2 == doctest::Approx(slope).epsilon(1e-8));
     }

@@ -1,4 +1,4 @@
-// Products of bf16: the elements as they are, sums in f32, one rounding at the end.
+// Products of bf16: exact elements, sums in f32, one rounding at the end.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -47,8 +47,8 @@ std::vector<float> sizes(std::vector<float> x) {
   return x;
 }
 
-// A product of bf16 has the bits of the f32 product of the same numbers, whose own tests say that it is right.  In
-// pairs sums have another order: each of k + 3 additions of either may lose 2^-24 of all that is added, by size.
+// A bf16 product equals the f32 product of its values, which has its own tests. avx512_bf16 sums in
+// pairs: each of k + 3 additions may lose 2^-24 of the sum of magnitudes.
 void check_product(Product p) {
   const bool in_pairs = std::string(product_kernels()) == "avx512_bf16";
   CAPTURE(p.m);
@@ -78,7 +78,7 @@ void check_product(Product p) {
     CHECK(wide == expected);
   }
 
-  // Into bf16 the old C is added to the complete sum, and not a block of k after another to it.
+  // A bf16 C is added once, to the complete sum: blocks of k are not added to it one by one.
   const bool accumulate = std::exchange(p.accumulate, false);
   std::vector<float> sums(c.size());
   multiply<bf16>(Device::cpu, p, x.a.data(), x.b.data(), {sums.data()});
@@ -136,7 +136,7 @@ TEST_CASE("matmul of bf16: sizes about those of a block and of a tile, batches a
 }
 
 TEST_CASE("matmul of bf16: what is added is not rounded in between") {
-  with_bf16_kernels([] {  // each three quarters by itself is lost beside 256
+  with_bf16_kernels([] {  // 256 + 0.75 rounds to 256 in bf16
     const bf16 one(1.f), part(0.75f);
     bf16 c(256.f);
     multiply<bf16>(Device::cpu, {.m = 1, .n = 1, .k = 1, .accumulate = true}, &one, &part, {&c},
@@ -192,7 +192,7 @@ TEST_CASE("matmul of bf16: an element's bits depend on its row, its column and t
     const Operands x(p);
     std::vector<float> all(20 * 100);
     multiply<bf16>(Device::cpu, p, x.a.data(), x.b.data(), {all.data()});
-    for (int64_t rows = 1; rows <= 5; ++rows) {  // up to four of a layer have kernels of their own
+    for (int64_t rows = 1; rows <= 5; ++rows) {  // up to four rows of a layer have their own kernels
       Product few = p;
       few.m = rows;
       std::vector<float> found(static_cast<size_t>(rows * p.n));

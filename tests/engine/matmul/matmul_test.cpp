@@ -37,7 +37,7 @@ Numbers<T> irregular(int64_t count, int seed) {
   return numbers_of<T>(random_tensor({count}, seed));
 }
 
-// The definition.
+// Computes the product by its definition.
 template <class T>
 Numbers<T> by_hand(const Product& p, const Numbers<T>& a, const Numbers<T>& b, Numbers<T> c) {
   for (int64_t s = 0; s < p.batch; ++s) {
@@ -61,7 +61,7 @@ Numbers<T> multiplied(const Product& p, const Numbers<T>& a, const Numbers<T>& b
   return c;
 }
 
-// Whole numbers: any order of the sums gives the same.
+// Integers: sums are equal in any order.
 template <class T>
 void check_product(const Product& p) {
   CAPTURE(p.m);
@@ -83,11 +83,11 @@ void check_forms(Product p) {
   }
 }
 
-// What an epilogue was told, and what it saw.
+// Records the calls of an epilogue and the values that they receive.
 struct Seen final : EpilogueFunction<float> {
-  mutable std::vector<std::vector<int>> times;     // per part and element
-  mutable std::vector<std::vector<float>> values;  // at that moment
-  std::vector<int64_t> columns;                    // of the parts
+  mutable std::vector<std::vector<int>> times;     // calls per output and element
+  mutable std::vector<std::vector<float>> values;  // value at the last call
+  std::vector<int64_t> columns;                    // width of each output
   std::vector<float*> c;
   mutable bool in_place = true;
   void add_part(int64_t size, int64_t width, float* part) {
@@ -121,7 +121,7 @@ TEST_CASE("matmul: sizes about those of a block and of a tile, in all forms") {
     check_forms({.m = 129, .n = 64, .k = 200});
     check_product<float>({.m = 1031, .n = 17, .k = 530, .transpose_a = true});
     check_product<float>({.m = 70, .n = 2100, .k = 260, .transpose_b = true});
-    for (const int64_t m : {1, 3}) check_forms({.m = m, .n = 1049, .k = 1100});  // several tiles and depths of few rows
+    for (const int64_t m : {1, 3}) check_forms({.m = m, .n = 1049, .k = 1100});  // few rows; several tiles and depths
   });
 }
 
@@ -243,7 +243,7 @@ TEST_CASE("matmul: rows of the epilogue count over the batch, also for an empty 
 
 TEST_CASE("matmul: NaN and infinity reach their row or column and no other") {
   with_all_kernels([] {
-    for (const int64_t last : {0, 2, 20})  // the last row: of one, few and many
+    for (const int64_t last : {0, 2, 20})  // the last row of one, few and many
       for (const bool transposed : {false, true}) {
         const Product p{.m = last + 1, .n = 75, .k = 40, .transpose_a = transposed, .transpose_b = transposed};
         Numbers<float> a(p.m * p.k, 1.f), b(p.k * p.n, 2.f);
@@ -272,7 +272,7 @@ TEST_CASE("matmul: old contents are not read unless they are added to") {
 
 TEST_CASE("matmul: the same bits for any number of threads") {
   const int before = thread_count();
-  // Tiles differ with the threads, and with them which factors are packed and which are read where they lie.
+  // Tiles depend on the number of threads, and so does which operands are packed.
   with_all_kernels([&] {
     for (Product p : {Product{.m = 600, .n = 500, .k = 700}, Product{.m = 200, .n = 403, .k = 520},
                       Product{.m = 300, .n = 64, .k = 100}, Product{.m = 3, .n = 1049, .k = 1100}})
@@ -299,7 +299,7 @@ TEST_CASE("matmul: an element's bits depend on its row, its column and the inner
   Numbers<float> columns;
   for (int64_t k = 0; k < p.k; ++k)
     for (int64_t j = 0; j < corner.n; ++j) columns.push_back(b[k * p.n + column + j]);
-  Numbers<float> first;  // of the first kernels: it does not depend on the width of vectors either
+  Numbers<float> first;  // result of the first kernel set; results do not depend on the vector width
   with_own_kernels([&] {
     const Numbers<float> all = multiplied(p, a, b, Numbers<float>(p.m * p.n));
     const Numbers<float> few = multiplied(corner, rows, columns, Numbers<float>(corner.m * corner.n));
@@ -335,7 +335,7 @@ TEST_CASE("matmul: kernels that do not exist are named") {
 TEST_CASE("matmul: a size beyond what OpenBLAS counts to is refused, and not taken for another one") {
   const float one = 1;
   float c = 0;
-  constexpr int64_t k = (int64_t{1} << 32) + 1;  // 1, where 32 bits are kept
+  constexpr int64_t k = (int64_t{1} << 32) + 1;  // 1 if truncated to 32 bits
   for (const int64_t m : {1, 2})
     expect_error([&] {
       detail::matmul::openblas.f32.multiply({.m = m,

@@ -1,4 +1,4 @@
-// What cards could do, against their data sheets.
+// Theoretical peak rates of GPUs, compared with their data sheets.
 #include "engine/matmul/peak.h"
 
 #include <doctest/doctest.h>

@@ -27,7 +27,7 @@ void check_case(const char* name, std::vector<Tensor> inputs, GradientCase::Func
     CHECK(row.against_quotient <= 1e-9);
   }
 }
-struct Wrong {  // y = 2 x with a slope of our choosing
+struct Wrong {  // y = 2 x with a chosen derivative
   static constexpr const char* name = "wrong";
   double factor;
   Tensor forward(Saved&, const Tensor& x) const { return scale(x, 2); }
@@ -35,7 +35,7 @@ struct Wrong {  // y = 2 x with a slope of our choosing
 };
 Tensor positive(const Shape& shape, int seed) {
   return shift(exp(random_tensor(shape, seed)), 1);
-}  // away from 0, where quotients are poor
+}  // away from 0, where finite differences are inaccurate
 
 }  // namespace
 
@@ -182,6 +182,6 @@ TEST_CASE("the gradient check catches wrong derivatives") {
   CHECK(report(2).passed);
   CHECK(!report(-2).passed);
   CHECK(!report(2 + 1e-6).passed);
-  CHECK(!report(2 + 1e-10).passed);  // the reference sees what the quotient cannot
+  CHECK(!report(2 + 1e-10).passed);  // the reference detects an error below the accuracy of finite differences
   CHECK(!report(NAN).passed);
 }

@@ -170,7 +170,7 @@ TEST_CASE("a whole number may have an exponent and a point, up to 2^63, and is e
   CHECK(number("9e18") == 9'000'000'000'000'000'000);
   CHECK(number("-9E+18") == -9'000'000'000'000'000'000);
   CHECK(number("9.223372036854775807e18") == INT64_MAX);
-  CHECK(number("9007199254740993.0") == 9'007'199'254'740'993);  // no double
+  CHECK(number("9007199254740993.0") == 9'007'199'254'740'993);  // not representable as f64
   CHECK(number("+1.5e3") == 1500);
   CHECK(number("12000e-3") == 12);
   CHECK(number("0.0") == 0);

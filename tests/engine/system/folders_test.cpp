@@ -1,4 +1,4 @@
-// Folders: what is there, and how it is removed.
+// Folders: existence and removal.
 #include "engine/system/folders.h"
 
 #include <doctest/doctest.h>
@@ -21,7 +21,7 @@ TEST_CASE("folders: a path is removed with what is in it, without following link
   std::filesystem::create_symlink(folder / "nowhere", folder / "dangling");
   CHECK(is_there(folder / "dangling"));
   remove_with_contents(folder / "removed"), remove_with_contents(folder / "dangling");
-  remove_with_contents(folder / "nowhere");  // nothing is there
+  remove_with_contents(folder / "nowhere");  // does not exist
   CHECK(!is_there(folder / "removed"));
   CHECK(!is_there(folder / "dangling"));
   CHECK(read_file(folder / "kept/file") == "kept");

@@ -12,7 +12,7 @@
 using namespace orrery;
 
 TEST_CASE("finite: one number that is not, anywhere in a tensor of any dtype, is seen") {
-  const int64_t n = 200'001;  // several pieces of work, and no multiple of a vector
+  const int64_t n = 200'001;  // several tasks, and not a multiple of a vector
   for (const Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::bf16}) {
     CAPTURE(name(dtype));
     const double most = dtype == Dtype::f64 ? std::numeric_limits<double>::max() : 3e38;

@@ -32,7 +32,7 @@ size_t files_in(const Folder& folder) {
 void put(const std::string& path, std::string_view bytes) {
   std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
 }
-// A file with this header and so many bytes of numbers, all zero.
+// Returns a file with this header and `bytes` zero bytes of data.
 std::string file_of(std::string_view header, size_t bytes) {
   const uint64_t length = header.size();
   std::string all(8, '\0');
@@ -101,7 +101,7 @@ TEST_CASE("tensors that other programs wrote") {
   const SafetensorsFile golden = read_safetensors(ORRERY_SOURCE_DIR "/tests/golden/layers.safetensors");
   CHECK(golden.tensors.size() > 50);
 
-  const Folder folder;  // F16, spaces, escapes, another order of the fields
+  const Folder folder;  // F16, spaces, escapes, reordered fields
   std::string bytes =
       file_of("{ \"\\u0061\\ud83d\\ude00\" : {\"data_offsets\":[0,14],\n\"shape\":[7], \"dtype\":\"F16\"} }", 14);
   const uint16_t halves[] = {0x3C00, 0xC000, 0x7BFF, 0x0001, 0x8000, 0x7C00, 0x3555};

@@ -26,7 +26,7 @@ TEST_CASE("shapes: sizes, axes from the end, errors") {
 
 TEST_CASE("bf16 rounds to nearest, ties to even, and keeps NaN and infinity") {
   CHECK(float(bf16(1.0f)) == 1.0f);
-  CHECK(float(bf16(1.00390625f)) == 1.0f);  // a tie goes to the even neighbour
+  CHECK(float(bf16(1.00390625f)) == 1.0f);  // a tie rounds to even
   CHECK(float(bf16(1.01171875f)) == 1.015625f);
   CHECK(float(bf16(INFINITY)) == INFINITY);
   CHECK(std::isnan(float(bf16(NAN))));

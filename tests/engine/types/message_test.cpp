@@ -29,7 +29,7 @@ TEST_CASE("expected errors: the terms of a message are found in the order of the
       .offers("heads=8");
 }
 
-// The derived type is a kind of its own.
+// An error type derived from Error.
 struct Special : Error {
   using Error::Error;
 };

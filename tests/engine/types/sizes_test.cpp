@@ -1,4 +1,4 @@
-// Sizes whose product is no int64_t: refused with their factors, never wrapped around.
+// Sizes whose product overflows int64_t: rejected with their factors, never wrapped around.
 #include "engine/types/sizes.h"
 
 #include <doctest/doctest.h>

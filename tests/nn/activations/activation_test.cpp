@@ -1,4 +1,4 @@
-// Every registered activation is tested here without a word from its author.
+// Tests of every registered activation. A new activation is covered automatically.
 #include "nn/formulas/activation.h"
 
 #include <doctest/doctest.h>
@@ -25,7 +25,7 @@ using orrery::testing::random_tensor;
 
 namespace {
 
-// ---- what is judged, as plain functions, so that wrong ones can be judged too
+// ---- the checks take plain functions, so that wrong functions can be tested too
 
 struct Curve {
   std::function<double(double)> value, derivative;
@@ -50,7 +50,7 @@ std::vector<double> grid(const std::vector<double>& kinks, double distance) {
       all.push_back(x);
   return all;
 }
-double quotient(const std::function<double(double)>& f, double x) {  // of fourth order
+double quotient(const std::function<double(double)>& f, double x) {  // fourth-order finite difference
   constexpr double h = quotient_step;
   return (8 * (f(x + h) - f(x - h)) - (f(x + 2 * h) - f(x - 2 * h))) / (12 * h);
 }
@@ -63,7 +63,7 @@ Worst derivative_against_quotient(const Curve& curve) {
 }
 constexpr double quotient_bound = 1e-9;
 
-// How far outside the one-sided slopes the stated slope is, at the worst kink.
+// Returns how far the stated derivative is outside the one-sided slopes, at the worst kink.
 double outside_at_kinks(const Curve& curve) {
   double worst = 0;
   for (const double kink : curve.kinks) {
@@ -81,7 +81,7 @@ Curve curve_of(const Activation& f) {
   return {[f](double x) { return f.value(x); }, [f](double x) { return f.derivative(x); }, f.info().kinks};
 }
 
-// The defaults, and other constants where there are any.
+// Returns every activation with its defaults, and with each of its constants changed.
 std::vector<Activation> every_activation() {
   std::vector<Activation> all;
   for (const std::string& name : activation_names()) {
@@ -92,7 +92,7 @@ std::vector<Activation> every_activation() {
   return all;
 }
 
-// ---- how exact f32 must be, in units of the last place of max(|value|, floor) and of max(1, |slope|)
+// ---- required f32 accuracy, in units in the last place of max(|value|, floor) and max(1, |slope|)
 
 struct Accuracy {
   double value = 4, slope = 3;
@@ -100,17 +100,17 @@ struct Accuracy {
 };
 Accuracy accuracy_of(const Activation& f) {
   static const std::map<std::string_view, Accuracy> exceptions = {
-      {"gelu", {.value = 7}},                            // that of the normal distribution
+      {"gelu", {.value = 7}},                            // as the normal distribution
       {"gelu_tanh", {.value = 110}},                     // the argument of the exponential, up to 100, is rounded
-      {"quick_gelu", {.value = 24}},                     // the same, up to 20
-      {"silu", {.value = 24}},                           // the same, with a beta
-      {"sine", {.value = 16, .slope = 30, .floor = 1}},  // the same, with a frequency
-      {"tanhshrink", {.floor = 1}},                      // cancels near zero, as its file says
+      {"quick_gelu", {.value = 24}},                     // as above, up to 20
+      {"silu", {.value = 24}},                           // as above, with a beta
+      {"sine", {.value = 16, .slope = 30, .floor = 1}},  // as above, with a frequency
+      {"tanhshrink", {.floor = 1}},                      // cancels near zero (see its file)
   };
   const auto found = exceptions.find(f.info().name);
   return found == exceptions.end() ? Accuracy{} : found->second;
 }
-double unit(double x, int mantissa_bits) {  // in the last place
+double unit(double x, int mantissa_bits) {  // one unit in the last place
   int exponent = 0;
   std::frexp(x, &exponent);
   return std::ldexp(1.0, std::max(exponent - mantissa_bits, -125 - mantissa_bits));
@@ -153,7 +153,7 @@ double worst_slope_error(const Activation& f) {
   return worst;
 }
 
-// With parameters: by name, and from other starts.
+// Returns every activation with learned parameters, by name and by preset.
 std::vector<std::string> every_learned_activation() {
   std::vector<std::string> all = learned_activation_names();
   for (const std::string& name : learned_activation_names())
@@ -353,21 +353,21 @@ TEST_CASE("long tensors are cut into pieces without a seam") {
   CHECK(f(Tensor::empty({0, 4}, Dtype::f32, Device::cpu)).numel() == 0);
 }
 
-// ---- the check is checked
+// ---- tests of the checks
 
 TEST_CASE("the derivative check catches slopes that are wrong") {
   const Activation gelu("gelu"), gelu_tanh("gelu_tanh"), silu("silu"), elu("elu(0.5)"), relu("relu");
   const auto value_of = [](const Activation& f) { return [f](double x) { return f.value(x); }; };
   const auto sigmoid = [](double x) { return 1 / (1 + std::exp(-x)); };
   const std::vector<Curve> wrong = {
-      {value_of(gelu), [&](double x) { return gelu_tanh.derivative(x); }},  // the other GELU's
+      {value_of(gelu), [&](double x) { return gelu_tanh.derivative(x); }},  // derivative of the other GELU
       {value_of(gelu),
        [&](double x) {
          return 0.5 * (1 + std::erf(x * 0.707106)) + x * 0.398942 * std::exp(-x * x / 2);
        }},                                                                                    // six digits
       {value_of(silu), [&](double x) { return sigmoid(x) * (1 + x); }},                       // (1 - s) forgotten
       {value_of(elu), [](double x) { return x > 0 ? 1 : std::exp(x); }, {0}},                 // alpha forgotten
-      {value_of(silu), [&](double x) { return -silu.derivative(x); }},                        // the sign
+      {value_of(silu), [&](double x) { return -silu.derivative(x); }},                        // wrong sign
       {value_of(silu), [&](double x) { return x > 2 && x < 2.1 ? 0 : silu.derivative(x); }},  // wrong in one place only
       {value_of(silu), [&](double x) { return x > 11.9 ? NAN : silu.derivative(x); }},
   };
@@ -378,7 +378,7 @@ TEST_CASE("the derivative check catches slopes that are wrong") {
   CHECK(derivative_against_quotient(wrong[0]).error > 5e-4);
   const Curve above{value_of(relu), [](double x) { return x == 0 ? 1.1 : double(x > 0); }, {0}};
   CHECK(outside_at_kinks(above) == doctest::Approx(0.1));
-  CHECK(derivative_against_quotient(above).error <= quotient_bound);  // only the other check can see it
+  CHECK(derivative_against_quotient(above).error <= quotient_bound);  // only outside_at_kinks detects this
 }
 
 TEST_CASE("every activation has a gradient case, and passes it") {
@@ -467,7 +467,7 @@ TEST_CASE("a mistake in an activation's operands is answered with a sentence") {
   expect_error([&] { silu(x, random_tensor({1})); }).names("silu").offers("0 parameters").value("some");
 }
 
-// ---- learned ones
+// ---- learned activations
 
 TEST_CASE("every learned activation: slopes along x and along each parameter") {
   for (const std::string& name : every_learned_activation()) {

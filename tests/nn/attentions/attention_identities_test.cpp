@@ -1,4 +1,4 @@
-// Identities between attentions, and of single ones.
+// Identities between attentions, and identities of one attention.
 #include <doctest/doctest.h>
 
 #include <array>
@@ -60,7 +60,7 @@ TEST_CASE("causal attention with equal scores has the mean entropy ln(T!) / T, o
       const Tensor h = mean(attention({.query = q, .key = k, .value = v}, {}, f, true).entropy, {0, 2});
       CHECK(largest_difference(h, Tensor::full({2}, ceiling, Dtype::f64)) <= 1e-12);
       CHECK(causal_entropy_ceiling(row_count) == doctest::Approx(ceiling).epsilon(1e-14));
-      // heads at half of it and in full, among three of them
+      // a third of the heads each: half of the ceiling, the full ceiling, a tenth of it
       const Tensor heads = concatenate({h * 0.5 + 1e-9, h, h * 0.1}, 0);
       CHECK(entropy_histogram(heads, ceiling - 1e-9) == std::array<double, 4>{1.0 / 3, 0, 1.0 / 3, 1.0 / 3});
     }
@@ -68,7 +68,7 @@ TEST_CASE("causal attention with equal scores has the mean entropy ln(T!) / T, o
 }
 
 TEST_CASE("sum_j s_j dH/ds_j is 0 by the derivative of attention: a factor on a row's scores changes no ReLU entropy") {
-  // s is linear in q, so <q_i, dH_i/dq_i> = sum_j s_ij dH_i/ds_ij; and softmax's is not 0
+  // s is linear in q, so <q_i, dH_i/dq_i> = sum_j s_ij dH_i/ds_ij; for softmax this is not 0
   const Tensor k = random_tensor({2, 7, 2, 5}, 2), v = random_tensor({2, 7, 2, 5}, 3);
   for (const char* function : {"relu", ""}) {
     const Tensor q = random_tensor({2, 7, 2, 5}, 1).set_requires_grad();
@@ -151,8 +151,8 @@ TEST_CASE("a factor on the scores scales relu's weights and leaves their entropy
 }
 
 TEST_CASE("every row of score gradients adds up to 0 for softmax, sparsemax and entmax, and for no pointwise weights") {
-  // A common shift of all keys along the query moves the scores of that row alike; with queries of size 1, channel 0 of
-  // dq is sum_j ds_j k_j0, and k_j0 = 1 for every key.
+  // Channel 0 of dq_i is scale * sum_j ds_ij k_j0. Here k_j0 = 1 for every key, so it is the sum of
+  // the row's score gradients, times the scale.
   const int64_t row_count = 7;
   const Tensor one = Tensor::full({1, row_count, 1, 1}, 1, Dtype::f64);
   const Tensor q = random_tensor({1, row_count, 1, 4}, 1),

@@ -1,5 +1,5 @@
-// Losses that attentions take from their rows: equal to their formulas over the layer's own weights, and blind to
-// padding and packing.
+// Losses of attention rows: equal to their formulas over the layer's own weights, and independent
+// of padding and packing.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -37,7 +37,7 @@ const Tensor zero = Tensor::zeros({1}, Dtype::f64), one = Tensor::full({1}, 1, D
 constexpr int64_t batch = 2, row_count = 5, heads = 2, size = 4;
 constexpr int64_t lengths[] = {5, 3};
 
-// Which keys a real query sees, (B, 1, T, T); nothing for queries of padding.
+// Returns the keys that each query attends to, (B, 1, T, T); none for queries of padding.
 Tensor seen_by_real_queries(bool causal) {
   std::vector<double> seen;
   for (const int64_t length : lengths)
@@ -49,7 +49,7 @@ Tensor seen_by_real_queries(bool causal) {
 struct Rows {
   Tensor sum, entropy, visible;  // (B, H, T), (B, H, T), (B, 1, T)
 };
-// of softmax or, with `relu`, of relu(s) times a factor (H, 1, 1) / sqrt(n / 2)
+// Returns the rows of softmax or of relu(s) * relu_factor / sqrt(n / 2); factors are (H, 1, 1).
 Rows rows_of(const Tensor& q, const Tensor& k, bool causal, const Tensor& query_factor, const Tensor& relu_factor) {
   const Tensor seen = seen_by_real_queries(causal), n = sum(seen, {-1}, true);
   const Tensor s = matmul(permute(q, {0, 2, 1, 3}), permute(k, {0, 2, 3, 1})) * (1 / std::sqrt(size)) * query_factor;
@@ -68,7 +68,7 @@ struct Leaves {
          k = random_tensor({batch, row_count, heads, size}, 2).set_requires_grad(),
          v = random_tensor({batch, row_count, heads, size}, 3);
 };
-// The named loss of this layer at the leaves.
+// Returns the named loss of this layer at the leaves.
 Tensor loss_of(Sublayer& layer, const Leaves& x, const std::string& name) {
   Pass pass = wanting();
   pass.lengths = whole({2}, {5, 3});
@@ -78,7 +78,7 @@ Tensor loss_of(Sublayer& layer, const Leaves& x, const std::string& name) {
   REQUIRE(loss);
   return loss;
 }
-// Both agree, in value and in all gradients.
+// Checks that both agree in value and in all gradients.
 void check_same(const Tensor& loss, const Tensor& expected, const std::vector<Tensor>& leaves) {
   CHECK(expected.item() > 1e-3);
   CHECK(std::abs(loss.item() - expected.item()) <= 1e-12);
@@ -107,7 +107,7 @@ TEST_CASE("relu_former's losses are their formulas over its own weights, in valu
     const Tensor alive = step(where(rows.visible, rows.sum, zero));
     check_same(loss_of(*layer, x, "normalization_loss"),
                counted_mean(absolute(log(where(alive, rows.sum, one))), alive), {x.q, x.k, rho});
-    Leaves even;  // scores of one sign and much alike, so that rows spread beyond the margin
+    Leaves even;  // positive, similar scores: row entropies exceed the margin
     even.q = (absolute(even.q.detach()) + 0.5).detach().set_requires_grad();
     even.k = (absolute(even.k.detach()) + 0.5).detach().set_requires_grad();
     const Rows again = rows_of(even.q, even.k, causal, one, one);

@@ -1,4 +1,4 @@
-// What attentions refuse, each with a sentence that names the spec, the value and what would do instead.
+// Rejected attention settings. Each message names the spec, the value and an alternative.
 #include <doctest/doctest.h>
 
 #include <functional>
@@ -25,7 +25,7 @@ struct Place {
 };
 const Place cross{.causal = false, .memory_width = 5};
 
-// Position and layer, as a model makes them; nothing runs.
+// Makes position and layer as a model does, without a forward pass.
 void make(const std::string& spec, const Place& setting = {}) {
   const auto position = make_position(parse_spec(setting.position),
                                       {.context = context, .width = width, .heads = heads, .causal = setting.causal});
@@ -42,7 +42,7 @@ Message refusal(const std::string& spec, const Place& setting = {}) {
 
 struct Refused {
   std::string spec;
-  std::vector<std::string> terms;  // of the message, in its order
+  std::vector<std::string> terms;  // in the order of the message
   Place setting = {};
 };
 void check_all(const std::vector<Refused>& refused, bool names_spec = false) {
@@ -54,7 +54,7 @@ void check_all(const std::vector<Refused>& refused, bool names_spec = false) {
   }
 }
 
-// What is made of a spec: that of a preset is another.
+// Returns the spec that `text` stands for; a preset is expanded.
 Spec meant(const std::string& text) {
   const Spec spec = parse_spec(text);
   const std::string& preset = attentions().at(spec.name).preset;
@@ -195,7 +195,7 @@ TEST_CASE("softmax's options on other attentions are refused by the spec, the va
       Message message = refusal(spec);
       message.names(print(meant(spec))).value(given).names("softmax").names(owner).offers(owner);
       const std::string& whole = message.message();
-      CHECK(whole.find(key, whole.rfind(owner)) == std::string::npos);  // what it takes is not that
+      CHECK(whole.find(key, whole.rfind(owner)) == std::string::npos);  // `owner` does not take the setting
     }
   const std::string taken = "function, alpha, length, gate, qk_norm, scale, dropout, attend_to_self, span, persistent";
   check_all(

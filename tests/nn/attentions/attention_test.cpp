@@ -1,4 +1,4 @@
-// What attentions promise: masks, lengths, documents, and the identities between variants.
+// Properties of attentions: masks, lengths, documents, and identities between variants.
 #include <doctest/doctest.h>
 
 #include <array>
@@ -13,7 +13,7 @@ using namespace orrery::testing;
 
 namespace {
 
-// With every `length` that padding must not change, for the rules that have one.
+// Returns all specs, with every `length` that padding must not change.
 std::vector<std::string> specs_with_lengths() {
   std::vector<std::string> all = attention_specs();
   for (const char* length : {"keys_visible", "row_index", "fixed(3)"})
@@ -22,7 +22,7 @@ std::vector<std::string> specs_with_lengths() {
   return all;
 }
 
-// What five tokens give alone, and in front of four tokens of padding.
+// Returns the results of five tokens alone, and followed by four tokens of padding.
 std::pair<LayerResult, LayerResult> alone_and_padded(Sublayer& layer, const Pass& common = {}) {
   const int64_t real = 5, padded = 9, width = 8;
   const Tensor x = random_tensor({1, padded, width}, 1), real_dy = random_tensor({1, real, width}, 2);
@@ -49,7 +49,7 @@ TEST_CASE("padding changes no real token's output or gradient") {
 }
 
 TEST_CASE("length=padded_length depends on the padding, and on nothing else that does") {
-  // The weights are those of nine keys instead of five, so that what is read, which the output is linear in, shrinks.
+  // The weights count nine keys instead of five, so the head output (and y, linear in it) shrinks.
   const double longer = 9.0 / 5;
   const std::pair<const char*, double> factors[] = {
       {"pointwise(relu, length=padded_length)", longer},

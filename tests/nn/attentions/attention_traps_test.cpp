@@ -1,4 +1,4 @@
-// Traps that attentions walk into: what a mask selects, what L counts, where roundings go, what decays, who adds up.
+// Pitfalls of attentions: masked weights, the count L, rounding, weight decay, order of sums.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -22,7 +22,7 @@ Tensor read_heads(Sublayer& layer, const AttentionInputs& r, Pass& pass) {
 }  // namespace
 
 TEST_CASE("a masked key gives 0, not F(0): for functions that are not 0 at 0") {
-  // With values of 1, what is read is the sum of the weights: F(0) times the keys that are seen, if all scores are 0.
+  // Values are 1 and scores 0, so the output is the sum of the weights: F(0) times the visible keys.
   const AttentionInputs r{.query = Tensor::zeros({1, 6, 1, 4}, Dtype::f64),
                           .key = random_tensor({1, 6, 1, 4}, 2),
                           .value = Tensor::full({1, 6, 1, 4}, 1, Dtype::f64)};
@@ -70,7 +70,7 @@ TEST_CASE("slots count in L: in all of its meanings but fixed") {
   CHECK(lengths("padded_length", without) == std::vector<double>{4, 4, 4, 4});
   CHECK(lengths("padded_length", with) == std::vector<double>{7, 7, 7, 7});
   CHECK(lengths("fixed(9)", with) == std::vector<double>{9, 9, 9, 9});
-  // and in what is read: every score 0, sigmoid 1/2, so that the mean over keys and slots is 1/2
+  // In the output: every score is 0, sigmoid gives 1/2, so the mean over keys and slots is 1/2.
   const auto layer = layer_of("pointwise(sigmoid, persistent=slots(3, scaled=no))", {.width = 2, .heads = 1});
   for (const NamedParameter& p : parameters_of(*layer))
     if (p.path.starts_with("slots.")) p.parameter->value.copy_from(Tensor::full({3, 1, 2}, 1, Dtype::f64));
@@ -88,12 +88,12 @@ TEST_CASE("length=row_index counts the tokens of a query's own document, also wh
   const Tensor ids = whole({2, 6}, {1, 1, 2, 2, 1, 1, 5, 4, 4, 4, 5, 4});
   const AttentionMask packed{.query_document_ids = ids, .key_document_ids = ids};
   const std::vector<double> expected{1, 2, 1, 2, 3, 4, 1, 1, 2, 3, 2, 4};
-  for (const char* rule : {"row_index", "keys_visible"})  // which are the same number under a causal mask alone
+  for (const char* rule : {"row_index", "keys_visible"})  // equal under a causal mask
     CHECK(LengthRule("test", parse_spec(rule), true).length(r, packed).to_vector() == expected);
 }
 
 TEST_CASE("L^-alpha is applied once and in f32: bf16 attentions over 1,014 keys err by roundings of bf16 only") {
-  constexpr int64_t keys = 1014;  // ln 1014 lies half-way between two bf16 numbers: a factor from it is off by 1.5 %
+  constexpr int64_t keys = 1014;  // ln 1014 is half-way between two bf16 values: a factor from it is off by 1.5 %
   const AttentionInputs r{.query = Tensor::full({1, keys, 1, 4}, 0.5, Dtype::bf16),
                           .key = Tensor::full({1, keys, 1, 4}, 1, Dtype::bf16),
                           .value = Tensor::full({1, keys, 1, 4}, 1, Dtype::bf16)};
@@ -108,12 +108,12 @@ TEST_CASE("L^-alpha is applied once and in f32: bf16 attentions over 1,014 keys 
     name_paths(*layer), initialize(*layer, 1), convert(*layer, Dtype::bf16);
     Pass pass;
     const double gamma = spec.ends_with("2)") ? std::exp(0.69140625) : 1;  // ln 2 in bf16
-    // every score is 0.5 * 4 / sqrt(4) = 1, so that the sum of relu(s) v is the number of keys
+    // every score is 0.5 * 4 / sqrt(4) = 1, so the sum of relu(s) v is the number of keys
     const double expected = spec.starts_with("relu_former") ? keys / std::sqrt(keys / 2.) / gamma
                             : spec.ends_with("0.5)")        ? std::sqrt(keys)
                                                             : 1;
     for (const double y : read_heads(*layer, r, pass).to_vector())
-      CHECK(std::abs(y / expected - 1) <= 0x1p-8);  // what is read, and its product with the factor: half an ULP each
+      CHECK(std::abs(y / expected - 1) <= 0x1p-8);  // head output, and its product with the factor: half an ULP each
   }
 }
 
@@ -128,7 +128,7 @@ TEST_CASE("bf16 attentions whose length is a factor agree with f32 over 1,000 to
     name_paths(*layer), initialize(*layer, 1), convert(*layer, Dtype::bf16);
     Pass pass;
     const Tensor y = (*layer)(x, pass).to(Dtype::f32);
-    convert(*layer, Dtype::f32);  // the same numbers
+    convert(*layer, Dtype::f32);  // equal values
     const Tensor expected = (*layer)(x.to(Dtype::f32), pass);
     const double size = max(absolute(expected).reshape(Shape{expected.numel()}), 0).item();
     CHECK(largest_difference(y, expected) <= 0.02 * size);

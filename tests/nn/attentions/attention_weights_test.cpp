@@ -1,4 +1,4 @@
-// Weights of attention: their dropout, and the numbers about their rows.
+// Weights of attention: dropout and row statistics.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -46,7 +46,7 @@ TEST_CASE(
     CHECK(largest_difference(read(*dropping, x, true, 1), read(*dropping, x, true, 1)) == 0);
     CHECK(largest_difference(read(*dropping, x, true, 1), read(*dropping, x, true, 2)) > 1e-3);
     CHECK(largest_difference(read(*dropping, x, true, 1), expected) > 1e-3);
-    if (spec == "rela") continue;  // its normalization follows the dropout, so that the mean of its output is another
+    if (spec == "rela") continue;  // normalizes after the dropout, so the mean of its output differs
     constexpr int draws = 400;
     Tensor total = Tensor::zeros_like(expected), squares = total;
     for (uint64_t key = 0; key < draws; ++key) {
@@ -84,7 +84,7 @@ TEST_CASE(
   const Tensor q = random_tensor({1, keys, 1, keys}, 1), k = random_tensor({1, keys, 1, keys}, 2);
   std::vector<double> unit(keys * keys);
   for (size_t i = 0; i < keys; ++i) unit[i * keys + i] = 1;
-  const Tensor v = Tensor::from({1, keys, 1, keys}, unit, Dtype::f64);  // what is read are the weights
+  const Tensor v = Tensor::from({1, keys, 1, keys}, unit, Dtype::f64);  // the head output equals the weights
   for (const char* spec : {"pointwise(sigmoid)", "pointwise(relu)", "relu_former", "softmax", "sparsemax(scale=0.1)"}) {
     const std::string name = spec;
     CAPTURE(name);
@@ -205,7 +205,7 @@ TEST_CASE("ReLU rows can be all zero: the output is 0, gradients are 0, and the 
   CHECK(dead_row_share(w, attention_mask(r, {})) == doctest::Approx(0.5));
   CHECK(dead_row_share(w) == doctest::Approx(0.5));
   const AttentionOptions own_masked{
-      .mask = {.attend_to_self = false}};  // nothing is visible to query 0, which does not count
+      .mask = {.attend_to_self = false}};  // query 0 has no visible key and is not counted
   CHECK(dead_row_share(attention_weights(r, own_masked, Activation("relu")), attention_mask(r, own_masked)) ==
         doctest::Approx(0.5));
   CHECK(dead_row_share(attention_weights(r, {}, {})) == 0);

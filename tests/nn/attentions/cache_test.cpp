@@ -1,5 +1,5 @@
-// What a cache of keys and values costs and who may share it; that decoding with one equals the full pass is told by
-// golden_attention_test and the models' tests.
+// Memory and sharing of a key-value cache. golden_attention_test and the models' tests check that
+// decoding with a cache equals the full pass.
 #include <doctest/doctest.h>
 
 #include <set>

@@ -1,4 +1,4 @@
-// Cross attention: documents of queries and memory, and rotary places in both.
+// Cross attention: documents in queries and encoder output, and rotary positions in both.
 #include <doctest/doctest.h>
 
 #include "engine/ops/ops.h"
@@ -79,7 +79,7 @@ TEST_CASE("packed documents equal separate documents in cross attention, output 
         CHECK(largest_difference(one.dx, part(all.dx, d.begin, d.end)) <= 1e-12);
         CHECK(largest_difference(one.dmemory, part(all.dmemory, d.memory_begin, d.memory_end)) <= 1e-12);
       }
-      // Without the ids everything sees everything: the test could fail.
+      // Control: without the ids the results differ.
       CHECK(largest_difference(run(*layer, x, memory, dy, plain).y, all.y) > 1e-3);
     }
 }
@@ -94,7 +94,7 @@ TEST_CASE("rotary in cross attention turns queries by their places and memory ke
                               .key = random_tensor({2, keys, heads, size}, 3),
                               .value = random_tensor({2, keys, heads, size}, 4)};
   AttentionInputs turned = given;
-  const auto turn = [&](const Tensor& t) {  // by the definition: pair (i, i + 3) by p 10000^(-2i / 6)
+  const auto turn = [&](const Tensor& t) {  // rotates pair (i, i + 3) by p 10000^(-2i / 6)
     std::vector<double> numbers = t.to_vector();
     const int64_t tokens = t.size(1);
     for (int64_t row = 0; row < t.numel() / size; ++row)
@@ -117,7 +117,7 @@ TEST_CASE("rotary in cross attention turns queries by their places and memory ke
   const Tensor expected = read(*plain, turned, pass);
   CHECK(largest_difference(read(*layer, given, pass), expected) <= 1e-13);
   CHECK(largest_difference(read(*plain, given, pass), expected) > 1e-3);
-  // A decoder that goes on from its own cache: only its queries stand further on.
+  // A decoder that continues from a cache: only its queries have later positions.
   Cache cache;
   cache.tokens = 1;
   Pass later;

@@ -1,5 +1,5 @@
-// Every attention against PyTorch: output and every gradient, from programs written from the papers' equations
-// (tests/golden/variants.py), so that a shared misreading cannot hide.
+// Every attention compared with PyTorch, output and all gradients. tests/golden/variants.py
+// implements the papers' equations independently, so that a misreading is found.
 #include <doctest/doctest.h>
 
 #include <map>
@@ -19,7 +19,7 @@ using orrery::testing::largest_difference;
 
 namespace {
 
-// What the golden files call a parameter, and where it lives in the layer.
+// Returns the layer's path for a parameter of the golden files.
 std::string path_of(const std::string& parameter, const std::string& spec) {
   static const std::map<std::string, std::string> paths = {{"temperature", "temperature"},
                                                            {"alpha", "alpha"},
@@ -40,7 +40,7 @@ std::string path_of(const std::string& parameter, const std::string& spec) {
   if (parameter == "gate") return spec.starts_with("rela") ? "opening" : "gate.weight";
   return paths.at(parameter);
 }
-// (Hk, N, D) there, (N, Hk, D) here; everything else differs by axes of size 1 at most.
+// (Hk, N, D) in the file, (N, Hk, D) here; other parameters differ by axes of size 1 at most.
 Tensor as_here(const std::string& parameter, const Tensor& x, const Shape& shape) {
   if (parameter == "kappa" || parameter == "nu") return transpose(x, 0, 1);
   return x.numel() == shape.numel() ? x.reshape(shape) : x;
@@ -90,7 +90,7 @@ void check_gradient(const GoldenCase& test, const std::string& name, const Tenso
   CHECK(largest_difference(leaf.grad(), as_here(name, test.tensor("d" + name), leaf.shape())) <= 1e-11);
 }
 
-// 1 for real queries, 0 for padding, whose output means nothing.
+// Returns 1 for real queries and 0 for padding, whose output is undefined.
 Tensor live_rows(const GoldenCase& test, int64_t batch, int64_t queries, bool cross) {
   std::vector<double> live;
   for (int64_t b = 0; b < batch; ++b)
@@ -136,7 +136,7 @@ void check_unit(GoldenCase test) {
   Spec spec = parse_spec(test.spec);
   set_item(spec, "size", parse_spec("6"));
   set_item(spec, "inner", parse_spec("9"));
-  const std::vector<std::string> parts = {"gate", "value", "shared"};  // one matrix here
+  const std::vector<std::string> parts = {"gate", "value", "shared"};  // packed in one matrix here
   std::erase_if(test.parameters,
                 [&](const std::string& name) { return std::count(parts.begin(), parts.end(), name) > 0; });
   Made made = make(test, spec, {.width = 5, .heads = 1, .causal = test.yes("causal"), .bias = false});
@@ -157,7 +157,7 @@ void check_unit(GoldenCase test) {
   for (const auto& [name, parameter] : made.parameters) check_gradient(test, name, parameter->value);
 }
 
-// Cases that have no witness here, and why.
+// Returns the reason to skip a golden case, or "".
 std::string reason_to_skip(const std::string& name) {
   static const std::map<std::string, std::string> reasons = {
       {"rela_head", "stored for both readings of the paper; the layer follows the authors' code, all heads together"},

@@ -1,4 +1,4 @@
-// What a query does not see has no influence on what it reads or on its gradients, be it NaN: for every attention.
+// Keys that a query does not attend to have no influence on its output and gradients, even if NaN.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -16,15 +16,15 @@ namespace {
 constexpr int64_t keys = 7, width = 8, head_count = 2;
 const double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
-// Which keys are hidden from whom, and where NaN stands.
+// An attention mask, and the keys that hold NaN.
 struct Mask {
   const char* name;
   bool causal, attend_to_self;
-  std::vector<int32_t> lengths;  // of the one sequence
+  std::vector<int32_t> lengths;  // length of the single sequence
   std::vector<int32_t> documents;
   std::set<int64_t> poisoned;  // keys
-  std::string span = "";       // a setting that hides keys
-  int64_t window = keys;       // at this distance and beyond
+  std::string span = "";       // masks keys
+  int64_t window = keys;       // masks keys at this distance and beyond
 
   bool sees(int64_t i, int64_t j) const {
     return !(causal && j > i) && (attend_to_self || i != j) && std::abs(i - j) < window &&
@@ -36,10 +36,10 @@ struct Mask {
       if (sees(i, j)) return false;
     return true;
   }
-  bool poisons(int64_t i) const {  // query i sees a NaN
+  bool poisons(int64_t i) const {  // query i attends to a NaN
     return std::any_of(poisoned.begin(), poisoned.end(), [&](int64_t j) { return sees(i, j); });
   }
-  bool reaches(int64_t j) const {  // a query that sees a NaN sees key j, whose gradients are NaN with reason
+  bool reaches(int64_t j) const {  // a query that attends to a NaN also attends to key j, so j's gradients are NaN
     for (int64_t i = 0; i < keys; ++i)
       if (sees(i, j) && poisons(i)) return true;
     return false;
@@ -67,7 +67,7 @@ std::string with_setting(std::string spec, const std::string& more) {
   return spec + ", " + more + ")";
 }
 
-// Whether an attention with that setting is made; the test of refusals has those that are not.
+// Returns whether an attention accepts the setting; attention_refusals_test.cpp has those that do not.
 bool can_have(const std::string& spec, const std::string& setting) {
   try {
     layer_of(with_setting(spec, setting), {.width = width, .heads = head_count, .causal = true, .context = 7});
@@ -77,7 +77,7 @@ bool can_have(const std::string& spec, const std::string& setting) {
   }
 }
 
-// `spec` with further settings; empty if it cannot have them.
+// Returns `spec` with further settings; empty if it does not accept them.
 std::string with_settings(const std::string& spec, const Mask& mask) {
   if (!mask.span.empty() && (spec.find("span=") != std::string::npos || !can_have(spec, mask.span))) return "";
   if (!mask.causal && needs_causal(spec)) return "";
@@ -98,7 +98,7 @@ Pass pass_of(const Mask& mask) {
   if (!mask.documents.empty()) pass.document_ids = whole({1, keys}, mask.documents);
   return pass;
 }
-// What `f` reads from these, and its gradients.
+// Returns the output of `f` and its gradients.
 template <class F>
 ReadResult read(const Operands& x, const F& f) {
   const Tensor q = x.query.clone().set_requires_grad(), k = x.key.clone().set_requires_grad(),
@@ -133,7 +133,7 @@ void check_hidden(const Mask& mask, bool slots, int64_t key_heads, const F& f, b
         CHECK(same(expected.dq, got.dq));
       }
       if (!mask.reaches(i)) {
-        // a normalization multiplies the zero that it is handed by the NaN that it was given
+        // the backward of a normalization multiplies a zero gradient by the NaN input
         if (!keys_first_normalized || !mask.poisoned.contains(i)) CHECK(same(expected.dk, got.dk));
         CHECK(same(expected.dv, got.dv));
       }
@@ -154,7 +154,7 @@ void check_layers(bool simple) {
         const auto layer = layer_of(
             spec, {.width = width, .heads = head_count, .key_heads = key_heads, .causal = mask.causal, .context = 7});
         auto* const between = dynamic_cast<AttentionLayer*>(layer.get());
-        if (!between) continue;  // gau has no such place
+        if (!between) continue;  // gau has no read_heads
         check_hidden(
             mask, spec.find("persistent") != std::string::npos, key_heads,
             [&](const AttentionInputs& r) {
@@ -203,7 +203,7 @@ TEST_CASE("gau: tokens that a query does not see have no influence on its output
     for (int64_t i = 0; i < keys; ++i)
       if (!mask.poisons(i) && !mask.poisoned.contains(i))
         CHECK(largest_difference(tokens(clean, 0, i, i + 1), tokens(dirty, 0, i, i + 1)) == 0);
-    // what it reads by, with gradients
+    // the attention inside gau, with gradients
     const Activation square("relu_squared");
     check_hidden(mask, false, 2, [&](const AttentionInputs& r) {
       return attention(r,

@@ -1,5 +1,5 @@
-// The running sums of linear attention, by columns as a device takes them and by states as a CPU does, against sums
-// over every pair.
+// The running sums of linear attention, by columns (devices) and by states (CPU), compared with
+// sums over every pair.
 #include <doctest/doctest.h>
 
 #include <functional>
@@ -48,8 +48,8 @@ Heads<const double> read(const Tensor& t, bool reversed) {
 }
 Heads<double> write(const Tensor& t, bool reversed) { return Heads<double>::of(t.mutable_data<double>(), t, reversed); }
 
-// What is added to `sums`, whose `out` is the output and whose others are the gradients; in.out is the output's
-// gradient.
+// Adds the output to `sums.out` and the gradients to its other tensors. in.out is the gradient
+// of the output.
 void add_by_pairs(const Operands& in, const Ranges& ranges, bool reversed, const Operands& sums) {
   const auto x = read(in.x, reversed), y = read(in.y, reversed), v = read(in.v, reversed), dy = read(in.out, reversed);
   const auto dx = write(sums.x, reversed), dk = write(sums.y, reversed), dv = write(sums.v, reversed),

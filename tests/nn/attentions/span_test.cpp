@@ -1,4 +1,4 @@
-// What learned spans can find, and what they cannot: papers differ from wishes here, so both are tests.
+// Distances that learned spans find by training, and distances that they do not find.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -40,7 +40,7 @@ struct Layer final : Module {  // a relative position and an attention that uses
   void visit(Visitor& v) override { v("position", position), v("attention", attention); }
 };
 
-// Trains one head of limit 80 and ramp 16 to give the sum of the tokens at these lags; returns how far it sees then.
+// Trains one head (limit 80, ramp 16) to sum the tokens at these lags. Returns its final reach.
 double reach_after_training(const std::vector<int64_t>& lags, int steps) {
   constexpr int64_t width = 16, time = 96, batch = 4, limit = 80;
   constexpr double ramp = 16, penalty = 3e-4;
@@ -90,7 +90,7 @@ TEST_CASE("a full adaptive span equals the fixed span, and one of zero shows the
     return layer;
   };
   const auto adaptive = make("softmax(span=adaptive_span(7, R=4))"),
-             fixed = make("softmax(span=fixed(7))");  // the own token is not seen under either
+             fixed = make("softmax(span=fixed(7))");  // both mask the query's own token
   Parameter* const share = parameter_at(*adaptive, "span.share");
   Pass pass;
   const NoGrad guard;
@@ -100,7 +100,7 @@ TEST_CASE("a full adaptive span equals the fixed span, and one of zero shows the
   share->value.copy_from(Tensor::zeros({2}, Dtype::f64));
   std::vector<double> changed = x.to_vector();
   const Tensor before = (*adaptive)(x, pass);
-  const auto moves = [&](int64_t token) {  // whether the last token's output depends on this one
+  const auto moves = [&](int64_t token) {  // returns whether the last token's output depends on `token`
     std::vector<double> v = changed;
     for (int64_t c = 0; c < 8; ++c) v[static_cast<size_t>(token * 8 + c)] += 1;
     const Tensor after = (*adaptive)(Tensor::from(x.shape(), v, Dtype::f64), pass);

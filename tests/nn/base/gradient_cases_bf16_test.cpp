@@ -1,4 +1,4 @@
-// Every registered gradient case in bf16, against the f64 result for the same, rounded, inputs.
+// Every registered gradient case in bf16, compared with f64 on the same rounded inputs.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ struct Result {
   std::vector<Tensor> values;  // f64: the output and the gradients
 };
 Result run(const RegisteredCase& registered, Dtype dtype) {
-  const GradientCase test = make_case(registered);  // anew: modules hold on to their inputs
+  const GradientCase test = make_case(registered);  // a new case: modules keep their inputs
   Result result;
   std::vector<Tensor> in;
   for (const GradientCase::Input& input : test.inputs) {
@@ -42,7 +42,7 @@ Result run(const RegisteredCase& registered, Dtype dtype) {
   return result;
 }
 
-// |a - b| / |b|, in the Euclidean norm; of what is next to nothing, |a - b|.
+// Returns |a - b| / max(|b|, 0.01 sqrt(n)) in the Euclidean norm, n being the number of elements.
 double distance(const Tensor& a, const Tensor& b) {
   const std::vector<double> x = a.to_vector(), y = b.to_vector();
   double difference = 0, size = 0;
@@ -54,16 +54,15 @@ double distance(const Tensor& a, const Tensor& b) {
   return std::isnan(d) ? INFINITY : d;
 }
 
-// Several roundings stand one behind another in a whole attention, and where its weighting has a kink, rounding carries
-// scores across it.
+// An attention rounds several times. If its weighting has a kink, rounding moves scores across it.
 double bound(const RegisteredCase& registered) {
   static const std::set<std::string> kinked = {"pointwise", "relu_former", "sparsemax", "relative"};
   if (registered.family != "attention" && registered.family != "position") return 0.01;
   return kinked.contains(registered.name) ? 0.5 : 0.1;
 }
 
-// Cases, of the empty title, whose functions mix dtypes, which operations refuse: they hold f64 numbers that are no
-// input, or multiply a bias of distances, f32 for bf16, by an input.
+// Cases (empty title) that mix dtypes, which operations reject: they hold f64 tensors besides their
+// inputs, or multiply an f32 position bias by a bf16 input.
 const std::set<std::string> mixed = {"loss entropy_margin_loss", "normalization batch", "position alibi",
                                      "position rotary"};
 

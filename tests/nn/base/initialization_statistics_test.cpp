@@ -1,9 +1,9 @@
-// What attentions read before anything is learned: scores and values independent and N(0, 1), n keys a row.
+// Head outputs at initialization: scores and values are independent and N(0, 1), n keys per row.
 //
-// Every attention of the table runs as the layer of its name.  Its projections are set so that a query is 8 channels
-// with a norm of sqrt(8) and a key 8 channels of N(0, 1): given the query, the scores <q, k> / sqrt(8) are independent
-// and N(0, 1) exactly.  Value channel 0 is 1 everywhere, so that it reads the sum of the row's weights; the 31 others
-// are N(0, 1).  Keys and values are drawn anew for every 64 rows.
+// Every attention in the table runs as a layer. Its projections are set so that a query has 8
+// channels and norm sqrt(8), and a key 8 channels of N(0, 1). Given the query, the scores
+// <q, k> / sqrt(8) are exactly independent and N(0, 1). Value channel 0 is 1, so its output is the
+// sum of the row's weights; the 31 others are N(0, 1). Keys and values are redrawn every 64 rows.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -22,7 +22,7 @@ constexpr int64_t width = 32, score_channels = 8, memory_width = score_channels 
 
 struct Row {
   std::string spec;
-  double sum, variance;  // of the weights of a row, of one output channel
+  double sum, variance;  // sum of a row's weights; variance of an output channel
 };
 
 std::vector<Row> table() {

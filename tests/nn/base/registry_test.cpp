@@ -1,4 +1,4 @@
-// Walks the registries: what a new file gets checked for without its author doing anything.
+// Checks over the registries, which cover every new file automatically.
 #include <doctest/doctest.h>
 
 #include <set>
@@ -11,8 +11,8 @@ using namespace orrery::nn;
 
 namespace {
 
-// Three random states of each case.  A sanitizer, which watches memory and threads and takes ten times as long, runs
-// one, and one difference quotient for each input.
+// Three seeds per case. Sanitizers take ten times as long, so they run one seed and one finite
+// difference per input.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool sanitized = true;
 #else
@@ -46,8 +46,8 @@ TEST_CASE("every name of a differentiable family has a case, and every case a na
   for (const Family& family : families())
     for (const std::string& name : family.members) {
       known.emplace(family.name, name);
-      // Activations are checked one by one in activation_test.cpp; optimizers, schedules and the problems of models,
-      // which are there if the tests are linked with them, have no gradient.
+      // activation_test.cpp checks activations. Optimizers, schedules and the problems of models
+      // (present if linked with the tests) have no gradient.
       const std::set<std::string> without = {"activation", "optimizer", "schedule", "problem"};
       if (without.contains(family.name)) continue;
       INFO(family.name, " ", name);

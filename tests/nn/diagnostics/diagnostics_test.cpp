@@ -1,4 +1,4 @@
-// Diagnostics against values worked out by hand.
+// Diagnostics compared with values computed by hand.
 #include "nn/diagnostics/diagnostics.h"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-// The exact ways from one feed-forward to another, and to attention.
+// Exact conversions between feed-forwards, and to attention.
 #include "nn/feed_forwards/base/conversions.h"
 
 #include <doctest/doctest.h>
@@ -93,7 +93,7 @@ TEST_CASE("memory(softmax) and persistent slots with an empty context convert in
     copy_slots(*memory, *persistent);
     copy_slots(*persistent, *back);
     CHECK(difference(run(*memory, x, dy), run(*persistent, x, dy)) <= exact);
-    // <x, K> = <x, sqrt(C) kappa> / sqrt(C) and V = sqrt(N) nu, or all that without the roots
+    // <x, K> = <x, sqrt(C) kappa> / sqrt(C) and V = sqrt(N) nu, or both without the roots
     const double key = scaled == "yes" ? 1 : 1 / std::sqrt(5), value = scaled == "yes" ? std::sqrt(7) : 1;
     CHECK(difference(parameter(*memory, "key").grad() * key,
                      parameter(*persistent, "slots.key").grad().reshape(Shape{7, 5})) <= exact);
@@ -117,7 +117,7 @@ TEST_CASE("conversions that cannot be exact are refused") {
   expect_error(with_bias).names("copy_slots").names("keys").value("biases").offers("make it with biases").offers(0);
   struct Refused {
     const char *from, *to;
-    std::vector<std::string> terms;  // of the message, in its order
+    std::vector<std::string> terms;  // in the order of the message
   };
   const std::vector<Refused> refused = {
       {"dense(relu)", "memory(softmax)", {"copy_slots", "relu", "softmax", "one function"}},

@@ -1,4 +1,4 @@
-// What each feed-forward promises.
+// Properties of each feed-forward.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -71,7 +71,7 @@ TEST_CASE("gated takes the inner size as given, or two thirds of it") {
 
 namespace {
 
-// What all calls on the way from y to its leaves keep, in f32 numbers.
+// Returns the number of f32 values saved for backward between y and its leaves.
 int64_t kept(const Tensor& y) {
   std::vector<Edge> pending{y.body()->edge};
   int64_t bytes = 0;
@@ -233,7 +233,7 @@ TEST_CASE("settings of feed-forwards are checked at construction") {
   error("memory(relu, scale=0.5)").names("memory").names("scale").value("0.5").names("softmax").names("relu").offers(1);
   error("memory(softmax(2))").names("memory").value("'softmax(2)'").names("softmax").offers("scale");
   error("memory(relu, d_ff=-1)").names("memory").names("d_ff").value(-1).offers(0);
-  error("memory(relu, slots=-1)").names("memory").names("d_ff").value(-1).offers(0);  // its former name
+  error("memory(relu, slots=-1)").names("memory").names("d_ff").value(-1).offers(0);  // former name of d_ff
   error("memory(relu, norm=rms)").names("memory").names("norm").value("'rms'").offers("none, layer");
   error("memory(sofmax)").names("memory").value("'sofmax'").offers("'softmax'");
   error("memory(softmax, epsilon=0)").names("memory").names("epsilon").value(0).offers(0);

@@ -1,4 +1,4 @@
-// Every feed-forward against the golden files, which PyTorch wrote from the papers' equations.
+// Every feed-forward compared with golden files, written by PyTorch from the papers' equations.
 #include <doctest/doctest.h>
 
 #include <map>
@@ -13,7 +13,7 @@ using namespace orrery::testing;
 
 namespace {
 
-// Our parameter at `path` from the tensors of a case, or with prefix "d" its gradient; undefined if it has none.
+// Returns a case's tensor (with prefix "d": gradient) for the parameter at `path`, or undefined.
 Tensor theirs(const GoldenCase& test, const std::string& prefix, const std::string& path) {
   static const std::map<std::string, std::string> names{
       {"input.weight", "input"}, {"input.bias", "b1"},        {"output.weight", "output"}, {"output.bias", "b2"},
@@ -22,7 +22,7 @@ Tensor theirs(const GoldenCase& test, const std::string& prefix, const std::stri
       {"query.weight", "query"}, {"query.bias", "query_bias"}};
   const std::string name = prefix + names.at(path);
   if (!test.has(name)) return {};
-  if (path.starts_with("slots.")) return permute(test.tensor(name), {1, 0, 2});  // (H, N, D) there
+  if (path.starts_with("slots.")) return permute(test.tensor(name), {1, 0, 2});  // (H, N, D) in the file
   if (path == "input.weight" && test.has("gate"))
     return concatenate({test.tensor(prefix + "gate"), test.tensor(name)}, 0);
   return test.tensor(name);

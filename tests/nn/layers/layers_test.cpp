@@ -1,4 +1,4 @@
-// Layers against PyTorch, and what their headers promise.
+// Layers compared with PyTorch, and properties that their headers state.
 #include <doctest/doctest.h>
 
 #include "engine/ops/ops.h"
@@ -28,7 +28,7 @@ const Golden& golden() {
   return file;
 }
 
-// Runs f on the golden inputs in f64 and in f32; output and every gradient must be PyTorch's.
+// Runs f on the golden inputs in f64 and f32; output and every gradient must equal PyTorch's.
 template <class F>
 void compare(const std::string& name, const std::vector<std::string>& inputs, const F& f) {
   for (const auto& kind : {std::pair(Dtype::f64, 1e-12), std::pair(Dtype::f32, 1e-5)}) {
@@ -139,7 +139,7 @@ TEST_CASE("cross-entropy: ignored targets, reuse of the logits' buffer, errors")
     const Tensor x = random_tensor({64, 1024}, 1, Dtype::f32).set_requires_grad();
     const Tensor loss = cross_entropy(x * 2.0, Tensor::from({64}, std::vector<int32_t>(64, 3)));
     reset_peak(Device::cpu);
-    loss.backward();  // the product's buffer becomes its gradient; then one more for the gradient of x
+    loss.backward();  // reuses the product's buffer for its gradient; allocates one for the gradient of x
     CHECK(memory_use(Device::cpu).peak - before < 4 * 64 * 1024 * 3 + 20000);
   }
 }

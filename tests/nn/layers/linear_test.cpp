@@ -1,5 +1,5 @@
-// Products with weights in every dtype: their backward passes differ by dtype, and where a gradient exists already they
-// add to it in place.
+// Products with weights in every dtype. Backward differs by dtype, and adds in place to gradients
+// that exist already.
 #include "nn/layers/linear.h"
 
 #include <doctest/doctest.h>
@@ -25,9 +25,9 @@ using Function = std::function<Tensor(const Inputs&)>;
 
 struct Passes {
   int count;
-  bool at_home = false;  // gradients have a fixed place, as an optimizer gives them, where operations add to them
+  bool at_home = false;  // gradients have a fixed buffer, as with an optimizer; operations add to it
 };
-// The gradients of all inputs after some passes, each of which adds to them, in f64.
+// Returns the f64 gradients of all inputs after some passes, each of which adds to them.
 std::vector<Tensor> gradients_of(const Function& f, const Inputs& inputs, const Tensor& dy, Dtype dtype,
                                  Passes passes) {
   Inputs leaves;
@@ -47,7 +47,7 @@ std::vector<Tensor> gradients_of(const Function& f, const Inputs& inputs, const 
   return gradients;
 }
 
-// Whole numbers are exact in every dtype, so the gradients are those of the plain formula in f64.
+// Integers are exact in every dtype, so gradients must equal those of the plain formula in f64.
 void check_exact(const Function& f, const Function& plain, const Inputs& inputs, const Tensor& dy) {
   for (const Dtype dtype : dtypes)
     for (const Passes passes : {Passes{1}, Passes{2}, Passes{1, true}, Passes{2, true}}) {
@@ -93,7 +93,7 @@ TEST_CASE("linear_split: gradients are exact in every dtype and add up, also whe
 }
 
 TEST_CASE("dense feed-forward: gradients are exact in every dtype and add up, that of the residual too") {
-  // Small numbers: a sum in bf16 is exact up to 256.
+  // Small values: a sum in bf16 is exact up to 256.
   const Inputs inputs = {whole_numbers({1, 2, 3}, 1) * 0.5, whole_numbers({4, 3}, 2) * 0.5,
                          whole_numbers({4}, 3) * 0.5,       whole_numbers({3, 4}, 4) * 0.5,
                          whole_numbers({3}, 5) * 0.5,       whole_numbers({1, 2, 3}, 6)};

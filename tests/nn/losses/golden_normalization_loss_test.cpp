@@ -1,4 +1,4 @@
-// Normalizations, losses and row statistics against PyTorch, outputs and every gradient (tests/golden/variants.py).
+// Normalizations, losses and row statistics compared with PyTorch (tests/golden/variants.py).
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -61,7 +61,7 @@ struct Statistics {
   Tensor zero_share, maximum;  // (B, H, T), without gradient
 };
 
-// The row statistics of a rule's weights, with the factor of the length where the rule has one.
+// Returns the row statistics of a rule's weights, times the length factor if it has one.
 Statistics statistics_of(const GoldenCase& test, const Tensor& q, const Tensor& k, const Tensor& kappa,
                          const Tensor& rho) {
   const Spec spec = parse_spec(test.spec);
@@ -86,7 +86,7 @@ Statistics statistics_of(const GoldenCase& test, const Tensor& q, const Tensor& 
   return s;
 }
 
-// A loss of each row by itself, (B, H, T): that of one row is a mean over one.
+// Returns the loss of each row separately, (B, H, T): the mean over one row.
 template <class Loss>
 Tensor of_each_row(const Tensor& rows, const Loss& loss) {
   const Tensor flat = rows.reshape(Shape{rows.numel()});
@@ -129,7 +129,7 @@ void check_rows(const GoldenCase& test) {
     };
     same("row_sum", s.sum.detach()), same("zero_share", s.zero_share), same("maximum", s.maximum);
   }
-  if (rho && !loss.starts_with("entropy_margin")) check_gradient(test, "rho", rho);  // H does not know gamma
+  if (rho && !loss.starts_with("entropy_margin")) check_gradient(test, "rho", rho);  // H does not depend on gamma
   if (kappa) check_gradient(test, "kappa", kappa);
 }
 
@@ -147,7 +147,7 @@ void check_regularizer(const GoldenCase& test) {
   check_gradient(test, "theta", theta), check_gradient(test, "temperature", t);
 }
 
-// From entropies (layers, H): the mean over layers of each layer's penalty, seven rows of the same entropy.
+// Checks the mean over layers of each layer's penalty; entropies are (layers, H), in 7 equal rows.
 void check_penalty(const GoldenCase& test) {
   const Tensor entropies = test.leaf("entropies"), theta = test.leaf("theta");
   const int64_t layers = entropies.size(0), heads = entropies.size(1);
@@ -167,7 +167,7 @@ void check_penalty(const GoldenCase& test) {
 TEST_CASE("every normalization agrees with PyTorch, output, running statistics and every gradient") {
   int checked = 0;
   for (const GoldenCase& test : golden_cases("normalizations.safetensors")) {
-    if (test.option("kind") == "image") continue;  // pictures there have their channels first
+    if (test.option("kind") == "image") continue;  // images there are channels-first
     INFO(test.name, ": ", test.spec);
     check_normalization(test);
     ++checked;

@@ -1,4 +1,4 @@
-// Losses against values worked out by hand, and the conventions their headers fix.
+// Losses compared with values computed by hand, and conventions that their headers fix.
 #include <doctest/doctest.h>
 
 #include "engine/autograd/autograd.h"
@@ -107,7 +107,7 @@ TEST_CASE("normalization loss: dL/dgamma is -sign(ln S) / gamma, and at the star
     normalization_loss(numbers({sum_at_one}) / gamma).backward();
     CHECK(gamma.grad().item() == doctest::Approx((sum_at_one > 1.6 ? -1 : 1) / 1.6));
   }
-  // A row of relu(z) / sqrt(n / 2), z from N(0, 1), sums to sqrt(n / pi) on average.
+  // A row of relu(z) / sqrt(n / 2) with z from N(0, 1) sums to sqrt(n / pi) on average.
   CHECK(normalization_loss(numbers({std::sqrt(128 / 3.14159265358979)})).item() ==
         doctest::Approx(1.8537).epsilon(1e-4));
 }

@@ -1,4 +1,4 @@
-// Gradients of bf16 parameters are summed in f32, and stay so over micro-batches.
+// Gradients of bf16 parameters are summed in f32, also over micro-batches.
 #include <doctest/doctest.h>
 
 #include "engine/autograd/autograd.h"
@@ -14,7 +14,7 @@ using orrery::testing::random_tensor;
 
 namespace {
 
-// The gradients of all parameters after two micro-batches, at numbers that bf16 can hold.
+// Returns the gradients of all parameters after two micro-batches of values exact in bf16.
 Tensor gradients(const std::string& spec, Dtype dtype) {
   const auto layer = make_normalization(parse_spec(spec), {.width = 24});
   initialize(*layer, 1);

@@ -1,4 +1,4 @@
-// Normalizations: what their headers promise beyond the gradient cases.
+// Normalizations: properties that their headers state, beyond the gradient cases.
 #include <doctest/doctest.h>
 
 #include <numbers>
@@ -37,7 +37,7 @@ Tensor buffer(Module& module, const std::string& name) {
     if (path == name) return *tensor;
   return {};
 }
-// Parameters away from their initial values, the same for modules with the same parameters.
+// Moves parameters away from their initial values, equally for modules with equal parameters.
 void disturb(Module& module) {
   int seed = 50;
   for (const NamedParameter& p : parameters_of(module))
@@ -229,7 +229,7 @@ TEST_CASE("batch normalization: the running statistics change in after_step alon
   after_step(*module);
   CHECK(buffer(*module, "running_mean").item() == doctest::Approx(0.25 * 3));
   CHECK(buffer(*module, "running_variance").item() == doctest::Approx(0.75 + 0.25 * 14 / 3));
-  after_step(*module);  // nothing new was seen
+  after_step(*module);  // no new batch
   CHECK(buffer(*module, "running_mean").item() == doctest::Approx(0.25 * 3));
   Pass evaluation;
   const std::vector<double> y = (*module)(x, evaluation).to_vector();
@@ -278,7 +278,7 @@ TEST_CASE("padding changes no real token's output or gradient, whatever stands i
     Tensor x = random_tensor({1, 3, 4}, 1), dy = random_tensor({1, 3, 4}, 2);
     const Run real = run(*module, x, dy, training());
     for (const double junk : {7.0, not_a_number}) {
-      if (!skips && junk != 7.0) continue;  // where tokens stay apart, NaN stays in its own
+      if (!skips && junk != 7.0) continue;  // tokens do not interact, so NaN stays in its own token
       const Tensor padding = Tensor::full({1, 2, 4}, junk, Dtype::f64);
       const Tensor zeros = Tensor::zeros({1, 2, 4}, Dtype::f64);
       const Run padded = run(*module, concatenate({x, padding}, 1), concatenate({dy, skips ? padding : zeros}, 1),

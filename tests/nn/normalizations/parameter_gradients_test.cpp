@@ -1,5 +1,4 @@
-// Parameters of bf16 gather their gradients in f32: the sums of a micro-batch arrive there unrounded,
-// and are added to those before.
+// Gradients of bf16 parameters are summed in f32: the sums of a micro-batch are added there unrounded.
 #include <doctest/doctest.h>
 
 #include "engine/autograd/autograd.h"
@@ -15,7 +14,7 @@ using orrery::testing::random_tensor;
 
 namespace {
 
-// What these micro-batches leave in the flat buffer, for a model of `dtype` that is given the same numbers.
+// Returns the flat gradients after these micro-batches, for a model of `dtype`; values are exact in bf16.
 Tensor gradients_of(const std::string& spec, Dtype dtype, const std::vector<int>& batches = {1, 2}) {
   constexpr int64_t width = 12;
   const auto model = make_normalization(parse_spec(spec), {.width = width});
@@ -41,7 +40,7 @@ TEST_CASE("the gradients of a normalization's bf16 parameters arrive in f32, exa
     INFO(spec);
     const Tensor wide = gradients_of(spec, Dtype::f32), narrow = gradients_of(spec, Dtype::bf16);
     REQUIRE(narrow.dtype() == Dtype::f32);
-    CHECK(largest_difference(wide, wide.to(Dtype::bf16).to(Dtype::f32)) > 0.01);  // which rounding would show
+    CHECK(largest_difference(wide, wide.to(Dtype::bf16).to(Dtype::f32)) > 0.01);  // rounding would show
     CHECK(largest_difference(wide, narrow) == 0);
     const Tensor first = gradients_of(spec, Dtype::f32, {1}), second = gradients_of(spec, Dtype::f32, {2});
     CHECK(largest_difference(wide, first + second) == 0);

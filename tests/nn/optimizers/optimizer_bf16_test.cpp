@@ -1,4 +1,4 @@
-// Parameters of bf16: what the optimizer moves is f32, what the model reads is that, rounded.
+// Parameters of bf16: the optimizer updates f32 master weights, the model uses their bf16 copy.
 #include <doctest/doctest.h>
 
 #include <map>
@@ -80,7 +80,7 @@ TEST_CASE("gradients of bf16 parameters are gathered in f32") {
   flat.zero_gradients();
   sum(model.vector.value * 256.0).backward();
   sum(model.vector.value).backward();
-  CHECK(model.vector.value.grad().to_vector() == std::vector<double>(5, 257));  // which is no bf16
+  CHECK(model.vector.value.grad().to_vector() == std::vector<double>(5, 257));  // not representable in bf16
 
   const Tensor x = random_tensor({9, 60}).to(Dtype::bf16), g = random_tensor({9, 70}, 2).to(Dtype::bf16);
   for (int micro_batch = 0; micro_batch < 2; ++micro_batch) backward(linear(x, model.matrix.value), g);

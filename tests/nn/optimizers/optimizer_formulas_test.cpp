@@ -1,4 +1,4 @@
-// Optimizers against a plain statement of their formulas, and what all of them promise.
+// Optimizers compared with plain versions of their formulas, and properties of all optimizers.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -55,7 +55,7 @@ struct Run {  // a model with its optimizer
   }
 };
 
-// Walks three steps of a run beside a plain formula: (p, g, memory of this parameter, step from 1, parameter).
+// Compares three steps with a plain formula: (p, g, state of this parameter, step from 1, parameter).
 using Plain = std::function<void(Numbers& p, const Numbers& g, std::map<std::string, Numbers>&, int, const Parameter&)>;
 void check_formula(const std::string& spec, const Plain& plain, double rate = 0.01, double size = 1) {
   INFO(spec);
@@ -109,7 +109,7 @@ Numbers transposed(const Numbers& a, size_t m, size_t n) {
   return t;
 }
 
-// Singular values by rotations of pairs of columns until all are orthogonal (one-sided Jacobi), descending.
+// Returns singular values, descending: rotates column pairs until orthogonal (one-sided Jacobi).
 Numbers singular_values(const Tensor& x) {
   size_t m = static_cast<size_t>(x.size(0)), n = static_cast<size_t>(x.size(1));
   Numbers a = x.to_vector();
@@ -164,7 +164,7 @@ TEST_CASE("optimizers make the steps of the golden file") {
     for (int i = 0; i < 3; ++i) {
       model.all.emplace_back(tensor("p", i).shape(), constant(0), Dtype::f64);
       model.all.back().value.copy_from(tensor("p", i));
-      model.all.back().decay = true;  // there even of the vector
+      model.all.back().decay = true;  // the golden run decays the vector too
     }
     FlatParameters flat(model);
     const auto optimizer = make_optimizer(parse_spec(spec), flat);
@@ -202,7 +202,7 @@ TEST_CASE("lion's step has the size of the rate everywhere, and none where nothi
 }
 
 TEST_CASE("adagrad makes the steps of its formula, below and above the clip of each tensor") {
-  for (const double size : {1.0, 1e-4}) {  // norms of about 65, 2 and 5; of a ten-thousandth of that
+  for (const double size : {1.0, 1e-4}) {  // norms of about 65, 2 and 5; then 1e-4 of these
     int clipped = 0;
     check_formula(
         "adagrad(grad_clip=0.001)",
@@ -216,7 +216,7 @@ TEST_CASE("adagrad makes the steps of its formula, below and above the clip of e
           }
         },
         0.07, size);
-    CHECK(clipped == (size == 1 ? 9 : 3));  // the matrix alone is long enough in the second run
+    CHECK(clipped == (size == 1 ? 9 : 3));  // only the matrix exceeds the clip in the second run
   }
 }
 
@@ -285,10 +285,10 @@ TEST_CASE("muon's step is nearly orthogonal: singular values from 0.65 to 1.25, 
     CHECK(sigma.size() == static_cast<size_t>(std::min(shape[0], shape[1])));
     CHECK(sigma.back() >= 0.65);
     CHECK(sigma.front() <= 1.25);
-    CHECK(of_g.front() / of_g.back() > 2);  // they were not so before
+    CHECK(of_g.front() / of_g.back() > 2);  // g itself has a wider spread
     double nuclear = 0;
     for (const double s : of_g) nuclear += s;
-    CHECK(sum(x * g).item() >= 0.65 * nuclear);  // which U V^T has in full
+    CHECK(sum(x * g).item() >= 0.65 * nuclear);  // equal for U V^T
     CHECK(sum(x * g).item() <= 1.25 * nuclear);
   }
 }

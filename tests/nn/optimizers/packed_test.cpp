@@ -1,4 +1,4 @@
-// What optimizers do tensor by tensor, they do to each of the tensors that a parameter packs.
+// Per-tensor operations of optimizers apply to each tensor of a packed parameter.
 #include <doctest/doctest.h>
 
 #include "engine/autograd/autograd.h"
@@ -16,7 +16,7 @@ using orrery::testing::random_tensor;
 
 namespace {
 
-class Apart final : public Module {  // the same layers as one packed one
+class Apart final : public Module {  // the layers of a packed layer, separately
  public:
   Apart() : first(4, 2, {.weight = normal(1)}), second(4, 3, {.weight = normal(1)}) { name_paths(*this); }
   Tensor forward(const Tensor& x, Pass& pass) override {
@@ -66,8 +66,7 @@ TEST_CASE("muon scales the step of a convolution as its source does, by the last
     void visit(Visitor& v) override { v("weight", weight); }
     Parameter weight;
   };
-  // The numbers of one matrix, as 1 x 4 and as 4 x 1 pixels of one channel:
-  // the second step is sqrt(4) times as long.
+  // One matrix as 1 x 4 and as 4 x 1 pixels of one channel: the second step is sqrt(4) times as long.
   const auto step_of = [](const Shape& shape) {
     Convolution wide(shape);
     convert(wide, Dtype::f64);

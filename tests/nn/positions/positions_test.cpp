@@ -1,4 +1,4 @@
-// Positions: the formulas by their papers, and that places mean the same with documents and with a cache.
+// Positions: the papers' formulas, and consistent positions with documents and with a cache.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -29,7 +29,7 @@ std::unique_ptr<Position> make(const std::string& spec, const PositionOptions& o
   for (const NamedParameter& p : parameters_of(*position)) fill(p.parameter->value, normal(1), RandomKey{5, 6});
   return position;
 }
-// Every position, and some with settings; the sinusoids of their usual size are too small to be seen here.
+// Every position, some with settings. Sinusoids at their default scale are too small to detect.
 const std::vector<std::string> all_specs = [] {
   std::vector<std::string> all = {"alibi(learned=yes)", "relative(7, bias)", "rotary(base=100, pairs=interleaved)",
                                   "sinusoidal(scale=1)"};
@@ -43,14 +43,14 @@ Tensor rotated(const std::string& spec, const Tensor& x, Cache* cache = nullptr)
   pass.cache = cache;
   return make(spec)->rotate(x, pass);
 }
-Tensor part(const Tensor& x, int64_t begin, int64_t end) { return slice(x, 1, begin, end); }  // of the tokens
+Tensor part(const Tensor& x, int64_t begin, int64_t end) { return slice(x, 1, begin, end); }  // slices the tokens
 Tensor reversed(const Tensor& x) {
   std::vector<Tensor> tokens;
   for (int64_t t = x.size(1); t-- > 0;) tokens.push_back(part(x, t, t + 1));
   return concatenate(tokens, 1);
 }
 
-// A softmax attention with a position, in f64, from irregular values.
+// A softmax attention with a position, in f64, with random parameters.
 struct Reader {
   std::unique_ptr<Position> position;
   std::unique_ptr<Sublayer> attention;
@@ -211,7 +211,7 @@ TEST_CASE("ALiBi with learned slopes begins with those of the paper") {
   initialize(*learned, 1);
   CHECK(largest_difference(learned->relative_bias(300), fixed->relative_bias(300).to(Dtype::f32)) == 0);
   convert(*learned, Dtype::bf16);
-  CHECK(learned->relative_bias(300).dtype() == Dtype::f32);  // 257 has no bf16
+  CHECK(learned->relative_bias(300).dtype() == Dtype::f32);  // 257 is not representable in bf16
   CHECK(largest_difference(learned->relative_bias(300), fixed->relative_bias(300).to(Dtype::f32)) == 0);
 }
 

@@ -1,4 +1,4 @@
-// Learning rates: exact values at the ends, between them, and what cannot work.
+// Learning rates: exact values at the ends and between them, and rejected settings.
 #include "nn/schedules/base/schedule.h"
 
 #include <doctest/doctest.h>
@@ -60,7 +60,7 @@ TEST_CASE("a quadratic warm-up is 1 - (1 - u)^2 in every schedule, and both form
 
 TEST_CASE("inverse square root: the warm-up's length over the step, both counted from 1") {
   CHECK(rate("inverse_square_root", usual, 39) == 0.5);           // sqrt(10 / 40)
-  CHECK(rate("inverse_square_root", usual, 999) == Approx(0.1));  // beyond the end it goes on
+  CHECK(rate("inverse_square_root", usual, 999) == Approx(0.1));  // continues beyond the end
   CHECK(rate("inverse_square_root", {.learning_rate = 1, .warmup_steps = 0}, 3) == 0.5);
   for (const int64_t step : {0, 5, 9, 10, 50}) {  // Vaswani's min(t^-1/2, t w^-3/2), scaled to the peak
     const double t = static_cast<double>(step + 1), w = 10;

@@ -1,4 +1,4 @@
-// Convolution, pooling and patches against plain loops, and what their headers promise.
+// Convolution, pooling and patches compared with plain loops, and properties that their headers state.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -23,7 +23,7 @@ using orrery::testing::whole_numbers;
 
 namespace {
 
-// An array read by its indices.
+// A 4-D array with access by indices.
 struct Numbers {
   Shape shape;
   std::vector<double> values;
@@ -98,7 +98,7 @@ TEST_CASE("convolution is its sum over windows, with every gradient, exactly in 
 TEST_CASE("convolution, pools and patches agree with PyTorch, outputs and every gradient") {
   const testing::Golden golden("vision.safetensors");
   const auto channels_last = [](const Tensor& t) { return t.shape().rank() == 4 ? permute(t, {0, 2, 3, 1}) : t; };
-  // f takes x, weight and bias, those that the case has; their gradients are compared in the order of the file.
+  // f takes x, weight and bias, if the case has them; gradients are compared in the file's order.
   const auto compare = [&](const std::string& name, const auto& f) {
     for (const auto& kind : {std::pair(Dtype::f64, 1e-12), std::pair(Dtype::f32, 1e-5)}) {
       const Dtype dtype = kind.first;
@@ -138,13 +138,13 @@ TEST_CASE("convolution, pools and patches agree with PyTorch, outputs and every 
   compare("average_pooling_3_1_1_real_pixels", pool(average_pool, 3, {.padding = 1}));
   compare("average_pooling_global",
           [](const Tensor& x, const Tensor&, const Tensor&) { return global_average_pool(x); });
-  compare("patch_embedding", [&](const Tensor& x, const Tensor& w, const Tensor& b) {  // rows channel by channel there
+  compare("patch_embedding", [&](const Tensor& x, const Tensor& w, const Tensor& b) {  // the file is channels-first
     return patch_embedding(x, channels_last(w.reshape({5, 3, 2, 2})), b);
   });
 }
 
 TEST_CASE("convolution over more pictures than the scratch memory holds at once equals picture by picture") {
-  const int64_t pictures = 5;  // 64 x 64 windows of 9 x 40 numbers: two pictures at a time
+  const int64_t pictures = 5;  // 64 x 64 windows of 9 x 40 values: two images at a time
   const Tensor x = whole_numbers({pictures, 64, 64, 40}, 1, Dtype::f32).set_requires_grad(),
                w = whole_numbers({2, 3, 3, 40}, 2, Dtype::f32).set_requires_grad();
   const WindowSteps steps{.padding = 1};
@@ -227,7 +227,7 @@ TEST_CASE("max pool: padding never wins, the first of equal pixels takes the gra
   CHECK(y.shape() == Shape{1, 2, 2, 2});
   CHECK(largest_difference(y, Tensor::full({1, 2, 2, 2}, -7, Dtype::f64)) == 0);
   backward(y, Tensor::full(y.shape(), 1, Dtype::f64));
-  std::vector<double> expected(18, 0.0);  // each window's first pixel on the picture: (0, 0), (0, 1), (1, 0), (1, 1)
+  std::vector<double> expected(18, 0.0);  // each window's first pixel inside the image: (0, 0), (0, 1), (1, 0), (1, 1)
   for (const size_t pixel : {0, 1, 3, 4}) expected[2 * pixel] = expected[2 * pixel + 1] = 1;
   CHECK(low.grad().to_vector() == expected);
   const Tensor x = Tensor::from({1, 1, 4, 1}, {1, NAN, 2, 5}, Dtype::f64);

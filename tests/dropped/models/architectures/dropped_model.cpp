@@ -1,4 +1,4 @@
-// The next token from this one alone:  logits = E[token] W^T
+// Predicts the next token from the current token only:  logits = E[token] W^T
 #include <memory>
 
 #include "engine/ops/ops.h"

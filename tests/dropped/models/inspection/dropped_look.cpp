@@ -1,4 +1,4 @@
-// How large the residual stream is after each sublayer, as a table.
+// A table of the size of the residual stream after each sublayer.
 #include "engine/ops/ops.h"
 #include "engine/types/wording.h"
 #include "models/inspection/base/look.h"

@@ -1,4 +1,4 @@
-// The next token of a text, as language_modeling has it, from the beginning of its windows on.
+// The next token of a text as in language_modeling, from the start of its windows.
 #include <algorithm>
 #include <optional>
 

@@ -1,4 +1,4 @@
-// x / sqrt(1 + x^2), whose slope is (1 + x^2)^(-3/2).
+// x / sqrt(1 + x^2), with derivative (1 + x^2)^(-3/2).
 #include "nn/formulas/kernels.h"
 
 namespace orrery::nn {

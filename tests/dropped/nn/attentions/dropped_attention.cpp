@@ -1,4 +1,4 @@
-// Weights F(s) with F = softplus, as they come:  o_i = sum_j softplus(<q_i, k_j> / sqrt(D)) v_j
+// Weights F(s) with F = softplus, not normalized:  o_i = sum_j softplus(<q_i, k_j> / sqrt(D)) v_j
 #include "engine/ops/ops.h"
 #include "nn/attentions/base/attention.h"
 #include "nn/attentions/base/cases.h"

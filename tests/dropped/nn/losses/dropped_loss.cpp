@@ -1,4 +1,4 @@
-// Half the mean square of what should be 0.
+// Half the mean square of values whose target is 0.
 #include "engine/ops/ops.h"
 #include "nn/base/gradient_case.h"
 #include "nn/losses/base/loss.h"

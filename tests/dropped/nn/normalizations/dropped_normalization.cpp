@@ -1,4 +1,4 @@
-// Over the mean size:  y = x / (mean |x| + epsilon)
+// Divides by the mean size:  y = x / (mean |x| + epsilon)
 #include "engine/ops/ops.h"
 #include "nn/base/gradient_case.h"
 #include "nn/normalizations/base/normalization.h"

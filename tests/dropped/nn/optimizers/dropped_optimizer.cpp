@@ -1,4 +1,4 @@
-// The mean of the last gradients, without a memory of their size:  u <- 0.5 (u + g),  p <- p - rate (u + decay p)
+// A running mean of gradients, without a second moment:  u <- 0.5 (u + g),  p <- p - rate (u + decay p)
 #include "nn/optimizers/base/elementwise.h"
 
 namespace orrery::nn {

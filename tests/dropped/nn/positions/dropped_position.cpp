@@ -1,4 +1,4 @@
-// A ramp on every channel:  y[b, t] = x[b, t] + t / context
+// Adds a ramp to every channel:  y[b, t] = x[b, t] + t / context
 #include "engine/ops/ops.h"
 #include "nn/base/gradient_case.h"
 #include "nn/positions/base/position.h"

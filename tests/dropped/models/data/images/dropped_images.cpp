@@ -1,5 +1,5 @@
-// dropped.raw: gray images of 4 x 4 pixels, 16 bytes each, and the class of each in a byte before them; every fourth is
-// for validation.
+// dropped.raw: gray images of 4 x 4 pixels, 16 bytes each after a byte with the class. Every fourth
+// image is for validation.
 #include "engine/system/files.h"
 #include "models/data/images.h"
 
