@@ -105,7 +105,7 @@ TEST_CASE("images: class folders of PNG and JPEG, of one part or two") {
   CHECK(one.validation.labels == std::vector<int32_t>{0, 1});
   CHECK(!(one.fingerprint() == set.fingerprint()));
   CHECK(set.fingerprint() == read_images(scraps + "/shapes", {.size = 7}).fingerprint());
-  // The same images; the first `rings` of them are labeled rings.
+  // These images again; the first `rings` of them are labeled rings.
   const Folder folder;
   const auto divided = [&](int rings) {
     const std::string to = folder / std::to_string(rings);

@@ -1,4 +1,4 @@
-// Pre-tokenization by tokenizer.json against the results of its own library, Oniguruma.
+// Pre-tokenization by tokenizer.json against the results of the Oniguruma library.
 #include <doctest/doctest.h>
 
 #include "models/data/pieces.h"
