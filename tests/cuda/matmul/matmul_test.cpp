@@ -369,8 +369,8 @@ TEST_CASE("products on a card: the bits of tensor cores do not depend on the til
   }
 }
 
-// Whole numbers with so many bits that one side needs 2 or 3 bf16 terms; 0 and 1 on the other side.
-// Every product of terms counts, and all are exact.
+// Whole numbers that need 2 or 3 bf16 terms on one side; 0 and 1 on the other side. Every product
+// of terms counts, and all are exact.
 TEST_CASE("products on a card: elements of f32 in parts of bf16 are complete") {
   if (no_card()) return;
   for (const int parts : {2, 3})
