@@ -1,5 +1,5 @@
-// Every layer of nn on the device: what is registered there is found by its gradient case or by its name, so a new one
-// is tested as soon as it exists.
+// Every layer of nn on the device. Gradient cases and registered names give the layers, so a new
+// one is tested as soon as it exists.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -42,7 +42,7 @@ struct Result {
 };
 using Results = std::vector<Result>;
 
-// Whether sums by index look at the indices on the host, as their operation may: then so may what uses them.
+// Returns true if sums by index read the indices on the host (allowed); then their users may, too.
 bool sums_by_index_read() {
   static const bool read = [] {
     const Tensor table = random_tensor({3, 2}).to(Device::cuda).clone().set_requires_grad();
@@ -54,7 +54,7 @@ bool sums_by_index_read() {
   return read;
 }
 
-// Output and gradients of the explicit function on a device.  The host reads nothing of it meanwhile.
+// Returns output and gradients of the explicit function on a device, without reads by the host.
 Results differentiated(const GradientCase& test, Device device, Dtype dtype, bool may_read = false) {
   std::vector<Tensor> x;
   for (const GradientCase::Input& input : test.inputs) {
@@ -73,7 +73,7 @@ Results differentiated(const GradientCase& test, Device device, Dtype dtype, boo
   return results;
 }
 
-// Empty if the second has the numbers of the first, within `tolerance` of the size of each result, else what differs.
+// Returns "" if the numbers agree within `tolerance` of each result's size, else the difference.
 std::string difference(const Results& cpu, const Results& cuda, double tolerance) {
   if (cpu.size() != cuda.size()) return "not the same gradients arrive";
   for (size_t i = 0; i < cpu.size(); ++i) {
@@ -153,7 +153,7 @@ class Model final : public Module {
   std::unique_ptr<Linear> head_;
 };
 
-// Loss and gradients of one step, packed or padded, on a device.
+// Returns loss and gradients of one step, packed or padded, on a device.
 Results step(const Choice& choice, Device device, bool packed) {
   Model model(choice);
   convert(model, Dtype::f64);
@@ -212,15 +212,15 @@ TEST_CASE("single precision and bf16 give the CPU's numbers on the device within
                         is_one_of(c.name, {"softmax", "pointwise", "linear", "sparsemax", "rela"}));
     if (!pointwise && !layer) continue;
     ++compared;
-    // A layer is a chain of sums of at most 40 terms of size 1, each within 1e-6 of the sum of their absolute values.
-    // What is stored as bf16 between them may be rounded to one side or the other: a unit in the last place each time.
+    // A layer chains sums of at most 40 terms of size 1, each within 1e-6 of the absolute values'
+    // sum. Intermediate bf16 values may be rounded either way: one unit in the last place each.
     CHECK(difference(c, Dtype::f32, pointwise ? 4 * epsilon : 4e-5) == "");
     CHECK(difference(c, Dtype::bf16, 4 * epsilon_of_bf16) == "");
   }
   CHECK(compared > 20);
 }
 
-// Output and gradients of attention over 70 tokens with weights F(s), or softmax without a name.
+// Returns output and gradients of attention over 70 tokens with weights F(s); no name: softmax.
 Results attended(const std::string& activation, int64_t head_size, Device device) {
   std::vector<Tensor> x;
   for (uint64_t seed = 1; seed < 4; ++seed) {
@@ -242,12 +242,12 @@ TEST_CASE("attention in bf16 weighted by every activation and by softmax gives t
   std::vector<std::string> names = activation_names();
   REQUIRE(names.size() >= 29);
   names.push_back("");
-  for (const int64_t head_size : {20, 72})  // which tensor cores pad to 64 and to 128
+  for (const int64_t head_size : {20, 72})  // tensor cores pad them to 64 and 128
     for (size_t i = 0; i < names.size(); i += one_of(7)) {
       CAPTURE(names[i]);
       CAPTURE(head_size);
       const auto on = [&](Device device) { return attended(names[i], head_size, device); };
-      // Weights and ds are rounded to bf16 on tensor cores and not on the CPU; then all results are, on either side.
+      // Tensor cores round weights and ds to bf16, the CPU does not; both round all results.
       CHECK(difference(on(Device::cpu), on(Device::cuda), 0x1p-6) == "");
     }
 }
@@ -292,7 +292,7 @@ TEST_CASE("a text goes on from a cache on the device, and reads nothing of it on
                                 "pointwise(relu, length=row_index)"})
     for (const char* position : {"rotary", "alibi", "learned", "sinusoidal"}) {
       const std::string parts = std::string(attention) + ", " + position;
-      if (parts == "linear, alibi") continue;  // has no scores
+      if (parts == "linear, alibi") continue;  // linear has no scores
       CAPTURE(parts);
       const auto results = [&](Device device) {
         const NoGrad guard;

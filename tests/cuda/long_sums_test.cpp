@@ -1,4 +1,4 @@
-// The rounding of f32 sums on a device, over lengths: the bounds of a CPU.
+// Rounding of f32 sums on a device, for several lengths; the bounds are those of a CPU.
 #include "tests/support/long_sums.h"
 
 using namespace orrery;

@@ -1,4 +1,4 @@
-// Whole models on the device: the CPU's losses, the same bits when steps are replayed, and a loss that is not finite.
+// Whole models on the device: the CPU's losses, bit-identical replays, and a non-finite loss.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -32,7 +32,7 @@ Assignments operator+(Assignments a, const Assignments& b) {
   return a;
 }
 
-// Runs of one model on different devices, each in a folder of its own.
+// Runs of one model on different devices, each in its own folder.
 class Runs {
  public:
   explicit Runs(Assignments common) : common_(std::move(common)), text_(orrery::testing::write_small_text(folder_)) {}
@@ -40,8 +40,8 @@ class Runs {
   Trainer begin(const std::string& name, const Assignments& more) const {
     Assignments all = common_;
     const std::vector<Setting> of_task = make_settings(common_).task_settings.members();
-    if (find_setting(of_task, "data")) all.emplace_back("data", text_);  // what makes its own sequences has none
-    // Emulated, they take most of the time.
+    if (find_setting(of_task, "data")) all.emplace_back("data", text_);  // generated tasks have none
+    // In the emulation, they take most of the time.
     if (find_setting(of_task, "training_loss_tokens")) all.emplace_back("training_loss_tokens", "0");
     all.insert(all.end(), {{"out", folder_ / name}, {"evaluate_every", "0"}, {"checkpoint_every", "0"}});
     return Trainer(make_settings(all + more));
@@ -133,7 +133,7 @@ TEST_CASE("dropout, accumulation, clipping: the CPU's losses; replayed steps hav
   }
   CHECK(runs.metrics("cuda") == runs.metrics("graph"));
 
-  // a run that is stopped and resumed, replayed or not, ends with the same bits
+  // A run that is stopped and resumed, replayed or not, ends with the same bits.
   for (const Assignments& how : {on_card, replayed}) {
     const std::string name = how.size() > 1 ? "resumed graph" : "resumed";
     Trainer half = runs.begin(name, how);
@@ -158,7 +158,7 @@ TEST_CASE("a loss that is not finite: the device changes nothing, and the host t
   TrainingEvents events;
   events.step = [&](const StepReport& r) {
     if (r.step != 3) return;
-    // One row of the embedding is spoiled when step 4 has been queued: step 5 fails.
+    // Spoils one row of the embedding after step 4 has been queued: step 5 fails.
     const Tensor weight = nn::parameters_of(trainer.model())[0].parameter->value;
     weight[0].copy_from(Tensor::full({16}, NAN));
     before = weight.detach().clone();
@@ -267,7 +267,7 @@ TEST_CASE("a step's inputs: each set of shapes has its own, recorded once, in th
   CHECK(&five != &three);
   steps.record(five, step(five));
   five.recorded->replay();
-  CHECK(&steps.send(of(3, 100)) == &three);  // what is recorded reads the new numbers
+  CHECK(&steps.send(of(3, 100)) == &three);  // the captured step reads the new numbers
   three.recorded->replay();
   CHECK(total.item() == 3 + 50 + 300);
   CHECK(&three.recorded->memory() == &five.recorded->memory());
@@ -276,7 +276,7 @@ TEST_CASE("a step's inputs: each set of shapes has its own, recorded once, in th
 TEST_CASE("translation: steps of each shape are recorded once, and replayed have the bits of those done one by one") {
   if (no_card() || thread_sanitizer) return;
   const Runs runs({{"model", "translation-small"}, {"layers", "1"}, {"heads", "2"}, {"width", "16"}});
-  // Three batches an epoch: after the first step, which is done as it comes, all shapes come at least twice.
+  // Three batches per epoch: after the eager first step, every shape occurs at least twice.
   const Assignments pairs = {{"data", ORRERY_SOURCE_DIR "/tests/models/translation/bible.tsv"},
                              {"source_column", "4"},
                              {"target_column", "3"},

@@ -1,4 +1,4 @@
-// Numbers that nobody means, and machines that have too little: a sentence and exit 1, at once.
+// Absurd numbers, and machines with too little memory: an error message and exit 1, at once.
 #include <doctest/doctest.h>
 
 #include <chrono>
@@ -100,8 +100,8 @@ TEST_CASE("memory: whatever ulimit -v leaves, train ends in exit 0 or in a sente
     };
     const Outcome outcome = limited(command.substr(5));
     CAPTURE(outcome.err);
-    // The system could not even start it.  Within some hundred kilobytes libgfortran, which OpenBLAS brings, calls
-    // itself without end before main, and then not even this runs.
+    // The system could not start it. In a range of some hundred kilobytes libgfortran (of OpenBLAS)
+    // recurses endlessly before main; then this command fails, too.
     const bool not_loaded = outcome.code == 127 || (outcome.code == 139 && limited("\"$ORRERY\" --help").code == 139);
     CHECK((outcome.code == 0 || outcome.code == 1 || not_loaded));
     CHECK((outcome.code != 1 || one_sentence(outcome)));
@@ -128,6 +128,6 @@ TEST_CASE("settings at random: 500 combinations train or are refused in a senten
   std::smatch counts;
   const std::string last = last_line(outcome.out);
   REQUIRE(std::regex_match(last, counts, std::regex("500 draws: (\\d+) trained, (\\d+) refused, 0 others")));
-  CHECK(std::stoi(counts[1]) >= 100);  // or the draws would test refusals alone
+  CHECK(std::stoi(counts[1]) >= 100);  // else the draws would test only refusals
   CHECK(std::stoi(counts[2]) >= 100);
 }

@@ -1,4 +1,4 @@
-// orrery train and classify on images: what a user sees of scraps.
+// orrery train and classify on small sets of images: the output that a user gets.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -28,7 +28,7 @@ TEST_CASE("classify: a model that has learned shapes names them, with shares of 
       run_orrery(train(folder, {"--model=resnet", "--width=8", "--data=" + scraps + "/shapes", "--batch=8",
                                 "--steps=60", "--optimizer=sgd(momentum=0.9)", "--learning_rate=0.1", "--flip"}));
   REQUIRE_MESSAGE(trained.code == 0, trained.err);
-  CHECK(std::regex_search(trained.out, std::regex("images: 8 .* 4 ")));  // to learn, for validation
+  CHECK(std::regex_search(trained.out, std::regex("images: 8 .* 4 ")));  // training, validation
   CHECK(std::regex_search(trained.out, std::regex("images/s +MFU n/a +\\d+ MB")));
   CHECK(std::regex_search(last_line(trained.out), std::regex("validation loss \\d\\.\\d+, accuracy [01]\\.\\d{4}")));
   const Outcome found =
@@ -44,7 +44,7 @@ TEST_CASE("classify: a model that has learned shapes names them, with shares of 
   const Outcome refused =
       run_orrery({"classify", "--checkpoint=" + (folder / "run"), broken, folder / "none.png", scraps + "/large.png"});
   expect_error(refused).names("classify").value(broken).names("classify").value(folder / "none.png");
-  CHECK(contains(refused.out, "large.png  "));  // it goes on behind those that it leaves out
+  CHECK(contains(refused.out, "large.png  "));  // it continues after the files that it skips
   CHECK(!contains(refused.out, "broken.png"));
   const Outcome skipped =
       run_orrery({"classify", "--checkpoint=" + (folder / "run"), "--skip_broken", broken, scraps + "/large.png"});

@@ -1,4 +1,4 @@
-// orrery compare: runs that differ in settings, numbers and parameters, and runs that do not.
+// orrery compare: runs that differ in settings, metrics and parameters, and runs that do not.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -59,7 +59,7 @@ TEST_CASE("compare: where numbers part, what differs most, and what only one has
   CHECK(contains(out, "validation_loss by step\n"));
   CHECK(finds(out, "the last validation:\n +1 +2 +3\n  step +4 +4 +2\n"));
   CHECK(finds(out, "  validation_loss( +\\d+\\.\\d{4}){3}\n"));
-  // Both begin with the same weights and batches: the first step has another rate alone.
+  // Both start with equal weights and batches: only the learning rate differs in the first step.
   CHECK(finds(out, "\nnumbers of 1 and 2\\b.* step 1\n +1 +2\n  learning_rate +\\S+ +\\S+\n\n"));
   CHECK(finds(out, "\nnumbers of 1 and 3\\b.* step 1\n"));
   CHECK(finds(out, "\nparameters of 1 and 2\\b.*\\bstep 4 and 4\\b.* \\d+ differ\\b.* 0 .*same\n"));
@@ -75,7 +75,7 @@ TEST_CASE("compare: where numbers part, what differs most, and what only one has
   CHECK(!contains(few, "loss by step"));
   CHECK(finds(few, "\\|\n[^\n]+\n[^\n]+\n  .*\\b\\d+ .*--parameters=0\\b"));
   CHECK(!contains(all, "--parameters=0"));
-  // What is the same when it is complete does not differ; what differs is told as it was written.
+  // Settings that are equal when completed do not differ; others are printed as written.
   const std::string written = compared({a, train(folder, "d", {"--attention=softmax(soft_cap=0)"}),
                                         train(folder, "e", {"--attention=pointwise(relu)"})});
   INFO(written);
@@ -99,7 +99,7 @@ TEST_CASE("compare: a run at work is compared as far as it is, and what is not t
   Message(out).names("parameters of 1 and 2").value(b).names("checkpoint");
   fs::remove(b + "/metrics.jsonl");
   Message(compared({b, a})).names("numbers of 1 and 2").value(b).names("metrics.jsonl");
-  fs::remove(a + "/settings.toml");  // its checkpoint knows them
+  fs::remove(a + "/settings.toml");  // its checkpoint holds them
   CHECK(finds(compared({a, b}), "\nsettings\\b.* same\n"));
 }
 
@@ -152,7 +152,7 @@ TEST_CASE("compare: differences of parameters and of numbers are what they say")
   CHECK(parting.last == 3);
   CHECK(parting.parting == 3);
   REQUIRE(parting.figures.size() == 2);
-  CHECK(parting.figures[0].name == "loss");  // before those of parts
+  CHECK(parting.figures[0].name == "loss");  // before metrics of modules
   CHECK(parting.figures[1].name == "alpha/blocks.0");
   CHECK(parting.figures[1].second == 2);
   other.pop_back();

@@ -1,4 +1,4 @@
-// orrery import, export, show, evaluate and translate: what a user sees of small models.
+// orrery import, export, show, evaluate and translate on small models: the user's output.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -170,7 +170,7 @@ TEST_CASE("translate: sentences go in, a line each comes out, and BLEU is told a
   const Outcome of_loss = run_orrery({"evaluate", "--checkpoint=" + run, "--bleu=no"});
   CHECK(contains(judged.out, of_loss.out.substr(0, of_loss.out.find("training loss"))));
   CHECK(!contains(of_loss.out, "BLEU"));
-  const Outcome elsewhere =  // what was learned is not read
+  const Outcome elsewhere =  // does not read the training data
       run_orrery({"evaluate", "--checkpoint=" + run, "--validation_data=" + pairs});
   REQUIRE_MESSAGE(elsewhere.code == 0, elsewhere.err);
   CHECK(!contains(elsewhere.out, "training loss"));

@@ -1,4 +1,4 @@
-// Files that say, unpack to or have sizes beyond all reason are refused before memory or time is spent on them.
+// Files that state, unpack to or have absurd sizes are refused before they cost memory or time.
 #include <doctest/doctest.h>
 
 #include <chrono>
@@ -19,42 +19,42 @@ using Words = std::vector<std::string>;
 namespace {
 
 constexpr uint64_t terabyte = 1'000'000'000'000;
-constexpr int64_t most_memory = 150'000'000;  // bytes: the program and its libraries have 60 MB
+constexpr int64_t most_memory = 150'000'000;  // bytes; the program and its libraries use 60 MB
 
-// An error within a few seconds and without more memory than the program has anyway.
+// Expects an error within seconds that needs no more memory than the program has anyway.
 Message expect_quick_error(const Words& words) {
   const auto begin = std::chrono::steady_clock::now();
   const Outcome outcome = run_orrery(words);
   CAPTURE(words);
   CHECK(outcome.peak < most_memory);
   CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(20));
-  CHECK_FALSE(contains(outcome.err, "smaller batch"));  // which would not help
+  CHECK_FALSE(contains(outcome.err, "smaller batch"));  // it would not help
   return expect_error(outcome);
 }
 
-// A file with holes, which takes no place.
+// Makes a file with holes, which takes no disk space; returns its path.
 std::string grow(const std::string& path, uint64_t bytes) {
   fs::resize_file(path, bytes);
   return path;
 }
 
-// What a shell command prints, packed.
+// Writes the output of a shell command, packed by gzip.
 void write_packed(const std::string& path, const std::string& command) {
   REQUIRE(run_shell("{ " + command + "; } | gzip -1 > '" + path + "'").code == 0);
 }
-// A line again and again, so many bytes in all; without its ends "," may stand between them.
+// Returns a command that prints `line` repeatedly, `bytes` in all; "," may separate words below.
 std::string repeated(const std::string& line, int64_t bytes) {
   return "yes \"$(printf '" + line + "')\" | head -c " + std::to_string(bytes);
 }
 std::string repeated_without_ends(const std::string& word, int64_t bytes) {
   return repeated(word, bytes) + " | tr -d '\\n'";
 }
-// An IDX file of images, packed: what its header says, and so many bytes after it.
+// Writes a packed IDX file of images: this header, then `bytes` zeros.
 void write_images(const std::string& path, const std::string& header, int64_t bytes) {
   write_packed(path, "printf '" + header + "'; head -c " + std::to_string(bytes) + " /dev/zero");
 }
 
-// The error of the program where it may have so many kB of addresses: memory is counted before it is taken.
+// Returns the error in a limited address space: memory must be counted before it is allocated.
 Message expect_refusal_within(int64_t kilobytes, const std::string& words) {
   CAPTURE(words);
   const Outcome outcome = run_shell("ulimit -v " + std::to_string(kilobytes) + "; timeout 60 $ORRERY " + words);
@@ -62,7 +62,7 @@ Message expect_refusal_within(int64_t kilobytes, const std::string& words) {
   return expect_error(outcome);
 }
 
-// A safetensors file of this header whose numbers are a hole.
+// Writes a safetensors file with this header and a hole in place of its numbers.
 void write_tensors(const std::string& path, const nlohmann::json& header, uint64_t bytes) {
   const std::string text = header.dump();
   const uint64_t length = text.size();
@@ -72,7 +72,7 @@ void write_tensors(const std::string& path, const nlohmann::json& header, uint64
 nlohmann::json tensor(const std::string& dtype, const std::vector<uint64_t>& shape, uint64_t begin, uint64_t end) {
   return {{"dtype", dtype}, {"shape", shape}, {"data_offsets", {begin, end}}};
 }
-// The folder of a small model of another program, whose weights may be changed.
+// Copies a small model of another program, whose weights may be changed.
 std::string copied_model(const Folder& folder) {
   const std::string model = folder / "model";
   fs::remove_all(model);
@@ -90,8 +90,8 @@ TEST_CASE("file sizes: packed images that unpack to more than their header says 
     expect_quick_error(Words{"train", "--model=vit-fashion", "--data=" + folder.path(), "--out=" + (other / "run")})
         .names("train-images-idx3-ubyte.gz");
   };
-  expect_refusal("\\0\\0\\010\\003\\0\\0\\0\\012\\0\\0\\0\\034\\0\\0\\0\\034", 400'000'000);        // of 7,840
-  expect_refusal("\\0\\0\\010\\003\\377\\377\\377\\377\\0\\0\\0\\034\\0\\0\\0\\034", 400'000'000);  // of 3.4 TB
+  expect_refusal("\\0\\0\\010\\003\\0\\0\\0\\012\\0\\0\\0\\034\\0\\0\\0\\034", 400'000'000);        // states 7,840
+  expect_refusal("\\0\\0\\010\\003\\377\\377\\377\\377\\0\\0\\0\\034\\0\\0\\0\\034", 400'000'000);  // states 3.4 TB
 }
 
 TEST_CASE("file sizes: labels that unpack to more than their header says are refused") {
@@ -128,7 +128,7 @@ TEST_CASE("file sizes: what an imported folder holds is bounded by its kind") {
   const std::string model = folder / "model", config = "config.json", weights = "model.safetensors";
   const auto expect_refusal = [&](const std::string& file) {
     copied_model(folder);
-    if (file == "tokenizer.model") fs::remove(model + "/tokenizer.json");  // beside which it is not read
+    if (file == "tokenizer.model") fs::remove(model + "/tokenizer.json");  // else it takes precedence
     std::ofstream(model + "/" + file, std::ios::app).flush();
     grow(model + "/" + file, terabyte);
     CAPTURE(file);
@@ -247,7 +247,7 @@ TEST_CASE("file sizes: packed tokens are unpacked no further than their header o
   REQUIRE(run_orrery({"prepare", "--input=" + text, "--out=" + tokens}).code == 0);
   fs::remove(tokens + "/train.bin");
   write_packed(tokens + "/train.bin.gz", "head -c 40000000 /dev/zero");
-  fs::resize_file(tokens + "/train.bin.gz", 100'000);  // which nothing comes to
+  fs::resize_file(tokens + "/train.bin.gz", 100'000);  // the cut end is never read
   expect_quick_error(Words{"train", "--data=" + tokens, "--out=" + (folder / "run")} + tiny)
       .names("train.bin")
       .names("tokens.json");

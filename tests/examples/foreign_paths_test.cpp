@@ -1,4 +1,4 @@
-// Paths with bytes that are not UTF-8, or that a terminal would obey, through the program.
+// Paths with bytes that are not UTF-8, or that control a terminal, through the program.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -50,7 +50,7 @@ TEST_CASE("paths: one that is not UTF-8 and would be written down is refused at 
     CHECK(!fs::exists(folder / "pool"));
     CHECK(run_shell("ls '" + latin + "'").out == "claim.toml\ntext.txt\n");
   }
-  // As seen from the pool, the sweep's folder is in one of such a name.
+  // Seen from the pool, the path of the sweep contains a folder with such a name.
   std::string sweep = "cd '" + latin + "' && \"$ORRERY\" sweep --out=sweep " + pool + " --data=" + text;
   for (const std::string& word : tiny) sweep += " " + word;
   expect_error(run_shell(sweep)).names("pool").value("lat\\xe9").names("UTF-8").offers("rename");

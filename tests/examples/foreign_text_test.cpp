@@ -1,4 +1,4 @@
-// Names of files, classes and claims that would act on a terminal are shown and do not act.
+// Names of files, classes and claims with terminal escapes are printed without their effect.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -11,7 +11,7 @@ using Words = std::vector<std::string>;
 
 namespace {
 
-const std::string act = "\x1b[31m\nQQQ\x1b]0;x\x07";  // red letters, a line of its own, the title of the window
+const std::string act = "\x1b[31m\nQQQ\x1b]0;x\x07";  // red letters, a new line, the window title
 
 Outcome harmless(const Words& words, int code = 0) {
   Outcome outcome = run_orrery(words);

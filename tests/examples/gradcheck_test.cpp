@@ -15,7 +15,7 @@ using orrery::testing::Message;
 
 namespace {
 
-// The numbers in the last line: names, cases, comparisons, and what failed.
+// Returns the numbers in the last line: names, cases, comparisons and failures.
 std::vector<size_t> totals(const Outcome& outcome) {
   std::string last = last_line(outcome.out);
   std::erase(last, ',');
@@ -82,7 +82,7 @@ TEST_CASE("gradcheck: wrong derivatives and names without a case fail") {
   struct FalseFact {
     std::string name;
     std::vector<std::string> terms;
-    std::string digits;  // with which a number begins
+    std::string digits;  // the first digits of a number
   };
   for (const auto& [name, terms, digits] : std::vector<FalseFact>{
            {"false_zero", {"zero_below_zero", "F(x) = 0 for x <= 0", "F(-1.25) = -"}, "F(-1.25) = -0.278"},
@@ -122,7 +122,7 @@ TEST_CASE("list: every registered name with formula and source") {
       CHECK(!entry.formula.empty());
       CHECK(contains(all.out, entry.formula));
       CHECK(entry.facts.size() == family.entries[0].facts.size());
-      for (const auto& one : entry.facts) {  // "none" and "nothing" are words too
+      for (const auto& one : entry.facts) {  // "none" and "nothing" are values, too
         const std::string &fact = one.first, &value = one.second;
         INFO(fact);
         const std::set<std::string> of_some = {"schedule keeps", "problem parameters", "problem keeps",
@@ -137,7 +137,7 @@ TEST_CASE("list: every registered name with formula and source") {
       CHECK(!entry.source.empty());
       CHECK(contains(all.out, entry.source));
       CHECK(has("keeps"));
-      CHECK((has("parameters") || family.name == "activation"));  // those have constants only
+      CHECK((has("parameters") || family.name == "activation"));  // activations have only constants
     }
   }
   for (const std::string& name : nn::activation_names()) CHECK(contains(all.out, "  " + name));
@@ -151,7 +151,7 @@ TEST_CASE("list: every registered name with formula and source") {
   CHECK(contains(run_orrery({"list", "layer"}).out, "parameters weight 1, bias 0; keeps x, mean and 1/std"));
   const Outcome family = run_orrery({"list", "schedule"});
   CHECK(run_orrery({"list", "schedules"}).out == family.out);
-  const Outcome attentions = run_orrery({"list", "attentions"});  // with what the layer's settings bring
+  const Outcome attentions = run_orrery({"list", "attentions"});  // including what the layer's settings add
   for (const char* part :
        {"temperature, 1, and entropy_threshold, 0.5, of each head, if learned", "  gate\n", "W_g N(0, 0.02^2), bias 0",
         "  qk_norm\n", "weight 1 for layer and rms", "  adaptive_span\n", "z' 0, of each head", "  dynamic_span\n",

@@ -1,4 +1,4 @@
-// orrery inspect: what a user sees of texts, images and pairs, what is written, and what is refused.
+// orrery inspect on texts, images and pairs: its output, its files, and errors.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -81,15 +81,15 @@ TEST_CASE("inspect: what heads do, as a table, a page and numbers") {
   const Outcome shown = run_orrery({"show", file});
   CHECK(std::regex_search(shown.out, std::regex("attention/blocks.attention +F32 +\\(2, 8, 8\\)")));
   CHECK(contains(shown.out, "heads/entropy"));
-  CHECK(contains(shown.out, "heads/zeros  "));  // of softmax they are 0 everywhere
+  CHECK(contains(shown.out, "heads/zeros  "));  // softmax has 0 everywhere
 }
 
 TEST_CASE("inspect: a signed picture keeps its signs on a terminal") {
   const Folder folder;
   const std::string run = trained(folder);
   const Outcome votes = inspect({run, "--text=abeabe", "--look=memories", "--slot=3"});
-  CHECK(std::regex_search(votes.out, std::regex("  -0\\.\\d+ +(█)+\\|\n")));  // falls, left of the line
-  CHECK(std::regex_search(votes.out, std::regex("   0\\.\\d+ +\\|(█)+\n")));  // rises, on its right
+  CHECK(std::regex_search(votes.out, std::regex("  -0\\.\\d+ +(█)+\\|\n")));  // negative: left of the line
+  CHECK(std::regex_search(votes.out, std::regex("   0\\.\\d+ +\\|(█)+\n")));  // positive: right of it
   CHECK(!std::regex_search(votes.out, std::regex("  -0\\.\\d+ +(█)*\\|█")));
   const Outcome lens = inspect({run, "--text=abeabe", "--look=depth"});
   CHECK(std::regex_search(lens.out, std::regex("full shade: ln p -\\d\\.\\d+, by square roots; ")));
@@ -200,7 +200,7 @@ TEST_CASE("inspect, report: a model of a problem reads numbers, and blocks witho
 
 TEST_CASE("inspect: without an example it looks at what the run has held out, by what the model has") {
   const Folder folder;
-  // A text's end is held out: the last 100 of 1,000 characters, of which 8 are read at once.
+  // The validation split is the last 100 of 1,000 characters; the model reads 8 at once.
   const std::string run = trained(folder, {"--layers=2"});
   const Outcome text = inspect({run, "--look=attention", "--layer=1", "--head=0", "--page=" + (folder / "page.html")});
   Message(text.out).names("first").value("held out").offers("--text");

@@ -1,4 +1,4 @@
-// What reads a run's log takes no more memory for many rows than for few.
+// Commands that read a run's log take no more memory for many rows than for few.
 #include <doctest/doctest.h>
 
 #include <chrono>
@@ -11,7 +11,7 @@ using Words = std::vector<std::string>;
 
 namespace {
 
-// Rows of steps as training writes them, and a validation after each hundredth.
+// Writes rows of steps as training does, and a validation after every 100th step.
 void write_log(const std::string& run, int64_t rows) {
   std::ofstream out(run + "/metrics.jsonl", std::ios::binary);
   for (int64_t step = 1; step <= rows; ++step) {
@@ -65,7 +65,7 @@ TEST_CASE("long logs: rows that are read without a general parser are the same a
 {"step":4,"validation_loss":3}
 {"step":5,"loss":3,"gradient_norm":1e-400}
 )";
-  std::string spaced;  // which the general parser reads
+  std::string spaced;  // read by the general parser
   for (const char c : flat) spaced += c == ':' ? std::string(": ") : std::string(1, c);
   const auto rows_of = [&](const std::string& log) {
     folder.write("metrics.jsonl", log);
@@ -111,6 +111,6 @@ TEST_CASE("long logs: a row with many figures that the general parser reads take
     }
     return least;
   };
-  const double few = seconds_of(56, 250), many = seconds_of(1, 14'000);  // 56 times as long if each looks at all others
+  const double few = seconds_of(56, 250), many = seconds_of(1, 14'000);  // 56 times as long if each scans all others
   CHECK_MESSAGE(many < 8 * few, many, " s and ", few, " s");
 }

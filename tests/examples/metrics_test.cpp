@@ -1,4 +1,4 @@
-// orrery metrics: the rows of a run as CSV, and as records of TensorBoard that are decoded here from their definition.
+// orrery metrics: the rows of a run as CSV, and as TensorBoard records, decoded here.
 #include <doctest/doctest.h>
 
 #include <cstring>
@@ -126,7 +126,7 @@ std::string train(const Folder& folder, const std::string& name) {
   REQUIRE_MESSAGE(trained.code == 0, trained.err);
   return run;
 }
-std::vector<Words> csv(const std::string& text) {  // of fields without commas
+std::vector<Words> csv(const std::string& text) {  // for fields without commas
   std::vector<Words> rows;
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
@@ -183,7 +183,7 @@ TEST_CASE("metrics: CSV has a column for each figure and every number as it was"
   CHECK(read_file(file) == printed.out);
   CHECK(csv(run_orrery({"metrics", run, "--figures=loss, g*t_nor?"}).out)[0] == Words{"step", "gradient_norm", "loss"});
 
-  // Any key, numbers that are none, fields that need quotes, and a last line that is still being written.
+  // Any key, values that are not numbers, fields that need quotes, and an incomplete last line.
   fs::create_directory(folder / "odd");
   folder.write(
       "odd/metrics.jsonl",
@@ -222,7 +222,7 @@ TEST_CASE("metrics: TensorBoard's records hold each figure of each row, and are 
     CHECK(event.values.size() + 1 == rows[i].size());
     for (const auto& [tag, value] : event.values) CHECK(value == static_cast<float>(rows[i][tag].get<double>()));
   }
-  // Without --out it lies in the run, and the run goes on as before.
+  // Without --out the file is in the run's folder.
   REQUIRE(run_orrery({"metrics", run, "--format=tensorboard"}).code == 0);
   CHECK(read_file(run + "/" + event_file) == file);
   REQUIRE(run_orrery({"metrics", run, "--format=tensorboard", "--figures=validation_*", "--out=" + out}).code == 0);

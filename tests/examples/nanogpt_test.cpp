@@ -1,5 +1,5 @@
-// nanoGPT's names of settings: each command that has a counterpart reads it, and the others are refused in a sentence.
-// The names are those of train.py, sample.py and bench.py of https://github.com/karpathy/nanoGPT, commit 3adf61e.
+// nanoGPT's names of settings: commands with a counterpart accept them; others refuse them. Names:
+// train.py, sample.py and bench.py of https://github.com/karpathy/nanoGPT, commit 3adf61e.
 #include <doctest/doctest.h>
 
 #include "tests/examples/program.h"

@@ -1,5 +1,5 @@
-// What a build of 2facf9c left in its users' folders (tests/models/old_names, by make.sh there), in the names of then,
-// is read, gone on with and reported.  Numbers are compared without their names: a name may change, a number may not.
+// Files of a build of 2facf9c (tests/models/old_names/make.sh) are read, resumed and reported. Only
+// numbers are compared, not their names: a name may change, a number may not.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
 const std::string tests_of_models = ORRERY_SOURCE_DIR "/tests/models";
 const Words runs = {"gpt", "dyt", "stream", "translation", "vit", "copy"};
 
-// The folder of then, in a folder of this test, from which paths lead to the same data.
+// A copy of the old folder in a folder of this test; its paths lead to the same data.
 class OldFolder {
  public:
   OldFolder() {
@@ -27,7 +27,7 @@ class OldFolder {
   }
   std::string path() const { return folder_ / "old_names"; }
   std::string operator/(const std::string& name) const { return path() + "/" + name; }
-  // The program, called in this folder.
+  // Runs the program in this folder.
   Outcome run(const Words& words) const {
     std::string command = "cd '" + path() + "' && $ORRERY";
     for (const std::string& word : words) command += " '" + word + "'";
@@ -52,7 +52,7 @@ void check_alike(Numbers found, Numbers then) {
 bool is_time(const std::string& name) {
   return name == "milliseconds" || name == "step_ms" || name == "mfu" || name.ends_with("_per_second");
 }
-// The last row of each step of a log, without times.
+// Returns the last row of each step of a log, without times.
 std::map<int64_t, Numbers> rows_of(const std::string& path) {
   std::map<int64_t, Numbers> rows;
   std::istringstream in(read_file(path));
@@ -65,7 +65,7 @@ std::map<int64_t, Numbers> rows_of(const std::string& path) {
   }
   return rows;
 }
-// Of a table with a line of names and a column of them.
+// Returns the last column of a table with a header line.
 Numbers numbers_in(const std::string& csv) {
   Numbers numbers;
   std::istringstream in(csv);
@@ -73,7 +73,7 @@ Numbers numbers_in(const std::string& csv) {
   for (std::getline(in, line); std::getline(in, line);) numbers.push_back(std::stod(line.substr(line.rfind(',') + 1)));
   return numbers;
 }
-// Each column's cells in one text, in the order of these texts.
+// Returns each column's cells as one text, sorted.
 Words columns_of(const std::string& csv) {
   Words columns;
   std::istringstream in(csv);
@@ -147,7 +147,7 @@ TEST_CASE("old names: a sweep and a study find their runs and give the same tabl
   const auto before = outcomes();
   old.run(sweep);
   old.run({"study", "claim.toml", "--out=study", "--runs=pool", "--jobs=1"});
-  CHECK(outcomes() == before);  // nothing was trained
+  CHECK(outcomes() == before);  // no run was trained
   CHECK(read_file(old / "sweep/table.csv") == table);
   const auto now = nlohmann::json::parse(read_file(old / "study/verdict.json")), then = nlohmann::json::parse(verdict);
   CHECK(now["verdict"] == then["verdict"]);

@@ -1,4 +1,4 @@
-// What commands write where the user says: a file that this program did not write as that kind of output stays.
+// Output files: a file that is not this program's output of that kind stays.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -14,9 +14,9 @@ using orrery::testing::expect_error;
 namespace {
 
 struct Output {
-  std::string kind;  // of the file that is written
-  Words words;       // without the path
-  std::string key;   // that takes the path
+  std::string kind;  // kind of the written file
+  Words words;       // arguments without the path
+  std::string key;   // setting that takes the path
 };
 
 Outcome with_path(const Output& output, const std::string& path) {
@@ -95,7 +95,7 @@ TEST_CASE("output: metrics replace their own table if it has other columns, and 
     const Outcome written = write(figures);
     CHECK_MESSAGE(written.code == 0, written.err);
   }
-  // The log has got rows and a figure; once the rows are of another training.
+  // The log has new rows and a new metric; once, its rows are from another training.
   const std::string before = read_file(table), log = read_file(run + "/metrics.jsonl");
   for (const std::string& others : {log, std::string(log).insert(log.find("\"loss\":") + 7, "1")}) {
     folder.write("table.csv", before);
@@ -142,7 +142,7 @@ TEST_CASE("output: files in the folders of inspect, metrics, sweep and study sta
   for (const char* name : {"runs.csv", "table.csv", "sweep.json"}) {
     const std::string mine = folder.write(std::string("swept/") + name, "mine\n");
     expect_error(run_orrery(sweep)).names(mine).offers("--out");
-    CHECK(!fs::exists(folder / "pool"));  // nothing was trained in vain
+    CHECK(!fs::exists(folder / "pool"));  // refused before training
     fs::remove(mine);
   }
 

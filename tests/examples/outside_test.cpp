@@ -1,5 +1,5 @@
-// What the world outside does to the program: signals, pipes, full disks, odd files, plug-ins that are not whole.  Each
-// ends right or in a sentence, and saves what was learned.
+// Outside events: signals, pipes, full disks, odd files, incomplete plug-ins. Each ends correctly
+// or with an error message, and saves the training so far.
 #include <doctest/doctest.h>
 
 #include <unistd.h>
@@ -28,13 +28,13 @@ std::string command_of(const Words& words) {
 Words train_tiny(const Folder& folder, const Words& more = {}) {
   return Words{"train", "--data=" + folder.write("text.txt", tiny_text()), "--out=" + (folder / "run")} + tiny + more;
 }
-// Weeks, and not ten years on a busy machine, which would be refused.
+// Weeks, but not ten years (which is refused), even on a busy machine.
 const std::string endless_steps = "1000000";
 const Words endless = {"--steps=" + endless_steps, "--evaluate_every=0", "--checkpoint_every=0"};
 
-// Trains without end, and does `then` in a shell as soon as the first step is told; $pid is the program.
+// Trains endlessly and runs `then` in a shell after the first printed step; $pid is the program.
 Outcome after_first_step(const Folder& folder, const Words& words, const std::string& then) {
-  std::signal(SIGHUP, SIG_DFL);  // else ignored, by the program too, where nohup began the tests
+  std::signal(SIGHUP, SIG_DFL);  // under nohup, the program would ignore it, too
   return run_shell("mkfifo " + (folder / "pipe") + "; " + command_of(words) + " > " + (folder / "pipe") +
                    " & pid=$!; while read -r line; do echo \"$line\"; case $line in 'step '*' 1/" + endless_steps +
                    " '*) " + then + ";; esac; done < " + (folder / "pipe") + "; wait $pid");
@@ -47,14 +47,14 @@ size_t checkpoints_in(const std::string& run) {
   return found;
 }
 
-// state.json as it was before it named a format and hashes: then a change to it is not told by them.
+// Returns state.json without format and hashes, as an older version: changes are not detected.
 std::string without_hashes(const std::string& path) {
   auto state = nlohmann::ordered_json::parse(read_file(path));
   for (const char* key : {"format", "files", "text", "sha256"}) state.erase(key);
   return state.dump(2);
 }
 
-// Exit code 1 and one sentence, without delay.
+// Expects exit code 1 and a message of one line.
 Message expect_sentence(const Outcome& outcome) {
   CHECK(outcome.err.starts_with("orrery: "));
   CHECK(outcome.err.find('\n') == outcome.err.size() - 1);
@@ -177,7 +177,7 @@ TEST_CASE("outside: a command whose output nobody reads any more ends in silence
         Words{"show", run}, Words{"generate", "--checkpoint=" + run, "--tokens=20"}, Words{"--version"},
         Words{"sweep", "--data=" + text, "--out=" + (folder / "sweep"), "--runs=" + (folder / "pool")} + tiny}) {
     CAPTURE(words[0]);
-    // Its reader ends before it begins.
+    // The reader ends before the command begins.
     const Outcome outcome = run_shell(
         "mkfifo " + (folder / "pipe") + "; ( exec 3< " + (folder / "pipe") + "; exec 3<&-; touch " + (folder / "gone") +
         " ) & exec 4> " + (folder / "pipe") + "; while [ ! -e " + (folder / "gone") + " ]; do sleep 0.02; done; " +
@@ -198,7 +198,7 @@ TEST_CASE("outside: what stands on a full or closed standard output is not calle
           .names("standard output")
           .value(where[1] == '&' ? "Bad file descriptor" : "No space left on device");
     }
-  // An error's own sentence is not lost with it, and the numbers of closed streams go to no file of the run.
+  // Other errors are still printed, and run files get no descriptor of a closed stream.
   expect_sentence(run_shell("\"$ORRERY\" list nonsense > /dev/full"))
       .names("list")
       .value("nonsense")
@@ -214,7 +214,7 @@ TEST_CASE("outside: what stands on a full or closed standard output is not calle
 TEST_CASE("outside: a limit on the size of files is a sentence; what was learned is saved if it fits") {
   const Folder folder;
   const Words long_run = train_tiny(folder, {"--steps=3000", "--evaluate_every=0", "--checkpoint_every=0"});
-  const Outcome log = run_shell("ulimit -f 160; " + command_of(long_run));  // 80 KB: the log has more, the weights less
+  const Outcome log = run_shell("ulimit -f 160; " + command_of(long_run));  // 80 KB: log larger, weights smaller
   expect_error(log)
       .names("metrics.jsonl")
       .value("File too large")
@@ -240,7 +240,7 @@ TEST_CASE("outside: only regular files are read") {
   const std::pair<std::string, std::string> odd[] = {
       {pipe, "pipe"}, {"/dev/zero", "device"}, {folder.path(), "folder"}};
   for (const auto& [path, kind] : odd) {
-    const bool all = path == folder.path();  // of a folder all files
+    const bool all = path == folder.path();  // a folder means all its files
     expect_refusal(Words{"train", "--data=" + path, "--out=" + (folder / "other")} + tiny)
         .names(all ? pipe : path)
         .value(all ? "pipe" : kind)
@@ -346,7 +346,7 @@ TEST_CASE("outside: what the file system refuses is told with the path") {
         Words{"list", "--plugin=" + (folder / long_name)}, Words{"try", folder / long_name}})
     expect_refusal(words).names(long_name).value("File name too long");
   expect_refusal({"try", text, "--out=" + text + "/p"}).names("folder").names(text + "/p").value("Not a directory");
-  // A name that would drive a terminal is shown, not sent.
+  // A name with terminal escapes is printed escaped.
   expect_refusal({"list", "a\x1b[2Jb\nc"}).names("list").value("a\\x1b[2Jb\\x0ac");
 }
 
@@ -358,7 +358,7 @@ TEST_CASE("outside: too little address space ends in a sentence, also before mai
     const Outcome outcome =
         run_shell("ulimit -v " + std::to_string(megabytes * 1024) + "; timeout -s KILL 20 " + command);
     CAPTURE(outcome.err);
-    CHECK((outcome.code == 0 || outcome.code == 1 || outcome.code == 127));  // 127: the loader finds no room
+    CHECK((outcome.code == 0 || outcome.code == 1 || outcome.code == 127));  // 127: the loader lacks memory
     if (outcome.code != 0) CHECK(outcome.err.size() > 10);
     fs::remove_all(folder / "run");
   }
@@ -366,7 +366,7 @@ TEST_CASE("outside: too little address space ends in a sentence, also before mai
 
 TEST_CASE("outside: a plug-in that is not the file that was made is refused before it is loaded") {
   const Folder folder;
-  // A comment of any length is read as any other.
+  // A comment may have any length.
   const std::string formula =
       "/*" + std::string(500'000, 'x') + "*/\n" + read_file(ORRERY_SOURCE_DIR "/examples/03_new_activation.cpp");
   const Outcome tried = run_orrery({"try", folder.write("smelu.cpp", formula), "--out=" + (folder / "p"), "--steps=0"});
@@ -377,7 +377,7 @@ TEST_CASE("outside: a plug-in that is not the file that was made is refused befo
   CHECK(run_shell("cd " + (folder / "p") + " && sha256sum -c smelu.so.sha256").code == 0);
   CHECK(run_orrery({"list", "--plugin=" + plugin}).code == 0);
 
-  // Another plug-in of the same name is another formula.
+  // A plug-in of the same name can have another formula.
   const std::string text = folder.write("text.txt", read_file(ORRERY_SOURCE_DIR "/README.md").substr(0, 20'000));
   const Words more = {"--plugin=" + plugin,  "--model=gpt", "--layers=1", "--heads=2",
                       "--width=8",           "--context=8", "--batch=2",  "--feed_forward=dense(smelu)",

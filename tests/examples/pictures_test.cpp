@@ -1,4 +1,4 @@
-// Pictures and their classes as users have them (tests/cases): what the program says of models and folders of others.
+// Images and classes as users have them (tests/cases), with models and folders of other programs.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -34,7 +34,7 @@ Outcome train(const std::string& data, const std::string& run) {
                      "--batch=2", "--evaluate_every=0", "--figures=none", "--validation_fraction=0.25",
                      "--data=" + data, "--out=" + run});
 }
-// Four pictures, in a folder of that name.
+// Adds four images in a folder with this name.
 void add_class(const std::string& set, const std::string& name) {
   fs::create_directories(set);
   fs::copy(scraps + "rings", set + "/" + name, fs::copy_options::recursive);
@@ -140,10 +140,10 @@ TEST_CASE("pictures: a folder that links to a folder above it is read once, of p
   for (const char* name : {"a", "b"}) add_class(set, name);
   fs::create_directory_symlink(set, set + "/loop");
   fs::create_directory_symlink("..", set + "/a/loop");
-  fs::create_directory_symlink(set + "/a", set + "/b/loop");  // and a's leads back to both
+  fs::create_directory_symlink(set + "/a", set + "/b/loop");  // a's loop leads back to both
   const Outcome trained = train(set, folder / "run");
   REQUIRE_MESSAGE(is_complete(trained), trained.err);
-  CHECK(std::regex_search(trained.out, std::regex("images: 6 .* 2 ")));  // to learn, for validation
+  CHECK(std::regex_search(trained.out, std::regex("images: 6 .* 2 ")));  // training, validation
   const Outcome classified = classify(folder / "run", {set});
   CHECK(contains(classified.out, set + "/a/0.png  "));
   CHECK(!contains(classified.out, "/loop/loop/"));

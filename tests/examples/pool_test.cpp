@@ -1,4 +1,4 @@
-// The runs that sweeps and studies share: runs that fail, files that are damaged, and ends of the program that trains.
+// Runs shared by sweeps and studies: failing runs, damaged files, ends of the training program.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -20,20 +20,20 @@ namespace {
 std::string weights_of(const Folder& folder, const std::string& run) {
   return read_file(folder / ("pool/" + run + "/step_000004/weights.safetensors"));
 }
-// runs.csv without the seconds, which the clock decides.
+// Returns runs.csv without the seconds.
 std::string table_of(const Folder& folder) { return run_shell("cut -d, -f1-5,7- " + (folder / "sweep/runs.csv")).out; }
-// A claim, one of whose variants no model can have.
+// Returns a claim with a variant that no model supports.
 std::string broken_claim(const Folder& folder) {
   return claim_text(folder, trained + "refuted_if = \"broken > softmax\"",
                     "[variants.broken]\nposition = \"relative(4)\"\nattention = \"gau\"\n[variants.softmax]\n");
 }
-// Lines of shell: waits until none of $runs is left, and prints those that are.
+// Shell lines: wait until none of $runs is left, and print the remaining ones.
 const std::string print_left =
     "for i in $(seq 200); do left=; for run in $runs; do kill -0 $run 2>/dev/null && left=\"$left $run\"; done; "
     "[ -z \"$left\" ] && break; sleep 0.05; done; echo \"runs:\" $runs \"left:\" $left; ";
 const std::string endless_steps = "20000000";
 const Words two_at_once = {"--schedule=constant", "--seed={1,2}", "--jobs=2"};
-// Enough for a smoke run's validation.
+// Returns enough text for the validation of a smoke run.
 std::string long_text() {
   std::string text;
   for (int i = 0; i < 20; ++i) text += tiny_text();
@@ -68,7 +68,7 @@ TEST_CASE("pool: a damaged outcome is reported, and its run is trained again to 
     CHECK(after.at(runs[0]) != before.at(runs[0]));
     CHECK(after.at(runs[1]) == before.at(runs[1]));
   }
-  // A figure that only this sweep compares, and one that no run has.
+  // A metric that only this sweep compares, and one that no run has.
   folder.write("pool/" + runs[0] + ".json",
                std::string(outcome).replace(outcome.find("bits_per_character"), 18, "bits_per_charactes"));
   const Outcome again = run_orrery(words + Words{"--metric=bits_per_character"});
@@ -98,7 +98,7 @@ TEST_CASE("pool: a run whose checkpoints are damaged is resumed from the one tha
     CHECK(contains(again.out, "warning") == begins_anew);
     if (begins_anew) Message(again.out).names("warning").names(folder / ("pool/" + run)).names("optimizer");
   }
-  // A checkpoint without the optimizer's numbers cannot be resumed.
+  // A checkpoint without the optimizer state cannot be resumed.
   const Words smaller = sweep_of(folder, {"--seed=1", "--checkpoint_every=2", "--save_optimizer=no"});
   fs::remove(folder / ("pool/" + run + ".json"));
   const Outcome begun = run_orrery(smaller);
@@ -182,12 +182,12 @@ TEST_CASE("study: killed runs leave no verdict and no choice of a learning rate,
       {"study", folder / "claim.toml", "--out=" + (folder / "study"), "--runs=" + (folder / "pool"), "--jobs=1"});
   text.replace(text.find("steps = 4\n"), 10, "steps = 2000\n");
   folder.write("claim.toml", text);
-  // The first run is killed, as by a machine without memory; the others of the search come to their end.
+  // Kills the first run, like a machine without memory; the other runs of the search finish.
   const Outcome killed = run_shell(command + " & study=$!; " + wait_for_runs(folder, 1) + "kill -9 $runs; wait $study");
   INFO(killed.out, killed.err);
   expect_error(killed).names("not judged").value(1).offers("again");
   Message(killed.out).value("signal 9");
-  CHECK(!contains(killed.out, "of 8"));  // nothing is trained at a rate that was not chosen
+  CHECK(!contains(killed.out, "of 8"));  // no run has a learning rate that was not chosen
   CHECK(!fs::exists(folder / "study/verdict.json"));
   const Outcome again = run_shell(command);
   INFO(again.out, again.err);
@@ -271,7 +271,7 @@ TEST_CASE("sweep: a failure whose message has 'not finite' in a path is a failur
 }
 
 TEST_CASE("pool: no run is left when the program that trains it is killed or ends by an error of its own") {
-  for (const std::string signal : {"KILL", "QUIT"}) {  // sh lets what it runs in the background ignore the latter
+  for (const std::string signal : {"KILL", "QUIT"}) {  // sh makes background processes ignore QUIT
     CAPTURE(signal);
     const Folder folder;
     const Outcome outcome =
@@ -296,7 +296,7 @@ TEST_CASE("pool: no run is left when the program that trains it is killed or end
     CHECK(!contains(outcome.out, "runs: left:"));
     CHECK(outcome.out.ends_with("left:\n"));
   }
-  // Its own error: the first run ends, nobody reads what is printed of it, and the other run has no end.
+  // An error in the sweep: the first run ends, its output has no reader, the other run is endless.
   {
     const Folder folder;
     const Words words =
@@ -307,7 +307,7 @@ TEST_CASE("pool: no run is left when the program that trains it is killed or end
     CHECK(contains(outcome.err, "code "));
     CHECK(!contains(outcome.out, "runs: left:"));
     CHECK(outcome.out.ends_with("left:\n"));
-    // It has saved and ended in order.
+    // The run has saved and ended in order.
     CHECK(contains(run_shell("ls -d " + (folder / "pool") + "/*/step_*").out, "step_"));
   }
 }
@@ -343,7 +343,7 @@ TEST_CASE("outside: a folder that another program writes into is refused by ever
     CHECK(run_shell("ls " + each.locked).out.empty());
     fs::remove_all(each.locked);
   }
-  // Two at once, and no other program's lock: one of them prepares, and leaves what one alone leaves.
+  // Two at once without a foreign lock: one prepares, and its files equal those of a single one.
   const std::string shakespeare = ORRERY_SOURCE_DIR "/examples/data/tinyshakespeare.txt";
   const auto prepare = [&](const std::string& out) {
     return command_of({"prepare", "--input=" + shakespeare, "--tokenizer=character", "--out=" + (folder / out)});
@@ -368,7 +368,7 @@ TEST_CASE("sweep: results of another sweep, or files of something else, are not 
   expect_error(run_orrery(sweep_of(folder, {"--seed={2,3}"}))).names(folder / "sweep").value("seed=1").offers("--out");
   folder.write("text.txt", tiny_text());
   CHECK(tables() == before);
-  // The same runs, and more of them beside these.
+  // An equal sweep, and one with more runs.
   CHECK(run_orrery(words + Words{"--jobs=1", "--metric=bits_per_character"}).code == 0);
   const Outcome more = run_orrery(sweep_of(folder, {"--seed={1..3}"}));
   CHECK_MESSAGE(more.code == 0, more.err);

@@ -1,4 +1,4 @@
-// orrery runs: which runs of a pool are used, and which are removed.
+// orrery runs: the runs of a pool that are used, and the runs that are removed.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -25,7 +25,7 @@ TEST_CASE("runs: the pool with sizes and uses; only what is not used, or what is
   const std::string claim = claim_text(folder, trained + "refuted_if = \"relu > softmax\"", two);
   const Outcome study = judge(folder, claim);
   REQUIRE(study.code == 0);
-  Message(study.out).names(folder / "pool").value("6 runs").offers("orrery runs");  // three are those of the sweeps
+  Message(study.out).names(folder / "pool").value("6 runs").offers("orrery runs");  // the sweeps trained three of them
   const auto listed = [&](const Words& more = {}) {
     const Outcome outcome = run_orrery(Words{"runs", pool} + more);
     INFO(outcome.err);
@@ -37,14 +37,14 @@ TEST_CASE("runs: the pool with sizes and uses; only what is not used, or what is
   Message(list).names(folder / "pool").value("6 runs").value("0 runs").offers("--prune");
   Message(listed({"--prune"})).names(folder / "pool").value("0 runs");
 
-  fs::remove_all(folder / "other");  // its run with the seed 3 is the study's as well
+  fs::remove_all(folder / "other");  // the study uses its run with seed 3, too
   Message(listed()).value("6 runs").value("0 runs").offers("--prune");
-  // A folder that is not there any more may have been moved: its runs stay unless they are given up.
+  // A missing folder may have been moved: its runs stay unless the user gives them up.
   fs::remove_all(folder / "study");
   const std::string missing = listed();
   Message(missing).value("6 runs").value("0 runs").offers("--prune").value("4 runs").offers("--prune --maybe_used");
   CHECK(contains(missing, (folder / "study") + " (missing)"));
-  CHECK(runs_in(folder).size() == 6);  // listing removes nothing
+  CHECK(runs_in(folder).size() == 6);  // listing removes no run
   Message(listed({"--prune"})).value("4 runs").offers("--maybe_used").names(folder / "pool").value("0 runs");
   Message(listed({"--prune", "--maybe_used"})).names(folder / "pool").value("4 runs");
   CHECK(runs_in(folder).size() == 2);
@@ -52,7 +52,7 @@ TEST_CASE("runs: the pool with sizes and uses; only what is not used, or what is
   CHECK(run_orrery(sweep_of(folder, {"--seed={1,2}"})).code == 0);
   CHECK(written_runs(folder / "pool") == times);
 
-  // A run that is named, unless a program trains it.
+  // A named run is removed, unless a program trains it.
   const std::string run = runs_in(folder)[0], run_files = folder / ("pool/" + run);
   expect_error(run_orrery({"runs", pool, "0123"})).names(folder / "pool").value("0123").offers("orrery runs");
   const Outcome busy = run_shell("flock " + run_files + ".lock \"$ORRERY\" runs " + pool + " " + run + " --prune");
@@ -62,7 +62,7 @@ TEST_CASE("runs: the pool with sizes and uses; only what is not used, or what is
   Message(listed({run, "--prune"})).names(folder / "pool").value("1 run");
   for (const char* end : {"", ".json", ".toml", ".log", ".lock"}) CHECK(!fs::exists(run_files + end));
   expect_error(run_orrery({"runs", "--runs=" + (folder / "nowhere")})).names(folder / "nowhere").offers("--runs");
-  // A record that cannot be read may be that of any run.
+  // A record that cannot be read may belong to any run.
   folder.write("pool/used_by/0123456789abcdef.json", "{");
   expect_error(run_orrery({"runs", pool, "--prune"}))
       .names(folder / "pool/used_by/0123456789abcdef.json")
@@ -81,18 +81,18 @@ TEST_CASE("runs: a run stays if its sweep was moved, another one took its place,
   fs::rename(folder / "sweep", folder / "moved");
   Message(prune()).value("2 runs").offers("--maybe_used");
   CHECK(runs_in(folder).size() == 2);
-  // Its record is replaced by that of another sweep with the same folder.
+  // The sweep's record is replaced by that of another sweep with the same folder.
   REQUIRE(run_orrery(sweep_of(folder, {"--seed=3"})).code == 0);
   REQUIRE(run_orrery(sweep_of(folder, {"--seed={3,4}"})).code == 0);
   Message(prune()).value("2 runs").offers("--maybe_used");
   CHECK(runs_in(folder).size() == 4);
-  // A version before ids with sources wrote no record.
+  // Versions without source hashes in their ids wrote no record.
   const std::string run = runs_in(folder)[0], old = run.substr(0, 16);
   for (const char* end : {"", ".json", ".toml", ".log"})
     fs::rename(folder / ("pool/" + run + end), folder / ("pool/" + old + end));
   fs::remove_all(folder / "pool/used_by");
   Message(prune()).value("1 run").offers("--maybe_used");
-  CHECK(runs_in(folder) == std::vector<std::string>{old});  // the others were recorded once, and are not now
+  CHECK(runs_in(folder) == std::vector<std::string>{old});  // the other runs had a record, now gone
   Message(prune({"--maybe_used"})).names(folder / "pool").value("1 run");
   CHECK(runs_in(folder).empty());
 }

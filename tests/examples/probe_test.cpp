@@ -1,4 +1,4 @@
-// orrery train --probe=yes, as a user meets it: its table, its file, its place in a report, and parts from a plug-in.
+// orrery train --probe=yes: its table, file, section in a report, and plug-in components.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -60,12 +60,12 @@ TEST_CASE("probe: before the first step there is a table, which the run's folder
       for (const Json& value : file["values"])
         if (value["name"] == row["name"].get<std::string>() + ".residual" || value["name"] == row["name"])
           CHECK(std::abs(row["value"].get<double>() - std::sqrt(value["mean_square"].get<double>())) < 1e-12);
-    CHECK(section["data"]["rows"].size() == 3);  // the embedding and two steps
+    CHECK(section["data"]["rows"].size() == 3);  // the embedding and two sublayers
   }
   CHECK(tables == 2);
   CHECK(bars == 1);
 
-  // A run without it says nothing of it.
+  // A run without --probe prints nothing about it.
   std::filesystem::remove_all(folder / "run");
   const Outcome plain = run_orrery(probing(folder, {"--probe=no"}));
   CHECK(!contains(plain.out, "residual stream"));
@@ -75,7 +75,7 @@ TEST_CASE("probe: before the first step there is a table, which the run's folder
 
 TEST_CASE("probe: imported weights, and parts of a plug-in") {
   const Folder folder;
-  std::string numbers;  // its tokens
+  std::string numbers;  // text of token ids
   for (int i = 0; i < 2000; ++i) numbers += std::to_string(i * i % 53) + " ";
   REQUIRE(run_orrery({"import", golden + "/llama", "--out=" + (folder / "llama")}).code == 0);
   const Outcome imported =

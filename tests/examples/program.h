@@ -1,4 +1,4 @@
-// Running the program orrery as a user does: arguments, both streams, the exit code.
+// Runs the program orrery as a user does: arguments, both streams, the exit code.
 #pragma once
 
 #include <sys/types.h>
@@ -12,26 +12,26 @@
 #include "tests/support/text.h"
 
 struct Outcome {
-  int code = -1;  // of the exit; 128 + the signal if one ended it
+  int code = -1;  // exit code; 128 + the signal if one ended it
   std::string out, err;
-  int64_t peak = 0;  // bytes of memory it had at most, of run_orrery alone
+  int64_t peak = 0;  // peak memory in bytes, only of run_orrery
 };
 
-// Of a training that has come to its end; 3: it was too short to learn anything.
+// Returns true if a training was completed; 3: it was too short to learn anything.
 inline bool is_complete(const Outcome& outcome) { return outcome.code == 0 || outcome.code == 3; }
 
 // Runs a shell command; $ORRERY is the program.
 Outcome run_shell(const std::string& command);
-// The same on a terminal, whose lines end with "\r\n"; none: this system has no pseudo-terminals.
+// Runs it on a terminal, whose lines end with "\r\n"; none: there are no pseudo-terminals here.
 std::optional<Outcome> run_on_terminal(const std::string& command);
-// Runs the program with these arguments, which no shell reads.
+// Runs the program with these arguments, without a shell.
 Outcome run_orrery(const std::vector<std::string>& words);
 
 std::string last_line(const std::string& text);
 using orrery::testing::contains;
 std::string read_file(const std::string& path);
 
-// A folder that goes when the object does.
+// A folder that its destructor removes.
 class Folder {
  public:
   Folder();
@@ -39,7 +39,7 @@ class Folder {
   Folder(const Folder&) = delete;
   std::string operator/(const std::string& name) const { return path_ + "/" + name; }
   const std::string& path() const { return path_; }
-  std::string write(const std::string& name, const std::string& content) const;  // the path
+  std::string write(const std::string& name, const std::string& content) const;  // returns the path
 
  private:
   std::string path_;
@@ -50,15 +50,15 @@ class RunningOrrery {
  public:
   explicit RunningOrrery(const std::vector<std::string>& words);
   pid_t process() const { return process_; }
-  Outcome end();  // waits for it
+  Outcome end();  // waits for its end
 
  private:
   Folder folder_;
   pid_t process_;
 };
 
-// A model that trains in a blink, on a text of its own.
+// Settings of a model that trains almost instantly.
 inline const std::vector<std::string> tiny = {"--layers=1", "--heads=2", "--width=16",      "--context=8",
                                               "--batch=2",  "--steps=4", "--warmup_steps=1"};
-std::string tiny_text();  // 1,000 characters, 27 different ones
+std::string tiny_text();  // 1,000 characters, 27 distinct
 std::vector<std::string> operator+(std::vector<std::string> words, const std::vector<std::string>& more);

@@ -1,4 +1,4 @@
-// The frame of the program: commands, help, version, and what it says to a slip of the hand.
+// The frame of the program: commands, help, version, and errors for typos.
 #include "tests/examples/program.h"
 
 #include <doctest/doctest.h>
@@ -55,7 +55,7 @@ RunningOrrery::RunningOrrery(const std::vector<std::string>& words) {
   if (process_ == 0) {
     ::dup2(in, 0), ::dup2(out, 1), ::dup2(err, 2);
     for (const int signal : {SIGINT, SIGHUP})
-      std::signal(signal, SIG_DFL);  // else ignored where tests run in background
+      std::signal(signal, SIG_DFL);  // else ignored if tests run in the background
     ::execv(arguments[0], arguments.data());
     ::_exit(127);
   }
@@ -109,7 +109,7 @@ std::vector<std::string> operator+(std::vector<std::string> words, const std::ve
 
 namespace {
 
-// One sentence on stderr that begins with the program's name, nothing else.
+// Expects one message on stderr that begins with the program's name, and nothing else.
 Message error(const std::vector<std::string>& words) {
   const Outcome outcome = run_orrery(words);
   CAPTURE(words);

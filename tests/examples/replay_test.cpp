@@ -1,4 +1,4 @@
-// orrery train --nan_guard=yes and orrery replay, as a user meets them.
+// orrery train --nan_guard=yes and orrery replay, as users run them.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -31,7 +31,7 @@ TEST_CASE("replay: a run that met a value that is not finite ends in one sentenc
   const Folder folder;
   const Outcome run = run_orrery(diverging(folder));
   INFO(run.out, run.err);
-  std::smatch found;  // what it found, the step, the module
+  std::smatch found;  // message, step, module
   REQUIRE(std::regex_search(run.err, found,
                             std::regex("orrery: train: ([^;]*\\bstep (\\d+)\\b[^;]*\\bforward\\b[^;]*?"
                                        "\\b(blocks\\.0[.\\w]*)[^;]*\\boutput\\b[^;]*; [^;]*);")));
@@ -54,7 +54,7 @@ TEST_CASE("replay: a run that met a value that is not finite ends in one sentenc
   CHECK(std::regex_search(again.out, std::regex("\n  read  blocks\\.0\\.[.\\w]*weight +f32 +\\(\\d+, 16\\) ")));
   CHECK(std::regex_search(again.out, std::regex("\n  made  output")));
   CHECK(std::regex_search(again.out, std::regex("\noperations\\b.*\n.*\n(  .*\n)*  \\w+ +forward +token_embedding")));
-  CHECK(run_orrery({"replay", folder / "run/replay"}).out == again.out);  // by either folder
+  CHECK(run_orrery({"replay", folder / "run/replay"}).out == again.out);  // accepts either folder
   CHECK(run_orrery({"replay", folder / "run", "--threads=1"}).out == again.out);
   const Outcome short_one = run_orrery({"replay", folder / "run", "--calls=0"});
   CHECK(again.out.starts_with(short_one.out));
@@ -63,7 +63,7 @@ TEST_CASE("replay: a run that met a value that is not finite ends in one sentenc
 
 TEST_CASE("replay: with other settings it tells what would have become of the step") {
   const Folder folder;
-  // Weights of 1e30 are what step 1 makes; the first step itself is well with a lower rate.
+  // Step 1 makes weights of 1e30; with a lower learning rate the step is finite.
   const Outcome run = run_orrery(diverging(folder, {"--rate_factors=*=1e9"}));
   INFO(run.out, run.err);
   expect_error(run).names("step 1").names("update").names("adamw");

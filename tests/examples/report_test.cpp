@@ -1,4 +1,4 @@
-// orrery report: what a page holds of a run, of several, of a sweep, of one that is being written; and what is refused.
+// orrery report: pages of a run, several runs, a sweep, an unfinished run; and errors.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -76,7 +76,7 @@ TEST_CASE("report: one page with everything of a run") {
     CHECK_MESSAGE(!contains(page.html, outside), outside);
   CHECK(page.kinds() ==
         std::set<std::string>{"figures", "curves", "text", "table", "formula", "matrices", "matrix", "bars"});
-  // Every row of the log; curves with an axis of their own are of looks inside.
+  // Every row of the log; curves with their own axis come from analyses.
   std::map<std::string, size_t> counts;
   for (const Json& section : page.data["sections"])
     if (section["kind"] == "curves" && !section["data"].contains("axis"))
@@ -86,7 +86,7 @@ TEST_CASE("report: one page with everything of a run") {
       }
   CHECK(counts == rows_in_log(run));
   CHECK(counts.at("loss") == 30);
-  // Samples: those of generate, which writes the prompt before them.
+  // Samples are the output of generate without the prompt.
   const Json samples = page.section("What it writes")["items"];
   REQUIRE(samples.size() == 3);
   CHECK(samples[1]["text"].get<std::string>().size() == 40);
@@ -101,9 +101,9 @@ TEST_CASE("report: one page with everything of a run") {
   CHECK(contains(derivations.at("adamw"), "c1 = 1 - beta1^t"));
   CHECK(contains(derivations.at("cross_entropy"), "dz_v"));
   CHECK(contains(derivations.at("rms"), "arXiv:1910.07467"));
-  // The commands work.
+  // The commands run.
   const Json commands = page.section("Commands that repeat it")["items"];
-  CHECK(commands.size() == 4);  // train, go on, write, judge
+  CHECK(commands.size() == 4);  // train, resume, generate, evaluate
   for (const Json& item : commands) {
     const std::string command = item["text"];
     REQUIRE(command.starts_with("orrery "));
@@ -148,9 +148,9 @@ TEST_CASE("report: a run that is being written, or has no checkpoint, is shown a
   folder.write("run/metrics.jsonl", log.substr(0, log.size() / 2));  // cut within a row
   const Page page = report_of(folder, {run});
   CHECK(page.kinds().contains("curves"));
-  CHECK(page.kinds().contains("table"));  // of settings.toml
+  CHECK(page.kinds().contains("table"));  // from settings.toml
   for (const Json& section : page.data["sections"]) CHECK(section["title"] != "What it writes");
-  Message(page.section("run").dump()).names("steps").value("of 4");  // not all of them
+  Message(page.section("run").dump()).names("steps").value("of 4");  // fewer than 4
   fs::remove(run + "/metrics.jsonl");
   CHECK(!report_of(folder, {run}).kinds().contains("curves"));
 }
@@ -182,10 +182,10 @@ TEST_CASE("report: a translator shows held-out sentences") {
   REQUIRE(items.size() == 1);
   CHECK(contains(items[0]["text"].get<std::string>(),
                  "source     ein haus und 59 hunde\nreference  a house and 59 dogs\nmodel      "));
-  // A held-out pair is looked at; beside a model of texts that is given one, too.
+  // A held-out pair is analyzed, also next to a text model that has its own example.
   CHECK(page.section("encoder.attention.layer")["rows"].size() > 20);
   CHECK(page.section("encoder.attention.layer")["columns"][4] == "h");
-  CHECK(page.section("decoder.cross_attention.layer")["shape"] == Json({3, 2}));  // all three of the decoder
+  CHECK(page.section("decoder.cross_attention.layer")["shape"] == Json({3, 2}));  // all three decoder positions
   const Page two = report_of(folder, {folder / "run", trained(folder, "writes"), "--text=abeabe"});
   CHECK(two.section("run: encoder.attention.layer")["rows"].size() > 20);
   CHECK(two.section("writes: blocks.attention")["rows"] == Json::parse(R"(["a","b","e","a","b","e"])"));
@@ -216,10 +216,10 @@ TEST_CASE("report: a sweep's paired differences, its runs and their curves") {
   REQUIRE(bars.size() == 2);
   CHECK(bars[0]["note"] == "compared with");
   const std::string table = read_file(folder / "sweep/table.csv");
-  std::istringstream last(last_line(table).substr(last_line(table).rfind('"') + 1));  // behind the row's name
+  std::istringstream last(last_line(table).substr(last_line(table).rfind('"') + 1));  // after the row's name
   std::vector<double> fields;
   for (std::string field; std::getline(last, field, ',');) fields.push_back(field.empty() ? 0 : std::stod(field));
-  REQUIRE(fields.size() == 9);  // nothing, seeds, mean, deviation, difference, low, high, diverged, failed
+  REQUIRE(fields.size() == 9);  // empty, seeds, mean, deviation, difference, low, high, diverged, failed
   CHECK(bars[1]["value"] == fields[4]);
   CHECK(bars[1]["low"] == fields[5]);
   CHECK(bars[1]["high"] == fields[6]);

@@ -1,4 +1,4 @@
-// Going on with a run: its folder is enough, and what an interruption prints is the command to paste.
+// Resuming a run: its folder is enough, and an interruption prints the command to paste.
 #include <doctest/doctest.h>
 #include <signal.h>
 
@@ -56,7 +56,7 @@ TEST_CASE("resume: the folder of a run is enough, and later keys change its sett
     Message(outcome.out).names("learning_rate=0.003").names("resumed").value("step 4");
     CHECK(fs::exists(run + "/step_000008"));
   }
-  // The same bits as by the settings told in full.
+  // Bit-identical to resuming with all settings given.
   const std::string short_form = folder / "short", long_form = folder / "long";
   for (const std::string& run : {short_form, long_form}) good(learning(folder, run, {"--schedule=constant"}));
   good({"train", "--resume=" + short_form, "--steps=8"});

@@ -1,4 +1,4 @@
-// Runs of orrery train: their bits, interrupted, resumed, in a folder that is taken or full.
+// Runs of orrery train: bit-identical, interrupted, resumed, in a folder that is in use or full.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -33,7 +33,7 @@ TEST_CASE("train: killed and resumed, the run ends as if nothing had happened") 
   const Folder folder;
   const Words more = {"--steps=60", "--checkpoint_every=20", "--evaluate_every=30"};
   REQUIRE(run_orrery(train_tiny(folder, "whole", more)).code == 0);
-  // The second run is killed by its reader as soon as it has named its first checkpoint.
+  // The reader kills the second run as soon as that prints its first checkpoint.
   std::string command = "\"$ORRERY\"";
   for (const std::string& word :
        train_tiny(folder, "killed", more + Words{"--steps=100000000", "--schedule=constant", "--keep_checkpoints=0"}))
@@ -46,7 +46,7 @@ TEST_CASE("train: killed and resumed, the run ends as if nothing had happened") 
   const Words constant = {"--schedule=constant"};
   REQUIRE(run_orrery(train_tiny(folder, "constant", more + constant)).code == 0);
   CHECK(!fs::exists(folder / "killed/step_100000000"));
-  for (const auto& entry : fs::directory_iterator(folder / "killed"))  // the kill may have come later than step 20
+  for (const auto& entry : fs::directory_iterator(folder / "killed"))  // the kill may come after step 20
     if (entry.path().filename() > "step_000020" && entry.is_directory()) fs::remove_all(entry.path());
   REQUIRE(fs::exists(folder / "killed/step_000020"));
   const Outcome resumed = run_orrery(train_tiny(folder, "killed", more + constant + Words{"--resume"}));
@@ -136,7 +136,7 @@ TEST_CASE("train: a disk that is full leaves the previous checkpoint intact") {
   const std::string before = weights(folder / "run/step_000004");
   std::string command = "\"$ORRERY\"";
   for (const std::string& word : train_tiny(folder, "run", {"--steps=8", "--resume"})) command += " '" + word + "'";
-  // No file may grow beyond 8 blocks; the signal for it is ignored, so that the write fails as on a full disk.
+  // No file may exceed 8 blocks; the signal is ignored, so the write fails as on a full disk.
   const Outcome full = run_shell("( trap '' XFSZ; ulimit -f 8; exec " + command + " )");
   INFO(full.out, full.err);
   expect_error(full)

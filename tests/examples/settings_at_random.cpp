@@ -1,10 +1,10 @@
-// settings_at_random N [SEED]: N combinations of names and numbers, drawn from all that is registered, train two steps
-// each on a small text.  Half of the numbers are mild; the others are the ends of their ranges, what lies beyond, and
-// what no number should be.  A draw must train to finite losses, or be refused with one sentence that names a setting,
-// in under five seconds of work.  Anything else is printed, and the exit code is 1.  The last line counts.
-//
-// Each draw runs in a process of its own, forked from this one, which never computes: no program is started 10,000
-// times, and a crash is one draw's alone.
+// settings_at_random N [SEED]: trains N random combinations of all registered names and numbers,
+// two steps each on a small text. Half of the draws have mild numbers; the others have ends of
+// ranges, values beyond them, and invalid numbers. A draw must train to finite losses, or be
+// refused with one message that names a setting, in under five seconds of work. Any other outcome
+// is printed, and the exit code is 1. The last line counts the outcomes.
+// A process forked from this one runs each draw; this one never computes. So the program does not
+// start 10,000 times, and a crash ends only one draw.
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -35,11 +35,11 @@ using Assignments = std::vector<std::pair<std::string, std::string>>;
 using Clock = std::chrono::steady_clock;
 
 constexpr double longest = 5;                 // seconds of work of one draw
-constexpr int64_t memory = int64_t{1} << 30;  // what a draw may have, so that a large one is refused
-constexpr std::chrono::seconds patience(60);  // a draw that does not end: other work may take the processor
+constexpr int64_t memory = int64_t{1} << 30;  // bytes that a draw may use; larger ones are refused
+constexpr std::chrono::seconds patience(60);  // limit for a draw that does not end; other work may use the processor
 constexpr const char* folder_of_runs = "settings_at_random";
 
-// ---- what is drawn
+// ---- draws
 
 class Draw {
  public:
@@ -52,17 +52,17 @@ class Draw {
     static const std::vector<Setting> known = settings_without_values<models::TrainSettings>();
     const bool alone = !mild_ && chance(0.02);
     for (const Setting& setting : known) {
-      // Those of a resumed run fit no other.
+      // Settings of a resumed run fit no other run.
       static const std::vector<std::string> not_drawn = {"model",      "task",   "data",   "validation_data",
                                                          "out",        "steps",  "resume", "from_previous",
                                                          "other_text", "device", "profile"};
       if (setting.key.empty() || std::count(not_drawn.begin(), not_drawn.end(), setting.key)) continue;
-      // With another number at its end this one is hours of work, which a user may want: it comes alone.
+      // With another maximum it takes hours, which a user may want: it is drawn alone.
       const bool repeats = setting.key == "gradient_accumulation_steps";
       if (!mild_ && repeats != alone) continue;
       const bool name = std::holds_alternative<Spec*>(setting.value);
       const bool seldom = setting.key == "graph" || setting.key == "init_from" || setting.key == "documents" ||
-                          setting.key.starts_with("losses.");  // most models refuse it
+                          setting.key.starts_with("losses.");  // most models refuse these
       if (alone || chance(name ? 0.5 : seldom ? 0.03 : 0.15)) all.emplace_back(setting.key, value(setting, 0));
     }
     all.emplace_back("data", text), all.emplace_back("out", out);
@@ -204,12 +204,12 @@ class Draw {
   }
 
   std::mt19937_64 random_;
-  bool mild_, within_;  // within: the others' ends of ranges, and nothing beyond
+  bool mild_, within_;  // within: ends of ranges, but no values beyond
 };
 
 // ---- one draw
 
-// What the program does with it; the sentence of a refusal goes to `told`.
+// Trains as the program does, and returns its exit code; an error message goes to `told`.
 int train(const Assignments& assignments, std::string& told) try {
   set_memory_limit(Device::cpu, memory);
   models::Trainer trainer(models::make_settings(assignments));
@@ -231,7 +231,7 @@ int train(const Assignments& assignments, std::string& told) try {
 }
 
 struct Outcome {
-  std::string told, fault;  // fault: empty if the draw ended as it must
+  std::string told, fault;  // fault: empty if the draw ended correctly
   bool trained = false;
 };
 
@@ -282,7 +282,7 @@ Outcome judge(const Running& draw, int status, const rusage& use, bool late) {
   return outcome;
 }
 
-// ---- all of them
+// ---- all draws
 
 class Trial {
  public:
@@ -361,7 +361,7 @@ class Trial {
 
 }  // namespace
 
-// N [SEED [FIRST]]: with FIRST the draws begin there, and each is told with its outcome.
+// N [SEED [FIRST]]: with FIRST, draws begin there and each is printed with its outcome.
 int main(int count, char** words) try {
   const std::vector<std::string> given(words + 1, words + count);
   check(!given.empty(), "usage: settings_at_random N [SEED [FIRST]]");
@@ -369,7 +369,7 @@ int main(int count, char** words) try {
     return static_cast<uint64_t>(i < given.size() ? parse_whole_number("settings at random", given[i]) : otherwise);
   };
   namespace fs = std::filesystem;
-  const fs::path memory_files = "/dev/shm";  // a disk's fsync is another test's
+  const fs::path memory_files = "/dev/shm";  // other tests cover fsync on a disk
   const fs::path base = access(memory_files.c_str(), W_OK) == 0 ? memory_files : fs::temp_directory_path();
   Trial trial(number(1, 1), (base / text(folder_of_runs, "-", getpid())).string(), given.size() > 2);
   return trial.run(number(2, 0), number(0, 0));

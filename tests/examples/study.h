@@ -9,7 +9,7 @@
 
 #include "tests/examples/program.h"
 
-// What all claims here have in common, with a model that trains in a blink.
+// Returns a claim with what all claims here share: a model that trains almost instantly.
 inline std::string claim_text(const Folder& folder, const std::string& head, const std::string& rest = "") {
   return "source = \"a test\"\nsentence = \"Two variants differ.\"\n" + head + "\n[base]\ndata = \"" +
          folder.write("text.txt", tiny_text()) +

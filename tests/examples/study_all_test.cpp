@@ -1,4 +1,4 @@
-// orrery study --all: folders of claims, and the one that comes with the program.
+// orrery study --all: folders of claims, and the folder that comes with the program.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -13,7 +13,7 @@ using orrery::testing::Message;
 
 TEST_CASE("study: the claims that come with it run, two steps each") {
   const Folder folder;
-  // Scraps in the places of the sets that they name.
+  // Small data at the paths of the data sets that the claims name.
   const std::string sets = folder / "sets", scraps = ORRERY_SOURCE_DIR "/tests/models/images/";
   fs::create_directories(sets + "/images");
   fs::create_directories(sets + "/text/novels");
@@ -27,7 +27,7 @@ TEST_CASE("study: the claims that come with it run, two steps each") {
       " --runs=" + (folder / "pool") + " --data=" + sets);
   INFO(outcome.out, outcome.err);
   CHECK(outcome.code == 0);
-  CHECK(!fs::exists(folder / "studies/README.md"));  // which lists verdicts
+  CHECK(!fs::exists(folder / "studies/README.md"));  // it would list verdicts
   size_t count = 0;
   for (const auto& entry : fs::recursive_directory_iterator(ORRERY_SOURCE_DIR "/examples/studies")) {
     if (entry.path().extension() != ".toml") continue;
@@ -39,7 +39,7 @@ TEST_CASE("study: the claims that come with it run, two steps each") {
     CHECK(verdict["missing"].empty());
     if (++count % 10 == 1) CHECK(run_orrery({"report", folder / ("studies/" + name)}).code == 0);
   }
-  CHECK(count >= 38);  // as many claims as the papers make
+  CHECK(count >= 38);  // the number of claims in the papers
   Message(outcome.out).names("smoke: ").value("every run").value("two steps").value("one seed");
   CHECK(!contains(outcome.out, "failed"));
 }
@@ -85,7 +85,7 @@ TEST_CASE("study: all claims of a folder, each trained or read, and one that is 
   CHECK(second.code == 0);
   Message(second.out).names("a.toml: ").value("judged before\n");
   CHECK(contains(second.out, "shown"));
-  // Another claim in the file is judged again, unless it is only to be listed.
+  // Another claim in the file is tested again, unless claims are only listed.
   folder.write("claims/a.toml", claim_text(folder, trained + "refuted_if = \"relu < softmax + 1\"", two));
   Words listing = words;
   listing.push_back("--judge=no");
@@ -94,7 +94,7 @@ TEST_CASE("study: all claims of a folder, each trained or read, and one that is 
   CHECK(contains(read_file(folder / "out/verdicts.csv"), "a,-,Two variants differ.,not judged yet,"));
   CHECK(contains(read_file(folder / "out/README.md"), "| [Two variants differ.](../claims/a.toml) | "));
   const Outcome third = run_orrery(words);
-  CHECK(!contains(third.out, "a.toml: "));  // that it was judged before
+  CHECK(!contains(third.out, "a.toml: "));  // no note that it was tested before
   Message(third.out).names("relu - softmax").value("below").value("margin 1");
   CHECK(written_runs(folder / "pool") == runs);
 }
@@ -126,7 +126,7 @@ TEST_CASE("study: a claim is judged again when its config or its data have chang
   judged().names("a.toml: ").value("judged before\n");
   folder.write("text.txt", tiny_text() + tiny_text());
   judged().names("a.toml: ").names("data").value("changed");
-  fs::remove(folder / "text.txt");  // what is not there has not changed, as far as one knows
+  fs::remove(folder / "text.txt");  // a missing file does not count as changed
   judged().names("a.toml: ").value("judged before\n");
 }
 
@@ -135,7 +135,7 @@ TEST_CASE("study: the table of verdicts is what the program writes of the claims
   const std::string kept = ORRERY_SOURCE_DIR "/examples/studies", copy = folder / "studies";
   fs::copy(kept, copy, fs::copy_options::recursive);
   fs::create_directory(folder / "examples");
-  fs::copy(ORRERY_SOURCE_DIR "/examples/configs", folder / "examples/configs");  // as the claims name them
+  fs::copy(ORRERY_SOURCE_DIR "/examples/configs", folder / "examples/configs");  // at the path that the claims name
   fs::remove(copy + "/README.md");
   const Outcome outcome = run_orrery({"study", "--all=" + copy, "--judge=no"});
   INFO(outcome.out, outcome.err);

@@ -1,4 +1,4 @@
-// orrery study: a claim is trained for, judged, shown, and refused where it says too little.
+// orrery study: training for a claim, its test and output, and errors of incomplete claims.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -33,7 +33,7 @@ TEST_CASE("study: a trained claim, its files, its report, and nothing trained tw
   CHECK(again.code == 0);
   CHECK(written_runs(folder / "pool") == runs);
   CHECK(verdict_in(folder / "study")["comparisons"] == verdict["comparisons"]);
-  // A sweep of the same settings shares the runs, and another seed is all that a longer claim trains.
+  // A claim with one more seed trains only that seed; an equal sweep shares the runs.
   const std::string more = claim_text(
       folder, "kind = \"trained\"\nseeds = [1, 2, 3, 4]\nmetric = \"validation_loss\"\nrefuted_if = \"relu > softmax\"",
       two);
@@ -73,7 +73,7 @@ TEST_CASE("study: over a sweep, with a metric of its own for a comparison, at th
   CHECK(verdict["comparisons"][1]["at"] == "d_ff=8");
   CHECK(verdict["comparisons"][2]["at"] == "d_ff=16");
   CHECK(verdict["comparisons"][2]["verdict"] == "shown");  // a loss of three nats over 16
-  // At 1e-9 nothing is learned: every variant has taken the other rate.
+  // Training fails at a learning rate of 1e-9: every variant has taken the other one.
   const std::string toml = read_file(folder / ("pool/" + written_runs(folder / "pool").begin()->first + ".toml"));
   CHECK(contains(toml, "learning_rate"));
   CHECK(contains(outcome.out, "0.01"));
@@ -87,7 +87,7 @@ TEST_CASE("study: over a sweep, with a metric of its own for a comparison, at th
 
 TEST_CASE("study: where families take other learning rates, it is told what one rate for all finds") {
   const Folder folder;
-  // The small rate is none for plain gradient descent, the large one is too much for Adam.
+  // The small learning rate is too small for gradient descent, the large one too large for Adam.
   const std::string head =
       "kind = \"trained\"\nseeds = [1, 2]\nlearning_rates = [0.02, 0.1]\nmetric = \"validation_loss\"\n"
       "refuted_if = \"sgd != adam +- 10\"";
@@ -95,7 +95,7 @@ TEST_CASE("study: where families take other learning rates, it is told what one 
       claim_text(folder, head, "[variants.sgd]\noptimizer = \"sgd\"\nsteps = 30\n[variants.adam]\nsteps = 31\n");
   text.erase(text.find("data = "), text.find("text.txt") + 10 - text.find("data = "));
   text.insert(text.find("layers"), "data = \"only_in_sets.txt\"\n");
-  fs::create_directory(folder / "sets");  // where it lies; near the claim, or where the test runs, it would be found
+  fs::create_directory(folder / "sets");  // not next to the claim or in the working folder, where it is found
   fs::rename(folder / "text.txt", folder / "sets/only_in_sets.txt");
   const Outcome outcome = judge(folder, text, {"--data=" + (folder / "sets")});
   INFO(outcome.out, outcome.err);
@@ -122,7 +122,7 @@ TEST_CASE("study: a derived claim looks at the first step, before its update") {
   Message(outcome.out).value("verdict: shown");
   const Outcome wrong = judge(folder, claim_text(folder, head + "refuted_if = \"softmax != 2 +- 5 %\"", rest));
   Message(wrong.out).value("verdict: reversed");
-  // The loss of step 1 is that of fresh weights, near the log of its 15 characters; a validation comes later.
+  // The loss of step 1 has initial weights: near log(15) for 15 characters. Validation is later.
   const Outcome loss = judge(folder, claim_text(folder,
                                                 "kind = \"derived\"\nseeds = [1, 2, 3]\nmetric = \"loss\"\n"
                                                 "refuted_if = \"softmax != log(15) +- 5 %\"",
@@ -148,25 +148,25 @@ TEST_CASE("study: a timed claim takes turns, alone") {
   const Outcome outcome = judge(folder, text);
   INFO(outcome.out, outcome.err);
   REQUIRE(outcome.code == 0);
-  // Which verdict depends on what else the machine does.
+  // The verdict depends on the load of the machine.
   Message(outcome.out).value("round 3 of 3").names("wide").names("verdict: ");
   const auto verdict = verdict_in(folder / "study");
   CHECK(verdict["comparisons"][0]["mean"] > 0);
   CHECK(verdict["comparisons"][0]["name"] == "wide / narrow - 1");
   CHECK(verdict["samples"] == "3 rounds");
   CHECK(!fs::exists(folder / "study/timing"));
-  // A run of the user's in that folder stays, whatever its name.
+  // A user's run in that folder stays, regardless of its name.
   fs::create_directories(folder / "study/timing");
   fs::copy(folder / "other", folder / "study/timing/0", fs::copy_options::recursive);
   expect_error(judge(folder, text)).names("study").value(folder / "study/timing/0").offers("--out");
   CHECK(fs::exists(folder / "study/timing/0/settings.toml"));
   fs::remove_all(folder / "study/timing/0");
-  // What a measurement left that was killed goes.
+  // Remains of a killed measurement are removed.
   folder.write("study/timing/removed_by_study", "");
   fs::copy(folder / "other", folder / "study/timing/0", fs::copy_options::recursive);
   CHECK(judge(folder, text).code == 0);
   CHECK(!fs::exists(folder / "study/timing"));
-  // Not beside a run: its lock is held by another program.
+  // Refuses to time next to a run: another program holds the run's lock.
   folder.write("pool_busy", "");
   const Outcome busy =
       run_shell("mkdir -p " + (folder / "pool") + "; flock " + (folder / "pool/0123.lock") + " \"$ORRERY\" study " +
@@ -209,7 +209,7 @@ TEST_CASE("study: figures of looks inside, of the trained models and an example"
   INFO(outcome.out, outcome.err);
   REQUIRE(outcome.code == 0);
   Message(outcome.out).value("verdict: shown");
-  // The same that inspect says of that run.
+  // The value equals that of inspect for this run.
   const std::string samples = read_file(folder / "study/samples.csv"), runs = read_file(folder / "study/runs.csv");
   const size_t line = runs.find("relu,1,") + 7;
   const std::string figures = folder / "figures.csv";
@@ -255,7 +255,7 @@ TEST_CASE("study: a formula of one's own") {
   INFO(outcome.out, outcome.err);
   CHECK(outcome.code == 0);
   Message(outcome.out).value("verdict: shown");
-  // Its runs are those of this plug-in: without it there are none, of another they are others; the rest are shared.
+  // The variant's runs need this plug-in; a changed plug-in gives new ones. Other runs are shared.
   const auto runs = written_runs(folder / "pool");
   CHECK(runs.size() == 6);
   expect_error(judge(folder, text)).names("not judged").value(3);
@@ -270,7 +270,7 @@ TEST_CASE("study: a formula of one's own") {
   const auto more = written_runs(folder / "pool");
   CHECK(more.size() == 9);
   for (const auto& [run, time] : runs) CHECK(more.at(run) == time);
-  // The commands beside it take the plug-in too, and without it name what they lack.
+  // Other commands accept the plug-in, too; without it, their errors name it.
   using Words = std::vector<std::string>;
   const Words plugin = {"--plugin=" + (folder / "plugins/scale_norm.so")};
   const Outcome swept = run_orrery(Words{"sweep", "--data=" + (folder / "text.txt"), "--out=" + (folder / "sweep"),
@@ -295,7 +295,7 @@ TEST_CASE("study: a formula of one's own") {
     expect_error(run_orrery({"verify_resume", path})).names("verify_resume").value(path).offers(plugin[0]);
     for (const Words& words : {Words{"compare", path, path}, Words{"metrics", path}})  // they make no model
       CHECK(run_orrery(words).code == 0);
-    // With it nothing is lacking, whatever else is wrong.
+    // With the plug-in, other errors do not mention it.
     const Outcome wrong = run_orrery(inspect + Words{"--layer=7"} + plugin);
     expect_error(wrong).names("layer").value(7);
     CHECK(!contains(wrong.err, "plug"));
@@ -378,21 +378,21 @@ TEST_CASE("study: what says too little, or contradicts itself, is refused with a
   std::string seeds = "kind = \"trained\"\nmetric = \"loss\"\nrefuted_if = \"relu > softmax\"\nseeds = [0";
   for (int i = 1; i < 600; ++i) seeds += "," + std::to_string(i);
   refusal(seeds + "]").names("study").value(1200).value("1,000").offers("--yes");
-  const std::string many = seeds.replace(seeds.find("loss"), 4, "los") + "]";  // which the first of the 1,200 tells
+  const std::string many = seeds.replace(seeds.find("loss"), 4, "los") + "]";  // the first of 1,200 runs fails
   const Outcome yes = judge(folder, claim_text(folder, many, two), {"--yes", "--jobs=1"});
   expect_error(yes).names("metric").value("'los'").offers("'loss'");
   fs::remove_all(folder / "pool");
 
-  // What only a run can tell ends it after the first, with what would help.
+  // An error that only a run can show ends the study after the first run, with a way out.
   const auto told = [&](const std::string& metric) {
     const std::string head = kind("trained") + "seeds = [1, 2, 3]\nmetric = \"" + metric + "\"\n";
     return expect_error(judge(folder, claim_text(folder, head + refuted, two), {"--jobs=1"}));
   };
   told("validation_los").names("claim.toml:5").names("relu").value("'validation_los'").offers("'validation_loss'");
-  // Two figures that are never in one row.
+  // Two metrics that never share a row.
   told("rank_correlation(loss, validation_loss)").names("claim.toml:5").names("metric").names("relu");
   told("entropy/*").names("claim.toml:5").names("relu").value("entropy/*").offers("figures = \"entropy\" to [base]");
-  CHECK(written_runs(folder / "pool").size() == 1);  // of six, which each call finds
+  CHECK(written_runs(folder / "pool").size() == 1);  // of six; each call finds it
 
   const auto fails = [&](const Words& words) { return expect_error(run_orrery(Words{"study"} + words)); };
   const std::string example = "orrery study examples/studies/all_attention/feed_forward_can_be_dropped.toml";

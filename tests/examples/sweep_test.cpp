@@ -1,4 +1,4 @@
-// orrery sweep: every combination once, its tables, what fails, and going on after an interruption.
+// orrery sweep: every combination once, its tables, failures, and continuing when interrupted.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -61,7 +61,7 @@ TEST_CASE("sweep: every combination, its table, and the same again without train
   const auto runs = written_runs(folder / "pool");
   CHECK(runs.size() == 6);
 
-  // The tables, from the logs of the runs.
+  // The tables agree with the logs of the runs.
   const auto each = csv(folder / "sweep/runs.csv"), table = csv(folder / "sweep/table.csv");
   REQUIRE(each.size() == 7);
   REQUIRE(table.size() == 3);
@@ -78,7 +78,7 @@ TEST_CASE("sweep: every combination, its table, and the same again without train
   CHECK(std::stod(table[2][5]) == doctest::Approx(mean - 4.302653 * deviation / std::sqrt(3)).epsilon(1e-6));
   CHECK(std::stod(table[2][6]) == doctest::Approx(mean + 4.302653 * deviation / std::sqrt(3)).epsilon(1e-6));
 
-  // Another sweep that shares runs trains the others alone; a key given several times is a list too.
+  // Another sweep trains only runs that are not shared; a key given several times is a list, too.
   const Outcome second = run_orrery(sweep_of(folder, {"--attention=softmax", "--attention=rela", "--seed={1..2}",
                                                       "--normalization=layer", "--out=" + (folder / "second")}));
   INFO(second.out, second.err);
@@ -86,13 +86,13 @@ TEST_CASE("sweep: every combination, its table, and the same again without train
   auto more = written_runs(folder / "pool");
   CHECK(more.size() == 8);
   for (const auto& [run, time] : runs) CHECK(more.at(run) == time);
-  // By name, the other way round.
+  // --against by name, with the sign reversed.
   const Outcome against = run_orrery(words + Words{"--against=attention=pointwise(relu, alpha=1)"});
   CHECK(std::stod(csv(folder / "sweep/table.csv")[1][4]) == doctest::Approx(-mean).epsilon(1e-9));
   CHECK(written_runs(folder / "pool") == more);
 }
 
-// Gives all files of a pool the id that a program of other sources would have given them.
+// Renames all files of a pool to the id of a program with other sources.
 void rename_hash(const std::string& pool, const std::string& end) {
   std::vector<fs::path> all;
   for (const auto& entry : fs::directory_iterator(pool)) all.push_back(entry.path());
@@ -102,7 +102,7 @@ void rename_hash(const std::string& pool, const std::string& end) {
     if (name.ends_with(".json")) {
       auto outcome = nlohmann::json::parse(read_file(path));
       outcome["version"] = "0.0.9 (sources 0123456789ab)";
-      outcome.erase("sha256");  // which they did not write
+      outcome.erase("sha256");  // older versions did not write it
       std::ofstream(path) << outcome.dump();
     }
     fs::rename(path, path.parent_path() / (name.substr(0, name.find('-')) + end + name.substr(dot)));
@@ -110,7 +110,7 @@ void rename_hash(const std::string& pool, const std::string& end) {
 }
 
 TEST_CASE("sweep: runs of other sources are listed, used, and trained again only with fresh") {
-  for (const char* end : {"-0123456789ab", ""}) {  // former programs wrote no hash
+  for (const char* end : {"-0123456789ab", ""}) {  // older versions wrote no hash
     CAPTURE(end);
     const Folder folder;
     const Words words = sweep_of(folder, {"--seed={1,2}"});
@@ -177,7 +177,7 @@ TEST_CASE("sweep: a run that fails is a row that says so, and is tried again") {
     INFO(outcome.out, outcome.err);
     expect_error(outcome).names("sweep").value(2).value(4).names("failed").offers("again");
     CHECK(contains(outcome.out, "1 failed"));
-    Message(outcome.out).names("gau: ").value("relative(S, keys)").offers("relative(S, bias)");  // what the run says
+    Message(outcome.out).names("gau: ").value("relative(S, keys)").offers("relative(S, bias)");  // the run's error
     CHECK(csv(folder / "sweep/runs.csv").size() == 5);
     CHECK(contains(read_file(folder / "sweep/table.csv"), "gau,0,"));
   }
@@ -218,8 +218,8 @@ TEST_CASE("sweep: a run that diverges in its first steps is a row that says so")
   CHECK(runs[1][3] == "done");
   CHECK(runs[2][3] == "diverged");
   Message(runs[2][6]).names("diverged").value("step " + runs[2][4]);
-  CHECK(csv(folder / "sweep/table.csv")[2][1] == "0");  // it enters no mean
-  // How often figures are logged, and what share of the stated peak was used.
+  CHECK(csv(folder / "sweep/table.csv")[2][1] == "0");  // excluded from the mean
+  // Steps with logged metrics, and the fraction of the stated peak (mfu).
   std::istringstream log(read_file(folder / ("pool/" + runs[1][2] + "/metrics.jsonl")));
   std::vector<int64_t> steps;
   for (std::string line; std::getline(log, line);) {
@@ -280,7 +280,7 @@ TEST_CASE("sweep: data that are not there fail their row alone, and what was rea
   Message(runs[2][6]).names(nowhere);
   expect_error(run_orrery({"sweep", "--data=" + nowhere, "--out=" + (folder / "none")})).names(nowhere);
   CHECK(!fs::exists(folder / "none"));
-  // Another text at the same path.
+  // Another text at the same path gives another run.
   const auto run_of = [&](const std::string& out) {
     const Outcome each = run_orrery(sweep_of(folder, {"--validation_data=" + held_out, "--out=" + (folder / out)}));
     CHECK_MESSAGE(each.code == 0, each.err);
@@ -315,7 +315,7 @@ TEST_CASE("sweep: on a terminal of 40 columns the table is drawn again in its pl
   const Outcome& outcome = *shown;
   INFO(outcome.out, outcome.err);
   CHECK(outcome.code == 0);
-  // Four drawings, of which three go up by as many lines as the one before has, none of them longer than the screen.
+  // Four drawings; three of them move up by the lines of the last one. No line exceeds the screen.
   size_t drawn = 0;
   const size_t begin = outcome.out.find("2 rows, 4 runs"), end = outcome.out.find("files:");
   std::istringstream lines(outcome.out.substr(begin, end - begin));

@@ -1,5 +1,5 @@
-// Texts, tokenizers and models of others that went wrong once, through the program: tests/cases/README.md has the
-// values, which are of transformers.
+// Texts, tokenizers and models of other programs that once failed, through the program. The values
+// are from transformers (tests/cases/README.md).
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -25,7 +25,7 @@ std::string imported(const Folder& folder, const std::string& name, const Words&
   return "--checkpoint=" + (folder / name);
 }
 
-// What the likeliest tokens make of a prompt; `told` is on the standard error.
+// Returns the text of the most likely tokens after a prompt; stderr must name the terms `told`.
 std::string likeliest(const std::string& run, const std::string& prompt, int tokens, const Words& more = {},
                       const Words& told = {}) {
   const Outcome outcome = run_orrery(
@@ -48,7 +48,7 @@ TEST_CASE("generate: a model's vocabulary that is larger than the tokenizer's is
   for (const char* const seed : {"--seed=1", "--seed=2"}) {
     const Outcome written = run_orrery({"generate", "--checkpoint=" + run, "--prompt=First", "--tokens=50", seed});
     CHECK_MESSAGE(written.code == 0, written.err);
-    CHECK(written.out.size() == 5 + 50 + 1);  // whose characters are all of one byte
+    CHECK(written.out.size() == 5 + 50 + 1);  // all characters have one byte
   }
   REQUIRE(run_orrery({"report", run}).code == 0);
   CHECK(!contains(read_file(run + "/report.html"), "is no token"));
@@ -58,7 +58,7 @@ TEST_CASE("generate: a model's vocabulary that is larger than the tokenizer's is
 TEST_CASE("import: a tokenizer that is larger than the model's vocabulary comes with a note") {
   const Folder folder;
   const std::string run = imported(folder, "tokenizer_larger", {"note", "tokenizer", "321", "model", "320"});
-  // 84 258 288 312 300 299 69, then 7 7 245 245 245 245 57 57 57 57
+  // Tokens 84 258 288 312 300 299 69, then 7 7 245 245 245 245 57 57 57 57.
   CHECK(likeliest(run, "the old gate", 10) ==
         "the old gate''\x96\x96\x96\x96"
         "YYYY\n");
@@ -266,7 +266,7 @@ TEST_CASE("export: a tokenizer comes in the files of the programs that it is for
     CAPTURE(tokenizer);
     const Folder here;
     REQUIRE(run_orrery(Words{"train", "--data=" + text, "--out=" + (here / "run"), "--tokenizer=" + tokenizer} + tiny +
-                       Words{"--steps=30"})  // so that the loss is below that of guessing
+                       Words{"--steps=30"})  // for a loss below that of guessing
                 .code == 0);
     REQUIRE(run_orrery({"export", here / "run", "--out=" + (here / "theirs")}).code == 0);
     const bool pieces = tokenizer.starts_with("sentence");

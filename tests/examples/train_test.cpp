@@ -1,4 +1,4 @@
-// orrery train: settings, names, plug-ins, profiles, and what is refused.
+// orrery train: settings, names, plug-ins, profiles, and errors.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -59,7 +59,7 @@ TEST_CASE("train: a file of settings first, then the keys, later ones win") {
 
   const Outcome wrong = run_orrery({"train", "--config=" + folder.write("wrong.toml", "steps = 3\ndataset = 4\n")});
   expect_error(wrong).names("wrong.toml:2").value("'dataset'").offers("'data'").offers("text file");
-  // The written settings repeat the run.
+  // The written settings reproduce the run.
   const Outcome again =
       run_orrery({"train", "--config=" + (folder / "run/settings.toml"), "--out=" + (folder / "again")});
   CHECK(again.code == 0);
@@ -284,7 +284,7 @@ TEST_CASE("train: a run that ends worse than a uniform guess is complete, with a
                            "--out=" + (folder / "run")};
   struct Case {
     Words words;
-    std::string size;  // the setting that has the number of answers
+    std::string size;  // the setting with the number of classes
   };
   for (const Case& each : {Case{train_tiny(folder, "run"), "vocabulary"},
                            Case{Words{"train", "--task=algorithmic", "--problem=copy(length=3)"} + tiny, "vocabulary"},
@@ -308,7 +308,7 @@ TEST_CASE("train: a run that ends worse than a uniform guess is complete, with a
         .value(orrery::fixed(std::log(std::stod(answers)), 4))
         .offers("--learning_rate");
   }
-  // A sweep and a study take it as a run that is done, with its loss.
+  // A sweep and a study accept it as a completed run with its loss.
   const Words sweep = {"sweep",        "--runs=" + (folder / "pool"), "--data=" + (folder / "text.txt"),
                        "--seed={1,2}", "--learning_rate=10",          "--schedule=constant"};
   const Outcome swept = run_orrery(sweep + tiny + Words{"--out=" + (folder / "sweep")});

@@ -1,4 +1,4 @@
-// Small runs of orrery train, and what they leave.
+// Small runs of orrery train, and their files.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -18,7 +18,7 @@ inline std::vector<std::string> train_tiny(const Folder& folder, const std::stri
 }
 inline std::string weights(const std::string& checkpoint) { return read_file(checkpoint + "/weights.safetensors"); }
 
-// The rows of metrics.jsonl without what depends on the clock.
+// Returns the rows of metrics.jsonl without times.
 inline std::vector<std::string> metrics(const std::string& run) {
   std::vector<std::string> rows;
   std::istringstream lines(read_file(run + "/metrics.jsonl"));

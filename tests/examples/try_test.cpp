@@ -1,4 +1,4 @@
-// orrery try and --plugin: what a person who writes one formula file meets.
+// orrery try and --plugin for users with one formula file.
 #include <doctest/doctest.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -30,7 +30,7 @@ std::string activation(const std::string& name, const std::string& slope) {
 }
 const char* const right_slope = "(1 - x * x) / (d * d)";
 
-// A normalization by the mean absolute value, with its derivative by hand.
+// A normalization by the mean absolute value, with a derivative by hand.
 const char* const normalization = R"(#include "engine/autograd/autograd.h"
 #include "engine/ops/ops.h"
 #include "nn/base/gradient_case.h"
@@ -108,7 +108,7 @@ TEST_CASE("try compiles a formula file, shows it, checks it, plots it and trains
   CHECK(run_orrery({"--plugin", plugin, "gradcheck", "bump"}).code == 0);
   expect_error(run_orrery({"list", "bump"})).names("list").value("bump");
 
-  // With the plug-in every command knows the name: a model is trained with it and writes.
+  // With the plug-in every command accepts the name: a model trains with it and generates.
   const std::vector<std::string> train =
       std::vector<std::string>{"train", "--data=" + folder.write("t", tiny_text()), "--feed_forward=dense(bump)"} +
       tiny;
@@ -125,13 +125,13 @@ TEST_CASE("try compiles a formula file, shows it, checks it, plots it and trains
        {run_orrery(train + std::vector<std::string>{"--out=" + (folder / "other")}), run_orrery(generate)})
     expect_error(other).value("bump");
 
-  // The same plug-in twice: its name is taken the second time.
+  // A second copy of the plug-in: its name is already registered.
   fs::copy_file(plugin, folder / "again.so");
   fs::copy_file(plugin + ".sha256", folder / "again.so.sha256");
   const Outcome twice = run_orrery({"list", "--plugin=" + plugin, "--plugin=" + (folder / "again.so")});
   expect_error(twice).names(folder / "again.so").names("activation").value("bump");
 
-  // One that was built for other headers.
+  // A plug-in for other headers.
   std::string bytes = read_file(plugin);
   const size_t mark = bytes.find("orrery plug-in for ");
   REQUIRE(mark != std::string::npos);
@@ -160,7 +160,7 @@ TEST_CASE("try exits 1 and tells a fact that is false, though every derivative i
 
 TEST_CASE("try exits 1 and names the training that fails, though every derivative is right") {
   const Folder folder;
-  // x in f64, in which gradcheck works; in f32, in which models train, 10^60 is infinite and this is not a number.
+  // x in f64, which gradcheck uses; in f32, which models use, 10^60 is infinite and this is NaN.
   std::string narrow = activation("narrow", "d / d");
   const std::string formula = "return x / (1 + x * x)";
   narrow.replace(narrow.find(formula), formula.size(), "const T b = T(1e30); return x * b * b / (b * b)");
@@ -256,7 +256,7 @@ TEST_CASE("a normalization and attentions by rows of scores are short files that
     std::string file;
     int lines;  // at most
     std::vector<std::string> parts;
-    std::string setting;  // of a model that it trains
+    std::string setting;  // of a model that trains with it
   };
   const std::vector<Written> files = {
       {"examples/softmax_off_by_one.cpp",
@@ -293,7 +293,7 @@ TEST_CASE("a normalization and attentions by rows of scores are short files that
 
 namespace {
 
-// Processes with this text in their arguments.
+// Returns the number of processes with this text in their arguments.
 size_t processes_with(const std::string& text) {
   size_t found = 0;
   for (const auto& entry : fs::directory_iterator("/proc"))
@@ -306,7 +306,7 @@ bool soon(const std::function<bool()>& holds) {
   return false;
 }
 
-// A source that no compiler comes to the end of: it includes a pipe that nothing writes into.
+// Writes a source that never compiles to the end: it includes a pipe without a writer.
 std::string endless_source(const Folder& folder) {
   REQUIRE(::mkfifo((folder / "pipe.h").c_str(), 0600) == 0);
   return folder.write("endless.cpp", "#include \"pipe.h\"\n");
@@ -325,7 +325,7 @@ TEST_CASE("try: paths of the source, the headers and the plug-in may hold every 
   INFO(tried.out, tried.err);
   CHECK(tried.code == 0);
   CHECK(fs::exists(plugins + "/-bump's @x.so"));
-  CHECK(std::distance(fs::directory_iterator(plugins), fs::directory_iterator()) == 2);  // and its seal
+  CHECK(std::distance(fs::directory_iterator(plugins), fs::directory_iterator()) == 2);  // the plug-in and its seal
   CHECK(!fs::exists("pwned"));
   CHECK(run_orrery({"list", "bump", "--plugin=" + plugins + "/-bump's @x.so"}).code == 0);
 }

@@ -1,5 +1,5 @@
-// orrery verify_resume: every task comes to the same bytes, a run that forgets something is found out, and what is
-// compared tells what differs first.
+// orrery verify_resume: every task resumes to identical bytes, a run that loses state is detected,
+// and the report names the first difference.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -37,7 +37,7 @@ void check_same(const Words& train, const std::string& run, const Words& more = 
   CHECK(last_line(verified.out) == "every byte is the same");
   for (const char* file : {"weights.safetensors", "optimizer.safetensors", "state.json", "metrics.jsonl"})
     CHECK_MESSAGE(contains(verified.out, file), file);
-  CHECK(contents(run) == before);  // the run is as it was
+  CHECK(contents(run) == before);  // the run is unchanged
   CHECK(!fs::exists(run + ".verify_resume"));
 }
 
@@ -46,7 +46,7 @@ void check_same(const Words& train, const std::string& run, const Words& more = 
 TEST_CASE("verify_resume: a run of text that has ended, and one that has steps left, on its own schedule") {
   const Folder folder;
   check_same(train_tiny(folder, "ended", {"--dropout=0.1", "--schedule=cosine"}), folder / "ended");
-  // Stopped at step 4 of 300: it goes on with the rates of 300 steps, and a validation falls on the interruption.
+  // Stopped at step 4 of 300, it keeps the learning rates of 300; the interruption validates.
   const Words longer = train_tiny(
       folder, "going",
       {"--steps=300", "--checkpoint_every=1", "--evaluate_every=3", "--keep_checkpoints=0", "--accumulate=2"});
@@ -115,7 +115,7 @@ TEST_CASE("verify_resume: what cannot be resumed is refused, and nothing is left
   refusal({folder / "small", "--stepz=1"}).value("stepz").offers("steps");
   fs::remove_all(folder / "small/step_000004");
   refusal({folder / "small"}).names(folder / "small").value("no checkpoint");
-  // What stops a part of the training is told by it.
+  // An error in one of the trainings names that training.
   REQUIRE(run_orrery(train_tiny(folder, "run", {})).code == 0);
   fs::remove(folder / "text.txt");
   refusal({folder / "run"}).names("uninterrupted").names("text.txt").value("No such file");

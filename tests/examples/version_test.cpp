@@ -1,4 +1,4 @@
-// Runs of another version of the program: whoever looks at them is told.
+// Runs of another version of the program: commands that read them print a warning.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -9,7 +9,7 @@
 
 namespace {
 
-// As a program of before has left it, which wrote no hashes.
+// Makes the files of an older program, which wrote no hashes.
 void make_older(const Folder& folder, const std::string& run) {
   const std::string name = run + "/step_000004/state.json";
   auto state = nlohmann::json::parse(read_file(folder / name));

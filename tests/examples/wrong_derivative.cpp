@@ -1,6 +1,6 @@
-// The program's gradcheck with things registered that it must refuse: an activation whose slope is wrong, a
-// normalization's case whose gradient is wrong, a name that has no case at all, and activations that are right but for
-// one fact that their info states.
+// gradcheck with registrations that it must refuse: an activation with a wrong derivative, a loss
+// with a wrong gradient, and a name without a case. The other activations are correct but state
+// one false property each.
 #include <iostream>
 
 #include "engine/autograd/autograd.h"
@@ -13,7 +13,7 @@
 namespace orrery::nn {
 namespace {
 
-struct WrongGelu {  // the erf form forward, the slope of the tanh approximation: off by less than 1e-3
+struct WrongGelu {  // erf form forward, derivative of the tanh approximation: off by less than 1e-3
   static inline const ActivationInfo info{
       .name = "wrong_gelu", .formula = "x Phi(x)", .source = "none", .limits = {0, ActivationInfo::infinity}};
   template <class T>
@@ -28,7 +28,7 @@ struct WrongGelu {  // the erf form forward, the slope of the tanh approximation
 };
 REGISTER_ACTIVATION(WrongGelu);
 
-// x s with its slope, s = sigmoid(x): what the following ones state of it is false.
+// x s with its derivative, s = sigmoid(x). The activations below state false properties.
 struct Silu {
   template <class T>
   HOST_DEVICE T value(T x) const {
@@ -40,7 +40,7 @@ struct Silu {
     return s * (1 + x * (1 - s));
   }
 };
-struct FalseZero : Silu {  // attention would skip what is below zero
+struct FalseZero : Silu {  // attention would skip values below zero
   static inline const ActivationInfo info{.name = "false_zero",
                                           .formula = "x s",
                                           .source = "none",
@@ -53,7 +53,7 @@ struct FalseLimits : Silu {
       .name = "false_limits", .formula = "x s", .source = "none", .limits = {-1, ActivationInfo::infinity}};
 };
 REGISTER_ACTIVATION(FalseLimits);
-struct FalseKink : Silu {  // a wrong slope could hide there
+struct FalseKink : Silu {  // a wrong derivative could hide there
   static inline const ActivationInfo info{
       .name = "false_kink", .formula = "x s", .source = "none", .kinks = {1}, .limits = {0, ActivationInfo::infinity}};
 };
@@ -71,13 +71,13 @@ struct HiddenKink {
   }
 };
 REGISTER_ACTIVATION(HiddenKink);
-struct FalseHomogeneous : Silu {  // attention would scale sums of weights where it should scale scores
+struct FalseHomogeneous : Silu {  // attention would scale sums of weights instead of scores
   static inline const ActivationInfo info{
       .name = "false_homogeneous", .formula = "x s", .source = "none", .limits = {0, ActivationInfo::infinity}};
   using homogeneous = void;
 };
 REGISTER_ACTIVATION(FalseHomogeneous);
-struct FalseFromOutput : Silu {  // silu falls before it rises: its output does not tell where x is
+struct FalseFromOutput : Silu {  // silu falls before it rises: its output does not determine x
   static inline const ActivationInfo info{
       .name = "false_from_output", .formula = "x s", .source = "none", .limits = {0, ActivationInfo::infinity}};
   template <class T>
@@ -86,7 +86,7 @@ struct FalseFromOutput : Silu {  // silu falls before it rises: its output does 
   }
 };
 REGISTER_ACTIVATION(FalseFromOutput);
-struct FalseAtKink {  // right from its output everywhere but at 0.3, where y = 0.6
+struct FalseAtKink {  // correct from its output except at 0.3, where y = 0.6
   static inline const ActivationInfo info{.name = "false_at_kink",
                                           .formula = "2 x below 0.3, x + 0.3 above",
                                           .source = "none",

@@ -1,4 +1,4 @@
-// What a residual block is made of.
+// Blocks without a feed-forward.
 #include "models/architectures/block.h"
 
 #include <doctest/doctest.h>

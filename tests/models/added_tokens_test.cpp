@@ -38,7 +38,7 @@ TEST_CASE("tokenizers: white space around an added token is a part of it where i
     const char* flags;
     Tokens words, lines;
   };
-  // By transformers 5.24.
+  // Expected tokens: transformers 5.24.
   for (const Case& each : {Case{R"(, "rstrip": true)",
                                 {83, 122, 200, 178, 108, 142, 167, 145, 200, 178, 16},
                                 {83, 122, 145, 200, 178, 108, 142}},
@@ -64,7 +64,7 @@ TEST_CASE("tokenizers: white space around an added token is a part of it where i
   CHECK(between->encode("First<|im|>") == Tokens{83, 122, 200});
   CHECK(noted(*between).find("single_word") != std::string::npos);
 
-  // By tokenizers 0.23.3.
+  // Expected tokens: tokenizers 0.23.3.
   const auto pairs = [&](bool left, bool right) {
     nlohmann::json json = nlohmann::json::parse(read_file(cases + "gpt2_end_of_text/tokenizer.json"));
     json["added_tokens"][0]["lstrip"] = left, json["added_tokens"][0]["rstrip"] = right;
@@ -121,7 +121,7 @@ TEST_CASE("added tokens: of thousands the first in a text is found, and of those
     at = found.end;
   }
   CHECK(sum / count > 5'000);
-  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(10));  // less than a second; thirty before
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(10));  // takes less than 1 s
 }
 
 TEST_CASE("tokenizers: a token beyond the model's vocabulary begins and ends no text") {
@@ -154,7 +154,7 @@ struct TokensOfText {
   Tokens tokens;
 };
 
-// The tokens of texts, by a tokenizer in a folder, by what a checkpoint holds of it, and by what is exported of it.
+// Checks the tokens of a tokenizer: read from a folder, restored from a save, and exported.
 void check_tokens(const std::string& folder, const std::vector<TokensOfText>& all) {
   const Folder exported;
   const auto tokenizer = tokenizer_of(folder), restored = restore_tokenizer(tokenizer->save());
@@ -180,7 +180,7 @@ TEST_CASE("added tokens: one may spell the bytes of another token, and be one of
   json["model"]["merges"].push_back({"\u00c3", "\u00b6"}), json["model"]["merges"].push_back({"\u0120", "\u0120"});
   for (const auto& each : {added(179, "\u00f6", true), added(422, "  ")}) json["added_tokens"].push_back(each);
   write_file_atomically(folder / "tokenizer.json", json.dump());
-  // By transformers 5.23.
+  // Expected tokens: transformers 5.23.
   check_tokens(folder.path, {{"\u00f6l  x \u2d96", {179, 76, 422, 88, 221, 159, 115, 245}},
                              {"  \n   y", {422, 199, 422, 277}},
                              {" \u00f6 \t  ", {221, 179, 221, 198, 422}}});
@@ -198,7 +198,7 @@ TEST_CASE("added tokens: the normalized ones are looked for in what the others l
                            added(423, "abcdef", true), added(424, "xy"), added(425, "yz", true)})
     json["added_tokens"].push_back(each);
   write_file_atomically(folder / "tokenizer.json", json.dump());
-  // By tokenizers 0.23.3.
+  // Expected tokens: tokenizers 0.23.3.
   check_tokens(folder.path, {{"abcdef", {65, 421, 69, 70}},
                              {"abcx", {420, 88}},
                              {"abxyz", {422, 424, 90}},
@@ -218,7 +218,7 @@ TEST_CASE("added tokens: special ones are text as any other where split_special_
     write_file_atomically(folder / "tokenizer_config.json", config);
     return folder.path;
   };
-  // By transformers 5.23.
+  // Expected tokens: transformers 5.23.
   check_tokens(with("{}"), {{text, {65, 0, 66, 420, 67, 421, 68, 422}}});
   check_tokens(with(R"({"split_special_tokens": true})"),
                {{text, {65, 28, 92, 69, 268, 79, 70, 84, 69, 88, 84, 92, 30, 66, 420, 67, 28, 316, 30, 68, 422}}});

@@ -11,7 +11,7 @@ using namespace orrery;
 using orrery::testing::expect_error;
 
 TEST_CASE("ahead: gives what the key says, whether it was expected or not, and errors where they are asked for") {
-  std::atomic<int> made = 0;  // by two threads
+  std::atomic<int> made = 0;  // written by two threads
   Ahead<int, int> squares([&](const int& key) {
     ++made;
     check(key != 13, "13 is refused");
@@ -26,8 +26,8 @@ TEST_CASE("ahead: gives what the key says, whether it was expected or not, and e
   CHECK(made >= 6);
 }
 
-// What the sanitizer of threads looks at: memory and the cores are shared by the thread that makes the next one and by
-// the one that works with this one.
+// A test for ThreadSanitizer: one thread makes the next tensor while another computes with this
+// one. Both use the same memory and cores.
 TEST_CASE("ahead: tensors are made while others are computed with") {
   const auto made = [](const int& key) { return Tensor::full(Shape{64, 64}, key) * Tensor::full(Shape{64, 64}, 2); };
   Ahead<int, Tensor> batches(made);

@@ -1,4 +1,4 @@
-// Algorithmic problems: what a sequence asks for follows from it, whatever is drawn.
+// Algorithmic problems: the targets follow from the sequence, for any random draw.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ Sequence made(const Problem& problem, uint64_t number) {
   problem.write(RandomKey{5, 0}.derive(number), s.inputs, s.targets);
   return s;
 }
-// Draws many sequences; each has an answer, and all tokens exist.
+// Checks 200 sequences: each has an answer, and all tokens are in the vocabulary.
 void each(const std::string& spec, const std::function<void(const Sequence&)>& look) {
   INFO(spec);
   const auto problem = make_problem(parse_spec(spec));

@@ -24,7 +24,7 @@ struct Grid {
     v("rows", rows, "lines", between(1, 9));
   }
 };
-struct Drawing {  // settings of its own, and those of something chosen by name
+struct Drawing {  // its own settings, and those of a class chosen by name
   std::string name = "drawing";
   AnySettings chosen{Curve()};
   template <class V>

@@ -1,4 +1,4 @@
-// The forms of a residual block, against the formulas of models/architectures/block.h written out over its own parts.
+// Residual block variants against the formulas of models/architectures/block.h.
 #include "models/architectures/block.h"
 
 #include <doctest/doctest.h>
@@ -24,7 +24,7 @@ BlockOptions options() {
   o.width = 8, o.heads = 2, o.d_ff = 12, o.bias = true;
   return o;
 }
-// Every parameter away from its initial value, in f64.
+// Makes a block in f64 with every parameter away from its initial value.
 std::unique_ptr<Block> make(const BlockOptions& o) {
   auto block = std::make_unique<Block>(o);
   nn::name_paths(*block);
@@ -41,7 +41,7 @@ Tensor parameter(nn::Module& module, const std::string& path) {
   FAIL("no parameter " << path);
   return {};
 }
-// A part on its own, with the block's numbers.
+// Applies a separate module that has the block's parameters.
 template <class M>
 Tensor apply(std::unique_ptr<M> part, Block& block, const std::string& path, const Tensor& x) {
   nn::convert(*part, Dtype::f64);

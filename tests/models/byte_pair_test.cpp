@@ -1,4 +1,4 @@
-// Byte-level byte-pair encoding against Hugging Face's tokenizers, and what is refused.
+// Byte-level byte-pair encoding against Hugging Face's tokenizers, and error messages.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -46,7 +46,7 @@ void check_cases(const Tokenizer& tokenizer, const std::string& name) {
   }
 }
 
-// Of a tokenizer.json with one thing changed.
+// Makes a tokenizer from a tokenizer.json with one change.
 std::unique_ptr<Tokenizer> tokenizer_with(const std::function<void(nlohmann::json&)>& change,
                                           const std::string& name = "gpt2") {
   const Folder folder;
@@ -59,7 +59,7 @@ std::unique_ptr<Tokenizer> tokenizer_with(const std::function<void(nlohmann::jso
 }  // namespace
 
 TEST_CASE("byte pairs: the tokens are those of Hugging Face's tokenizers, from either form of files") {
-  check_cases(*tokenizer_at(golden + "/gpt2"), "gpt2");  // tokenizer.json comes first
+  check_cases(*tokenizer_at(golden + "/gpt2"), "gpt2");  // tokenizer.json takes precedence
   check_cases(*tokenizer_at(golden + "/gpt2/tokenizer.json"), "gpt2");
   check_cases(*tokenizer_at(golden + "/split"), "split");
   const Folder folder;
@@ -93,7 +93,7 @@ TEST_CASE("byte pairs: any bytes come back, and a checkpoint's tokenizer is the 
 TEST_CASE("byte pairs: a long piece takes about as long as many short ones") {
   const auto tokenizer = tokenizer_at(golden + "/gpt2");
   const std::string piece(1 << 20, 'e');
-  CHECK(tokenizer->decode(tokenizer->encode(piece)) == piece);  // minutes, if each merge looked through all of it
+  CHECK(tokenizer->decode(tokenizer->encode(piece)) == piece);  // takes minutes if each merge scans all of it
 }
 
 TEST_CASE("pieces: GPT-2's expression, bytes that are no UTF-8, and expressions that cannot be") {
@@ -152,7 +152,7 @@ TEST_CASE("byte pairs: what is no tokenizer is told from what is") {
 
 namespace {
 
-// Sennrich et al. 2016, algorithm 1, as it stands: all pairs are counted anew after each merge.
+// Implements algorithm 1 of Sennrich et al. 2016 directly: each merge counts all pairs anew.
 std::vector<std::pair<std::string, std::string>> merges_by_recounting(const std::string& text, size_t wanted) {
   std::map<std::vector<std::string>, int> words;
   Pieces(gpt2_pattern).each(text, [&](std::string_view piece) {
@@ -160,7 +160,7 @@ std::vector<std::pair<std::string, std::string>> merges_by_recounting(const std:
     for (const char c : piece) symbols.emplace_back(1, c);
     ++words[symbols];
   });
-  std::map<std::string, int> age;  // of a token
+  std::map<std::string, int> age;  // token -> order of creation
   for (int byte = 0; byte < 256; ++byte) age.emplace(std::string(1, static_cast<char>(byte)), byte);
   std::vector<std::pair<std::string, std::string>> merges;
   while (age.size() < wanted) {

@@ -1,4 +1,4 @@
-// Going on from a cache: token by token, a model says what it says about the whole text.
+// Incremental decoding with a cache gives the same logits as one pass over the text.
 #include <doctest/doctest.h>
 
 #include "engine/autograd/autograd.h"
@@ -27,7 +27,7 @@ GptSettings settings_with(const std::string& attention, const std::string& posit
   s.attention = parse_spec(attention), s.position = parse_spec(position);
   return s;
 }
-// In f64, far from the initial values, so that attention and position matter; bounded parameters in their middle.
+// Makes a model in f64, far from its initial values; bounded parameters are in mid-range.
 std::unique_ptr<Gpt> make(const std::string& attention, const std::string& position, int64_t most = context) {
   auto model = std::make_unique<Gpt>(settings_with(attention, position, most));
   nn::convert(*model, Dtype::f64);
@@ -65,14 +65,14 @@ Tensor in_chunks(Gpt& model, const Tensor& tokens, const std::vector<int64_t>& s
   }
   return concatenate(logits, 1);
 }
-// The whole text against single steps, and against a first chunk with steps and a second chunk after it.
+// Compares one pass with single steps, and with two chunks and single steps between them.
 void check_steps(const std::string& attention, const std::string& position) {
   INFO(attention, " with ", position);
   const NoGrad guard;
   std::unique_ptr<Gpt> model;
   try {
     model = make(attention, position);
-  } catch (const Error&) {  // only what acts on scores may be refused, by the attention's name
+  } catch (const Error&) {  // only positions that act on scores may be refused
     CHECK(nn::make_position(parse_spec(position), {.context = context, .width = 16, .heads = 2})->acts_on_scores());
     Message(error_of([&] { make(attention, position); })).names(parse_spec(attention).name + ":");
     return;
@@ -110,9 +110,9 @@ TEST_CASE("a span bounds the cache: keys that no later token reaches are dropped
   constexpr int64_t tokens_in_all = 300;
   struct Bounded {
     const char *attention, *position;
-    int64_t reach;  // keys that a token can see, the own one included
+    int64_t reach;  // keys that a query attends to, at most; includes its own
   };
-  // Learned spans stand in the middle of their range: z = 75, so m > 0 below 10 + 75 + 1.
+  // Learned spans are in the middle of their range: z = 75, so m > 0 below 10 + 75 + 1.
   for (const Bounded& one :
        {Bounded{"softmax(span=fixed(20))", "learned", 21}, Bounded{"softmax(span=fixed(1))", "rotary", 2},
         Bounded{"softmax(span=fixed(65), attend_to_self=yes)", "alibi", 65},
@@ -139,14 +139,14 @@ TEST_CASE("a span bounds the cache: keys that no later token reaches are dropped
         most = std::max(most, kept.key.size(1)), least_dropped = std::min(least_dropped, t + 1 - kept.key.size(1));
       }
     }
-    CHECK(least_dropped == 0);                             // at first nothing
-    CHECK(most <= one.reach + 62);                         // steps of 64
-    CHECK(most >= std::min<int64_t>(one.reach + 62, 64));  // no finer, for that would copy at every token
+    CHECK(least_dropped == 0);                             // drops nothing at first
+    CHECK(most <= one.reach + 62);                         // drops 64 keys at a time
+    CHECK(most >= std::min<int64_t>(one.reach + 62, 64));  // not fewer: each drop copies the cache
     for (const auto& [path, kept] : cache.entries) CHECK((tokens_in_all - kept.key.size(1)) % 64 == 0);
     CHECK(largest_difference(concatenate(steps, 1), logits) <= 1e-12);
     CHECK(largest_difference(in_chunks(*model, tokens, {100, 1, 99, 60, 40}), logits) <= 1e-12);
   }
-  const NoGrad guard;  // without a span everything is kept
+  const NoGrad guard;  // without a span, no key is dropped
   const auto model = make("softmax", "none", 150);
   nn::Cache cache = model->make_cache();
   nn::Pass pass;

@@ -1,4 +1,4 @@
-// What is wrong with a checkpoint is told, never skipped, and a way out with it.
+// Errors of checkpoints: each problem is reported with a way out, never skipped.
 #include "models/training/checkpoint.h"
 
 #include <doctest/doctest.h>
@@ -27,7 +27,7 @@ using Json = nlohmann::ordered_json;
 Message resume_fails(const Run& run, const Assignments& more = {}) {
   return expect_error([&] { run.resume(more); });
 }
-// state.json with a change, and the hash of itself that belongs to it: as another program might write it.
+// Changes state.json and updates its hash, as another program might.
 void change_state(const std::string& checkpoint, const std::function<void(Json&)>& change) {
   Json json = Json::parse(read_file(checkpoint + "/state.json"));
   change(json);
@@ -36,7 +36,7 @@ void change_state(const std::string& checkpoint, const std::function<void(Json&)
   json["sha256"] = sha256(std::as_bytes(std::span(whole)));
   write(checkpoint + "/state.json", json.dump(2) + "\n");
 }
-// Its weights, or the other file, with a change, and the hash that belongs to it.
+// Changes the weights, or another file, and updates the hash.
 void change_weights(const std::string& checkpoint, const std::function<void(std::vector<NamedTensor>&)>& change,
                     const std::string& file = "weights.safetensors") {
   const std::string path = checkpoint + "/" + file;
@@ -61,7 +61,7 @@ TEST_CASE("checkpoint: any flipped bit of a checkpoint is noticed, by training a
       flipped[at] = static_cast<char>(flipped[at] ^ (1 << at % 8));
       if (name == std::string("state.json") && Json::parse(flipped, nullptr, false) == Json::parse(whole)) continue;
       write(path, flipped);
-      // Each of hundreds of bits may have a wording of its own.
+      // `error_of` keeps hundreds of different messages out of the golden file.
       Message(error_of([&] { latest_checkpoint(run.out, weights_alone); }))
           .names(path)
           .names(run.checkpoint(4))
@@ -128,7 +128,7 @@ TEST_CASE("checkpoint: data of another dtype than the run's are refused") {
     Gpt model(gpt_settings(make_settings(read_state(other.checkpoint(6)).settings)));
     expect_error([&] { load_weights(other.checkpoint(6), model); }).names("dtype").value(name(dtype)).offers("f32");
   }
-  change_weights(run.checkpoint(6), [](std::vector<NamedTensor>& tensors) {  // half precision, by hand
+  change_weights(run.checkpoint(6), [](std::vector<NamedTensor>& tensors) {  // writes f16 by hand
     tensors[0].tensor = tensors[0].tensor.to(Dtype::bf16);
   });
   const std::string path = run.checkpoint(6) + "/weights.safetensors";
@@ -150,7 +150,7 @@ TEST_CASE("checkpoint: another text or tokenizer is refused, and the first can b
   resume_fails(run, {{"data", other}}).value(other).names(run.out).offers(run.text).offers("--other_text=yes");
   resume_fails(run, {{"tokenizer", "byte"}}).names("tokenizer").value("character").value("byte").offers("--resume=");
   CHECK(run.resume({{"data", other}, {"other_text", "yes"}}).steps_done == 8);
-  resume_fails(run, {{"steps", "9"}}).value(run.text).names(run.out).offers(other);  // now it is the other one's
+  resume_fails(run, {{"steps", "9"}}).value(run.text).names(run.out).offers(other);  // the run's text is now `other`
   const std::string moved = run.folder / "moved.txt";
   fs::rename(other, moved);
   CHECK(run.resume_error({{"steps", "9"}, {"data", moved}}) == "no error");
@@ -164,7 +164,7 @@ TEST_CASE("checkpoint: weights that are not finite are not written, and not read
     TrainingEvents events;
     events.step = [&](const StepReport& r) {
       const Tensor table = nn::parameters_of(trainer.model())[0].parameter->value;
-      // A row of the embedding that no text of these steps needs would stay unseen until then.
+      // No text of these steps reads this row of the embedding: only the checkpoint reveals it.
       if (r.step == 8) table[0].copy_from(Tensor::full({8}, broken));
     };
     expect_error([&] { trainer.run(events); }).value("step 8").offers("good checkpoint").offers(run.checkpoint(6));
@@ -192,7 +192,7 @@ TEST_CASE("checkpoint: an optimizer whose numbers are not finite is not written,
   };
   change_weights(run.checkpoint(6), spoil, "optimizer.safetensors");
   resume_fails(run).names("optimizer.safetensors").value("not finite").offers("earlier checkpoint");
-  // Gradients of 1e20 have squares beyond f32: their weights would not move again, without a word.
+  // Squares of gradients of 1e20 overflow f32: these weights would silently stop changing.
   const CheckpointState state = read_state(run.checkpoint(6));
   const TrainSettings settings = make_settings(state.settings);
   Gpt model(gpt_settings(settings));
@@ -214,7 +214,7 @@ TEST_CASE(
   const std::string checkpoint = run.checkpoint(6);
   CHECK(fs::exists(checkpoint + "/weights.safetensors"));
   CHECK(!fs::exists(checkpoint + "/optimizer.safetensors"));
-  CHECK(!fs::exists(run.checkpoint(4)));  // such ones count as whole
+  CHECK(!fs::exists(run.checkpoint(4)));  // checkpoints without optimizer count as complete
   CHECK(latest_checkpoint(run.out) == checkpoint);
   resume_fails(run).names("train").value(checkpoint).names("optimizer").offers("--init_from=" + checkpoint);
   const Run another;
@@ -224,7 +224,7 @@ TEST_CASE(
 TEST_CASE("checkpoint: a checkpoint whose weights lead to a loss that is not finite replaces no good one") {
   const Run run;
   run.train({{"steps", "4"}});
-  // The step from 4 to 5 spoils the weights, which stay finite; the loss of the next one tells.
+  // The step from 4 to 5 spoils the weights, which stay finite; the next loss does not.
   Message message = expect_error([&] {
     run.train({{"resume", "yes"},
                {"steps", "9"},

@@ -1,4 +1,4 @@
-// Curves of normalizations against their formulas.
+// Normalization curves against their formulas.
 #include <algorithm>
 
 #include "engine/ops/ops.h"
@@ -44,8 +44,8 @@ TEST_CASE("curves: dyt is tanh of alpha x, before its weight and bias") {
       continue;
     }
     const double alpha = parameter_of(*model, row[0] + ".alpha").item();
-    CHECK(std::stod(row[4]) > 0.9999);                                                     // like tanh
-    CHECK(std::abs(std::stod(row[5])) == doctest::Approx(std::abs(alpha)).epsilon(0.01));  // with its slope
+    CHECK(std::stod(row[4]) > 0.9999);                                                     // close to tanh
+    CHECK(std::abs(std::stod(row[5])) == doctest::Approx(std::abs(alpha)).epsilon(0.01));  // with slope alpha
     CHECK(std::stod(row[6]) == doctest::Approx(alpha).epsilon(1e-3));
     const auto saturated = std::count_if(x.begin(), x.end(), [&](double each) { return std::abs(alpha * each) > 2; });
     CHECK(std::stod(row[7]) ==
@@ -62,21 +62,21 @@ TEST_CASE("curves: a layer normalization's elements, counted, without its weight
   const std::vector<View> views = look_at(*subject, "curves", {.layer = 0});
   const auto& table = shown<TableView>(views, title);
   REQUIRE(table.rows.size() == 1);
-  CHECK(table.columns.size() == 6);  // nothing of alpha
+  CHECK(table.columns.size() == 6);  // no columns for alpha
   CHECK(table.rows[0][0] == "blocks.0.attention_norm");
   double straight = std::stod(table.rows[0][3]);
-  CHECK(straight > 0.5);  // each token on a line of its own
+  CHECK(straight > 0.5);  // each token has its own line
   CHECK(straight < 1);
   const auto& map = shown<MapView>(views, "curves/blocks.0.attention_norm");
   double elements = 0;
   for (const double lg : map.values.to_vector())
     if (!std::isnan(lg)) elements += std::round(std::pow(10, lg) - 1);
   CHECK(elements == 8 * 16);
-  // Outputs of a token have mean 0 and deviation 1: none leaves sqrt(16 - 1).
+  // The outputs of a token have mean 0 and deviation 1, so none exceeds sqrt(16 - 1).
   CHECK(std::abs(std::stod(map.rows[0])) <= std::sqrt(15.0));
   CHECK(std::stod(map.rows[0]) > std::stod(map.rows.back()));
   CHECK(std::stod(map.columns[0]) < std::stod(map.columns.back()));
-  // The share that a straight line explains, plainly.
+  // The fraction that a straight line explains, computed directly.
   const Tensor x = input_of(*subject, "blocks.0.attention_norm").reshape(Shape{8, 16});
   const Tensor centred = x - mean(x, {-1}, true), y = centred / sqrt(mean(centred * centred, {-1}, true) + 1e-5);
   const Tensor u = x - mean(x), v = y - mean(y);

@@ -42,7 +42,7 @@ std::vector<Batch> windows_of(const Tokens& tokens, int64_t context, int64_t bat
 Tokens numbers(const Tensor& x) { return {x.data<int32_t>(), x.data<int32_t>() + x.numel()}; }
 
 TEST_CASE("characters are numbered by code point") {
-  const std::string text = "zebra \xC3\xA9t\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80\n";  // é, euro sign, a face
+  const std::string text = "zebra \xC3\xA9t\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80\n";  // é, euro sign, an emoji
   const auto tokenizer = characters_of(text);
   CHECK(tokenizer->name() == "character");
   CHECK(tokenizer->size() == 11);
@@ -64,7 +64,7 @@ TEST_CASE("bytes are their own numbers") {
 
 TEST_CASE("tokenizers survive saving") {
   for (const auto& [name, entry] : tokenizers()) {
-    if (!entry.make) continue;  // from files, or learned: byte_pair_test, sentence_piece_test
+    if (!entry.make) continue;  // from files or trained: byte_pair_test, sentence_piece_test
     const std::string text = "quotes \" and \\ and \xC3\xA9\n\t";
     const auto tokenizer = entry.make(text);
     const std::string saved = tokenizer->save();
@@ -178,7 +178,7 @@ TEST_CASE("Tiny Shakespeare") {
   const auto tokenizer = make_tokenizer("character", path);
   CHECK(tokenizer->decode(count_to(65)) == "\n !$&',-.3:;?ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz");
   const Text text(path, *tokenizer);
-  CHECK(text.train().size() == 1003854);  // nanoGPT's own split
+  CHECK(text.train().size() == 1003854);  // nanoGPT's split
   CHECK(text.validation().size() == 111540);
   CHECK(tokenizer->decode(text.train().part(0, 13).to_vector()) == "First Citizen");
 }
@@ -199,7 +199,7 @@ TEST_CASE("random crops") {
       if (i % 5 == 0) starts.insert(x[i]);
     }
   }
-  CHECK(starts.size() == 15);  // every place occurs, the first and the last too
+  CHECK(starts.size() == 15);  // every start occurs, the first and the last included
   CHECK(*starts.begin() == 0);
   CHECK(*starts.rbegin() == 14);
 

@@ -1,4 +1,4 @@
-// What the decoder's settings beyond width and depth do: heads, biases, normalizations apart, the head, initial values.
+// Effects of the decoder's settings: heads, biases, separate normalizations, initial values.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -67,7 +67,7 @@ TEST_CASE("decoder: grouped key heads are full heads whose keys and values repea
     }
     CHECK(source.shape() == Shape{32, 16});
     std::vector<Tensor> rows = {source.slice(0, 16)};
-    for (const int64_t begin : {16, 24})  // keys, then values: two heads of size 4, each for two of the queries'
+    for (const int64_t begin : {16, 24})  // keys, then values: 2 heads of size 4, each for 2 query heads
       for (const int64_t head : {0, 0, 1, 1}) rows.push_back(source.slice(begin + 4 * head, begin + 4 * head + 4));
     value.copy_from(concatenate(rows, 0));
   }
@@ -136,12 +136,12 @@ TEST_CASE("decoder: biases of attention, feed-forward and head stand apart, and 
 }
 
 TEST_CASE("decoder: queries and keys alone may have biases, which are added to what is projected") {
-  // Grouped key heads: 4 heads of queries, 2 of keys, 4 channels each.
+  // Grouped key heads: 4 query heads, 2 key heads, 4 channels each.
   const auto apart = made(small({{"attention_bias", "query_key"}, {"key_heads", "2"}})),
              whole = made(small({{"attention_bias", "yes"}, {"key_heads", "2"}}));
   ByPath few = values_of(*apart), all = values_of(*whole);
   CHECK(!few.contains("blocks.0.attention.output.bias"));
-  CHECK(largest_difference(logits(*apart), logits(*whole)) == 0);  // they start at 0
+  CHECK(largest_difference(logits(*apart), logits(*whole)) == 0);  // biases start at 0
   for (const char* const block : {"blocks.0.attention.", "blocks.1.attention."}) {
     const Tensor query = few.at(std::string(block) + "query_bias"), key = few.at(std::string(block) + "key_bias");
     CHECK(query.shape() == Shape{16});

@@ -1,4 +1,4 @@
-// What the look at depth costs: the model runs a few times, and the states go through the head as rows of few products.
+// Cost of the depth analysis: few runs of the model, and few products with the head.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -37,7 +37,7 @@ TEST_CASE("depth: the model runs as often as its stream needs, however many subl
   }
 }
 
-// In GPT-2's proportions.
+// The model has GPT-2's proportions.
 TEST_CASE("depth: it takes at most 2.5 times the product of all states with the head") {
   const int64_t layers = 12, places = 128, states = 2 * layers + 1;
   const auto model = make_model(make_settings({{"model", "gpt"},
@@ -52,7 +52,7 @@ TEST_CASE("depth: it takes at most 2.5 times the product of all states with the 
   const auto subject = text_subject(dynamic_cast<LanguageModel&>(*model), numbers(50257), tokens);
   const auto& headed = dynamic_cast<const HeadedModel&>(*model);
   const Tensor rows = Tensor::full(Shape{states * places, 768}, 0.5);
-  // The two are measured in turn, and other work on the machine can only add to either: the shortest times count.
+  // Other work on the machine can only lengthen a time: the two alternate, the minimum counts.
   double look = INFINITY, product = INFINITY;
   for (int turn = 0; turn < 4; ++turn) {
     const NoGrad guard;

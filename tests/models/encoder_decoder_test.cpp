@@ -1,4 +1,4 @@
-// The encoder-decoder: gradients of the whole, padding, what a cache keeps, and what is refused.
+// The encoder-decoder: gradients of the whole model, padding, the cache, and errors.
 #include "models/architectures/encoder_decoder.h"
 
 #include <doctest/doctest.h>
@@ -17,7 +17,7 @@ using namespace orrery::testing;
 
 namespace {
 
-// The slope of the loss along one direction of each parameter, by backward and by a difference quotient.
+// Compares backward with a finite difference along one direction of each parameter.
 void check_slopes(const EncoderDecoderSettings& settings, const std::set<std::string, std::less<>>& losses = {}) {
   const auto model = make_translator(settings);
   const PairBatch batch = testing::batch_of(small_pairs());
@@ -70,7 +70,7 @@ TEST_CASE("encoder-decoder: logits, loss and gradients are those of torch.nn.Tra
     const PairBatch batch = testing::batch_of(small_pairs());
     nn::Pass pass, again;
     const Tensor logits = logits_of(*model, batch, pass), expected = golden(place + ".logits");
-    for (int64_t row = 0; row < 3; ++row) {  // padding is nobody's business
+    for (int64_t row = 0; row < 3; ++row) {  // skips outputs at padding
       const int64_t length = batch.target_lengths.data<int32_t>()[row];
       CHECK(largest_difference(slice(logits[row], 0, 0, length), slice(expected[row], 0, 0, length)) <= 1e-12);
     }
@@ -165,7 +165,7 @@ TEST_CASE("encoder-decoder: keys and values of the source are made once") {
   pass.cache = &cache;
   model->encode(batch.sources, batch.source_lengths, pass);
   const Tensor first = (*model)(slice(batch.inputs, 1, 0, 1), pass);
-  pass.memory = Tensor::zeros_like(pass.memory);  // nobody reads it again
+  pass.memory = Tensor::zeros_like(pass.memory);  // not read again: the cache holds its keys and values
   const Tensor second = (*model)(slice(batch.inputs, 1, 1, 2), pass);
   nn::Pass whole;
   model->encode(batch.sources, batch.source_lengths, whole);

@@ -1,5 +1,5 @@
-// Weights of others in and ours out: the models of tests/golden/hugging_face.py, whose logits transformers have
-// computed.
+// Import and export of weights, with the models of tests/golden/hugging_face.py and their logits
+// computed by transformers.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -50,7 +50,7 @@ Trained read_run(const std::string& run) {
   load_weights(checkpoint, *read.model);
   return read;
 }
-// A decoder of irregular weights that no checkpoint holds.
+// Makes a decoder with random weights that no checkpoint holds.
 Trained made(std::vector<std::pair<std::string, std::string>> changes) {
   changes.insert(changes.begin(), {{"model", "gpt"},
                                    {"layers", "2"},
@@ -72,7 +72,7 @@ Tensor logits(nn::Module& model) {
   return model(Tensor::from(Shape{1, 6}, std::vector<int32_t>{1, 4, 2, 8, 5, 7}), pass);
 }
 
-// A golden folder with a change to its config.json.
+// Copies a golden folder and changes its config.json.
 std::string changed(const Folder& folder, const std::string& name, const std::function<void(nlohmann::json&)>& change) {
   const std::string copy = folder / name;
   fs::remove_all(copy);
@@ -159,7 +159,7 @@ TEST_CASE("exchange: a vision transformer without biases of queries, keys and va
       if (bias && there) tensors.push_back({each.name, Tensor::zeros_like(numbers)});
     }
     write_safetensors(copy + "/model.safetensors", tensors, {});
-    fs::remove(copy + "/logits.safetensors");  // of other biases
+    fs::remove(copy + "/logits.safetensors");  // computed with other biases
     fs::rename(copy, folder / name);
     return imported(folder / name, folder / (name + "_run"));
   };
@@ -229,7 +229,7 @@ TEST_CASE("exchange: what an older transformers wrote is read as well") {
   CHECK(*imported(plain, folder / "plain").largest_difference <= 1e-5);
 }
 
-// As transformers 5.23 reads config.json.
+// Expected bases: as transformers 5.23 reads config.json.
 TEST_CASE("exchange: of several bases of the angles the one counts that counts for transformers") {
   const Folder folder;
   const auto base = [&](const nlohmann::json& more) {
@@ -471,7 +471,7 @@ TEST_CASE("exchange: logits may differ by what rounding explains, in the dtype i
     asked.emplace(each.name, each.name == "tokens" ? as_tokens(with_numbers(each)) : with_numbers(each).tensor);
   const Tensor& right = asked.at("logits");
   const double largest = largest_difference(right, Tensor::zeros_like(right));
-  const auto check_with = [&](double apart, Dtype dtype) {  // a logit that differs by that share of the largest
+  const auto check_with = [&](double apart, Dtype dtype) {  // shifts a logit by this fraction of the largest
     std::vector<double> numbers = right.to_vector();
     numbers[7] += apart * largest;
     write_safetensors(folder / "logits",
@@ -496,7 +496,7 @@ TEST_CASE("exchange: weights that the model described has no place for are noted
     fs::remove_all(folder / "run");
     return join(imported(from, folder / "run").notes);
   };
-  // 12 tensors of a block of width 16: 12 width^2 + 13 width numbers.
+  // A block of width 16 has 12 tensors: 12 width^2 + 13 width numbers.
   Message(fewer("gpt2", "n_layer", 1)).value(12).value(3280).names("transformer.h.1.");
   CHECK(!contains(fewer("gpt2", "n_layer", 2), "transformer."));
 }
@@ -558,7 +558,7 @@ TEST_CASE("exchange: ours are refused with the setting that the format cannot sa
 
 namespace {
 
-// A file of llama2.c with the weights of one of our models, written out from the description in run.c.
+// Writes a llama2.c file with the weights of our model, following the description in run.c.
 void write_llama2c(const std::string& path, const Trained& run, bool second_version) {
   const auto& s = run.settings.model_settings.as<GptSettings>();
   std::map<std::string, std::vector<float>> ours;

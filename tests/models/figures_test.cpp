@@ -1,4 +1,4 @@
-// What a run logs of its parts: each figure against a plain computation, and no bit of the run is another.
+// Metrics against plain computations; logging them leaves a run bit-identical.
 #include "models/figures/base/figure.h"
 
 #include <doctest/doctest.h>
@@ -75,7 +75,7 @@ bool tells(const nlohmann::json& row, const std::string& figure) {
   return false;
 }
 
-// A model of these settings, freshly initialized, with a batch, and what the figures say of it.
+// A freshly initialized model of these settings, with a batch and its metrics.
 struct Looked {
   Folder folder;
   std::unique_ptr<nn::Module> model;
@@ -180,9 +180,9 @@ TEST_CASE("figures: entropies, zeros and sums of rows are those of the weights, 
 
 TEST_CASE("figures: padding counts for nothing") {
   const Looked looked("entropy", translation);
-  CHECK(looked.row.size() == 12);  // two heads of two attentions in the decoder's two blocks, of one in the encoder's
+  CHECK(looked.row.size() == 12);  // 2 heads x (2 attentions x 2 decoder blocks + 2 encoder blocks)
   for (const auto& each : looked.row) CHECK_MESSAGE(std::isfinite(each.second), each.first);
-  // Of two sentences the shorter alone has the entropies that it adds to the mean of both.
+  // The padding (NaN) of the shorter sentence does not count: the mean is over the other rows.
   const Tensor rows = Tensor::from({2, 1, 2}, std::vector<double>{1, 2, 3, NAN}, Dtype::f64);
   CHECK(means_of_heads(rows) == std::vector<double>{2});
 }
@@ -216,7 +216,7 @@ TEST_CASE(
 TEST_CASE(
     "figures: variances are those of what sublayers add, of the stream before them, and of what attentions read") {
   Looked looked("output_variance, stream_variance, read_variance, value_variance", {{"attention", "naive"}});
-  CHECK(looked.row.size() == 2 * 2 * 2 + 2 * 2);  // of two sublayers and of one attention, in two blocks
+  CHECK(looked.row.size() == 2 * 2 * 2 + 2 * 2);  // 2 metrics of 2 sublayers, 2 metrics of 1 attention, in 2 blocks
   const auto shown = looked.shown({"*.output", "*.stream", "*.residual", "*.read", "*.value"});
   const auto variance_of = [](const Tensor& x) {
     double sum = 0, squares = 0;
@@ -251,7 +251,7 @@ TEST_CASE("figures: what the largest slots carry, and whether the values that ar
         const double a = hidden[i + s];
         all += a, most = std::max(most, a), read[s] += a;
       }
-      if (all > 0) largest += most / all, ++rows;  // 0.2 % of nine slots: at least one
+      if (all > 0) largest += most / all, ++rows;  // the top 0.2 % of nine slots: at least one
     }
     CHECK(looked.row.at("top_share/" + path) == doctest::Approx(largest / rows).epsilon(1e-5));
     double together = 0, pairs = 0;
@@ -298,7 +298,7 @@ TEST_CASE("figures: what all layers have in common is the model's, and biases of
 }
 
 TEST_CASE("figures: the multiply-adds of a step are those of its products, forward and backward") {
-  // A network without attention: products alone, each three times (its result, and two gradients).
+  // Without attention a step has only products, each computed three times (result, 2 gradients).
   const Folder folder;
   const Assignments plain = {
       {"layers", "1"}, {"batch", "3"}, {"gradient_accumulation_steps", "1"}, {"vocabulary", "0"}};

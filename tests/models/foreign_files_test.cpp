@@ -1,4 +1,4 @@
-// Files from others: what reading one may cost, and that odd ones are refused before a parser sees them.
+// Files of other programs: the memory that reading takes, and checks before a parser runs.
 #include <doctest/doctest.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -39,7 +39,7 @@ class File {
   std::string path_;
 };
 
-// The most bytes that a process of its own holds while it works; an Error counts as work.
+// Returns the peak bytes of a child process that calls `work`; an Error is allowed.
 int64_t memory_of(const std::function<void()>& work) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -55,7 +55,7 @@ int64_t memory_of(const std::function<void()>& work) {
   CHECK(status == 0);
   return use.ru_maxrss * 1024;
 }
-// For one byte of the file.  AddressSanitizer's red zones around allocations, and its shadow of them, count as well.
+// Returns bytes of memory per byte of the file. AddressSanitizer's red zones count too.
 double memory_of_reading(const std::string& bytes, const std::function<void(const std::string& path)>& read) {
   const File file(bytes);
   const int64_t without = memory_of([] {});
@@ -131,7 +131,7 @@ TEST_CASE("foreign files: JSON has as many members and values as its bytes have 
   CHECK(json.size() == 30'001);
   CHECK(whole_number_member(json, "29999", "f") == 29'999);
   CHECK(parse_large_json("[" + repeated("[\"a\",\"b\"],", 700'000) + "1]", "f").size() == 700'001);
-  CHECK(parse_json(R"({"b": 1, "a": 2})", "f").dump() == R"({"b":1,"a":2})");  // in its order
+  CHECK(parse_json(R"({"b": 1, "a": 2})", "f").dump() == R"({"b":1,"a":2})");  // keeps the file's order
 }
 
 TEST_CASE("foreign files: SentencePiece takes few bytes for each byte of a text in the letters of China") {
@@ -148,7 +148,7 @@ TEST_CASE("foreign files: SentencePiece takes few bytes for each byte of a text 
   std::erase(lines, ' ');
   for (const std::string& one : {text, one_word, lines}) {
     const auto encode = [&](const std::string& path) { tokenizer->encode(read_file(path)); };
-    CHECK(memory_of_reading(one, encode) < 15);  // 75, if it comes to the library at once
+    CHECK(memory_of_reading(one, encode) < 15);  // 75 if the library gets the text at once
   }
 }
 

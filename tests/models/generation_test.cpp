@@ -1,4 +1,4 @@
-// What may be drawn, from a model that always predicts the same.
+// Sampling from a model that always predicts the same distribution.
 #include "models/training/generation.h"
 
 #include <doctest/doctest.h>

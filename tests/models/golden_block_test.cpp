@@ -14,7 +14,7 @@ using orrery::testing::largest_difference;
 
 namespace {
 
-// "0.5", or "learned(1)"
+// Parses "0.5" or "learned(1)".
 LearnableNumber number_of(const GoldenCase& test, const std::string& setting) {
   if (test.option(setting).starts_with("learned")) return {.initial = 1, .learned = true};
   return {.initial = test.real(setting, 1)};

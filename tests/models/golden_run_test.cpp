@@ -17,7 +17,7 @@ using orrery::testing::largest_difference;
 
 namespace {
 
-// The golden file keeps queries, keys and values apart; the model has one matrix for the three.
+// The golden file has separate queries, keys and values; the model has one matrix for all.
 Tensor golden_parameter(const Golden& golden, const std::string& prefix, const std::string& path) {
   const std::string joined = "query_key_value.weight";
   if (!path.ends_with(joined)) return golden(prefix + path);

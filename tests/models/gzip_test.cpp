@@ -1,4 +1,4 @@
-// Files that gzip has packed.
+// Files compressed by gzip.
 #include <doctest/doctest.h>
 #include <zlib.h>
 

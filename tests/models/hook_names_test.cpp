@@ -1,4 +1,4 @@
-// TransformerLens's names: each shows the value of ours, and the values mean what theirs do.
+// TransformerLens's names: each returns the value of our name, with TransformerLens's meaning.
 #include "models/hook_names.h"
 
 #include <doctest/doctest.h>
@@ -75,7 +75,7 @@ TEST_CASE("TransformerLens's names: the values are what theirs are") {
     const auto same = [](const Tensor& a, const Tensor& b) { CHECK(largest_difference(a, b) <= 1e-12); };
 
     const Tensor q = of("attn.hook_q"), k = of("attn.hook_k"), v = of("attn.hook_v"), pattern = of("attn.hook_pattern");
-    CHECK(q.shape() == Shape{2, 8, 2, 8});  // batch, place, head, size of a head
+    CHECK(q.shape() == Shape{2, 8, 2, 8});  // batch, position, head, head size
     CHECK(pattern.shape() == Shape{2, 2, 8, 8});
     const auto heads = [](const Tensor& x) { return permute(x, {0, 2, 1, 3}); };
     const Tensor scores = matmul(heads(q), heads(k), {.b = true}) / std::sqrt(8.0);
@@ -133,10 +133,10 @@ TEST_CASE("TransformerLens's names: patterns, and replacing by them") {
   CHECK(our_hook_names("blocks.3.attn.hook_[qk]") == Words{"blocks.3.attention.query", "blocks.3.attention.key"});
   CHECK(our_hook_names("blocks.*.mlp.*").size() == 2);
   for (const char* ours : {"blocks.*.attention.weights", "*", "norm.output", "encoder.0.attention.layer.read"})
-    CHECK(our_hook_names(ours) == Words{ours});  // ours are left alone
+    CHECK(our_hook_names(ours) == Words{ours});  // our names do not change
   CHECK(hook_patterns(Words{"blocks.0.hook_mlp_out", "logits"}) == Words{"blocks.0.feed_forward.output", "logits"});
 
-  // Heads that read nothing, by either name.
+  // Sets the heads' outputs to zero, by either name.
   const auto run_without = [](const std::string& name) {
     Looked looked({}, {"logits"});
     const Hooks hooks(hook_patterns(Words{name}),

@@ -102,7 +102,7 @@ TEST_CASE("a head whose read is replaced by zero is one without its columns of W
   s.layers = 2, s.heads = 4, s.width = 16, s.context = 8, s.vocabulary = 9;
   Gpt model(s);
   nn::initialize(model, 3);
-  const Tensor keep = Tensor::from({4, 1}, {1, 1, 0, 1}, Dtype::f32);  // head 2 of layer 1
+  const Tensor keep = Tensor::from({4, 1}, {1, 1, 0, 1}, Dtype::f32);  // drops head 2 of layer 1
   Tensor ablated;
   {
     const Hooks hooks({"blocks.1.attention.read"},

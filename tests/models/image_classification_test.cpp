@@ -1,4 +1,4 @@
-// The task image_classification: runs of small models on scraps of images.
+// The task image_classification: runs of small models on small sets of images.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -80,9 +80,9 @@ TEST_CASE("images: a model learns them, and a validation tells the accuracy") {
   const Folder folder;
   const TrainingResult result =
       train(small_vit(folder / "a", {{"steps", "150"}, {"evaluate_every", "0"}, {"learning_rate", "1e-2"}}));
-  REQUIRE(result.figures.size() == 3);  // and the training loss and accuracy
+  REQUIRE(result.figures.size() == 3);  // also training loss and training accuracy
   CHECK(result.figures[0].first == "accuracy");
-  CHECK(result.figures[0].second >= 0.25);  // of ten classes, after 60 images
+  CHECK(result.figures[0].second >= 0.25);  // ten classes, 60 training images
   CHECK(result.validation_loss < 1.9);      // ln 10 is 2.3
   const nlohmann::json row = last_row(folder / "a/metrics.jsonl");
   CHECK(row["accuracy"] == doctest::Approx(result.figures[0].second));
@@ -278,7 +278,7 @@ TEST_CASE("image classification: a run keeps its own order of classes, which was
   CHECK(restore_classes(now->tokenizer()) == as_numbers);
   CHECK(restore_classes(before->tokenizer()) == as_text);
   const std::vector<Tensor> ours = now->batch(2, 0), theirs = before->batch(2, 0);
-  CHECK(ours[0].to_vector() == theirs[0].to_vector());  // the same images, drawn by the order of their paths
+  CHECK(ours[0].to_vector() == theirs[0].to_vector());  // same images: draws use the order of paths
   for (size_t i = 0; i < 16; ++i)
     CHECK(as_numbers[static_cast<size_t>(ours[1].to_vector()[i])] ==
           as_text[static_cast<size_t>(theirs[1].to_vector()[i])]);

@@ -1,4 +1,4 @@
-// Images: the formats of folders, what is wrong with them, and batches.
+// Images: formats of folders, errors, and batches.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -42,7 +42,7 @@ std::string big_endian(std::initializer_list<uint32_t> numbers) {
     for (int shift = 24; shift >= 0; shift -= 8) bytes.push_back(static_cast<char>(number >> shift & 0xff));
   return bytes;
 }
-// An IDX set of 2 x 2 pixels whose labels are given; every pixel of image i is i.
+// Writes an IDX set of 2 x 2 pixels with these labels; every pixel of image i is i.
 void write_idx(const std::string& folder, const std::string& part, const std::string& labels) {
   const auto count = static_cast<uint32_t>(labels.size());
   std::string pixels;
@@ -93,7 +93,7 @@ TEST_CASE("images: class folders of PNG and JPEG, of one part or two") {
   CHECK(set.train.labels == std::vector<int32_t>{0, 0, 0, 0, 1, 1, 1, 1});
   CHECK(set.validation.labels == std::vector<int32_t>{0, 0, 1, 1});
   CHECK((set.train.height == 12 && set.train.channels == 3));
-  const auto color = set.train.image(0), grey = set.train.image(1);  // grey, 255 - grey, 0 and grey alone
+  const auto color = set.train.image(0), grey = set.train.image(1);  // channels: (grey, 255 - grey, 0), and only grey
   for (size_t i = 0; i < color.size(); i += 3) {
     CHECK(color[i] + color[i + 1] == 255);
     CHECK(color[i + 2] == 0);
@@ -105,7 +105,7 @@ TEST_CASE("images: class folders of PNG and JPEG, of one part or two") {
   CHECK(one.validation.labels == std::vector<int32_t>{0, 1});
   CHECK(!(one.fingerprint() == set.fingerprint()));
   CHECK(set.fingerprint() == read_images(scraps + "/shapes", {.size = 7}).fingerprint());
-  // The same pictures, the first `rings` of which show rings.
+  // These images again; the first `rings` of them are labeled rings.
   const Folder folder;
   const auto divided = [&](int rings) {
     const std::string to = folder / std::to_string(rings);
@@ -270,14 +270,14 @@ TEST_CASE("images: a broken picture is named, or left out on request") {
     CHECK(rest.train.count() == 7);
     CHECK(rest.skipped.size() == 1);
   }
-  write_file_atomically(broken, whole.substr(0, whole.size() - 12));  // its last chunk, IEND
+  write_file_atomically(broken, whole.substr(0, whole.size() - 12));  // cuts the last chunk, IEND
   const std::string without_end = failure(shapes).names(broken).message();
   CHECK_MESSAGE(!contains(without_end, ": ;"), without_end);
   std::string huge = whole;
   huge.replace(16, 8, big_endian({15000, 15000}));
   write_file_atomically(broken, testing::with_chunk_sums(huge));
   failure(shapes).names(broken).value("15000 x 15000");
-  fs::resize_file(broken, uint64_t{1} << 40);  // which no memory is taken for
+  fs::resize_file(broken, uint64_t{1} << 40);  // no memory is allocated for it
   failure(shapes).names("images").names(broken).value(largest_picture_file).offers("--skip_broken");
   CHECK(read_images(shapes, {.skip_broken = true}).skipped.size() == 1);
   write_file_atomically(broken, whole);
@@ -302,7 +302,7 @@ TEST_CASE("picture: the middle square keeps flat areas, means of pixels, and wha
   for (int i = 0; i < 32; ++i) ramp.pixels.push_back(static_cast<uint8_t>(i % 8 * 10));
   CHECK(middle_square(ramp, 4).pixels[0] == 20);  // columns 2 to 5
   CHECK(middle_square(ramp, 4).pixels[3] == 50);
-  // Triangles two wide, cut off at the edge: (3 x 20 + 3 x 30 + 1 x 40) / 7 and its mirror image.
+  // Triangle filters of half-width 2, cut at the edge: (3 x 20 + 3 x 30 + 1 x 40) / 7, mirrored.
   CHECK(middle_square(ramp, 2).pixels == std::vector<uint8_t>{27, 43, 27, 43});
 }
 
@@ -332,7 +332,7 @@ TEST_CASE("image batches: the same for any order of asking, and within what augm
   for (int64_t i = 0; i < 16; ++i) {
     CHECK(known.contains(image(a, i)));
     unchanged += known.contains(image(b, i)) ? 1 : 0;
-    // Undone: some shift of at most two pixels, mirrored or not, gives the image back within the frame.
+    // Some shift of at most two pixels, mirrored or not, restores the image within the frame.
     bool found = false;
     for (int move = 0; move < 50 && !found; ++move) {
       const int64_t top = move / 2 / 5 - 2, left = move / 2 % 5 - 2;
@@ -394,7 +394,7 @@ TEST_CASE("images: a JPEG whose Huffman table has more symbols than there are by
   for (const std::string& bytes : {"\xff\xd8" + table, "\xff\xff\xd8\xff\xff" + table.substr(1),
                                    std::string("\xff\xd8\xff\xda\x00\x02", 6) + "..." + table})
     refused(bytes).names("a.jpg").names("decoded").names("Huffman").value(272).offers(256);
-  const std::string comment("\xff\xfe\x00\x17", 4);  // what stands in one is no table
+  const std::string comment("\xff\xfe\x00\x17", 4);  // a comment segment holds no table
   CHECK(!contains(refused("\xff\xd8" + comment + table).message(), "Huffman"));
 }
 
@@ -458,9 +458,9 @@ TEST_CASE("classes: names match names, numbers match numbers, and numbers stand 
   matches(letters, as_text, By::order, {0, 1, 4, 5, 6, 7, 8, 9, 10, 11, 2, 3});
   matches({"007", "LABEL_11", "3"}, twelve, By::number, {7, 11, 3});
   matches({"10", "9", "8"}, {"8", "9", "10"}, By::name, {2, 1, 0});
-  matches({"3", "1", "2"}, labels, By::order, {2, 0, 1});  // 1 to 3, where the others begin with 0
+  matches({"3", "1", "2"}, labels, By::order, {2, 0, 1});  // numbers 1 to 3; the other labels begin with 0
   CHECK(!match_classes({"1", "7"}, labels));
-  CHECK(!match_classes({"1", "01"}, {"a", "c"}));  // of two folders one number: names
+  CHECK(!match_classes({"1", "01"}, {"a", "c"}));  // two folders with one number: names
   matches({"1", "100000000000000000000000000"}, {"0100000000000000000000000000", "1"}, By::number, {1, 0});
 }
 

@@ -1,4 +1,4 @@
-// Every class of models: initial_std reaches each weight matrix and table, and Muon is told which are tables.
+// All model classes: initial_std reaches each weight matrix and table; tables are marked for Muon.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -13,7 +13,7 @@ namespace {
 
 using Assignments = std::vector<std::pair<std::string, std::string>>;
 
-// Sets those settings that the class has.
+// Makes a small model from the settings that its class has.
 std::unique_ptr<nn::Module> small_model(const ModelClass& of, const Assignments& more) {
   const Assignments small = {{"layers", "2"},      {"heads", "2"},    {"width", "32"},
                              {"context", "32"},    {"memory", "256"}, {"vocabulary", "64"},
@@ -50,7 +50,7 @@ TEST_CASE("initial_std: every weight matrix and table of every class of models s
         CHECK(deviation(*p.parameter) == doctest::Approx(0.37).epsilon(0.15));
         ++weights;
       }
-      // Each of them has layers or channels; of a model without either, such as a dropped one, the two tables.
+      // Classes with layers or channels have at least 8; others, such as a dropped-in one, two.
       const std::vector<Setting> members = each.second.settings.members();
       const bool deep = find_setting(members, "layers") || find_setting(members, "channels");
       CHECK(weights >= (deep ? 8 : 2));

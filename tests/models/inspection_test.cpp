@@ -1,4 +1,4 @@
-// The looks that follow the residual stream, depth and causes, against plain computations; every look on every model.
+// Analyses of the residual stream (depth, causes) against plain computations; all on every model.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -30,7 +30,7 @@ double bar_of(const BarView& bars, const std::string& name) {
   FAIL("no bar ", name);
   return NAN;
 }
-// What hooks show under these whole names.
+// Returns the values that hooks capture under these exact names.
 std::map<std::string, Tensor> shown_by(const Subject& subject, const std::vector<std::string>& names) {
   std::map<std::string, Tensor> all;
   const Hooks hooks(names, [&](const std::string& name, const Tensor& value) { all[name] = value; });
@@ -81,7 +81,7 @@ TEST_CASE("lens: a state goes through the model's own normalization and head, an
     const Tensor logits = matmul(state, parameter_of(*model, "token_embedding.weight"), {.b = true});
     const Tensor spread = logits - log(sum(exp(logits), {-1}, true));
     const std::vector<double> of_embedding = row_of(shown<MapView>(views, "depth/log_probability"), "embedding");
-    CHECK(std::abs(of_embedding[2] - spread[2].to_vector()[2]) <= 1e-9);  // after place 2 comes token 2
+    CHECK(std::abs(of_embedding[2] - spread[2].to_vector()[2]) <= 1e-9);  // the token after position 2 is 2
     CHECK(std::isnan(of_embedding[7]));
     const std::string said = find_view(views, "depth/log_probability")->said;
     Message(said).names(last == "none" ? "no normalization" : "norm (layer)");
@@ -264,20 +264,20 @@ TEST_CASE("patching: everything at the embedding restores all, the same states n
     const std::vector<double> shares = row_of(map, row);
     CHECK(shares[0] == 0);  // before the first token that differs
     CHECK(shares[1] == 0);
-    CHECK(shares[7] == 0);  // behind the last place that has an answer
+    CHECK(shares[7] == 0);  // after the last position with a target
     CHECK(shares[8] == doctest::Approx(1).epsilon(1e-9));
   }
-  CHECK(row_of(map, "embedding")[2] == doctest::Approx(1).epsilon(1e-9));  // alone differs, up to the place asked
+  CHECK(row_of(map, "embedding")[2] == doctest::Approx(1).epsilon(1e-9));  // only token 2 differs up to position 6
   const std::vector<double> last = row_of(map, "blocks.1.feed_forward");
-  CHECK(last[6] == doctest::Approx(1).epsilon(1e-9));  // the place asked
+  CHECK(last[6] == doctest::Approx(1).epsilon(1e-9));  // position 6 is the measured one
   CHECK(last[2] == 0);
 
-  // One cell by hand: the logit of token 3 over that of token 0 at place 6.
+  // One cell by hand: the logit of token 3 minus that of token 0 at position 6.
   const auto measure = [](const Tensor& logits) {
     const std::vector<double> z = logits[6].to_vector();
     return z[3] - z[0];
   };
-  // Of the places between, whose answers are the same in both, the one with the largest difference.
+  // The position with the largest difference among those between, whose targets are equal in both.
   const Tensor of_here = subject->run(), of_there = other->run();
   const auto difference = [&](int64_t row) {
     const auto answer = static_cast<size_t>(subject->answers()[static_cast<size_t>(row)]);
@@ -328,7 +328,7 @@ TEST_CASE("patching: the place with the largest difference is taken, and a small
     return std::string("not said");
   };
   Message(nothing_of(*same, -1)).value("0.1");
-  Message(nothing_of(*other, 0)).names("place 0");  // what comes before the first token that differs
+  Message(nothing_of(*other, 0)).names("place 0");  // position 0 is before the first token that differs
 }
 
 TEST_CASE("looks: what does not fit is said in a sentence") {
@@ -352,7 +352,7 @@ namespace {
 bool has_infinite(const std::vector<double>& all) {
   return std::any_of(all.begin(), all.end(), [](double x) { return std::isinf(x); });
 }
-// Whether the sizes of a view agree with each other and its numbers are numbers, NaN where there is none.
+// Checks that the sizes of a view agree and its values are numbers, or NaN if there is none.
 void check_whole(const View& view) {
   CAPTURE(view.title);
   CHECK_FALSE(view.group.empty());
@@ -414,7 +414,7 @@ TEST_CASE("every look takes every model: numbers are finite, what a model lacks 
     const bool has_slots = each.described().find("persistent") != std::string::npos;
     CHECK(groups.contains("Memories") == (shows.contains("hidden") || has_slots));
     CHECK((find_view(views, "causes/heads") != nullptr) == shows.contains("read"));
-    // One unit, one place, one head: the shorter views.
+    // One unit, one position, one head: the shorter views.
     LookSettings one{.layer = 0, .head = 0, .slot = 1, .place = 0, .top = 3};
     if (!groups.contains("Attention")) one.head = -1;
     for (const View& view : look_at(*subject, "depth, causes, memories, curves", one)) check_whole(view);

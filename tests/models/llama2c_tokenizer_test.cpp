@@ -1,4 +1,4 @@
-// The tokenizer.bin of llama2.c against its own algorithm, written out here.
+// The tokenizer.bin of llama2.c against its algorithm, implemented here.
 #include <doctest/doctest.h>
 
 #include <cstring>
@@ -37,7 +37,7 @@ std::string written(const Folder& folder, const std::string& bytes) {
   return folder / "tokenizer.bin";
 }
 
-// Control tokens, all bytes, and merges, of which " he" comes before "he" would.
+// Returns control tokens, all bytes, and merges; " h" has a higher score than "he".
 Pieces small_pieces() {
   Pieces all = {{"<unk>", 0}, {"\n<s>\n", 0}, {"\n</s>\n", 0}};
   for (int byte = 0; byte < 256; ++byte) {
@@ -51,7 +51,7 @@ Pieces small_pieces() {
   return all;
 }
 
-// run.c's encode: a space in front, characters or their bytes, then the pair of the highest score again and again.
+// run.c's encode: a space in front, characters or bytes, then merges by the highest score.
 std::vector<int32_t> encode(const Pieces& pieces, const std::string& text) {
   std::map<std::string, int32_t> number;
   for (size_t i = 0; i < pieces.size(); ++i) number.emplace(pieces[i].first, static_cast<int32_t>(i));

@@ -1,4 +1,4 @@
-// The looks at attention and heads, and the examples that looks are given.
+// The analyses of attention and heads, and the examples that they run on.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -47,7 +47,7 @@ const Kind& shown(const std::vector<View>& views, std::string_view title) {
   FAIL("there is no view " << title);
   throw std::logic_error(std::string(title));
 }
-// The column of the table of heads, and the row of a head of the first attention.
+// Returns a cell of the table of heads: a column, and a head of the first attention.
 std::string cell(const std::vector<View>& views, const std::string& figure, size_t row) {
   const auto& table = shown<TableView>(views, "What each head does");
   const auto at = std::find(table.columns.begin(), table.columns.end(), figure);
@@ -119,8 +119,8 @@ TEST_CASE("looks: weights are those that hooks show, head by head") {
 }
 
 TEST_CASE("looks: maps of attention know their spans, and what lies beyond is no weight") {
-  // A fixed span of 3 holds the own token, where it is seen, and two before it; learned ones begin with the 4 tokens of
-  // their ramp.
+  // A fixed span of 3 holds the query's own token, if visible, and two before it. Learned spans
+  // begin with the 4 tokens of their ramp.
   for (const auto& each : {std::pair("pointwise(relu, alpha=1, span=fixed(3), attend_to_self=yes)", 2),
                            std::pair("softmax(span=adaptive_span(8, R=4))", 4)}) {
     const auto& attention = each.first;
@@ -183,7 +183,7 @@ TEST_CASE("looks: of heads those are told that are asked for, with the same numb
 TEST_CASE("looks: of weights that are known, the numbers of heads are known") {
   const auto model = small_gpt();
   const auto subject = reading(*model, "abcdabcd");
-  // Head 0 reads the place before, head 1 the first place and itself, half each.
+  // Head 0 attends to the previous position, head 1 to the first position and itself, half each.
   const Hooks hooks({"blocks.0.attention.weights"}, Hooks::Replace{[](const std::string&, const Tensor& w) {
                       std::vector<double> all(static_cast<size_t>(w.numel()));
                       const auto n = static_cast<size_t>(w.size(3));
@@ -195,10 +195,10 @@ TEST_CASE("looks: of weights that are known, the numbers of heads are known") {
                     }});
   const auto views = look_at(*subject, "heads", {});
   CHECK(cell(views, "previous", 0) == "1.000");
-  CHECK(cell(views, "first", 0) == "0.250");     // places 0 and 1 of 8
+  CHECK(cell(views, "first", 0) == "0.250");     // positions 0 and 1 of 8
   CHECK(cell(views, "distance", 0) == "0.875");  // 0, then seven times 1
   CHECK(cell(views, "distance", 1) == "1.750");  // the mean of i / 2
-  CHECK(cell(views, "first", 1) == "0.562");     // place 0 wholly, seven others half
+  CHECK(cell(views, "first", 1) == "0.562");     // position 0 fully, seven others half
   CHECK(cell(views, "induction", 0) == "0.000");
 }
 
@@ -252,7 +252,7 @@ TEST_CASE("looks: images and pairs have words for their places") {
   const auto image = image_subject(images, pixels, {"cat", "dog"}, 1);
   CHECK(image->places("") == Subject::Words{"class", "0,0", "0,1", "1,0", "1,1"});
   CHECK(image->answer(1) == "dog");
-  CHECK(image->answer(2) == "[2]");  // no name of a class, which may be a number
+  CHECK(image->answer(2) == "[2]");  // unnamed; a class name may be a number
   CHECK(image->distance("", 1, 4) == doctest::Approx(4 * std::sqrt(2.0)));
   CHECK(std::isnan(image->distance("", 0, 4)));
   CHECK(look_at(*image, "attention, heads", {}).size() > 3);

@@ -1,4 +1,4 @@
-// What opens the units of memories and what they vote for, against their weights.
+// Top activations of memory units and their direct effect on logits (votes), against their weights.
 #include <algorithm>
 
 #include "engine/ops/ops.h"
@@ -14,7 +14,7 @@ using namespace orrery::testing;
 
 namespace {
 
-// The bars of a unit's votes, of every answer.
+// Checks the bars of a unit's votes, one for each answer.
 void check_votes(const std::vector<View>& views, const std::string& unit, const Tensor& rises, const Subject& subject) {
   const auto& bars = shown<BarView>(views, unit + " votes").bars;
   const std::vector<double> plain = rises.to_vector();
@@ -28,7 +28,7 @@ void check_votes(const std::vector<View>& views, const std::string& unit, const 
     CHECK(nearest <= 1e-9);
   }
 }
-Tensor hidden_of(const Subject& subject, int64_t layer) {  // (places, units)
+Tensor hidden_of(const Subject& subject, int64_t layer) {  // (positions, units)
   const Tensor value = see(subject, "hidden")[static_cast<size_t>(layer)].value;
   return value.reshape(Shape{value.shape().rows(), value.size(-1)});
 }
@@ -122,7 +122,7 @@ TEST_CASE("memories: places of the corpus open units as well, shown among their 
   const auto model = small_gpt({{"feed_forward", "dense(relu)"}});
   const auto subject = subject_of(*model, "0 1"), other = subject_of(*model, "5 3 8 6 2 2 7 4");
   const Tensor here = hidden_of(*subject, 0), there = hidden_of(*other, 0);
-  int64_t chosen = -1;  // a unit that the corpus opens more, in its middle
+  int64_t chosen = -1;  // a unit that is larger in the corpus, at position 4
   std::vector<double> of_unit;
   for (int64_t unit = 0; unit < 64 && chosen < 0; ++unit) {
     of_unit = column(there, unit);
@@ -140,7 +140,7 @@ TEST_CASE("memories: places of the corpus open units as well, shown among their 
   CHECK(row[1] == "4");
   CHECK(row[2] == "␣5␣3␣8␣6[␣2]␣2␣7␣4");
 
-  // Among those that stand out, the first has the largest value of all.
+  // In the table of all units, the first has the largest value of all.
   settings.slot = -1;
   double most = 0;
   for (const Tensor& hidden : {here, there})

@@ -1,4 +1,4 @@
-// What a run will hold is known before it is made, and a run that cannot fit is refused then.
+// The memory of a run is estimated before it starts; a run that cannot fit is refused.
 #include "models/training/memory_plan.h"
 
 #include <doctest/doctest.h>
@@ -44,7 +44,7 @@ Reckoned reckon(const std::string& model, const Assignments& more, const char* s
   Trainer trainer(make_settings(all));
   const MemoryPlan& plan = trainer.memory_plan();
   CHECK(plan.parameters == nn::count_parameters(trainer.model()));
-  // The plan is for spans at their longest, which they may reach; a run begins with short ones.
+  // The plan assumes spans of maximal length; a run begins with short ones.
   for (const nn::NamedParameter& p : nn::parameters_of(trainer.model()))
     if (const double highest = p.parameter->highest; std::isfinite(highest))
       nn::fill(p.parameter->value, nn::constant(highest), {});
@@ -80,7 +80,7 @@ class Limit {
   ~Limit() { set_memory_limit(Device::cpu, 0); }
 };
 
-// Whether a run of these settings is begun where so many bytes are free for tensors, and then ends well.
+// Returns true if a run starts with this much memory for tensors; it must then end well.
 bool trains_within(int64_t bytes, const Assignments& more) {
   const Folder folder;
   Assignments all = {{"data", write_small_text(folder)}, {"out", folder / "run"}, {"steps", "2"}};
@@ -96,13 +96,13 @@ bool trains_within(int64_t bytes, const Assignments& more) {
   return true;
 }
 
-// Not by the clock on the wall: other work may have the processor.
+// Returns processor time instead of wall time: other work may use the processor.
 double seconds_of_work() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 }  // namespace
 
 TEST_CASE("memory plan: within a factor of 1.5 of the peak") {
-  check_reckoned("gpt-char-small");  // the quickstart's
+  check_reckoned("gpt-char-small");  // the quickstart's preset
   check_reckoned("gpt-char-medium");
   for (const char* attention : {"sparsemax", "linear(relu)", "gau", "pointwise(relu)", "softmax(persistent=64)"})
     check_reckoned("gpt-char-small", {{"attention", attention}, {"context", "128"}});
@@ -112,7 +112,7 @@ TEST_CASE("memory plan: within a factor of 1.5 of the peak") {
   check_reckoned("gpt-char-small", {{"dtype", "f64"}, {"layers", "9"}});
   check_reckoned("gpt-char-small", {{"width", "512"}, {"heads", "8"}, {"vocabulary", "20000"}, {"batch", "2"}});
   check_reckoned("gpt-char-small", {{"batch", "1"}, {"context", "1000"}, {"attention", "entmax15"}});
-  // Three steps: then a stream carries all that it can.
+  // Three steps fill the cache of a stream.
   check_reckoned("stream-char-small", {{"batch", "4"}, {"optimizer", "adagrad"}, {"grad_clip", "0"}}, "3");
   for (const char* batch : {"2", "8"})
     check_reckoned("stream-char-all-attention", {{"batch", batch}, {"gradient_accumulation_steps", "2"}}, "3");

@@ -1,4 +1,4 @@
-// Which model and task the names in settings stand for.
+// The model and task that a name in the settings selects.
 #include <doctest/doctest.h>
 
 #include <map>
@@ -25,7 +25,7 @@ TEST_CASE("models: a name is a preset or a class, and each preset has as many pa
   for (const auto& each : presets()) {
     const auto& [name, preset] = each;
     INFO(each.first);
-    CHECK_FALSE(model_classes().find(name));  // or the class could not be named
+    CHECK_FALSE(model_classes().find(name));  // else the class could not be named
     const NamedModel named = named_model(name);
     for (const auto& [key, value] : preset.counted_for) set_setting(named.settings.members(), "test", key, value);
     const nn::ParameterCount untouched(largest_size);  // no memory for gigabytes of weights
@@ -79,7 +79,7 @@ TEST_CASE("every model has normalizations of its own for attention, feed-forward
       {{{"model", "vit"}, {"image_size", "8"}, {"channels", "1"}, {"classes", "2"}}, {2, 2, 1}},
       {{{"model", "stream"}, {"vocabulary", "5"}, {"norm_place", "pre"}}, {2, 2, 1}},
       {{{"model", "stream"}, {"vocabulary", "5"}, {"norm_place", "post"}}, {2, 2, 1}},
-      {{{"model", "encoder_decoder"}, {"vocabulary", "5"}}, {6, 4, 2}}};  // two self-attentions and one across
+      {{{"model", "encoder_decoder"}, {"vocabulary", "5"}}, {6, 4, 2}}};  // two self-attentions and one cross attention
   for (const auto& each : models) {
     auto [settings, expected] = each;
     CAPTURE(each.first[0].second);
@@ -94,7 +94,7 @@ TEST_CASE("every model has normalizations of its own for attention, feed-forward
 }
 
 TEST_CASE("every model tells its normalizations which of them belong to an attention") {
-  // Of width 2,048 DyT starts at 1 there and at 1/2 elsewhere.
+  // At width 2,048 DyT's alpha starts at 1 next to an attention and at 1/2 elsewhere.
   using Assignments = std::vector<std::pair<std::string, std::string>>;
   for (Assignments settings : {Assignments{{"model", "gpt"}, {"vocabulary", "5"}},
                                {{"model", "vit"}, {"image_size", "8"}, {"channels", "1"}, {"classes", "2"}},

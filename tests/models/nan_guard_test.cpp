@@ -1,4 +1,4 @@
-// --nan_guard=yes: what it finds in runs of every task, what it leaves for a replay, and that it changes nothing else.
+// --nan_guard=yes: reports in runs of every task, files for a replay, and no other changes.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -25,7 +25,7 @@ const std::string data_of_tests = ORRERY_SOURCE_DIR "/tests/models/";
 const Assignments diverging = {{"learning_rate", "1e30"}, {"warmup_steps", "0"},     {"grad_clip", "0"},
                                {"schedule", "constant"},  {"checkpoint_every", "1"}, {"steps", "9"}};
 
-struct Kind {  // of task
+struct Kind {  // a kind of task
   std::string name;
   Assignments settings;
 };
@@ -51,7 +51,7 @@ const std::vector<Kind> kinds = {
       {"context", "256"}}},
     {"problems", {{"task", "algorithmic"}, {"problem", "copy(length=4)"}, {"context", "12"}}}};
 
-// The settings of a run of that kind: those that its model does not have are left out.
+// Returns the settings of a run of this kind, without those that its model lacks.
 TrainSettings settings_of_kind(const Run& run, const Kind& kind, const Assignments& more) {
   Assignments all = {{"data", run.text}, {"out", run.out}, {"layers", "2"}, {"heads", "2"},         {"width", "8"},
                      {"batch", "2"},     {"context", "8"}, {"steps", "4"},  {"evaluate_every", "0"}};
@@ -94,7 +94,7 @@ TEST_CASE("nan guard: in every task a step that diverges is named, kept, and sho
     message.names("train").names(sentence(found)).offers("orrery replay " + run.out).names(run.out).names(".damaged");
     CHECK(found.step >= 2);
     CHECK(found.call.made[found.call.found].facts.not_finite() > 0);
-    // It arose there.  The sums of a batch are no operation, so they are seen where one reads them.
+    // It arose there. Batch sums are not an operation: they are found where one reads them.
     if (kind.name != "batch statistics")
       for (const LookedAt::Value& value : found.call.read) CHECK(value.facts.not_finite() == 0);
 
@@ -106,7 +106,7 @@ TEST_CASE("nan guard: in every task a step that diverges is named, kept, and sho
       REQUIRE(shown.has_value());
       CHECK(shown->call == found.call);
       CHECK(sentence(*shown) == sentence(found));
-      const std::optional<Finding> twice = again.replay(found.validating);  // and the trainer is as it was
+      const std::optional<Finding> twice = again.replay(found.validating);  // the trainer is unchanged
       REQUIRE(twice.has_value());
       CHECK(twice->call == found.call);
     }
@@ -129,7 +129,7 @@ TEST_CASE("nan guard: in every task it changes no bit of a run that is well, and
 
 TEST_CASE("nan guard: the first overflow is found in the very attention and score function that makes it") {
   const Run run;
-  // exp of scores that begin at some hundreds is beyond f32 in the first step, and nothing was written before.
+  // exp of scores of some hundreds overflows f32 in the first step, before any checkpoint.
   expect_error([&] {
     run.train({{"nan_guard", "yes"}, {"attention", "pointwise(exp, scale=1e6)"}, {"initial_std", "1"}});
   })
@@ -147,7 +147,7 @@ TEST_CASE("nan guard: the first overflow is found in the very attention and scor
 
 TEST_CASE("nan guard: an update that overflows is undone, and the parameter is named") {
   const Run run;
-  // A learning rate of 1e39 is beyond f32, whatever the gradients are.
+  // A learning rate of 1e39 overflows f32, regardless of the gradients.
   const Assignments settings = {{"nan_guard", "yes"},      {"learning_rate", "1e30"}, {"warmup_steps", "0"},
                                 {"rate_factors", "*=1e9"}, {"optimizer", "sgd"},      {"checkpoint_every", "1"}};
   run.train({{"nan_guard", "yes"}, {"steps", "3"}, {"optimizer", "sgd"}});
@@ -213,7 +213,7 @@ TEST_CASE("nan guard: a validation is looked at as well") {
   const Run run;
   Trainer trainer(run.settings({{"nan_guard", "yes"}, {"evaluate_every", "3"}}));
   TrainingEvents events;
-  events.step = [&](const StepReport& report) {  // weights that are finite and predict nothing that is
+  events.step = [&](const StepReport& report) {  // finite weights with non-finite predictions
     if (report.step != 3) return;
     for (const nn::NamedParameter& p : nn::parameters_of(trainer.model()))
       if (p.path.ends_with("attention.output.weight") || p.path.find("feed_forward") != std::string::npos)
@@ -239,7 +239,7 @@ TEST_CASE("nan guard: what it does not go with is refused") {
 TEST_CASE(
     "a run that is resumed from weights which lead to nothing finite says so, and which checkpoint is before it") {
   const Run run;
-  // Stopped after step 4, before anything has shown what its weights predict.
+  // Stops after step 4, before any loss has verified its weights.
   int64_t seen = 0;
   TrainingEvents events;
   events.step = [&](const StepReport& report) { seen = report.step; };

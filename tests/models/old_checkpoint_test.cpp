@@ -1,5 +1,5 @@
-// A checkpoint that was written when settings had their former names (tests/models/old_checkpoint/make.sh) still
-// generates, and its run goes on as the program of then went on with it.
+// A checkpoint with former setting names (tests/models/old_checkpoint/make.sh) still generates, and
+// its run resumes as it did with the program of that time.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -32,7 +32,7 @@ const std::string old = ORRERY_SOURCE_DIR "/tests/models/old_checkpoint/";
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 using orrery::testing::gpt_settings;
 
-// The settings of the old run in a folder of this test.
+// Returns the settings of the old run, with `out` in the folder of this test.
 TrainSettings settings_in(const Folder& folder, const Pairs& more = {}) {
   TrainSettings known;
   Pairs all = read_settings_file(old + "run/settings.toml", settings_of(known));

@@ -1,4 +1,4 @@
-// What cuts a text in tokenizer.json against what its own library, Oniguruma, makes of it.
+// Pre-tokenization by tokenizer.json against the results of the Oniguruma library.
 #include <doctest/doctest.h>
 
 #include "models/data/pieces.h"
@@ -18,7 +18,7 @@ Cuts cuts_of(const std::string& expression, const std::string& text) {
   Cuts all;
   const auto take = [&](std::string_view piece) { all.emplace_back(piece); };
   pieces.each(text, take);
-  // The same in parts, each as soon as it is certain.
+  // Repeats it character by character, taking each pre-token as soon as it is certain.
   Cuts parted;
   std::string waiting;
   for (const char c : text) {
@@ -35,7 +35,7 @@ Cuts cuts_of(const std::string& expression, const std::string& text) {
 
 }  // namespace
 
-// All expected pieces are by tokenizers 0.23.3.
+// All expected pre-tokens are from tokenizers 0.23.3.
 TEST_CASE("expressions: those of well known tokenizers cut as they do") {
   const std::string text =
       "In 2024 we\u2019ve 1234567 It'S, don'T!  x\n\n y \r\n caf\u00e9 e\u0301\u3001\u6f22 \u00b2z\t#\n  \n";
@@ -44,7 +44,7 @@ TEST_CASE("expressions: those of well known tokenizers cut as they do") {
         Cuts{"In",     " 2024",   " we", "\u2019", "ve", " 1234567", " It", "'",     "S",          ",",  " don",
              "'",      "T",       "!",   " ",      " x", "\n\n",     " y",  " \r\n", " caf\u00e9", " e", "\u0301\u3001",
              "\u6f22", " \u00b2", "z",   "\t",     "#",  "\n  \n"});
-  // Of cl100k_base, as Llama 3 has it, and as newer files have it.
+  // The expressions of cl100k_base: as in Llama 3, and as in newer files.
   CHECK(cuts_of(endings + R"(|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
                 text) == Cuts{"In",     " ",  "202",    "4",  " we",   "\u2019ve",   " ",   "123",
                               "456",    "7",  " It",    "'S", ",",     " don",       "'T",  "!",
@@ -61,7 +61,7 @@ TEST_CASE("expressions: those of well known tokenizers cut as they do") {
                               "2",      "3", "4",      "5",  "6",    "7",   " It",   "'S",         ",",  " don",
                               "'T",     "!", " ",      " x", "\n\n", " y",  " \r\n", " caf\u00e9", " e", "\u0301\u3001",
                               "\u6f22", " ", "\u00b2", "z",  "\t",   "#\n", "  \n"});
-  // Of o200k_base.
+  // The expression of o200k_base.
   const std::string front = R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}])",
                     rear = R"([\p{Ll}\p{Lm}\p{Lo}\p{M}])";
   CHECK(cuts_of(front + "*" + rear + "+" + endings + "?|" + front + "+" + rear + "*" + endings +

@@ -1,5 +1,4 @@
-// Padding of a batch of pairs: figures and the probe count the tokens of a long pair and of a short one as if each pair
-// had been alone.
+// Padding in a batch of pairs: metrics and the probe treat each pair as if it were alone.
 #include "models/figures/base/padding.h"
 
 #include <doctest/doctest.h>
@@ -18,7 +17,7 @@ using orrery::testing::Folder;
 
 namespace {
 
-// A translator with random weights, and two pairs whose sources and targets have other lengths.
+// A translator with random weights, and two pairs with different lengths.
 struct Translator {
   Folder folder;
   Trainer trainer{make_settings({{"model", "encoder_decoder"},
@@ -53,7 +52,7 @@ struct Translator {
   Probe probe(const std::vector<const Pair*>& pairs) {
     return probe_signals(trainer.settings(), trainer.task(), trainer.model(), batch(pairs));
   }
-  // How many tokens of a pair a value called so is of.
+  // Returns how many tokens of a pair the value with this name covers.
   static double tokens(const std::string& name, const Pair& pair) {
     const bool memory =
         name.find("cross_attention") != name.npos && (name.find("key") != name.npos || name.find("value") != name.npos);
@@ -81,10 +80,10 @@ TEST_CASE("padding: no figure counts it") {
       CHECK(value == doctest::Approx(std::sqrt(mean(a * a, b * b))).epsilon(1e-5));
     } else if (figure == "dead_units") {
       CHECK(value <= std::min(a, b));
-    } else if (figure.ends_with("variance")) {  // the mean of variances and what the means differ by
+    } else if (figure.ends_with("variance")) {  // mean of variances plus variance of means
       CHECK(value >= mean(a, b) * 0.9999);
     } else if (figure == "top_share" || figure == "value_cosine" || figure == "loss") {
-      continue;  // not means over tokens alone
+      continue;  // not only means over tokens
     } else {
       CHECK(value == doctest::Approx(mean(a, b)).epsilon(1e-5));
     }
@@ -121,7 +120,7 @@ TEST_CASE("padding: what is shown loses it alone, of every form") {
   CHECK(real(self + "value", counted({2, 3, 1, 1})).to_vector() == std::vector<double>{0, 3, 4, 5});
   CHECK(real("decoder.0.feed_forward.layer.hidden", counted({2, 1, 3, 1})).to_vector() ==
         std::vector<double>{0, 3, 4, 5});
-  CHECK(real(self + "span.span", counted({2})).to_vector() == std::vector<double>{0, 1});  // of heads
+  CHECK(real(self + "span.span", counted({2})).to_vector() == std::vector<double>{0, 1});  // per head
   pass.lengths = Tensor::from(Shape{2}, std::vector<int32_t>{3, 3});
   const Tensor whole = counted({2, 3, 2});
   CHECK(real(self + "residual", whole).data<double>() == whole.data<double>());
@@ -131,7 +130,7 @@ TEST_CASE("padding: no number of the probe counts it") {
   Translator t;
   const Probe both = t.probe({&t.a, &t.b}), of_a = t.probe({&t.a}), of_b = t.probe({&t.b});
   REQUIRE(both.values.size() == of_a.values.size());
-  // The loss is a mean over targets: each pair's gradients are weighted by its share of them.
+  // The loss is a mean over targets: each pair's gradients are weighted by its fraction of them.
   const auto targets = [](const Pair& pair) { return static_cast<double>(pair.target.size()); };
   const double share = targets(t.a) / (targets(t.a) + targets(t.b));
   for (const Probe::Value& value : both.values) {

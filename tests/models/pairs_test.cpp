@@ -1,4 +1,4 @@
-// Any two names work together in a block, or are refused with a sentence.
+// Any two registered names work together in a block, or are refused with an error message.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -31,7 +31,7 @@ Tensor tokens(int shift) {
   return Tensor::from({3, 8}, t);
 }
 
-// Two steps; then every parameter must have a gradient that is finite and not all zero.
+// Trains two steps; then every gradient must be finite and not all zero.
 void train_two_steps(const GptSettings& settings) {
   Gpt model(settings);
   nn::initialize(model, 3);

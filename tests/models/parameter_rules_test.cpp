@@ -1,4 +1,4 @@
-// Rules by path: which parameters decay, how fast they learn; and runs that begin with another's weights.
+// Rules by path: weight decay and learning rates of parameters; runs with init_from.
 #include "models/training/parameter_rules.h"
 
 #include <doctest/doctest.h>
@@ -84,7 +84,7 @@ TEST_CASE("init_from: a run begins with another's weights and tokenizer, at step
   for (const auto& [path, parameter] : by_path(trained.model()))
     CHECK(by_path(begun.model()).at(path)->value.to_vector() == parameter->value.to_vector());
   begun.run();
-  std::filesystem::remove_all(first.out);  // it is not needed to go on
+  std::filesystem::remove_all(first.out);  // resuming does not need it
   expect_error([&] {
     second.resume({{"init_from", second.out}, {"tokenizer", "byte"}, {"seed", "5"}});
   }).names("init_from").value(first.out);

@@ -1,4 +1,4 @@
-// Paths of modules in a model whose constructor forgot to name them.
+// Paths of modules in a model whose constructor does not name them.
 #include <doctest/doctest.h>
 
 #include "engine/autograd/autograd.h"
@@ -37,7 +37,7 @@ struct TwoBlocks final : nn::Module {  // without nn::name_paths(*this) at the e
   }
 };
 
-// Of the same tokens at once, and one after the other with a cache.
+// Returns the difference between all tokens at once and one by one with a cache.
 double difference_by_cache(TwoBlocks& model) {
   const NoGrad guard;
   const Tensor x = random_tensor({1, 5, 8}, 3).to(Dtype::f32);
@@ -91,7 +91,7 @@ TEST_CASE("an optimizer and a checkpoint name the parts of a model as well, and 
   TwoBlocks optimized;
   const nn::FlatParameters of_optimized(optimized);
   CHECK(optimized.fourth.path() == "fourth");
-  nn::initialize(optimized.first, 2);  // a part alone
+  nn::initialize(optimized.first, 2);  // a submodule alone
   CHECK(optimized.first.path() == "first");
 }
 

@@ -1,5 +1,4 @@
-// Pictures as cameras and programs write them (tests/cases/picture_forms): what they are read as, and how they are
-// turned.
+// Images as cameras and programs write them (tests/cases/picture_forms): colors and rotation.
 #include <doctest/doctest.h>
 
 #include <array>

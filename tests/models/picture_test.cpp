@@ -1,4 +1,4 @@
-// One picture: the checksums that are compared, and the sizes that are refused.
+// One image: checksums, and sizes that are refused.
 #include "models/data/picture.h"
 
 #include <doctest/doctest.h>
@@ -28,7 +28,7 @@ std::string zlib_packed(const std::string& bytes) {
   return packed;
 }
 
-// `kind` 0: grey, 2: red, green, blue; of 8 bits.
+// Returns a PNG with 8 bits per channel; `kind` 0: grey, 2: red, green, blue.
 std::string png(uint32_t height, uint32_t width, char kind, const std::string& packed_lines) {
   const std::string header = big_endian(width) + big_endian(height) + '\x08' + kind + std::string(3, '\0');
   return "\x89PNG\r\n\x1a\n" + png_chunk("IHDR", header) + png_chunk("IDAT", packed_lines) + png_chunk("IEND", "");
@@ -60,7 +60,7 @@ TEST_CASE("picture: the sum of the packed pixels is compared, and their number")
   expect_error([&] { decode_picture(png(4, 3, 0, packed.substr(0, packed.size() - 1)), 1, "a.png"); })
       .names("a.png")
       .value("end too early");
-  // 400 MB of zeros for 12 pixels
+  // Packs 400 MB of zeros for 12 pixels.
   const std::string bomb = zlib_packed(std::string(50'000'000, '\0'));
   expect_error([&] { decode_picture(png(4, 3, 0, bomb), 1, "a.png"); }).names("a.png").value("more bytes");
 }
@@ -79,7 +79,7 @@ TEST_CASE("picture: what is no picture is told by what it lacks, and another for
   refused(std::string("MM\0*\0\0\0\x08", 8)).value("TIFF").offers("PNG and JPEG");
   refused(read_file(cases + "picture_forms/webp.png")).value("WebP").offers("PNG and JPEG");
   std::string deep = png(4, 3, 0, packed);
-  deep[8 + 8 + 8] = 7;  // bits of a pixel
+  deep[8 + 8 + 8] = 7;  // bits per pixel
   refused(with_chunk_sums(deep)).value("header").offers("save it again");
   refused("\xff\xff\xd8\xff").value("header");
   refused("\xff\xff").offers("PNG and JPEG");
@@ -92,7 +92,7 @@ TEST_CASE("picture: interlaced pixels and those of few bits are counted as they 
   file[8 + 8 + 12] = 1;  // interlaced
   CHECK(decode_picture(with_chunk_sums(file), 1, "a.png").pixels == std::vector<uint8_t>(25));
   std::string bits = png(3, 9, 0, zlib_packed(std::string(3 * (1 + 2), '\0')));
-  bits[8 + 8 + 8] = 1;  // one bit a pixel
+  bits[8 + 8 + 8] = 1;  // one bit per pixel
   CHECK(decode_picture(with_chunk_sums(bits), 1, "a.png").pixels == std::vector<uint8_t>(27));
 }
 

@@ -1,4 +1,4 @@
-// Texts as tokens in files: what is written is what would be encoded, and what is not as it should be is refused.
+// Texts as token files: they hold the tokens that encoding gives; invalid files are refused.
 #include "models/data/prepared.h"
 
 #include <doctest/doctest.h>
@@ -23,7 +23,7 @@ const std::string byte_pairs = ORRERY_SOURCE_DIR "/tests/models/byte_pair/";
 const std::string sentence_piece = ORRERY_SOURCE_DIR "/tests/models/sentence_piece/small.model";
 const std::string shakespeare = ORRERY_SOURCE_DIR "/examples/data/tinyshakespeare.txt";
 
-// What encode_beginning says of a text that comes in pieces, and then of the rest.
+// Returns the tokens of encode_beginning for a text in chunks, then those of the rest.
 std::vector<int32_t> encoded_in_pieces(const Tokenizer& tokenizer, const std::string& text, size_t piece) {
   std::vector<int32_t> all, some;
   std::string waiting;
@@ -86,7 +86,7 @@ TEST_CASE("prepared: SentencePiece's pieces need only what follows the last spac
     }
     CHECK(beginning(*tokenizer, "the quick fox") == 10);
     CHECK(beginning(*tokenizer, "the  \xE4\xB8\xAD fox") == 9);
-    CHECK(beginning(*tokenizer, "the\nfox") == (name == sentence_piece ? 0 : 4));  // it takes a text as it is
+    CHECK(beginning(*tokenizer, "the\nfox") == (name == sentence_piece ? 0 : 4));  // small.model does not normalize
   }
 }
 
@@ -120,7 +120,7 @@ TEST_CASE("prepared: a run on prepared data, and what it says when they have cha
   const double loss = run.train({{"data", out}}).validation_loss;
   const Run again;
   CHECK(again.train({{"tokenizer", "byte"}}).validation_loss == loss);
-  const Run apart;  // of a prepared folder that is for validation, what it keeps for validation
+  const Run apart;  // the validation split of a prepared folder as validation_data
   CHECK(apart.train({{"data", out}, {"validation_data", out}}).validation_loss == loss);
   CHECK(run.resume({{"data", out}}).steps_done == 8);
   write(out + "/val.bin", bytes_of({1, 2, 3}));
@@ -139,7 +139,7 @@ TEST_CASE("prepared: the settings say the tokenizer that made the tokens, and ru
   CHECK(said());
   CHECK(run.resume({{"data", out}, {"steps", "8"}}).steps_done == 8);
   CHECK(said());
-  // As a former version noted it.
+  // The setting as an older version recorded it.
   const std::string last = latest_checkpoint(run.out);
   CheckpointState state = read_state(last);
   for (auto& [key, value] : state.settings)
@@ -194,7 +194,7 @@ TEST_CASE("prepared: files of tokens that gzip has packed are read as what is in
   REQUIRE(std::system(("gzip '" + out + "/tokens.json'").c_str()) == 0);
   REQUIRE(tokenizer_of_prepared(out) != nullptr);
   CHECK(tokenizer_of_prepared(out)->save() == tokenizer->save());
-  write(out + "/val.bin", bytes_of({1, 2}));  // comes before val.bin.gz, and is not what tokens.json.gz tells of
+  write(out + "/val.bin", bytes_of({1, 2}));  // read instead of val.bin.gz; contradicts tokens.json.gz
   expect_error([&] { read_prepared(out, 65536); }).names("val.bin").names("tokens.json").offers("prepare");
   const std::string one = folder / "a.bin", begins_as_gzip = bytes_of({0x8b1f, 1, 2});
   write(one, begins_as_gzip);
@@ -283,7 +283,7 @@ TEST_CASE("prepared: a text that gzip has packed is read as what is in it") {
   const std::string bytes = read_file(packed);
   write(packed, bytes.substr(0, bytes.size() / 2));
   expect_error([&] { make_tokenizer("character", packed); }).names(packed).value("gzip");
-  std::string begin;  // memory never holds it whole
+  std::string begin;  // the text before the error: the whole is never in memory
   const auto add = [&](std::string_view piece, uint64_t) { begin += piece; };
   expect_error([&] { TextFiles::each_piece(packed, add); }).names(packed).value("gzip");
   CHECK(begin.size() >= TextFiles::piece_size - 8);

@@ -1,5 +1,5 @@
-// --probe=yes: what it measures against plain computations, the papers' formulas at random weights, and no bit of a run
-// is another.
+// --probe=yes: measurements against plain computations and the papers' formulas at random weights.
+// The run stays bit-identical.
 #include "models/training/probe.h"
 
 #include <doctest/doctest.h>
@@ -40,10 +40,10 @@ double mean_square(const Tensor& x) {
   return sum / static_cast<double>(x.numel());
 }
 
-// How far a is from b, as a part of b.  (doctest's Approx adds 1 to what it compares.)
+// Returns the relative difference of a and b (doctest's Approx adds 1 to the value).
 double off(double a, double b) { return std::abs(a / b - 1); }
 
-// One part with a path.
+// A module that gives its one component a path.
 struct Holder final : nn::Module {
   std::string name;
   std::unique_ptr<nn::Module> part;
@@ -65,7 +65,7 @@ Probe::Ratio ratio_of(const Probe& probe, const std::string& name) {
 struct Shape4 {
   int64_t batch, time, heads, size;
 };
-// What an attention reads from keys and values that are N(0, 1), with queries N(0, deviation^2).
+// Measures an attention with keys and values N(0, 1) and queries N(0, deviation^2).
 Probe::Ratio read_of(const std::string& spec, bool causal, Shape4 s, double deviation) {
   Holder holder("attention",
                 nn::make_attention(parse_spec(spec),
@@ -98,9 +98,9 @@ const std::string data_of_tests = ORRERY_SOURCE_DIR "/tests/models/";
 struct Kind {
   std::string name;
   Assignments settings;
-  size_t steps_of_stream, ends;  // rows of the residual stream, and embeddings and logits among them
+  size_t steps_of_stream, ends;  // rows of the residual stream; embeddings and logits among them
 };
-// Each family of presets.
+// One model or more for each family of presets.
 const std::vector<Kind> kinds = {
     {"gpt", {{"model", "gpt"}, {"layers", "2"}, {"width", "8"}, {"heads", "2"}, {"context", "8"}}, 6, 2},
     {"gpt, otherwise",
@@ -162,7 +162,7 @@ TrainSettings settings_of_kind(const Run& run, const Kind& kind, const Assignmen
                      {"steps", "3"},     {"evaluate_every", "0"}, {"figures_every", "2"}};
   all.insert(all.end(), kind.settings.begin(), kind.settings.end());
   all.insert(all.end(), more.begin(), more.end());
-  std::erase_if(all, [&](const auto& each) {  // pairs have batches of tokens
+  std::erase_if(all, [&](const auto& each) {  // translation counts its batches in tokens
     return kind.name == "encoder_decoder" && each.first == "batch";
   });
   return make_settings(all);
@@ -170,9 +170,9 @@ TrainSettings settings_of_kind(const Run& run, const Kind& kind, const Assignmen
 
 }  // namespace
 
-// Scores of these are not quite normal: given the query their variance is |q|^2 / D, 1 +- sqrt(2 / 64), which raises
-// E exp(2 s) by 2 % and E s^4 by 3 %.  exp(v) / n is the limit of many keys: at v = 1 the next term is -7.6 / n, 3 % at
-// 256.  The sampling error of 16 x 256 rows of 256 keys is below 1 %.
+// The scores are not exactly normal: given the query their variance is |q|^2 / D, 1 +- sqrt(2 /
+// 64); E exp(2 s) rises by 2 %, E s^4 by 3 %. exp(v) / n is the limit of many keys: at v = 1 the
+// next term is -7.6 / n, 3 % at 256. 16 x 256 rows of 256 keys have a sampling error below 1 %.
 TEST_CASE("probe: what attentions read of all keys is what the formulas say, to 6 percent") {
   const Shape4 shape{4, 256, 4, 64};
   const std::map<std::string, double> by_hand = {{"softmax", std::exp(1.0) / 256},
@@ -187,7 +187,7 @@ TEST_CASE("probe: what attentions read of all keys is what the formulas say, to 
     CAPTURE(each.first);
     const Probe::Ratio read = read_of(spec, false, shape, 1);
     CHECK(off(read.v, 1) <= 0.01);
-    CHECK(off(read.predicted, expected) <= 0.02);  // v is measured
+    CHECK(off(read.predicted, expected) <= 0.02);  // with the measured v
     CHECK(off(read.measured, read.predicted) <= 0.06);
   }
   for (const char* spec : {"pointwise(gelu)", "pointwise(sigmoid)", "pointwise(softplus)"}) {
@@ -198,9 +198,9 @@ TEST_CASE("probe: what attentions read of all keys is what the formulas say, to 
   CHECK(std::isnan(read_of("sparsemax", false, shape, 1).predicted));
 }
 
-// The mean of 1 / n over the rows is 1 / 128 of 5.4 and hangs on the first few: with 64 (batch x heads) rows of one
-// key, each with a deviation of 2.2 in relu(s)^2, it has 2.2 / 8 x 1.1 / 5.4 = 6 %.  Softmax's first row is exact, so
-// that 64 x 64 numbers give it 1 %; its formula is exact to the first order in v = 0.09, the next one is below 1 %.
+// The mean of 1 / n over the rows is 5.4 / 128; the first rows dominate. The 64 (batch x heads)
+// rows of one key have a deviation of 2.2 in relu(s)^2: 2.2 / 8 x 1.1 / 5.4 = 6 %. Softmax's first
+// row is exact: 64 x 64 numbers give 1 %. Terms beyond first order in v = 0.09 are below 1 %.
 TEST_CASE("probe: causal rows are predicted with the keys that each of them sees") {
   const Shape4 shape{16, 128, 4, 64};
   const Probe::Ratio softmax = read_of("softmax", true, shape, 0.3);
@@ -216,8 +216,8 @@ TEST_CASE("probe: causal rows are predicted with the keys that each of them sees
   CHECK(off(read_of("pointwise(relu, length=row_index)", true, shape, 1).predicted, relu.predicted) <= 1e-12);
 }
 
-// Of ReLU's output a third comes of the mean of its weights, which all channels share with the sum of the values:
-// sqrt(2 / 256) of that, and the same of the rest from the values of 512 slots, is below 5 %.
+// A third of ReLU's output comes from the mean weight, which multiplies the sum of the values. Its
+// error sqrt(2 / 256) and that of the rest, from 512 slots, give less than 5 %.
 TEST_CASE("probe: memories read with relu what softmax does not, to 10 percent") {
   std::map<std::string, double> outputs;
   for (const char* spec : {"memory(relu)", "memory(softmax)", "dense(gelu)", "gated(silu)"}) {
@@ -241,12 +241,12 @@ TEST_CASE("probe: memories read with relu what softmax does not, to 10 percent")
     CHECK(off(output.measured, output.predicted) <= 0.1);
     outputs[spec] = output.measured;
   }
-  // The papers' (e / S) / (S / 2).
+  // The papers' ratio, (e / S) / (S / 2).
   CHECK(off(outputs["memory(softmax)"] / outputs["memory(relu)"], std::exp(1.0) / 512 / 256) <= 0.15);
 }
 
-// 4,096 rows of 64: their variance about the own mean is 1 - 1 / 64 of v, and 1 / variance has a mean of 1 + 2 / 64 of
-// its inverse; all else is below 1 %.
+// 4,096 rows of 64: the variance about the row's mean is 1 - 1 / 64 of v; 1 / variance has a mean
+// of 1 + 2 / 64 of its inverse. All else is below 1 %.
 TEST_CASE("probe: normalizations bring sizes to one, dynamic ones keep them, and so do their derivatives") {
   const Tensor x = normal({4096, 64}, 1, 1.5), g = normal({4096, 64}, 2);
   for (const char* spec : {"layer", "rms", "none", "dyt", "dyt(alpha=2)", "derf", "derf(alpha=0.7, shift=0.4)",
@@ -296,7 +296,7 @@ TEST_CASE("probe: sizes forward and backward are those of a plain pass") {
     const Probe::Value* const value = probe.find(name);
     REQUIRE(value != nullptr);
     CHECK(off(value->mean_square, mean_square(seen.at(name))) <= 1e-5);
-    // The gradient of a leaf that is put in its place.
+    // Compares with the gradient of a leaf that replaces the value.
     const Tensor leaf = seen.at(name).clone();
     leaf.set_requires_grad();
     const Hooks hooks({name}, Hooks::Replace{[&](const std::string&, const Tensor&) { return leaf; }});
@@ -364,7 +364,7 @@ TEST_CASE("probe: dropout does not act in it, and the first step of all is its o
   without.resume({{"probe", "yes"}, {"steps", "4"}});
   CHECK(!file_exists(probe_file(without.out)));
 
-  // Weights of another run are probed as they are: 20 steps at a high rate have made them larger.
+  // init_from weights are probed unchanged: 20 steps at a high learning rate made them larger.
   const Run first, second;
   first.train({{"steps", "20"}, {"learning_rate", "0.03"}, {"warmup_steps", "0"}});
   second.train({{"init_from", first.out}, {"probe", "yes"}, {"steps", "1"}});
@@ -377,7 +377,7 @@ TEST_CASE("probe: a file that no run has written is not replaced, and one of ano
   write(probe_file(run.out), "mine\n");
   expect_error([&] { run.train({{"probe", "yes"}}); }).names("train").value(probe_file(run.out)).offers("--out");
   CHECK(read_file(probe_file(run.out)) == "mine\n");
-  run.train();  // without a probe it stays
+  run.train();  // without a probe the file stays
   CHECK(read_file(probe_file(run.out)) == "mine\n");
   write(probe_file(run.out), R"({"format": "orrery probe 9", "values": [], "ratios": []})");
   expect_error([&] { read_probe(probe_file(run.out)); }).names("format").value("orrery probe 9").offers("orrery");

@@ -1,4 +1,4 @@
-// Every number that can be set has a range, whatever is registered: an absurd value is refused where it is read.
+// Every registered number setting has a range; an absurd value is refused when it is parsed.
 #include <doctest/doctest.h>
 
 #include <cmath>

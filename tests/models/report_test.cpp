@@ -1,4 +1,4 @@
-// Reports: what is read of a run that is being written, charts of its log, tables as comma-separated values.
+// Reports: logs of unfinished runs, charts of logs, tables as comma-separated values.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -41,13 +41,13 @@ TEST_CASE("run log: rows in order, what is not finite as NaN, a row that is bein
   CHECK(rows[1].figures == std::map<std::string, double>{{"validation_loss", 3}});
   CHECK(rows[2].step == 2);
   CHECK(rows_of(folder, "").empty());
-  CHECK(rows_of(folder, "{\"step\":1,\"loss\":2.5}").empty());  // whole, but without its end
+  CHECK(rows_of(folder, "{\"step\":1,\"loss\":2.5}").empty());  // complete, but without a newline
   expect_error([&] { rows_of(folder, "{\"step\":1}\n{\"step\":\"2\"}\n"); })
       .names(folder / "metrics.jsonl")
       .names("row 2")
       .names("step")
       .offers("2^63");
-  CHECK(rows_of(folder, "{\"step\":1,\"loss\":\"low\"}\n").at(0).figures.empty());  // no number, no figure
+  CHECK(rows_of(folder, "{\"step\":1,\"loss\":\"low\"}\n").at(0).figures.empty());  // not a number: no metric
 }
 
 TEST_CASE("csv: written and read again it is the same") {
@@ -109,7 +109,7 @@ TEST_CASE("report: a chart for each figure, the losses together, a line for each
   CHECK(sections[2]["data"]["series"][1]["key"] == "alpha/blocks.10.norm");
   CHECK(sections[3]["data"]["figure"] == "span");
   CHECK(sections[3]["data"]["series"][0]["name"] == "0.0");
-  // What validations and steps say of the same heads does not stand in one chart.
+  // Metrics of validations and of steps for the same heads get separate charts.
   Json both = Json::array();
   add_curves(both, std::vector<LoggedRun>{{"a", "a", {{1, {{"span.0.0", 4}, {"span/blocks.0.attention.0", 4}}}}}});
   REQUIRE(both.size() == 2);

@@ -1,4 +1,4 @@
-// What a checkpoint records of a run: every spec with all its settings, and what loading and resuming make of it.
+// The settings that a checkpoint records: every spec in full, used to load and to resume.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -123,7 +123,7 @@ TEST_CASE("a checkpoint records the resolved specs, and loading and resuming go 
   Gpt model(gpt_settings(loaded));
   load_weights(checkpoint, model);
 
-  // The same weights would fit each of these: only the record tells that it is another model.
+  // The weights would fit each of these models; only the recorded settings distinguish them.
   const auto resume = [&](const Assignments& more) {
     Assignments a = run_with(folder, {{"steps", "3"}, {"resume", "yes"}});
     a.insert(a.end(), more.begin(), more.end());

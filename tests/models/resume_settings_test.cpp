@@ -1,4 +1,4 @@
-// Which settings a resumed run may change: not those that would change what its numbers mean.
+// Settings that a resumed run may change: not those that change what its numbers mean.
 #include <doctest/doctest.h>
 
 #include "engine/system/files.h"
@@ -11,7 +11,7 @@ using namespace orrery::testing;
 
 namespace {
 
-// Only begins the resumed run: all is checked by then.
+// Starts the resumed run without training: all checks come before.
 void begin_again(const Run& run, Assignments more) {
   more.insert(more.begin(), {{"resume", "yes"}, {"steps", "8"}});
   const Trainer trainer(run.settings(more));

@@ -1,4 +1,4 @@
-// A run's folder: one owner at a time, and only what is proven to be its own is touched.
+// A run's folder: one owner at a time, and only files that are verified as its own are touched.
 #include "models/training/run_folder.h"
 
 #include <doctest/doctest.h>
@@ -24,10 +24,10 @@ TEST_CASE("run folder: one run at a time, also in a folder that does not exist y
     expect_error([&] { run.train(); }).names("train").value(run.out).value(::getpid()).offers("--out");
     CHECK(names_in(run.out) == std::set<std::string>{".orrery.lock"});
   }
-  CHECK(!fs::exists(run.out));  // nothing was written, nothing is left
+  CHECK(!fs::exists(run.out));  // no file was written, so the folder is removed
   run.train();
   CHECK(names_in(run.out) == std::set<std::string>{"metrics.jsonl", "settings.toml", "step_000004", "step_000006"});
-  write(run.out + "/.orrery.lock", "1\n");  // of a process that was killed: it holds no lock
+  write(run.out + "/.orrery.lock", "1\n");  // a killed process holds no lock
   CHECK(run.resume().steps_done == 8);
 }
 
@@ -104,7 +104,7 @@ TEST_CASE("run folder: a run that was killed after its last checkpoint removes o
   ended.resume({{"steps", "6"}, {"keep_checkpoints", "1"}});
   CHECK(names_in(ended.out) == files);
 
-  const Run stopped;  // nothing had proven its last one before it was resumed
+  const Run stopped;  // its last checkpoint was unverified when it was resumed
   TrainingEvents events;
   events.stop = [] { return true; };
   stopped.train({{"steps", "2"}});
@@ -135,7 +135,7 @@ TEST_CASE("run folder: the checkpoint of the lowest validation loss stays, also 
   std::vector<double> losses;
   TrainingEvents events;
   events.validation = [&](int64_t, const Validation& found) { losses.push_back(found.loss); };
-  const auto steep = [&](Assignments more) {  // it gets better, then worse
+  const auto steep = [&](Assignments more) {  // the loss falls, then rises
     more.insert(more.end(), often.begin(), often.end());
     more.insert(more.end(), {{"learning_rate", "1"}, {"warmup_steps", "4"}, {"grad_clip", "0"}});
     return more;
@@ -159,7 +159,7 @@ TEST_CASE("run folder: what is not proven to be a checkpoint of ours is never re
   const Run run;
   write(run.out + "/step_1/thesis", "x");
   write(run.out + "/step_000001/thesis", "x");
-  write(run.out + "/step_000002/thesis", "x");  // where a checkpoint would go
+  write(run.out + "/step_000002/thesis", "x");  // at the path of a checkpoint
   write(run.out + "/step_000003.partial/thesis", "x");
   write(run.out + "/step_000004.partial/being_written", "x");
   write(run.out + "/step_000005", "a file");
@@ -192,7 +192,7 @@ TEST_CASE(
   const Run run;
   run.train();
   write(run.checkpoint(4) + "/notes.txt", "x");
-  fs::copy(run.checkpoint(6), run.checkpoint(3));  // names step 6
+  fs::copy(run.checkpoint(6), run.checkpoint(3));  // its state names step 6
   run.resume({{"keep", "1"}});
   CHECK(fs::exists(run.checkpoint(4) + "/notes.txt"));
   CHECK(fs::exists(run.checkpoint(4) + "/weights.safetensors"));
@@ -216,7 +216,7 @@ TEST_CASE("run folder: an empty newer folder eats nothing, and unreadable checkp
   int64_t step = 0;
   events.step = [&](const StepReport& r) { step = r.step; };
   events.stop = [&] { return step == 7; };
-  other.resume({{"keep", "3"}}, events);  // 7, 6 and 2, which is whole
+  other.resume({{"keep", "3"}}, events);  // keeps 7, 6 and 2; 4 is damaged
   CHECK(names_in(other.out) == std::set<std::string>{"metrics.jsonl", "settings.toml", "step_000002", "step_000004",
                                                      "step_000006", "step_000007"});
   other.resume({{"keep", "2"}});
@@ -246,7 +246,7 @@ TEST_CASE("run folder: what a killed run has left of a checkpoint goes with the 
   fs::copy(run.checkpoint(4), run.out + "/step_000004.2.partial");  // was being removed
   fs::create_directories(run.out + "/step_000003.partial");         // had just been made
   write(run.out + "/step_000002.partial/being_written", "orrery check");
-  fs::copy(run.checkpoint(4), run.out + "/step_000005.partial");  // of another step than it says: not ours
+  fs::copy(run.checkpoint(4), run.out + "/step_000005.partial");  // its state names another step: not ours
   write(run.out + "/step_000009.partial/state.json", read_file(run.checkpoint(4) + "/state.json"));
   const std::string noted = run.checkpoint(6) + "/state.json.77.partial", foreign = run.checkpoint(6) + "/a.77.partial";
   for (const std::string& path : {noted, foreign}) write(path, "half");
@@ -271,7 +271,7 @@ TEST_CASE("run folder: paths that are not UTF-8 are refused before anything is m
   other.train();
   const std::string file = other.checkpoint(6) + "/state.json";
   auto state = nlohmann::ordered_json::parse(read_file(file));
-  for (const char* key : {"format", "files", "text", "sha256"}) state.erase(key);  // an older one has none
+  for (const char* key : {"format", "files", "text", "sha256"}) state.erase(key);  // older files have none of these
   state["settings"]["data"] = {{"bytes", "746578fffe74"}};
   write(file, state.dump());
   for (const auto& [key, value] : read_state(other.checkpoint(6)).settings)

@@ -1,4 +1,4 @@
-// Tokens decoded one by one against all of them at once.
+// Tokens decoded one by one against all tokens decoded at once.
 #include "models/data/running_text.h"
 
 #include <doctest/doctest.h>
@@ -41,7 +41,7 @@ TEST_CASE("running text: what comes piece by piece is together the decoding of t
     INFO(name);
     const auto tokenizer = make_tokenizer(name, text);
     std::mt19937 random(1);
-    // Small numbers are more likely: control tokens, unknown ones and bytes.
+    // Small token ids are more likely: control tokens, unknown tokens and bytes.
     const auto token = [&] {
       const auto size = static_cast<uint32_t>(tokenizer->size());
       return static_cast<int32_t>(random() % (random() % 2 == 0 ? std::min(size, 262u) : size));

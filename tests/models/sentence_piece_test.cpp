@@ -1,4 +1,4 @@
-// SentencePiece against its own Python package, models that are learned here, and what is refused.
+// SentencePiece against its Python package, models that are trained here, and errors.
 #include "models/data/sentence_piece.h"
 
 #include <dlfcn.h>
@@ -44,11 +44,11 @@ TEST_CASE("sentence piece: the tokens and the text are those of the Python packa
     CHECK(restored->encode(text) == tokens);
     CHECK(tokenizer->decode(tokens) == one["decoded"].get<std::string>());
   }
-  CHECK(make_tokenizer(golden, "")->save() == tokenizer->save());  // the folder's one model
+  CHECK(make_tokenizer(golden, "")->save() == tokenizer->save());  // the folder's only model
   const Folder folder;
   std::filesystem::copy_file(golden + "/small.model", folder / "small.model");
   REQUIRE(std::system(("gzip --keep '" + (folder / "small.model") + "'").c_str()) == 0);
-  CHECK(make_tokenizer(folder / "", "")->save() == tokenizer->save());  // both are one model
+  CHECK(make_tokenizer(folder / "", "")->save() == tokenizer->save());  // both files are one model
   std::filesystem::remove(folder / "small.model");
   CHECK(make_tokenizer(folder / "", "")->save() == tokenizer->save());
   CHECK(make_tokenizer(folder / "small.model.gz", "")->save() == tokenizer->save());
@@ -96,7 +96,7 @@ TEST_CASE("sentence piece: a run of unknown characters is one token, however lon
     for (const int64_t count : {10'000, 10'922, 10'923, 10'924, 30'000}) CHECK(tokenizer->encode(run(count)) == tokens);
     CHECK(tokenizer->encode(run(20'000) + " " + run(20'000)) == tokenizer->encode(run(1) + " " + run(1)));
     const auto start = std::chrono::steady_clock::now();
-    CHECK(tokenizer->encode(run(300'000)) == tokens);  // all at once it takes minutes
+    CHECK(tokenizer->encode(run(300'000)) == tokens);  // takes minutes without chunks
     CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(30));
   }
   const auto with_bytes = make_tokenizer("sentence_piece(vocabulary=310, byte_fallback=yes)", text);
@@ -114,7 +114,7 @@ TEST_CASE("sentence piece: of a long text every k-th line is learned from") {
   }
   write_file_atomically(folder / "text", text), write_file_atomically(folder / "third", third);
   const std::string setting = "sentence_piece(vocabulary=60)";
-  const std::string most = std::to_string(text.size() * 2 / 5);  // so that half of the lines are too many
+  const std::string most = std::to_string(text.size() * 2 / 5);  // half of the lines exceed it, so it takes every third
   const auto of_some = make_tokenizer("sentence_piece(vocabulary=60, most_bytes=" + most + ")", folder / "text");
   CHECK(of_some->save() == make_tokenizer(setting, folder / "third")->save());
   CHECK(of_some->save() != make_tokenizer(setting, folder / "text")->save());
@@ -163,5 +163,5 @@ TEST_CASE("sentence piece: its protobuf prints no line of its own next to an err
     return;
   }
   const auto set_log_handler = reinterpret_cast<void* (*)(void*)>(found);
-  CHECK(set_log_handler(nullptr) == nullptr);  // returns the handler before, and null for none
+  CHECK(set_log_handler(nullptr) == nullptr);  // returns the previous handler, or null for none
 }

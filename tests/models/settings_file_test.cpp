@@ -203,7 +203,7 @@ TEST_CASE("a written settings file names the plug-ins that it needs, as a shell 
   CHECK(file.read() == list_settings(run));
   write_settings_file(file.path(), Pairs());
   CHECK(plugins_of_settings_file(file.path()).empty());
-  write_file_atomically(file.path(), "# They need --plugin=a.so\n");  // written by nobody
+  write_file_atomically(file.path(), "# They need --plugin=a.so\n");  // not written by orrery
   CHECK(plugins_of_settings_file(file.path()).empty());
   CHECK(plugins_of_settings_file(file.path() + ".absent").empty());
 }

@@ -1,4 +1,4 @@
-// Settings of a run by other names: former ones, nanoGPT's, and losses by the names under which they are registered.
+// Other names of a run's settings: former ones, nanoGPT's, and registered names of losses.
 #include "models/training/settings.h"
 
 #include <doctest/doctest.h>
@@ -65,7 +65,7 @@ TEST_CASE("former names inside of specs are read and shown as the present ones")
   CHECK(value({{"attention", "softmax(own=no)"}}, "attention") == "softmax(attend_to_self=no)");
   CHECK(value({{"schedule", "warmup_stable_decay(decay=0.2, fall=exponential)"}}, "schedule") ==
         "warmup_stable_decay(decay_fraction=0.2, decay_form=exponential)");
-  CHECK(value({{"attention", "no_such(own=no)"}}, "attention") == "no_such(own=no)");  // refused when it is made
+  CHECK(value({{"attention", "no_such(own=no)"}}, "attention") == "no_such(own=no)");  // refused on construction
 }
 
 TEST_CASE("nanoGPT's names of settings count as ours") {

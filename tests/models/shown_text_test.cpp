@@ -1,4 +1,4 @@
-// Text from elsewhere on terminals, in Markdown and in HTML, and words of commands.
+// External text on terminals, in Markdown and in HTML, and shell words of commands.
 #include "models/formats/shown_text.h"
 
 #include <doctest/doctest.h>
@@ -17,9 +17,9 @@ TEST_CASE("shown text: a terminal gets no control character, no direction mark a
   CHECK(for_terminal(std::string_view("\0", 1)) == "\\x00");
   CHECK(for_terminal("\xe4\xf0\x9f") == "\\xe4\\xf0\\x9f");
   CHECK(for_terminal("\xc2\x9b"
-                     "31m") == "\\u009b31m");  // CSI of eight bits
+                     "31m") == "\\u009b31m");  // 8-bit CSI
   CHECK(for_terminal("a\xe2\x80\xae"
-                     "b") == "a\\u202eb");  // right to left
+                     "b") == "a\\u202eb");  // right-to-left override
   CHECK(for_terminal_lines("a\n\tb\x1b\r") == "a\n\tb\\x1b\\x0d");
   CHECK(shown_word(" \n\t\x1b\xe4") == "␣\\n\\t\\x1b\\xe4");
 }
@@ -67,7 +67,7 @@ TEST_CASE("verdicts page: texts of claims cannot be HTML, end a cell or begin a 
     CHECK(line.find("\\|") == line.npos);
     ++rows;
   }
-  CHECK(rows == 9);  // three tables with a head of two lines, and a row of the main one, of it again, and of the other
+  CHECK(rows == 9);  // three tables with two head lines and one row: the main claim, the main again, the other
 }
 
 TEST_CASE("words of a command: as a shell takes them, whatever bytes they have") {

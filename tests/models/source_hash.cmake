@@ -1,9 +1,9 @@
-# models/study/source_hash.cmake: what changes the hash of the sources and what does not.
+# models/study/source_hash.cmake: changes of the sources that change the hash, and changes that do not.
 cmake_minimum_required(VERSION 3.25)
 set(script "${CMAKE_CURRENT_LIST_DIR}/../../models/study/source_hash.cmake")
 execute_process(COMMAND mktemp -d OUTPUT_VARIABLE root OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
 
-# hash_with(variable text): of a tree whose nn/a/a.cpp holds the text.
+# hash_with(variable text): sets `variable` to the hash of a tree whose nn/a/a.cpp holds `text`.
 function(hash_with variable text)
   file(WRITE "${root}/nn/a/a.cpp" "${text}")
   execute_process(COMMAND "${CMAKE_COMMAND}" "-DROOT=${root}" "-DCUDA=${cuda}" "-DOUTPUT=${root}/hash.cpp" -P "${script}"
@@ -43,7 +43,7 @@ hash_with(expected "${code}")
 file(WRITE "${root}/cuda/c.cu" "int c;\n")
 check_other("${code}")
 
-# What is the same is not written again.
+# An unchanged hash is not written again.
 execute_process(COMMAND touch -d 2001-02-03 "${root}/hash.cpp" COMMAND_ERROR_IS_FATAL ANY)
 file(TIMESTAMP "${root}/hash.cpp" before)
 hash_with(again "${code}")

@@ -1,5 +1,5 @@
-// The numbers of a step are means over all that its micro-batches have, however unequal these are.  A micro-batch, a
-// step or a part of a validation without a target adds nothing.
+// Metrics of a step are means over everything in its micro-batches, even if their sizes differ. A
+// micro-batch, step or validation chunk without a target adds nothing.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -21,10 +21,10 @@ namespace {
 
 struct Numbers {
   std::map<std::string, double> logged, expected;
-  double fewest = INFINITY, most = 0;  // targets of a micro-batch
+  double fewest = INFINITY, most = 0;  // fewest and most targets of a micro-batch
 };
 
-// The first step of a run, and its means from the micro-batches one by one.
+// Runs the first step, and computes its means from the micro-batches one by one.
 Numbers first_step(const TrainSettings& settings) {
   Numbers numbers;
   Trainer trainer(settings);
@@ -62,7 +62,7 @@ void check_means(const Numbers& numbers) {
   }
 }
 
-// Documents of a few words, and long rows of empty ones.
+// Writes documents of a few words, and long rows of empty documents.
 std::string write_documents(const Folder& folder) {
   std::string text;
   for (int i = 0; i < 60; ++i) {
@@ -179,7 +179,7 @@ TEST_CASE("means: a validation's loss and bits per character are over its target
   for (size_t i = 1; i < tokens.size(); ++i) {
     if (tokens[i - 1] == end) continue;
     ++targets;
-    if (tokens[i] != end)  // which is no character of the text
+    if (tokens[i] != end)  // the end token is not a character
       characters += static_cast<double>(tokenizer->decode(std::vector<int32_t>{tokens[i]}).size());  // ASCII
   }
   const MeanLoss one = evaluate(trainer.model(), held_out, 8, 1, {}, end).value(),

@@ -1,4 +1,4 @@
-// Tensors as they lie in files: their ranges, and as NumPy arrays.
+// Tensors as stored in files: their ranges, and NumPy arrays.
 #include "models/exchange/base/stored_tensors.h"
 
 #include <doctest/doctest.h>
@@ -83,7 +83,7 @@ TEST_CASE("stored tensors: a safetensors file is told from a pickle, whatever le
     write_safetensors(path, std::vector<NamedTensor>{{"x", Tensor::zeros(Shape{1})}},
                       {{"note", std::string(length, 'a')}});
     const std::string bytes = read_file(path);
-    like_a_pickle += bytes[0] == '\x80' && bytes[1] >= 2 && bytes[1] <= 5;  // as a pickle of protocol 2 to 5 begins
+    like_a_pickle += bytes[0] == '\x80' && bytes[1] >= 2 && bytes[1] <= 5;  // like a pickle of protocol 2 to 5
     CHECK(!is_pickle(path));
   }
   CHECK(like_a_pickle > 0);

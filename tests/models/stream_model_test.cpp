@@ -1,4 +1,4 @@
-// The stream model: what it carries along, what that changes, and what it costs.
+// The stream model: its cached states, their effect, and their cost.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -33,7 +33,7 @@ StreamSettings settings_with(const std::string& attention, int64_t memory) {
   s.attention = parse_spec(attention), s.feed_forward = parse_spec("dense(gelu_tanh)");
   return s;
 }
-// In f64; spans stand where the share of their range says.
+// Makes a model in f64; `share` is the fraction of their range at which spans start.
 std::unique_ptr<StreamModel> make(const StreamSettings& settings, double share = 0.5) {
   auto model = std::make_unique<StreamModel>(settings);
   nn::convert(*model, Dtype::f64);
@@ -83,7 +83,7 @@ TEST_CASE("stream: block by block with what is carried, a text has the logits of
       const Tensor whole = read(*model, tokens);
       CHECK(largest_difference(in_blocks(*model, tokens, blocks, stream_cache()), whole) <= 1e-12);
       CHECK(largest_difference(in_blocks(*model, tokens, blocks, {}), whole) <=
-            1e-12);  // keys, as generation keeps them
+            1e-12);  // cached keys, as in generation
       CHECK(largest_difference(slice(whole, 1, 100, 200), read(*model, slice(tokens, 1, 100, 200))) > 1e-3);
     }
 }
@@ -91,14 +91,14 @@ TEST_CASE("stream: block by block with what is carried, a text has the logits of
 TEST_CASE("stream: no more is kept than a span can reach after a step, and that serves a span that has grown") {
   const NoGrad guard;
   StreamSettings settings = settings_with("softmax(span=adaptive_span(512, R=10))", 512);
-  settings.layers = 1;  // what its attention reads are embeddings, which depend on no span
+  settings.layers = 1;  // the attention's inputs are embeddings, which do not depend on spans
   const auto model = make(settings, 0.125);
   const Tensor tokens = some_tokens(1, 1010);
   nn::Cache cache = stream_cache();
   read(*model, slice(tokens, 1, 0, 1000), &cache);
   const nn::Cache::Entry& entry = cache.entries.at("blocks.0.attention");
   CHECK(!entry.key);
-  // z = 64 with R = 10: the ramp ends at a distance of 75; 64 more are kept, from a multiple of 64 on.
+  // z = 64 with R = 10: the ramp ends at distance 75; 64 more are kept, from a multiple of 64.
   CHECK(entry.states.shape() == Shape{1, 1000 - (1000 - 75 - 64) / 64 * 64, 16});
   for (const nn::NamedParameter& p : nn::parameters_of(*model))
     if (p.path.ends_with("span.share")) nn::fill(p.parameter->value, nn::constant(0.2), {});
@@ -173,7 +173,7 @@ TEST_CASE("stream: the weights that project what is carried get gradients from i
     read(*model, some_tokens(1, 8), &cache);
   }
   for (const auto& [path, entry] : cache.entries) CHECK(!entry.states.requires_grad());
-  // One token, which does not see itself: all that it reads was carried.
+  // A token that does not attend to itself: all its keys come from the cache.
   sum(read(*model, some_tokens(1, 1), &cache) * random_tensor({1, 1, vocabulary})).backward();
   for (const nn::NamedParameter& p : nn::parameters_of(*model)) {
     if (p.path != "blocks.0.attention.query_key_value.weight") continue;
@@ -248,9 +248,9 @@ TEST_CASE("stream: parameters as the papers count them") {
   }
   const int64_t with = presets().at("stream-char-small").parameters,
                 without = presets().at("stream-char-all-attention").parameters;
-  // 6 layers of 256 slots have what 4 with feed-forwards have, but for spans and normalizations, two a layer and one.
+  // 6 layers of 256 slots equal 4 with feed-forwards, except spans and 1 or 2 normalizations each.
   CHECK(with - without == 4 * 4 * 128 - 6 * 2 * 128 - 2 * 4);
-  CHECK(with - presets().at("stream-char-fixed").parameters == 4 * 4);  // a span of each head
+  CHECK(with - presets().at("stream-char-fixed").parameters == 4 * 4);  // one span per head
 }
 
 TEST_CASE("stream: it generates on and on, and says the same as without a cache") {
@@ -328,7 +328,7 @@ TEST_CASE(
                     head = "head.bias ";
   for (const char* preset : {"adaptive-span-small", "adaptive-span-large"}) {
     CHECK(biases(preset, {}) == feed_forward + head);
-    CHECK(biases(preset, {{"bias", "no"}}) == head);  // as runs of these presets have recorded it
+    CHECK(biases(preset, {{"bias", "no"}}) == head);  // as recorded by runs of these presets
   }
   CHECK(biases("all-attention-small", {}) == head);
   CHECK(biases("stream-char-small", {}) == head);

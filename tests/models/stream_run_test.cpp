@@ -1,4 +1,4 @@
-// Runs over streams: what rows read, the same bits after an interruption and for any number of threads, and refusals.
+// Runs on streams: tokens of the rows, bit-identical resuming for any thread count, and errors.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -144,7 +144,7 @@ TEST_CASE("streams: what is carried matters, and a run tells bits per character,
   const Folder folder;
   const Assignments no_dropout = {{"dropout", "0"}, {"learning_rate", "0.07"}};
   const TrainingResult adaptive = train(small_run(folder, "adaptive", 60, no_dropout));
-  CHECK(adaptive.validation_loss < 2.2);  // of ln 33 = 3.5 at the beginning
+  CHECK(adaptive.validation_loss < 2.2);  // ln 33 = 3.5 at the start
   CHECK(figure(adaptive, "bits_per_character") == doctest::Approx(adaptive.validation_loss / std::log(2.0)));
   CHECK(figure(adaptive, "span_mean") >= 8);
   CHECK(figure(adaptive, "span_max") <= 40);

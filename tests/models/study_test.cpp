@@ -1,4 +1,4 @@
-// What studies stand on: combinations of settings, Student's t, keys of runs, their logs, and what became of them.
+// Foundations of studies: combinations of settings, Student's t, run ids, logs and outcomes.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -102,9 +102,9 @@ TEST_CASE("study: a run is known by all that it reads") {
   CHECK(held_out_key() == before);
   write(held_out, read_file(run.text) + read_file(run.text));
   CHECK(held_out_key() != before);
-  CHECK(read_by(run.settings()).size() == 1);  // the text alone
+  CHECK(read_by(run.settings()).size() == 1);  // only the text
 
-  // Weights that it begins with: another run at the same path.
+  // Weights of init_from: another run at the same path changes the run id.
   const std::string first = run.folder / "first";
   const auto fine_tuned = [&] { return run_key(run.settings({{"init_from", first}})); };
   run.train({{"out", first}});
@@ -114,7 +114,7 @@ TEST_CASE("study: a run is known by all that it reads") {
   run.train({{"out", first}, {"seed", "7"}});
   CHECK(fine_tuned() != of_first);
 
-  // Sentences that are kept for validation, at the end of those that are learned.
+  // Sentences of the validation split, which is at the end of the file.
   const auto translated = [&](const std::string& last) {
     std::string lines;
     for (int i = 0; i < 40; ++i) lines += "one sentence\tein Satz\n";
@@ -136,7 +136,7 @@ TEST_CASE("study: what became of a run, told by its metrics, comes back from its
       const bool lost = lost_at > 0 && step >= lost_at;
       all += "{\"step\":" + std::to_string(step) + ",\"loss\":" + std::to_string(lost ? last : 4 - 0.01 * step) +
              ",\"gradient_norm\":" + (step == lost_at ? "1e10" : "0.5") +
-             ",\"milliseconds\":" + (step % 4 == 0 ? "10" : "25") + "}\n";  // of a machine that is busy elsewhere
+             ",\"milliseconds\":" + (step % 4 == 0 ? "10" : "25") + "}\n";  // a busy machine
     }
     return all;
   };
@@ -152,9 +152,9 @@ TEST_CASE("study: what became of a run, told by its metrics, comes back from its
   CHECK(name(lost.kind) == "diverged");
   CHECK(lost.step == 60);
   Message(lost.why).names("diverged").names("step 60").names("norm").value(print_number(1e10));
-  write(metrics, rows(100, 60, 1) + validation);  // it came back
+  write(metrics, rows(100, 60, 1) + validation);  // the loss recovered
   CHECK(name(outcome_of(RunLog::of_run(folder.path)).kind) == "done");
-  // Lost within its first steps, whatever the medians are then: it stays far above what it was untrained.
+  // Diverged at the start, regardless of the medians: the loss stays far above the untrained one.
   const auto from_the_start = [&](double loss, double norm, double end, double validated) {
     std::string all = "{\"step\":1,\"loss\":4.08,\"gradient_norm\":0.02,\"milliseconds\":10}\n";
     for (int step = 2; step <= 60; ++step)
@@ -170,10 +170,10 @@ TEST_CASE("study: what became of a run, told by its metrics, comes back from its
   const auto worse = from_the_start(900, 30, 73.8, 73.5);
   CHECK(name(worse.kind) == "diverged");
   Message(worse.why).names("diverged").names("step 2").names("loss").value(900).value("73.8").value("4.08");
-  const auto guessing = from_the_start(3.3, 1e10, 3.3, 3.3);  // AdamW bounds it, and the gradients tell
+  const auto guessing = from_the_start(3.3, 1e10, 3.3, 3.3);  // AdamW bounds the loss; the gradients reveal it
   CHECK(name(guessing.kind) == "diverged");
-  CHECK(name(from_the_start(900, 30, 2, 2).kind) == "done");   // it came back
-  CHECK(name(from_the_start(3, 0.5, 0.1, 6).kind) == "done");  // it learned by heart what it was given
+  CHECK(name(from_the_start(900, 30, 2, 2).kind) == "done");   // the loss recovered
+  CHECK(name(from_the_start(3, 0.5, 0.1, 6).kind) == "done");  // overfitted the training data
   CHECK(name(from_the_start(4.2, 0.5, 4.3, 4.3).kind) == "done");
   write(metrics, rows(10, 0, 0));
   Message(outcome_of(RunLog::of_run(folder.path)).why).names("step 10").names("validation");
@@ -186,7 +186,7 @@ TEST_CASE("study: what became of a run, told by its metrics, comes back from its
     CHECK(again.version == each.version);
   }
   CHECK(!read_outcome(folder / "none.json"));
-  // A digit that was changed is found; outcomes of former versions have no seal.
+  // A changed digit is detected; outcomes of older versions have no seal.
   write_outcome(file, done);
   const std::string sealed = read_file(file);
   write(file, std::string(sealed).replace(sealed.find("2.5"), 3, "2.4"));

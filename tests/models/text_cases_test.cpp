@@ -1,4 +1,4 @@
-// Texts and tokenizers that went wrong once; the README.md of tests/cases says which programs gave the values.
+// Texts and tokenizers that once failed; tests/cases/README.md names the programs for the values.
 #include <doctest/doctest.h>
 #include <sentencepiece_processor.h>
 
@@ -31,7 +31,7 @@ using namespace orrery::testing::tokenizer_cases;
 
 namespace {
 
-// What the library itself makes of a text, as a whole.
+// Returns the library's own tokens of the whole text.
 Tokens encoded_at_once(const Tokenizer& tokenizer, const std::string& text) {
   const std::string model = nlohmann::json::parse(tokenizer.save())["model"];
   sentencepiece::SentencePieceProcessor processor;
@@ -41,7 +41,7 @@ Tokens encoded_at_once(const Tokenizer& tokenizer, const std::string& text) {
   return tokens;
 }
 
-// Letters that a small generator draws, a word.
+// Returns a word of pseudo-random letters A, C, G and T.
 std::string word_of(size_t letters) {
   std::string word;
   for (uint32_t drawn = 1; word.size() < letters;) {
@@ -51,8 +51,8 @@ std::string word_of(size_t letters) {
   return word;
 }
 
-// A SentencePiece model of a few letters and pairs with the space that begins a word, or ends it, and three symbols of
-// users.  `more`: fields that count instead of the model's own.
+// Returns a SentencePiece model of a few letters and pairs, with the space before or after words,
+// and three user-defined symbols. `more`: fields that override the model's own.
 std::string model_with_symbols(bool space_ends, const std::string& more) {
   using Kind = SentencePieceEntry::Kind;
   std::vector<SentencePieceEntry> pieces = {
@@ -108,7 +108,7 @@ TEST_CASE("sentence piece: words of any length are learned from") {
     for (const char* const kind : {"bpe", "unigram"})
       CHECK(train_sentence_piece(text + word_of(letters), {.vocabulary = 80, .kind = kind})->size() == 80);
   }
-  // One character of three bytes that is written as 18 ones.
+  // One character of three bytes, which normalization turns into 18 characters.
   std::string blessings;
   for (int i = 0; i < 2'000; ++i) blessings += "\xef\xb7\xba";
   CHECK(train_sentence_piece(text + blessings, {.vocabulary = 80})->size() == 80);
@@ -123,7 +123,7 @@ TEST_CASE("sentence piece: a text that is divided has the tokens of the whole, w
     one_word += letter, words += letter, mixed += letter;
     if (drawn >> 28 == 0) words += "\n";
     if (drawn >> 27 == 5) mixed += "  ";
-    if (drawn >> 25 == 9) mixed += "e\xcc\x81 \xe3\x80\x80\xc2\xa0";  // an accent of its own, and spaces of Unicode
+    if (drawn >> 25 == 9) mixed += "e\xcc\x81 \xe3\x80\x80\xc2\xa0";  // a combining accent and Unicode spaces
   }
   for (const char* const kind : {"bpe", "unigram"}) {
     const auto tokenizer = train_sentence_piece(words.substr(0, 90'000), {.vocabulary = 900, .kind = kind});
@@ -131,7 +131,7 @@ TEST_CASE("sentence piece: a text that is divided has the tokens of the whole, w
       const Tokens tokens = tokenizer->encode(*text);
       CHECK(divided(*tokenizer, *text, 5'000) == tokens);
       CHECK(divided(*tokenizer, *text, 70'001) == tokens);
-      // The library's own sums of scores are rounded to more than what pieces differ by, where a text is long.
+      // In long texts, rounding of the library's score sums exceeds the differences of pieces.
       const bool sums = std::string(kind) == "unigram";
       const std::string some = sums ? text->substr(0, end_of_characters(text->substr(0, 6'000))) : *text;
       CHECK(tokenizer->encode(some) == encoded_at_once(*tokenizer, some));
@@ -162,7 +162,7 @@ TEST_CASE("sentence piece: users' symbols and spaces behind words leave places w
       CHECK(tokenizer->encode(text) == tokens);
       CHECK(divided(*tokenizer, text, 5'000) == tokens);
       Tokens some;
-      const bool keeps_spaces = more != no_space + one_space;  // which a part would lose at its end, else
+      const bool keeps_spaces = more != no_space + one_space;  // otherwise a chunk loses the spaces at its end
       CHECK((tokenizer->encode_beginning(text, some) > text.size() / 2) == keeps_spaces);
     }
   for (const char* const kind : {"bpe", "unigram"}) {
@@ -180,7 +180,7 @@ TEST_CASE("sentence piece: users' symbols and spaces behind words leave places w
 }
 
 TEST_CASE("sentence piece: a text without anything to learn is refused, whatever learns") {
-  std::string odd;  // with words of 3,000 letters, between which no space stands
+  std::string odd;  // words of 3,000 letters, without spaces between them
   for (uint32_t i = 0, drawn = 3; i < 60'000; ++i) {
     if (i > 0 && i % 3'000 == 0) odd += "??";
     drawn = drawn * 1664525 + 1013904223;
@@ -216,7 +216,7 @@ TEST_CASE("tokenizers: a text begins and has its space as the folder's files say
   const auto mapped = llama(R"({"add_bos_token": true, "bos_token": "<s>"})", R"({"bos_token": {"content": "</s>"}})");
   CHECK(encode_text(*mapped, "First") == Tokens{2, 83, 122});
   CHECK(encode_text(*llama(R"({"bos_token": "</s>"})"), "First") == Tokens{83, 122});
-  for (const char* const named : {"LlamaTokenizer", "LlamaTokenizerFast"})  // which does not add one by itself
+  for (const char* const named : {"LlamaTokenizer", "LlamaTokenizerFast"})  // adds no begin token by itself
     CHECK(encode_text(*llama(text(R"({"bos_token": "<s>", "tokenizer_class": ")", named, "\"}")), "First") ==
           Tokens{83, 122});
   Message(noted(*llama(R"({"add_eos_token": true})"))).names("add_eos_token");
@@ -269,7 +269,7 @@ TEST_CASE("tokenizers: vocab.json and merges.txt are cut as tokenizer.json or th
     return tokenizer_of(
         with_file(folder, "added_tokens_json", "tokenizer_config.json", R"({"tokenizer_class": ")" + name + "\"}"));
   };
-  // Two merges that only GPT-2's expression leaves together.
+  // Two merges that only GPT-2's expression keeps in one pre-token.
   const std::string merges = read_file(cases + "added_tokens_json/merges.txt");
   nlohmann::json vocabulary = nlohmann::json::parse(read_file(cases + "added_tokens_json/vocab.json"));
   vocabulary["19"] = 322, vocabulary["84"] = 323;
@@ -319,7 +319,7 @@ TEST_CASE("tokenizers: the files beside the main one name tokens, too") {
   const auto decoded = tokenizer_of(copy);
   CHECK(decoded->encode("<|user|>the") == Tokens{320, 83, 257});
   Message(noted(*decoded)).names("<|bot|>").value("no number");
-  // Of a SentencePiece model, as transformers 5.24 has them.
+  // The added tokens of a SentencePiece model, as in transformers 5.24.
   const std::string llama = with_file(folder, "llama_bos", "added_tokens.json", R"({"<|im|>": 200})");
   const auto pieces = tokenizer_of(llama);
   CHECK(pieces->encode("First<|im|> Citizen: <|im|>Cit") == Tokens{83, 122, 200, 47, 108, 142, 167, 145, 200, 178, 16});
@@ -377,13 +377,13 @@ TEST_CASE("byte pairs: texts of odd characters have the tokens of Hugging Face's
 }
 
 TEST_CASE("byte pairs: four times as long a word takes about four times as long to learn from") {
-  const auto seconds_of = [](size_t letters) {  // of this thread's processor time
+  const auto seconds_of = [](size_t letters) {  // processor time
     const std::string word = word_of(letters);
     const std::clock_t begin = std::clock();
     learn_byte_pairs(word, 600, {});
     return static_cast<double>(std::clock() - begin);
   };
-  CHECK(seconds_of(1'000'000) < 10 * seconds_of(250'000));  // 16 times, if each merge moved what stands behind it
+  CHECK(seconds_of(1'000'000) < 10 * seconds_of(250'000));  // 16 times if each merge moved all that follows it
 }
 
 TEST_CASE("byte pairs: learning from a long word tells how far it is") {

@@ -1,4 +1,4 @@
-// Training in bf16: nearly the loss of f32, the same bits for any number of threads and after an interruption.
+// Training in bf16: nearly the loss of f32; bit-identical for any thread count and when resumed.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -48,7 +48,7 @@ TEST_CASE("bf16 learns nearly as f32 does") {
                exact = train(small_run(folder, "f64", {{"dtype", "f64"}})).validation_loss,
                narrow = train(small_run(folder, "bf16", {})).validation_loss;
   INFO("f64 ", exact, ", f32 ", wide, ", bf16 ", narrow);
-  CHECK(wide < 2.3);  // of ln 33 = 3.5 at the beginning
+  CHECK(wide < 2.3);  // ln 33 = 3.5 at the start
   CHECK(std::fabs(exact - wide) < 1e-3 * wide);
   CHECK(std::fabs(narrow - wide) < 0.02 * wide);
 }

@@ -1,4 +1,4 @@
-// Training as a whole: same bits, resuming, checkpoints that are complete or absent, and what goes wrong said plainly.
+// Training as a whole: bit-identical runs, resuming, complete or absent checkpoints, errors.
 #include <doctest/doctest.h>
 #include <sys/resource.h>
 
@@ -205,8 +205,8 @@ TEST_CASE("losses of attentions are weighted by name, reported apart, and absent
   const auto plain = metrics("plain", spans), priced = metrics("priced", with(spans, {{"losses.span_penalty", "0.5"}}));
   CHECK(!plain[0].contains("span_penalty"));
   CHECK(priced[0]["span_penalty"] == 0);                          // spans start at 0
-  CHECK(priced[0]["loss"] == plain[0]["loss"]);                   // cross-entropy alone
-  CHECK(priced[0]["gradient_norm"] > plain[0]["gradient_norm"]);  // the price pulls
+  CHECK(priced[0]["loss"] == plain[0]["loss"]);                   // only cross-entropy
+  CHECK(priced[0]["gradient_norm"] > plain[0]["gradient_norm"]);  // the penalty has a gradient
   const auto former = metrics(
       "former",
       {{"attention", "relu_former"}, {"losses.normalization_loss", "0.1"}, {"losses.entropy_margin_loss", "0.1"}});
@@ -221,7 +221,7 @@ TEST_CASE("losses of attentions are weighted by name, reported apart, and absent
       .names("train")
       .names("losses.span_penalty")
       .names("model");
-  CHECK(!std::filesystem::exists(folder / "none"));  // it is refused before anything is made
+  CHECK(!std::filesystem::exists(folder / "none"));  // refused before any file is made
 }
 
 TEST_CASE("stopping early saves; older checkpoints go") {
@@ -375,7 +375,7 @@ TEST_CASE("damaged checkpoints are named; nothing is loaded from them") {
   write_file_atomically(state, "{\"step\": ");
   expect_error(resume).names(state).names("damaged").offers("--from_previous=yes");
   fs::remove_all(folder / "run/step_000020");
-  CHECK(resume().steps_done == 30);  // from the previous one
+  CHECK(resume().steps_done == 30);  // from the previous checkpoint
   expect_error([&] {
     train(with(small_run(text, folder / "run", 40), {{"resume", "yes"}, {"width", "16"}}));
   })

@@ -1,4 +1,4 @@
-// Pairs of sentences: reading them, batches of similar lengths, padding, and what is refused.
+// Pairs of sentences: reading, batches of similar lengths, padding, and errors.
 #include <doctest/doctest.h>
 
 #include <cstdlib>
@@ -19,7 +19,7 @@ namespace {
 const SentenceMarks marks{.begin = 98, .end = 99, .vocabulary = 100};
 
 std::vector<int32_t> numbers(const Tensor& x) { return {x.data<int32_t>(), x.data<int32_t>() + x.numel()}; }
-// Of many lengths; the first token of a source says which pair it is.
+// Makes pairs of many lengths; the first token of a source is the index of its pair.
 std::vector<Pair> some_pairs(int count) {
   std::vector<Pair> pairs;
   for (int i = 0; i < count; ++i) {
@@ -142,7 +142,7 @@ TEST_CASE("pairs: every epoch has each pair once, in batches within the budget, 
     CHECK(std::set<int32_t>(seen.begin(), seen.end()).size() == 97);
   }
   CHECK(epochs[0] != epochs[1]);
-  // Any batch may be asked for, in any order.
+  // Batches can be requested in any order.
   CHECK(first_tokens(again.at(batches.of_epoch() + 2)) == epochs[1][2]);
   CHECK(first_tokens(again.at(1)) == epochs[0][1]);
   CHECK((first_tokens(other.at(0)) != epochs[0][0] || first_tokens(other.at(1)) != epochs[0][1]));

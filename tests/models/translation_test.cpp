@@ -1,4 +1,4 @@
-// Translation as a task: same bits, resuming, searching, and what is refused.
+// Translation as a task: bit-identical runs, resuming, beam search, and errors.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -50,7 +50,7 @@ Assignments small_run(const std::string& out, const Assignments& more = {}) {
 TrainingResult train(const Assignments& settings) { return Trainer(make_settings(settings)).run(); }
 std::string weights_of(const std::string& out) { return read_file(out + "/step_000008/weights.safetensors"); }
 
-// Every translation of at most `limit` tokens, finished or cut off there, with its score.
+// The best translation of at most `limit` tokens, finished or cut off there, by trying all.
 struct Best {
   std::vector<int32_t> tokens;
   double score = -INFINITY;

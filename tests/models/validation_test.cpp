@@ -1,4 +1,4 @@
-// What a validation over text tells: of which tokens, and what stands beside the loss.
+// Validation on text: the tokens that count, and the metrics next to the loss.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -46,7 +46,7 @@ TEST_CASE("validation: a stated number of tokens, the loss of learned ones besid
   CHECK(loss == evaluate(*some.model, held_out.part(0, 20), 8).value().mean());
   CHECK(figures.at("training_loss") ==
         evaluate(*some.model, learned.part(learned.size() - 30, learned.size()), 8).value().mean());
-  CHECK(figures.at("bits_per_character") == doctest::Approx(loss / std::log(2.0)).epsilon(1e-12));  // a token is one
+  CHECK(figures.at("bits_per_character") == doctest::Approx(loss / std::log(2.0)).epsilon(1e-12));  // 1 char per token
 
   const Judged all(run, {{"training_loss_tokens", "0"}});
   const auto [whole, beside] = all.validate();
@@ -111,7 +111,7 @@ TEST_CASE("documents: packed they are judged and learned as each by itself") {
   }
   CHECK(evaluate(*model, packed, 16, 1, {}, 0).value().mean() == doctest::Approx(total / 9).epsilon(1e-6));
   CHECK(evaluate(*model, packed, 16).value().mean() != doctest::Approx(total / 9).epsilon(1e-3));
-  // A window with nothing but an end has no target.
+  // A window that holds only an end has no target.
   CHECK(evaluate(*model, std::vector<int32_t>{1, 0, 2, 0, 3}, 1, 1, {}, 0).has_value());
 
   Batch batch{Tensor::from(Shape{2, 4}, std::vector<int32_t>{1, 0, 2, 3, 4, 5, 0, 0}),

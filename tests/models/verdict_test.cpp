@@ -1,4 +1,4 @@
-// What claims measure, and what their paired samples are worth: made-up rows against numbers by hand.
+// Metrics of claims and the statistics of their paired samples: made-up rows, numbers by hand.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -26,7 +26,7 @@ double measured(const std::string& metric, double swept = 0) {
   return measure(parse_metric("claim", metric), rows, swept);
 }
 
-// relu is ahead of softmax by 0.02, 0.03 and 0.04 at the first value, by twice as much at the second.
+// relu's loss is below softmax's by 0.02, 0.03 and 0.04 at slots=8, by twice that at slots=16.
 Claim small_claim(const std::vector<Comparison>& refuted_if, const std::string& metric = "validation_loss") {
   Claim claim;
   claim.path = "claim.toml";
@@ -62,17 +62,17 @@ TEST_CASE("verdict: shown, not shown and reversed, against Student's interval by
   CHECK(below_zero.samples == 3);
   CHECK(judge(d, Refuted::below, 0).verdict == Verdict::reversed);
   CHECK(judge(d, Refuted::below, -0.06).verdict == Verdict::shown);
-  CHECK(judge(d, Refuted::above, -0.06).verdict == Verdict::not_shown);  // less than claimed, and not the opposite
+  CHECK(judge(d, Refuted::above, -0.06).verdict == Verdict::not_shown);  // smaller than claimed, but not reversed
   CHECK(!judge(d, Refuted::above, -0.06).needed);
-  CHECK(judge(d, Refuted::below, 0.5).verdict == Verdict::reversed);  // below zero as well
+  CHECK(judge(d, Refuted::below, 0.5).verdict == Verdict::reversed);  // also below zero
   CHECK(judge(std::vector<double>{0, 0, 0}, Refuted::below, 0.5).verdict == Verdict::not_shown);
   CHECK(judge(std::vector<double>{0.6, 0.7, 0.6}, Refuted::above, 0.5).verdict == Verdict::not_shown);
   CHECK(judge(std::vector<double>{0.8, 0.9, 0.8}, Refuted::above, 0.5).verdict == Verdict::reversed);
-  // The bound -0.01 lies within.  4 samples: 3.182446 x 0.01 / 2 = 0.0159 < 0.02, and 3 have 0.0248.
+  // The bound -0.01 is inside. 4 samples: 3.182446 x 0.01 / 2 = 0.0159 < 0.02, and 3 have 0.0248.
   const Judgement held = judge(d, Refuted::above, -0.01);
   CHECK(held.verdict == Verdict::not_shown);
   CHECK(held.needed == 4);
-  // A tenth of the half width is 0.0025 around the ends -0.0548 and -0.0052.
+  // The border is 0.0025, a tenth of the half width, around the ends -0.0548 and -0.0052.
   CHECK(!below_zero.on_border);
   CHECK(judge(d, Refuted::above, -0.007).on_border);
   CHECK(judge(d, Refuted::above, -0.003).on_border);
@@ -162,7 +162,7 @@ TEST_CASE("metric: rank correlation of two figures over their places") {
   const auto of = [&](const std::string& metric) { return measure(parse_metric("claim", metric), places, 0); };
   CHECK(near(of("rank_correlation(a/*, b/*)"), 0.6));
   CHECK(near(of("rank_correlation(a/*, a/*)"), 1));
-  // Equal ones share their rank: 1.5 1.5 3 4 against 1 2 3 4 is 4.5 / sqrt(4.5 x 5).
+  // Equal values share their rank: 1.5 1.5 3 4 against 1 2 3 4 is 4.5 / sqrt(4.5 x 5).
   CHECK(near(of("rank_correlation(c/*, a/*)"), 4.5 / std::sqrt(22.5)));
   expect_error([&] { of("rank_correlation(a/*, d/*)"); }).names("study").names("rank correlation").value(4).value(1);
 }
@@ -213,7 +213,7 @@ TEST_CASE("claim: judged at each swept value, or of what is made of the sweep") 
   CHECK(open.comparisons[0].needed == 18);  // 2.109816 x 0.01 / sqrt 18 = 0.00497 < 0.005, and 17 have 0.00514
   first(open).names("margin").value("-0.025").offers("18 seeds");
 
-  // One doubling from 8 to 16: what it gains is the second value less the first, -0.02, -0.03 and -0.04.
+  // One doubling, from 8 to 16: the second value minus the first, -0.02, -0.03 and -0.04.
   const JudgedClaim over = judge(small_claim({if_above(0)}, "doubling(validation_loss)"), small_measurements());
   REQUIRE(over.comparisons.size() == 1);
   CHECK(over.comparisons[0].at.empty());

@@ -1,5 +1,5 @@
-// Folders of vision transformers and their relatives as trainers leave them: what lies beside the weights or is missing
-// there, sizes as lists, and weights that are not where they seem to be.
+// Folders of vision transformers and related models as trainers write them: extra or missing files,
+// sizes as lists, and files that do not hold the weights.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ namespace {
 const std::string cases = ORRERY_SOURCE_DIR "/tests/cases/", golden = ORRERY_SOURCE_DIR "/tests/golden/hugging_face/",
                   numeric = cases + "numeric_classes/model";
 
-// A copy of a folder whose JSON file `name` is changed.
+// Copies a folder and changes its JSON file `name`.
 std::string changed(const Folder& folder, const std::string& from, const std::string& name,
                     const std::function<void(nlohmann::json&)>& change) {
   const std::string copy = folder / "theirs";
@@ -94,7 +94,7 @@ TEST_CASE("vision exchange: pixels are scaled as theirs does, from the file or b
         .value(wrong.dump())
         .offers(3);
 
-  // As theirs, an image processor within processor_config.json comes first.
+  // As in transformers, an image processor in processor_config.json takes precedence.
   for (const bool beside : {true, false}) {
     const std::string theirs = changed(folder, numeric, "preprocessor_config.json", [](nlohmann::json&) {});
     if (!beside) fs::remove(theirs + "/preprocessor_config.json");
@@ -103,7 +103,7 @@ TEST_CASE("vision exchange: pixels are scaled as theirs does, from the file or b
     const ImportReport processed = imported(folder, theirs);
     CHECK(task_setting<Numbers>(folder, "pixel_mean") == Numbers{0.1, 0.2, 0.3});
     CHECK(task_setting<Numbers>(folder, "pixel_std") == Numbers{0.25});
-    CHECK(has_note(processed, {"processor_config.json", "a square of 224 pixels", "16"}));  // without a size
+    CHECK(has_note(processed, {"processor_config.json", "a square of 224 pixels", "16"}));  // no size is given
     write_file_atomically(theirs + "/processor_config.json", R"({"image_processor": 7})");
     expect_error([&] { imported(folder, theirs); }).names("image_processor").value(7).offers("object");
     write_file_atomically(theirs + "/processor_config.json", R"({"other": 7})");
@@ -116,7 +116,7 @@ TEST_CASE("vision exchange: pixels are scaled as theirs does, from the file or b
   CHECK(has_note(without, {"preprocessor_config.json", "pixel_mean=0.5", "pixel_std=0.5"}));
 }
 
-// As transformers 5.23: of a layer without biases those that are stored are not read.
+// As in transformers 5.23, stored biases of a layer without biases are not read.
 TEST_CASE("vision exchange: stored biases of queries, keys and values count only where the config has them") {
   const Folder folder;
   const auto biases = [&] {
@@ -255,7 +255,7 @@ TEST_CASE("exchange: PyTorch's own files are refused with the way to convert the
          {std::function([&] { imported(folder, file); }), std::function([&] { stored_tensors(file); })})
       expect_error(read).names("pytorch_model.bin").offers("save_pretrained");
   }
-  fs::remove(from + "/config.json");  // as nanoGPT's folders, which have a checkpoint alone
+  fs::remove(from + "/config.json");  // like nanoGPT's folders, which hold only a checkpoint
   write_file_atomically(from + "/ckpt.pt", std::string("PK\3\4 archive"));
   expect_error([&] { imported(folder, from); }).names("ckpt.pt").offers("save_pretrained");
 }

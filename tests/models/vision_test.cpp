@@ -1,4 +1,4 @@
-// Models of images: their derivatives, what each image's logits depend on, and shapes that are refused.
+// Vision models: derivatives, the inputs that an image's logits depend on, and invalid shapes.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -30,7 +30,7 @@ ResnetSettings small_resnet() {
   return s;
 }
 
-// In f64, with every parameter away from its initial value.
+// Converts to f64 and moves every parameter away from its initial value.
 void prepare(nn::Module& model) {
   nn::initialize(model, 1);
   nn::convert(model, Dtype::f64);
@@ -46,7 +46,7 @@ Tensor logits_of(nn::Module& model, const Tensor& pixels, bool training = false)
   return model(pixels, pass);
 }
 
-// Against difference quotients, by the pixels and by every parameter.
+// Checks gradients of the pixels and of every parameter against finite differences.
 void check_model(nn::Module& model, const Shape& pixels) {
   prepare(model);
   GradientCase test;
@@ -65,7 +65,7 @@ void check_model(nn::Module& model, const Shape& pixels) {
   }
 }
 
-// An image has the same logits alone, among others and in another place.
+// Checks that an image has equal logits alone, among others and at another index.
 void check_composition(nn::Module& model, const Shape& one) {
   nn::initialize(model, 4);
   const NoGrad guard;
@@ -140,7 +140,7 @@ TEST_CASE("vit: an attention scaled by its length has L = the number of tokens, 
     prepare(scaled), prepare(fixed);
     const Tensor pixels = random_tensor({2, 6, 6, 3}, 5);
     CHECK(largest_difference(logits_of(scaled, pixels), logits_of(fixed, pixels)) < 1e-13);
-    // The first patch's logits would not know of the last pixel if attention looked to the left only.
+    // With causal attention, the first patch's logits would not depend on the last pixel.
     const Tensor changed = pixels.clone();
     changed.mutable_data<double>()[changed.numel() - 1] += 1;
     CHECK(largest_difference(logits_of(scaled, pixels), logits_of(scaled, changed)) > 1e-6);
@@ -251,5 +251,5 @@ TEST_CASE("vision: settings and pixels that do not fit are refused with the valu
   Resnet resnet(small_resnet());
   prepare(resnet);
   refused(resnet, {1, 6, 6, 3}).names("resnet").value("(1, 6, 6, 3)").offers("(batch, height, width, 2)");
-  CHECK(logits_of(resnet, random_tensor({2, 9, 7, 2})).shape() == Shape{2, 4});  // of any size
+  CHECK(logits_of(resnet, random_tensor({2, 9, 7, 2})).shape() == Shape{2, 4});  // any image size
 }

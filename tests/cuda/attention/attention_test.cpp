@@ -1,5 +1,5 @@
-// The kernels of attention, on a card or on its emulation, against a plain loop over queries and keys in f64.
-#include "engine/loops/loops.h"  // nvcc is to compile this file
+// Attention kernels, on a GPU or its emulation, against a plain f64 loop over queries and keys.
+#include "engine/loops/loops.h"  // so that nvcc compiles this file
 #include "tests/cuda/attention/on_card.h"
 #include "tests/support/attention_choices.h"
 
@@ -24,7 +24,7 @@ void check_some(const Sizes& sizes, uint64_t n, double tolerance) {
     }
 }
 
-const Sizes wide{.batch = 1,  // heads of several panels, and of more than one chunk
+const Sizes wide{.batch = 1,  // heads with several panels and more than one chunk
                  .queries = 33,
                  .keys = 40,
                  .query_heads = 2,
@@ -100,7 +100,7 @@ bool same_sums(const Results& a, const Results& b) {
   return same;
 }
 
-// With whole numbers relu, its sums and gradients are exact in f32 whatever their order; the ramp takes quarters.
+// Whole numbers make relu, its sums and gradients exact in f32 in any order; ramps use quarters.
 Case whole_case(Sizes sizes, bool with_span) {
   Case c{.sizes = sizes, .options = {.query_offset = 2, .window = 45}, .kind = Kind::relu};
   c.biased = c.positioned = true, c.spanned = with_span, c.options.ramp = with_span ? 4 : 0;
@@ -185,7 +185,7 @@ TEST_CASE("attention on a card: the same bits in every order of threads and in e
   }
 }
 
-// ---- what is not seen
+// ---- masked keys and queries
 
 TEST_CASE("attention on a card: a query that sees nothing gives zeros, and so do its gradients") {
   if (no_card()) return;
@@ -237,14 +237,14 @@ TEST_CASE("attention on a card: NaN in what a query does not see has no influenc
       CHECK(same(dirty.gradients.query, clean.gradients.query, first * token, end * token));
     }
     CHECK(same(dirty.gradients.key, clean.gradients.key, 70 * token, 140 * token));
-    CHECK(std::isnan(dirty.output[4 * read]) == (kind != Kind::relu));  // query 4 sees key 3; relu takes NaN for zero
+    CHECK(std::isnan(dirty.output[4 * read]) == (kind != Kind::relu));  // query 4 attends to key 3; relu maps NaN to 0
   }
 }
 
 #if defined(EMULATE_CUDA)
 TEST_CASE("every barrier of attention is needed") {
   if (thread_sanitizer) return;
-  // Tiles that are skipped between others that are not: the votes must be the whole block's.
+  // Skipped tiles between others: the votes must be those of the whole block.
   Sizes sizes = medium;
   sizes.batch = 1;
   Case c = whole_case(sizes, true);

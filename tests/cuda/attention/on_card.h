@@ -1,4 +1,4 @@
-// A case of attention through the kernels: operands on the device with gaps between tokens and guards around them.
+// Attention cases on the device: operands have gaps between tokens and guards around them.
 #pragma once
 
 #include "cuda/attention/attention.cuh"
@@ -11,7 +11,7 @@ namespace {
 using namespace testing;
 using Case = testing::Case;
 
-// Weightings as a formula file would write them
+// Weightings as in a formula file.
 struct Relu {
   template <class A>
   HOST_DEVICE A value(A s) const {
@@ -35,7 +35,7 @@ struct GeluTanh {
   }
 };
 
-// A tensor with gaps between its tokens, on the device, with guards around it.
+// A device tensor with gaps between its tokens and guards around it.
 template <class T>
 class OnDevice {
  public:
@@ -47,7 +47,7 @@ class OnDevice {
   }
   void fetch() {
     const Numbers all = device_.read();
-    REQUIRE(all.size() == host_.data.size());  // the guards are as they were
+    REQUIRE(all.size() == host_.data.size());  // the guards are intact
     for (size_t i = 0; i < all.size(); ++i) host_.data[i] = static_cast<T>(static_cast<Arithmetic<T>>(all[i]));
   }
 

@@ -1,5 +1,5 @@
-// Attention on tensor cores, on a card or on its emulation, against a plain loop over queries and keys in f64.
-#include "engine/loops/loops.h"  // nvcc is to compile this file
+// Attention on tensor cores, of a GPU or its emulation, against a plain loop in f64.
+#include "engine/loops/loops.h"  // so that nvcc compiles this file
 #include "tests/cuda/attention/on_card.h"
 #include "tests/support/plain_attention.h"
 #include "tests/support/rounded_attention.h"
@@ -100,7 +100,7 @@ TEST_CASE("attention on tensor cores: tiles that are hidden, and edges of window
 
 // ---- exact cases
 
-// Weights up to 64, sums below 2^24: all exact but the last rounding.
+// Weights up to 64, sums below 2^24: all exact except the last rounding.
 Case whole_case(Sizes sizes, int choice) {
   Case c = case_with(sizes, Kind::relu, choice);
   c.options.scale = 1, c.options.soft_cap = 0, c.options.dropout = c.options.dropout > 0 ? 0.5 : 0;
@@ -151,7 +151,7 @@ TEST_CASE("attention on tensor cores: the same bits in every order of threads an
   }
 }
 
-// ---- what is not seen
+// ---- masked keys and queries
 
 TEST_CASE("attention on tensor cores: a query that sees nothing gives zeros, and so do its gradients") {
   if (no_card()) return;
@@ -199,14 +199,14 @@ TEST_CASE("attention on tensor cores: NaN in what a query does not see has no in
       const auto equal = [&](const Numbers& a, const Numbers& b, int64_t begin, int64_t end) {
         return std::equal(a.begin() + begin * width, a.begin() + end * width, b.begin() + begin * width);
       };
-      Case later = c;  // seen from query 40 on
+      Case later = c;  // visible from query 40 on
       for (Numbers* x : {&later.operands.key, &later.operands.value}) (*x)[static_cast<size_t>(40 * width)] = NAN;
       const Results of_key = on_tensor_cores(later);
       CHECK(equal(of_key.output, clean.output, 0, 40));
       CHECK(equal(of_key.gradients.query, clean.gradients.query, 0, 40));
-      if (kind != Kind::relu) CHECK_FALSE(finite(of_key.output, 40 * width, 41 * width));  // relu takes NaN for zero
+      if (kind != Kind::relu) CHECK_FALSE(finite(of_key.output, 40 * width, 41 * width));  // relu maps NaN to 0
 
-      Case earlier = c;  // sees the keys up to 20
+      Case earlier = c;  // query 20 attends to keys up to 20
       for (Numbers* x : {&earlier.operands.query, &earlier.output_gradient})
         (*x)[static_cast<size_t>(20 * width)] = NAN;
       const Results of_query = on_tensor_cores(earlier);
@@ -228,7 +228,7 @@ TEST_CASE("attention on tensor cores: tiles without a positive score are left ou
   std::fill(c.operands.value.begin(), c.operands.value.end(), not_a_number);
   const auto size = [](const Numbers& x) { return static_cast<int64_t>(x.size()); };
   const Results skipped = attention_on_card<bf16>(c, MarkedRelu{{}, true});
-  CHECK(finite(skipped.output, 0, size(skipped.output)));  // 0 NaN is NaN, had it been added
+  CHECK(finite(skipped.output, 0, size(skipped.output)));  // adding 0 x NaN would give NaN
   CHECK(finite(skipped.gradients.query, 0, size(skipped.gradients.query)));
 }
 

@@ -1,5 +1,5 @@
-// Rows that are held in registers, row.hold, and moved in packs, row.map.  The inputs are whole numbers, as in
-// loops_test.cpp.
+// Rows that are preloaded into registers, row.hold, and moved in packs, row.map. The inputs are
+// whole numbers, as in loops_test.cpp.
 #include "engine/loops/loops.h"
 
 #include <doctest/doctest.h>
@@ -16,7 +16,7 @@ namespace {
 using Numbers = std::vector<double>;
 
 template <class T>
-struct Holds {  // a row in place of itself, from what is held
+struct Holds {  // rewrites a row in place from its held copy
   Out<T> x;
   Out<T> tops;
   template <class Row>
@@ -49,7 +49,7 @@ void check_held_rows() {
   }
 }
 template <class T>
-struct Overwrites {  // the sum of a row that was held before it was cleared
+struct Overwrites {  // sums a row that was held before it was cleared
   Out<T> x, y;
   template <class Row>
   HOST_DEVICE void operator()(Row row, int64_t r) const {
@@ -80,7 +80,7 @@ TEST_CASE("rows on a card: what is held stands in registers, up to 4096 elements
 }
 
 template <class T>
-struct Maps {  // in place of x, and from x and another row
+struct Maps {  // maps x in place, and x with another row
   Out<T> x, y;
   In<T> z;
   template <class Row>
@@ -89,7 +89,7 @@ struct Maps {  // in place of x, and from x and another row
     const In<T> in = {mine.pointer};
     row.map(
         y.at(r * row.n), [](auto a, auto b) { return a + 2 * b; }, in, z.at(r * row.n));
-    const auto first = in[0];  // nobody has overwritten it yet
+    const auto first = in[0];  // not overwritten yet
     row.map(
         mine, [&](auto a) { return a - first; }, in);
     row.once([&] { mine[row.n - 1] = first; });
@@ -110,7 +110,7 @@ template <class T>
 void check_maps() {
   for (const int n : {1, 7, 8, 15, 16, 17, 40, 257, 1024, 1031, 2500})
     for (const int64_t before_x : {0, 1, 5})
-      for (const int64_t before_y : {int64_t{0}, before_x}) {  // together or apart
+      for (const int64_t before_y : {int64_t{0}, before_x}) {  // equal or different offsets
         INFO("n = ", n, ", x begins at ", before_x, ", y at ", before_y);
         const Numbers expected = maps_of<T>(Device::cpu, n, before_x, before_y);
         in_every_order([&] { CHECK(maps_of<T>(Device::cuda, n, before_x, before_y) == expected); });
@@ -124,7 +124,7 @@ TEST_CASE("rows on a card: a map gives the CPU's numbers wherever its rows begin
 }
 
 template <class T>
-struct Copies {  // and what exponentials gives
+struct Copies {  // copies a row, and stores the results of exponentials
   const T* x;
   T* y;
   Out<double> of_row;

@@ -1,5 +1,5 @@
-// The sort of a card, and what stands on it: rows added to the rows of a table.  Whole numbers make every order of the
-// sums give the same, so equal means ==.
+// The sort on a GPU, and the addition of rows to the rows of a table, which uses it. Sums of whole
+// numbers are equal in any order, so equal means ==.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -16,7 +16,7 @@ namespace {
 
 using Numbers = std::vector<double>;
 
-// Numbers in [0, limit), a few of them outside if wanted; half of them are the same one.
+// Returns numbers in [0, limit), with a few outside if `outside`; half of them are equal.
 std::vector<int32_t> random_indices(int64_t n, int64_t limit, uint32_t seed, bool outside) {
   std::vector<int32_t> x(static_cast<size_t>(n));
   for (int32_t& element : x) {
@@ -91,7 +91,7 @@ Numbers added(Device device, const AddCase& s, const std::vector<int32_t>& index
   add_rows_in_place(table, x, Tensor::from({s.places}, index).to(device));
   return table.to(Device::cpu).to_vector();
 }
-// In double, rounded once.
+// Computes in double and rounds once.
 template <class T>
 Numbers added_by_definition(const AddCase& s, const std::vector<int32_t>& index) {
   Numbers table = testing::whole_numbers({s.table_rows, s.columns}, 1, dtype_of<T>).to_vector();
@@ -171,7 +171,7 @@ TEST_CASE("cross-entropy on a card writes the gradient over the logits") {
     const Tensor loss = nn::cross_entropy(x * 2.0, targets);  // from here on only the graph holds the logits
     loss.backward();
     const auto most = static_cast<double>(memory_use(Device::cuda).peak - before);
-    CHECK(most < 2.2 * static_cast<double>(x.bytes()));  // the logits, and the gradient of x made from theirs
+    CHECK(most < 2.2 * static_cast<double>(x.bytes()));  // the logits, and the gradient of x from their gradient
   }
 }
 

@@ -1,5 +1,5 @@
-// map, rows and reduce on a card, or on its emulation, give the numbers of the CPU's loops.  The inputs are whole
-// numbers, so sums are exact in any order and everything is compared with ==.
+// map, rows and reduce on a GPU, or its emulation, give the numbers of the CPU's loops. The inputs
+// are whole numbers, so sums are exact in any order and all comparisons use ==.
 #include "engine/loops/tensor_loops.h"
 
 #include <doctest/doctest.h>
@@ -57,7 +57,7 @@ Numbers map_several(Device device, int64_t n) {
   map(device, n, SumAndProduct{}, Outputs<T, 2>{{s.data(), p.data()}}, x.input(), y.input());
   return join({s.read(), p.read()});
 }
-// Arrays that begin `off` elements behind a multiple of 16 bytes, each input and output in turn.
+// Maps arrays that begin `off` elements after a multiple of 16 bytes, each array in turn.
 template <class T>
 Numbers map_misaligned(Device device, int64_t n, int off) {
   Numbers all;
@@ -79,7 +79,7 @@ Numbers map_where(Device device, int64_t n) {
   return z.read();
 }
 
-// A shape and where it repeats: bit a of repeated[k] set means that input k is repeated along axis a.
+// A shape and its repetitions: bit a of repeated[k] set means that input k repeats along axis a.
 struct Repeated {
   std::vector<int64_t> sizes;
   std::array<unsigned, 2> repeated;
@@ -121,7 +121,7 @@ Numbers map_broadcast(Device device, const Repeated& shape) {
 // ---- rows
 
 template <class T>
-struct Folds {  // several folds one after the other, then a walk that needs their results
+struct Folds {  // several folds in sequence, then a loop that uses their results
   In<T> x;
   Out<T> y, tops;
   int n;
@@ -138,7 +138,7 @@ struct Folds {  // several folds one after the other, then a walk that needs the
   }
 };
 template <class T>
-struct Walks {  // reads and writes that are right only if walks wait for each other
+struct Walks {  // reads and writes that are correct only if loops wait for each other
   Out<T> x, y;
   int n;
   template <class Row>
@@ -153,7 +153,7 @@ struct Walks {  // reads and writes that are right only if walks wait for each o
   }
 };
 template <class T>
-struct Counts {  // sums of integers and of truth values
+struct Counts {  // sums of integers and of booleans
   In<T> x;
   Out<int32_t> y;
   template <class Row>
@@ -217,7 +217,7 @@ struct TermsOfOperands {
     return {{x * w, x + number + static_cast<A>(r % 3)}};
   }
 };
-// Operands that say how packs of them are read, beginning `off` elements behind a multiple of 16 bytes.
+// Reduces operands with their own pack access, `off` elements after a multiple of 16 bytes.
 template <class T>
 Numbers reduce_of_operands(Device device, Sizes s, int off) {
   using A = Arithmetic<T>;
@@ -242,7 +242,7 @@ Numbers reduce_of(Device device, Sizes s) {
   return join({one.read(), first.read(), second.read()});
 }
 
-// ---- everything, on a device
+// ---- all cases on a device
 
 struct Case {
   std::string name;
@@ -392,7 +392,7 @@ TEST_CASE("sums on a card have the same bits whenever they are taken") {
 #if defined(EMULATE_CUDA)
 TEST_CASE("every barrier of the loops is needed: without it some order of threads gives other numbers") {
   if (thread_sanitizer) return;
-  std::vector<Case> cases;  // without integers, whose sums of nonsense may overflow
+  std::vector<Case> cases;  // no integers: sums of undefined values may overflow
   for (const Case& one : all_cases())
     if (one.name.find(" f32 ") != std::string::npos && !one.name.starts_with("map") && !one.name.starts_with("counts"))
       cases.push_back(one);

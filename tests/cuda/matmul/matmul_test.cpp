@@ -1,5 +1,5 @@
-// The kernels of products, on a card or on its emulation, against the definition.  Whole numbers make every order of
-// the sums give the same, so equal means ==.
+// The product kernels, on a GPU or its emulation, against the definition. Sums of whole numbers are
+// equal in any order, so equal means ==.
 #include "cuda/matmul/matmul.h"
 
 #include <doctest/doctest.h>
@@ -19,11 +19,11 @@ struct Form {
   int64_t m, n, k, batch = 1;
   bool transpose_a = false, transpose_b = false, share_a = false, share_b = false, accumulate = false;
   bool bias = false, residual = false;
-  std::vector<int64_t> columns = {};  // of the parts; none: one part
+  std::vector<int64_t> columns = {};  // columns of each output; none: one output
   int64_t gap = 0;                    // elements between the stored rows of A and of B
-  int64_t batch_gap = 0;              // and between the matrices
-  int64_t offset = 0;                 // of every array from an aligned address
-  int bf16_parts = 0;                 // of elements of f32
+  int64_t batch_gap = 0;              // elements between the matrices
+  int64_t offset = 0;                 // distance of every array from an aligned address
+  int bf16_parts = 0;                 // bf16 terms of an f32 element
   bool row_sums = false, accumulate_row_sums = false;
 
   int64_t rows_a() const { return transpose_a ? k : m; }
@@ -40,7 +40,7 @@ double number(T x) {
   return static_cast<double>(static_cast<Arithmetic<T>>(x));
 }
 
-// NaN wherever the product must not look: in the gaps and in front.
+// Returns stored rows, with NaN where the product must not read: in the gaps and in front.
 template <class T>
 std::vector<T> stored(const Form& f, int64_t matrices, int64_t size, int64_t rows, int64_t stride, uint32_t seed) {
   std::vector<T> x(static_cast<size_t>(f.offset + matrices * size),
@@ -57,7 +57,7 @@ struct Data {
   std::vector<T> a, b;
   std::vector<Result> bias;
   std::vector<Arithmetic<T>> row_sums;
-  std::vector<std::vector<Result>> c, residual;  // of each part
+  std::vector<std::vector<Result>> c, residual;  // for each output
   explicit Data(const Form& f)
       : a(stored<T>(f, f.share_a ? 1 : f.batch, f.size_a(), f.rows_a(), f.stride_a(), 1)),
         b(stored<T>(f, f.share_b ? 1 : f.batch, f.size_b(), f.rows_b(), f.stride_b(), 2)),
@@ -170,7 +170,7 @@ TEST_CASE("products on a card: sizes about those of a step and of a tile, in all
 
 TEST_CASE("products on a card: large tiles, in all forms") {
   if (no_card()) return;
-  // As many tiles of 128 x 128 as such a card has multiprocessors, most of them of a batch.
+  // As many tiles of 128 x 128 as a GPU has multiprocessors, most of them in a batch.
   check_transposes({.m = 128, .n = 128, .k = 32, .batch = 128});
   if (thread_sanitizer) return;
   check_transposes({.m = 130, .n = 68, .k = 19, .batch = 64});
@@ -191,7 +191,7 @@ TEST_CASE("products on a card: wide tiles of tensor cores, and more tiles down t
   }
 }
 
-// 64 matrices of one such tile take fewer rounds than 128 of the half.
+// 64 matrices of one such tile take fewer rounds than 128 half tiles.
 TEST_CASE("products on a card: tiles of 256 x 192 on tensor cores") {
   if (no_card() || thread_sanitizer) return;
   for (int form = 0; form < 4; ++form) {
@@ -243,7 +243,7 @@ TEST_CASE("products on a card: rows that are apart, and addresses that are not a
   check_transposes({.m = 70, .n = 66, .k = 18, .batch = 2, .gap = 2, .batch_gap = 1});
 }
 
-// Against the promise the operand changes, which shows what was read.
+// The operand changes, against the promise, to show which copy was read.
 TEST_CASE("products on a card: rows that are not aligned are copied once while the copies are kept") {
   if (no_card()) return;
   constexpr int64_t n = 9;
@@ -296,8 +296,8 @@ TEST_CASE("products on a card: the sums of A's rows, beside gradients of weights
     };
     check_sums({.m = 5, .n = 3, .k = 17});
     check_sums({.m = 136, .n = 264, .k = 64});
-    check_sums({.m = 69, .n = 71, .k = 50, .gap = 3, .offset = 1});  // rows that are not aligned
-    check_sums({.m = 200, .n = 36, .k = 1024});                      // k in pieces
+    check_sums({.m = 69, .n = 71, .k = 50, .gap = 3, .offset = 1});  // unaligned rows
+    check_sums({.m = 200, .n = 36, .k = 1024});                      // split K
     check_sums({.m = 3, .n = 5, .k = 0});
     if (thread_sanitizer) continue;
     check_sums({.m = 128 * 128 - 9, .n = 200, .k = 40});  // wide tiles
@@ -313,7 +313,7 @@ TEST_CASE("products on a card: an empty inner size gives zeros, an empty result 
   check_form<double>({.m = 3, .n = 0, .k = 3});
 }
 
-// Irregular numbers, by long sums: their rounding shows any other order.
+// Returns irregular numbers: the rounding of their long sums reveals any other order.
 template <class T>
 std::vector<T> irregular(int64_t count) {
   std::vector<T> x(static_cast<size_t>(count));
@@ -342,7 +342,7 @@ TEST_CASE("products on a card: close to the exact ones, with the same bits in ev
   check_rounding<float>({.m = 30, .n = 33, .k = 2000, .transpose_a = true}, 1e-6);
   check_rounding<double>({.m = 70, .n = 66, .k = 200}, 1e-14);
   check_rounding<double>({.m = 30, .n = 33, .k = 2000, .transpose_a = true, .transpose_b = true}, 1e-14);
-  const double lost[] = {1e-6, 1e-2, 1e-5, 1e-6};  // by the number of parts
+  const double lost[] = {1e-6, 1e-2, 1e-5, 1e-6};  // by the number of bf16 terms
   for (int parts = 1; parts <= 3; ++parts) {
     check_rounding<float>({.m = 130, .n = 66, .k = 200, .transpose_b = true, .bf16_parts = parts}, lost[parts]);
     check_rounding<float>({.m = 30, .n = 33, .k = 2000, .transpose_a = true, .bf16_parts = parts}, lost[parts]);
@@ -352,8 +352,8 @@ TEST_CASE("products on a card: close to the exact ones, with the same bits in ev
   check_rounding<bf16, float>({.m = 32, .n = 40, .k = 2000, .transpose_a = true, .row_sums = true}, 1e-4);
 }
 
-// One matrix has tiles of 128 columns, and of many equal ones wide tiles are made, or those of 256 x 192.  Which of the
-// two depends on the card.
+// One matrix has tiles of 128 columns. Many equal matrices have wide tiles or tiles of 256 x 192,
+// depending on the GPU.
 TEST_CASE("products on a card: the bits of tensor cores do not depend on the tile") {
   if (no_card() || thread_sanitizer) return;
   for (const int64_t n : {190, 200}) {
@@ -369,8 +369,8 @@ TEST_CASE("products on a card: the bits of tensor cores do not depend on the til
   }
 }
 
-// Whole numbers of so many bits that they take 2 or 3 parts, on one side; 0 and 1 on the other.  Every product of parts
-// counts, and all is exact.
+// Whole numbers that need 2 or 3 bf16 terms on one side; 0 and 1 on the other side. Every product
+// of terms counts, and all are exact.
 TEST_CASE("products on a card: elements of f32 in parts of bf16 are complete") {
   if (no_card()) return;
   for (const int parts : {2, 3})

@@ -1,4 +1,4 @@
-# cmake -P tests/cuda/runtime/architectures.cmake: which cards a build is for, with and without one in the machine.
+# cmake -P tests/cuda/runtime/architectures.cmake: the GPUs a build targets, with and without one in the machine.
 cmake_minimum_required(VERSION 3.25)
 include("${CMAKE_CURRENT_LIST_DIR}/../../../cuda/runtime/architectures.cmake")
 
@@ -8,7 +8,7 @@ function(expect what found expected)
   endif()
 endfunction()
 
-# program(NAME text): a program in the path that prints the text.
+# program(NAME text): adds a program to the path that prints the text.
 string(RANDOM LENGTH 12 name)
 set(folder "/tmp/orrery-architectures-${name}")
 set(ENV{PATH} "${folder}:$ENV{PATH}")

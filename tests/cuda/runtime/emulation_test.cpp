@@ -1,4 +1,4 @@
-// The emulation itself: it must do what a card does, and find what a card would punish.
+// The emulation itself: it must do what a GPU does, and find faults that fail on a GPU.
 #include <doctest/doctest.h>
 
 #include "engine/loops/loops.h"
@@ -21,7 +21,7 @@ namespace {
 
 using cuda_on_cpu::Order;
 
-// How a process ends that does this.
+// Returns the exit status of a process that calls f.
 template <class F>
 int status_of_process(const F& f) {
   const pid_t child = fork();
@@ -53,7 +53,7 @@ __global__ void exchange_kernel(double* result) {
   put(__shfl_down_sync(~0u, int64_t{lane}, 4));
   put(__shfl_down_sync(~0u, lane, 4, 16));
   put(__ballot_sync(~0u, lane % 3 == 0));
-  if (lane < 8) put(__shfl_xor_sync(0xffu, lane, 1));  // the other lanes take no part
+  if (lane < 8) put(__shfl_xor_sync(0xffu, lane, 1));  // the other lanes do not participate
 }
 TEST_CASE("shuffles and votes follow the definitions") {
   DeviceArray<double> result(Device::cuda, 7 * 32);
@@ -74,7 +74,7 @@ TEST_CASE("shuffles and votes follow the definitions") {
   cuda_on_cpu::options.order = Order::forward;
 }
 
-__attribute__((no_sanitize("thread")))  // a race, to see the order
+__attribute__((no_sanitize("thread")))  // an intended race that shows the order
 __global__ void
 place_kernel(int32_t* order, int32_t* next) {
   const unsigned thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
@@ -104,7 +104,7 @@ TEST_CASE("threads run forward, in reverse and shuffled; a seed repeats its orde
 }
 
 __global__ void early_kernel(int32_t* count) {
-  if (threadIdx.x % 2 == 1) return;  // nobody waits for them
+  if (threadIdx.x % 2 == 1) return;  // no barrier waits for them
   __syncthreads();
   __syncwarp();
   if (threadIdx.x == 0) count[blockIdx.x] = 1;
@@ -120,7 +120,7 @@ constexpr double unset = static_cast<int32_t>(0xffffffcdu);  // cuda_on_cpu::nev
 struct Landing {
   alignas(16) int32_t word[12];
 };
-// out: what the twelve words hold once two groups are started, when one has arrived, when both have
+// out: the twelve words when two groups are started, when one has arrived, and when both have.
 __global__ void copy_kernel(int32_t* out, const int32_t* in) {
   Landing& shared = cuda::shared_memory<Landing>();
   for (int32_t& word : shared.word) word = 0;
@@ -150,8 +150,8 @@ TEST_CASE("copies to shared memory land at the wait for their group, and not bef
   cuda::launch({"copy", 1, 1, sizeof(Landing)}, copy_kernel, out.data(), in.input());
   cuda_on_cpu::options.lax_waits = false;
   const std::vector<double> lax = out.read();
-  CHECK(lax[12] == unset);                  // the wait for all but two groups leaves three
-  CHECK((lax[24] == 11 && lax[30] == 17));  // and that for all leaves the empty one
+  CHECK(lax[12] == unset);                  // the wait that should leave two groups leaves three
+  CHECK((lax[24] == 11 && lax[30] == 17));  // and the wait for all groups leaves the empty one
 }
 
 // ---- faults
@@ -180,7 +180,7 @@ struct Words {
 __global__ void unwritten_kernel(int32_t* words) {
   uint32_t& word = cuda::shared_memory<Words>().word[threadIdx.x];
   words[blockIdx.x * 8 + threadIdx.x] = static_cast<int32_t>(word);
-  word = 0;  // the next block must not see it
+  word = 0;  // the next block must not read it
 }
 __global__ void beyond_kernel(int at) { cuda::shared_memory<Words>().word[at] = 1; }
 
@@ -217,7 +217,7 @@ TEST_CASE("threads that wait for each other in vain are an error, not a hang") {
   expect_fault([] { cuda::launch({"apart", 1, 32}, apart_kernel); }).names("__syncthreads").value("two places");
   expect_fault([] { cuda::launch({"stuck", 1, 32}, stuck_kernel); }).names("deadlock").value("32 threads");
   expect_fault([] { cuda::launch({"outsider", 1, 32}, outsider_kernel); }).names("lane").value("mask");
-  cuda::launch({"nothing", 9, 64}, nothing_kernel);  // the abandoned fibers work again
+  cuda::launch({"nothing", 9, 64}, nothing_kernel);  // the abandoned fibers can run again
 }
 
 __global__ void write_kernel(float* out, const float* in, int at) { out[at] = in ? in[at] : 1; }
@@ -225,7 +225,7 @@ __global__ void write_kernel(float* out, const float* in, int at) { out[at] = in
 TEST_CASE("a write outside of a block of device memory is an illegal address") {
   float* const out = static_cast<float*>(cuda::allocate(40));
   const float* const in = static_cast<float*>(cuda::allocate(40));
-  for (const float* const from : {static_cast<const float*>(nullptr), in})  // a guard copied to a guard is noticed
+  for (const float* const from : {static_cast<const float*>(nullptr), in})  // a copy from guard to guard is found
     for (const int at : {-1, 10, 15}) {
       const auto write = [&] { cuda::launch({"write", 1, 1}, write_kernel, out, from, at); };
       CAPTURE(at);

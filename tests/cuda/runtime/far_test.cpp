@@ -1,5 +1,5 @@
-// Where offsets do not fit 32 bits: rows lie so far apart that they begin beyond element 2^31.  What lies between them
-// is never touched, so it costs addresses and no memory.  The same rows side by side must give the same bits.
+// Offsets beyond 32 bits: rows are so far apart that they begin beyond element 2^31. The gaps are
+// never touched and need no memory. Adjacent rows must give the same bits.
 #include <doctest/doctest.h>
 
 #include "engine/loops/loops.h"
@@ -18,7 +18,7 @@ namespace orrery {
 namespace {
 
 template <class T>
-class Rows {  // of an array, `stride` elements apart
+class Rows {  // rows of an array, `stride` elements apart
  public:
   Rows(const std::vector<T>& numbers, int64_t columns, int64_t stride)
       : columns_(columns), stride_(stride), count_(static_cast<int64_t>(numbers.size()) / columns) {
@@ -47,7 +47,7 @@ class Rows {  // of an array, `stride` elements apart
   T* data_ = nullptr;
 };
 
-// A (3, 24) or its transpose, or B: that operand's three stored rows lie `stride` apart.
+// A (3, 24), its transpose, or B: the three stored rows of that operand are `stride` apart.
 template <class T>
 std::vector<double> product(int64_t stride, bool far_a, bool transposed, int parts) {
   constexpr int64_t rows = 3, columns = 24, other = 8;
@@ -67,11 +67,11 @@ std::vector<double> product(int64_t stride, bool far_a, bool transposed, int par
 }
 
 TEST_CASE("far: products whose operands' rows begin beyond element 2^31") {
-  if (address_sanitizer) return;  // its shadow of such an array is memory
-  constexpr int64_t far = int64_t{1} << 30;  // the third row
+  if (address_sanitizer) return;  // its shadow of such an array needs memory
+  constexpr int64_t far = int64_t{1} << 30;  // the third row is beyond 2^31
   for (const bool far_a : {true, false})
     for (const bool transposed : {true, false})
-      for (const int64_t gap : {8, 1}) {  // rows that begin at multiples of 16 bytes, and that do not
+      for (const int64_t gap : {8, 1}) {  // rows that are aligned to 16 bytes, and others
         CAPTURE(far_a);
         CAPTURE(transposed);
         CAPTURE(gap);
@@ -81,7 +81,7 @@ TEST_CASE("far: products whose operands' rows begin beyond element 2^31") {
       }
 }
 
-// A token holds q, k, v, o, do, dq, dk and dv, of two heads each.
+// A token holds q, k, v, o, do, dq, dk and dv, with two heads each.
 template <class T>
 std::vector<T> attention(int64_t stride) {
   constexpr int64_t tokens = 6, heads = 2, size = 64, width = heads * size, arrays = 8;
@@ -104,7 +104,7 @@ std::vector<T> attention(int64_t stride) {
 
 template <class T>
 void check_far_attention() {
-  constexpr int64_t near = 1024, far = (int64_t{1} << 29) + near;  // the fifth token
+  constexpr int64_t near = 1024, far = (int64_t{1} << 29) + near;  // the fifth token is beyond 2^31
   const std::vector<T> side_by_side = attention<T>(near), apart = attention<T>(far);
   CHECK(std::equal(apart.begin(), apart.end(), side_by_side.begin(), [](T a, T b) {
     return static_cast<Arithmetic<T>>(a) == static_cast<Arithmetic<T>>(b);

@@ -1,5 +1,5 @@
-// Faults as they stand in kernels and in the host's code around them, that a card punishes and a first run may hide:
-// the emulation must find each.  More of them, and what is no fault: emulation_test.cpp.
+// Faults in kernels and host code that fail on a GPU but may stay hidden in a first run: the
+// emulation must find each. More faults, and correct code: emulation_test.cpp.
 #include <doctest/doctest.h>
 
 #include "engine/loops/loops.h"
@@ -26,7 +26,7 @@ __global__ void nothing_kernel() {}
 
 // ---- all lanes of a warp at one instruction
 
-constexpr uint32_t ones = 0x3f803f80;  // two of bf16
+constexpr uint32_t ones = 0x3f803f80;  // two bf16 values
 
 __global__ void multiply_kernel(float* out, int parted, int last) {
   if (static_cast<int>(threadIdx.x) > last) return;
@@ -129,7 +129,7 @@ TEST_CASE("faults: products of warp groups that are not all at one place, not wa
   });
 }
 
-// ---- what a launch may ask for
+// ---- limits of a launch
 
 __global__ void __launch_bounds__(64) bounded_kernel() {}
 template <class T>
@@ -198,7 +198,7 @@ TEST_CASE("faults: a wait for another copy than the one that is read") {
   const auto& late = *static_cast<const int32_t*>(second.data());
   first.wait();
   CHECK(early == 0);
-  CHECK(late != 0);  // the fault: it was not waited for
+  CHECK(late != 0);  // the fault: no wait for this copy
   second.wait();
   CHECK(late == 0);
 }
@@ -217,7 +217,7 @@ TEST_CASE("faults: the host writes to pinned memory while a copy from it or to i
   expect_fault([&] { cuda::synchronize(); }).names("pinned memory").value("host").value("copy to");
   pinned.fetch(device.data(), 4000);
   pinned.wait();
-  CHECK(numbers[999] == 999);  // what was sent
+  CHECK(numbers[999] == 999);  // the value that was sent
   numbers[0] = 7;              // nothing is in flight
   pinned.send(device.data(), 4000);
   pinned.wait();
@@ -237,7 +237,7 @@ TEST_CASE("faults: memory is used that was freed, by a launch or by what was rec
     const Graph graph(fill);
     CHECK_NOTHROW(graph.replay());
     cuda::free(data);
-    if (!address_sanitizer) {  // which ends the program
+    if (!address_sanitizer) {  // it would end the program
       expect_error(fill).names("fill").value("cudaErrorIllegalAddress");
       expect_error([&] { graph.replay(); }).names("replay").value("cudaErrorIllegalAddress");
     }
@@ -251,13 +251,13 @@ TEST_CASE("faults: memory is freed before the work that uses it was waited for")
   void* const data = cuda::allocate(16);
   CHECK(cudaMemsetAsync(data, 0, 16, cuda::stream()) == cudaSuccess);
   CHECK(cudaFree(data) == cudaErrorIllegalAddress);
-  cuda::free(data);  // waits
+  cuda::free(data);  // waits for the stream
 }
 
 struct alignas(16) Tile {
   uint16_t element[32 * 64];
 };
-// Rows of 16 bytes, `pitch` elements apart, are copied to shared memory and read by ldmatrix.
+// Copies rows of 16 bytes, `pitch` elements apart, to shared memory and reads them by ldmatrix.
 __global__ void tile_kernel(uint32_t* out, const uint16_t* in, int pitch) {
   Tile& tile = cuda::shared_memory<Tile>();
   uint16_t* const row = tile.element + static_cast<int>(threadIdx.x) * pitch;
@@ -281,14 +281,14 @@ TEST_CASE("faults: rows of shared memory that lie in the same banks are counted"
     CHECK(t.loads == t.copies);
     return t.loads;
   };
-  CHECK(times(8) == 4);    // side by side
+  CHECK(times(8) == 4);    // adjacent
   CHECK(times(40) == 4);   // 5 r mod 8 are eight groups of banks
   CHECK(times(16) == 8);   // every second group
   CHECK(times(64) == 32);  // one group for all
   cuda_on_cpu::counts_bank_traffic = before;
 }
 
-// Lane l copies 16 bytes from element l * stride + first on; from lane `last` on nothing.
+// Lane l copies 16 bytes from element l * stride + first on; lanes from `last` on copy nothing.
 __global__ void gather_kernel(const uint16_t* in, int stride, int first, int last) {
   const int lane = static_cast<int>(threadIdx.x);
   uint16_t* const to = cuda::shared_memory<Tile>().element + lane * 8;
@@ -304,12 +304,12 @@ TEST_CASE("faults: copies of a warp that lie apart in the device's memory are co
     CHECK(cuda_on_cpu::latest_sector_traffic.least == least);
     return cuda_on_cpu::latest_sector_traffic.touched;
   };
-  CHECK(touched(8, 0, 32, 16) == 16);   // side by side, in 16 sectors of 32 bytes
-  CHECK(touched(8, 8, 32, 16) == 17);   // the same, from the middle of a sector on
-  CHECK(touched(16, 0, 32, 16) == 32);  // half of each sector is not wanted
+  CHECK(touched(8, 0, 32, 16) == 16);   // adjacent, in 16 sectors of 32 bytes
+  CHECK(touched(8, 8, 32, 16) == 17);   // adjacent, from the middle of a sector on
+  CHECK(touched(16, 0, 32, 16) == 32);  // half of each sector is unused
   CHECK(touched(64, 0, 32, 16) == 32);
-  CHECK(touched(0, 0, 32, 1) == 1);     // all want the same
-  CHECK(touched(16, 0, 6, 3) == 6);     // what fills with zeros reads nothing
+  CHECK(touched(0, 0, 32, 1) == 1);     // all lanes read the same 16 bytes
+  CHECK(touched(16, 0, 6, 3) == 6);     // lanes that fill with zeros read nothing
   CHECK(touched(16, 0, 0, 0) == 0);
   cuda_on_cpu::counts_bank_traffic = before;
 }
@@ -331,7 +331,7 @@ TEST_CASE("faults: an array of shared memory overflows into the next") {
     cuda::launch({"overflow", 3, 2, sizeof(Arrays)}, overflow_kernel, first, second);
   };
   write(7, 0);
-  if (!address_sanitizer) {  // which ends the program
+  if (!address_sanitizer) {  // it would end the program
     expect_fault([&] { write(8, 0); }).names("shared memory").value("two arrays").value("byte 32");
     expect_fault([&] { write(0, -1); }).names("shared memory").value("two arrays").value("byte");
     expect_fault([&] { write(0, 8); }).names("shared memory").value("two arrays").value("byte");
@@ -342,7 +342,7 @@ TEST_CASE("faults: an array of shared memory overflows into the next") {
 struct Places {
   int32_t place[32];
 };
-// How many of the places, which -1 stands for where there is none.
+// Counts the indices; -1 stands for none.
 __global__ void count_kernel(int32_t* count, const int32_t* given, int set) {
   int32_t& place = cuda::shared_memory<Places>().place[threadIdx.x];
   if (set) place = -1;
@@ -379,7 +379,7 @@ TEST_CASE("faults: numbers that hang on how tensor cores round, which cards do n
     cuda_on_cpu::options.truncating = truncating;
     cuda::launch({"sum", 1, 32}, sum_kernel, out.data(), start, a, b);
     cuda_on_cpu::options = {};
-    return out.read()[0];  // of four products of a and b: lanes 0 to 3 hold the row
+    return out.read()[0];  // sum of four products of a and b: lanes 0 to 3 hold the row
   };
   const float small = std::ldexp(1.f, -12), last = std::ldexp(1.f, -23);
   CHECK(sum(false, 0, 3, 5) == 60);

@@ -1,4 +1,4 @@
-// Memory and launches, on a card or on its emulation.
+// Memory and launches, on a GPU or its emulation.
 #include <doctest/doctest.h>
 
 #include <cstdint>
@@ -26,7 +26,7 @@ __global__ void shared_kernel(T* out) {
   *out = shared;
 }
 struct Large {
-  float x[15000];  // more than the 48 KB that need no asking
+  float x[15000];  // more than the 48 KB that need no opt-in
 };
 
 TEST_CASE("device memory: copies in all directions, zero, alignment") {
@@ -93,7 +93,7 @@ TEST_CASE("pinned memory: numbers go to the device and come back while the host 
   there.send(device.data(), 4000);
   back.fetch(device.data(), 4000);
 #if defined(EMULATE_CUDA)
-  CHECK(to[7] != 7);  // nothing has arrived before it is waited for
+  CHECK(to[7] != 7);  // no byte arrives before the wait
 #endif
   back.wait();
   CHECK(to[0] == 0);
@@ -112,7 +112,7 @@ TEST_CASE("a graph: nothing is done when it is recorded, everything at each repl
     CHECK(x.to_vector()[99] == 1);
     CHECK(memory_use(Device::cuda).held == before);
     CHECK(twice.memory().use().held == 0);
-    CHECK(twice.memory().use().cached > 0);  // nobody else takes it
+    CHECK(twice.memory().use().cached > 0);  // no other allocation takes it
     twice.replay();
     CHECK(x.to_vector()[99] == 3);
     twice.replay();
@@ -122,7 +122,7 @@ TEST_CASE("a graph: nothing is done when it is recorded, everything at each repl
   expect_error([&] { Graph([&] { x.item(); }); }).names("item").value("100 elements");
   const std::string by_copy = expect_error([&] { Graph([&] { x.to_vector(); }); }).message();
   CHECK(by_copy.find("cudaErrorStreamCapture") != std::string::npos);  // Unsupported or Invalidated
-  CHECK((x + 1.0).to_vector()[5] == 16);  // and work goes on after that
+  CHECK((x + 1.0).to_vector()[5] == 16);  // work continues after the error
 }
 
 TEST_CASE("a graph: what another thread does meanwhile is done, and not recorded") {
@@ -137,7 +137,7 @@ TEST_CASE("a graph: what another thread does meanwhile is done, and not recorded
       try {
         y.copy_from(y + 1.0);
         seen = y.to_vector()[99];
-        const Graph another([&] { y.copy_from(y * 10.0); });  // two records at a time
+        const Graph another([&] { y.copy_from(y * 10.0); });  // two captures at a time
         another.replay();
         seen += y.to_vector()[99];
       } catch (const Error& e) {
@@ -226,9 +226,9 @@ TEST_CASE("a graph: a recording that meets the end of memory ends with a sentenc
     graph.replay();
     CHECK(graph.memory().use().cached > 0);
   };
-  // It does not fit beside the first, which recorded work writes to.
+  // It does not fit next to the first one, which captured work writes to.
   expect_error([&] { record(small); }).names("workspace").names("memory").value("1048576 bytes");
-  CHECK_NOTHROW(record(large));  // the same block again
+  CHECK_NOTHROW(record(large));  // uses the same block
   cuda_on_cpu::options = {};
 }
 

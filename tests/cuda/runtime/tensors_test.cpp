@@ -1,5 +1,4 @@
-// Tensors on the device: formulas of engine and nn through the CUDA loops,
-// against the CPU.
+// Tensors on the device: formulas of engine and nn through the CUDA loops, against the CPU.
 #include <doctest/doctest.h>
 
 #include "engine/matmul/matmul.h"
@@ -25,7 +24,7 @@ namespace {
 using Inputs = std::vector<Tensor>;
 using Function = std::function<Tensor(const Inputs&)>;
 
-// Output and gradients of f on one device, all on the CPU afterwards.
+// Returns output and gradients of f on one device, copied to the CPU.
 std::vector<Tensor> run(Device device, const Inputs& inputs, const Function& f) {
   Inputs x;
   for (const Tensor& t : inputs) {
@@ -40,7 +39,7 @@ std::vector<Tensor> run(Device device, const Inputs& inputs, const Function& f) 
   return results;
 }
 
-// Both devices' numbers, within `tolerance` times the size of the largest.
+// Compares both devices' numbers within `tolerance` times the size of the largest.
 void compare(const char* name, const Inputs& inputs, const Function& f, double tolerance = 1e-12) {
   INFO(std::string(name));
   const std::vector<Tensor> cpu = run(Device::cpu, inputs, f), cuda = run(Device::cuda, inputs, f);
@@ -107,7 +106,7 @@ TEST_CASE("products, and layers made of them, give the CPU's numbers on the devi
       const std::vector<Tensor> y = nn::linear_split(in[0], in[1], in[2], {20, 31, 1});
       return concatenate({y[0] * 2.0, y[1], y[2] * 3.0}, -1);
     });
-    for (const std::string name : {"gelu_tanh", "sigmoid"}) {  // the slope of the second comes from its value
+    for (const std::string name : {"gelu_tanh", "sigmoid"}) {  // sigmoid's derivative uses its value
       INFO(name);
       const nn::Activation f(name);
       same("dense", {x, input, input_bias, output, output_bias, random({3, 7, 34}, 8)},
@@ -118,7 +117,7 @@ TEST_CASE("products, and layers made of them, give the CPU's numbers on the devi
     same("convolution", {random({2, 7, 6, 3}, 9), random({5, 3, 2, 3}, 10), random({5}, 11)}, [](const Inputs& in) {
       return nn::convolution(in[0], in[1], in[2], {.stride = {2, 1}, .padding = 1});
     });
-    // a gradient of few tiles and long sums
+    // A gradient with few tiles and long sums.
     same("long sums", {random({1500, 9}, 12), random({8, 9}, 13)},
          [](const Inputs& in) { return nn::linear(in[0], in[1], Tensor()); });
   }

@@ -1,4 +1,4 @@
-// A plug-in of a model: the next token by the last one alone.
+// A plug-in with a model that predicts the next token only from the last one.
 #include "models/language_model.h"
 #include "models/model.h"
 #include "nn/layers/embedding.h"

@@ -1,4 +1,4 @@
-// A plug-in of one loss and one attention that adds it: softmax attention, and the price of a loud output.
+// A plug-in with a loss and an attention that adds it: softmax, and a penalty on loud outputs.
 #include "engine/autograd/autograd.h"
 #include "engine/ops/ops.h"
 #include "nn/attentions/base/attention.h"

@@ -1,5 +1,5 @@
-// A plug-in of an attention that no run can resume: its output grows with the number of training passes that this
-// process has done, which no checkpoint knows.
+// A plug-in with an attention that cannot resume: its output grows with the number of training
+// passes in this process, which no checkpoint stores.
 #include "engine/ops/ops.h"
 #include "nn/attentions/base/attention.h"
 #include "nn/base/gradient_case.h"

@@ -1,7 +1,7 @@
-// Softmax over the k largest scores of each row: a rule with a setting of its own.
+// Softmax over the k largest scores of each row: a row-wise weighting with its own setting.
 //   w_j = exp(s_j - m) / sum over the k largest of exp(s_i - m),   m = max s;   0 for all other keys
-//   ds_j = w_j (g_j - sum_i w_i g_i)        the choice of the k is taken as it is; at a tie all that are equal belong
-// Kept: w.
+//   ds_j = w_j (g_j - sum_i w_i g_i)        the choice of the k is constant; at a tie all equal scores belong
+// Saved for backward: w.
 #include "engine/math/scalar.h"
 #include "engine/ops/ops.h"
 #include "nn/attentions/base/row_rule.h"
@@ -22,14 +22,14 @@ struct TopK {
   HOST_DEVICE void forward(Row row, In<T> scores, Out<T> w) const {
     const auto s = row.hold(scores);
     const A lowest = std::numeric_limits<A>::lowest(), top = row.max([](A s_j) { return s_j; }, s);
-    A bound = top;  // the k-th largest: from the largest down, until k keys are there
+    A bound = top;  // the k-th largest: goes down from the largest until k keys are found
     for (;;) {
       const A at = bound;
       if (row.sum([&](A s_j) { return s_j >= at ? 1 : 0; }, s) >= k) break;
       bound = row.max([&](A s_j) { return s_j < at ? s_j : -INFINITY; }, s);
       if (!(bound > lowest)) break;
     }
-    const A from = bound > lowest ? bound : lowest;  // masked keys lie below the lowest number
+    const A from = bound > lowest ? bound : lowest;  // masked keys are below the lowest number
     const A total = row.sum([&](A s_j) { return s_j >= from ? scalar::exp(s_j - top) : A(0); }, s);
     row.map(
         w, [&](A s_j) { return s_j >= from ? scalar::exp(s_j - top) / total : A(0); }, s);

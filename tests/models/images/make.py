@@ -1,6 +1,6 @@
 # Makes the images that the tests read:  python3 make.py FASHION_MNIST_FOLDER
-#   fashion/   the first images of each class of Fashion-MNIST (Zalando SE, MIT licence): 6 to learn, 2 of the test part
-#   shapes/    drawings of this script's own, 12 pixels wide: PNG of its own writing, and JPEG by Pillow
+#   fashion/   the first images of each class of Fashion-MNIST (Zalando SE, MIT licence): 6 of train, 2 of test
+#   shapes/    drawings by this script, 12 pixels wide: PNG written by this script, JPEG by Pillow
 import gzip, os, struct, sys, zlib
 import numpy as np
 from PIL import Image

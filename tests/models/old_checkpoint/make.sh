@@ -1,6 +1,6 @@
 #!/bin/sh
-# sh make.sh ORRERY: made the files beside it, with an orrery of the time when settings had their former names.  It
-# writes run/, of which the checkpoint of step 2 is kept, and end.safetensors, the weights two steps later.
+# sh make.sh ORRERY: made the files of this folder, with an orrery that used the former names of settings.
+# Writes run/ with the checkpoint of step 2, and end.safetensors, the weights two steps later.
 set -eu
 cd "$(dirname "$0")"
 "$1" train --data=text.txt --out=run --steps=4 --checkpoint_every=2 --evaluate_every=2 --keep=3 --layers=1 --heads=2 \

@@ -1,9 +1,9 @@
 #!/bin/sh
-# sh make.sh PROGRAM: what a build of 2facf9c left in its users' folders, in the names of then: settings, logs,
-# checkpoints, figures, a sweep with its pool, a claim with its verdict.  Written once; old_names_test.cpp reads it.
+# sh make.sh PROGRAM: files that a build of 2facf9c writes, with the names of that version: settings, logs,
+# checkpoints, metrics, a sweep with its pool, a claim with its verdict. Written once; old_names_test.cpp reads it.
 #   NAME/           a run of 4 steps
-#   NAME_on.jsonl   the log of it after steps 5 and 6, by the same program
-#   seen.csv        the figures of all looks at the run `gpt`; hooks.txt: what its modules show
+#   NAME_on.jsonl   the run's log after steps 5 and 6, by the same program
+#   seen.csv        the values of all analyses of the run `gpt`; hooks.txt: the values of its hooks
 set -eu
 program=$1
 cd "$(dirname "$0")"
@@ -15,7 +15,7 @@ shapes=../images/shapes
 every="--warmup_steps=1 --evaluate_every=2 --figures_every=2 --keep_checkpoints=1 --keep_best=no --threads=2 --seed=7"
 width="--heads=2 --width=16 --batch=2"
 
-# run NAME SETTINGS...: 4 steps, and from there to step 6 elsewhere.
+# run NAME SETTINGS...: trains 4 steps, and resumes a copy to step 6.
 run() {
   name=$1
   shift
