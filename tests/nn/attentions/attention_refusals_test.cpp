@@ -167,8 +167,8 @@ TEST_CASE("slots that cannot work name the spec, the value and the range") {
 }
 
 TEST_CASE("numbers that are none, or not finite, or out of range") {
-  check_all({{"pointwise(relu, alpha=two)", {"pointwise", "alpha", "'two'", "number", "learned(a number)"}},
-             {"pointwise(relu, alpha=nan)", {"pointwise", "alpha", "'nan'", "number", "learned(a number)"}},
+  check_all({{"pointwise(relu, alpha=two)", {"pointwise", "alpha", "'two'", "number", "learned(NUMBER)"}},
+             {"pointwise(relu, alpha=nan)", {"pointwise", "alpha", "'nan'", "number", "learned(NUMBER)"}},
              {"pointwise(relu, alpha=inf)", {"pointwise", "alpha", "inf", "finite"}},
              {"pointwise(relu, alpha=-inf)", {"pointwise", "alpha", "-inf", "finite"}},
              {"pointwise(relu, alpha=learned(inf))", {"pointwise", "alpha", "inf", "finite"}},
