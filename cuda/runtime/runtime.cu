@@ -60,13 +60,13 @@ void check(cudaError_t result, const char* operation, int line = __builtin_LINE(
   if (result == cudaSuccess) return;
   std::string message = std::string(operation) + ": ";
   if (no_device(result))
-    message += std::string("no GPU can be used (") + cudaGetErrorName(result) +
-               "); is its driver installed?  --device=cpu needs none";
+    message +=
+        std::string("no GPU is available (") + cudaGetErrorName(result) + "); install its driver, or use --device=cpu";
   else
     message += cudaGetErrorName(result) + (" at " + place(__FILE__, line));
   if (const auto [latest, of] = latest_launch().get(); latest.line)
-    message += "; the latest kernel was " + who(latest, of) + " at " + place(latest.file, latest.line) + ", " +
-               shape(latest) + "; with CUDA_LAUNCH_BLOCKING=1 a fault is reported by its own launch";
+    message += "; the last kernel was " + who(latest, of) + " at " + place(latest.file, latest.line) + ", " +
+               shape(latest) + "; set CUDA_LAUNCH_BLOCKING=1 to get the error from the kernel that causes it";
   throw Error(message);
 }
 
@@ -165,10 +165,10 @@ void check_supported(const Card& card) {
   const bool has_warp_groups = card.major == 9 && card.minor == 0;
   const std::string architecture =
       std::to_string(card.major) + std::to_string(card.minor) + (has_warp_groups ? "a" : "");
-  throw Error("start: this program holds no code for the GPU " + card.name + " of compute capability " + capability +
+  throw Error("start: this program has no code for the GPU " + card.name + " of compute capability " + capability +
               "; it was built with CMAKE_CUDA_ARCHITECTURES=" ORRERY_CUDA_ARCHITECTURES
-              ".  For this card:  cmake -S . -B build -DORRERY_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=" +
-              architecture + " && cmake --build build --parallel;  --device=cpu needs none");
+              "; build it for this GPU with cmake -S . -B build -DORRERY_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=" +
+              architecture + " && cmake --build build --parallel; or use --device=cpu");
 }
 const Card& card() {
   static const Card the_one = find_card();  // if it throws, the next call tries again
@@ -221,8 +221,8 @@ void synchronize() { check(cudaStreamSynchronize(stream()), "synchronize"); }
 
 Workspace::Workspace(int64_t bytes) : pool_(pool()), data_(pool_->take(bytes, "workspace")) {
   if (!data_)
-    throw Error("workspace: out of memory on the device: asked for " + std::to_string(bytes) + " bytes; " +
-                pool_->description());
+    throw Error("workspace: out of memory on the GPU: " + std::to_string(bytes) + " bytes requested; " +
+                pool_->description() + "; use a smaller batch or model");
 }
 Workspace::~Workspace() { pool_->give(data_); }
 
@@ -254,7 +254,7 @@ namespace {
 class Recording {  // this thread's capture of a CUDA graph
  public:
   explicit Recording(const std::shared_ptr<Pool>& pool) {
-    if (stream_of_graph) throw Error("record: this thread records a graph already");
+    if (stream_of_graph) throw Error("record: this thread already records a CUDA graph; finish it first");
     stream_of_process();
     stream_ = new_stream("record");
     // Relaxed: the pool may allocate memory during the capture.

@@ -88,7 +88,7 @@ const AttentionKernels<A>& on_device(const AttentionWeighting& weighting) {
 #if defined(ORRERY_CUDA) || defined(EMULATE_CUDA)
   return cuda::softmax_attention<A>();
 #else
-  fail("attention: this build has no CUDA");
+  fail("attention: built without CUDA; configure with -DORRERY_CUDA=ON");
 #endif
 }
 
@@ -124,7 +124,7 @@ void check_attention(const AttentionInputs& inputs, const AttentionOptions& opti
   check_shapes(inputs);
   check_mask(inputs, options.mask);
   check_options(options);
-  check(!inputs.span || options.ramp > 0, "attention: a span is given without a ramp; its length in tokens is needed");
+  check(!inputs.span || options.ramp > 0, "attention: a span needs a ramp; set ramp to its length in tokens");
 }
 
 MaskView view_of(const AttentionMask& mask, int64_t queries, int64_t keys) {
@@ -206,8 +206,8 @@ const char* attention_instruction_set() { return chosen().load()->name; }
 
 void use_attention_instruction_set(const char* name) {
   const auto is = [&](const InstructionSet& set) { return std::strcmp(name, set.name) == 0; };
-  check(is(avx512_bf16) || is(avx512) || is(avx2), "attention: no instruction set '", name,
-        "'; there are avx2, avx512 and avx512_bf16");
+  check(is(avx512_bf16) || is(avx512) || is(avx2), "attention: instruction set '", name,
+        "' is unknown; use avx2, avx512 or avx512_bf16");
   check(!is(avx512_bf16) || processor_has_avx512_bf16(), "attention: this processor lacks avx512_bf16; use avx512");
   check(!is(avx512) || processor_has_avx512(), "attention: this processor lacks avx512; use avx2");
   chosen() = is(avx512_bf16) ? &avx512_bf16 : is(avx512) ? &avx512 : &avx2;

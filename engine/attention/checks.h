@@ -10,20 +10,23 @@ namespace orrery::detail::attention {
 
 inline void check_options(const AttentionOptions& o) {
   const AttentionMask& m = o.mask;
-  check(m.window >= 0, "attention: window is ", m.window, "; a number of keys is needed, or 0 for none");
-  check(std::abs(m.query_offset) < int64_t{1} << 29, "attention: query offset ", m.query_offset, " is beyond 2^29");
-  check(!m.query_document_ids == !m.key_document_ids, "attention: documents of ",
+  check(m.window >= 0, "attention: window (", m.window, ") must be a number of keys, or 0 for no window");
+  check(std::abs(m.query_offset) < int64_t{1} << 29, "attention: query_offset (", m.query_offset,
+        ") must be below 2^29 in magnitude");
+  check(!m.query_document_ids == !m.key_document_ids, "attention: document ids of ",
         m.query_document_ids ? "queries" : "keys", " are given without those of ",
-        m.query_document_ids ? "keys" : "queries", "; both or none are needed");
-  check(o.soft_cap >= 0 && std::isfinite(o.soft_cap), "attention: soft cap is ", o.soft_cap,
-        "; a positive number is needed, or 0 for none");
-  check(o.ramp >= 0 && std::isfinite(o.ramp), "attention: ramp is ", o.ramp, "; a positive number of tokens is needed");
-  check(o.dropout >= 0 && o.dropout < 1, "attention: dropout is ", o.dropout, "; a share in [0, 1) is needed");
+        m.query_document_ids ? "keys" : "queries", "; give both or neither");
+  check(o.soft_cap >= 0 && std::isfinite(o.soft_cap), "attention: soft cap (", o.soft_cap,
+        ") must be a positive number, or 0 for no cap");
+  check(o.ramp >= 0 && std::isfinite(o.ramp), "attention: ramp (", o.ramp,
+        ") must be a positive number of tokens, or 0 without a span");
+  check(o.dropout >= 0 && o.dropout < 1, "attention: dropout (", o.dropout, ") must be a fraction in [0, 1)");
 }
 
 inline void check_tensor(const char* what, const Tensor& x, const Shape& shape, Dtype dtype) {
-  check(!x || (x.shape() == shape && x.dtype() == dtype), "attention: ", what, " of shape ", x ? x.shape() : Shape(),
-        " and dtype ", orrery::name(x ? x.dtype() : dtype), "; ", shape, " and ", orrery::name(dtype), " are needed");
+  check(!x || (x.shape() == shape && x.dtype() == dtype), "attention: ", what, " have shape ", x ? x.shape() : Shape(),
+        " and dtype ", orrery::name(x ? x.dtype() : dtype), "; they must have shape ", shape, " and dtype ",
+        orrery::name(dtype));
 }
 
 inline void check_shapes(const AttentionInputs& x) {
@@ -34,11 +37,11 @@ inline void check_shapes(const AttentionInputs& x) {
             k.shape().with(-1, 1) == v.shape().with(-1, 1) && q.size(0) == k.size(0) && k.size(2) >= 1 &&
             q.size(2) >= 1 && q.size(2) % k.size(2) == 0,
         "attention: queries ", q.shape(), ", keys ", k.shape(), ", values ", v.shape(),
-        " do not fit; they must be (batch, time, heads, size), query heads a multiple of key heads");
+        " do not fit; they must be (batch, time, heads, size), with query heads a multiple of key heads");
   check(q.size(3) >= 1 && v.size(3) >= 1, "attention: head size (", q.size(3), ") and value size (", v.size(3),
         ") must be at least 1");
   check(!x.slot_key == !x.slot_value, "attention: slots are given without ", x.slot_key ? "values" : "keys",
-        "; both or none are needed");
+        "; give both keys and values, or neither");
   const Dtype rows = q.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
   if (x.slot_key) {
     const int64_t n = x.slot_key.size(0);
@@ -48,22 +51,23 @@ inline void check_shapes(const AttentionInputs& x) {
   const Tensor &p = x.relative_embedding, &b = x.relative_bias;
   if (p) check_tensor("relative embeddings", p, Shape{p.size(0), q.size(3)}, q.dtype());
   if (b) check_tensor("relative biases", b, Shape{q.size(2), b.size(-1)}, rows);
-  check(!p || !b || p.size(0) == b.size(1), "attention: embeddings for ", p ? p.size(0) : 0,
-        " distances with biases for ", b ? b.size(-1) : 0);
+  check(!p || !b || p.size(0) == b.size(1), "attention: relative embeddings of size ", p ? p.size(0) : 0,
+        " and relative biases of size ", b ? b.size(-1) : 0, " must cover the same distances");
   const int64_t distances = p ? p.size(0) : b ? b.size(1) : 1;
-  check(distances >= 1, "attention: terms of the distance are given with 0 rows; at least 1 is needed");
+  check(distances >= 1, "attention: the number of relative-position terms is 0; at least 1 is needed");
   if (x.span)
     check_tensor("spans", x.span,
                  x.span.shape().rank() == 1 ? Shape{q.size(2)} : Shape{q.size(0), q.size(2), q.size(1)}, rows);
   const int64_t most = maximum(maximum(q.size(1), k.size(1)), maximum(x.slot_key ? x.slot_key.size(0) : 0, distances));
-  check(most < int64_t{1} << 29, "attention: ", most, " tokens given; at most 2^29 - 1 are possible");
+  check(most < int64_t{1} << 29, "attention: ", most,
+        " tokens, slots or distances are too many; at most 2^29 - 1 are allowed");
 }
 
 inline void check_mask(const AttentionInputs& x, const AttentionMask& m) {
   const int64_t batch = x.query.size(0), queries = x.query.size(1), keys = x.key.size(1);
   check_tensor("lengths", m.lengths, Shape{batch}, Dtype::i32);
-  check_tensor("documents of queries", m.query_document_ids, Shape{batch, queries}, Dtype::i32);
-  check_tensor("documents of keys", m.key_document_ids, Shape{batch, keys}, Dtype::i32);
+  check_tensor("document ids of queries", m.query_document_ids, Shape{batch, queries}, Dtype::i32);
+  check_tensor("document ids of keys", m.key_document_ids, Shape{batch, keys}, Dtype::i32);
 }
 
 // ---- checks that read tensor data
@@ -95,8 +99,8 @@ void check_distances(const AttentionProblem<A>& p) {
       for (int64_t h = 0; p.span && h < p.query_heads; ++h)
         reach = maximum(reach, double{p.ramp} + p.span[p.span_per_query ? (b * p.query_heads + h) * p.queries + i : h]);
       const int64_t found = largest_distance(p, b, i, reach, enough);
-      check(found < enough, "attention: the terms of the distance have ", p.distances, " rows, but query ", i,
-            " of sequence ", b, " sees a key at distance ", found, "; at least ", found + 1, " are needed");
+      check(found < enough, "attention: the number of relative-position terms is ", p.distances, ", but query ", i,
+            " of sequence ", b, " attends to a key at distance ", found, "; at least ", found + 1, " are needed");
     }
 }
 
@@ -109,21 +113,20 @@ void check_numbers(AttentionProblem<A> p, Device device) {
   }
   for (int64_t b = 0; p.key_lengths && b < p.batch; ++b)
     check(p.key_lengths[b] >= 0 && p.key_lengths[b] <= p.keys, "attention: length ", p.key_lengths[b], " of sequence ",
-          b, " is outside [0, ", p.keys, "], the number of keys");
+          b, " is outside [0, ", p.keys, "]; it must be at most the number of keys");
   if (p.distances > 0) check_distances(p);
 }
 
 inline void check_gradients(const AttentionInputs& x, const AttentionOutput& forward, const AttentionOutput& dy,
                             const AttentionInputs& d) {
   const auto check_given = [](const char* what, const Tensor& wanted, const Tensor& given) {
-    check(given || !wanted, "attention: gradients of the ", what, " are wanted, but it is not given");
+    check(given || !wanted, "attention: gradients of the ", what, " are requested, but this input is missing; give it");
   };
   check_given("relative embedding", d.relative_embedding, x.relative_embedding);
   check_given("relative bias", d.relative_bias, x.relative_bias);
   check_given("span", d.span, x.span);
   check(!dy.entropy || (forward.entropy && forward.positive_sum),
-        "attention: gradients of the entropy are given without the entropy and the positive sum that "
-        "attention_statistics wrote");
+        "attention: gradients of the entropy need the entropy and the positive sum; call attention_statistics first");
 }
 
 }  // namespace orrery::detail::attention

@@ -28,8 +28,8 @@ bool sole_owner(const Tensor& x) { return x.body().use_count() == 1 && x.body()-
 const Tensor& Saved::operator[](int i) const {
   const Kept& kept = kept_[static_cast<size_t>(i)];
   if (kept.value && kept.value.body()->buffer->version != kept.version)
-    fail("backward: ", name_, " kept a value of shape ", kept.value.shape(),
-         " that has been changed in place since; change a clone() of it instead");
+    fail("backward: ", name_, " saved a value of shape ", kept.value.shape(),
+         " that was changed in place afterwards; change a clone() of it instead");
   return kept.value;
 }
 Tensor Saved::take(int i) const {
@@ -96,11 +96,11 @@ void detail::check_fresh(const char* name, std::span<const Tensor* const> inputs
   for (const Tensor& y : outputs)
     for (const Tensor* x : inputs)
       if (y && y.body() == x->body())
-        fail(name, ": forward returned its input itself; return x.detach(), which shares the numbers");
+        fail(name, ": forward returned its input; return x.detach(), which shares the memory");
   if (FiniteGuard* const guard = FiniteGuard::active()) guard->look_at_forward(name, inputs, outputs);
 }
 void detail::fail_without_backward(const char* name) {
-  fail(name, ": has no backward, and an input wants a gradient; detach() it or run under NoGrad");
+  fail(name, ": has no backward, but an input requires a gradient; detach() it or run under NoGrad");
 }
 
 bool recording() { return record_calls; }
@@ -153,7 +153,7 @@ class Backward {
       heap_.pop_back();
       std::vector<Tensor> dy = std::move(pending_.extract(node.get()).mapped());
       if (node->freed)
-        fail("backward: the graph of ", node->name, " has been freed by an earlier backward; run forward again");
+        fail("backward: the graph of ", node->name, " was freed by an earlier backward; run forward again");
       std::vector<Tensor> read = guard_ ? dy : std::vector<Tensor>();  // copies, because backward may move from dy
       std::vector<Tensor> gradients;
       {
@@ -182,7 +182,7 @@ class Backward {
   // Returns true if the gradient was added to an earlier one.
   static bool deliver_to_leaf(TensorBody& leaf, const Tensor& g) {
     if (g.shape() != leaf.shape)
-      fail("backward: a gradient of shape ", g.shape(), " arrived at a tensor of shape ", leaf.shape);
+      fail("backward: a gradient of shape ", g.shape(), " does not fit a tensor of shape ", leaf.shape);
     if (leaf.gradient_at_home && leaf.gradient.body() == g.body()) return false;  // the operation wrote it there
     const bool empty = !leaf.gradient || leaf.stale;
     if (leaf.gradient_at_home) {
@@ -209,8 +209,9 @@ Tensor Saved::take_arrived(int input) const {
 
 void backward(const Tensor& y, const Tensor& dy) {
   check(y.defined() && y.requires_grad(),
-        "backward: the tensor was not computed from anything that requires a gradient");
-  check(y.shape() == dy.shape(), "backward: a gradient of shape ", dy.shape(), " for a tensor of shape ", y.shape());
+        "backward: the tensor does not require a gradient; call set_requires_grad() on an input before forward");
+  check(y.shape() == dy.shape(), "backward: a gradient of shape ", dy.shape(), " does not fit a tensor of shape ",
+        y.shape());
   check_same_kind("backward", y, dy);
   const NoGrad guard;
   Backward pass;
@@ -219,7 +220,8 @@ void backward(const Tensor& y, const Tensor& dy) {
 }
 
 void Tensor::backward() const {
-  check(numel() == 1, "backward: the tensor has ", numel(), " elements; give backward(y, dy) a gradient for it");
+  check(numel() == 1, "backward: the tensor has ", numel(),
+        " elements instead of 1; use backward(y, dy) with its gradient");
   orrery::backward(*this, Tensor::full(shape(), 1, dtype(), device()));
 }
 

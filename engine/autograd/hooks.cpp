@@ -28,7 +28,7 @@ Hooks::Hooks(std::vector<std::string> patterns, Observer observer)
 }
 Hooks::Hooks(std::vector<std::string> patterns, Replace replacement)
     : patterns_(std::move(patterns)), replacement_(std::move(replacement)) {
-  orrery::check(!patterns_.empty(), "hooks: a replacement is of named values; give their names or a pattern");
+  orrery::check(!patterns_.empty(), "hooks: a replacement needs the names of values; give names or a pattern");
   active.push_back(this);
 }
 Hooks::~Hooks() { std::erase(active, this); }
@@ -45,8 +45,8 @@ void Hooks::check_seen() const {
                     [&](const std::string& name) { return fits_pattern(pattern, name); }))
       continue;
     const std::string near = nearest(pattern, candidates);
-    fail("hooks: '", pattern, "' never arose",
-         near.empty() ? "; there were " + join(candidates) : "; did you mean '" + near + "'?");
+    fail("hooks: no value matches '", pattern, "'",
+         near.empty() ? "; available: " + join(candidates) : "; did you mean '" + near + "'?");
   }
 }
 
@@ -61,8 +61,9 @@ Tensor Hooks::show(const std::string& name, const Tensor& value) {
   const Tensor other = replacement_.with(name, value);
   if (!other) return value;
   orrery::check(other.shape() == value.shape() && other.dtype() == value.dtype() && other.device() == value.device(),
-                "hooks: what replaces ", name, " is ", orrery::name(other.dtype()), " ", other.shape(), " on ",
-                other.device(), "; it was ", orrery::name(value.dtype()), " ", value.shape(), " on ", value.device());
+                "hooks: the replacement of ", name, " is ", orrery::name(other.dtype()), " ", other.shape(), " on ",
+                other.device(), "; it must be ", orrery::name(value.dtype()), " ", value.shape(), " on ",
+                value.device());
   return other;
 }
 

@@ -4,7 +4,7 @@
 namespace orrery::detail {
 
 [[noreturn]] void fail_without_cuda(const char* loop) {
-  fail(loop, ": built without CUDA (configure with -DORRERY_CUDA=ON)");
+  fail(loop, ": built without CUDA; configure with -DORRERY_CUDA=ON");
 }
 
 }  // namespace orrery::detail

@@ -22,7 +22,7 @@
 #include "engine/types/host_device.h"
 
 #if defined(ORRERY_CUDA) && !defined(__CUDACC__)
-#error "this file holds formulas: list it with orrery_formulas(target files...), so that nvcc compiles it"
+#error "this file contains formulas; list it with orrery_formulas(target files...), so that nvcc compiles it"
 #endif
 #if defined(__CUDACC__)
 #pragma nv_diag_suppress 1675  // nvcc forwards GCC's pragmas, but warns

@@ -131,12 +131,12 @@ struct Operand {
   void check_fits(const char* name, Device device, int64_t rows, int64_t n) const {
     check(*x || Size == Holds::anything || Size == Holds::rows_if_defined, name, ": an operand is undefined");
     if (!*x) return;
-    check(x->device() == device, name, ": operands on ", device, " and on ", x->device(),
+    check(x->device() == device, name, ": an operand is on ", device, ", another on ", x->device(),
           "; move one of them with .to(device)");
     check((Size != Holds::rows && Size != Holds::rows_if_defined) || x->numel() == rows * n, name,
-          ": an operand of shape ", x->shape(), " for ", rows, " rows of ", n);
-    check(Size != Holds::numbers || x->numel() == rows, name, ": numbers of shape ", x->shape(), " for ", rows,
-          " rows; each has one");
+          ": an operand of shape ", x->shape(), " must have ", rows, " x ", n, " elements (rows x width)");
+    check(Size != Holds::numbers || x->numel() == rows, name, ": numbers of shape ", x->shape(),
+          " must have one element per row: ", rows);
   }
 };
 struct RowIndex {
@@ -230,7 +230,7 @@ struct Destinations {
   void check_fit(const char* name, Device device, int64_t numel) const {
     for (const Tensor* t : tensor)
       check(t->device() == device && t->numel() == numel, name, ": a result of shape ", t->shape(), " on ", t->device(),
-            " for ", numel, " numbers on ", device);
+            " must have numel ", numel, " on ", device);
   }
 };
 
@@ -290,7 +290,8 @@ void each_row(const char* name, int walked, const F& f, const First& first, cons
 template <class F, class First, class... More>
 void each_row(const char* name, const F& f, const First& first, const More&... more) {
   const int64_t width = first.x->shape().last();
-  check(width <= std::numeric_limits<int>::max(), name, ": rows of ", width, " numbers are longer than a row may be");
+  check(width <= std::numeric_limits<int>::max(), name, ": rows of ", width, " elements are too long; at most ",
+        std::numeric_limits<int>::max(), " are allowed");
   each_row(name, static_cast<int>(width), f, first, more...);
 }
 
@@ -299,7 +300,7 @@ template <class F, class To, class First, class... More>
 void sum(const char* name, int64_t n, int64_t inner, const F& f, const To& to, const First& first,
          const More&... more) {
   const Tensor& x = *first.x;
-  static_assert(First::is_row, "the first operand of a sum is row_of(x), which says how many terms there are");
+  static_assert(First::is_row, "the first operand of a sum must be row_of(x), which determines the number of terms");
   (more.check_fits(name, x.device(), n, inner), ...);
   to.check_fit(name, x.device(), inner);
   dispatch(x.dtype(), name, [&]<class T>() {

@@ -16,8 +16,8 @@ const bool single_threaded = (openblas_set_num_threads(1), true);
 
 // Throws if size exceeds int, in which OpenBLAS counts: a conversion would change the value.
 int blas_size(int64_t size) {
-  check(size <= std::numeric_limits<int>::max(), "matmul: a matrix with ", size,
-        " rows or columns; OpenBLAS counts to ", std::numeric_limits<int>::max());
+  check(size <= std::numeric_limits<int>::max(), "matmul: a matrix has ", size,
+        " rows or columns; OpenBLAS supports at most ", std::numeric_limits<int>::max());
   return static_cast<int>(size);
 }
 

@@ -202,8 +202,8 @@ class Multiplication {
 
 template <class T, class C>
 [[noreturn]] void fail_without_kernels() {
-  fail("matmul: this epilogue has a function for the CPU and none for a GPU with ", name(dtype_of<T>), " to ",
-       name(dtype_of<C>), " (EpilogueFunction::on_card); apply it to the result instead");
+  fail("matmul: the function of this epilogue has no GPU version for ", name(dtype_of<T>), " to ", name(dtype_of<C>),
+       " (EpilogueFunction::on_card); apply it to the result instead");
 }
 
 #if defined(ORRERY_HAS_CUDA)
@@ -237,16 +237,16 @@ std::shared_ptr<void> copies_on_card() { return std::make_shared<cuda::AlignedCo
 std::shared_ptr<void> copies_on_card() { return nullptr; }
 template <class T, class C>
 [[noreturn]] void multiply_on_card(const Product&, const T*, const T*, std::initializer_list<C*>, const Epilogue<C>&) {
-  fail("matmul: built without CUDA (configure with -DORRERY_CUDA=ON)");
+  fail("matmul: built without CUDA; configure with -DORRERY_CUDA=ON");
 }
 #endif
 
 void check_outputs(const Product& p, int64_t count) {
-  check(count >= 1 && count <= static_cast<int64_t>(p.part_columns.size()), "matmul: ", count, " outputs; 1 to ",
-        p.part_columns.size(), " are possible");
+  check(count >= 1 && count <= static_cast<int64_t>(p.part_columns.size()), "matmul: ", count,
+        " outputs; the number must be from 1 to ", p.part_columns.size());
   int64_t columns = 0;
   for (int64_t i = 0; i < count; ++i) columns += p.part_columns[0] ? p.part_columns[static_cast<size_t>(i)] : p.n;
-  check(columns == p.n, "matmul: the columns of the outputs add up to ", columns, ", the product has ", p.n);
+  check(columns == p.n, "matmul: the columns of the outputs add up to ", columns, ", but the product has ", p.n);
 }
 
 }  // namespace
@@ -263,13 +263,13 @@ template <class T, class C>
 void multiply(Device device, const Product& p, const T* a, const T* b, std::initializer_list<C*> c,
               Epilogue<C> epilogue) {
   check_outputs(p, static_cast<int64_t>(c.size()));
-  check(!epilogue.residual || c.size() == 1, "matmul: a residual has the shape of one output, not of ", c.size());
+  check(!epilogue.residual || c.size() == 1, "matmul: a residual needs one output, not ", c.size());
   constexpr bool of_weights = std::is_same_v<T, bf16> && std::is_same_v<C, float>;
   const bool may_sum_rows = of_weights && device == Device::cuda && p.transpose_a && !p.transpose_b;
   check(!epilogue.row_sums || (may_sum_rows && p.batch == 1 && c.size() == 1),
-        "matmul: sums of A's rows are made by a product A^T B of bf16 into one f32 matrix, and on a GPU");
+        "matmul: sums of A's rows are supported only for a product A^T B of bf16 into one f32 matrix on a GPU");
   check(std::max({p.m, p.n, p.k}) < int64_t{1} << 31, "matmul: sizes ", p.m, ", ", p.n, ", ", p.k,
-        " exceed the BLAS's 32-bit sizes");
+        " must be below 2^31");
   count_flops(2.0 * static_cast<double>(p.m * p.n) * static_cast<double>(p.k * p.batch));
   if (p.m * p.n * p.batch == 0) return;
   if (device == Device::cuda) return multiply_on_card(p, a, b, c, epilogue);
@@ -286,13 +286,13 @@ template void multiply(Device, const Product&, const bf16*, const bf16*, std::in
 UnchangedOperands::UnchangedOperands() : copies_(copies_on_card()) {}
 
 void set_product_precision(ProductPrecision precision, int parts) {
-  check(parts == 2 || parts == 3, "matmul: precision high takes 2 or 3 parts, not ", parts);
+  check(parts == 2 || parts == 3, "matmul: precision high needs 2 or 3 bf16 terms, not ", parts);
   parts_of_f32 = precision == ProductPrecision::highest ? 0 : precision == ProductPrecision::high ? parts : 1;
 }
 ProductPrecision parse_product_precision(const std::string& name) {
   if (name == "highest") return ProductPrecision::highest;
   if (name == "high") return ProductPrecision::high;
-  check(name == "medium", "matmul: no precision '", name, "'; there are highest, high and medium");
+  check(name == "medium", "matmul: precision '", name, "' is unknown; use highest, high or medium");
   return ProductPrecision::medium;
 }
 ProductPrecision product_precision() {
@@ -316,13 +316,13 @@ void use_product_kernels(std::string_view name) {
     chosen() = kernels;
     return;
   }
-  fail("matmul: no kernels '", name, "'; there are auto, avx512_bf16, avx512, avx2 and openblas");
+  fail("matmul: kernels '", name, "' are unknown; use auto, avx512_bf16, avx512, avx2 or openblas");
 }
 
 std::string blas_description() {
   return chosen().load() == &openblas
              ? openblas_description()
-             : std::string("own kernels for ") + product_kernels() + "; beside them " + openblas_description();
+             : std::string("orrery's kernels for ") + product_kernels() + "; also available: " + openblas_description();
 }
 
 }  // namespace orrery

@@ -17,7 +17,8 @@ namespace orrery {
 namespace {
 
 void check_indices(const char* operation, const Tensor& indices, int64_t limit) {
-  check(indices.dtype() == Dtype::i32, operation, ": indices must be i32, not ", name(indices.dtype()));
+  check(indices.dtype() == Dtype::i32, operation, ": indices must be i32, not ", name(indices.dtype()),
+        "; convert with .to(Dtype::i32)");
   if (indices.device() != Device::cpu) return;
   const int32_t* const at = indices.data<int32_t>();
   for (int64_t i = 0; i < indices.numel(); ++i)
@@ -282,8 +283,8 @@ struct GatherLast {  // dx[r][index[r]] = dy[r]
 void add_rows_in_place(const Tensor& table, const Tensor& x, const Tensor& indices) {
   check_same_kind("index_add", table, x);
   check_indices("index_add", indices, table.size(0));
-  check(x.shape() == with_last(indices.shape(), table.size(1)), "index_add: rows of shape ", x.shape(), " for indices ",
-        indices.shape(), " and a table ", table.shape());
+  check(x.shape() == with_last(indices.shape(), table.size(1)), "index_add: rows of shape ", x.shape(),
+        " do not fit indices ", indices.shape(), " and table ", table.shape());
   if (x.numel() == 0) return;
   const Sorted sorted = sort_by_index(indices, table.size(0));
   const int64_t columns = table.size(1), strips = (columns + strip_width - 1) / strip_width;
@@ -311,7 +312,7 @@ Tensor index_add(const Tensor& x, const Tensor& indices, int64_t table_rows) {
 }
 Tensor gather_last(const Tensor& x, const Tensor& indices) {
   check(x.shape().rank() > 0 && indices.shape() == x.shape().without(-1), "gather_last: indices ", indices.shape(),
-        " for ", x.shape());
+        " must have the shape ", x.shape(), " without its last axis");
   check_indices("gather_last", indices, x.size(-1));
   return record(GatherLast{x.size(-1)}, x, indices);
 }

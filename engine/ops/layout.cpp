@@ -189,13 +189,13 @@ struct BroadcastTo {  // dx is the sum over the repeats
 
 Tensor Tensor::reshape(const Shape& wanted) const {
   if (wanted == shape()) return *this;
-  check(wanted.numel() == numel(), "reshape: ", shape(), " has ", numel(), " elements, ", wanted, " has ",
+  check(wanted.numel() == numel(), "reshape: ", shape(), " has ", numel(), " elements, but ", wanted, " has ",
         wanted.numel());
   return record(Reshape{shape(), wanted}, *this);
 }
 Tensor Tensor::slice(int64_t begin, int64_t end) const {
   check(shape().rank() > 0 && 0 <= begin && begin <= end && end <= size(0), "slice: rows ", begin, " to ", end,
-        " of shape ", shape());
+        " are invalid for shape ", shape());
   return record(LeadingSlice{shape(), shape().with(0, end - begin), begin * (shape().without(0).numel())}, *this);
 }
 Tensor Tensor::operator[](int64_t index) const { return slice(index, index + 1).reshape(shape().without(0)); }
@@ -217,25 +217,25 @@ Tensor transpose(const Tensor& x, int a, int b) {
 }
 Tensor slice(const Tensor& x, int axis, int64_t begin, int64_t end) {
   const int a = x.shape().resolve(axis);
-  check(0 <= begin && begin <= end && end <= x.size(a), "slice: ", begin, " to ", end, " along axis ", a, " of ",
-        x.shape());
+  check(0 <= begin && begin <= end && end <= x.size(a), "slice: ", begin, " to ", end, " is invalid along axis ", a,
+        " of ", x.shape());
   return a == 0 ? x.slice(begin, end) : record(Slice{a, begin, end, x.shape()}, x);
 }
 Tensor concatenate(const std::vector<Tensor>& parts, int axis) {
-  check(!parts.empty(), "concatenate: no parts");
+  check(!parts.empty(), "concatenate: no tensors given; give at least one");
   const int a = parts[0].shape().resolve(axis);
   Concatenate op{a, {}};
   for (const Tensor& part : parts) {
     check_same_kind("concatenate", parts[0], part);
     check(part.shape().rank() == parts[0].shape().rank() && part.shape().with(a, 1) == parts[0].shape().with(a, 1),
-          "concatenate: shapes differ off axis ", a, ": ", parts[0].shape(), " and ", part.shape());
+          "concatenate: shapes differ outside axis ", a, ": ", parts[0].shape(), " and ", part.shape());
     op.sizes.push_back(part.size(a));
   }
   return record(op, parts);
 }
 std::vector<Tensor> split(const Tensor& x, int parts, int axis) {
   const int a = x.shape().resolve(axis);
-  check(parts > 0 && x.size(a) % parts == 0, "split: axis ", a, " of ", x.shape(), " does not divide into ", parts,
+  check(parts > 0 && x.size(a) % parts == 0, "split: axis ", a, " of ", x.shape(), " cannot be divided into ", parts,
         " parts");
   const int64_t size = x.size(a) / parts;
   std::vector<Tensor> pieces;
@@ -245,7 +245,7 @@ std::vector<Tensor> split(const Tensor& x, int parts, int axis) {
 Tensor broadcast_to(const Tensor& x, const Shape& shape) {
   if (x.shape() == shape) return x;
   check(x.shape().rank() <= shape.rank() && broadcast_shape("broadcast_to", x.shape(), shape) == shape,
-        "broadcast_to: ", x.shape(), " does not repeat to ", shape);
+        "broadcast_to: ", x.shape(), " cannot be broadcast to ", shape);
   return record(BroadcastTo{x.shape(), shape}, x);
 }
 

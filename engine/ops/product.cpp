@@ -21,7 +21,8 @@ Shape leading(const Shape& shape) { return shape.without(-1).without(-1); }
 
 Sizes sizes_of(const Tensor& a, const Tensor& b, Transposed t) {
   check_same_kind("matmul", a, b);
-  check(a.shape().rank() >= 2 && b.shape().rank() >= 2, "matmul: needs matrices, not ", a.shape(), " x ", b.shape());
+  check(a.shape().rank() >= 2 && b.shape().rank() >= 2, "matmul: operands must have at least 2 axes, not ", a.shape(),
+        " x ", b.shape());
   const int64_t m = a.size(t.a ? -1 : -2), k = a.size(t.a ? -2 : -1), inner = b.size(t.b ? -1 : -2),
                 n = b.size(t.b ? -2 : -1);
   if (k != inner) {
@@ -30,7 +31,7 @@ Sizes sizes_of(const Tensor& a, const Tensor& b, Transposed t) {
   }
   const Shape in_a = leading(a.shape()), in_b = leading(b.shape());
   check(in_a == in_b || in_a.rank() == 0 || in_b.rank() == 0, "matmul: leading axes differ: ", a.shape(), " x ",
-        b.shape());
+        b.shape(), "; they must be equal, or one operand must have none");
   Shape y = in_a.rank() > 0 ? in_a : in_b;
   const int64_t batch = y.numel();
   y.append(m), y.append(n);

@@ -62,7 +62,8 @@ std::vector<int> resolve(const Shape& shape, std::span<const int> axes) {
   }
   for (const int axis : axes) all.push_back(shape.resolve(axis));
   std::sort(all.begin(), all.end());
-  check(std::adjacent_find(all.begin(), all.end()) == all.end(), "sum: an axis of ", shape, " is named twice");
+  check(std::adjacent_find(all.begin(), all.end()) == all.end(), "sum: an axis of ", shape,
+        " is given twice; give each once");
   return all;
 }
 
@@ -103,7 +104,7 @@ struct Max {
   Shape before, after;
   Tensor forward(Saved& saved, const Tensor& x) const {
     const Split3 s(before, axis, axis + 1);
-    check(s.n > 0, "max: axis ", axis, " of ", before, " is empty");
+    check(s.n > 0, "max: axis ", axis, " of ", before, " has no elements");
     const Tensor y = Tensor::empty_like(x, after), at = Tensor::empty_like(x, after, Dtype::i32);
     dispatch(x.dtype(), name, [&]<class T>() {
       rows(x.device(), s.outer * s.inner, static_cast<int>(s.n),
@@ -135,7 +136,7 @@ Tensor sum(const Tensor& x, std::span<const int> axes, bool keep) {
 }
 Tensor mean(const Tensor& x, std::span<const int> axes, bool keep) {
   const Tensor total = sum(x, axes, keep);
-  check(x.numel() > 0, "mean: shape ", x.shape(), " is empty");
+  check(x.numel() > 0, "mean: shape ", x.shape(), " has no elements");
   return scale(total, static_cast<double>(total.numel()) / static_cast<double>(x.numel()));
 }
 Tensor max(const Tensor& x, int axis, bool keep) {

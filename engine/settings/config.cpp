@@ -34,7 +34,7 @@ LearnableNumber read_value(std::string_view what, std::string_view text, const L
   const Spec spec = read_value(what, text, Spec());
   const bool form =
       spec.name == "learned" && spec.items.size() <= 1 && (spec.items.empty() || spec.items[0].key.empty());
-  check(form, what, ": '", shown(text), "' is neither a number nor learned nor learned(a number)");
+  check(form, what, ": '", shown(text), "' is invalid; use a number, learned or learned(NUMBER)");
   return {spec.items.empty() ? before.initial : parse_number(what, print(spec.items[0].value)), true};
 }
 
@@ -46,7 +46,7 @@ std::vector<double> read_value(std::string_view what, std::string_view text, con
   while (!rest.empty()) {
     const size_t comma = rest.find(',');
     numbers.push_back(parse_number(what, rest.substr(0, comma)));
-    check(comma != rest.size() - 1, what, ": '", text, "' ends with a comma");
+    check(comma != rest.size() - 1, what, ": '", text, "' ends with a comma; remove it");
     rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
   }
   return numbers;
@@ -120,7 +120,7 @@ std::vector<std::string> keys_of(std::span<const Setting> settings) {
 
 [[noreturn]] void fail_unknown_key(std::span<const Setting> settings, std::string_view owner, std::string_view key) {
   std::vector<std::string> keys = keys_of(settings);
-  const std::string message = text(owner, ": unknown key '", shown(key), "'; ");
+  const std::string message = text(owner, ": unknown setting '", shown(key), "'; ");
   const std::string_view group = key.substr(0, key.find('.') + 1);  // such as losses., if the group exists
   const auto outside = [&](const std::string& own) { return !own.starts_with(group); };
   if (!std::all_of(keys.begin(), keys.end(), outside)) std::erase_if(keys, outside);
@@ -128,8 +128,8 @@ std::vector<std::string> keys_of(std::span<const Setting> settings) {
     if (own.size() > key.size() && own.ends_with(key) && own[own.size() - key.size() - 1] == '.')
       fail(message, "did you mean '", own, "'?");
   if (const std::string meant = nearest(key, keys); !meant.empty()) fail(message, "did you mean '", meant, "'?");
-  if (keys.empty()) fail(message, "it takes none");
-  fail(message, "there are ", join(keys));
+  if (keys.empty()) fail(message, "available: none");
+  fail(message, "available: ", join(keys));
 }
 
 }  // namespace
@@ -152,7 +152,7 @@ void set_setting(std::span<const Setting> settings, std::string_view owner, std:
   if (const Setting* const setting = find_setting(settings, key)) return assign(*setting, owner, value);
   for (const ForeignKey& other : foreign) {
     if (other.key != key) continue;
-    check(other.ours.find(' ') == std::string_view::npos, owner, ": unknown key '", key, "'; ", other.ours);
+    check(other.ours.find(' ') == std::string_view::npos, owner, ": unknown setting '", key, "'; ", other.ours);
     return set_setting(settings, owner, other.ours, value);
   }
   for (size_t dot = key.rfind('.'); dot != std::string_view::npos && dot > 0; dot = key.rfind('.', dot - 1)) {
@@ -178,7 +178,7 @@ std::string print_value(const Setting& setting) {
 std::pair<std::string, std::string> split_assignment(std::string_view owner, std::string_view text) {
   const size_t equals = text.find('=');
   const std::string_view key = trimmed(text.substr(0, equals));
-  check(equals != std::string_view::npos && !key.empty(), owner, ": '", text, "' is not of the form key=value");
+  check(equals != std::string_view::npos && !key.empty(), owner, ": '", text, "' must have the form key=value");
   return {std::string(key), std::string(trimmed(text.substr(equals + 1)))};
 }
 
@@ -190,8 +190,9 @@ void read_settings(const Spec& spec, std::span<const Setting> settings) {
       continue;
     }
     check(i < settings.size(), spec.name, ": takes ",
-          settings.empty() ? "no settings" : text("at most ", settings.size()), ", not '", print(item.value), "'",
-          settings.empty() ? "" : "; there are " + join(keys_of(settings)));
+          settings.empty() ? "no settings"
+                           : text("at most ", settings.size(), settings.size() == 1 ? " setting" : " settings"),
+          "; leave out '", print(item.value), "'", settings.empty() ? "" : "; available: " + join(keys_of(settings)));
     assign(settings[i], spec.name, print(item.value));
   }
 }

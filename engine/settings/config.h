@@ -94,7 +94,7 @@ struct ForeignKey {
 
 // Sets one member from text. Error messages begin with `owner`:
 //   train: batch: 'abc' is not a whole number
-//   train: unknown key 'layrs'; did you mean 'layers'?
+//   train: unknown setting 'layrs'; did you mean 'layers'?
 // A dotted key below a Spec sets one item of it: "attention.dropout".
 void set_setting(std::span<const Setting> settings, std::string_view owner, std::string_view key,
                  std::string_view value, std::span<const ForeignKey> foreign = {});

@@ -57,10 +57,10 @@ size_t find_mark(std::string_view bytes) {
 
 void check_mark(const std::string& path, const std::string& bytes) {
   const size_t at = find_mark(bytes);
-  check(at != bytes.npos, "plugin: '", path, "' is not a plug-in of orrery; orrery try FILE.cpp makes one");
+  check(at != bytes.npos, "plugin: '", path, "' is not an orrery plug-in; build one with orrery try FILE.cpp");
   const std::string mark = bytes.substr(at, plugin_mark().size()), built_for = bytes.substr(at, longest_seal);
   check(mark == plugin_mark(), "plugin: '", path, "' was built for orrery ",
-        built_for.substr(0, std::min(built_for.find('\0'), built_for.size() - 1)), ", this is ", plugin_mark(),
+        built_for.substr(0, std::min(built_for.find('\0'), built_for.size() - 1)), ", this is orrery ", plugin_mark(),
         "; build it again with orrery try");
 }
 
@@ -79,14 +79,14 @@ std::string plugin_include_folder(const std::string& given) {
   const fs::path mark = fs::path("engine") / "settings" / "plugin_mark.h";
   if (!given.empty()) {
     check(file_exists((fs::path(given) / mark).string()), "plugin: there are no headers of orrery in '", given,
-          "', which lacks ", mark.string(), "; give the folder that holds engine/ and nn/");
+          "', where ", mark.string(), " is missing; give the folder that contains engine/ and nn/");
     return given;
   }
   if (file_exists((build_facts::source_folder / mark).string())) return build_facts::source_folder;
   for (fs::path folder = library_file().parent_path(); folder.has_relative_path(); folder = folder.parent_path())
     if (file_exists((folder / "include" / "orrery" / mark).string())) return (folder / "include" / "orrery").string();
-  fail("plugin: the headers of orrery are neither in ", build_facts::source_folder, " nor beside ",
-       library_file().string(), "; install them, keep the source tree, or say where they are");
+  fail("plugin: the headers of orrery are neither in ", build_facts::source_folder, " nor in include/orrery above ",
+       library_file().string(), "; install them, keep the source tree, or use --headers=FOLDER");
 }
 
 std::vector<std::string> plugin_compiler(const std::string& include, const std::string& source,
@@ -115,15 +115,15 @@ std::map<std::string, std::string> loaded_plugins() {
 
 std::string load_plugin(const std::string& path) {
   check(file_exists(path), "plugin: cannot read '", path,
-        "': there is no such file; orrery try FILE.cpp makes a plug-in", " and says where it is");
+        "': there is no such file; orrery try FILE.cpp builds a plug-in and prints its path");
   const std::string bytes = read_plugin(path), hash = hash_of(bytes);
   if (const auto found = loaded.find(path); found != loaded.end() && found->second.first == hash) return hash;
   check_mark(path, bytes);
-  check(file_exists(seal_of(path)), "plugin: '", path, "' has no ", seal_of(path),
-        " beside it, which tells whether it is whole; copy both, or build it again with orrery try");
+  check(file_exists(seal_of(path)), "plugin: '", path, "' has no checksum file ", seal_of(path),
+        " next to it; copy both, or build it again with orrery try");
   check(read_file(seal_of(path), longest_seal).starts_with(seal_text(bytes, hash)), "plugin: '", path,
-        "' is not the file that orrery try made: size or SHA-256 differ from ", seal_of(path),
-        "; it was cut short or changed; build it again with orrery try");
+        "' is incomplete or changed: its size or SHA-256 differs from ", seal_of(path),
+        "; build it again with orrery try");
 
   auto copy = std::make_unique<SealedCopy>(text("plugin: loading '", path, "'"), bytes);
   const std::string name = copy->path();
@@ -134,7 +134,7 @@ std::string load_plugin(const std::string& path) {
   const char* const error = handle ? nullptr : dlerror();
   std::string reason = error ? error : "unknown reason";
   if (reason.starts_with(name + ": ")) reason.erase(0, name.size() + 2);
-  check(handle != nullptr, "plugin: '", path, "' cannot be loaded: ", reason);
+  check(handle != nullptr, "plugin: '", path, "' cannot be loaded: ", reason, "; build it again with orrery try");
   // A rejected plug-in stays open too, but without a hash, so that it is never found again.
   loaded[path] = {reasons.empty() ? hash : "", std::move(copy)};
   check(reasons.empty(), "plugin: '", path, "': ", reasons.empty() ? "" : reasons[0]);

@@ -50,12 +50,12 @@ void detail::fail_unknown(std::string_view family, std::string_view word, std::s
                           const std::map<std::string, std::string, std::less<>>& aliases) {
   std::vector<std::string> known(names.begin(), names.end());
   for (const auto& [alias, name] : aliases) known.push_back(alias);
-  std::string message = text(family, ": no '", word, "'; ");
+  std::string message = text(family, ": '", word, "' is unknown; ");
   if (const std::string meant = nearest(word, known); !meant.empty()) {
     const auto alias = aliases.find(meant);
     message += text("did you mean '", meant, "'", alias == aliases.end() ? "" : " (" + alias->second + ")", "? ");
   }
-  fail(message, "there are ", names.empty() ? "none" : join(names));
+  fail(message, "available: ", names.empty() ? "none" : join(names));
 }
 
 }  // namespace orrery

@@ -76,8 +76,9 @@ class Registry {
   // Throws if not. No exception may leave a plug-in, so there the reason goes to the loader.
   bool is_free(const std::string& name) const {
     std::string reason;
-    if (name.empty()) reason = family_ + ": an entry without a name";
-    if (entries_.contains(name) || aliases_.contains(name)) reason = family_ + ": '" + name + "' is registered twice";
+    if (name.empty()) reason = family_ + ": an entry has no name";
+    if (entries_.contains(name) || aliases_.contains(name))
+      reason = family_ + ": '" + name + "' is registered twice; choose another name";
     if (!reason.empty() && !detail::refuse_in_plugin(reason)) fail(reason);
     return reason.empty();
   }

@@ -39,7 +39,7 @@ class Parser {
 
   Spec whole() {
     check(text_.size() <= longest, "spec: '", shown(text_), "' has ", text_.size(), " characters; at most ", longest,
-          " are read");
+          " are allowed");
     Spec spec = value(0);
     if (at_ < text_.size()) fail_here("the end");
     return spec;
@@ -47,11 +47,11 @@ class Parser {
 
  private:
   Spec value(int depth) {
-    check(depth < deepest, "spec: '", shown(text_), "' has more than ", deepest, " parentheses inside one another");
+    check(depth < deepest, "spec: '", shown(text_), "' has more than ", deepest, " levels of parentheses");
     Spec spec{word(), {}};
     if (!take('(')) return spec;
     do {
-      check(spec.items.size() < most_items, "spec: '", spec.name, "' has more than ", most_items, " items");
+      check(spec.items.size() < most_items, "spec: '", spec.name, "' has more than ", most_items, " items; use fewer");
       spec.items.push_back(item(spec, depth));
     } while (take(','));
     if (!take(')')) fail_here("',' or ')'");
@@ -69,7 +69,7 @@ class Parser {
     }
     for (const Spec::Item& other : owner.items)
       check(other.key != first.name, "spec: '", shown(text_), "': '", first.name, "' is given again at position ",
-            start + 1);
+            start + 1, "; leave one of them out");
     return {std::move(first.name), value(depth + 1)};
   }
 
@@ -93,9 +93,9 @@ class Parser {
     while (at_ < text_.size() && std::string_view(" \t\r\n").find(text_[at_]) != std::string_view::npos) ++at_;
   }
   [[noreturn]] void fail_here(std::string_view expected) const {
-    if (at_ >= text_.size()) fail("spec: '", shown(text_), "' ends where ", expected, " should stand");
+    if (at_ >= text_.size()) fail("spec: '", shown(text_), "' ends where ", expected, " is expected");
     fail("spec: '", shown(text_), "' has '", text_[at_], "' at position ", at_ + 1, " where ", expected,
-         " should stand");
+         " is expected");
   }
 
   std::string_view text_;
@@ -127,15 +127,15 @@ std::ostream& operator<<(std::ostream& out, const Spec& spec) { return out << pr
 void set_item(Spec& spec, std::string_view path, Spec value) {
   const size_t dot = path.find('.');
   const std::string_view key = path.substr(0, dot);
-  check(!key.empty() && std::all_of(key.begin(), key.end(), is_word_letter), "spec: '", path, "' changes a part of '",
-        spec.name, "' that has no name of letters, digits and _-+./:");
+  check(!key.empty() && std::all_of(key.begin(), key.end(), is_word_letter), "spec: '", path, "' names an item of '",
+        spec.name, "' that is not a name; use letters, digits and _-+./:");
   auto item = std::find_if(spec.items.begin(), spec.items.end(), [&](const Spec::Item& i) { return i.key == key; });
   if (item == spec.items.end()) item = spec.items.insert(item, {std::string(key), {}});
   if (dot == std::string_view::npos) {
     item->value = std::move(value);
     return;
   }
-  check(!item->value.name.empty(), "spec: '", path, "' changes a part of '", key, "', which '", spec.name,
+  check(!item->value.name.empty(), "spec: '", path, "' changes an item of '", key, "', which '", spec.name,
         "' does not set; set '", key, "' first");
   set_item(item->value, path.substr(dot + 1), std::move(value));
 }
@@ -145,7 +145,8 @@ int64_t parse_whole_number(std::string_view what, std::string_view text) {
   int64_t whole = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), whole);
   if (error == std::errc() && end == digits.data() + digits.size()) return whole;
-  check(error != std::errc::result_out_of_range, what, ": ", shown(digits), " is too large");
+  check(error != std::errc::result_out_of_range, what, ": ", shown(digits),
+        " is out of range; use a whole number from -2^63 to 2^63 - 1");
   long double x = 0;  // a double would round 9e18 + 1
   static_assert(std::numeric_limits<long double>::digits >= 64);
   check(read_real(digits, x) && x >= -0x1p63L && x < 0x1p63L && std::floor(x) == x, what, ": '", shown(digits),
@@ -168,7 +169,8 @@ double parse_number(std::string_view what, std::string_view text) {
 bool parse_yes_or_no(std::string_view what, std::string_view text) {
   const std::string_view word = trimmed(text);
   const bool yes = word == "yes" || word == "true" || word == "True";
-  check(yes || word == "no" || word == "false" || word == "False", what, ": '", shown(word), "' is neither yes nor no");
+  check(yes || word == "no" || word == "false" || word == "False", what, ": '", shown(word),
+        "' is invalid; use yes or no");
   return yes;
 }
 

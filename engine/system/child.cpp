@@ -92,8 +92,8 @@ std::string failure_of(int status, const std::string& log) {
     if (line.starts_with("orrery: ")) last = line.substr(8);
   if (!last.empty()) return last;
   const int code = WEXITSTATUS(status), signal = WIFSIGNALED(status) ? WTERMSIG(status) : code - 128;
-  return signal > 0 ? text("it was ended by signal ", signal)
-                    : text("it ended with exit code ", code, " and no message");
+  return signal > 0 ? text("the process was ended by signal ", signal)
+                    : text("the process ended with exit code ", code, " and no error message");
 }
 
 }  // namespace orrery

@@ -39,7 +39,7 @@ void print(std::string_view line) {
   ::setpgid(0, 0);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGXFSZ}) ::signal(signal, SIG_DFL);
   ::execv(arguments[0], arguments);
-  print("the system cannot start the compiler\n");
+  print("cannot start the compiler\n");
   ::_exit(127);
 }
 
@@ -51,7 +51,7 @@ void print(std::string_view line) {
   group = ::fork();
   if (group == 0) become_compiler(arguments);
   if (group < 0) {
-    print("the system starts no further process\n");
+    print("cannot start another process\n");
     ::_exit(failed);
   }
   ::setpgid(group, group);  // parent and child both set it, because either may run first
@@ -70,18 +70,18 @@ void print(std::string_view line) {
 
 Compiled run_compiler(const std::vector<std::string>& command, int64_t limit) {
   check(::access(command[0].c_str(), X_OK) == 0, "try: cannot run the compiler ", command[0], ": ",
-        std::strerror(errno), "; install it, or build orrery again with the compiler that this machine has");
+        std::strerror(errno), "; install it, or build orrery again with a compiler of this machine");
   std::vector<std::string> words = command;
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
   int ends[2];
-  check(::pipe2(ends, O_CLOEXEC) == 0, "try: cannot run a compiler: ", std::strerror(errno));
+  check(::pipe2(ends, O_CLOEXEC) == 0, "try: cannot start the compiler: ", std::strerror(errno));
   const Descriptor from(ends[0]);
   Descriptor to(ends[1]);
   const pid_t program = ::getpid(), process = ::fork();
   if (process == 0) guard(arguments.data(), ends[1], limit, program);
-  check(process > 0, "try: cannot run a compiler: ", std::strerror(errno));
+  check(process > 0, "try: cannot start the compiler: ", std::strerror(errno));
   to.close();
 
   Compiled compiled;
@@ -99,7 +99,7 @@ Compiled run_compiler(const std::vector<std::string>& command, int64_t limit) {
   int status = 0;
   while (::waitpid(process, &status, 0) < 0 && errno == EINTR) {
   }
-  check(error == 0, "try: cannot read what the compiler prints: ", std::strerror(error));
+  check(error == 0, "try: cannot read the output of the compiler: ", std::strerror(error));
   compiled.in_time = !WIFEXITED(status) || WEXITSTATUS(status) != too_late;
   compiled.well = WIFEXITED(status) && WEXITSTATUS(status) == 0;
   return compiled;

@@ -41,7 +41,7 @@ void check_no_pointer(const FileReader& file, const std::string& path) {
   std::string found(begin.size(), '\0');
   file.read_at(0, std::as_writable_bytes(std::span(found)));
   check(found != begin, "read: ", path,
-        " is a git-lfs pointer in place of the file; fetch the file with `git lfs pull`");
+        " is a git-lfs pointer, not the file itself; fetch the file with `git lfs pull`");
 }
 
 const char* kind_of(mode_t mode) {
@@ -88,7 +88,8 @@ size_t FileReader::get_all(std::span<std::byte> bytes, const Get& get) const {
 }
 void FileReader::check_all(size_t got, std::span<std::byte> bytes) const {
   if (got < bytes.size())
-    cannot_read(path_, text("it ended after ", got, " of ", bytes.size(), " bytes; something else is changing it"));
+    cannot_read(path_, text("it ended after ", got, " of ", bytes.size(),
+                            " bytes; another program may be changing it; try again"));
 }
 
 size_t FileReader::read_up_to(std::span<std::byte> bytes) {
@@ -107,7 +108,7 @@ void FileWriter::write(std::span<const std::byte> bytes) {
     const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) cannot_write(path_, reason(errno));
-    if (written == 0) cannot_write(path_, "the disk takes no more bytes");
+    if (written == 0) cannot_write(path_, "the disk accepts no more bytes; free some space");
     bytes = bytes.subspan(static_cast<size_t>(written));
   }
 }
@@ -150,15 +151,15 @@ void write_file_atomically(const std::string& path, std::string_view text) {
 
 std::string read_file(const std::string& path, uint64_t limit) {
   FileReader file(path);
-  check(file.size() <= limit, "read: ", path, " has ", file.size(), " bytes, more than the ", limit, " that are read");
-  check_memory("read: " + path, static_cast<double>(file.size()), "take a smaller file");
+  check(file.size() <= limit, "read: ", path, " has ", file.size(), " bytes; at most ", limit, " are read");
+  check_memory("read: " + path, static_cast<double>(file.size()), "use a smaller file");
   std::string bytes(file.size(), '\0');
   file.read(std::as_writable_bytes(std::span(bytes)));
   if (!bytes.empty()) return bytes;
   std::string piece(4096, '\0');  // for files that the kernel generates, as below /proc, the size is 0
   while (const size_t got = file.read_up_to(std::as_writable_bytes(std::span(piece)))) {
     bytes.append(piece, 0, got);
-    check(bytes.size() <= std::min(limit, longest_made_up), "read: ", path, " has more bytes than are read");
+    check(bytes.size() <= std::min(limit, longest_made_up), "read: ", path, " has too many bytes; use a smaller file");
   }
   return bytes;
 }
@@ -191,7 +192,7 @@ std::string without_last_slashes(std::string path) {
 void make_folders(const std::string& path) {
   std::error_code problem;
   fs::create_directories(path, problem);
-  check(!problem, "write: cannot make the folder ", path, ": ", problem.message());
+  check(!problem, "write: cannot create the folder ", path, ": ", problem.message());
 }
 
 void rename_file(const std::string& from, const std::string& to) {

@@ -46,7 +46,7 @@ FileLock::FileLock(const std::string& path, const LockUser& user) : path_(path) 
   // The process that had the lock may remove the file, and the folder, between any two of these calls.
   for (int attempt = 0; attempt < 100; ++attempt)
     if (open(user)) return;
-  fail(user.command, ": ", path, " is created and removed by other programs", another(user, "; "));
+  fail(user.command, ": ", path, " is created and removed by other programs; try again", another(user, ", or "));
 }
 
 // Returns false if another process removed the file or its folder during the call.
@@ -58,7 +58,7 @@ bool FileLock::open(const LockUser& user) {
   check(file_->number() >= 0, user.command, ": cannot create the file ", path_, ": ", reason(), another(user, "; "));
   if (::flock(file_->number(), LOCK_EX | LOCK_NB) != 0) {
     check(errno == EWOULDBLOCK, user.command, ": cannot lock ", path_, ": ", reason(),
-          another(user, "; ", ", on a disk that can lock files"));
+          another(user, "; ", " on a disk that supports file locks"));
     return true;
   }
   return held_ = is_in_place();
@@ -72,7 +72,7 @@ bool FileLock::is_in_place() const {
 
 FolderLock::FolderLock(const std::string& folder, LockUser user)
     : user_(std::move(user)), folder_(folder), path_((fs::path(folder) / lock_name).string()) {
-  check(!folder.empty(), user_.command, ": ", user_.setting, " is empty; it names a folder, as in ", user_.setting,
+  check(!folder.empty(), user_.command, ": ", user_.setting, " is empty; give a folder, as in ", user_.setting,
         "=runs/mine");
   created_ = missing_folders(folder);
   acquire();
@@ -91,7 +91,7 @@ void FolderLock::acquire() {
   auto file = std::make_unique<FileLock>(path_, user_);
   if (!file->held())
     fail(user_.command, ": ", folder_, " is in use by another program", holder_of(file->descriptor()),
-         "; wait for its end", another(user_, ", or "));
+         "; wait until it ends", another(user_, ", or "));
   file_ = std::move(file);
   const std::string number = text(::getpid(), "\n");
   // Only another program's message uses the number, so a failed write does no harm.
@@ -102,7 +102,7 @@ void FolderLock::acquire() {
 void FolderLock::ensure_held() {
   if (file_ && file_->is_in_place()) return;
   check(!file_exists(folder_), user_.command, ": ", folder_,
-        " is not the folder that it was when the run began: it has been removed or replaced; nothing is written there");
+        " was removed or replaced after the run began; nothing is written to it; start the run again");
   acquire();
 }
 

@@ -117,7 +117,7 @@ void check_memory(std::string_view what, double bytes, std::string_view way_out)
   if (bytes < small) return;
   const auto available = static_cast<double>(available_memory());
   check(bytes + kept_for_others <= available, what, " needs about ", in_megabytes(bytes + kept_for_others),
-        " of memory, ", in_megabytes(std::floor(available / 1e6) * 1e6), " are free; ", way_out);
+        " of memory, but only ", in_megabytes(std::floor(available / 1e6) * 1e6), " are free; ", way_out);
 }
 
 }  // namespace orrery

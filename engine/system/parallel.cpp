@@ -53,7 +53,7 @@ int threads = static_cast<int>(std::thread::hardware_concurrency());
 
 int thread_count() { return threads; }
 void set_thread_count(int count) {
-  check(count >= 1, "threads: ", count, " given; at least 1 is needed");
+  check(count >= 1, "threads: ", count, " must be at least 1");
   threads = count;
 }
 void parallel_for(int64_t n, int64_t grain, RangeFunction f) {
@@ -79,7 +79,7 @@ void parallel_for(int64_t n, int64_t grain, RangeFunction f) {
   try {
     for (int t = 0; t < threads; ++t) workers.emplace_back(work);
   } catch (const std::system_error&) {  // the threads that did start do all the work
-    check(!workers.empty(), "threads: the system starts none; use --threads=1, or raise the limit of ulimit -u");
+    check(!workers.empty(), "threads: the system cannot start any; use --threads=1, or raise the limit of ulimit -u");
   }
   for (std::thread& worker : workers) worker.join();
   if (error) std::rethrow_exception(error);
@@ -109,7 +109,7 @@ void prove_threads() {
     throw;
   } catch (const std::exception& error) {
     join_all();
-    fail("threads: the system does not start ", threads, " threads (", error.what(),
+    fail("threads: the system cannot start ", threads, " threads (", error.what(),
          "); use --threads=1, or raise the limits of ulimit -u and ulimit -v");
   }
   join_all();
@@ -119,7 +119,7 @@ void prove_threads() {
 
 int thread_count() { return threads; }
 void set_thread_count(int count) {
-  check(count >= 1, "threads: ", count, " given; at least 1 is needed");
+  check(count >= 1, "threads: ", count, " must be at least 1");
   threads = count;
   limit = std::make_unique<tbb::global_control>(tbb::global_control::max_allowed_parallelism, count);
 }

@@ -170,13 +170,13 @@ std::string Pool::description() const {
   std::vector<Share> shares;
   for (const auto& [name, share] : by_holder) shares.push_back(share);
   std::sort(shares.begin(), shares.end(), [](const Share& a, const Share& b) { return a.bytes > b.bytes; });
-  std::string text = in_units(state_->use.held) + " held, " + in_units(state_->use.cached) + " kept for reuse";
+  std::string text = in_units(state_->use.held) + " in use, " + in_units(state_->use.cached) + " cached for reuse";
   if (state_->limit) text += ", limit " + in_units(state_->limit);
   constexpr size_t named = 4;
   for (size_t i = 0; i < std::min(named, shares.size()); ++i) {
     const Share& share = shares[i];
-    text += i == 0 ? "; the largest holders: " : ", ";
-    text += std::string(share.holder.empty() ? "tensors outside of operations" : share.holder) + " " +
+    text += i == 0 ? "; the largest uses: " : ", ";
+    text += std::string(share.holder.empty() ? "tensors outside operations" : share.holder) + " " +
             in_units(share.bytes) + " in " + std::to_string(share.blocks) + (share.blocks == 1 ? " block" : " blocks");
   }
   return text;

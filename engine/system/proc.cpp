@@ -6,8 +6,7 @@
 namespace orrery {
 
 std::string proc_path(const std::string& context, const std::string& path) {
-  check(file_exists(path), context, " needs ", path,
-        ", and /proc is not mounted here; mount it (mount -t proc proc /proc)");
+  check(file_exists(path), context, " needs ", path, ", but /proc is not mounted; mount it (mount -t proc proc /proc)");
   return path;
 }
 

@@ -77,7 +77,8 @@ __attribute__((constructor(101))) void refuse_wrong_processor() {
   }
   if (!missing) return;
   print(
-      ", which the library was compiled for; build it here, or with -DORRERY_NATIVE=OFF for any x86-64-v3 processor\n");
+      ", which the library was compiled for; build it on this machine, or use -DORRERY_NATIVE=OFF for any "
+      "x86-64-v3 processor\n");
   _exit(1);
 }
 

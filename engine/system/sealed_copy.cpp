@@ -23,7 +23,7 @@ SealedCopy::SealedCopy(const std::string& what, std::string_view bytes)
   }
   constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL;
   check(well && ::fcntl(file_.number(), F_ADD_SEALS, seals) == 0, what,
-        ": no sealed file in memory (memfd_create): ", std::strerror(errno));
+        ": cannot create a sealed file in memory (memfd_create): ", std::strerror(errno));
   path_ = proc_path(what, text("/proc/self/fd/", file_.number()));
 }
 

@@ -105,11 +105,11 @@ std::string place_text(const Shape& shape, int64_t element) {
 std::ostream& operator<<(std::ostream& out, const NumberFacts& f) {
   out << name(f.dtype) << " " << f.shape;
   if (f.first < 0) return out << " between " << f.smallest << " and " << f.largest;
-  out << " holds " << f.nan << " NaN, " << f.plus_infinity << " inf and " << f.minus_infinity << " -inf, the first at "
+  out << " has " << f.nan << " NaN, " << f.plus_infinity << " inf and " << f.minus_infinity << " -inf, the first at "
       << place_text(f.shape, f.first);
   const int64_t finite = f.shape.numel() - f.not_finite();
-  if (finite == 0) return out << "; no other number is in it";
-  return out << "; the other " << finite << " lie between " << f.smallest << " and " << f.largest;
+  if (finite == 0) return out << "; no value is finite";
+  return out << "; finite values: " << finite << ", between " << f.smallest << " and " << f.largest;
 }
 
 }  // namespace orrery

@@ -46,7 +46,7 @@ class HeaderReader {
     Header header;
     std::set<std::string> seen;
     object([&](const std::string& name) {
-      if (!seen.insert(name).second) damaged("'" + name + "' stands twice");
+      if (!seen.insert(name).second) damaged("'" + name + "' occurs twice");
       if (name == "__metadata__") {
         object([&](const std::string& key) {
           if (!header.metadata.emplace(key, string()).second) damaged("its metadata has '" + key + "' twice");
@@ -56,7 +56,7 @@ class HeaderReader {
       }
     });
     skip_space();
-    if (at_ < text_.size()) damaged(text("the header goes on after its end, at byte ", at_));
+    if (at_ < text_.size()) damaged(text("the header continues after its end, at byte ", at_));
     return header;
   }
 
@@ -66,11 +66,11 @@ class HeaderReader {
     std::vector<uint64_t> offsets;
     std::set<std::string> seen;
     object([&](const std::string& key) {
-      if (!seen.insert(key).second) damaged("'" + name + "' has two of " + key);
+      if (!seen.insert(key).second) damaged("'" + name + "' has two fields " + key);
       if (key == "dtype") return void(read.dtype = string());
       if (key == "shape") return void(read.shape = numbers());
       if (key == "data_offsets") return void(offsets = numbers());
-      damaged("'" + name + "' has a field '" + key + "'");
+      damaged("'" + name + "' has an unknown field '" + key + "'");
     });
     if (seen.size() != 3 || offsets.size() != 2) damaged("'" + name + "' needs dtype, shape and two data_offsets");
     read.begin = offsets[0];
@@ -132,15 +132,15 @@ class HeaderReader {
     const char c = at_ < text_.size() ? text_[at_++] : '\0';
     static constexpr std::string_view letters = "\"\\/bfnrt", meanings = "\"\\/\b\f\n\r\t";
     if (const size_t i = letters.find(c); c != '\0' && i != std::string_view::npos) return to.push_back(meanings[i]);
-    if (c != 'u') damaged(text("the header has a wrong escape at byte ", at_));
+    if (c != 'u') damaged(text("the header has an invalid escape sequence at byte ", at_));
     uint32_t point = hexadecimal();
     if (point >= 0xD800 && point < 0xDC00 && text_.substr(at_, 2) == "\\u") {  // the first half of a pair
       at_ += 2;
       const uint32_t low = hexadecimal();
-      if (low < 0xDC00 || low > 0xDFFF) damaged(text("the header has half a character at byte ", at_));
+      if (low < 0xDC00 || low > 0xDFFF) damaged(text("the header has an incomplete surrogate pair at byte ", at_));
       point = 0x10000 + ((point - 0xD800) << 10) + (low - 0xDC00);
     }
-    if (point >= 0xD800 && point < 0xE000) damaged(text("the header has half a character at byte ", at_));
+    if (point >= 0xD800 && point < 0xE000) damaged(text("the header has an incomplete surrogate pair at byte ", at_));
     append_utf8(to, point);
   }
 
@@ -150,7 +150,7 @@ class HeaderReader {
       static constexpr std::string_view digits = "0123456789abcdef";
       const char c = at_ < text_.size() ? text_[at_++] : '\0';
       const size_t digit = digits.find(c >= 'A' && c <= 'F' ? static_cast<char>(c - 'A' + 'a') : c);
-      if (digit == std::string_view::npos) damaged(text("the header has a wrong escape at byte ", at_));
+      if (digit == std::string_view::npos) damaged(text("the header has an invalid escape sequence at byte ", at_));
       value = value * 16 + static_cast<uint32_t>(digit);
     }
     return value;
@@ -198,8 +198,8 @@ uint64_t bits_of(const TensorEntry& entry, const std::string& path) {
   if (const auto known = dtypes.find(entry.dtype); known != dtypes.end())
     return 8 * static_cast<uint64_t>(bytes_of(known->second));
   const auto other = bits_of_others.find(entry.dtype);
-  check(other != bits_of_others.end(), "safetensors: ", path, ": '", entry.name, "' is of dtype ", entry.dtype,
-        ", which the format does not have");
+  check(other != bits_of_others.end(), "safetensors: ", path, ": '", entry.name, "' has dtype ", entry.dtype,
+        ", which the format does not define");
   return other->second;
 }
 
@@ -212,19 +212,19 @@ void check_layout(std::vector<TensorEntry>& entries, uint64_t data_bytes, const 
   for (const TensorEntry& e : entries) {
     uint64_t bits = bits_of(e, path);
     check(!dtype_of_word(e.dtype) || e.shape.size() <= Shape::max_rank, "safetensors: ", path, ": '", e.name, "' has ",
-          e.shape.size(), " axes; there can be ", Shape::max_rank);
+          e.shape.size(), " axes; at most ", Shape::max_rank, " are supported");
     bool overflow = false;
     for (const uint64_t size : e.shape) overflow |= size > INT64_MAX || __builtin_mul_overflow(bits, size, &bits);
     check(!overflow && bits % 8 == 0 && e.end >= e.begin && e.end - e.begin == bits / 8, "safetensors: ", path,
-          " is damaged: the place of '", e.name, "' does not fit its shape");
+          " is damaged: the data_offsets of '", e.name, "' do not fit its shape");
     check(e.begin == end, "safetensors: ", path, " is damaged: '", e.name, "' begins at byte ", e.begin,
-          " of the numbers, where ", end, " is due");
+          " of the data; it must begin at byte ", end);
     end = e.end;
   }
-  check(end <= data_bytes, "safetensors: ", path, " is cut short: its tensors take ", end, " bytes, it has ",
-        data_bytes, "; it was not copied or written whole");
-  check(end == data_bytes, "safetensors: ", path, " is damaged: ", data_bytes,
-        " bytes hold its numbers, its tensors take ", end);
+  check(end <= data_bytes, "safetensors: ", path, " is cut short: its tensors need ", end, " bytes, but it has ",
+        data_bytes, "; it was not copied or written completely");
+  check(end == data_bytes, "safetensors: ", path, " is damaged: its data has ", data_bytes,
+        " bytes, but its tensors need ", end);
 }
 
 // Returns the bytes of the numbers in memory, where F16 becomes f32.
@@ -261,8 +261,8 @@ std::string header_of(std::span<const NamedTensor> tensors, const std::map<std::
   int64_t at = 0;
   for (const NamedTensor& each : tensors) {
     const Tensor& x = each.tensor;
-    check(x.defined(), "safetensors: '", each.name, "' is undefined");
-    check(names.insert(each.name).second, "safetensors: there are two tensors '", each.name, "'; names must differ");
+    check(x.defined(), "safetensors: tensor '", each.name, "' is undefined; give it a value");
+    check(names.insert(each.name).second, "safetensors: two tensors are named '", each.name, "'; names must differ");
     const auto dtype = std::find_if(dtypes.begin(), dtypes.end(), [&](const auto& d) { return d.second == x.dtype(); });
     add(between, json_string(each.name), ":{\"dtype\":", json_string(dtype->first), ",\"shape\":[");
     for (int axis = 0; axis < x.shape().rank(); ++axis) add(axis ? "," : "", x.size(axis));
@@ -300,7 +300,7 @@ void check_written(const std::string& path, std::span<const NamedTensor> tensors
       const auto next = meant.first(std::min(meant.size(), piece.size()));
       const bool same = file.read_up_to(std::span(piece).first(next.size())) == next.size() &&
                         std::memcmp(piece.data(), next.data(), next.size()) == 0;
-      check(same, "safetensors: ", path, " is not what was written, when it is read again; is the disk sound?");
+      check(same, "safetensors: ", path, " differs from what was written when read back; check the disk");
       meant = meant.subspan(next.size());
     }
   };
@@ -312,7 +312,8 @@ void check_written(const std::string& path, std::span<const NamedTensor> tensors
     const Tensor x = each.tensor.detach().to(Device::cpu);
     compare({static_cast<const std::byte*>(x.raw()), static_cast<size_t>(x.bytes())});
   }
-  check(file.read_up_to(std::span(piece).first(1)) == 0, "safetensors: ", path, " is longer than what was written");
+  check(file.read_up_to(std::span(piece).first(1)) == 0, "safetensors: ", path,
+        " is longer than what was written when read back; check the disk");
 }
 
 std::optional<Dtype> dtype_of_word(std::string_view word) {
@@ -323,14 +324,14 @@ std::optional<Dtype> dtype_of_word(std::string_view word) {
 
 SafetensorsReader::SafetensorsReader(const std::string& path) : path_(path), file_(path) {
   const uint64_t size = file_.size();
-  check(size >= 8, "safetensors: ", path, " is cut short: ", size, " bytes, not even a header");
+  check(size >= 8, "safetensors: ", path, " is cut short: ", size, " bytes, too few for a header");
   uint64_t length = 0;
   file_.read(std::as_writable_bytes(std::span(&length, 1)));
   constexpr uint64_t gzip_mark = 0x8b1f;  // at the start of a gzip file
   check(length <= longest_header, "safetensors: ", path, " is not a safetensors file: its header would be ", length,
-        " bytes long", (length & 0xffff) == gzip_mark ? "; gzip has packed it: unpack it first" : "");
-  check(length <= size - 8, "safetensors: ", path, " is cut short: ", size, " bytes, the header alone takes ",
-        length + 8, "; it was not copied or written whole");
+        " bytes long", (length & 0xffff) == gzip_mark ? "; it is compressed with gzip; decompress it first" : "");
+  check(length <= size - 8, "safetensors: ", path, " is cut short: ", size, " bytes, but the header alone needs ",
+        length + 8, "; it was not copied or written completely");
   check_memory("safetensors: the header of " + path, 10 * static_cast<double>(length), way_out_of_memory());
   std::string text(length, '\0');
   file_.read(std::as_writable_bytes(std::span(text)));

@@ -52,12 +52,13 @@ HostToDevice::HostToDevice(const Tensor& to) : to_(to) {
   for (auto& block : blocks_) block = std::make_unique<detail::HostBlock>(to);
 }
 void HostToDevice::check_dtype(Dtype dtype) const {
-  check(dtype == to_.dtype(), "host to device: ", name(dtype), " numbers for a tensor of ", name(to_.dtype()));
+  check(dtype == to_.dtype(), "host to device: ", name(dtype), " values for a tensor of dtype ", name(to_.dtype()),
+        "; the dtypes must be equal");
 }
 void HostToDevice::send(const Tensor& numbers) {
   check(numbers.device() == Device::cpu && numbers.dtype() == to_.dtype() && numbers.shape() == to_.shape(),
-        "host to device: ", name(numbers.dtype()), " numbers of shape ", numbers.shape(), " for a tensor of ",
-        name(to_.dtype()), " and shape ", to_.shape());
+        "host to device: ", name(numbers.dtype()), " values of shape ", numbers.shape(), " on ", numbers.device(),
+        "; they must be ", name(to_.dtype()), " of shape ", to_.shape(), " on cpu");
   block_ = (block_ + 1) % blocks_.size();
   std::memcpy(blocks_[block_]->data(), numbers.raw(), static_cast<size_t>(numbers.bytes()));
   send();
@@ -66,9 +67,10 @@ DeviceToHost::DeviceToHost(const Tensor& from) : from_(from) {
   for (auto& block : blocks_) block = std::make_unique<detail::HostBlock>(from);
 }
 void DeviceToHost::check_ticket(Dtype dtype, size_t ticket) const {
-  check(dtype == from_.dtype(), "device to host: ", name(dtype), " numbers of a tensor of ", name(from_.dtype()));
+  check(dtype == from_.dtype(), "device to host: ", name(dtype), " values of a tensor of dtype ", name(from_.dtype()),
+        "; the dtypes must be equal");
   check(ticket > 0 && ticket <= fetched_ && ticket + blocks_.size() > fetched_, "device to host: ticket ", ticket,
-        " of ", fetched_, " is no longer good");
+        " of ", fetched_, " is invalid; only the latest ", blocks_.size(), " are kept");
 }
 
 Graph::Graph([[maybe_unused]] const std::function<void()>& work,

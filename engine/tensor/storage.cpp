@@ -54,7 +54,7 @@ std::shared_ptr<Pool> pool_of(Device device) {
 #if defined(ORRERY_HAS_CUDA)
   return cuda::pool();
 #else
-  fail("allocate: built without CUDA (configure with -DORRERY_CUDA=ON)");
+  fail("allocate: built without CUDA; configure with -DORRERY_CUDA=ON");
 #endif
 }
 
@@ -62,9 +62,9 @@ void* take(Pool& pool, Device device, int64_t bytes) {
   if (void* const data = pool.take(bytes, current_operation())) return data;
   std::string free;
 #if defined(ORRERY_HAS_CUDA)
-  if (device == Device::cuda) free = text("; the card has ", cuda::free_memory(), " bytes free");
+  if (device == Device::cuda) free = text("; the GPU has ", cuda::free_memory(), " bytes free");
 #endif
-  fail("allocate: out of memory on ", device, ": asked for ", bytes, " bytes; ", pool.description(), free, "; ",
+  fail("allocate: out of memory on ", device, ": ", bytes, " bytes requested; ", pool.description(), free, "; ",
        way_out_of_memory());
 }
 
@@ -110,7 +110,7 @@ void synchronize() {
 Device parse_device(const std::string& name) {
   for (const Device device : {Device::cpu, Device::cuda})
     if (name == orrery::name(device)) return device;
-  fail("device: no '", name, "'; there are cpu and cuda");
+  fail("device: '", name, "' is unknown; use cpu or cuda");
 }
 void check_available(Device device) {
   if (device == Device::cpu) return;

@@ -11,7 +11,7 @@ namespace orrery {
 namespace {
 
 const TensorBody& body_of(const std::shared_ptr<TensorBody>& body) {
-  check(body != nullptr, "tensor: undefined; it was never given a value");
+  check(body != nullptr, "tensor: undefined; assign a value first");
   return *body;
 }
 
@@ -43,7 +43,8 @@ Tensor Tensor::zeros(const Shape& shape, Dtype dtype, Device device) {
   return x;
 }
 Tensor Tensor::from(const Shape& shape, std::span<const double> values, Dtype dtype) {
-  check(shape.numel() == static_cast<int64_t>(values.size()), "from: ", values.size(), " values for shape ", shape);
+  check(shape.numel() == static_cast<int64_t>(values.size()), "from: the number of values (", values.size(),
+        ") must equal the elements of shape ", shape);
   const Tensor x = empty(shape, dtype, Device::cpu);
   dispatch_any(dtype, "from", [&]<class T>() {
     T* const out = x.mutable_data<T>();
@@ -55,7 +56,8 @@ Tensor Tensor::from(const Shape& shape, std::initializer_list<double> values, Dt
   return from(shape, std::span<const double>(values.begin(), values.size()), dtype);
 }
 Tensor Tensor::from(const Shape& shape, std::span<const int32_t> values) {
-  check(shape.numel() == static_cast<int64_t>(values.size()), "from: ", values.size(), " values for shape ", shape);
+  check(shape.numel() == static_cast<int64_t>(values.size()), "from: the number of values (", values.size(),
+        ") must equal the elements of shape ", shape);
   const Tensor x = empty(shape, Dtype::i32, Device::cpu);
   std::memcpy(x.mutable_raw(), values.data(), values.size_bytes());
   return x;
@@ -68,8 +70,8 @@ Device Tensor::device() const { return body_of(body_).buffer->device(); }
 const void* Tensor::raw(Dtype wanted) const {
   const TensorBody& body = body_of(body_);
   if (body.dtype != wanted)
-    fail("tensor: holds ", name(body.dtype), ", asked for ", name(wanted), "; convert with .to(Dtype::", name(wanted),
-         ")");
+    fail("tensor: dtype is ", name(body.dtype), ", but ", name(wanted),
+         " is needed; convert with .to(Dtype::", name(wanted), ")");
   return body.buffer->data() + body.offset;
 }
 void* Tensor::mutable_raw(Dtype wanted) const {
@@ -101,7 +103,8 @@ Tensor Tensor::clone() const {
 bool Tensor::requires_grad() const { return body_ && body_->requires_grad; }
 const Tensor& Tensor::set_requires_grad(bool wanted) const {
   check(!body_of(body_).edge, "set_requires_grad: the tensor is the result of a recorded operation; detach() it first");
-  check(!wanted || is_floating(dtype()), "set_requires_grad: ", name(dtype()), " has no gradient");
+  check(!wanted || is_floating(dtype()), "set_requires_grad: a tensor of dtype ", name(dtype()),
+        " has no gradient; convert with .to(Dtype::f32)");
   body_->requires_grad = wanted;
   return *this;
 }
@@ -114,7 +117,8 @@ Tensor Tensor::grad() const {
   return body.gradient;
 }
 void Tensor::set_grad(const Tensor& g) const {
-  check(!g || g.shape() == shape(), "set_grad: a gradient of shape ", g ? g.shape() : Shape(), " for shape ", shape());
+  check(!g || g.shape() == shape(), "set_grad: a gradient of shape ", g ? g.shape() : Shape(), " does not fit shape ",
+        shape());
   body_->gradient = g;
   body_->stale = body_->gradient_at_home = false;
 }

@@ -31,11 +31,11 @@ class Shape {
   bool operator==(const Shape& other) const = default;
 
   void append(int64_t size) {
-    check(rank_ < max_rank, "shape: at most ", max_rank, " axes");
-    check(size >= 0, "shape: size ", size, " is negative");
+    check(rank_ < max_rank, "shape: too many axes; at most ", max_rank, " are supported");
+    check(size >= 0, "shape: size ", size, " must be at least 0");
     sizes_[static_cast<size_t>(rank_++)] = size;
     if (__builtin_mul_overflow(numel_, size, &numel_) || numel_ > largest_size)
-      fail("shape: ", *this, " has more elements than any memory holds; use smaller sizes");
+      fail("shape: ", *this, " has too many elements for any memory; use smaller sizes");
   }
   Shape with(int axis, int64_t size) const {
     const int place = resolve(axis);
@@ -53,7 +53,7 @@ class Shape {
   // Returns a non-negative axis; throws if the axis does not exist.
   int resolve(int axis) const {
     const int resolved = axis < 0 ? axis + rank_ : axis;
-    if (resolved < 0 || resolved >= rank_) fail("shape: no axis ", axis, " in ", *this);
+    if (resolved < 0 || resolved >= rank_) fail("shape: axis ", axis, " is out of range for ", *this);
     return resolved;
   }
 

@@ -17,11 +17,11 @@ namespace detail {
 [[noreturn]] inline void fail_sizes(std::string_view what, const char* between, std::initializer_list<int64_t> sizes) {
   std::string all;
   for (const int64_t size : sizes) all += (all.empty() ? "" : between) + std::to_string(size);
-  fail(what, ": ", all, " is more than any memory holds; use smaller sizes");
+  fail(what, ": ", all, " is too large for any memory; use smaller sizes");
 }
 }  // namespace detail
 
-// Product and sum of sizes >= 0, at most `largest_size`. Errors: "`what`: 3 x 4 is more than ...".
+// Product and sum of sizes >= 0, at most `largest_size`. Errors: "`what`: 3 x 4 is too large ...".
 inline int64_t product_of_sizes(std::string_view what, std::initializer_list<int64_t> sizes) {
   int64_t product = 1;
   for (const int64_t size : sizes)

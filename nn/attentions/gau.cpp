@@ -28,7 +28,7 @@ class Gau final : public Sublayer {
     void visit(V& v) {
       v("size", size, "S, channels of queries and keys", between(1, 65536));
       v("d_ff|inner", d_ff, "E, channels of u and v; 0: 2 width", between(0, 262144));
-      v("length", length, "n: keys_visible, row_index, padded_length or fixed(n)");
+      v("length", length, "n, divisor of the scores: keys_visible, row_index, padded_length or fixed(n)");
       layer.visit(v);
     }
   };
@@ -36,7 +36,7 @@ class Gau final : public Sublayer {
                                 .formula = "y = (u * sum_j relu(<q_i, k_j> / n_i + b)^2 v_j) W_o, u, v, z by swish",
                                 .source = "Hua et al. 2022, arXiv:2202.10447",
                                 .parameters = "weights as softmax; gammas N(0, 0.02^2), betas 0",
-                                .keeps = "x, u, v, z, q, k, what was read"};
+                                .keeps = "x, u, v, z, q, k, attention output"};
 
   Gau(const Spec& spec, const AttentionLayerOptions& options) : Gau(settings_from<Settings>(spec), options) {}
   Gau(const Settings& s, const AttentionLayerOptions& o)
@@ -95,20 +95,21 @@ class Gau final : public Sublayer {
  private:
   void check_settings() const {
     const AttentionSettings& s = settings_.layer;
-    check(options_.memory_width == 0, "gau: reads its own sequence only and cannot be a cross attention");
-    check(options_.head_size == 0, "gau: its one head has a size of its own, gau(size=128), so head_size must be 0");
-    check(s.gate.name == "none", "gau: has a gate of its own, so gate must be none, not ", s.gate);
-    check(s.qk_norm.name == "none",
-          "gau: queries and keys come from one z with gains of their own, so qk_norm must be none, not ", s.qk_norm);
+    check(options_.memory_width == 0,
+          "gau: attends to its own sequence only, so it cannot be a cross attention; use softmax");
+    check(options_.head_size == 0,
+          "gau: head_size must be 0, because size sets the size of its one head; use gau(size=128)");
+    check(s.gate.name == "none", "gau: has its own gate, so gate must be none, not ", s.gate);
+    check(s.qk_norm.name == "none", "gau: queries and keys have their own gains, so qk_norm must be none, not ",
+          s.qk_norm);
     check(s.scale == 0, "gau: scores are divided by n, so scale must be 0, not ", s.scale);
     check(s.span.name == "none", "gau: cannot be combined with span=", s.span, "; use pointwise(relu_squared)");
     check(s.persistent.name == "none", "gau: cannot be combined with persistent=", s.persistent,
           "; use pointwise(relu_squared)");
     check(!options_.position || !options_.position->relative_embedding(1),
-          "gau: position=relative(S, keys) adds to the scores of "
-          "other attentions; use relative(S, bias), rotary or another position");
+          "gau: position=relative(S, keys) is not supported; use relative(S, bias), rotary or another position");
     check(!options_.position || !options_.position->acts_on_scores() || options_.heads == 1,
-          "gau: has one head, the position has biases for ", options_.heads, "; set heads=1");
+          "gau: has one head, but the position has biases for ", options_.heads, "; set heads=1");
     if (!options_.position) return;
     options_.position->check_head_size(size_);
     if (options_.context > 0) options_.position->check_reach(options_.context);

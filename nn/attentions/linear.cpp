@@ -135,7 +135,7 @@ struct LinearAttentionOperation {
         check(std::find(of_key + last, of_key + keys, of_query[i]) == of_key + keys &&
                   std::find(of_key, of_key + first, of_query[i]) == of_key + first,
               "linear: document ", of_query[i], " of sequence ", sequence,
-              " is not contiguous; running sums need packed documents one after the other");
+              " is not contiguous; running sums need documents packed one after another");
       }
     }
   }
@@ -217,7 +217,7 @@ class LinearAttention final : public AttentionLayer {
     AttentionSettings layer;
     template <class V>
     void visit(V& v) {
-      v("function", function, "F, the feature map: any activation");
+      v("function", function, "feature map F: any activation");
       v("normalize", normalize, "divide by the sum of the weights");
       layer.visit(v);
     }

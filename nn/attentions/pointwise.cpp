@@ -31,8 +31,8 @@ class Pointwise final : public AttentionLayer {
     AttentionSettings layer;
     template <class V>
     void visit(V& v) {
-      v("function", function, "F, any activation");
-      v("alpha", alpha, "power of the length", between(-8, 8));
+      v("function", function, "activation F of the scores");
+      v("alpha", alpha, "exponent alpha of the divisor L^alpha; learned: trained", between(-8, 8));
       v("length", length, "L: keys_visible, row_index, padded_length or fixed(n)");
       layer.visit(v);
     }
@@ -41,7 +41,7 @@ class Pointwise final : public AttentionLayer {
                                 .formula = "o_i = L^-alpha sum_j F(<q_i, k_j> / sqrt(D)) v_j",
                                 .source = "Wortsman et al. 2023, arXiv:2309.08586",
                                 .parameters = "as softmax; alpha from its setting, if learned",
-                                .keeps = "q, k, v; what was read, if alpha is not 0"};
+                                .keeps = "q, k, v; attention output if alpha is not 0"};
 
   Pointwise(const Spec& spec, const AttentionLayerOptions& options)
       : Pointwise(settings_from<Settings>(spec), options) {}

@@ -22,7 +22,7 @@ class Rela final : public AttentionLayer {
     AttentionSettings layer;
     template <class V>
     void visit(V& v) {
-      v("gated", gated, "what is read is multiplied by sigmoid(w a)");
+      v("gated", gated, "multiply the attention output a by sigmoid(w a)");
       v("epsilon", epsilon, "added to the mean square", above(0, 100));
       layer.visit(v);
     }
@@ -31,7 +31,7 @@ class Rela final : public AttentionLayer {
                                 .formula = "o_i = rms(sum_j relu(<q_i, k_j> / sqrt(D)) v_j) * gain",
                                 .source = "Zhang et al. 2021, arXiv:2104.07012",
                                 .parameters = "as softmax; gain 1, w 0",
-                                .keeps = "q, k, v, what was read, 1/rms of each row"};
+                                .keeps = "q, k, v, attention output, 1/rms of each row"};
 
   Rela(const Spec& spec, const AttentionLayerOptions& options) : Rela(settings_from<Settings>(spec), options) {}
   Rela(const Settings& settings, const AttentionLayerOptions& options)

@@ -36,8 +36,8 @@ class ReluFormer final : public AttentionLayer {
     AttentionSettings layer;
     template <class V>
     void visit(V& v) {
-      v("gamma", gamma, "initial value of gamma, learned for each head", above(0, 1e6, 1e-6));
-      v("length", length, "n: keys_visible, row_index, padded_length or fixed(n)");
+      v("gamma", gamma, "initial value of gamma, which is learned per head", above(0, 1e6, 1e-6));
+      v("length", length, "n, length in the divisor: keys_visible, row_index, padded_length or fixed(n)");
       layer.visit(v);
     }
   };
@@ -45,7 +45,7 @@ class ReluFormer final : public AttentionLayer {
                                 .formula = "o_i = sum_j relu(<q_i, k_j> / sqrt(D)) v_j / (gamma sqrt(n_i / 2))",
                                 .source = "A Study on ReLU and Softmax in Transformer, arXiv:2302.06461",
                                 .parameters = "as softmax; ln gamma of each head",
-                                .keeps = "q, k, v, what was read; sum and entropy of each row with a loss"};
+                                .keeps = "q, k, v, attention output; with a loss, sum and entropy of each row"};
 
   ReluFormer(const Spec& spec, const AttentionLayerOptions& options)
       : ReluFormer(settings_from<Settings>(spec), options) {}

@@ -29,12 +29,10 @@ class Softmax final : public AttentionLayer {
     AttentionSettings layer;
     template <class V>
     void visit(V& v) {
-      v("soft_cap", soft_cap, "c: scores become c tanh(s / c); 0: they stay", zero_or(1e-6, 1e6));
-      v("temperature", temperature, "divides the scores; learned: one for each head", above(0, 1e6, 1e-6));
+      v("soft_cap", soft_cap, "cap c of the scores: c tanh(s / c); 0: no cap", zero_or(1e-6, 1e6));
+      v("temperature", temperature, "divisor of the scores; learned: one per head", above(0, 1e6, 1e-6));
       v("entropy_threshold", entropy_threshold,
-        "theta, for the loss entropy_regularizer: fraction of the highest entropy that heads are drawn to; learned: "
-        "one "
-        "each",
+        "theta of the loss entropy_regularizer, a fraction of the highest entropy; learned: one per head",
         between(0, 1));
       layer.visit(v);
     }
@@ -44,7 +42,7 @@ class Softmax final : public AttentionLayer {
                                 .source = "Vaswani et al. 2017, arXiv:1706.03762",
                                 .parameters =
                                     "weights N(0, 0.02^2), of the output N(0, 0.02^2 / (2 layers)), biases 0; "
-                                    "temperature, 1, and entropy_threshold, 0.5, of each head, if learned",
+                                    "if learned, per head: temperature 1, entropy_threshold 0.5",
                                 .keeps = "q, k, v, o, log-sum-exp of each row"};
 
   Softmax(const Spec& spec, const AttentionLayerOptions& options) : Softmax(settings_from<Settings>(spec), options) {}

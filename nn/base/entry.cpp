@@ -17,8 +17,8 @@ void check_keys(const Spec& spec, const std::string& name, const std::vector<std
     for (const auto& [other, settings] : family)
       if (has(*settings, item.key)) others.push_back(other);
     for (const auto& [key, value] : own) keys.push_back(key);
-    check(others.empty(), spec, ": ", item.key, "=", item.value, " is an option of ", join(others), ", not of ", name,
-          keys.empty() ? ", which takes none" : "; " + name + " takes " + join(keys));
+    check(others.empty(), spec, ": ", item.key, "=", item.value, " is a setting of ", join(others), ", not of ", name,
+          keys.empty() ? ", which takes no settings" : "; " + name + " takes " + join(keys));
   }
 }
 
@@ -34,8 +34,8 @@ Spec from_preset(const std::string& preset, const Spec& spec) {
   all.items.insert(all.items.end(), fixed, own.items.end());
   for (auto item = named; item != spec.items.end(); ++item) {
     const auto same = std::find_if(fixed, own.items.end(), [&](const Spec::Item& f) { return f.key == item->key; });
-    check(same == own.items.end(), spec, ": ", spec.name, " is ", preset, ", where ", item->key, " stays; use ",
-          own.name, " for another");
+    check(same == own.items.end(), spec, ": ", spec.name, " is ", preset, " with ", item->key, " fixed; use ", own.name,
+          " for another value");
     all.items.push_back(*item);
   }
   return all;

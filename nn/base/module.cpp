@@ -30,11 +30,11 @@ class Collect final : public Visitor {
   std::vector<NamedParameter> parameters;
   std::vector<std::pair<std::string, Tensor*>> buffers;
   void parameter(const std::string& path, Parameter& p) override {
-    check(seen_.insert(path).second, "module: the name '", path, "' is given to two parameters");
+    check(seen_.insert(path).second, "module: the name '", path, "' is given to two parameters; names must differ");
     parameters.push_back({path, &p});
   }
   void buffer(const std::string& path, Tensor& b) override {
-    check(seen_.insert(path).second, "module: the name '", path, "' is given twice");
+    check(seen_.insert(path).second, "module: the name '", path, "' is given twice; names must differ");
     buffers.push_back({path, &b});
   }
 
@@ -57,7 +57,7 @@ ParameterCount::ParameterCount(int64_t limit)
 ParameterCount::~ParameterCount() { counting = outer_; }
 void ParameterCount::add(const Shape& shape) {
   elements_ += shape.numel();  // below 2^60 each, so the sum cannot overflow
-  check(!exceeded(), "parameters: there are more than ", limit_, " with one of shape ", shape);
+  check(!exceeded(), "parameters: the model has more than ", limit_, " elements, one tensor having shape ", shape);
 }
 
 Parameter::Parameter(const Shape& shape, Initialization how, Dtype dtype)
@@ -109,8 +109,8 @@ void ensure_paths(Module& root) {
 }
 const std::string& Module::unique_path() const {
   check(named_,
-        "module: the model's parts have no paths, so each would have the same random numbers and the same entry of a "
-        "cache; end its constructor with nn::name_paths(*this), or initialize it or load a checkpoint");
+        "module: the model's modules have no paths, so all would use the same random numbers and cache entry; "
+        "end its constructor with nn::name_paths(*this), or initialize it or load a checkpoint");
   return path_;
 }
 std::vector<NamedParameter> parameters_of(Module& module) {

@@ -44,8 +44,7 @@ double causal_entropy_ceiling(int64_t positions) {
 }
 
 std::array<double, 4> entropy_histogram(const Tensor& entropies, double ceiling) {
-  check(ceiling > 0, "entropy_histogram: the ceiling must be above 0, not ", ceiling,
-        "; one position alone has no entropy to measure");
+  check(ceiling > 0, "entropy_histogram: the ceiling must be above 0, not ", ceiling, "; use at least 2 positions");
   std::array<double, 4> share{};
   for (const double h : entropies.to_vector()) {
     check(!std::isnan(h), "entropy_histogram: an entropy is not a number; the model has diverged");

@@ -73,7 +73,7 @@ void each_some_rows(const Tensor& x, const std::function<void(std::vector<double
 }
 
 double top_share(const Tensor& weights, double share) {
-  check(share > 0 && share <= 1, "top_share: the share of a row's entries must lie in (0, 1], not ", share);
+  check(share > 0 && share <= 1, "top_share: the fraction of a row's entries must lie in (0, 1], not ", share);
   check(weights.shape().rank() >= 1 && weights.size(-1) >= 1, "top_share: weights of shape ", weights.shape(),
         " have no rows");
   const auto width = static_cast<std::ptrdiff_t>(weights.size(-1));

@@ -34,7 +34,7 @@ double variance(const Tensor& x) {
 double variance_ratio(const Tensor& output, const Tensor& residual) {
   const double of_residual = variance(residual);
   check(of_residual > 0, "variance_ratio: the residual ", residual.shape(),
-        " is constant; there is nothing to compare");
+        " is constant, so its variance is 0; use another input");
   return variance(output) / of_residual;
 }
 

@@ -107,7 +107,7 @@ class Dense final : public SlotReader {
     Spec activation = parse_spec("gelu_tanh");
     template <class V>
     void visit(V& v) {
-      v("activation", activation, "any activation");
+      v("activation", activation, "activation F of the hidden units");
     }
   };
   static inline const Info info{.name = "dense",
@@ -171,7 +171,7 @@ Tensor dense_feed_forward(const Tensor& x, const Activation& activation, const T
                           const Tensor& output, const Tensor& output_bias, const Tensor& residual) {
   check_same_kind("dense_feed_forward", x, input);
   check(x.shape().rank() >= 1 && input.shape() == Shape{output.size(1), x.size(-1)}, "dense_feed_forward: x ",
-        x.shape(), " with weights ", input.shape(), " and ", output.shape(),
+        x.shape(), " does not fit weights ", input.shape(), " and ", output.shape(),
         "; they must be (d_ff, width) and (width, d_ff)");
   return record(OfEveryDtype<DenseFeedForward>{{activation}}, x, input, input_bias, output, output_bias, residual);
 }

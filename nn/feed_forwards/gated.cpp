@@ -138,8 +138,8 @@ class Gated final : public Sublayer {
     bool two_thirds = false;
     template <class V>
     void visit(V& v) {
-      v("activation", activation, "F, any activation");
-      v("two_thirds", two_thirds, "S is 2/3 of d_ff: as many parameters as a dense layer");
+      v("activation", activation, "activation F of the gate");
+      v("two_thirds", two_thirds, "use 2/3 of d_ff hidden units, which gives as many parameters as a dense layer");
     }
   };
   static inline const Info info{.name = "gated",
@@ -206,7 +206,7 @@ Tensor gated_feed_forward(const Tensor& x, const Activation& activation, const T
                           const Tensor& output, const Tensor& output_bias, const Tensor& residual) {
   check_same_kind("gated_feed_forward", x, input);
   check(x.shape().rank() >= 1 && output.shape().rank() == 2 && input.shape() == Shape{2 * output.size(1), x.size(-1)},
-        "gated_feed_forward: x ", x.shape(), " with weights ", input.shape(), " and ", output.shape(),
+        "gated_feed_forward: x ", x.shape(), " does not fit weights ", input.shape(), " and ", output.shape(),
         "; they must be (2 d_ff, width) and (width, d_ff)");
   return record(OfEveryDtype<GatedFeedForward>{{activation}}, x, input, input_bias, output, output_bias, residual);
 }

@@ -38,18 +38,17 @@ class Memory final : public SlotReader {
     template <class V>
     void visit(V& v) {
       v("function", function, "softmax over the slots, or any activation");
-      v("d_ff|slots", d_ff, "keys and values; 0: the block's d_ff", between(0, 262144));
-      v("norm", norm, "normalization of what is read, before the residual", one_of({"none", "layer"}));
-      v("scale", scale, "factor of the scores of softmax", above(0, 1e6));
-      v("epsilon", epsilon, "of norm=layer: added to the variance", above(0, 100));
+      v("d_ff|slots", d_ff, "number of keys and values; 0: the block's d_ff", between(0, 262144));
+      v("norm", norm, "normalization of the output, before the residual is added", one_of({"none", "layer"}));
+      v("scale", scale, "factor of the scores, for softmax only", above(0, 1e6));
+      v("epsilon", epsilon, "added to the variance by norm=layer", above(0, 100));
     }
   };
-  static inline const Info info{
-      .name = "memory",
-      .formula = "F(x K^T + b_K) V + b_V, or softmax(scale x K^T) V",
-      .source = "Geva et al. 2020, arXiv:2012.14913; arXiv:2302.06461",
-      .parameters = "K N(0, 0.02^2), V N(0, 0.02^2 / (2 layers)), biases 0, weight of the norm 1",
-      .keeps = "x, x K^T + b_K, V^T; with softmax x, a V, log-sum-exp of each row"};
+  static inline const Info info{.name = "memory",
+                                .formula = "F(x K^T + b_K) V + b_V, or softmax(scale x K^T) V",
+                                .source = "Geva et al. 2020, arXiv:2012.14913; arXiv:2302.06461",
+                                .parameters = "K N(0, 0.02^2), V N(0, 0.02^2 / (2 layers)), biases 0, norm weight 1",
+                                .keeps = "x, x K^T + b_K, V^T; with softmax x, a V, log-sum-exp of each row"};
 
   Memory(const Spec& spec, const FeedForwardOptions& options) : Memory(settings_from<Settings>(spec), options) {}
   Memory(const Settings& settings, const FeedForwardOptions& o) : scale_(settings.scale) {
@@ -58,11 +57,11 @@ class Memory final : public SlotReader {
     value_ = Parameter(shape, o.initial_weights.joining(shape[0], o.width, o.layers));
     if (settings.function.name == "softmax") {
       check(settings.function.items.empty(), "memory: '", settings.function,
-            "': softmax takes no settings here; scale is one of memory");
+            "': softmax takes no settings here; use memory(softmax, scale=...)");
     } else {
       check_function(settings.function.name);
       function_.emplace(settings.function, o.shared_activation);
-      check(scale_ == 1, "memory: scale = ", print_number(scale_), " belongs to softmax; with ",
+      check(scale_ == 1, "memory: scale (", print_number(scale_), ") is for softmax only; with ",
             function_->activation().spec(), " it must be 1");
       if (o.bias) {
         key_bias_ = Parameter(Shape{shape[0]}, constant(0));
@@ -91,7 +90,7 @@ class Memory final : public SlotReader {
   }
 
   SlotWeights slot_weights() const override {
-    check(!norm_, info.name, ": norm=layer stands between the slots and y; only norm=none can be converted");
+    check(!norm_, info.name, ": norm=layer cannot be converted; use norm=none");
     SlotWeights w{.key = as_slots(key_.value),
                   .value = as_slots(value_.value),
                   .key_bias = key_bias_.value,

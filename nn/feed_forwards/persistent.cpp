@@ -34,12 +34,12 @@ class Persistent final : public SlotReader {
     bool scaled = true, projections = false;
     template <class V>
     void visit(V& v) {
-      v("slots", slots, "keys and values of each head; 0: the block's d_ff", between(0, 262144));
-      v("heads", heads, "parts of the channels, each with slots of its own", between(1, 65536));
+      v("slots", slots, "number of keys and values per head; 0: the block's d_ff", between(0, 262144));
+      v("heads", heads, "number of heads: groups of channels, each with its own slots", between(1, 65536));
       v("scale", scale, "factor of the scores; 0: 1 / sqrt(head size)", zero_or(tiny, 1e6));
-      v("dropout", dropout, "fraction of the weights set to zero while training", fraction());
-      v("scaled", scaled, "stored divided by sqrt(head size) and sqrt(slots)");
-      v("projections", projections, "linear layers before and behind the slots");
+      v("dropout", dropout, "fraction of the attention weights set to zero in training", fraction());
+      v("scaled", scaled, "store keys divided by sqrt(head size), values by sqrt(slots)");
+      v("projections", projections, "linear layers before and after the slots");
     }
   };
   static inline const Info info{
@@ -79,8 +79,7 @@ class Persistent final : public SlotReader {
   }
 
   SlotWeights slot_weights() const override {
-    check(!query_, info.name, ": projections=yes puts linear layers around the slots; only projections=no can be ",
-          "converted");
+    check(!query_, info.name, ": projections=yes cannot be converted; use projections=no");
     const SlotKeysAndValues used = slots_.use();
     return {.key = used.key, .value = used.value, .key_bias = {}, .value_bias = {}, .function = {}, .scale = scale_};
   }

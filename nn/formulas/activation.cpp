@@ -131,13 +131,13 @@ Tensor off_kinks(const ActivationInfo& info, const Tensor& x) {
 
 void check_formula(const ActivationInfo& info, const detail::FormulaSizes& sizes) {
   const size_t bytes = std::max<size_t>(1, info.constants.size() * sizeof(double));  // an empty struct has one byte
-  check(sizes.bytes == bytes, info.name, ": its info names ", info.constants.size(),
-        " constants; its members must be as many doubles, in the same order");
-  check(sizes.parameters == static_cast<int>(info.parameters.size()), info.name, ": its info names ",
-        info.parameters.size(), " parameters, not ", sizes.parameters);
+  check(sizes.bytes == bytes, info.name, ": the number of constants in its info (", info.constants.size(),
+        ") must equal the number of its members, all double and in the same order");
+  check(sizes.parameters == static_cast<int>(info.parameters.size()), info.name,
+        ": the number of parameters in its info (", info.parameters.size(), ") must be ", sizes.parameters);
   for (const ActivationPreset& preset : info.presets)
-    check(preset.constants.size() == info.constants.size(), preset.name, ": a preset of ", info.name, " with ",
-          preset.constants.size(), " constants, which has ", info.constants.size());
+    check(preset.constants.size() == info.constants.size(), preset.name, ": the number of constants of this preset (",
+          preset.constants.size(), ") must be that of ", info.name, ", ", info.constants.size());
 }
 
 // Throws, but in a plug-in only informs the loader: its static objects must not throw.
@@ -206,7 +206,7 @@ bool is_learned_activation(std::string_view name) {
 
 Activation::Activation(const Spec& spec) : Activation(any(spec)) {
   check(info().parameters.empty(), "activation: '", spec.name,
-        "' has parameters to learn, which have no place here; there are ", join(activation_names()));
+        "' has learned parameters, which are not supported here; choose one of ", join(activation_names()));
 }
 Activation Activation::any(const Spec& spec) {
   const detail::ActivationEntry& entry = detail::activations().at(spec.name);
@@ -225,8 +225,8 @@ std::string Activation::spec() const {
 }
 void Activation::fail_without(const char* role) const {
   fail(role, ": '", info().name,
-       info().parameters.empty() ? "' was built without CUDA (configure with -DORRERY_CUDA=ON)"
-                                 : "' has parameters to learn, which have no place here");
+       info().parameters.empty() ? "' was built without CUDA; configure with -DORRERY_CUDA=ON"
+                                 : "' has learned parameters, which are not supported here; use another");
 }
 
 std::vector<double> Activation::initial_parameters() const {
@@ -237,7 +237,7 @@ std::vector<double> Activation::initial_parameters() const {
   return p;
 }
 void Activation::check_count(std::span<const double> p) const {
-  check(p.size() == info().parameters.size(), info().name, ": ", p.size(), " parameters; it takes ",
+  check(p.size() == info().parameters.size(), info().name, ": the number of parameters (", p.size(), ") must be ",
         info().parameters.size());
 }
 std::vector<double> Activation::seen_by_formula(std::span<const double> p) const {
@@ -265,26 +265,26 @@ double Activation::derivative_by_dual(double x, std::span<const double> p, int p
   return formula_->derivative_by_dual(x, p.data(), parameter);
 }
 double Activation::derivative_from_output(double y) const {
-  check(has_derivative_from_output(), "activation: the slope of ", info().name,
-        " cannot be had from its output; use derivative(x)");
+  check(has_derivative_from_output(), "activation: the derivative of ", info().name,
+        " cannot be computed from its output; use derivative(x)");
   return formula_->derivative_from_output(y);
 }
 
 Tensor Activation::operator()(const Tensor& x, const Tensor& p) const {
   if (!p && info().parameters.empty()) return record(Activate{*this}, x);
   const int64_t n = parameter_count(), channels = x.shape().last();
-  check(p && n > 0, "activation: ", info().name, " has ", n, " parameters to learn and was given ",
-        p ? "some" : "none");
+  check(p && n > 0, "activation: the number of learned parameters of ", info().name, " is ", n, ", but ",
+        p ? "some" : "none", " were given");
   check_same_kind("learned_activation", x, p);
   const bool fits = p.shape() == Shape{n} || p.shape() == Shape{n, channels};
-  check(fits, info().name, ": parameters of shape ", p.shape(), " for x ", x.shape(), "; they must be ", Shape{n},
-        ", or ", Shape{n, channels}, " for one of each channel");
+  check(fits, info().name, ": parameters of shape ", p.shape(), " do not fit x ", x.shape(), "; they must be ",
+        Shape{n}, ", or ", Shape{n, channels}, " for one per channel");
   // Softplus of a few numbers is cheap, and autograd differentiates it.
   return record(ActivateLearned{*this}, x, info().positive ? Activation("softplus")(p) : p);
 }
 Tensor Activation::gate(const Tensor& x, const Tensor& up) const {
   check_same_kind("gate", x, up);
-  check(x.shape() == up.shape(), "gate: x ", x.shape(), " and up ", up.shape(), " must have one shape");
+  check(x.shape() == up.shape(), "gate: x ", x.shape(), " and up ", up.shape(), " must have the same shape");
   return record(Gate{*this}, x, up);
 }
 

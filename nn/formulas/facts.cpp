@@ -17,8 +17,7 @@ class Facts {
     for (size_t k = 0; k < p_.size(); ++k)
       if (!std::isfinite(p_[k]))
         found_.push_back(text(info_.name, ": ", info_.positive ? "positive" : "parameters", ": ", info_.parameters[k],
-                              " starts at p = ", p_[k],
-                              info_.positive ? ", which is where softplus(p) is not positive" : ""));
+                              " starts at p = ", p_[k], info_.positive ? ", but softplus(p) must be positive" : ""));
     if (!found_.empty()) return found_;
     zero_below_zero();
     homogeneous();
@@ -36,7 +35,7 @@ class Facts {
   double slope(double x) const { return f_.derivative(x, p_); }
   template <class Stated>
   void tell(const char* fact, const Stated& stated, double x, double found, const char* what = "F") {
-    found_.push_back(text(info_.name, ": ", fact, ": stated is ", stated, ", but ", what, "(", print_number(x),
+    found_.push_back(text(info_.name, ": ", fact, ": stated as ", stated, ", but ", what, "(", print_number(x),
                           ") = ", print_number(found)));
   }
   bool has_defaults() const {
@@ -82,7 +81,7 @@ class Facts {
       try {
         Activation::any(spec);
       } catch (const Error& error) {
-        found_.push_back(text("constants: the default is out of its range: ", error.what()));
+        found_.push_back(text("constants: the default is out of range: ", error.what()));
       }
     }
   }
@@ -119,13 +118,13 @@ class Facts {
       const double left = (value(kink) - value(kink - h)) / h, right = (value(kink + h) - value(kink)) / h,
                    stated = slope(kink);
       if (!(stated >= std::min(left, right) - 1e-5 && stated <= std::max(left, right) + 1e-5))
-        found_.push_back(text(info_.name, ": kinks: the slope at ", print_number(kink), " is stated as ",
-                              print_number(stated), ", outside of the one-sided slopes ", print_number(left), " and ",
+        found_.push_back(text(info_.name, ": kinks: the derivative at ", print_number(kink), " is ",
+                              print_number(stated), ", outside the one-sided derivatives ", print_number(left), " and ",
                               print_number(right)));
       else if (!jumps(kink))
-        found_.push_back(text(info_.name, ": kinks: stated is ", print_number(kink),
-                              ", but F', F'' and F''' pass it without a jump; leave it out, because no difference "
-                              "quotient is looked at near a kink"));
+        found_.push_back(text(info_.name, ": kinks: ", print_number(kink),
+                              " is listed, but F', F'' and F''' have no jump there; leave it out, because finite "
+                              "differences are not checked near a kink"));
     }
   }
   // Finds jumps of F' without a stated kink, by halving each interval toward its larger difference.
@@ -139,7 +138,7 @@ class Facts {
       const double jump = std::abs(slope(b) - slope(a));
       const auto near = [&](double kink) { return std::abs(kink - a) < 1e-6; };
       if (jump > 1e-6 * std::max(1.0, std::abs(slope(a))) && std::none_of(info_.kinks.begin(), info_.kinks.end(), near))
-        return found_.push_back(text(info_.name, ": kinks: none is stated at ", print_number(a), ", but F' jumps from ",
+        return found_.push_back(text(info_.name, ": kinks: ", print_number(a), " is missing; F' jumps from ",
                                      print_number(slope(a)), " to ", print_number(slope(b)), " there"));
     }
   }

@@ -47,7 +47,7 @@ constexpr Info dropout_layer{.name = "dropout",
                              .formula = "x m / (1 - p), m = 0 with probability p, else 1",
                              .source = "Srivastava et al. 2014, JMLR 15",
                              .parameters = "none",
-                             .keeps = "nothing: m is drawn again"};
+                             .keeps = "nothing; m is generated again"};
 REGISTER_LAYER(dropout_layer);
 
 GradientCase gradient_case(const CaseTensors& random) {

@@ -53,12 +53,12 @@ InitialWeights initial_weights(const Spec& spec, int64_t width) {
   }
   if (const bool fixup = spec.name == "fixup"; fixup || spec.name == "equal") {
     check(spec.items.size() == 1 && spec.items[0].key.empty(), "initial_std: '", spec,
-          "' must name one standard deviation, as in ", spec.name, "(0.02) or ", spec.name, "(by_width)");
+          "' needs one standard deviation, as in ", spec.name, "(0.02) or ", spec.name, "(by_width)");
     const double std = std_of(spec.items[0].value, width);
     if (fixup) return {.form = Form::fixup, .std = std, .table_std = std, .zero_head = true};
     return {.std = std, .equal = true, .table_std = std};
   }
-  check(spec.items.empty(), "initial_std: '", spec, "': only equal(...) and fixup(...) take something in brackets");
+  check(spec.items.empty(), "initial_std: '", spec, "': only equal(...) and fixup(...) take an argument");
   if (spec.name == "relu_revival") return {.equal = true};
   if (spec.name == "adaptive_span" || spec.name == "by_inputs") return {.form = Form::by_inputs, .table_std = 1};
   if (spec.name == "relu_vision") return {.form = Form::xavier, .table_std = by_width(width), .zero_head = true};

@@ -39,7 +39,7 @@ void check_operands(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   check(x.shape().rank() >= 1 && weight.shape().rank() == 2 && x.size(-1) == weight.size(1), "linear: input ",
         x.shape(), " does not fit weight ", weight.shape(), "; the last axis must be ", weight.size(-1));
   check(!bias || bias.shape() == Shape{weight.size(0)}, "linear: bias of shape ", bias ? bias.shape() : Shape(),
-        " for weight ", weight.shape());
+        " does not fit weight ", weight.shape());
 }
 
 // Returns the gradients of x, W and b, inputs 0 to 2, from the saved x and W.
@@ -139,7 +139,7 @@ constexpr Info linear_layer{.name = "linear",
                             .keeps = "x"};
 REGISTER_LAYER(linear_layer);
 constexpr Info linear_split_layer{.name = "linear_split",
-                                  .formula = "x W^T + b in several parts: queries, keys and values",
+                                  .formula = "x W^T + b, split into several outputs: queries, keys and values",
                                   .source = "as linear",
                                   .parameters = "as linear",
                                   .keeps = "x"};
@@ -206,7 +206,7 @@ Gradients<2> weight_gradients(const Saved& saved, int input, const Tensor& g, co
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& residual) {
   check_operands(x, weight, bias);
   check(!residual || residual.shape() == x.shape().with(-1, weight.size(0)), "linear: a residual of shape ",
-        residual ? residual.shape() : Shape(), " for a result of shape ", x.shape().with(-1, weight.size(0)));
+        residual ? residual.shape() : Shape(), " does not fit a result of shape ", x.shape().with(-1, weight.size(0)));
   return record(LinearOperation{}, x, weight, bias, residual);
 }
 std::vector<Tensor> linear_split(const Tensor& x, const Tensor& weight, const Tensor& bias,
@@ -215,7 +215,7 @@ std::vector<Tensor> linear_split(const Tensor& x, const Tensor& weight, const Te
   int64_t total = 0;
   for (const int64_t size : sizes) total += size;
   check(sizes.size() >= 2 && sizes.size() <= 4 && total == weight.size(0), "linear_split: ", sizes.size(),
-        " sizes that add up to ", total, " for weight ", weight.shape());
+        " sizes with the sum ", total, " do not fit weight ", weight.shape(), "; give 2 to 4 sizes of its rows");
   return record(LinearSplit{sizes}, x, weight, bias);
 }
 

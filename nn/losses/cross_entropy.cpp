@@ -84,7 +84,7 @@ void check_targets(const Tensor& targets, int64_t classes) {
   const int32_t* const t = targets.data<int32_t>();
   for (int64_t i = 0; i < targets.numel(); ++i)
     check(t[i] < classes, "cross_entropy: target ", t[i], " at position ", i, " is outside 0 to ", classes - 1,
-          " (a negative one leaves its row out)");
+          " (negative targets are ignored)");
 }
 
 Tensor reference(const Tensor& logits, const Tensor& targets, double smoothing) {
@@ -127,10 +127,10 @@ REGISTER_GRADIENT_CASE("loss", "cross_entropy", smoothed_case);
 }  // namespace
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, double smoothing) {
-  check(smoothing >= 0 && smoothing < 1, "cross_entropy: the smoothing must lie in [0, 1), not ", smoothing);
+  check(smoothing >= 0 && smoothing < 1, "cross_entropy: smoothing must lie in [0, 1), not ", smoothing);
   check(logits.shape().rank() >= 1 && targets.dtype() == Dtype::i32 && targets.shape() == logits.shape().without(-1),
-        "cross_entropy: targets ", targets.shape(), " ", name(targets.dtype()), " for logits ", logits.shape(),
-        "; they must be i32 without the last axis");
+        "cross_entropy: targets ", targets.shape(), " ", name(targets.dtype()), " do not fit logits ", logits.shape(),
+        "; they must be i32 with the shape of the logits without the last axis");
   if (targets.device() == Device::cpu) check_targets(targets, logits.size(-1));
   return record(CrossEntropy{smoothing}, logits, targets);
 }

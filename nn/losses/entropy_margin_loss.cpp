@@ -35,7 +35,7 @@ constexpr LossInfo info{.name = "entropy_margin_loss",
                         .source = "Shen et al. 2023, arXiv:2302.06461",
                         .parameters = "none",
                         .keeps = "H, n",
-                        .weight_of = "relu_former's entropy above 0.7 ln n, n the keys seen"};
+                        .weight_of = "relu_former's entropy above 0.7 ln n, with n visible keys"};
 REGISTER_LOSS(info);
 
 GradientCase gradient_case(const CaseTensors& random) {
@@ -53,7 +53,7 @@ REGISTER_GRADIENT_CASE("loss", "entropy_margin_loss", gradient_case);
 }  // namespace
 
 Tensor entropy_margin_loss(const Tensor& entropies, const Tensor& visible, double share) {
-  check(share >= 0, "entropy_margin_loss: the share of ln n must not be negative, but is ", share);
+  check(share >= 0, "entropy_margin_loss: the fraction of ln n must be at least 0, not ", share);
   check_same_kind("entropy_margin_loss", entropies, visible);
   return record(CountedMean<AboveMargin>{{share}}, entropies, broadcast_to(visible.detach(), entropies.shape()));
 }

@@ -81,9 +81,9 @@ Tensor reference(const Tensor& entropies, const Tensor& threshold, double ceilin
 constexpr LossInfo info{.name = "entropy_regularizer",
                         .formula = "(E - theta E_max)^2 where |E - theta E_max| > m E_max",
                         .source = "Jha and Reagen 2025, arXiv:2501.03489",
-                        .parameters = "theta (one for each head), by the caller",
+                        .parameters = "theta (one per head), given by the caller",
                         .keeps = "E - theta E_max of each head",
-                        .weight_of = "softmax heads' distance from their entropy_threshold"};
+                        .weight_of = "the distance of softmax heads from their entropy_threshold"};
 REGISTER_LOSS(info);
 
 GradientCase causal_case(const CaseTensors& random) {
@@ -116,10 +116,9 @@ REGISTER_GRADIENT_CASE("loss", "entropy_regularizer", of_head_and_position);
 
 Tensor entropy_regularizer(const Tensor& entropies, const Tensor& threshold, const EntropyRegularizer& settings) {
   check(entropies.shape().rank() == 3 && threshold.shape() == Shape{entropies.size(1)},
-        "entropy_regularizer: entropies ", entropies.shape(), " with threshold ", threshold.shape(),
+        "entropy_regularizer: entropies ", entropies.shape(), " do not fit threshold ", threshold.shape(),
         "; they must be (batch, heads, time) and (heads)");
-  check(settings.tolerance >= 0, "entropy_regularizer: the tolerance must not be negative, but is ",
-        settings.tolerance);
+  check(settings.tolerance >= 0, "entropy_regularizer: tolerance must be at least 0, not ", settings.tolerance);
   check_same_kind("entropy_regularizer", entropies, threshold);
   const Tensor visible = visible_of(entropies, settings), zero = Tensor::zeros_like(visible, {1}),
                one = Tensor::full_like(visible, {1}, 1), counted = where(visible, one, zero);
@@ -131,7 +130,7 @@ Tensor entropy_regularizer(const Tensor& entropies, const Tensor& threshold, con
 Tensor tempered(const Tensor& scores, const Tensor& temperature) {
   const Shape& t = temperature.shape();
   check(scores.shape().rank() == 4 && (t == Shape{scores.size(1)} || t == Shape{scores.size(1), scores.size(2)}),
-        "tempered: scores ", scores.shape(), " with temperature ", t,
+        "tempered: scores ", scores.shape(), " do not fit temperature ", t,
         "; they must be (batch, heads, time, keys) and (heads) or (heads, time)");
   check_same_kind("tempered", scores, temperature);
   return record(Temper{}, scores, temperature);

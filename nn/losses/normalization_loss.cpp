@@ -35,7 +35,7 @@ constexpr LossInfo info{.name = "normalization_loss",
                         .source = "Shen et al. 2023, arXiv:2302.06461",
                         .parameters = "none",
                         .keeps = "S",
-                        .weight_of = "relu_former's |ln S|, S the sum of a row's weights"};
+                        .weight_of = "relu_former's |ln S|, where S is the sum of a row's weights"};
 REGISTER_LOSS(info);
 
 // Rows with S away from 1; every fourth is excluded.

@@ -52,7 +52,8 @@ REGISTER_GRADIENT_CASE("loss", "sigmoid_cross_entropy", gradient_case);
 
 Tensor sigmoid_cross_entropy(const Tensor& logits, const Tensor& targets) {
   check(logits.shape().rank() >= 1 && logits.shape() == targets.shape(), "sigmoid_cross_entropy: targets ",
-        targets.shape(), " for logits ", logits.shape(), "; they must have one shape, a number for each class");
+        targets.shape(), " do not fit logits ", logits.shape(),
+        "; they must have the same shape, with one number per class");
   check_same_kind("sigmoid_cross_entropy", logits, targets);
   return record(CountedMean<OneClass>{{static_cast<double>(logits.size(-1))}}, logits, targets);
 }

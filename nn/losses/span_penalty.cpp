@@ -33,8 +33,9 @@ constexpr LossInfo info{.name = "span_penalty",
                         .source = "Sukhbaatar et al. 2019, arXiv:1905.07799",
                         .parameters = "none",
                         .keeps = "z'",
-                        .weight_of = "the span penalty, S mean z', of each layer whose span is learned "
-                                     "(`orrery list span_penalty`)"};
+                        .weight_of =
+                            "the span penalty, S mean z', of each layer with a learned span "
+                            "(`orrery list span_penalty`)"};
 REGISTER_LOSS(info);
 
 GradientCase gradient_case(const CaseTensors& random) {

@@ -135,7 +135,7 @@ class BatchNormalization final : public Module {
     double momentum = 0.1, epsilon = 1e-5;
     template <class V>
     void visit(V& v) {
-      v("momentum", momentum, "share by which the running statistics move at a step", between(0, 1));
+      v("momentum", momentum, "fraction by which the running statistics move per step", between(0, 1));
       v("epsilon", epsilon, "added to the variance", above(0, 100));
     }
   };
@@ -254,7 +254,7 @@ ChannelStatistics channel_statistics(const Tensor& x, const Tensor& lengths) {
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, const ChannelStatistics& statistics,
                   bool of_x, const Tensor& lengths, double epsilon) {
   check(x.shape().rank() >= 1 && weight.shape() == Shape{x.size(-1)} && (!bias || bias.shape() == weight.shape()),
-        "batch_norm: x ", x.shape(), " with weight ", weight.shape(),
+        "batch_norm: x ", x.shape(), " does not fit weight ", weight.shape(),
         "; the weight and bias need the size of the last axis");
   check_same_kind("batch_norm", x, weight);
   real_tokens("batch_norm", x, lengths);

@@ -25,8 +25,8 @@ class Derf final : public DynamicNormalization {
     double alpha = 0.5, shift = 0;
     template <class V>
     void visit(V& v) {
-      v("alpha", alpha, "what x is multiplied by, at the start", between(-1e6, 1e6));
-      v("shift", shift, "what is added to alpha x, at the start", between(-1e6, 1e6));
+      v("alpha", alpha, "initial factor of x", between(-1e6, 1e6));
+      v("shift", shift, "initial value that is added to alpha x", between(-1e6, 1e6));
     }
   };
   static inline const Info info{.name = "derf",

@@ -81,10 +81,10 @@ class Dynamic final : public DynamicNormalization {
     bool learn_alpha = true, affine = true;
     template <class V>
     void visit(V& v) {
-      v("activation", activation, "any activation without parameters of its own");
-      v("alpha", alpha, "what x is multiplied by, at the start if it is learned", between(-1e6, 1e6));
-      v("learn_alpha", learn_alpha, "whether training changes alpha");
-      v("affine", affine, "a weight and a bias for each channel");
+      v("activation", activation, "activation F, without learned parameters");
+      v("alpha", alpha, "factor of x; its initial value with learn_alpha=yes", between(-1e6, 1e6));
+      v("learn_alpha", learn_alpha, "train alpha");
+      v("affine", affine, "use a weight and a bias per channel");
     }
   };
   static inline const Info info{.name = "dynamic",
@@ -99,8 +99,8 @@ class Dynamic final : public DynamicNormalization {
   static Form read(const Spec& spec) {
     Settings s;
     read_settings(spec, s);
-    check(!is_learned_activation(s.activation.name), "dynamic: ", print(spec), " has an activation with parameters of ",
-          "its own; choose one of ", join(activation_names()));
+    check(!is_learned_activation(s.activation.name), "dynamic: ", print(spec),
+          " has an activation with learned parameters; choose one of ", join(activation_names()));
     return {.activation = Activation(s.activation), .alpha = s.alpha, .learn_alpha = s.learn_alpha, .affine = s.affine};
   }
 };
@@ -150,9 +150,9 @@ void DynamicNormalization::visit(Visitor& v) {
 Tensor dynamic_norm(const Tensor& x, const Activation& activation, const Tensor& alpha, const Tensor& shift,
                     const Tensor& weight, const Tensor& bias) {
   check(x.shape().rank() >= 1 && alpha.shape() == Shape{1} && (!shift || shift.shape() == Shape{1}), "dynamic_norm: x ",
-        x.shape(), " with alpha ", alpha.shape(), "; alpha and shift are one number each, (1)");
+        x.shape(), " does not fit alpha ", alpha.shape(), "; alpha and shift are one number each, (1)");
   for (const Tensor& t : {weight, bias})
-    check(!t || t.shape() == Shape{x.size(-1)}, "dynamic_norm: x ", x.shape(), " with a weight or bias of ",
+    check(!t || t.shape() == Shape{x.size(-1)}, "dynamic_norm: x ", x.shape(), " does not fit a weight or bias of ",
           t ? t.shape() : Shape{}, "; they need the size of the last axis");
   for (const Tensor& t : {alpha, shift, weight, bias})
     if (t) check_same_kind("dynamic_norm", x, t);

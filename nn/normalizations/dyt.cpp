@@ -57,8 +57,8 @@ class Dyt final : public DynamicNormalization {
     bool by_width = false;
     template <class V>
     void visit(V& v) {
-      v("alpha", alpha, "slope at zero, at the start", between(-1e6, 1e6));
-      v("by_width", by_width, "alpha starts as the paper lists it for language models of this width instead");
+      v("alpha", alpha, "initial slope at zero", between(-1e6, 1e6));
+      v("by_width", by_width, "take the initial alpha that the paper lists for language models of this width");
     }
   };
   static inline const Info info{.name = "dyt",
@@ -74,8 +74,8 @@ class Dyt final : public DynamicNormalization {
     Settings settings;
     read_settings(spec, settings);
     check(!settings.by_width || settings.alpha == Settings().alpha,
-          "dyt: by_width=yes starts alpha by the width, and alpha=", print_number(settings.alpha),
-          " says another start; leave one of them out");
+          "dyt: by_width=yes sets the initial alpha by the width, but alpha=", print_number(settings.alpha),
+          " sets another; leave one of them out");
     return {.activation = Activation("tanh"), .alpha = settings.by_width ? start_by_width(options) : settings.alpha};
   }
 };

@@ -194,8 +194,8 @@ class GroupNormalization final : public Module {
     double epsilon = 1e-5;
     template <class V>
     void visit(V& v) {
-      v("groups", groups, "of neighbouring channels; they divide the width", between(1, 65536));
-      v("over", over, "what shares a mean and a variance: a token, or all tokens of a sequence",
+      v("groups", groups, "number of groups of adjacent channels; it must divide the width", between(1, 65536));
+      v("over", over, "where mean and variance of a group are taken: token or sequence (all its tokens)",
         one_of({"token", "sequence"}));
       v("epsilon", epsilon, "added to the variance", above(0, 100));
     }
@@ -212,7 +212,7 @@ class GroupNormalization final : public Module {
     check(options.width % settings_.groups == 0, "group: ", print(spec), ": groups (", settings_.groups,
           ") must divide the width (", options.width, ")");
     check(!options.causal || settings_.over == "token", "group: ", print(spec),
-          ": over=sequence lets every token see later ones, which a causal model must not; use over=token");
+          ": over=sequence passes later tokens to earlier ones, which a causal model forbids; use over=token");
     if (options.bias) bias_ = Parameter(Shape{options.width}, constant(0));
   }
   Tensor forward(const Tensor& x, Pass& pass) override {
@@ -259,7 +259,7 @@ Tensor group_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, int
                   const Tensor& lengths, double epsilon) {
   check(x.shape().rank() >= (over_sequence ? 2 : 1) && weight.shape() == Shape{x.size(-1)} &&
             (!bias || bias.shape() == weight.shape()),
-        "group_norm: x ", x.shape(), " with weight ", weight.shape(),
+        "group_norm: x ", x.shape(), " does not fit weight ", weight.shape(),
         "; the weight and bias need the size of the last axis");
   check(groups >= 1 && x.size(-1) % groups == 0, "group_norm: groups (", groups, ") must divide the channels (",
         x.size(-1), ")");

@@ -151,7 +151,7 @@ REGISTER_GRADIENT_CASE("normalization", "layer", gradient_case);
 
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon) {
   check(x.shape().rank() >= 1 && weight.shape() == Shape{x.size(-1)} && (!bias || bias.shape() == weight.shape()),
-        "layer_norm: x ", x.shape(), " with weight ", weight.shape(),
+        "layer_norm: x ", x.shape(), " does not fit weight ", weight.shape(),
         "; the weight and bias need the size of the last axis");
   check_same_kind("layer_norm", x, weight);
   return record(LayerNorm{epsilon}, x, weight, bias);

@@ -132,8 +132,8 @@ REGISTER_GRADIENT_CASE("normalization", "rms", gradient_case);
 }  // namespace
 
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double epsilon) {
-  check(x.shape().rank() >= 1 && weight.shape() == Shape{x.size(-1)}, "rms_norm: x ", x.shape(), " with weight ",
-        weight.shape(), "; the weight needs the size of the last axis");
+  check(x.shape().rank() >= 1 && weight.shape() == Shape{x.size(-1)}, "rms_norm: x ", x.shape(),
+        " does not fit weight ", weight.shape(), "; the weight needs the size of the last axis");
   check_same_kind("rms_norm", x, weight);
   return record(RmsNorm{epsilon}, x, weight);
 }

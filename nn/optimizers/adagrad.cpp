@@ -41,9 +41,9 @@ class Adagrad final : public Optimizer {
     GroupRates rates;
     template <class V>
     void visit(V& v) {
-      v("grad_clip|clip", grad_clip, "norm of a tensor's gradient above which its step shrinks; 0: none",
-        zero_or(tiny, 1e12));
-      v("epsilon", epsilon, "added to the root", above(0, 100));
+      v("grad_clip|clip", grad_clip,
+        "largest norm of each tensor's gradient, above which it is scaled down; 0: no clipping", zero_or(tiny, 1e12));
+      v("epsilon", epsilon, "added to the square root", above(0, 100));
       rates.visit(v);
     }
   };
@@ -52,7 +52,7 @@ class Adagrad final : public Optimizer {
       .formula = "p - learning_rate min(1, grad_clip / |g|) g / (sqrt(s) + epsilon), |g| of each tensor",
       .source = "Duchi et al. 2011, JMLR 12; grad_clip: Sukhbaatar et al. 2019, arXiv:1905.07799",
       .parameters = "s 0",
-      .keeps = "s: one number a parameter"};
+      .keeps = "s: one number per parameter"};
 
   Adagrad(const Spec& spec, FlatParameters& parameters)
       : Optimizer(parameters),

@@ -11,9 +11,9 @@ struct AdamWOfSettings : AdamWFormula {
     template <class V>
     void visit(V& v) {
       v("beta1", beta1, "decay of the mean of the gradients", moving_average());
-      v("beta2", beta2, "decay of the mean of their squares", moving_average());
-      v("epsilon", epsilon, "added to the root", above(0, 100));
-      v("weight_decay|decay", weight_decay, "decoupled decay of matrices", between(0, 1000));
+      v("beta2", beta2, "decay of the mean of the squared gradients", moving_average());
+      v("epsilon", epsilon, "added to the square root", above(0, 100));
+      v("weight_decay|decay", weight_decay, "decoupled weight decay of matrices", between(0, 1000));
       rates.visit(v);
     }
   };
@@ -23,7 +23,7 @@ struct AdamWOfSettings : AdamWFormula {
                                  "corrected",
                              .source = "Loshchilov and Hutter 2019, arXiv:1711.05101",
                              .parameters = "m 0, v 0",
-                             .keeps = "m and v: two numbers a parameter"};
+                             .keeps = "m and v: two numbers per parameter"};
   static constexpr const char* moment_names[] = {"first_moment", "second_moment"};
 
   explicit AdamWOfSettings(const Settings& s) : AdamWFormula{s.beta1, s.beta2, s.epsilon, s.weight_decay} {}

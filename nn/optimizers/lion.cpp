@@ -14,9 +14,9 @@ struct LionFormula {
     GroupRates rates;
     template <class V>
     void visit(V& v) {
-      v("beta1", beta1, "weight of the mean in the direction of the step", moving_average());
+      v("beta1", beta1, "weight of the momentum in the direction of the step", moving_average());
       v("beta2", beta2, "decay of the mean of the gradients", moving_average());
-      v("weight_decay|decay", weight_decay, "decoupled decay of matrices", between(0, 1000));
+      v("weight_decay|decay", weight_decay, "decoupled weight decay of matrices", between(0, 1000));
       rates.visit(v);
     }
   };
@@ -25,7 +25,7 @@ struct LionFormula {
       .formula = "p (1 - learning_rate weight_decay) - learning_rate sign(beta1 m + (1 - beta1) g)",
       .source = "Chen et al. 2023, arXiv:2302.06675",
       .parameters = "m 0",
-      .keeps = "m: one number a parameter"};
+      .keeps = "m: one number per parameter"};
   static constexpr const char* moment_names[] = {"momentum"};
   static constexpr int moments = 1;
   double beta1, beta2, decay;

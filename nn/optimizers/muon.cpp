@@ -76,25 +76,25 @@ class Muon final : public Optimizer {
     GroupRates rates;
     template <class V>
     void visit(V& v) {
-      v("momentum", momentum, "fraction of the last direction of a matrix that is kept", fraction());
-      v("weight_decay|decay", weight_decay, "decoupled decay of matrices and tables", between(0, 1000));
-      v("nesterov", nesterov, "look ahead along the momentum");
-      v("iterations", iterations, "of the polynomial that makes the step orthogonal", between(1, 20));
+      v("momentum", momentum, "fraction of a matrix's momentum that is kept per step", fraction());
+      v("weight_decay|decay", weight_decay, "decoupled weight decay of matrices and tables", between(0, 1000));
+      v("nesterov", nesterov, "use Nesterov momentum");
+      v("iterations", iterations, "iterations of the polynomial that makes a step orthogonal", between(1, 20));
       v("adamw_learning_rate|adamw_rate", adamw_learning_rate,
-        "learning rate of what is no matrix, as a fraction of that of matrices", between(0, 1000));
-      v("beta1", beta1, "of its AdamW", moving_average());
-      v("beta2", beta2, "of its AdamW", moving_average());
-      v("epsilon", epsilon, "of its AdamW", above(0, 100));
+        "learning rate of the AdamW for non-matrices, as a fraction of that of matrices", between(0, 1000));
+      v("beta1", beta1, "decay of the mean of the gradients in AdamW", moving_average());
+      v("beta2", beta2, "decay of the mean of the squared gradients in AdamW", moving_average());
+      v("epsilon", epsilon, "added to the square root in AdamW", above(0, 100));
       rates.visit(v);
     }
   };
   static inline const Info info{.name = "muon",
                                 .formula =
                                     "p (1 - learning_rate weight_decay) - learning_rate sqrt(max(1, rows / columns)) "
-                                    "orthogonal(d), d of the momentum; AdamW for what is no matrix",
+                                    "orthogonal(d), d from the momentum; AdamW for non-matrices",
                                 .source = "Jordan et al. 2024, kellerjordan.github.io/posts/muon",
                                 .parameters = "momentum 0, m 0, v 0",
-                                .keeps = "one number for a parameter of a matrix, two for any other"};
+                                .keeps = "one number per parameter of a matrix, two per other parameter"};
 
   Muon(const Spec& spec, FlatParameters& parameters) : Optimizer(parameters) {
     read_settings(spec, settings_);

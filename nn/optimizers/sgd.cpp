@@ -13,9 +13,9 @@ struct SgdFormula {
     GroupRates rates;
     template <class V>
     void visit(V& v) {
-      v("momentum", momentum, "fraction of the last step that is kept", fraction());
-      v("weight_decay|decay", weight_decay, "decay of matrices", between(0, 1000));
-      v("nesterov", nesterov, "look ahead along the momentum");
+      v("momentum", momentum, "fraction of the previous step that is kept", fraction());
+      v("weight_decay|decay", weight_decay, "weight decay of matrices", between(0, 1000));
+      v("nesterov", nesterov, "use Nesterov momentum");
       rates.visit(v);
     }
   };
@@ -23,7 +23,7 @@ struct SgdFormula {
                              .formula = "u = momentum u + g + weight_decay p; p - learning_rate u",
                              .source = "Sutskever et al. 2013, PMLR 28",
                              .parameters = "u 0",
-                             .keeps = "u: one number a parameter"};
+                             .keeps = "u: one number per parameter"};
   static constexpr const char* moment_names[] = {"momentum"};
   static constexpr int moments = 1;
   double momentum, decay;

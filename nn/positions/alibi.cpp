@@ -47,14 +47,14 @@ class Alibi final : public Position {
     bool learned = false;
     template <class V>
     void visit(V& v) {
-      v("learned", learned, "each head learns a factor of its slope");
+      v("learned", learned, "learn a factor of each head's slope");
     }
   };
   static inline const Info info{.name = "alibi",
                                 .formula = "score - 2^(-8 head / heads) |i - j|",
                                 .source = "Press et al. 2021, arXiv:2108.12409",
-                                .parameters = "none; factor of each slope 1 if learned",
-                                .keeps = "nothing; the table of biases if learned"};
+                                .parameters = "none; if learned, a factor 1 per slope",
+                                .keeps = "nothing; if learned, the table of biases"};
   Alibi(const Spec& spec, const PositionOptions& options) : slopes_(slopes_of(options.heads)) {
     Settings s;
     read_settings(spec, s);

@@ -12,10 +12,10 @@ namespace {
 class LearnedPositions final : public Position {
  public:
   static inline const Info info{.name = "learned",
-                                .formula = "x + P[place]",
+                                .formula = "x + P[position]",
                                 .source = "Gehring et al. 2017, arXiv:1705.03122",
                                 .parameters = "P N(0, 0.02^2)",
-                                .keeps = "nothing; places of packed documents"};
+                                .keeps = "nothing; positions of packed documents"};
   LearnedPositions(const Spec& spec, const PositionOptions& options)
       : weight_(Shape{options.context, options.width}, normal(options.table_std)) {
     weight_.table = true;

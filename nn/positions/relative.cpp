@@ -23,9 +23,8 @@ class RelativePositions final : public Position {
     std::string form = "keys";
     template <class V>
     void visit(V& v) {
-      v("S", largest, "the largest distance, at least 1; context: as far as the context reaches");
-      v("form", form, "keys: a vector for each distance; bias: a number for each head and distance",
-        one_of({"keys", "bias"}));
+      v("S", largest, "largest distance, at least 1; context: the largest one in the context");
+      v("form", form, "keys: a vector per distance; bias: a number per head and distance", one_of({"keys", "bias"}));
     }
   };
   static inline const Info info{.name = "relative",
@@ -64,8 +63,8 @@ class RelativePositions final : public Position {
   }
   bool acts_on_scores() const override { return true; }
   void check_reach(int64_t distances) const override {
-    check(distances <= largest_ + 1, spec_, ": there are terms for distances up to ", largest_,
-          ", but tokens see each other over ", distances - 1, "; use relative(", distances - 1,
+    check(distances <= largest_ + 1, spec_, ": has terms for distances up to ", largest_,
+          ", but tokens attend over distances up to ", distances - 1, "; use relative(", distances - 1,
           ") or a span of at most ", largest_);
   }
   void visit(Visitor& v) override {

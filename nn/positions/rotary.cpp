@@ -72,15 +72,16 @@ class RotaryPositions final : public Position {
     std::string pairs = "half_split";
     template <class V>
     void visit(V& v) {
-      v("base", base, "the slowest pair turns by about one radian in so many places", above(0, 1e12, 1e-6));
-      v("partial_rotary_factor|share", partial_rotary_factor, "fraction of the head size that is turned",
+      v("base", base, "base of the frequencies: the slowest pair rotates by about a radian in this many positions",
+        above(0, 1e12, 1e-6));
+      v("partial_rotary_factor|share", partial_rotary_factor, "fraction of the head size that is rotated",
         {.low = 0, .high = 1, .low_allowed = false});
-      v("pairs", pairs, "which channels turn together: half_split or interleaved",
+      v("pairs", pairs, "channels that rotate together: half_split or interleaved",
         one_of({"half_split", "interleaved"}));
     }
   };
   static inline const Info info{.name = "rotary",
-                                .formula = "q, k turned in pairs by place base^(-2i / D)",
+                                .formula = "q, k rotated in pairs by position base^(-2i / D)",
                                 .source = "Su et al. 2021, arXiv:2104.09864",
                                 .parameters = "none",
                                 .keeps = "nothing"};
@@ -105,9 +106,9 @@ class RotaryPositions final : public Position {
   int64_t pairs_of(int64_t head_size) const {
     const double turned = settings_.partial_rotary_factor * static_cast<double>(head_size);
     const auto pairs = static_cast<int64_t>(std::lround(turned / 2));
-    check(pairs >= 1 && std::abs(turned - 2 * static_cast<double>(pairs)) < 1e-6, spec_,
-          ": channels are turned in pairs, but partial_rotary_factor (", settings_.partial_rotary_factor,
-          ") times the head size (", head_size, ") is ", turned, "; it must be an even number, at least 2");
+    check(pairs >= 1 && std::abs(turned - 2 * static_cast<double>(pairs)) < 1e-6, spec_, ": partial_rotary_factor (",
+          settings_.partial_rotary_factor, ") times the head size (", head_size, ") is ", turned,
+          "; it must be an even number, at least 2, because channels rotate in pairs");
     return pairs;
   }
   // Returns tables of all positions, made at first use: attentions may differ in head size.
@@ -182,12 +183,11 @@ Tensor rotate_pairs(const Tensor& x, const Rotation& rotation) {
   check(x.shape().rank() == 4 && (c.shape().rank() == 2 || (c.shape().rank() == 3 && c.size(0) == x.size(0))) &&
             c.size(-2) == x.size(1) && 2 * c.size(-1) <= x.size(3) && s.shape() == c.shape(),
         "rotate_pairs: x ", x.shape(), " with cosines ", c.shape(), " and sines ", s.shape(),
-        "; they must be (batch, time, heads, size) and twice (time, pairs) or (batch, time, pairs), with 2 pairs at "
+        "; x must be (batch, time, heads, size), both tables (time, pairs) or (batch, time, pairs), with 2 pairs at "
         "most size");
   const Dtype arithmetic = arithmetic_dtype(x.dtype());
-  check(c.dtype() == arithmetic && s.dtype() == arithmetic, "rotate_pairs: cosines of dtype ", name(c.dtype()),
-        " and sines of dtype ", name(s.dtype()), " for x of dtype ", name(x.dtype()), "; ", name(arithmetic),
-        " is needed");
+  check(c.dtype() == arithmetic && s.dtype() == arithmetic, "rotate_pairs: cosines have dtype ", name(c.dtype()),
+        " and sines ", name(s.dtype()), "; x of dtype ", name(x.dtype()), " needs ", name(arithmetic));
   return record(RotatePairs{rotation}, x);
 }
 

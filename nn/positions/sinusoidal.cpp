@@ -31,12 +31,12 @@ class SinusoidalPositions final : public Position {
     double base = 10000, scale = 0.02;
     template <class V>
     void visit(V& v) {
-      v("base", base, "the longest wave is 2 pi base places long", above(0, 1e12, 1e-6));
-      v("scale", scale, "factor of the sinusoids; 1 for an embedding of size 1", above(0, 1e6));
+      v("base", base, "base of the frequencies: the longest wavelength is 2 pi base positions", above(0, 1e12, 1e-6));
+      v("scale", scale, "factor of the sinusoids; 1: as large as an embedding of standard deviation 1", above(0, 1e6));
     }
   };
   static inline const Info info{.name = "sinusoidal",
-                                .formula = "x + scale (sin or cos)(place / base^(2i / C))",
+                                .formula = "x + scale (sin or cos)(position / base^(2i / C))",
                                 .source = "Vaswani et al. 2017, arXiv:1706.03762",
                                 .parameters = "none",
                                 .keeps = "nothing"};

@@ -20,9 +20,9 @@ class WarmupStableDecaySchedule final : public Schedule {
     std::string decay_form = "linear";
     template <class V>
     void visit(V& v) {
-      v("decay_fraction|decay", decay_fraction, "of the run, at its end, in which the learning rate falls",
+      v("decay_fraction|decay", decay_fraction, "fraction of the run, at its end, in which the learning rate falls",
         between(0, 1));
-      v("decay_form|fall", decay_form, "linear or exponential", one_of({"linear", "exponential"}));
+      v("decay_form|fall", decay_form, "form of the decay: linear or exponential", one_of({"linear", "exponential"}));
     }
   };
   static inline const Info info{

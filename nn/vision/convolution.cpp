@@ -291,9 +291,9 @@ Tensor convolution(const Tensor& x, const Tensor& weight, const Tensor& bias, co
         " must be (outputs, height, width, channels)");
   const WindowGrid grid = window_grid("convolution", x.shape(), {weight.size(1), weight.size(2)}, steps);
   check(grid.channels == weight.size(3), "convolution: the input ", x.shape(), " has ", grid.channels,
-        " channels, the weight ", weight.shape(), " takes ", weight.size(3), "; the last axes must be equal");
+        " channels, but the weight ", weight.shape(), " has ", weight.size(3), "; the last axes must be equal");
   check(!bias || bias.shape() == Shape{weight.size(0)}, "convolution: bias of shape ", bias ? bias.shape() : Shape(),
-        " for weight ", weight.shape());
+        " does not fit weight ", weight.shape());
   if (grid.taps() == 1 && steps.stride == Pixels(1) && steps.padding == Pixels(0))
     return linear(x, weight.reshape(Shape{weight.size(0), weight.size(3)}), bias);
   return record(ConvolutionOperation{grid, weight.size(0)}, x, weight, bias);

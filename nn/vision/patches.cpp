@@ -43,8 +43,8 @@ REGISTER_GRADIENT_CASE("layer", "patches", gradient_case);
 Tensor patches(const Tensor& x, Pixels size) {
   const WindowGrid grid = window_grid("patches", x.shape(), size, {.stride = size});
   const int64_t h = size.vertical, w = size.horizontal;
-  check(x.size(1) % h == 0 && x.size(2) % w == 0, "patches: a picture of ", x.size(1), " x ", x.size(2),
-        " pixels does not divide into patches of ", size, "; resize or crop it");
+  check(x.size(1) % h == 0 && x.size(2) % w == 0, "patches: an image of ", x.size(1), " x ", x.size(2),
+        " pixels cannot be divided into patches of ", size, "; resize or crop it");
   const int64_t down = grid.vertical.windows, across = grid.horizontal.windows, line = w * grid.channels;
   return permute(x.reshape(Shape{grid.batch, down, h, across, line}), {0, 1, 3, 2, 4})
       .reshape(Shape{grid.batch, down * across, h * line});

@@ -160,7 +160,7 @@ WindowGrid pool_grid(const char* operation, const Tensor& x, Pixels size, const 
   check(steps.dilation == Pixels(1), operation, ": dilation ", steps.dilation, " is for convolutions; leave it at 1");
   check(2 * steps.padding.vertical <= size.vertical && 2 * steps.padding.horizontal <= size.horizontal, operation,
         ": padding ", steps.padding, " is more than half of the window ", size,
-        ", so that a window might meet no pixel");
+        "; use less, so that each window covers a pixel");
   return grid;
 }
 
@@ -168,7 +168,7 @@ constexpr Info max_pool_layer{.name = "max_pool",
                               .formula = "the largest pixel under each window",
                               .source = "Jarrett et al. 2009, ICCV",
                               .parameters = "none",
-                              .keeps = "the place of the largest pixel of each window"};
+                              .keeps = "the index of the largest pixel of each window"};
 constexpr Info average_pool_layer{.name = "average_pool",
                                   .formula = "the mean of the pixels under each window",
                                   .source = "LeCun et al. 1998, Proceedings of the IEEE 86",

@@ -20,7 +20,7 @@ WindowGrid window_grid(const char* operation, const Shape& x, Pixels size, const
       room(sum_of_sizes(operation, {x[1], padding.vertical, padding.vertical}),
            sum_of_sizes(operation, {x[2], padding.horizontal, padding.horizontal}));
   check(extent.vertical <= room.vertical && extent.horizontal <= room.horizontal, operation, ": a window of ", extent,
-        " pixels does not fit into the input ", x, ", which has ", room, " with its padding of ", padding,
+        " pixels does not fit into the input ", x, ", which is ", room, " with its padding of ", padding,
         "; use a smaller window or more padding");
   const auto axis = [](int64_t pixels, int64_t taps, int64_t step, int64_t beyond, int64_t apart, int64_t free) {
     return WindowAxis{pixels, taps, step, beyond, apart, free / step + 1};

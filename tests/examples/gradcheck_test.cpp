@@ -153,9 +153,9 @@ TEST_CASE("list: every registered name with formula and source") {
   CHECK(run_orrery({"list", "schedules"}).out == family.out);
   const Outcome attentions = run_orrery({"list", "attentions"});  // including what the layer's settings add
   for (const char* part :
-       {"temperature, 1, and entropy_threshold, 0.5, of each head, if learned", "  gate\n", "W_g N(0, 0.02^2), bias 0",
-        "  qk_norm\n", "weight 1 for layer and rms", "  adaptive_span\n", "z' 0, of each head", "  dynamic_span\n",
-        "v N(0, 0.02^2), b -4, of each head", "  slots\n", "K N(0, 1) / sqrt(D), V N(0, 1) / sqrt(N)"})
+       {"if learned, per head: temperature 1, entropy_threshold 0.5", "  gate\n", "W_g N(0, 0.02^2), bias 0",
+        "  qk_norm\n", "weight 1 for layer and rms", "  adaptive_span\n", "z' 0, one per head", "  dynamic_span\n",
+        "v N(0, 0.02^2), b -4, one each per head", "  slots\n", "K N(0, 1) / sqrt(D), V N(0, 1) / sqrt(N)"})
     CHECK_MESSAGE(contains(attentions.out, part), part);
   CHECK(!contains(run_orrery({"list", "attention_setting"}).out, "softmax_j"));
   CHECK(contains(family.out, "cosine"));

@@ -181,7 +181,7 @@ TEST_CASE("train: an attention that cannot work is refused with a sentence, befo
   const std::string capped = "pointwise(relu, soft_cap=30)", wide = "softmax(span=fixed(9))";
   refusal({"--attention=" + capped}).names(capped).value("soft_cap=30").names("softmax").offers("pointwise takes");
   refusal({"--attention=" + wide}).names(wide + ": span").value("9 tokens").value(8).offers("[1, 8]");
-  refusal({"--attention=softmax(persistent=-3)"}).names("persistent").value("N = -3").offers("at least 1");
+  refusal({"--attention=softmax(persistent=-3)"}).names("persistent").value("N (-3)").offers("at least 1");
   refusal({"--attention=pointwise(relu, alpha=two)"}).names("pointwise").names("alpha").value("'two'").offers("number");
   refusal({"--position=rotary", "--width=18"}).names("head size (9)").value(9).offers("even");
   const Words alibi = {"--attention=linear(relu)", "--position=alibi"};

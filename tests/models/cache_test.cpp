@@ -176,9 +176,9 @@ TEST_CASE("what a cache cannot do is refused with a sentence") {
   (*model)(some_tokens(1, 10), pass);
   refused(3).names("cache").value(10).value(3).names("context").value(12).offers("new cache");
   pass.document_ids = Tensor::from({1, 2}, std::vector<int32_t>{0, 1});
-  refused(2).names("position_embedding").names("cache").value("documents");
+  refused(2).names("position_embedding").value("document_ids").names("cache");
   const auto rotary = make("softmax", "rotary");
-  expect_error([&] { (*rotary)(some_tokens(1, 2), pass); }).names("cache").value("lengths").value("documents");
+  expect_error([&] { (*rotary)(some_tokens(1, 2), pass); }).names("cache").value("lengths").value("document_ids");
 }
 
 TEST_CASE("generation reads each token once, and begins anew when the context is full") {

@@ -28,8 +28,8 @@ Tensor from_place(const Tensor& x, int64_t first, int64_t next) {
 
 int64_t checked_head_size(const AttentionLayerOptions& o) {
   check(o.heads >= 1 && (o.head_size > 0 || o.width % o.heads == 0), "attention: heads (", o.heads,
-        ") must divide width (", o.width, "), or head_size be given");
-  check(o.key_heads == 0 || o.heads % o.key_heads == 0, "attention: key heads (", o.key_heads, ") must divide heads (",
+        ") must divide width (", o.width, "); change heads, or give head_size");
+  check(o.key_heads == 0 || o.heads % o.key_heads == 0, "attention: key_heads (", o.key_heads, ") must divide heads (",
         o.heads, ")");
   return o.head_size > 0 ? o.head_size : o.width / o.heads;
 }
@@ -40,16 +40,18 @@ int64_t query_width(const AttentionLayerOptions& o) {
 
 void check_abilities(std::string_view name, const AttentionSettings& s, const AttentionLayerOptions& o,
                      const AttentionAbilities& can) {
-  check(can.dropout || s.dropout == 0, name, ": has no weights to drop, so dropout must be 0, not ", s.dropout);
+  check(can.dropout || s.dropout == 0, name, ": has no attention weights to drop, so dropout must be 0, not ",
+        s.dropout);
   check(can.span || !given(s.span), name, ": cannot be combined with span=", s.span, "; use softmax or pointwise");
   check(can.slots || !given(s.persistent), name, ": cannot be combined with persistent=", s.persistent,
         "; use softmax, pointwise or relu_former");
   const bool terms = o.position && o.position->acts_on_scores(), cross = o.memory_width != 0;
   check(can.distance_terms || !terms, name,
-        ": has no scores for a position to act on; use position=learned, sinusoidal, rotary or none");
-  check(can.cross || !cross, name, ": reads its own sequence only and cannot be a cross attention");
+        ": has no scores to which a position could add; use position=learned, sinusoidal, rotary or none");
+  check(can.cross || !cross, name,
+        ": attends to its own sequence only, so it cannot be a cross attention; use softmax");
   check(!cross || !given(s.span), name, ": span=", s.span,
-        " needs queries and keys of one sequence; cross attention has no distances");
+        " needs queries and keys of one sequence; use span=none in cross attention");
   check(!cross || !terms, name,
         ": alibi and relative positions need queries and keys of one sequence; use another position with cross "
         "attention");
@@ -60,7 +62,8 @@ void check_abilities(std::string_view name, const AttentionSettings& s, const At
 void check_cache(std::string_view name, const Pass& pass, bool causal) {
   if (!pass.cache) return;
   check(causal, name, ": only causal attention can continue from a cache");
-  check(!pass.lengths && !pass.document_ids, name, ": a cache holds whole sequences, without lengths and documents");
+  check(!pass.lengths && !pass.document_ids, name,
+        ": a cache cannot be combined with lengths or document_ids; leave one of them out");
 }
 
 // Returns `kept` (B, tokens, ...) followed by `more`. A single sequence grows in `room`, which
@@ -82,7 +85,8 @@ Tensor appended(const Tensor& kept, const Tensor& more, Tensor& room) {
 
 void continue_from_cache(const Module& attention, AttentionInputs& r, Pass& pass, int64_t reach) {
   if (!pass.cache) return;
-  check(!pass.cache->of_states, attention.path(), ": this attention cannot read a stream; use softmax or pointwise");
+  check(!pass.cache->of_states, attention.path(),
+        ": this attention does not support streams; use softmax or pointwise");
   const int64_t next = pass.offset() + r.query.size(1);  // position after the last query
   Cache::Entry& kept = pass.cache->entries[attention.unique_path()];
   r.key = appended(kept.key, r.key, kept.key_room), r.value = appended(kept.value, r.value, kept.value_room);
@@ -173,7 +177,7 @@ AttentionInputs AttentionLayer::project(const Tensor& x, Pass& pass) {
     qkv = linear_split(x, query_key_value_->weight.value, query_key_value_->bias.value, {queries, keys, keys});
   } else {
     check(pass.memory && pass.memory.shape().rank() == 3 && pass.memory.size(2) == options_.memory_width, name_,
-          ": cross attention reads pass.memory (batch, time, ", options_.memory_width, "), which is ",
+          ": cross attention needs pass.memory (batch, time, ", options_.memory_width, "), not ",
           pass.memory ? pass.memory.shape() : Shape());
     if (const Cache::Entry* const kept = kept_memory(*this, pass))
       return {.query = by_head(with(query_bias_, (*query_)(x, pass)), options_.heads),
@@ -193,8 +197,7 @@ AttentionInputs AttentionLayer::project(const Tensor& x, Pass& pass) {
 // lengthen a span: by less than 64 tokens at usable learning rates.
 void AttentionLayer::go_on_with_stream(const Tensor& x, AttentionInputs& r, Pass& pass) {
   check_cache(name_, pass, options_.causal);
-  check(span_ != nullptr, name_, ": reads a stream as far back as its span reaches; give it one, as in ", name_,
-        "(span=fixed(256))");
+  check(span_ != nullptr, name_, ": a stream model needs a span; give one, as in ", name_, "(span=fixed(256))");
   const AttentionOptions limits = span_limits();
   // At distance `reach`, the far end of the ramp, a key has weight 0 but a gradient.
   const int64_t reach = span_->reach(limits), most = limits.mask.window - 1, before = pass.offset(),
@@ -202,7 +205,8 @@ void AttentionLayer::go_on_with_stream(const Tensor& x, AttentionInputs& r, Pass
   Tensor& kept = pass.cache->entries[unique_path()].states;
   Tensor all = x.detach();
   if (kept) {
-    check(kept.size(0) == x.size(0), name_, ": ", x.size(0), " sequences come, but the cache is of ", kept.size(0));
+    check(kept.size(0) == x.size(0), name_, ": the number of sequences (", x.size(0),
+          ") must equal that of the cache (", kept.size(0), ")");
     const Tensor weight = query_key_value_->weight.value, bias = query_key_value_->bias.value;
     const int64_t keys = key_heads_ * head_size_, rows = weight.size(0), queries = rows - 2 * keys;
     const Tensor states = from_place(kept, first_reached(before, std::min(most, reach)), before);
@@ -241,8 +245,8 @@ AttentionOptions AttentionLayer::options_of(const AttentionInputs& r, const Pass
                      .random_key = pass.training && settings_.dropout > 0 ? random_key(pass) : LateKey{}};
   check(
       !cross || bool(pass.document_ids) == bool(pass.memory_document_ids), name_,
-      ": cross attention reads the memory of a token's own document, so pass.document_ids and pass.memory_document_ids "
-      "come together; only ",
+      ": cross attention attends within a token's own document, so pass.document_ids and pass.memory_document_ids must "
+      "be given together; only ",
       pass.document_ids ? "the first" : "the second", " is given");
   if (span_) span_->limit(o);
   return o;
@@ -309,7 +313,8 @@ Tensor AttentionLayer::read_all(const AttentionInputs& r, const AttentionOptions
     const NoGrad no_history;
     if (rows && !w.empty()) show_rows(w.size() == 1 ? w[0] : concatenate(w, 3), r, o);
   }
-  check(!replaced || !w.empty(), name_, ": it has no weights that something could be put in the place of");
+  check(!replaced || !w.empty(), name_,
+        ": has no attention weights, so a hook cannot replace them; use softmax or pointwise");
   Tensor all;
   for (size_t i = 0; i < parts.size(); ++i) {
     const auto& [inputs, options] = parts[i];

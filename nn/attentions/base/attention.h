@@ -49,14 +49,15 @@ struct AttentionSettings {
 
   template <class V>
   void visit(V& v) {
-    v("gate", gate, "F: what is read is multiplied by F(x W_g)");
+    v("gate", gate, "activation F of a gate: head outputs are multiplied by F(x W_g); none: no gate");
     v("qk_norm", qk_norm, "normalization of queries and keys over the head size: none, layer, rms, ...");
     v("scale", scale, "factor of the scores; 0: 1 / sqrt(head size)", zero_or(tiny, 1e6));
-    v("dropout", dropout, "fraction of the weights set to zero while training", fraction());
-    v("attend_to_self|own", attend_to_self, "whether a token sees itself; default: yes, but no under a span",
-      one_of({"default", "yes", "no"}));
-    v("span", span, "how far back a head reads: none, fixed(S), adaptive_span(S, R=32), dynamic_span(S, R=32)");
-    v("persistent", persistent, "learned keys and values beside the context: none, N, slots(N, split=no, scaled=yes)");
+    v("dropout", dropout, "fraction of the attention weights set to zero in training", fraction());
+    v("attend_to_self|own", attend_to_self,
+      "let a token attend to itself: yes, no or default (yes, but no with a span)", one_of({"default", "yes", "no"}));
+    v("span", span, "how far back a head attends: none, fixed(S), adaptive_span(S, R=32), dynamic_span(S, R=32)");
+    v("persistent", persistent,
+      "learned keys and values in addition to the context: none, N, slots(N, split=no, scaled=yes)");
   }
 };
 

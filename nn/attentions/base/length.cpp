@@ -15,7 +15,7 @@ struct FixedSettings {
   int64_t length = 0;
   template <class V>
   void visit(V& v) {
-    v("n", length, "the length", between(1, 16777216));
+    v("n", length, "length, the same for all queries", between(1, 16777216));
   }
 };
 
@@ -103,11 +103,11 @@ LengthRule::LengthRule(std::string_view owner, const Spec& spec, bool causal) {
     FixedSettings settings;
     read_settings(spec, settings);
     kind_ = Kind::fixed, fixed_ = settings.length;
-    check(fixed_ >= 1, owner, ": length=fixed(n) needs n, at least 1: fixed(256)");
+    check(fixed_ >= 1, owner, ": length=fixed(n) needs n, at least 1, as in fixed(256)");
     return;
   }
   check(spec.items.empty() && (spec.name == "keys_visible" || spec.name == "row_index" || spec.name == "padded_length"),
-        owner, ": length is '", spec, "'; there are keys_visible, row_index, padded_length and fixed(n)");
+        owner, ": length '", spec, "' is invalid; use keys_visible, row_index, padded_length or fixed(n)");
   kind_ = spec.name == "keys_visible" ? Kind::keys_visible
           : spec.name == "row_index"  ? Kind::row_index
                                       : Kind::padded_length;
@@ -124,7 +124,7 @@ Tensor LengthRule::length(const AttentionInputs& r, const AttentionMask& m) cons
     return maximum(n + static_cast<double>(slots), Tensor::full({1}, 1, n.dtype(), device));
   };
   check(kind_ != Kind::padded_length || m.query_offset == 0,
-        "length=padded_length: a text that goes on from a cache has no padded length; use keys_visible or fixed(n)");
+        "length=padded_length: a text continued from a cache has no padded length; use keys_visible or fixed(n)");
   if (kind_ == Kind::padded_length)
     return Tensor::full({1, 1, 1, 1}, static_cast<double>(std::max<int64_t>(1, r.key.size(1) + slots)), dtype, device);
   if (kind_ == Kind::keys_visible) {

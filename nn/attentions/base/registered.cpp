@@ -40,8 +40,8 @@ const std::vector<Info>& attention_settings() {
                  {.name = "qk_norm",
                   .formula = "q, k each normalized over the head size",
                   .source = "Dehghani et al. 2023, arXiv:2302.05442",
-                  .parameters = "those of the normalization, twice, without biases: weight 1 for layer and rms",
-                  .keeps = "as the normalization, of q and of k"},
+                  .parameters = "two normalizations without biases: weight 1 for layer and rms",
+                  .keeps = "as the normalization, for q and k"},
                  slots_setting()});
     return list;
   }();

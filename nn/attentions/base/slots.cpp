@@ -12,9 +12,9 @@ struct Settings {
   bool split = false, scaled = true;
   template <class V>
   void visit(V& v) {
-    v("N", count, "slots per key/value head", between(1, 65536));
-    v("split", split, "context and slots are read on their own, each with its own weights");
-    v("scaled", scaled, "stored divided by sqrt(head size) and sqrt(N)");
+    v("N", count, "number of slots per key/value head", between(1, 65536));
+    v("split", split, "attend to context and slots separately, each with its own weights");
+    v("scaled", scaled, "store keys divided by sqrt(head size), values by sqrt(N)");
   }
 };
 
@@ -22,12 +22,13 @@ Settings settings_of_spec(const Spec& spec) {
   Settings settings;
   if (spec.name == "slots") {
     read_settings(spec, settings);
-    check(settings.count >= 1, "persistent: slots needs N, at least 1: slots(64), not ", spec);
+    check(settings.count >= 1, "persistent: slots needs N, at least 1, as in slots(64), not ", spec);
   } else {
-    check(spec.items.empty(), "persistent: '", spec, "' is neither none, nor a number of slots, nor slots(N, ...)");
+    check(spec.items.empty(), "persistent: '", spec, "' is invalid; use none, a number of slots or slots(N, ...)");
     settings.count = parse_whole_number("persistent", spec.name);
-    check(settings.count >= 1, "persistent: N = ", settings.count, "; at least 1 is needed, or persistent=none");
-    check(settings.count <= 65536, "persistent: N = ", settings.count, " must be at most 65536");
+    check(settings.count >= 1, "persistent: N (", settings.count,
+          ") must be at least 1; use persistent=none for no slots");
+    check(settings.count <= 65536, "persistent: N (", settings.count, ") must be at most 65536");
   }
   return settings;
 }
@@ -36,10 +37,11 @@ Settings settings_of_spec(const Spec& spec) {
 
 Info slots_setting() {
   return {.name = "slots",
-          .formula = "persistent=N or slots(N): keys K_n and values V_n beside the context",
+          .formula = "persistent=N or slots(N): keys K_n and values V_n in addition to the context",
           .source = "Sukhbaatar et al. 2019, arXiv:1907.01470",
-          .parameters = "K N(0, 1) / sqrt(D), V N(0, 1) / sqrt(N), used times sqrt(D), sqrt(N); N(0, 1) with scaled=no",
-          .keeps = "K, V as they are used",
+          .parameters =
+              "K N(0, 1) / sqrt(D), V N(0, 1) / sqrt(N), multiplied by sqrt(D), sqrt(N) in use; N(0, 1) with scaled=no",
+          .keeps = "K, V as used",
           .ranges = settings_without_values<Settings>};
 }
 
@@ -75,7 +77,7 @@ void Slots::visit(Visitor& v) {
 AttentionInputs slots_alone(const Tensor& x, const SlotKeysAndValues& slots) {
   check_same_kind("read_slots", x, slots.key);
   const int64_t heads = slots.key.size(1), size = slots.key.size(2), value_size = slots.value.size(2);
-  check(x.shape().rank() >= 1 && x.size(-1) == heads * size, "read_slots: x ", x.shape(), " for keys ",
+  check(x.shape().rank() >= 1 && x.size(-1) == heads * size, "read_slots: x ", x.shape(), " does not fit keys ",
         slots.key.shape(), "; its last axis must be heads times size, ", heads * size);
   const int64_t tokens = x.shape().rank() > 1 ? x.size(-2) : 1;
   const int64_t batch = tokens > 0 ? x.shape().rows() / tokens : 0;

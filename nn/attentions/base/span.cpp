@@ -16,7 +16,7 @@ struct Settings {
   double ramp = 32;
   template <class V>
   void visit(V& v) {
-    v("S", limit, "the longest span, in tokens", between(1, 16777216));
+    v("S", limit, "longest span, in tokens", between(1, 16777216));
     v("R", ramp, "length of the ramp, in tokens", between(1, 16777216));
   }
 };
@@ -24,7 +24,7 @@ struct FixedSettings {
   int64_t limit = 0;
   template <class V>
   void visit(V& v) {
-    v("S", limit, "the span, in tokens", between(1, 16777216));
+    v("S", limit, "span, in tokens", between(1, 16777216));
   }
 };
 
@@ -34,17 +34,17 @@ std::vector<Info> span_settings() {
   return {{.name = "adaptive_span",
            .formula = "w_ij m(i - j), m(x) = clip((R + S z' + 1 - x) / R, 0, 1)",
            .source = "Sukhbaatar et al. 2019, arXiv:1905.07799",
-           .parameters = "z' 0, of each head",
+           .parameters = "z' 0, one per head",
            .keeps = "z of each head",
            .ranges = settings_without_values<Settings>},
           {.name = "dynamic_span",
            .formula = "as adaptive_span, z' = sigmoid(v.x_i + b)",
            .source = "Sukhbaatar et al. 2019, arXiv:1905.07799",
-           .parameters = "v N(0, 0.02^2), b -4, of each head",
+           .parameters = "v N(0, 0.02^2), b -4, one each per head",
            .keeps = "x, z' of each head and query",
            .ranges = settings_without_values<Settings>},
           {.name = "fixed",
-           .formula = "span=fixed(S): w_ij = 0 from a distance of S on",
+           .formula = "span=fixed(S): w_ij = 0 at distances of S or more",
            .source = "Sukhbaatar et al. 2019, arXiv:1905.07799",
            .parameters = "none",
            .keeps = "nothing",
@@ -60,8 +60,8 @@ Spec resolved_span(const Spec& spec) {
 
 Span::Span(const Spec& spec, int64_t width, int64_t heads, int64_t context) {
   const bool adaptive = spec.name == "adaptive_span", dynamic = spec.name == "dynamic_span";
-  check(adaptive || dynamic || spec.name == "fixed", "span: no '", spec.name,
-        "'; there are none, fixed(S), adaptive_span(S, R=32) and dynamic_span(S, R=32)");
+  check(adaptive || dynamic || spec.name == "fixed", "span: '", spec.name,
+        "' is unknown; use none, fixed(S), adaptive_span(S, R=32) or dynamic_span(S, R=32)");
   kind_ = adaptive ? Kind::adaptive : dynamic ? Kind::dynamic : Kind::fixed;
   if (kind_ == Kind::fixed) {
     FixedSettings settings;
@@ -72,8 +72,8 @@ Span::Span(const Spec& spec, int64_t width, int64_t heads, int64_t context) {
     read_settings(spec, settings);
     limit_ = settings.limit, ramp_ = settings.ramp;
   }
-  check(limit_ >= 1, "span: ", spec.name, " needs S, at least 1: ", spec.name, "(256)");
-  check(context == 0 || limit_ <= context, "span: ", spec, " reaches back ", limit_, " tokens, the context has ",
+  check(limit_ >= 1, "span: ", spec.name, " needs S, at least 1, as in ", spec.name, "(256)");
+  check(context == 0 || limit_ <= context, "span: ", spec, " reaches back ", limit_, " tokens, but the context has ",
         context, "; S must be in [1, ", context, "]");
   if (kind_ == Kind::adaptive) {
     fraction_ = Parameter(Shape{heads}, constant(0));

@@ -21,7 +21,7 @@ Tensor carried(const char* which, const Tensor& given, const Tensor& place) {
   if (place) return Tensor::zeros_like(place);
   if (given)
     check(max(absolute(given), 0).item() == 0, "copy_slots: the ", which,
-          " have biases, which the other layer has no place for; make it with biases, or set them to 0");
+          " have biases, but the other layer has none; make it with biases, or set them to 0");
   return {};
 }
 
@@ -50,15 +50,14 @@ REGISTER_PREDICTION(SlotReader);
 
 SlotWeights slot_weights(const Sublayer& layer) {
   const SlotReader* const reader = dynamic_cast<const SlotReader*>(&layer);
-  check(reader != nullptr,
-        "slot_weights: this layer is not made of slots that are read; dense, memory and persistent are");
+  check(reader != nullptr, "slot_weights: this layer has no slots; use dense, memory or persistent");
   return reader->slot_weights();
 }
 
 Tensor attention_over_slots(const Tensor& x, const SlotWeights& w) {
   const AttentionOptions options{.scale = w.scale};
-  check((!w.key_bias && !w.value_bias) || w.key.size(1) == 1,
-        "attention_over_slots: biases go with one head, not with ", w.key.size(1));
+  check((!w.key_bias && !w.value_bias) || w.key.size(1) == 1, "attention_over_slots: biases need one head, not ",
+        w.key.size(1));
   Tensor y;
   if (w.key_bias) {
     const Tensor bias = (w.key_bias / w.scale).reshape(Shape{w.key.size(0), 1, 1});
@@ -73,10 +72,10 @@ void copy_slots(const Sublayer& from, Sublayer& to) {
   const NoGrad guard;
   SlotWeights given = slot_weights(from);
   const SlotWeights place = slot_weights(to);
-  check(function_of(given) == function_of(place), "copy_slots: slots that are read with ", function_of(given),
-        " into a layer that reads with ", function_of(place), "; both must have one function");
+  check(function_of(given) == function_of(place), "copy_slots: slots with function ", function_of(given),
+        " do not fit a layer with ", function_of(place), "; both must have the same function");
   check(given.key.shape() == place.key.shape() && given.value.shape() == place.value.shape(),
-        "copy_slots: ", given.key.shape(), " slots into ", place.key.shape(),
+        "copy_slots: ", given.key.shape(), " slots do not fit ", place.key.shape(),
         "; (slots, heads, channels of a head) must be the same in both");
   given.key_bias = carried("keys", given.key_bias, place.key_bias);
   given.value_bias = carried("values", given.value_bias, place.value_bias);

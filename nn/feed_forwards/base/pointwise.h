@@ -26,8 +26,7 @@ class PointwiseFunction {
   // Returns the function for attention over slots; throws, naming `owner`, if it has parameters.
   const Activation& for_slots(std::string_view owner) const {
     check(!has_parameters(), owner, ": '", function_.spec(),
-          "' has parameters to learn, which a function that reads slots cannot have here; ",
-          "use one without, such as relu");
+          "' has learned parameters, which are not supported for slots; use an activation without, such as relu");
     return function_;
   }
   void visit(Visitor& v) { v("activation", own_); }

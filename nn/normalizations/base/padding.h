@@ -17,7 +17,7 @@ struct RealTokens {  // passed to kernels
 inline RealTokens real_tokens(const char* operation, const Tensor& x, const Tensor& lengths) {
   if (!lengths) return {};
   check(x.shape().rank() == 3 && lengths.dtype() == Dtype::i32 && lengths.shape() == Shape{x.size(0)}, operation,
-        ": lengths ", lengths.shape(), " for x ", x.shape(),
+        ": lengths ", lengths.shape(), " do not fit x ", x.shape(),
         "; x must be (batch, time, channels) and lengths (batch) i32");
   return {lengths.data<int32_t>(), x.size(1)};
 }

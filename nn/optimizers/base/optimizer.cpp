@@ -74,7 +74,7 @@ FlatParameters::FlatParameters(Module& module) {
   for (const NamedParameter& p : all) {
     const Tensor& value = p.parameter->value;
     check(value.dtype() == dtype && value.device() == device, "optimizer: ", p.path, " is ", name(value.dtype()),
-          " on ", value.device(), ", the first parameter ", name(dtype), " on ", device);
+          " on ", value.device(), ", but the first parameter is ", name(dtype), " on ", device);
     const int64_t end = size + value.numel(), next = (end + alignment - 1) / alignment * alignment;
     segments_.push_back({p.path, p.parameter, size, end});
     const Parameter& like = *p.parameter;
@@ -116,7 +116,7 @@ std::vector<FlatParameters::Part> FlatParameters::parts_of(const Segment& s) {
     parts.push_back({begin, begin + shape.numel(), shape});
     begin += shape.numel();
   }
-  check(begin == s.end, "optimizer: the parts of ", s.path, " do not add up to ", whole);
+  check(begin == s.end, "optimizer: the packed rows of ", s.path, " do not add up to ", whole);
   return parts;
 }
 Tensor FlatParameters::part(const Tensor& flat, const Segment& s) const {
@@ -149,7 +149,7 @@ Tensor Optimizer::gradient_square() {
 double Optimizer::gradient_norm() { return std::sqrt(gradient_square().item()); }
 
 void Optimizer::request(double rate, double clip) {
-  check(std::isfinite(rate) && rate >= 0, "optimizer: the rate must be finite and not negative, not ", rate);
+  check(std::isfinite(rate) && rate >= 0, "optimizer: the learning rate must be finite and at least 0, not ", rate);
   ++steps_;
   const auto [first, second] = corrections(steps_);
   *reinterpret_cast<Request*>(requests_.begin<double>()) = {rate, clip, first, second};
@@ -184,18 +184,18 @@ std::pair<double, double> Optimizer::corrections(int64_t) const { return {1, 1};
 void Optimizer::scale_rates(const std::string& name, const GroupRates& rates) {
   const std::string what = name + ": learning_rates";
   check(rates.spec.name != "equal" || rates.spec.items.empty(), what, ": equal takes no factors, not ", rates.spec,
-        "; write by_group(GROUP=FACTOR)");
+        "; use by_group(GROUP=FACTOR)");
   const std::vector<std::string> groups = parameters_.rate_groups();
   for (const Spec::Item& item : rates.spec.items) {
     const std::string value = print(item.value);
-    check(!item.key.empty(), what, ": ", value, " in ", rates.spec, " names no group; write by_group(GROUP=FACTOR)");
-    check(!groups.empty(), what, ": no parameter of this model belongs to a group, so there is no '", item.key,
-          "'; leave learning_rates out");
+    check(!item.key.empty(), what, ": ", value, " in ", rates.spec, " has no group name; use by_group(GROUP=FACTOR)");
+    check(!groups.empty(), what, ": this model has no parameters in groups, so group '", item.key,
+          "' does not exist; leave learning_rates out");
     if (std::find(groups.begin(), groups.end(), item.key) == groups.end())
       orrery::detail::fail_unknown(what + ": group", item.key, groups, {});
     const double factor = parse_number(text(what, ": ", item.key), value);
     check(std::isfinite(factor) && factor >= 0, what, ": ", item.key, ": ", value,
-          " must be finite and not negative; 0 holds the group still");
+          " must be finite and at least 0; 0 keeps the group unchanged");
     check(factor <= 1e6, what, ": ", item.key, ": ", value, " must be at most 1e6");
     rate_factors_[item.key] = factor;
   }

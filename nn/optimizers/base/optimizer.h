@@ -67,7 +67,7 @@ struct GroupRates {
   Spec spec{"equal", {}};
   template <class V>
   void visit(V& v) {
-    v("learning_rates|rates", spec, "equal, or by_group(GROUP=FACTOR, ...): factors of the learning rate",
+    v("learning_rates|rates", spec, "factors of the learning rate: equal, or by_group(GROUP=FACTOR, ...)",
       one_of({"equal", "by_group"}));
   }
 };

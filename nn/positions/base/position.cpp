@@ -35,11 +35,13 @@ struct PlaceInDocument {  // token r % T of sequence r / T: number of earlier to
 
 Tensor places_of(const Tensor& x, const Pass& pass) {
   if (!pass.document_ids) return {};
-  check(!pass.cache, "positions: a cache goes on with one text for each sequence, so there can be no documents");
+  check(!pass.cache,
+        "positions: document_ids cannot be combined with a cache, which continues one text per sequence; leave one of "
+        "them out");
   const Shape shape{x.size(0), x.size(1)};
-  check(pass.document_ids.dtype() == Dtype::i32 && pass.document_ids.shape() == shape, "positions: documents of shape ",
-        pass.document_ids.shape(), " and dtype ", name(pass.document_ids.dtype()), "; they must be i32 of shape ",
-        shape);
+  check(pass.document_ids.dtype() == Dtype::i32 && pass.document_ids.shape() == shape,
+        "positions: document_ids have shape ", pass.document_ids.shape(), " and dtype ",
+        name(pass.document_ids.dtype()), "; they must be i32 of shape ", shape);
   const Tensor places = Tensor::empty_like(pass.document_ids);
   rows(places.device(), places.numel(), static_cast<int>(shape[1]),
        PlaceInDocument{pass.document_ids.data<int32_t>(), places.mutable_data<int32_t>()});
@@ -48,7 +50,7 @@ Tensor places_of(const Tensor& x, const Pass& pass) {
 
 Tensor next_rows(std::string_view name, const Tensor& table, const Tensor& x, const Pass& pass) {
   const int64_t begin = pass.offset(), end = begin + x.size(1);
-  check(end <= table.size(0), name, ": ", end, " positions asked for, the table has ", table.size(0),
+  check(end <= table.size(0), name, ": ", end, " positions are needed, but the table has ", table.size(0),
         "; use a longer context in the model's settings");
   return table.slice(begin, end);
 }

@@ -21,10 +21,10 @@ std::unique_ptr<Schedule> make_schedule(const Spec& spec, const ScheduleOptions&
 }
 
 Schedule::Schedule(const ScheduleOptions& options) : options_(options) {
-  check(options.learning_rate > 0 && options.min_learning_rate >= 0, "schedule: learning_rate ", options.learning_rate,
-        " must be above 0 and min_learning_rate ", options.min_learning_rate, " not negative");
-  check(options.warmup_steps >= 0 && options.steps >= 0, "schedule: warmup_steps ", options.warmup_steps, " and steps ",
-        options.steps, " must not be negative");
+  check(options.learning_rate > 0 && options.min_learning_rate >= 0, "schedule: learning_rate (", options.learning_rate,
+        ") must be above 0 and min_learning_rate (", options.min_learning_rate, ") at least 0");
+  check(options.warmup_steps >= 0 && options.steps >= 0, "schedule: warmup_steps (", options.warmup_steps,
+        ") and steps (", options.steps, ") must be at least 0");
   check(options.warmup_form == "linear" || options.warmup_form == "quadratic", "schedule: warmup_form '",
         options.warmup_form, "' must be linear or quadratic");
 }

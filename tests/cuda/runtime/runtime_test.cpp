@@ -78,9 +78,9 @@ TEST_CASE("out of memory on the device: what was asked for, what is held and by 
   const auto beginning = [&] {
     return Message(message).names("allocate").names("memory").names("cuda").value("1125899906842624 bytes");
   };
-  beginning().names("held").names("scale").value("8.2 KB").value("2 blocks");
+  beginning().names("in use").names("scale").value("8.2 KB").value("2 blocks");
   beginning().names("tensors").value("4.1 KB").value("1 block");
-  beginning().names("card").offers("batch").offers("context");
+  beginning().names("GPU").offers("batch").offers("context");
 }
 
 TEST_CASE("pinned memory: numbers go to the device and come back while the host goes on") {

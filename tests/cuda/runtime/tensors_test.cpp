@@ -158,7 +158,7 @@ TEST_CASE("the precision of products acts on f32 on the device, and on nothing e
   CHECK(of_one < 1e-2);
   CHECK(of_one > 1e-4);
   const auto four_parts = [] { set_product_precision(ProductPrecision::high, 4); };
-  expect_error(four_parts).names("precision").names("high").offers("2 or 3 parts").value(4);
+  expect_error(four_parts).names("precision").names("high").offers("2 or 3 bf16 terms").value(4);
 }
 
 TEST_CASE("optimizers' steps are the CPU's on the device") {

@@ -221,10 +221,10 @@ TEST_CASE("attention: options that do not fit are named") {
   error({}, terms).names("relative embeddings").value("(9, 15)").value("f32").offers("(9, 16)").offers("f32");
   terms = {.relative_embedding = Tensor::zeros({9, 16}), .relative_bias = Tensor::zeros({1, 8})};
   error({}, terms).names("attention").names("embeddings").value(9).names("biases").value(8);
-  error({}, bias(0)).names("attention").names("distance").value(0).offers(1);
+  error({}, bias(0)).names("attention").names("relative-position terms").value(0).offers(1);
   const auto too_few = [&](const AttentionOptions& o, const AttentionInputs& inputs, int rows, int query, int seen) {
     const std::string at = text("query ", query, " of sequence 0"), distance = text("distance ", seen);
-    error(o, inputs).names("distance").value(text(rows, " rows")).names(at).value(distance).offers(seen + 1);
+    error(o, inputs).names("relative-position terms").value(rows).names(at).value(distance).offers(seen + 1);
   };
   too_few(mask(full), bias(5), 5, 0, 5);
   CHECK_NOTHROW(run(mask(full), bias(6)));

@@ -284,7 +284,7 @@ TEST_CASE("attention: what does not fit is named") {
   error({.dropout = 1}, good).names("attention").names("dropout").value(1).offers("[0, 1)");
   error({.mask = {.lengths = length}}, good).names("length").value(5).names("sequence 0").offers("[0, 4]");
   const AttentionMask of_half{.key_document_ids = documents};
-  error({.mask = of_half}, good).names("attention").names("documents").value("keys").value("queries").offers("both");
+  error({.mask = of_half}, good).names("attention").names("document ids").value("keys").value("queries").offers("both");
   const auto use_mmx = [] { use_attention_instruction_set("mmx"); };
   expect_error(use_mmx).names("attention").value("mmx").offers("avx2").offers("avx512").offers("avx512_bf16");
 }

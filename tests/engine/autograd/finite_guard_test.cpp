@@ -53,7 +53,7 @@ TEST_CASE("finite guard: a forward is named with what it read and made") {
   CHECK(found->made[0].facts.minus_infinity == 1);
   CHECK(found->made[0].facts.first == 1);
   CHECK(std::string(NotFiniteFound(*found).what()) ==
-        "forward of log: output f32 (4) holds 2 NaN, 0 inf and 1 -inf, the first at (1); the other 1 lie between 0 "
+        "forward of log: output f32 (4) has 2 NaN, 0 inf and 1 -inf, the first at (1); finite values: 1, between 0 "
         "and 0");
 
   // 0/0 of two inputs, one of them named; an operation without history; overflow of f32.

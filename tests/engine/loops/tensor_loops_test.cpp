@@ -86,9 +86,9 @@ TEST_CASE("operands that do not fit the first one are refused with a sentence") 
                to_row(w), to_row_if<bf16>(Tensor()), to_number(Tensor::zeros(Shape{2})));
     });
   };
-  rows_of(other, Tensor::zeros(Shape{2})).names("test").names("operand").value("(2, 4)").value("2 rows").value(3);
-  rows_of(x, one).names("test").names("numbers").value("(1)").value("2 rows");
+  rows_of(other, Tensor::zeros(Shape{2})).names("test").names("operand").value("(2, 4)").offers("2 x 3 elements");
+  rows_of(x, one).names("test").names("numbers").value("(1)").offers("per row").offers(2);
   rows_of(Tensor(), Tensor::zeros(Shape{2})).names("test").names("operand").value("undefined");
   const auto sums = [&] { sum_elements("test", Square{}, to_sums<double>(other), row_of(x)); };
-  expect_error(sums).names("test").names("result").value("(2, 4) on cpu").value("1 numbers on cpu");
+  expect_error(sums).names("test").names("result").value("(2, 4) on cpu").offers("numel 1 on cpu");
 }

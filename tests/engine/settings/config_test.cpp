@@ -188,7 +188,7 @@ TEST_CASE("a wrong value is an error and changes nothing") {
                                   {"batch", "", "''", "whole number"},
                                   {"batch", "12x", "'12x'", "whole number"},
                                   {"batch", "1e300", "'1e300'", "whole number"},
-                                  {"batch", "99999999999999999999", "99999999999999999999", "too large"},
+                                  {"batch", "99999999999999999999", "99999999999999999999", "2^63"},
                                   {"batch", "0", "0", "at least 1"},
                                   {"rate", "0", "0", "above 0"},
                                   {"rate", "fast", "'fast'", "number"},
@@ -200,7 +200,7 @@ TEST_CASE("a wrong value is an error and changes nothing") {
                                   {"attention", "softmax(", "spec: 'softmax('", "name or a number"},
                                   {"alpha", "3", "3", "at most 2"},
                                   {"alpha", "learned(x)", "'x'", "number"},
-                                  {"alpha", "fixed", "'fixed'", "learned(a number)"},
+                                  {"alpha", "fixed", "'fixed'", "learned(NUMBER)"},
                                   {"betas", "1,", "'1,'", "comma"},
                                   {"betas", "1,x", "'x'", "number"}};
   for (const auto& [key, value, shown, offered] : wrong)
@@ -243,7 +243,7 @@ TEST_CASE("a setting without a key is read by its alias alone") {
   Everything e = with("epochs", "3");
   CHECK(e.batches == 3);
   set_error("epochs", "0").names("train").names("epochs").value(0).offers("at least 1");
-  set_error("", "0").names("train").names("key").value("''");
+  set_error("", "0").names("train").names("setting").value("''");
   for (const auto& [key, value] : list_settings(e)) CHECK(!key.empty());
   CHECK(print(make_spec("thing", e)).find("epochs") == std::string::npos);
 }

@@ -40,11 +40,11 @@ TEST_CASE("finite: the facts count each kind, name the first place and the range
   CHECK(facts.smallest == -2);
   CHECK(facts.largest == doctest::Approx(3e38));
   CHECK(text(facts) ==
-        "f32 (2, 4) holds 2 NaN, 1 inf and 1 -inf, the first at (0, 2); the other 4 lie between -2 and 3e+38");
+        "f32 (2, 4) has 2 NaN, 1 inf and 1 -inf, the first at (0, 2); finite values: 4, between -2 and 3e+38");
   CHECK(facts == facts_of(x));
   CHECK(!(facts == facts_of(Tensor::zeros({2, 4}))));
   CHECK(text(facts_of(Tensor::full({}, NAN))) ==
-        "f32 () holds 1 NaN, 0 inf and 0 -inf, the first at (); no other number is in it");
+        "f32 () has 1 NaN, 0 inf and 0 -inf, the first at (); no value is finite");
   CHECK(text(facts_of(Tensor::from({2}, {1, 2}, Dtype::bf16))) == "bf16 (2) between 1 and 2");
   CHECK(place_text({2, 3, 4}, 17) == "(1, 1, 1)");
 }

@@ -146,8 +146,8 @@ TEST_CASE("a damaged file is an error with a sentence") {
                  {good + "}", 8, "end", "byte 54"},
                  {"{\"\\x\":{}}", 0, "escape", "byte 4"},
                  {"{\"\\u00g0\":{}}", 0, "escape", "byte 7"},
-                 {"{\"\\ud800\":{}}", 0, "half a character", "byte 8"},
-                 {"{\"\\ud800\\u0041\":{}}", 0, "half a character", "byte 14"},
+                 {"{\"\\ud800\":{}}", 0, "surrogate pair", "byte 8"},
+                 {"{\"\\ud800\\u0041\":{}}", 0, "surrogate pair", "byte 14"},
                  {"{\"a\nb\":{}}", 0, "control character", "byte 3"},
                  {R"({"a":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})", 8, "whole number", "byte 29"}};
   for (const auto& [header, bytes, what, where] : headers)
@@ -169,7 +169,7 @@ TEST_CASE("a damaged file is an error with a sentence") {
       {R"("I64","shape":[1],"data_offsets":[0,4])", 4},
       {R"("F4","shape":[3],"data_offsets":[0,1])", 1}};
   for (const auto& [tensor, bytes] : displaced)
-    damaged(text(R"({"a":{"dtype":)", tensor, "}}"), bytes).names("place").names("'a'").names("shape");
+    damaged(text(R"({"a":{"dtype":)", tensor, "}}"), bytes).names("data_offsets").names("'a'").names("shape");
   error(file_of(R"({"a":{"dtype":"F32","shape":[1,1,1,1,1,1,1],"data_offsets":[0,4]}})", 4))
       .names("'a'")
       .value("7 axes")

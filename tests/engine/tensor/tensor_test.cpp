@@ -21,7 +21,7 @@ TEST_CASE("shapes: sizes, axes from the end, errors") {
   CHECK(s.without(-1) == Shape{2, 3});
   CHECK(Shape{}.numel() == 1);
   expect_error([&] { s.resolve(3); }).names("shape").value("axis 3").names("(2, 3, 4)");
-  expect_error([] { Shape{1, 1, 1, 1, 1, 1, 1}; }).names("shape").offers("6 axes");
+  expect_error([] { Shape{1, 1, 1, 1, 1, 1, 1}; }).names("shape").offers(6);
 }
 
 TEST_CASE("bf16 rounds to nearest, ties to even, and keeps NaN and infinity") {
@@ -57,7 +57,7 @@ TEST_CASE("errors name the operation, the values and the way out") {
   expect_error([&] { x.data<double>(); }).names("tensor").value("f32").value("f64").offers(".to(Dtype::f64)");
   expect_error([&] { x + x.to(Dtype::f64); }).names("add").value("f32").value("f64").offers(".to(Dtype::f32)");
   expect_error([] { Tensor().shape(); }).names("tensor").value("undefined");
-  expect_error([] { Tensor::from({2}, {1}); }).names("from").value("1 values").value("(2)");
+  expect_error([] { Tensor::from({2}, {1}); }).names("from").value(1).offers("(2)");
 #if !defined(ORRERY_CUDA) && !defined(EMULATE_CUDA)
   expect_error([&] { x.to(Device::cuda); }).names("allocate").value("CUDA").offers("-DORRERY_CUDA=ON");
 #endif

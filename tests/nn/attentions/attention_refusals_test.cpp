@@ -133,7 +133,7 @@ TEST_CASE("gau refuses what it has already or has no place for") {
 }
 
 TEST_CASE("spans that cannot work name the spec, the value and the range") {
-  const std::string kinds = "none, fixed(S), adaptive_span(S, R=32) and dynamic_span(S, R=32)", range = "[1, 32]";
+  const std::string kinds = "none, fixed(S), adaptive_span(S, R=32) or dynamic_span(S, R=32)", range = "[1, 32]";
   check_all({{"softmax(span=fixed(33))", {"span", "fixed(33)", "33", "32", range}},
              {"pointwise(span=adaptive_span(40))", {"span", "adaptive_span(40)", "40", "32", range}},
              {"softmax(span=dynamic_span(33, R=4))", {"span", "dynamic_span(33, R=4)", "33", "32", range}},
@@ -167,8 +167,8 @@ TEST_CASE("slots that cannot work name the spec, the value and the range") {
 }
 
 TEST_CASE("numbers that are none, or not finite, or out of range") {
-  check_all({{"pointwise(relu, alpha=two)", {"pointwise", "alpha", "'two'", "number", "learned(a number)"}},
-             {"pointwise(relu, alpha=nan)", {"pointwise", "alpha", "'nan'", "number", "learned(a number)"}},
+  check_all({{"pointwise(relu, alpha=two)", {"pointwise", "alpha", "'two'", "number", "learned(NUMBER)"}},
+             {"pointwise(relu, alpha=nan)", {"pointwise", "alpha", "'nan'", "number", "learned(NUMBER)"}},
              {"pointwise(relu, alpha=inf)", {"pointwise", "alpha", "inf", "finite"}},
              {"pointwise(relu, alpha=-inf)", {"pointwise", "alpha", "-inf", "finite"}},
              {"pointwise(relu, alpha=learned(inf))", {"pointwise", "alpha", "inf", "finite"}},
@@ -208,7 +208,7 @@ TEST_CASE("softmax's options on other attentions are refused by the spec, the va
 }
 
 TEST_CASE("lengths that cannot work") {
-  const std::string kinds = "keys_visible, row_index, padded_length and fixed(n)";
+  const std::string kinds = "keys_visible, row_index, padded_length or fixed(n)";
   const Place full{.causal = false};
   for (const std::string name : {"pointwise", "relu_former", "gau"}) {
     INFO(name);
@@ -235,7 +235,7 @@ TEST_CASE("sizes that cannot work") {
   const char* const half_turned = "rotary(partial_rotary_factor=0.5)";
   made(12, 2, 0, half_turned).names("partial_rotary_factor (0.5)").names("head size (6)").value(3).offers("even");
   made(16, 3, 0, "none").names("heads (3)").value("width (16)").offers("head_size");
-  made(12, 4, 3, "none").names("key heads (3)").value("heads (4)");
+  made(12, 4, 3, "none").names("key_heads (3)").value("heads (4)");
   made(12, 2, 0, "relative(8)").names("relative(8)").value(8).value(31).offers("relative(31)").offers("span").offers(8);
   CHECK_NOTHROW(make("softmax(span=fixed(8))", {.position = "relative(8)"}));
 }
@@ -267,7 +267,7 @@ TEST_CASE("what only a pass can get wrong is refused when it comes") {
     refused(name, cached, false).names(name).offers("causal").names("cache");
   Pass with_lengths = cached;
   with_lengths.lengths = Tensor::from(Shape{1}, std::vector<int32_t>{3});
-  refused("softmax", with_lengths, true).names("softmax").names("cache").value("lengths").value("documents");
+  refused("softmax", with_lengths, true).names("softmax").names("cache").value("lengths").value("document_ids");
   cache.tokens = 3;
   cache.entries[""] = {random_tensor({1, 3, heads, width / heads}, 2).to(Dtype::f32),
                        random_tensor({1, 3, heads, width / heads}, 3).to(Dtype::f32),

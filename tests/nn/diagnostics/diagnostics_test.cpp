@@ -80,7 +80,7 @@ TEST_CASE("top share: what the largest entries of a row carry") {
   CHECK(top_share(w, 0.001) == doctest::Approx((0.4 + 1) / 2));  // at least one entry
   CHECK(top_share(w, 1) == doctest::Approx(1));
   CHECK(top_share(Tensor::full({2, 4096}, 1), 0.002) == doctest::Approx(8.0 / 4096));
-  expect_error([&] { top_share(w, 0); }).names("top_share").names("share").offers("(0, 1]").value(0);
+  expect_error([&] { top_share(w, 0); }).names("top_share").names("fraction").offers("(0, 1]").value(0);
 }
 
 TEST_CASE("variance ratio: over all elements, whatever the means") {

@@ -120,11 +120,11 @@ TEST_CASE("conversions that cannot be exact are refused") {
     std::vector<std::string> terms;  // in the order of the message
   };
   const std::vector<Refused> refused = {
-      {"dense(relu)", "memory(softmax)", {"copy_slots", "relu", "softmax", "one function"}},
-      {"dense(elu(0.5))", "memory(elu)", {"copy_slots", "elu(alpha=0.5)", "elu", "one function"}},
+      {"dense(relu)", "memory(softmax)", {"copy_slots", "relu", "softmax", "same function"}},
+      {"dense(elu(0.5))", "memory(elu)", {"copy_slots", "elu(alpha=0.5)", "elu", "same function"}},
       {"dense(relu)", "memory(relu, slots=8)", {"copy_slots", "(7, 1, 5)", "(8, 1, 5)", "(slots, heads, channels"}},
       {"persistent(heads=5)", "memory(softmax)", {"copy_slots", "(7, 5, 1)", "(7, 1, 5)", "(slots, heads, channels"}},
-      {"gated", "dense(relu)", {"slot_weights", "slots", "dense, memory and persistent"}},
+      {"gated", "dense(relu)", {"slot_weights", "slots", "dense, memory or persistent"}},
       {"memory(softmax, norm=layer)", "persistent", {"memory", "norm=layer", "norm=none"}},
       {"memory(softmax)", "persistent(projections=yes)", {"persistent", "projections=yes", "projections=no"}},
       {"dense(prelu)", "memory(relu)", {"dense", "'prelu'", "parameters", "relu"}}};

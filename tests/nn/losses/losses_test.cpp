@@ -125,7 +125,7 @@ TEST_CASE("entropy-margin loss: a uniform row pays 0.3 ln n; rows that see one k
   CHECK(g[3] == doctest::Approx(1.0 / 3));
   CHECK(entropy_margin_loss(h.detach(), visible, 1.0).item() == doctest::Approx(0));
   const auto negative = [&] { entropy_margin_loss(h, visible, -1); };
-  expect_error(negative).names("entropy_margin_loss").names("share").offers("negative").value(-1);
+  expect_error(negative).names("entropy_margin_loss").names("fraction").offers(0).value(-1);
 }
 
 TEST_CASE("entropy regularizer: nothing is paid within the tolerance of the causal ceiling ln(T!) / T") {

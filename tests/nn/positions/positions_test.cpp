@@ -307,10 +307,10 @@ TEST_CASE("places count within documents, wherever these lie") {
   pass.document_ids = Tensor::from({2, 5}, std::vector<int32_t>{7, 7, 1, 1, 1, 2, 3, 2, 2, 3});
   CHECK(places_of(x, pass).to_vector() == std::vector<double>{0, 1, 0, 1, 2, 0, 0, 1, 2, 1});
   const auto shorter = [&] { places_of(Tensor::zeros({2, 4, 1}), pass); };
-  expect_error(shorter).names("documents").value("(2, 5)").value("i32").offers("i32").offers("(2, 4)");
+  expect_error(shorter).names("document_ids").value("(2, 5)").value("i32").offers("i32").offers("(2, 4)");
   Cache cache;
   pass.cache = &cache;
-  expect_error([&] { places_of(x, pass); }).names("positions").names("cache").offers("one text").value("documents");
+  expect_error([&] { places_of(x, pass); }).names("document_ids").names("cache").offers("one text").offers("leave one");
 }
 
 TEST_CASE("what positions refuse, they refuse with a sentence when they are made") {

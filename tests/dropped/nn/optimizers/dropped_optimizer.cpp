@@ -18,7 +18,7 @@ struct DroppedFormula {
                              .formula = "u = (u + g) / 2; p - learning_rate (u + weight_decay p)",
                              .source = "a test",
                              .parameters = "u 0",
-                             .keeps = "u: one number a parameter"};
+                             .keeps = "u: one number per parameter"};
   static constexpr const char* moment_names[] = {"mean"};
   static constexpr int moments = 1;
   double decay;
