@@ -25,7 +25,7 @@ class RunLog {
   static RunLog of_run(const std::string& folder);
 
   // A pass.  Errors name the row that is none:
-  //   runs/a/metrics.jsonl, row 7: line 1, column 9: this is no JSON
+  //   runs/a/metrics.jsonl, row 7: line 1, column 9: invalid JSON
   class Pass {
    public:
     explicit Pass(const RunLog& log);
