@@ -25,7 +25,8 @@ std::string base64(std::string_view bytes) {
 }
 
 std::string bytes_of_base64(std::string_view text, std::string_view what) {
-  check(text.size() % 4 == 0, what, ": text of length ", text.size(), " is not base64; the length must be a multiple of 4");
+  check(text.size() % 4 == 0, what, ": text of length ", text.size(),
+        " is not base64; the length must be a multiple of 4");
   const size_t padding = text.ends_with("==") ? 2 : text.ends_with("=") ? 1 : 0;
   std::string bytes;
   bytes.reserve(text.size() / 4 * 3);
