@@ -48,8 +48,7 @@ Counted check_limits(std::string_view text, std::string_view what) {
         if (text[at] == '\\') ++at;
     } else if (c == '{' || c == '[') {
       if (depth == deepest)
-        fail(what, ": line ", line_of(text, at), ": lists and objects are nested more than ", deepest,
-             " levels deep");
+        fail(what, ": line ", line_of(text, at), ": lists and objects are nested more than ", deepest, " levels deep");
       members[++depth] = 0;
       ++(c == '{' ? counted.objects : counted.lists);
     } else if ((c == '}' || c == ']') && depth > 0) {

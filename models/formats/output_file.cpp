@@ -24,8 +24,8 @@ void check_outside_checkpoints(std::string_view command, const std::string& path
   const OutputKind state = marked_kind("", "{", std::string("\"format\": \"") + checkpoint_formats);
   for (const fs::path& folder : {fs::path(path), fs::path(path).parent_path()}) {
     const std::string file = (folder / state_name).string();
-    check(!file_exists(file) || !state.is_ours(file), command, ": ", setting, "=", path,
-          " is in the checkpoint ", folder.string(), ", where no other files may be written; choose another ", setting);
+    check(!file_exists(file) || !state.is_ours(file), command, ": ", setting, "=", path, " is in the checkpoint ",
+          folder.string(), ", where no other files may be written; choose another ", setting);
   }
 }
 
