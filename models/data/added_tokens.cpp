@@ -150,19 +150,19 @@ TokensBeside tokens_beside(const std::string& folder) {
       const SortedJson& text = item(one, "content");
       check(read.ptr == key.data() + key.size() && number >= 0 && number < most_tokens && text.is_string() &&
                 !text.get<std::string>().empty(),
-            path, ": \"added_tokens_decoder\": '", key, "' needs to be a number below ", most_tokens,
-            " with \"content\"");
+            path, ": \"added_tokens_decoder\": '", key, "' must be a number below ", most_tokens,
+            ", with a non-empty \"content\"");
       add_once(found.added, added_token(number, one, path));
       if (item(one, "single_word") == SortedJson(true))
-        found.notes.push_back("tokenizer: " + path + " has " + text.get<std::string>() +
-                              " only between words ('single_word'); here it is also found within words");
+        found.notes.push_back("tokenizer: " + path + " sets 'single_word' for " + text.get<std::string>() +
+                              ", which is not supported; it is also matched within words");
     }
   must_be(config, "split_special_tokens", {false, true}, path);
   found.splits_special = item(config, "split_special_tokens") == SortedJson(true);
   const SortedJson added = object_in(folder, "added_tokens.json", path);
   for (const auto& [text, number] : added.items()) {
     check(number.is_number_unsigned() && number.get<uint64_t>() < most_tokens && !text.empty(), path, ": '", text,
-          "' needs a number below ", most_tokens);
+          "' must be a token with a number below ", most_tokens);
     add_once(found.added, {.number = number.get<int64_t>(), .text = text, .normalized = true});
   }
   const SortedJson map = object_in(folder, "special_tokens_map.json", path);

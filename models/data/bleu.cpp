@@ -94,8 +94,8 @@ std::vector<std::string> tokens_13a(std::string_view line) {
 }
 
 Bleu bleu(std::span<const std::string> translations, std::span<const std::string> references) {
-  check(translations.size() == references.size(), "bleu: ", translations.size(), " translations and ",
-        references.size(), " references; each translation needs its own");
+  check(translations.size() == references.size(), "bleu: the number of translations (", translations.size(),
+        ") must equal the number of references (", references.size(), ")");
   Bleu result;
   std::array<int64_t, orders> matches{}, grams{};
   for (size_t i = 0; i < translations.size(); ++i) {

@@ -69,8 +69,8 @@ class Learning {
   explicit Learning(const std::vector<Word>& words) {
     size_t all = 0;
     for (const Word& word : words) all += word.bytes.size();
-    check(all < none, "tokenizer: this text has ", all,
-          " bytes of different words; byte pairs are learned from fewer than ", none);
+    check(all < none, "tokenizer: the different words of the text have ", all,
+          " bytes, but byte_pair is trained on fewer than ", none, "; use a shorter text");
     nodes_.reserve(all);
     for (const Word& word : words) {
       const uint32_t begin = static_cast<uint32_t>(nodes_.size());
@@ -164,8 +164,8 @@ std::unique_ptr<Tokenizer> learn_byte_pairs(const TextPieces& text, int64_t voca
   while (static_cast<int64_t>(learned.tokens.size()) < vocabulary - 1) {
     const size_t so_far = learned.tokens.size() + 1;
     const std::optional<Pair> best = learning.most_frequent();
-    check(best.has_value(), "tokenizer: this text has pairs for a vocabulary of ", so_far, ", not of ", vocabulary,
-          "; give a longer text, or byte_pair(vocabulary=", so_far, ")");
+    check(best.has_value(), "tokenizer: the text has pairs for a vocabulary of ", so_far, ", not of ", vocabulary,
+          "; use a longer text, or byte_pair(vocabulary=", so_far, ")");
     const std::string &left = learned.tokens[static_cast<size_t>(best->first)],
                       &right = learned.tokens[static_cast<size_t>(best->second)];
     learned.merges.emplace_back(left, right);
@@ -177,7 +177,7 @@ std::unique_ptr<Tokenizer> learn_byte_pairs(const TextPieces& text, int64_t voca
   }
   learned.added.push_back(static_cast<int32_t>(learned.tokens.size()));
   learned.tokens.emplace_back(end_of_text);
-  return make_byte_pairs(std::move(learned), "tokenizer: what was learned");
+  return make_byte_pairs(std::move(learned), "tokenizer: the trained vocabulary");
 }
 
 }  // namespace orrery::models

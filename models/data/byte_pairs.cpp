@@ -51,11 +51,11 @@ class BytePairs final : public Tokenizer {
         if (tokens[i].empty() || added[i] != are_added) continue;
         const auto [there, fresh] = number_of_.emplace(tokens[i], static_cast<int32_t>(i));
         check(fresh || (are_added && !added[static_cast<size_t>(there->second)]), what, ": token ", i, ", '",
-              printable_bytes(tokens[i]), "', is there twice");
+              printable_bytes(tokens[i]), "', is defined twice");
       }
     const auto number = [&](const std::string& bytes) {
       const auto found = number_of_.find(bytes);
-      check(found != number_of_.end(), what, ": there is no token '", printable_bytes(bytes), "', which a merge needs");
+      check(found != number_of_.end(), what, ": token '", printable_bytes(bytes), "' is missing, but a merge needs it");
       return found->second;
     };
     for (const std::string& token : tokens)
@@ -284,8 +284,8 @@ std::string bytes_of_printed(std::string_view printed, size_t& at, size_t& count
 std::string bytes_of_printable(std::string_view printed, std::string_view what) {
   size_t at = 0, count = 0;
   std::string bytes = bytes_of_printed(printed, at, count);
-  check(at == printed.size(), what, ": '", printed, "' is no token of bytes: character ", count + 1,
-        " stands for none");
+  check(at == printed.size(), what, ": '", printed, "' is not a printed token: character ", count + 1,
+        " stands for no byte");
   return bytes;
 }
 std::string bytes_if_printable(std::string_view text) {

@@ -48,7 +48,7 @@ struct BytePairSettings {
 
   template <class V>
   void visit(V& v) {
-    v("vocabulary", vocabulary, "tokens: 256 bytes, merges, and <|endoftext|>", between(257, 1e6));
+    v("vocabulary", vocabulary, "number of tokens: 256 bytes, merges and <|endoftext|>", between(257, 1e6));
   }
 };
 std::unique_ptr<Tokenizer> learn_byte_pairs(const TextPieces& text, int64_t vocabulary,

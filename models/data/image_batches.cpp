@@ -38,9 +38,9 @@ void mix(ImageBatch& batch, double share) {
 PixelScale::PixelScale(const std::vector<double>& mean, const std::vector<double>& std, int64_t channels) {
   for (const auto& [name, values] : {std::pair{"pixel_mean", &mean}, {"pixel_std", &std}})
     check(values->size() == 1 || static_cast<int64_t>(values->size()) == channels, "images: ", name, " has ",
-          values->size(), " numbers; it needs one for all channels, or one for each of the ", channels);
+          values->size(), " numbers; it must have one, or one per channel (", channels, ")");
   for (int64_t c = 0; c < channels; ++c) {
-    check(at_place(std, c) > 0, "images: pixel_std ", at_place(std, c), " must be above 0");
+    check(at_place(std, c) > 0, "images: pixel_std is ", at_place(std, c), "; it must be above 0");
     for (int pixel = 0; pixel < 256; ++pixel)
       values_.push_back(static_cast<float>((pixel / 255.0 - at_place(mean, c)) / at_place(std, c)));
   }
@@ -60,8 +60,8 @@ ImageBatches::ImageBatches(const Images& images, const PixelScale& scale, const 
       augmentation_(augmentation),
       batch_(batch),
       key_(RandomKey{seed, 0}.derive("images")) {
-  check(batch >= 1 && images.count() >= 1, "images: batch ", batch, " of ", images.count(),
-        " images; both must be at least 1");
+  check(batch >= 1 && images.count() >= 1, "images: batch is ", batch, " and the number of images is ", images.count(),
+        "; both must be at least 1");
 }
 
 void ImageBatches::draw(RandomKey key, float* to, int32_t& label) const {

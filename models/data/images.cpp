@@ -18,6 +18,8 @@
 namespace orrery::models {
 namespace {
 
+constexpr const char* fewer_images = "use fewer images, or smaller ones with --image_size=N";
+
 // Number of digits, and digits without leading zeros: pairs compare like the numbers.
 using Number = std::pair<size_t, std::string>;
 std::optional<Number> number_in(std::string_view name) {
@@ -50,7 +52,7 @@ std::map<std::string, std::vector<std::string>> numbers_of_shared_names(const st
 void check_labels(const Images& images, const std::vector<std::string>& classes, const std::string& folder) {
   for (const int32_t label : images.labels)
     check(label >= 0 && label < static_cast<int32_t>(classes.size()), "images: ", folder, ": an image has label ",
-          label, ", but there are ", classes.size(), " classes to learn, 0 to ", classes.size() - 1);
+          label, ", but the number of classes is ", classes.size(), "; valid labels are 0 to ", classes.size() - 1);
 }
 
 // Checks that the names are UTF-8, because a run stores them as JSON.
@@ -62,7 +64,7 @@ void check_names(const std::vector<std::string>& classes, const std::string& fol
 Images chosen(const Images& from, const std::vector<int64_t>& which) {
   Images some{from.height, from.width, from.channels, {}, {}};
   const size_t size = which.size() * static_cast<size_t>(from.pixels_of_one());
-  check_memory("images: a part of them", static_cast<double>(size), "take fewer, or smaller ones with --image_size=N");
+  check_memory("images: copying a split", static_cast<double>(size), fewer_images);
   some.pixels.reserve(size);
   for (const int64_t i : which) {
     const std::span<const uint8_t> image = from.image(i);
@@ -90,7 +92,7 @@ void check_classes(const ImageSet& set, const std::string& folder) {
   const auto empty = std::find(counts.begin(), counts.end(), 0);
   check(empty == counts.end(), "images: ", folder, ": class '",
         set.classes[static_cast<size_t>(empty - counts.begin()) % set.classes.size()],
-        "' has no image to learn; take it out or add some");
+        "' has no training images; remove the class or add images");
 }
 
 // Splits images into training and validation, as options.parts requires.
@@ -100,17 +102,17 @@ void divide(ImageSet& set, const std::string& folder, const ImageOptions& option
   if (options.parts == Parts::learned) set.validation = Images();
   if (options.parts == Parts::held_out && !held_out) set.validation = std::exchange(set.train, Images());
   if (options.parts == Parts::held_out) {
-    check(set.validation.count() > 0, "images: ", folder, " holds no image");
+    check(set.validation.count() > 0, "images: ", folder, " has no images; give a folder with images");
     set.train = Images();
     return;
   }
   check(set.train.count() > 0 || (held_out && options.parts == Parts::judged), "images: ", folder,
-        " holds no image to learn");
+        " has no training images; add a training split");
   if (!held_out && options.parts != Parts::learned) keep_for_validation(set, options.validation_fraction);
   if (set.train.count() > 0) check_classes(set, folder);
   if (options.parts == Parts::learned) return;
-  check(set.validation.count() > 0, "images: ", folder, " has too few images for validation_fraction ",
-        options.validation_fraction, " of a class to be one; raise it");
+  check(set.validation.count() > 0, "images: ", folder, ": validation_fraction=", options.validation_fraction,
+        " selects no image of any class; raise it");
   check_sizes(set, folder);
 }
 
@@ -119,12 +121,11 @@ void divide(ImageSet& set, const std::string& folder, const ImageOptions& option
 void Images::add(const Picture& picture, int32_t label, std::string_view name) {
   if (labels.empty()) height = picture.height, width = picture.width, channels = picture.channels;
   check(picture.height == height && picture.width == width && picture.channels == channels, "images: ", name, " has ",
-        picture.height, " x ", picture.width, " pixels, those before it ", height, " x ", width,
-        "; bring all to one size with --image_size=N");
+        picture.height, " x ", picture.width, " pixels, but the images before it have ", height, " x ", width,
+        "; resize all with --image_size=N");
   const size_t size = pixels.size() + picture.pixels.size();
   if (size > pixels.capacity()) {
-    check_memory(text("images: the ", labels.size() + 1, " up to ", name), static_cast<double>(size + size / 4),
-                 "take fewer, or smaller ones with --image_size=N");
+    check_memory(text("images: reading those up to ", name), static_cast<double>(size + size / 4), fewer_images);
     pixels.reserve(size + size / 4);
   }
   pixels.insert(pixels.end(), picture.pixels.begin(), picture.pixels.end());
@@ -153,9 +154,9 @@ void check_sizes(const ImageSet& set, const std::string& folder) {
   const Images &train = set.train, &validation = set.validation;
   if (train.count() == 0 || validation.count() == 0) return;
   check(train.height == validation.height && train.width == validation.width && train.channels == validation.channels,
-        "images: ", folder, ": those to learn have ", train.height, " x ", train.width, " pixels and ", train.channels,
-        train.channels == 1 ? " channel" : " channels", ", those for validation ", validation.height, " x ",
-        validation.width, " and ", validation.channels, "; bring all to one size with --image_size=N");
+        "images: ", folder, ": training images have ", train.height, " x ", train.width, " pixels and ", train.channels,
+        train.channels == 1 ? " channel" : " channels", ", but validation images have ", validation.height, " x ",
+        validation.width, " and ", validation.channels, "; resize all with --image_size=N");
 }
 
 Registry<ImageFormat>& image_formats() {
@@ -169,7 +170,7 @@ bool add_image_format(const ImageFormat& format) {
 }
 
 ImageSet read_images(const std::string& folder, const ImageOptions& options) {
-  check(folder_exists(folder), "images: there is no folder ", folder);
+  check(folder_exists(folder), "images: ", folder, " is not a folder; give a folder of images");
   std::vector<std::string> known;
   std::vector<const ImageFormat*> formats;
   for (const auto& [name, format] : image_formats()) formats.push_back(&format);
@@ -185,7 +186,7 @@ ImageSet read_images(const std::string& folder, const ImageOptions& options) {
     divide(set, folder, options);
     return set;
   }
-  fail("images: ", folder, " is laid out in no way that is known; there are: ", join(known, "; "));
+  fail("images: ", folder, ": unknown layout; known layouts: ", join(known, "; "));
 }
 
 bool are_numbers(const std::vector<std::string>& classes) {
@@ -235,9 +236,9 @@ std::optional<MatchedClasses> match_classes(const std::vector<std::string>& clas
 void note_match(std::vector<std::string>& notes, const MatchedClasses& matched, const NamedClasses& of,
                 const NamedClasses& among) {
   if (matched.by == MatchedClasses::By::name) return;
-  notes.push_back(text("the classes of ", of.owner, " (", listed(of.classes), ") are taken for those of ", among.owner,
-                       " (", listed(among.classes), "), ",
-                       matched.by == MatchedClasses::By::number ? "number by number" : "in their order"));
+  notes.push_back(text("the classes of ", of.owner, " (", listed(of.classes), ") are matched with those of ",
+                       among.owner, " (", listed(among.classes), "), ",
+                       matched.by == MatchedClasses::By::number ? "by number" : "in their order"));
 }
 
 void check_clear_names(const MatchedClasses& matched, const NamedClasses& of, const NamedClasses& among) {
@@ -246,8 +247,8 @@ void check_clear_names(const MatchedClasses& matched, const NamedClasses& of, co
   for (const std::string& name : of.classes) {
     const auto found = shared.find(name);
     if (found == shared.end()) continue;
-    fail("images: ", of.owner, " has a class '", name, "', and ", among.owner, " has several of this name, ",
-         listed(found->second), "; give a folder for each of the ", among.classes.size(),
+    fail("images: ", of.owner, " has a class '", name, "', but ", among.owner, " has several of this name (",
+         listed(found->second), "); make a folder for each of the ", among.classes.size(),
          " classes, named by its number, 0 to ", among.classes.size() - 1);
   }
 }
@@ -291,8 +292,8 @@ std::vector<std::string> restore_classes(const std::string& json) {
 
 Images brought_to(Images images, const ImageOptions& options, std::string_view name) {
   check(options.channels == 0 || images.channels == options.channels, "images: ", name, " has ", images.channels,
-        images.channels == 1 ? " channel" : " channels", ", the model takes ", options.channels,
-        "; a model of these is trained with --channels=", images.channels, ", or without --channels");
+        images.channels == 1 ? " channel" : " channels", ", but the model has channels=", options.channels,
+        "; train a model with --channels=", images.channels, " or without --channels");
   if (options.size == 0 || (images.height == options.size && images.width == options.size)) return images;
   Images brought;
   for (int64_t i = 0; i < images.count(); ++i) {

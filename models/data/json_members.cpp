@@ -29,7 +29,7 @@ SortedJson object_in(const std::string& folder, const char* name, std::string& p
   path = find_data_file(folder, {name});
   if (path.empty()) return SortedJson::object();
   SortedJson json = parse_large_json(read_data_file(path, largest_settings), path);
-  check(json.is_object(), path, ": it is no object {...}");
+  check(json.is_object(), path, ": must be an object {...}");
   return json;
 }
 

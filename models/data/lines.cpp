@@ -18,12 +18,12 @@ class Cutter {
   Cutter(const std::string& what, const TakeLine& take) : what_(what), take_(take) {}
 
   void add(std::string_view piece) {
-    check_utf8(piece, what_, "convert it", bytes_);
+    check_utf8(piece, what_, "convert it to UTF-8", bytes_);
     bytes_ += piece.size();
     while (!piece.empty()) {
       const size_t end = piece.find('\n'), length = std::min(end, piece.size());
       check(begun_.size() + length <= longest_line, what_, ": line ", lines_ + 1, " has more than ", longest_line,
-            " bytes; is it a text of lines?");
+            " bytes; give a text of lines");
       if (end == piece.npos || !begun_.empty()) begun_ += piece.substr(0, length);
       if (end == piece.npos) return;
       give(begun_.empty() ? piece.substr(0, length) : begun_);

@@ -90,9 +90,9 @@ class Translation {
   template <class... Parts>
   [[noreturn]] void not_supported(std::string_view what, const Parts&... way_out) const {
     throw TokenizerNotSupported(
-        text("tokenizer: the expression ", all_, " has '", what, "', which is not supported; ", way_out...));
+        text("tokenizer: the pattern ", all_, " has '", what, "', which is not supported; ", way_out...));
   }
-  static constexpr std::string_view other = "write it another way, or take another tokenizer";
+  static constexpr std::string_view other = "write it another way, or use another tokenizer";
 
   // Appends text that a following quantifier repeats.
   void atom(std::string_view words) {
@@ -140,11 +140,11 @@ class Translation {
     const char before = letter_;
     atom(words);
     if (!group().any_case) return;
-    if (point >= 0x80) not_supported(words, "in a part of any case, (?i), only ASCII's characters can stand");
+    if (point >= 0x80) not_supported(words, "a part that ignores case, (?i), may have ASCII characters only");
     letter_ = lower_case_of(static_cast<char>(point));
     const std::string two{before, letter_};
     for (const char* const one : {"ss", "st", "ff", "fi", "fl"})
-      if (two == one) not_supported(two, "in a part of any case, (?i), these two are one character as well; ", other);
+      if (two == one) not_supported(two, "if case is ignored, (?i), these two also match one character; ", other);
   }
   void character(std::string_view before = "") {
     size_t bytes = 1;
@@ -248,14 +248,14 @@ class Translation {
       const size_t end = all_.find(":]", at_);
       if (next == ':' && end != all_.npos) meaning = meaning_of(all_.substr(at_ + 2, end - at_ - 2), class_of_name);
       if (meaning.empty())
-        not_supported(all_.substr(at_, 2), "a class in a class cannot be read; write \\[ for a bracket");
+        not_supported(all_.substr(at_, 2), "a class cannot contain a class; write \\[ for a bracket");
       check_case("[:");
       made_ += meaning;
       at_ = end + 2;
     } else if (comes("&&")) {
-      not_supported("&&", "write what both classes have in common");
+      not_supported("&&", "write one class of the characters that are in both");
     } else if (c != '\\') {
-      if (point >= 0x80) check_case("a character beyond ASCII");
+      if (point >= 0x80) check_case("a non-ASCII character");
       made_ += take(1);
     } else if (next == 'p' || next == 'P') {
       check_case("\\p");
@@ -275,7 +275,7 @@ class Translation {
     }
   }
   void check_case(std::string_view what) {
-    if (group().any_case) not_supported(what, "in a class of any case, (?i), only ASCII's characters can stand");
+    if (group().any_case) not_supported(what, "a class that ignores case, (?i), may have ASCII characters only");
   }
 
   void open() {

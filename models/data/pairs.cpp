@@ -15,7 +15,7 @@
 namespace orrery::models {
 namespace {
 
-constexpr const char* fewer_pairs = "take fewer pairs";
+constexpr const char* fewer_pairs = "use fewer pairs";
 
 void each_line_of_pairs(const std::string& path, const TakeLine& take) {
   bool any = false;
@@ -23,17 +23,17 @@ void each_line_of_pairs(const std::string& path, const TakeLine& take) {
     any = true;
     take(line);
   });
-  check(any, "pairs: ", path, " is empty");
+  check(any, "pairs: ", path, " is empty; give a file with sentences");
 }
 
 std::string column_of(std::string_view line, int64_t column, const std::string& path, size_t number) {
   size_t begin = 0;
   for (int64_t i = 1; i < column; ++i) {
     const size_t tab = line.find('\t', begin);
-    check(tab != line.npos, "pairs: line ", number, " of ", path, " has ", counted(i, "column"), ", and column ",
+    check(tab != line.npos, "pairs: line ", number, " of ", path, " has ", counted(i, "column"), ", but column ",
           column,
-          " is asked for; columns have tabs between them (two files of "
-          "lines need --translations=FILE, two for validation --validation_translations=FILE)");
+          " is required; separate columns by tabs (for two files of lines give --translations=FILE, "
+          "for validation --validation_translations=FILE)");
     begin = tab + 1;
   }
   return std::string(line.substr(begin, line.find('\t', begin) - begin));
@@ -75,8 +75,8 @@ std::vector<TextPair> read_aligned(const PairFiles& files) {
   each_line_of_pairs(files.target, [&](std::string_view line) {
     if (targets++ < pairs.size()) pairs[targets - 1].second = line;
   });
-  check(pairs.size() == targets, "pairs: ", files.source, " has ", pairs.size(), " lines and ", files.target, " has ",
-        targets, "; each line of the one must be the translation of that of the other");
+  check(pairs.size() == targets, "pairs: number of lines in ", files.source, " is ", pairs.size(), ", but in ",
+        files.target, " it is ", targets, "; each line of one must be the translation of the same line of the other");
   return pairs;
 }
 
@@ -94,35 +94,34 @@ bool breaks_line(const Tokenizer& tokenizer, int32_t token) {
 int64_t length(const std::vector<int32_t>& tokens) { return static_cast<int64_t>(tokens.size()); }
 
 REGISTER_DATA_FORMAT(aligned_files, {"aligned_files",
-                                     "sentences, one a line, and their translations in a file of as many "
-                                     "lines: --data=FILE --translations=FILE",
+                                     "sentences, one per line, and a file with the translation of each "
+                                     "line: --data=FILE --translations=FILE",
                                      "pairs"});
 REGISTER_DATA_FORMAT(columns,
                      {"columns",
-                      "a file of columns with tabs between them: --source_column, --target_column, and "
-                      "--document_column, whose equal neighbours make a document, at most --document_lines of them a "
-                      "pair",
+                      "a file of tab-separated columns, --source_column and --target_column; consecutive lines with "
+                      "equal --document_column are joined, at most --document_lines per pair",
                       "pairs"});
 
 }  // namespace
 
 std::vector<TextPair> read_pairs(const PairFiles& files) {
-  check(files.document_lines == 0 || files.document_column != 0, "pairs: document_lines ", files.document_lines,
-        " cuts documents, and none are told apart; say by which column with --document_column");
+  check(files.document_lines == 0 || files.document_column != 0, "pairs: document_lines=", files.document_lines,
+        " requires documents; give their column with --document_column");
   if (files.target.empty()) return read_columns(files);
-  check(files.document_column == 0, "pairs: documents are told apart by a column; ", files.source, " and ",
-        files.target, " have none");
+  check(files.document_column == 0, "pairs: documents require a file of columns, but ", files.source, " and ",
+        files.target, " are files of lines; leave out --document_column");
   const PairFiles usual;
   check(files.source_column == usual.source_column && files.target_column == usual.target_column,
-        "pairs: source_column ", files.source_column, " and target_column ", files.target_column,
-        " are of a file of columns; ", files.source, " and ", files.target, " have none; leave them out");
+        "pairs: source_column=", files.source_column, " and target_column=", files.target_column,
+        " require a file of columns, but ", files.source, " and ", files.target, " are files of lines; leave them out");
   return read_aligned(files);
 }
 
 std::string text_of(std::span<const TextPair> pairs) {
   size_t bytes = 0;
   each_side(pairs, [&](const std::string& text) { bytes += text.size() + 1; });
-  check_memory("pairs: their text", static_cast<double>(bytes), fewer_pairs);
+  check_memory("pairs: joining the text", static_cast<double>(bytes), fewer_pairs);
   std::string all;
   all.reserve(bytes);
   each_side(pairs, [&](const std::string& text) { all.append(text).push_back('\n'); });
@@ -155,7 +154,7 @@ SentenceMarks sentence_marks(const Tokenizer& tokenizer) {
 std::vector<Pair> encode(std::span<const TextPair> pairs, const Tokenizer& tokenizer, const SentenceMarks& marks) {
   constexpr double held = sizeof(Pair) + 64;  // bytes of a pair, with the smallest heap blocks for its tokens
   constexpr size_t at_once = size_t{1} << 20;
-  const auto check_room = [&](double bytes) { check_memory("pairs: their tokens", bytes, fewer_pairs); };
+  const auto check_room = [&](double bytes) { check_memory("pairs: encoding", bytes, fewer_pairs); };
   check_room(held * static_cast<double>(pairs.size()));
   std::vector<Pair> all;
   all.reserve(pairs.size());
@@ -208,9 +207,9 @@ PairBatch batch_of(std::span<const Pair* const> pairs, const SentenceMarks& mark
 
 PairBatches::PairBatches(std::span<const Pair> pairs, const SentenceMarks& marks, int64_t most_tokens, uint64_t seed)
     : pairs_(pairs), marks_(marks), key_(RandomKey{seed, 0}.derive("pairs")) {
-  check(!pairs.empty(), "pairs: there are none to make batches of");
-  check_memory("pairs: their order", 3 * sizeof(size_t) * static_cast<double>(pairs.size()), fewer_pairs);
-  check(most_tokens >= 1, "pairs: a batch of ", most_tokens, " tokens holds nothing; give at least 1");
+  check(!pairs.empty(), "pairs: batches require at least one pair");
+  check_memory("pairs: sorting", 3 * sizeof(size_t) * static_cast<double>(pairs.size()), fewer_pairs);
+  check(most_tokens >= 1, "pairs: tokens per batch is ", most_tokens, "; it must be at least 1");
   order(0);
   int64_t tokens = 0, rows = 0, longest = 0;
   for (size_t i = 0; i < sorted_.size(); ++i) {

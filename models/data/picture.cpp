@@ -87,7 +87,8 @@ uint64_t bytes_of_lines(std::string_view header) {
 class PixelCheck {
  public:
   PixelCheck(std::string_view name, uint64_t most, bool without_sum) : name_(name), left_(most + slack) {
-    check(inflateInit2(&stream_, without_sum ? -MAX_WBITS : MAX_WBITS) == Z_OK, name_, ": no memory to unpack it");
+    check(inflateInit2(&stream_, without_sum ? -MAX_WBITS : MAX_WBITS) == Z_OK, name_,
+          ": not enough memory to unpack it; end other programs");
   }
   ~PixelCheck() { inflateEnd(&stream_); }
   PixelCheck(const PixelCheck&) = delete;
@@ -100,14 +101,14 @@ class PixelCheck {
       stream_.next_out = lines.data(), stream_.avail_out = slack;
       const int code = inflate(&stream_, Z_NO_FLUSH);
       check(code == Z_OK || code == Z_STREAM_END || code == Z_BUF_ERROR, name_,
-            ": it cannot be decoded: its packed pixels are damaged: ", stream_.msg ? stream_.msg : "they end nowhere");
+            ": cannot be decoded: its packed pixels are damaged: ", stream_.msg ? stream_.msg : "invalid data");
       ended_ = code == Z_STREAM_END;
       const uint64_t got = slack - stream_.avail_out;
-      check(got <= left_, name_, ": it cannot be decoded: it holds more bytes than its pixels need");
+      check(got <= left_, name_, ": cannot be decoded: it has more bytes than its pixels need; save it again");
       left_ -= got;
     }
   }
-  void end() const { check(ended_, name_, ": it cannot be decoded: its packed pixels end too early"); }
+  void end() const { check(ended_, name_, ": cannot be decoded: its packed pixels end too early; save it again"); }
 
  private:
   static constexpr uint32_t slack = 1 << 15;
@@ -132,12 +133,12 @@ std::string_view other_format(std::string_view bytes) {
 }
 
 void check_format(std::string_view bytes, std::string_view name) {
-  check(!bytes.empty(), name, ": it cannot be decoded: it is empty; give a whole PNG or JPEG file");
+  check(!bytes.empty(), name, ": cannot be decoded: it is empty; give a complete PNG or JPEG file");
   const size_t marker = bytes.find_first_not_of('\xff');  // several of these are allowed
   if (bytes.starts_with(png_signature) || (marker > 0 && marker < bytes.size() && bytes[marker] == '\xd8')) return;
   const std::string_view format = other_format(bytes);
-  fail(name, ": it cannot be decoded: it is no PNG or JPEG file", format.empty() ? "" : text(" but ", format),
-       "; pictures are read from PNG and JPEG, convert it");
+  fail(name, ": cannot be decoded: it is not a PNG or JPEG file", format.empty() ? "" : text(" but ", format),
+       "; only PNG and JPEG are supported, so convert it");
 }
 
 // Checks of a PNG what the decoder does not: the CRC-32 of each chunk, the Adler-32 of the pixels,
@@ -149,21 +150,23 @@ void check_png(std::string_view bytes, std::string_view name) {
   bool without_sum = false, lacks_palette = false;
   for (size_t at = png_signature.size(); at + 8 <= bytes.size();) {
     const uint64_t length = number_at(bytes, at), left = bytes.size() - at - 8;
-    check(length <= left, name, ": it cannot be decoded: a chunk claims ", length, " bytes, where ", left, " are left");
+    check(length <= left, name, ": cannot be decoded: the size of a chunk is ", length, " bytes, but ", left,
+          " are left");
     const std::string_view kind = bytes.substr(at + 4, 4), content = bytes.substr(at + 8, length);
-    check(length + 4 <= left, name, ": it cannot be decoded: it ends within a chunk");
+    check(length + 4 <= left, name, ": cannot be decoded: it ends within a chunk");
     check(crc_of(bytes.substr(at + 4, length + 4)) == number_at(bytes, at + 8 + length), name,
-          ": it cannot be decoded: the CRC-32 of its chunk at byte ", at, " does not match; the file is damaged");
+          ": cannot be decoded: the CRC-32 of its chunk at byte ", at, " does not match; the file is damaged");
     without_sum |= kind == "CgBI";  // Apple's variant
     if (kind == "IHDR" && !pixels && length == header_size) {
       const uint32_t width = number_at(content, 0), height = number_at(content, 4);
-      check(width > 0 && height > 0, name, ": it cannot be decoded: ", height, " x ", width, " pixels; save it again");
+      check(width > 0 && height > 0, name, ": cannot be decoded: size is ", height, " x ", width,
+            " pixels; save it again");
       lacks_palette = content[9] == 3;  // the color type
       pixels.emplace(name, bytes_of_lines(content), without_sum);
     }
     if (kind == "PLTE") lacks_palette = false;
     check(kind != "IDAT" || !lacks_palette, name,
-          ": it cannot be decoded: its pixels are numbers of colors in a palette, and it has none; save it again");
+          ": cannot be decoded: its pixels are indices of a palette, but it has no palette; save it again");
     if (kind == "IDAT" && pixels) pixels->add(content);
     if (kind == "IEND") break;
     at += length + 12;
@@ -173,7 +176,7 @@ void check_png(std::string_view bytes, std::string_view name) {
 
 [[noreturn]] void cannot_decode(std::string_view name) {
   const char* const reason = stbi_failure_reason();
-  fail(name, ": it cannot be decoded: ", reason && *reason ? reason : "it ends too early");
+  fail(name, ": cannot be decoded: ", reason && *reason ? reason : "it ends too early");
 }
 
 // Checks that pixels are within the palette, because the decoder reads beyond it. Decodes the
@@ -201,8 +204,8 @@ void check_palette(std::string_view bytes, std::string_view name) {
       stbi_image_free);
   if (!shades) cannot_decode(name);
   const uint64_t largest = *std::max_element(shades.get(), shades.get() + int64_t{height} * width) * (most - 1) / 255;
-  check(largest < colors, name, ": it cannot be decoded: a pixel is color ", largest, " of a palette of ", colors,
-        ", 0 to ", colors - 1, "; save it again");
+  check(largest < colors, name, ": cannot be decoded: a pixel has color ", largest,
+        ", but the palette has colors 0 to ", colors - 1, "; save it again");
 }
 
 // Checks that each Huffman table of a JPEG has at most 256 symbols: before 2.29, the decoder writes
@@ -217,7 +220,8 @@ void check_huffman_tables(std::string_view bytes, std::string_view name) {
     for (size_t at = segment + 2; at < end;) {
       size_t symbols = 0;
       for (size_t length = 1; length <= 16; ++length) symbols += byte(at + length);
-      check(symbols <= 256, name, ": it cannot be decoded: a Huffman table of ", symbols, " symbols; 256 are the most");
+      check(symbols <= 256, name, ": cannot be decoded: a Huffman table has ", symbols,
+            " symbols; at most 256 are valid");
       at += 17 + symbols;
     }
   };
@@ -241,26 +245,25 @@ bool is_picture(const std::string& path) {
 }
 
 Picture decode_picture(std::string_view bytes, int64_t channels, std::string_view name) {
-  check(channels == 1 || channels == 3, name, ": pictures are decoded to 1 channel or to 3, not to ", channels);
-  check(bytes.size() <= largest_picture_file, name, " has ", bytes.size(), " bytes, more than the ",
-        largest_picture_file, " that are read");
+  check(channels == 1 || channels == 3, name, ": channels is ", channels, "; it must be 1 or 3");
+  check(bytes.size() <= largest_picture_file, name, " has ", bytes.size(), " bytes; at most ", largest_picture_file,
+        " are supported; make the image smaller");
   check_format(bytes, name);
   check_png(bytes, name);
   if (bytes.starts_with('\xff')) check_huffman_tables(bytes, name);
   const auto* const begin = reinterpret_cast<const stbi_uc*>(bytes.data());
   const int size = static_cast<int>(bytes.size());
   int width = 0, height = 0, found = 0;
-  check(
-      stbi_info_from_memory(begin, size, &width, &height, &found) == 1, name,
-      ": it cannot be decoded: its header is damaged, ends too early, or is of a form that is not read; save it again");
+  check(stbi_info_from_memory(begin, size, &width, &height, &found) == 1, name,
+        ": cannot be decoded: its header is damaged, incomplete or not supported; save it again");
   const int64_t area = int64_t{height} * width;
   check(area <= most_pixels_of_byte * size, name, ": ", height, " x ", width, " pixels are more than its ", size,
-        " bytes can hold");
-  check(area <= most_pixels, name, ": ", height, " x ", width, " pixels are more than the ", most_pixels,
-        " that are read; make it smaller");
+        " bytes can hold; save it again");
+  check(area <= most_pixels, name, ": ", height, " x ", width, " pixels are more than the limit, ", most_pixels,
+        "; make the image smaller");
   // Bytes per pixel: unpacked, decoded, converted to `channels`, and copied.
   const int64_t of_pixel = found * (stbi_is_16_bit_from_memory(begin, size) ? 4 : 2) + 2 * channels;
-  check_memory(name, static_cast<double>(area * of_pixel), "make the picture smaller");
+  check_memory(name, static_cast<double>(area * of_pixel), "make the image smaller");
   check_palette(bytes, name);
   const std::unique_ptr<stbi_uc, void (*)(void*)> pixels(
       stbi_load_from_memory(begin, size, &width, &height, &found, static_cast<int>(channels)), stbi_image_free);

@@ -19,7 +19,7 @@ bool is_picture(const std::string& path);  // by its name: .png, .jpg, .jpeg
 
 // Decodes to 1 channel (gray) or 3 (red, green, blue), regardless of the file's own; drops
 // transparency. Errors begin with `name`:
-//   photos/a.png: it cannot be decoded: it is no PNG or JPEG file but WebP; pictures are read from PNG and JPEG, ...
+//   photos/a.png: cannot be decoded: it is not a PNG or JPEG file but WebP; only PNG and JPEG are ...
 //   photos/a.png: 40000 x 40000 pixels are more than its 70 bytes can hold
 Picture decode_picture(std::string_view bytes, int64_t channels, std::string_view name);
 Picture read_picture(const std::string& path, int64_t channels);

@@ -88,14 +88,14 @@ std::string PictureTally::Count::print(const std::string& from, const char* of_o
     kinds.push_back(text(count, " ", kind));
     all += count;
   }
-  return text(all, all == 1 ? " file of " : " files of ", from, " (", join(kinds), "; the first: ", first, ") ",
+  return text(all, all == 1 ? " file in " : " files in ", from, " (", join(kinds), "; first: ", first, ") ",
               all == 1 ? of_one : of_several);
 }
 
 void PictureTally::leave_out(const std::string& path) {
   std::string ending = std::filesystem::path(path).extension().string();
   std::transform(ending.begin(), ending.end(), ending.begin(), [](unsigned char c) { return std::tolower(c); });
-  leave_out(path, ending.empty() ? "without an ending" : ending);
+  leave_out(path, ending.empty() ? "without a file extension" : ending);
 }
 void PictureTally::leave_out(const std::string& path, const std::string& where) { left_out_.add(where, path); }
 void PictureTally::check_turn(const std::string& path, std::string_view bytes) {
@@ -106,10 +106,10 @@ std::vector<std::string> PictureTally::notes(const std::string& from) const {
   std::vector<std::string> all;
   if (!left_out_.of_kind.empty())
     all.push_back(left_out_.print(from, "is", "are") +
-                  " left out; pictures are PNG and JPEG files, in class folders those in a class's own folder");
+                  " left out; only PNG and JPEG files are read, in class folders only those not in subfolders");
   if (!turned_.of_kind.empty())
     all.push_back(turned_.print(from, "has", "have") +
-                  " an Exif orientation, which is not applied; turn them beforehand, as with exiftran -ai");
+                  " an Exif orientation, which is not applied; rotate the images first, for example with exiftran -ai");
   return all;
 }
 

@@ -30,7 +30,7 @@ SortedJson read_description(const std::string& path) {
   check(json.is_object() && is("format", [](const SortedJson& j) { return j == format; }) &&
             is("tokenizer", [](const SortedJson& j) { return j.is_object(); }) &&
             is("files", [](const SortedJson& j) { return j.is_object(); }),
-        file, ": it is no description of tokens as `orrery prepare` writes it (", format, ")");
+        file, ": not a description of tokens (", format, "); make it with `orrery prepare`");
   return json;
 }
 
@@ -54,8 +54,7 @@ void add_file(Sha256& all, PreparedTokens& prepared, const std::string& file, co
               const SortedJson& description, const char* name) {
   const bool packed = file.ends_with(".gz"), described = !description.is_null();
   const auto check_described = [&](bool holds) {
-    check(holds, "tokens: ", path, name, " is not the file that ", path, description_name,
-          " tells of; prepare the text again");
+    check(holds, "tokens: ", path, name, " does not match ", path, description_name, "; prepare the text again");
   };
   if (described && !packed) check_described(describes(description, name, "bytes", FileReader(file).size()));
   const std::optional<uint64_t> most = described ? described_bytes(description, name) : std::nullopt;
@@ -81,8 +80,8 @@ void add_file(Sha256& all, PreparedTokens& prepared, const std::string& file, co
 }
 
 REGISTER_DATA_FORMAT(prepared, {"prepared",
-                                "what `orrery prepare` has made of a text: train.bin, val.bin, and tokens.json "
-                                "with the tokenizer and what the files must hold",
+                                "output of `orrery prepare`: train.bin, val.bin, and tokens.json with the tokenizer "
+                                "and the size and hash of each file",
                                 "text"});
 
 }  // namespace
@@ -105,8 +104,8 @@ PreparedTokens read_prepared(const std::string& path, int64_t vocabulary) {
   const bool described = folder && !found_file(path, description_name).empty();
   const SortedJson description = described ? read_description(path) : SortedJson();
   check(description.is_null() || !validation.empty() || !description["files"].contains(validation_name + 1),
-        "tokens: ", path, validation_name, " is missing, of which ", path, description_name,
-        " tells; prepare the text again");
+        "tokens: ", path, validation_name, " is missing, but ", path, description_name,
+        " lists it; prepare the text again");
   const auto read_tokens = [&] {
     prepared.train = TokenSequence::in_file(train, vocabulary);
     if (!validation.empty()) prepared.validation = TokenSequence::in_file(validation, vocabulary);
@@ -126,18 +125,18 @@ std::pair<TokenSequence, TokenSequence> split(const TokenSequence& tokens, doubl
 }
 
 void check_validation_fraction(double fraction) {
-  check(fraction >= 0 && fraction < 1, "text: validation_fraction ", fraction, " must be at least 0 and below 1");
+  check(fraction >= 0 && fraction < 1, "text: validation_fraction is ", fraction,
+        "; it must be at least 0 and below 1");
 }
 
 Prepared prepare(const Preparation& p, const std::function<void(const std::string&, double)>& progress) {
   check(!p.input.empty(), "prepare: no text; give a file or a folder with --input=PATH");
-  check(!p.out.empty(), "prepare: no place for the tokens; give a folder with --out=DIR");
+  check(!p.out.empty(), "prepare: no output folder; give one with --out=DIR");
   check_validation_fraction(p.validation_fraction);
   check_utf8_settings("prepare", {{"input", p.input}, {"out", p.out}});
   const FolderLock lock(p.out, {"prepare"});
   for (const char* name : {train_name, validation_name, description_name})
-    check(!file_exists(p.out + name), "prepare: ", p.out, name,
-          " is there already; remove it, or choose another --out");
+    check(!file_exists(p.out + name), "prepare: ", p.out, name, " already exists; remove it, or choose another --out");
   const bool own = !p.validation_input.empty();
   const TextFiles input(p.input), held_out(own ? p.validation_input : p.input);
   const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(p.tokenizer, p.input, [&](double share) {

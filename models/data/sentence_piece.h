@@ -21,14 +21,12 @@ struct SentencePieceSettings {
 
   template <class V>
   void visit(V& v) {
-    v("vocabulary", vocabulary, "pieces, with the unknown one, the beginning and the end of a sentence",
-      between(4, 1e6));
-    v("kind", kind, "how they are chosen: bpe merges pairs, unigram drops pieces", one_of({"bpe", "unigram"}));
+    v("vocabulary", vocabulary, "number of pieces, including those for unknown text, begin and end", between(4, 1e6));
+    v("kind", kind, "how pieces are trained; bpe: merging pairs, unigram: dropping pieces", one_of({"bpe", "unigram"}));
     v("coverage", coverage, "fraction of the text's characters that have a piece; the others are unknown",
       between(0.98, 1));  // the library's limits
-    v("byte_fallback", byte_fallback, "an unknown character is written as its bytes");
-    v("most_bytes", most_bytes,
-      "of the text are learned from, because the library holds them all: of a longer one every k-th line",
+    v("byte_fallback", byte_fallback, "encode an unknown character as its bytes");
+    v("most_bytes", most_bytes, "bytes of text for training, all in memory; a longer text: every k-th line",
       between(1000, 2e9));
   }
 };

@@ -80,7 +80,7 @@ std::string learned_model(Lines lines, std::unordered_map<std::string, std::stri
 // Returns the normalization rules of training, which the library provides only in models.
 const SentencePieceRules& rules_of_learning() {
   static const SentencePieceRules rules = [] {
-    constexpr const char* what = "tokenizer: SentencePiece learns nothing";
+    constexpr const char* what = "tokenizer: SentencePiece cannot be trained";
     const std::string least =
         learned_model(Lines("a"), {{"vocab_size", "8"}, {"model_type", "char"}, {"hard_vocab_limit", "false"}}, what);
     return SentencePieceRules(sentence_piece_facts(least, what).rules);
@@ -102,8 +102,8 @@ void check_something_to_learn(Lines lines) {
   for (; !lines.done(); lines.Next())
     if (lines.value().find(unknown) == std::string::npos && has_more_than_spaces(lines.value())) return;
   fail(
-      "tokenizer: there is no text to learn pieces from: a line of spaces counts for nothing, nor does one with the "
-      "character U+2585, which the library keeps for what is unknown; give another text");
+      "tokenizer: the text has no lines to train on: lines of spaces, and lines with the character U+2585, which "
+      "SentencePiece reserves for unknown text, are not used; use another text");
 }
 
 // Throws Error if the library would need too much memory. It holds the text a few times, and a
@@ -117,9 +117,9 @@ void check_memory_of_learning(std::string_view text, const std::string& kind) {
     if (words.insert(text.substr(at, end - at)).second) different += static_cast<double>(end - at);
   }
   const double whole = kind == "bpe" ? bytes_of_pair_learning : bytes_of_sums;
-  check_memory("tokenizer: learning pieces of " + in_megabytes(static_cast<double>(text.size())),
+  check_memory("tokenizer: training pieces on " + in_megabytes(static_cast<double>(text.size())),
                whole * static_cast<double>(text.size()) + bytes_of_words * different,
-               "take a shorter text, or less of it, as with sentence_piece(most_bytes=1e6)");
+               "use a shorter text, or less of it with sentence_piece(most_bytes=1e6)");
 }
 
 }  // namespace
@@ -127,7 +127,7 @@ void check_memory_of_learning(std::string_view text, const std::string& kind) {
 std::string sentence_piece_reason(std::string words) {
   if (const size_t place = words.rfind("] "); place != std::string::npos) words.erase(0, place + 2);
   while (!words.empty() && (words.back() == '.' || words.back() == ' ')) words.pop_back();
-  return words.empty() ? "the library refuses it" : words;
+  return words.empty() ? "SentencePiece gives no reason" : words;
 }
 
 std::string learned_sentence_pieces(std::string_view text, const SentencePieceSettings& s) {
@@ -139,7 +139,7 @@ std::string learned_sentence_pieces(std::string_view text, const SentencePieceSe
                         {"model_type", s.kind},
                         {"character_coverage", print_number(s.coverage)},
                         {"byte_fallback", s.byte_fallback ? "true" : "false"}},
-                       orrery::text("tokenizer: no ", s.vocabulary, " pieces can be learned from this text"));
+                       orrery::text("tokenizer: ", s.vocabulary, " pieces cannot be trained on this text"));
 }
 
 }  // namespace orrery::models

@@ -13,13 +13,13 @@ namespace {
 uint64_t take_number(std::string_view& message, std::string_view what) {
   uint64_t number = 0;
   for (int shift = 0; shift < 64; shift += 7) {
-    check(!message.empty(), what, ": this is no SentencePiece model (it ends in a number)");
+    check(!message.empty(), what, ": not a SentencePiece model (it ends within a number)");
     const auto byte = static_cast<unsigned char>(message[0]);
     message.remove_prefix(1);
     number |= static_cast<uint64_t>(byte & 127) << shift;
     if (byte < 128) return number;
   }
-  fail(what, ": this is no SentencePiece model (a number of more than 64 bits)");
+  fail(what, ": not a SentencePiece model (a number of more than 64 bits)");
 }
 
 // Passes each field with bytes or an f32 to `take`, by its number, and each field with a whole
@@ -34,9 +34,9 @@ void each_field(
       take_whole(key >> 3, take_number(message, what));
       continue;
     }
-    check(kind == 1 || kind == 2 || kind == 5, what, ": this is no SentencePiece model (a field of kind ", kind, ")");
+    check(kind == 1 || kind == 2 || kind == 5, what, ": not a SentencePiece model (unknown field kind ", kind, ")");
     const uint64_t bytes = kind == 1 ? 8 : kind == 5 ? 4 : take_number(message, what);
-    check(bytes <= message.size(), what, ": this is no SentencePiece model (a field of ", bytes, " bytes, where ",
+    check(bytes <= message.size(), what, ": not a SentencePiece model (a field has ", bytes, " bytes, but ",
           message.size(), " are left)");
     if (kind == 2 || kind == 5) take(key >> 3, message.substr(0, bytes));
     message.remove_prefix(bytes);
@@ -55,7 +55,7 @@ uint32_t word(std::string_view bytes, uint64_t place) {
 void check_rules(std::string_view rules, std::string_view what) {
   if (rules.empty()) return;
   const auto whole = [&](bool holds) {
-    check(holds, what, ": the rules of normalization in this SentencePiece model are damaged");
+    check(holds, what, ": the normalization rules of this SentencePiece model are damaged");
   };
   whole(rules.size() > 4);
   const uint64_t bytes = word(rules, 0), words = bytes / 4;

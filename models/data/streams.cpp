@@ -22,11 +22,11 @@ std::vector<int32_t> read_around(const TokenSequence& tokens, int64_t place, int
 
 TextStreams::TextStreams(TokenSequence tokens, int64_t rows, int64_t context, const std::string& what)
     : tokens_(std::move(tokens)), rows_(rows), context_(context) {
-  check(rows >= 1 && context >= 1, what, ": ", rows, " streams in blocks of ", context, ": both must be at least 1");
+  check(rows >= 1 && context >= 1, what, ": batch is ", rows, " and context is ", context, "; both must be at least 1");
   const int64_t needed = product_of_sizes(what + ": streams x context", {rows, context});
-  check(tokens_.size() > needed, what, " has ", tokens_.size(), " tokens for training; ", rows,
-        " streams in blocks of ", context, " need more than ", needed,
-        "; take a longer text, a smaller batch or a shorter context");
+  check(tokens_.size() > needed, what, " has too few tokens for training (", tokens_.size(), "); batch=", rows,
+        " and context=", context, " need more than ", needed,
+        "; use a longer text, a smaller batch or a shorter context");
 }
 
 Batch TextStreams::at(int64_t step, int64_t first_row, int64_t rows) const {
@@ -46,9 +46,9 @@ Batch TextStreams::at(int64_t step, int64_t first_row, int64_t rows) const {
 
 void each_block(const TokenSequence& tokens, int64_t context, int64_t rows,
                 const std::function<bool(const Batch&)>& take) {
-  check(rows >= 1 && context >= 1, "text: ", rows, " streams in blocks of ", context, ": both must be at least 1");
-  check(tokens.size() >= 2, "text: validation needs at least 2 tokens, not ", tokens.size(),
-        "; take a longer text or another validation_fraction");
+  check(rows >= 1 && context >= 1, "text: streams is ", rows, " and context is ", context, "; both must be at least 1");
+  check(tokens.size() >= 2, "text: validation needs at least 2 tokens, but has ", tokens.size(),
+        "; use a longer text or another validation_fraction");
   const int64_t targets = tokens.size() - 1, streams = std::min(rows, targets),
                 longest = (targets + streams - 1) / streams;
   for (int64_t read = 0; read < longest; read += context) {

@@ -29,8 +29,7 @@ Batch crops(const TokenSequence& tokens, std::span<const int64_t> starts, int64_
   return batch;
 }
 
-constexpr const char* shorter_text =
-    "take a shorter text, or bring it to tokens that stay in a file with `orrery prepare`";
+constexpr const char* shorter_text = "use a shorter text, or convert it to token files with `orrery prepare`";
 
 // Tokens of a text; memory is checked before it is allocated.
 class TokensInMemory {
@@ -100,18 +99,19 @@ Text::Text(const std::string& path, const Tokenizer& tokenizer, double validatio
 }
 
 void Text::check_context(int64_t context) const {
-  check(context >= 1, "text: context ", context, " must be at least 1");
-  check(train_.size() > context, "text: ", path_, " has ", train_.size(), " tokens for training, a context of ",
-        context, " needs at least ", static_cast<uint64_t>(context) + 1, "; take a longer text or a shorter context");
+  check(context >= 1, "text: context is ", context, "; it must be at least 1");
+  check(train_.size() > context, "text: ", path_, " has too few tokens for training (", train_.size(),
+        "); context=", context, " needs at least ", static_cast<uint64_t>(context) + 1,
+        "; use a longer text or a shorter context");
   check(validation_.size() != 1, "text: ", path_,
-        " has 1 token for validation, where 2 are the least; take a longer text or another validation_fraction");
+        " has 1 token for validation, but at least 2 are needed; use a longer text or another validation_fraction");
 }
 
 TextBatches::TextBatches(TokenSequence tokens, int64_t batch, int64_t context, uint64_t seed)
     : tokens_(std::move(tokens)), batch_(batch), context_(context), key_(RandomKey{seed, 0}.derive("text")) {
-  check(batch >= 1 && context >= 1, "text: batch ", batch, " and context ", context, " must be at least 1");
-  check(tokens_.size() > context, "text: ", tokens_.size(), " tokens, a context of ", context, " needs at least ",
-        static_cast<uint64_t>(context) + 1, "; take a longer text or a shorter context");
+  check(batch >= 1 && context >= 1, "text: batch is ", batch, " and context is ", context, "; both must be at least 1");
+  check(tokens_.size() > context, "text: too few tokens (", tokens_.size(), "); context=", context, " needs at least ",
+        static_cast<uint64_t>(context) + 1, "; use a longer text or a shorter context");
   static_cast<void>(product_of_sizes("text: batch x context", {batch, context}));
 }
 
@@ -144,16 +144,16 @@ void check_documents(const TokenSequence& tokens, int32_t end, const std::string
     tokens.read(at, some);
     if (std::any_of(some.begin(), some.end(), [&](int32_t token) { return token != end; })) return;
   }
-  fail("train: with documents=yes, ", what, " has ", tokens.size(),
-       " tokens and 0 targets, because each of its documents is one token; take a text with longer documents, or "
+  fail("train: with documents=yes, ", what, " has no targets (tokens: ", tokens.size(),
+       "), because each of its documents is one token; use a text with longer documents, or "
        "documents=no");
 }
 
 void each_window(const TokenSequence& tokens, int64_t context, int64_t batch,
                  const std::function<bool(const Batch&)>& take) {
-  check(batch >= 1 && context >= 1, "text: batch ", batch, " and context ", context, " must be at least 1");
-  check(tokens.size() >= 2, "text: validation needs at least 2 tokens, not ", tokens.size(),
-        "; take a longer text or another validation_fraction");
+  check(batch >= 1 && context >= 1, "text: batch is ", batch, " and context is ", context, "; both must be at least 1");
+  check(tokens.size() >= 2, "text: validation needs at least 2 tokens, but has ", tokens.size(),
+        "; use a longer text or another validation_fraction");
   const int64_t targets = tokens.size() - 1;
   std::vector<int64_t> starts;
   int64_t at = 0;

@@ -60,10 +60,10 @@ TextEnds ends_of(const SortedJson& tokenizer, const std::string& path) {
   if (!around.numbers.empty()) ends.number = around.numbers[0];
   if (around.before.size() > 1)
     ends.notes.push_back(text("tokenizer: ", path, " puts ", around.before.size(), " tokens before each text (",
-                              join(around.before), "), of which the first alone is put there"));
+                              join(around.before), "); here only the first is added"));
   if (!around.behind.empty())
-    ends.notes.push_back("tokenizer: " + path + " puts a token behind each text (" + join(around.behind) +
-                         ", by its post_processor), which is not put there");
+    ends.notes.push_back("tokenizer: " + path + " puts a token after each text (" + join(around.behind) +
+                         ", in its post_processor), which is not added here");
   return ends;
 }
 
@@ -92,7 +92,7 @@ TextEnds text_ends(const std::string& folder) {
   if (ends.name.empty()) ends.name = name_of_token(item(config, "bos_token"));
   if (flag("add_eos_token").value_or(false))
     ends.notes.push_back("tokenizer: " + path +
-                         " has a token put behind each text ('add_eos_token'), which is not put there");
+                         " puts a token after each text ('add_eos_token'), which is not added here");
   return ends;
 }
 
@@ -106,8 +106,8 @@ std::unique_ptr<Tokenizer> with_text_ends(std::unique_ptr<Tokenizer> tokenizer, 
     if (number && *number < tokenizer->size() && tokenizer->has_token(static_cast<int32_t>(*number)))
       use.begin = static_cast<int32_t>(*number);
     else if (!ends.name.empty())
-      use.notes.push_back("tokenizer: " + folder + " has " + ends.name +
-                          " put before each text, which is none of its tokens");
+      use.notes.push_back("tokenizer: " + folder + " puts " + ends.name +
+                          " before each text, which is not one of its tokens");
   }
   return with_use(std::move(tokenizer), std::move(use));
 }

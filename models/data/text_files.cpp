@@ -16,8 +16,8 @@ namespace orrery::models {
 namespace {
 
 REGISTER_DATA_FORMAT(text, {"text",
-                            "a file in UTF-8, or a folder whose files, and those of the folders in it, are "
-                            "documents, in the order of their names; each packed with gzip or not",
+                            "a UTF-8 file, or a folder whose files, including those in subfolders, are documents "
+                            "in the order of their names; .gz too",
                             "text"});
 
 }  // namespace
@@ -25,13 +25,13 @@ REGISTER_DATA_FORMAT(text, {"text",
 TextFiles::TextFiles(const std::string& path) : path_(path) {
   const bool folder = folder_exists(path);
   files_ = folder ? files_below(path) : std::vector<std::string>{path};
-  check(!files_.empty(), "text: ", path, " is a folder without files");
+  check(!files_.empty(), "text: ", path, " is a folder without files; give a text file or a folder of them");
   for (const std::string& file : files_)
     check(!ends_with_or_packed(file, ".bin"), "text: ", file,
-          " is named as tokens are, which are no text; read it alone, with --data=", file,
-          folder ? ", or take it out of the folder" : "");
+          " is named like a file of tokens, not of text; give it alone, --data=", file,
+          folder ? ", or remove it from the folder" : "");
   for (const std::string& file : files_) bytes_ += FileReader(file).size();
-  check(bytes_ > 0, "text: ", path, folder ? " holds nothing but empty files" : " is empty");
+  check(bytes_ > 0, "text: ", path, folder ? " has only empty files" : " is empty");
 }
 
 void TextFiles::each_piece(const std::string& file, const Take& take) {
@@ -48,7 +48,7 @@ void TextFiles::each_piece(const std::string& name, const Read& read, size_t roo
   for (size_t kept = 0;;) {
     const size_t got = read(std::as_writable_bytes(std::span(buffer).subspan(kept)));
     const std::string_view here = std::string_view(buffer).substr(0, kept + got);
-    if (before > 0) check_memory("text: " + name, 8 * piece_size, "take a shorter text");  // for data made from a chunk
+    if (before > 0) check_memory("text: " + name, 8 * piece_size, "use a shorter text");  // for data made from a chunk
     const size_t end = got == 0 ? here.size() : end_of_characters(here);
     if (end > 0) take(here.substr(0, end), before);
     before += end, kept = here.size() - end;

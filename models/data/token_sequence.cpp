@@ -22,7 +22,7 @@ static_assert(std::endian::native == std::endian::little, "numbers in files are 
 constexpr int64_t at_once = int64_t{1} << 18;  // tokens per read or write
 constexpr int64_t largest_of_16_bits = int64_t{1} << 16;
 
-constexpr const char* unpack_it = "unpack it with gunzip: its tokens stay in the file then";
+constexpr const char* unpack_it = "unpack it with gunzip, so that its tokens stay in the file";
 
 using Header = std::array<int32_t, 256>;
 struct Form {
@@ -45,31 +45,31 @@ Layout layout_of(const std::string& path, std::span<const std::byte> begin, int6
   const auto* const form =
       std::find_if(forms.begin(), forms.end(), [&](const Form& f) { return long_enough && header[0] == f.magic; });
   if (form != forms.end()) {
-    check(header[1] == form->version, "tokens: ", path, " is of version ", header[1], " of its format, not ",
-          form->version);
+    check(header[1] == form->version, "tokens: ", path, " has format version ", header[1], "; only version ",
+          form->version, " is supported");
     found = {form->width, sizeof header, header[2]};
   }
   check(found.width > static_cast<int64_t>(sizeof(uint16_t)) || vocabulary <= largest_of_16_bits, "tokens: ", path,
-        " has tokens of 16 bits, 0 to ", largest_of_16_bits - 1, ", and the tokenizer has ", vocabulary,
-        "; give the tokenizer that made it, or make the tokens anew with orrery prepare, which takes 32 bits then");
+        " has tokens of 16 bits, 0 to ", largest_of_16_bits - 1, ", but the vocabulary size is ", vocabulary,
+        "; use the tokenizer that made it, or run `orrery prepare` again, which then writes 32 bits");
   return found;
 }
 // Returns the number of tokens of a file of `size` bytes.
 int64_t count_of(const std::string& path, const Layout& layout, uint64_t size) {
   const auto bytes = static_cast<int64_t>(size);
   const int64_t count = (bytes - layout.first) / layout.width;
-  check((bytes - layout.first) % layout.width == 0, "tokens: ", path, " has ", bytes,
-        " bytes, no whole number of tokens of ", layout.width, " bytes; it is no file of tokens, or it is damaged");
-  check(!layout.count || count == *layout.count, "tokens: ", path, " holds ", count, " tokens, but its header says ",
-        layout.count.value_or(0), "; it is damaged");
+  check((bytes - layout.first) % layout.width == 0, "tokens: ", path, " has ", bytes, " bytes, but a token has ",
+        layout.width, " bytes; it is not a file of tokens, or it is damaged");
+  check(!layout.count || count == *layout.count, "tokens: number of tokens in ", path, " is ", count,
+        ", but its header states ", layout.count.value_or(0), "; it is damaged");
   check(count > 0, "tokens: ", path, " is empty");
   return count;
 }
 
 void check_tokens(std::span<const int32_t> some, int64_t before, const std::string& path, int64_t vocabulary) {
   for (size_t i = 0; i < some.size(); ++i)
-    check(some[i] >= 0 && some[i] < vocabulary, "tokens: ", path, ": number ", before + static_cast<int64_t>(i), " is ",
-          some[i], ", but the vocabulary has only 0 to ", vocabulary - 1, "; another tokenizer made this file");
+    check(some[i] >= 0 && some[i] < vocabulary, "tokens: ", path, ": token ", before + static_cast<int64_t>(i), " is ",
+          some[i], ", but the vocabulary is 0 to ", vocabulary - 1, "; use the tokenizer that made this file");
 }
 
 // Reads a compressed file. Its name marks it, because a first token may look like a gzip header.
@@ -92,7 +92,7 @@ std::vector<int32_t> unpacked_tokens(const std::string& path, int64_t vocabulary
       add_checked(tokens, static_cast<int32_t>(number), what, unpack_it);
     }
     check(!layout.count || static_cast<int64_t>(tokens.size()) <= *layout.count, "tokens: ", path,
-          " holds more tokens than the ", layout.count.value_or(0), " of its header; it is damaged");
+          " has more tokens than its header states, ", layout.count.value_or(0), "; it is damaged");
     check_tokens(std::span(tokens).subspan(before), static_cast<int64_t>(before), path, vocabulary);
   }
   count_of(path, layout, bytes);
@@ -100,12 +100,12 @@ std::vector<int32_t> unpacked_tokens(const std::string& path, int64_t vocabulary
 }
 
 REGISTER_DATA_FORMAT(nanogpt_tokens, {"nanogpt_tokens",
-                                      "nanoGPT's .bin: 16-bit tokens one after another; a folder of "
-                                      "train.bin and val.bin, or one file; with --tokenizer",
+                                      "nanoGPT's .bin: consecutive 16-bit tokens; one file, or a folder with "
+                                      "train.bin and val.bin; requires --tokenizer",
                                       "text"});
 REGISTER_DATA_FORMAT(llm_c_tokens, {"llm_c_tokens",
-                                    "llm.c's .bin: a header of 256 numbers that says how many, then tokens "
-                                    "of 16 or 32 bits; with --tokenizer",
+                                    "llm.c's .bin: a header of 256 numbers, then tokens of 16 or 32 bits; "
+                                    "requires --tokenizer",
                                     "text"});
 
 }  // namespace
@@ -205,7 +205,7 @@ template <class Take>
 void each_piece(const TokenSequence& tokens, int64_t vocabulary, const Take& take) {
   const bool wide = vocabulary > largest_of_16_bits;
   check(!wide || tokens.size() <= INT32_MAX, "tokens: ", tokens.size(),
-        " tokens of 32 bits are more than a file's header can say; prepare the text in parts");
+        " tokens of 32 bits are too many for one file (at most ", INT32_MAX, "); prepare the text in parts");
   if (wide) {
     const Header header = {forms[1].magic, forms[1].version, static_cast<int32_t>(tokens.size())};
     take(std::as_bytes(std::span(header)));

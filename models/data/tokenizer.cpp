@@ -28,7 +28,8 @@ std::unique_ptr<Tokenizer> make_of(const std::string& name_or_path, const std::f
   const TokenizerEntry* const named = named_by(name_or_path);
   if (named && named->train) return named->train(text(), parse_spec(name_or_path), progress);
   if (named && named->make) {
-    check(name_or_path == named->name, "tokenizer: ", named->name, " has no settings; it is ", name_or_path, " here");
+    check(name_or_path == named->name, "tokenizer: ", named->name, " has no settings, but is given as ", name_or_path,
+          "; use tokenizer=", named->name);
     return named->make(text());
   }
   std::vector<std::string> names, notes;  // notes: why its other files were not used
@@ -44,11 +45,12 @@ std::unique_ptr<Tokenizer> make_of(const std::string& name_or_path, const std::f
   }
   if (!notes.empty()) throw TokenizerNotSupported(join(notes, "; "));
   check(!file_exists(name_or_path), "tokenizer: ", name_or_path,
-        " is none that is known; a folder needs vocab.json and merges.txt, or tokenizer.json, or one file .model");
+        " is not a supported tokenizer; a folder must have vocab.json and merges.txt, tokenizer.json, or one .model "
+        "file");
   const std::string meant = nearest(name_or_path, names);
   fail("tokenizer: '", name_or_path, "' is neither a name nor a file or folder; ",
-       meant.empty() ? "" : "did you mean '" + meant + "'? ", "there are ", join(names),
-       ", and what was made elsewhere by its path");
+       meant.empty() ? "" : "did you mean '" + meant + "'? ", "names are ", join(names),
+       "; any other tokenizer is given by its path");
 }
 
 void encode_file(const Tokenizer& tokenizer, const std::string& file, const TakeTokens& take,
@@ -138,7 +140,7 @@ class UsedTokenizer final : public Tokenizer {
     for (const int32_t token : tokens)
       if (token >= size())
         fail("tokenizer: the text has token ", token, ", '", inner_->decode(std::span(&token, 1)),
-             "', and the model knows 0 to ", size() - 1, "; leave it out of the text");
+             "', but the model has tokens 0 to ", size() - 1, "; leave it out of the text");
   }
 
   std::unique_ptr<Tokenizer> inner_;
@@ -147,8 +149,8 @@ class UsedTokenizer final : public Tokenizer {
 
 int32_t saved_token(const Json& number, const char* key) {
   check(number.is_number_unsigned() && number.get<uint64_t>() <= std::numeric_limits<int32_t>::max(),
-        unreadable_tokenizer, ": '", key, "' ", number.dump(-1, ' ', false, Json::error_handler_t::replace),
-        " is no token");
+        unreadable_tokenizer, ": '", key, "' is ", number.dump(-1, ' ', false, Json::error_handler_t::replace),
+        "; it must be a token id");
   return number.get<int32_t>();
 }
 
@@ -167,8 +169,8 @@ TokenizerUse saved_use(const Json& saved) {
   }
   if (saved.contains(vocabulary_key)) {
     use.vocabulary = whole_number_member(saved, vocabulary_key, unreadable_tokenizer);
-    check(*use.vocabulary >= 1, unreadable_tokenizer, ": '", vocabulary_key, "' ", *use.vocabulary,
-          " must be at least 1");
+    check(*use.vocabulary >= 1, unreadable_tokenizer, ": '", vocabulary_key, "' is ", *use.vocabulary,
+          "; it must be at least 1");
   }
   return use;
 }
@@ -216,7 +218,7 @@ void encode_files(const Tokenizer& tokenizer, const TextFiles& text, const TakeT
 std::unique_ptr<Tokenizer> restore_tokenizer(const std::string& json) {
   const Json saved = parse_json(json, unreadable_tokenizer);
   const TokenizerEntry& entry = tokenizers().at(text_member(saved, "name", unreadable_tokenizer));
-  check(entry.restore != nullptr, unreadable_tokenizer, ": ", entry.name, " is read from files of others alone");
+  check(entry.restore != nullptr, unreadable_tokenizer, ": ", entry.name, " is read only from files of other programs");
   return with_use(entry.restore(json), saved_use(saved));
 }
 
@@ -258,7 +260,7 @@ double least_tokens(const std::string& name_or_path, uint64_t bytes) {
 }
 
 void check_token(int32_t token, int64_t size) {
-  check(token >= 0 && token < size, "tokenizer: ", token, " is no token; there are 0 to ", size - 1);
+  check(token >= 0 && token < size, "tokenizer: token id ", token, " is out of range; valid ids are 0 to ", size - 1);
 }
 
 }  // namespace orrery::models

@@ -25,14 +25,16 @@ std::string base64(std::string_view bytes) {
 }
 
 std::string bytes_of_base64(std::string_view text, std::string_view what) {
-  check(text.size() % 4 == 0, what, ": ", text.size(), " characters of base64, not a multiple of 4");
+  check(text.size() % 4 == 0, what, ": text of length ", text.size(),
+        " is not base64; the length must be a multiple of 4");
   const size_t padding = text.ends_with("==") ? 2 : text.ends_with("=") ? 1 : 0;
   std::string bytes;
   bytes.reserve(text.size() / 4 * 3);
   uint32_t group = 0;
   for (size_t at = 0; at < text.size(); ++at) {
     const size_t digit = at + padding >= text.size() ? 0 : digits.find(text[at]);
-    check(digit != std::string_view::npos, what, ": the character at byte ", at, " is none of base64");
+    check(digit != std::string_view::npos, what, ": the character at byte ", at,
+          " is not base64; A-Z, a-z, 0-9, + and / are valid");
     group = group << 6 | static_cast<uint32_t>(digit);
     if (at % 4 != 3) continue;
     const size_t here = at + 1 == text.size() ? 3 - padding : 3;

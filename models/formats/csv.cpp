@@ -33,7 +33,7 @@ std::vector<CsvRow> parse_csv(std::string_view csv, std::string_view what) {
       std::string field;
       if (csv.substr(at).starts_with('"')) {
         for (++at;; ++at) {
-          check(at < csv.size(), what, ": row ", rows.size() + 1, " opens a quote that is not closed");
+          check(at < csv.size(), what, ": row ", rows.size() + 1, " has a quoted field without a closing quote");
           if (csv[at] == '"' && !csv.substr(at + 1).starts_with('"')) break;
           at += csv[at] == '"';
           field += csv[at];
@@ -47,13 +47,13 @@ std::vector<CsvRow> parse_csv(std::string_view csv, std::string_view what) {
       }
       if (csv.substr(at).starts_with("\r\n")) ++at;
       check(at >= csv.size() || csv[at] == ',' || csv[at] == '\n', what, ": row ", rows.size() + 1,
-            " has text behind a closed quote");
+            " has text after a closing quote; a comma or a line break must follow it");
       more = at < csv.size() && csv[at] == ',';
       ++at;
       row.push_back(std::move(field));
     }
-    check(rows.empty() || row.size() == rows[0].size(), what, ": row ", rows.size() + 1, " has ", row.size(),
-          " fields, the first one ", rows.empty() ? 0 : rows[0].size());
+    check(rows.empty() || row.size() == rows[0].size(), what, ": number of fields in row ", rows.size() + 1, " is ",
+          row.size(), "; it must be ", rows.empty() ? 0 : rows[0].size(), ", as in row 1");
     rows.push_back(std::move(row));
   }
   return rows;

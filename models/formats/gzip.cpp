@@ -14,7 +14,7 @@ namespace orrery::models {
 namespace {
 
 constexpr size_t piece = size_t{1} << 18;
-constexpr std::string_view packed_ending = ".gz";
+constexpr std::string_view packed_ending = ".gz", pack_again = "pack or download the file again";
 constexpr int gzip_alone = 16 + MAX_WBITS;  // neither zlib's format nor raw deflate
 
 }  // namespace
@@ -24,7 +24,7 @@ class DataReader::Unpacking {
  public:
   using More = std::function<std::string_view()>;  // returns the next packed bytes; empty: the end
   Unpacking(More more, std::string_view name) : more_(std::move(more)), name_(name) {
-    check(inflateInit2(&stream_, gzip_alone) == Z_OK, name_, ": there is no memory to unpack it");
+    check(inflateInit2(&stream_, gzip_alone) == Z_OK, name_, ": not enough memory to unpack it; end other programs");
   }
   ~Unpacking() { inflateEnd(&stream_); }
   Unpacking(const Unpacking&) = delete;
@@ -55,7 +55,7 @@ class DataReader::Unpacking {
       mark[known++] = packed_.front(), packed_.remove_prefix(1);
     within_member_ = is_gzip({mark.data(), known});
     if (!within_member_) return check_filling({mark.data(), known});
-    check(inflateReset(&stream_) == Z_OK, name_, ": there is no memory to unpack it");
+    check(inflateReset(&stream_) == Z_OK, name_, ": not enough memory to unpack it; end other programs");
     std::string_view begin(mark.data(), known);
     inflate_from(begin, {});
   }
@@ -69,12 +69,12 @@ class DataReader::Unpacking {
     };
     see(first);
     for (; !exhausted_; refill()) see(packed_);
-    check(zeros, name_, ": its gzip data is damaged: ", after, " bytes follow the end");
+    check(zeros, name_, ": its gzip data is damaged: extra bytes after its end (", after, "); ", pack_again);
     ended_ = true;
   }
   size_t inflate_some(std::span<char> to) {
     const size_t given = packed_.size(), got = inflate_from(packed_, to);
-    check(got > 0 || given > 0 || !within_member_, name_, ": its gzip data ends too early");
+    check(got > 0 || given > 0 || !within_member_, name_, ": its gzip data ends too early; ", pack_again);
     return got;
   }
   // Consumes bytes from the front of `packed`.
@@ -88,9 +88,9 @@ class DataReader::Unpacking {
     stream_.next_out = reinterpret_cast<Bytef*>(to.empty() ? &nothing : to.data());
     stream_.avail_out = room;
     const int code = inflate(&stream_, Z_NO_FLUSH);
-    check(code != Z_MEM_ERROR, name_, ": there is no memory to unpack it");
+    check(code != Z_MEM_ERROR, name_, ": not enough memory to unpack it; end other programs");
     check(code == Z_OK || code == Z_STREAM_END || code == Z_BUF_ERROR, name_,
-          ": its gzip data is damaged: ", stream_.msg ? stream_.msg : "it needs a dictionary");
+          ": its gzip data is damaged: ", stream_.msg ? stream_.msg : "a dictionary is required", "; ", pack_again);
     within_member_ = code != Z_STREAM_END;
     packed.remove_prefix(given - stream_.avail_in);
     return room - stream_.avail_out;
@@ -125,20 +125,20 @@ size_t DataReader::read_up_to(std::span<std::byte> bytes) {
 bool is_gzip(std::string_view bytes) { return bytes.starts_with("\x1f\x8b"); }
 
 std::string unpack_gzip(std::string_view bytes, std::string_view name, uint64_t limit) {
-  check(is_gzip(bytes), name, ": it is no gzip file");
+  check(is_gzip(bytes), name, ": not a gzip file; pack it with gzip");
   DataReader::Unpacking unpacking([&] { return std::exchange(bytes, {}); }, name);
   std::string all;
   for (size_t got = piece; got == piece;) {
     const size_t before = all.size();
     if (before + piece > all.capacity()) {
       const size_t more = std::max(piece, before / 4);  // the old bytes are held while they are copied
-      check_memory(text("read: ", name), static_cast<double>(before + more), "take a smaller file");
+      check_memory(text("read: ", name), static_cast<double>(before + more), "use a smaller file");
       all.reserve(before + more);
     }
     all.resize(before + piece);
     got = unpacking.read(std::span(all).subspan(before));
     all.resize(before + got);
-    check(all.size() <= limit, name, " holds more bytes than the ", limit, " that are read");
+    check(all.size() <= limit, name, " has more than ", limit, " bytes when unpacked; use a smaller file");
   }
   return all;
 }

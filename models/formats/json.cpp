@@ -35,8 +35,8 @@ struct Counted {
 
 // Throws Error if the text exceeds the limits, or if memory cannot hold the result.
 Counted check_limits(std::string_view text, std::string_view what) {
-  check(text.size() <= largest_json, what, ": ", text.size(), " bytes of JSON, more than the ", largest_json,
-        " that are read");
+  check(text.size() <= largest_json, what, ": the JSON has ", text.size(), " bytes; at most ", largest_json,
+        " bytes are allowed");
   std::array<size_t, deepest + 1> members = {};  // of the open objects and lists, the outermost first
   size_t depth = 0;
   Counted counted;
@@ -48,8 +48,7 @@ Counted check_limits(std::string_view text, std::string_view what) {
         if (text[at] == '\\') ++at;
     } else if (c == '{' || c == '[') {
       if (depth == deepest)
-        fail(what, ": line ", line_of(text, at), ": lists and objects stand in one another more than ", deepest,
-             " deep");
+        fail(what, ": line ", line_of(text, at), ": lists and objects are nested more than ", deepest, " levels deep");
       members[++depth] = 0;
       ++(c == '{' ? counted.objects : counted.lists);
     } else if ((c == '}' || c == ']') && depth > 0) {
@@ -60,7 +59,7 @@ Counted check_limits(std::string_view text, std::string_view what) {
       ++counted.commas;
     }
   }
-  check_memory(what, counted.memory(text.size()), "take a smaller file");
+  check_memory(what, counted.memory(text.size()), "use a smaller file");
   return counted;
 }
 
@@ -96,15 +95,15 @@ Parsed parse(std::string_view text, std::string_view what) {
     const size_t line_break = at == 0 ? std::string_view::npos : text.rfind('\n', at - 1);
     const size_t begin = line_break == std::string_view::npos ? 0 : line_break + 1;
     fail(what, ": line ", line_of(text, at), ", column ", at - begin + 1, ": ",
-         at == text.size() ? "the JSON ends too early" : "this is no JSON");
+         at == text.size() ? "the JSON ends too early" : "invalid JSON");
   } catch (const nlohmann::json::exception&) {  // the only other exception of parsing
-    fail(what, ": a number is too large");
+    fail(what, ": a number is too large; its absolute value must be at most 1.797e308");
   }
 }
 
 template <class Parsed>
 const Parsed& find_member(const Parsed& object, std::string_view key, std::string_view what) {
-  check(object.is_object(), what, ": an object {...} should hold '", key, "'");
+  check(object.is_object(), what, ": an object {...} with '", key, "' is required");
   const auto found = object.find(key);
   check(found != object.end(), what, ": '", key, "' is missing");
   return *found;
@@ -141,7 +140,7 @@ void add_seal(Json& object) { object[seal_key] = seal_of_json(object); }
 void take_seal(Json& object, std::string_view what) {
   const std::string seal = text_member(object, seal_key, what);
   object.erase(seal_key);
-  check(seal_of_json(object) == seal, what, ": it is not what was written: its SHA-256 is another than it says");
+  check(seal_of_json(object) == seal, what, ": its content does not match its SHA-256, so it is damaged or was edited");
 }
 
 const Json& member(const Json& object, std::string_view key, std::string_view what) {

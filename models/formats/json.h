@@ -18,8 +18,8 @@ constexpr uint64_t largest_json = uint64_t{64} << 20, largest_index = uint64_t{1
                    largest_settings = uint64_t{8} << 20;
 
 // Errors begin with `what`, most often the file's path:
-//   run/step_000100/state.json: line 3, column 7: this is no JSON
-//   run/step_000100/state.json: line 1: lists and objects stand in one another more than 64 deep
+//   run/step_000100/state.json: line 3, column 7: invalid JSON
+//   run/step_000100/state.json: line 1: lists and objects are nested more than 64 levels deep
 // Members keep their order. If objects have tens of thousands of members, they are sorted, because
 // an ordered object compares each key with all previous keys.
 Json parse_json(std::string_view text, std::string_view what);
@@ -30,7 +30,7 @@ SortedJson parse_large_json(std::string_view text, std::string_view what);
 
 // Adds a seal against changes: the last member, "sha256", hashes all before it, without spaces.
 void add_seal(Json& object);
-// Removes the seal; throws Error, "WHAT: it is not what was written: ...", if it does not match.
+// Removes the seal; throws Error, "WHAT: its content does not match its SHA-256 ...", if it does not match.
 void take_seal(Json& object, std::string_view what);
 
 // Returns a member. Errors: "run/step_000100/state.json: 'step' must be a whole number".

@@ -24,9 +24,8 @@ void check_outside_checkpoints(std::string_view command, const std::string& path
   const OutputKind state = marked_kind("", "{", std::string("\"format\": \"") + checkpoint_formats);
   for (const fs::path& folder : {fs::path(path), fs::path(path).parent_path()}) {
     const std::string file = (folder / state_name).string();
-    check(!file_exists(file) || !state.is_ours(file), command, ": ", setting, "=", path,
-          " would lie in the checkpoint ", folder.string(), ", which holds its own files alone; choose another ",
-          setting);
+    check(!file_exists(file) || !state.is_ours(file), command, ": ", setting, "=", path, " is in the checkpoint ",
+          folder.string(), ", where no other files may be written; choose another ", setting);
   }
 }
 
@@ -35,8 +34,8 @@ void check_output(std::string_view command, const std::string& path, const Outpu
   check_outside_checkpoints(command, path, setting);
   if (!is_there(path)) return;  // an inaccessible path cannot be written either
   check(!folder_exists(path), command, ": ", path, " is a folder; choose a file for ", setting);
-  check(fs::is_regular_file(path, ignored) && kind.is_ours(path), command, ": ", path, " is not ", kind.name,
-        " and would be replaced; choose another ", setting, ", or remove it");
+  check(fs::is_regular_file(path, ignored) && kind.is_ours(path), command, ": ", path, " exists and is not ", kind.name,
+        ", so it is not replaced; choose another ", setting, ", or remove it");
 }
 
 void write_output(std::string_view command, const std::string& path, const OutputKind& kind, std::string_view content,

@@ -33,12 +33,12 @@ OutputKind marked_kind(std::string name, std::string first, std::string later = 
 // The file that marks a checkpoint, and the beginning of "format" in the checkpoints of orrery.
 inline constexpr const char *state_name = "state.json", *checkpoint_formats = "orrery checkpoint ";
 // Throws Error if `path` is in a checkpoint, or is its folder:
-//   inspect: --out=runs/a/step_000050/x.npy would lie in the checkpoint runs/a/step_000050, which holds its own files
-//   alone; choose another --out
+//   inspect: --out=runs/a/step_000050/x.npy is in the checkpoint runs/a/step_000050, where no other files may be
+//   written; choose another --out
 void check_outside_checkpoints(std::string_view command, const std::string& path, std::string_view setting = "--out");
 
 // Call it before the work that makes the file. Throws Error; `setting` names the path:
-//   report: notes.txt is not a page of orrery and would be replaced; choose another --out, or remove it
+//   report: notes.txt exists and is not a page of orrery, so it is not replaced; choose another --out, or remove it
 void check_output(std::string_view command, const std::string& path, const OutputKind& kind,
                   std::string_view setting = "--out");
 

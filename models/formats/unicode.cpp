@@ -9,10 +9,10 @@ namespace orrery::models {
 namespace {
 
 [[noreturn]] void refuse_byte(uint64_t at, std::string_view what, std::string_view way_out) {
-  fail(what, " is not UTF-8 at byte ", at, "; ", way_out);
+  fail(what, " is not valid UTF-8 at byte ", at, "; ", way_out);
 }
 constexpr std::string_view text_of_a_tokenizer = "tokenizer: the text",
-                           without_characters = "convert it, or use tokenizer=byte";
+                           without_characters = "convert it to UTF-8, or use tokenizer=byte";
 
 }  // namespace
 

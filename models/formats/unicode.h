@@ -18,9 +18,9 @@ struct Character {
 // surrogates and points above U+10FFFF.
 std::optional<Character> character_if_any(std::string_view text, size_t at);
 // Throws Error at the first byte that is not UTF-8, for all readers of characters:
-//   pairs: train.de is not UTF-8 at byte 5; convert it
+//   pairs: train.de is not valid UTF-8 at byte 5; convert it to UTF-8
 // `what` begins the message, `way_out` ends it, and `before` bytes precede the text.
-void check_utf8(std::string_view text, std::string_view what, std::string_view way_out = "convert it",
+void check_utf8(std::string_view text, std::string_view what, std::string_view way_out = "convert it to UTF-8",
                 uint64_t before = 0);
 // Like check_utf8, for the text of a tokenizer that reads characters.
 void check_characters(std::string_view text, uint64_t before = 0);

@@ -25,7 +25,7 @@ class AnySettings {
   template <class Settings>
   Settings& as() const {
     auto* const found = dynamic_cast<Of<Settings>*>(held_.get());
-    check(found != nullptr, "settings: they belong to another class");
+    check(found != nullptr, "settings: wrong settings class; use the class they were made from");
     return found->settings;
   }
   template <class V>

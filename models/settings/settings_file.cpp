@@ -74,7 +74,7 @@ std::optional<std::string> value_in_settings_file(const std::string& path, const
 void check_utf8_settings(std::string_view command, const Pairs& settings) {
   for (const auto& [key, value] : settings)
     check_utf8(value, text(command, ": --", key, "=", value),
-               "write it in UTF-8, or rename the file or folder that it names");
+               "convert it to UTF-8, or rename the file or folder");
 }
 
 void write_settings_file(const std::string& path, std::span<const std::pair<std::string, std::string>> settings,

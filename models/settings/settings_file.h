@@ -30,7 +30,7 @@ std::vector<std::pair<std::string, std::string>> read_settings_file(const std::s
 std::optional<std::string> value_in_settings_file(const std::string& path, const std::string& key);
 
 // Throws if a value, such as a path, is not UTF-8, as settings files must be. Call it first:
-//   train: --data=f\xff/text.txt is not UTF-8 at byte 1; write it in UTF-8, or rename the file or folder that it names
+//   train: --data=f\xff/text.txt is not valid UTF-8 at byte 1; convert it to UTF-8, or rename the file or folder
 void check_utf8_settings(std::string_view command, const std::vector<std::pair<std::string, std::string>>& settings);
 
 // Writes the result of list_settings, whole or not at all, so that a run can be repeated. The first

@@ -15,17 +15,17 @@ namespace {
 // Returns the user's mistake and its line; the parser's messages are about its internals.
 std::string mistake_in(std::string_view line, std::string_view said) {
   const auto is_said = [&](std::string_view words) { return said.find(words) != said.npos; };
-  if (is_said("utf-8")) return "a byte that is not UTF-8; save the file as UTF-8";
+  if (is_said("utf-8")) return "invalid UTF-8; save the file as UTF-8";
   if (is_said("redefine") || is_said("cannot insert")) {
     const size_t begin = std::min(said.find('\''), said.size()),
                  end = std::min(said.find('\'', begin + 1), said.size());
-    return text(said.substr(begin, end - begin), "' is there already; write it once");
+    return text(said.substr(begin, end - begin), "' is defined twice; write it once");
   }
-  if (is_said("unicode scalar")) return "an escape \\u or \\U that is no character; write the character itself";
+  if (is_said("unicode scalar")) return "invalid escape \\u or \\U; write the character itself";
   constexpr size_t enough = 80;
   const bool longer = line.size() > enough;
   return text("'", line.substr(0, longer ? end_of_characters(line.substr(0, enough)) : line.size()),
-              longer ? "..." : "", "' is no TOML; write KEY = VALUE, or [TABLE], each in a line of its own");
+              longer ? "..." : "", "' is not valid TOML; write KEY = VALUE or [TABLE] on its own line");
 }
 
 std::string_view line_of(std::string_view text, size_t number) {
@@ -100,8 +100,9 @@ class TableReader {
   void check_once(const std::string& key, const toml::node& node) {
     const auto [first, is_new] = given_.try_emplace(name_of(key), key, node.source().begin.line);
     const auto& [name, line] = first->second;
-    check(is_new, place(node), ": ", key, name == key ? " is there already" : text(" is another name of ", name),
-          ", which line ", line, " sets; write it once");
+    check(is_new, place(node), ": ", key,
+          name == key ? " is already set" : text(" is another name of ", name, ", which is already set"), " in line ",
+          line, "; write it once");
   }
   // Returns the canonical name of a setting.
   std::string name_of(const std::string& key) const {
@@ -130,7 +131,7 @@ class TableReader {
 
   Spec spec(const toml::table& table) const {
     const auto* const name = table.get("name")->as_string();
-    check(name != nullptr, place(*table.get("name")), ": name must be text in quotes");
+    check(name != nullptr, place(*table.get("name")), ": 'name' must be text in quotes");
     Spec whole = parse(*name, name->get());
     for (const auto& [key, node] : members_in_order(table))
       if (key != "name") set_item(whole, key, item(*node));
@@ -141,7 +142,8 @@ class TableReader {
     if (const auto* const list = node.as_array())
       return parse(node, list->empty() ? "list" : "list(" + plain(node) + ")");
     const auto* const table = node.as_table();
-    check(!table || table->contains("name"), place(node), ": a table inside a table with a name needs a name as well");
+    check(!table || table->contains("name"), place(node),
+          ": a table inside a table with 'name' must have 'name' as well");
     return parse(node, plain(node));
   }
   Spec parse(const toml::node& node, const std::string& text) const {

@@ -68,7 +68,7 @@ class Scan {
 
   void run() {
     if (text_.size() > largest_toml)
-      refuse(orrery::text(text_.size(), " bytes, more than the ", largest_toml, " that are read"));
+      refuse(orrery::text("the file has ", text_.size(), " bytes; at most ", largest_toml, " bytes are allowed"));
     if (text_.starts_with("\xEF\xBB\xBF")) at_ = 3;  // the byte order mark of some editors
     while (at_ < text_.size()) step(text_[at_]);
     if (place_ == Place::value && !in_list()) refuse(no_value);
@@ -76,7 +76,8 @@ class Scan {
 
  private:
   enum class Place { line_begin, key, header, value, after_value };
-  static constexpr std::string_view no_value = "a value is missing";
+  static constexpr std::string_view no_value = "a value is missing after '=', ',' or '['",
+                                    control_character = "invalid control character; remove it";
 
   void step(char c) {
     if (opens_text(c)) return text_in_quotes(c);
@@ -88,7 +89,7 @@ class Scan {
       case '\t':
         return;
       case '\r':
-        if (at_ == text_.size() || text_[at_] != '\n') refuse("a control character");
+        if (at_ == text_.size() || text_[at_] != '\n') refuse(control_character);
         return;
       case '\n':
         return line_break();
@@ -107,7 +108,7 @@ class Scan {
         return close(c);
       default:
         control(c);
-        refuse("a character that stands outside of quotes and belongs to no TOML");
+        refuse("invalid character outside of quotes; write text in quotes");
     }
   }
 
@@ -122,27 +123,29 @@ class Scan {
   void header() {
     if (at_ < text_.size() && text_[at_] == '[') ++at_;
     while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\t')) ++at_;
-    if (at_ == text_.size() || !(in_key(text_[at_]) || opens_text(text_[at_]))) refuse("a table without a name");
+    if (at_ == text_.size() || !(in_key(text_[at_]) || opens_text(text_[at_])))
+      refuse("a table has no name; write [NAME]");
     place_ = Place::header;
     count_item();
   }
   void open(char bracket) {
-    if (place_ != Place::value) refuse(orrery::text("a '", bracket, "' where no value should stand"));
+    if (place_ != Place::value) refuse(orrery::text("'", bracket, "' is not allowed here; it must begin a value"));
     if (depth_ == deepest_brackets)
-      refuse(orrery::text("brackets stand in one another more than ", deepest_brackets, " deep"));
+      refuse(orrery::text("brackets are nested more than ", deepest_brackets, " levels deep"));
     open_[depth_++] = bracket;
     place_ = bracket == '[' ? Place::value : Place::key;
   }
   void close(char bracket) {
     if (place_ == Place::header) return;
-    if (depth_ == 0 || open_[depth_ - 1] != (bracket == ']' ? '[' : '{')) refuse("a bracket that was not opened");
+    if (depth_ == 0 || open_[depth_ - 1] != (bracket == ']' ? '[' : '{'))
+      refuse("a closing bracket has no matching opening bracket");
     if (place_ == Place::value && !in_list()) refuse(no_value);
     --depth_;
     place_ = Place::after_value;
   }
   void comma() {
     if (place_ == Place::value) refuse(no_value);
-    if (depth_ == 0) refuse("a comma outside of brackets");
+    if (depth_ == 0) refuse("a comma outside of brackets; write a list in brackets, [1, 2]");
     place_ = in_list() ? Place::value : Place::key;
     count_item();
   }
@@ -156,7 +159,8 @@ class Scan {
     while (at_ < text_.size() && in_word(text_[at_])) ++at_;
     const std::string_view all = text_.substr(begin, at_ - begin);
     if (place_ == Place::value) {
-      if (all.size() > longest_word) refuse(orrery::text("a value of more than ", longest_word, " characters"));
+      if (all.size() > longest_word)
+        refuse(orrery::text("a value without quotes has more than ", longest_word, " characters"));
       if (!is_plain_value(all)) refuse("a value must be a number, true, false or text in quotes");
       if (const std::string_view beyond = beyond_numbers(all); !beyond.empty())
         refuse(orrery::text("the number ", all, " is ", beyond));
@@ -164,8 +168,9 @@ class Scan {
       return;
     }
     dots_ += static_cast<size_t>(std::count(all.begin(), all.end(), '.'));
-    if (dots_ > most_dots) refuse(orrery::text("a key of more than ", most_dots, " dots"));
-    if (all.size() > longest_word) refuse(orrery::text("a key of more than ", longest_word, " characters"));
+    if (dots_ > most_dots) refuse(orrery::text("a key has more than ", most_dots, " dots"));
+    if (all.size() > longest_word)
+      refuse(orrery::text("a key without quotes has more than ", longest_word, " characters"));
     if (place_ == Place::line_begin) place_ = Place::key;
   }
 
@@ -177,27 +182,27 @@ class Scan {
     const auto ends = [&] { return lines ? text_.substr(at_, 3) == three : text_[at_] == quote; };
     while (at_ < text_.size() && !ends()) {
       const char c = text_[at_];
-      if (c == '\n' && !lines) refuse("text in quotes does not end");
+      if (c == '\n' && !lines) refuse("text in quotes has no closing quote");
       control(c);
       line_ += c == '\n';
       const bool escape = c == '\\' && quote == '"';
       if (escape &&
           (at_ + 1 == text_.size() || std::string_view("btnfr\"\\uU").find(text_[at_ + 1]) == std::string_view::npos))
-        refuse("a backslash that begins no escape");
+        refuse("invalid escape after a backslash; write \\\\ for a backslash");
       at_ += escape ? 2 : 1;
     }
-    if (at_ >= text_.size()) refuse("text in quotes does not end");
+    if (at_ >= text_.size()) refuse("text in quotes has no closing quote");
     at_ += lines ? 3 : 1;
     while (lines && at_ < text_.size() && text_[at_] == quote) ++at_;  // up to two more quotes belong to the text
     place_ = place_ == Place::value ? Place::after_value : place_ == Place::line_begin ? Place::key : place_;
   }
 
   void count_item() {
-    if (++items_ > most_items) refuse(orrery::text("more than ", most_items, " items"));
+    if (++items_ > most_items) refuse(orrery::text("more than ", most_items, " items (keys, tables and list items)"));
   }
   void control(char c) const {
     const auto byte = static_cast<unsigned char>(c);
-    if ((byte < 0x20 && c != '\n' && c != '\r' && c != '\t') || byte == 0x7F) refuse("a control character");
+    if ((byte < 0x20 && c != '\n' && c != '\r' && c != '\t') || byte == 0x7F) refuse(control_character);
   }
   [[noreturn]] void refuse(std::string_view what) const { fail(path_, ":", line_, ": ", what); }
 
@@ -211,7 +216,7 @@ class Scan {
 }  // namespace
 
 void check_toml(std::string_view text, std::string_view path) {
-  check(!is_gzip(text), path, " is packed by gzip, and settings are read as they are; unpack it first");
+  check(!is_gzip(text), path, " is packed with gzip, but settings must be plain text; unpack it first");
   Scan(text, path).run();
 }
 

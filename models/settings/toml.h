@@ -11,7 +11,7 @@ constexpr uint64_t largest_toml = uint64_t{1} << 20;  // bytes; for read_file
 
 // Throws Error, beginning with path and line, if the text is longer, more deeply nested or has more
 // items than any file of settings, or has a character that none needs:
-//   run.toml:1: brackets stand in one another more than 16 deep
+//   run.toml:1: brackets are nested more than 16 levels deep
 void check_toml(std::string_view text, std::string_view path);
 
 }  // namespace orrery::models

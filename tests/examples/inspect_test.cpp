@@ -190,7 +190,7 @@ TEST_CASE("inspect, report: a model of a problem reads numbers, and blocks witho
   CHECK(contains(hooks.out, "blocks.0.output"));
   CHECK(contains(hooks.out, "(1, 2, 3, 3)"));
   refusal({run, "--text=one"}).value("'one'").names("token").offers("numbers").offers("spaces");
-  refusal({run, "--text=99"}).value(99).names("token").offers(8);
+  refusal({run, "--text=99"}).names("token").value(99).offers(8);
   const std::string page = folder / "page.html";
   const Outcome report = run_orrery({"report", run, "--out=" + page});
   REQUIRE_MESSAGE(report.code == 0, report.err);

@@ -321,8 +321,8 @@ TEST_CASE("outside: texts that are too deep, too long or too many are refused be
     std::ofstream(path, std::ios::binary) << changed;
     return expect_refusal({"generate", "--checkpoint=" + (folder / "run"), "--tokens=1"});
   };
-  state(repeated("[", 100'000) + repeated("]", 100'000)).names("state.json").offers("64 deep");
-  state(repeated("{\"a\":", 100'000) + "1" + repeated("}", 100'000)).names("state.json").offers("64 deep");
+  state(repeated("[", 100'000) + repeated("]", 100'000)).names("state.json").offers("64 levels");
+  state(repeated("{\"a\":", 100'000) + "1" + repeated("}", 100'000)).names("state.json").offers("64 levels");
   state("{\"name\": 1e999}").names("state.json").value("number");
   state("{\"name\": 7}").names("tokenizer").names("'name'").offers("text");
   state("{\"name\": \"character\"}").names("tokenizer").names("'characters'").value("missing");

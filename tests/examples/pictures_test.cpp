@@ -129,8 +129,8 @@ TEST_CASE("pictures: files that are not read are counted by kind, in one line") 
       .names("warning")
       .value(3)
       .names(deep)
-      .value("1 beside")
       .value("1 in deeper folders")
+      .value("1 next to")
       .value("1 without");
 }
 

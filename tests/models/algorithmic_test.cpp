@@ -114,7 +114,7 @@ TEST_CASE("problems: recall asks for the most frequent value under a key, of so 
   }
   const auto refusal = [](const char* problem) { return expect_error([&] { make_problem(parse_spec(problem)); }); };
   refusal("recall(length=4, evidence=5)").names("evidence").value(5).value(1).value(4).offers(4);
-  refusal("recall(length=20, evidence=4, questions=4)").value(4).names("keys").value(4).offers("ask for fewer");
+  refusal("recall(length=20, evidence=4, questions=4)").value(4).names("keys").value(4).offers("fewer questions");
 }
 
 TEST_CASE("problems: a sum is that of its terms, modulo k") {

@@ -29,6 +29,6 @@ TEST_CASE("bleu: score, precisions, brevity penalty and tokens are sacrebleu's")
 
 TEST_CASE("bleu: each translation needs its reference") {
   const std::vector<std::string> one = {"a"}, two = {"a", "b"};
-  testing::expect_error([&] { bleu(two, one); }).names("bleu").value(2).names("translations").value(1);
+  testing::expect_error([&] { bleu(two, one); }).names("bleu").names("translations").value(2).value(1);
   CHECK(bleu({}, {}).score == 0);
 }

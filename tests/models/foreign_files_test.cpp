@@ -164,11 +164,11 @@ TEST_CASE("foreign files: what TOML's parser takes for granted is checked before
     CAPTURE(odd);
     toml_error(odd).names("f:1").offers("number").offers("true").offers("false").offers("quotes");
   }
-  toml_error("a = 'b\n'").names("f:1").names("quotes").value("end");
+  toml_error("a = 'b\n'").names("f:1").names("quotes").value("closing quote");
   toml_error("a = \"\"\"b\\\n c\"\"\"").names("f:1").names("backslash").value("escape");
   toml_error("a = 1\rb = 2").names("f:1").names("control character");
   toml_error("a = 1 ; b").names("f:1").names("character").value("outside of quotes");
-  for (const char* closed : {"a = [1, }", "a = 1 }"}) toml_error(closed).names("f:1").names("bracket").value("opened");
+  for (const char* closed : {"a = [1, }", "a = 1 }"}) toml_error(closed).names("f:1").names("bracket").value("opening");
   for (const char* right :
        {"",
         "\xEF\xBB\xBF"
@@ -180,9 +180,9 @@ TEST_CASE("foreign files: what TOML's parser takes for granted is checked before
 }
 
 TEST_CASE("foreign files: wrong JSON is told with its line and column, a wrong member with its key") {
-  json_error("{\"a\": 1,\n \"b\" 2}").names("f: line 2, column 6").value("no JSON");
+  json_error("{\"a\": 1,\n \"b\" 2}").names("f: line 2, column 6").value("invalid JSON");
   json_error("").names("f: line 1, column 1").value("JSON ends");
-  json_error("\xff").names("f: line 1, column 1").value("no JSON");
+  json_error("\xff").names("f: line 1, column 1").value("invalid JSON");
   json_error("[1e999]").names("f").names("number").value("large");
   CHECK_NOTHROW(parse_json(repeated("[", 64) + repeated("]", 64), "f"));
   json_error("\n" + repeated("[", 65)).names("f: line 2").offers(64);

@@ -51,7 +51,7 @@ TEST_CASE("gzip: what was packed is read, in one member or several, and what was
 TEST_CASE("gzip: what is damaged, cut short or larger than allowed is refused with the name") {
   const std::string whole = packed(lines(2000));
   const auto refused = [](const std::string& bytes) { return expect_error([&] { unpack_gzip(bytes, "a.gz"); }); };
-  refused("plain").names("a.gz").value("no gzip file");
+  refused("plain").names("a.gz").value("not a gzip file");
   for (const size_t kept : {whole.size() - 1, whole.size() / 2, size_t{12}, size_t{2}})
     refused(whole.substr(0, kept)).names("a.gz").names("gzip").value("ends");
   refused(whole + "more").names("a.gz").names("gzip").value("damaged").value(4);

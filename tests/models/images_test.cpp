@@ -415,7 +415,7 @@ TEST_CASE("images: a set for validation alone is read where images are held out,
   CHECK(counts(shapes, Parts::held_out) == Counts{0, 4});
   CHECK(counts(shapes, Parts::judged) == Counts{0, 4});
   CHECK(read_images(shapes, {.parts = Parts::held_out}).classes == std::vector<std::string>{"rings", "stripes"});
-  failure(shapes).names(shapes).names("learn");
+  failure(shapes).names(shapes).names("training");
   const std::string idx = folder / "idx", cifar = folder / "cifar";
   make_folders(idx), make_folders(cifar);
   write_idx(idx, "t10k", std::string("\0\1\0", 3));
@@ -423,7 +423,7 @@ TEST_CASE("images: a set for validation alone is read where images are held out,
   for (const auto& [path, count] : {std::pair{idx, 3}, std::pair{cifar, 2}}) {
     CHECK(counts(path, Parts::held_out) == Counts{0, count});
     CHECK(counts(path, Parts::judged) == Counts{0, count});
-    failure(path).names(path).names("learn");
+    failure(path).names(path).names("training");
   }
 }
 

@@ -61,7 +61,7 @@ TEST_CASE("picture forms: a picture with an Exif orientation is read as it is st
   CHECK(tally.notes("x").empty());
   tally.check_turn("a.jpg", bytes), tally.check_turn("b.jpg", bytes);
   REQUIRE(tally.notes("photos").size() == 1);
-  Message(tally.notes("photos")[0]).value(2).names("photos").value("orientation 6").names("a.jpg").offers("turn");
+  Message(tally.notes("photos")[0]).value(2).names("photos").value("orientation 6").names("a.jpg").offers("rotate");
 }
 
 TEST_CASE("picture forms: an Exif orientation is found in both byte orders, in JPEG and PNG, and damage has none") {

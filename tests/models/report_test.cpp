@@ -60,8 +60,8 @@ TEST_CASE("csv: written and read again it is the same") {
   CHECK(parse_csv("a,b\n1,2", "t").size() == 2);
   CHECK(parse_csv(csv_line({""}), "t") == std::vector<CsvRow>{{""}});
   CHECK(parse_csv("", "t").empty());
-  expect_error([] { parse_csv("a\n\"b", "t"); }).names("t").names("row 2").value("quote").value("not closed");
-  expect_error([] { parse_csv("\"a\"b\n", "t"); }).names("t").names("row 1").value("closed quote");
+  expect_error([] { parse_csv("a\n\"b", "t"); }).names("t").names("row 2").value("closing quote");
+  expect_error([] { parse_csv("\"a\"b\n", "t"); }).names("t").names("row 1").value("closing quote");
   expect_error([] { parse_csv("a,b\n1\n", "t"); }).names("t").names("row 2").value(1).offers(2);
 }
 

@@ -13,8 +13,8 @@ class Copy final : public Problem {
     int64_t length = 16, symbols = 8;
     template <class V>
     void visit(V& v) {
-      v("length", length, "symbols to copy", between(1, 8388608));
-      v("symbols", symbols, "that there are", between(2, 1048575));
+      v("length", length, "number of symbols to copy", between(1, 8388608));
+      v("symbols", symbols, "number of different symbols", between(2, 1048575));
     }
   };
   static inline const nn::Info info{

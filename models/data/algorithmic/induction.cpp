@@ -13,8 +13,8 @@ class Induction final : public Problem {
     int64_t length = 32, symbols = 16;
     template <class V>
     void visit(V& v) {
-      v("length", length, "tokens of a sequence", between(3, 16777216));
-      v("symbols", symbols, "that there are", between(2, 1048576));
+      v("length", length, "tokens per sequence", between(3, 16777216));
+      v("symbols", symbols, "number of different symbols", between(2, 1048576));
     }
   };
   static inline const nn::Info info{

@@ -14,11 +14,11 @@ class Ladder final : public Problem {
     int64_t length = 128, first = 4, gap = 10, rungs = 6, symbols = 8;
     template <class V>
     void visit(V& v) {
-      v("length", length, "tokens of a sequence", between(2, 16777216));
-      v("first", first, "the shortest lag", between(1, 16777215));
-      v("gap", gap, "between two lags", between(1, 16777215));
-      v("rungs", rungs, "lags that there are", between(1, 65536));
-      v("symbols", symbols, "that there are", between(2, 983040));
+      v("length", length, "tokens per sequence", between(2, 16777216));
+      v("first", first, "shortest lag, in tokens", between(1, 16777215));
+      v("gap", gap, "difference between consecutive lags, in tokens", between(1, 16777215));
+      v("rungs", rungs, "number of lags", between(1, 65536));
+      v("symbols", symbols, "number of different symbols", between(2, 983040));
     }
   };
   static inline const nn::Info info{.name = "ladder",
@@ -26,8 +26,9 @@ class Ladder final : public Problem {
                                     .source = "after Sukhbaatar et al. 2019, arXiv:1905.07799"};
 
   explicit Ladder(const Spec& spec) : settings_(nn::settings_from<Settings>(spec)) {
-    check(settings_.length > lag(0), "ladder: length ", settings_.length, " has no place for a lag of ", lag(0),
-          "; it must be at least ", lag(0) + 1);
+    check(settings_.length > lag(0), "ladder: length=", settings_.length,
+          " is too short for the shortest lag, first=", lag(0), "; use at least length=", lag(0) + 1,
+          " or a smaller first");
   }
   int64_t vocabulary() const override { return settings_.symbols + settings_.rungs; }
   int64_t length() const override { return settings_.length; }

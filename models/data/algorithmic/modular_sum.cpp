@@ -11,8 +11,8 @@ class ModularSum final : public Problem {
     int64_t terms = 4, modulus = 5;
     template <class V>
     void visit(V& v) {
-      v("terms", terms, "numbers to add", between(1, 16777215));
-      v("modulus|k", modulus, "numbers are below it", between(2, 1048575));
+      v("terms", terms, "number of terms to add", between(1, 16777215));
+      v("modulus|k", modulus, "modulus k; terms are 0 to k - 1", between(2, 1048575));
     }
   };
   static inline const nn::Info info{.name = "modular_sum",

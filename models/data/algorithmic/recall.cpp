@@ -19,11 +19,11 @@ class Recall final : public Problem {
     int64_t length = 64, evidence = 16, keys = 4, values = 4, questions = 1;
     template <class V>
     void visit(V& v) {
-      v("length", length, "tokens that file something", between(1, 16777215));
-      v("evidence", evidence, "of them that are filed under a key that is asked for", between(1, 16777215));
-      v("keys", keys, "that there are", between(2, 1024));
-      v("values", values, "that there are", between(2, 1023));
-      v("questions", questions, "keys that are asked for, each once", between(1, 1024));
+      v("length", length, "number of key-value tokens", between(1, 16777215));
+      v("evidence", evidence, "number of these tokens that have each queried key", between(1, 16777215));
+      v("keys", keys, "number of different keys", between(2, 1024));
+      v("values", values, "number of different values", between(2, 1023));
+      v("questions", questions, "number of queried keys, each queried once", between(1, 1024));
     }
   };
   static inline const nn::Info info{.name = "recall",
@@ -32,13 +32,13 @@ class Recall final : public Problem {
 
   explicit Recall(const Spec& spec) : settings_(nn::settings_from<Settings>(spec)) {
     const Settings& s = settings_;
-    check(s.questions <= s.keys, "recall: questions ", s.questions, " of ", s.keys, " keys; each is asked for once");
-    check(s.evidence <= s.length / s.questions, "recall: evidence ", s.evidence, " for each of ", s.questions,
-          s.questions == 1 ? " question" : " questions", " of ", s.length, " tokens; it can be at most ",
-          s.length / s.questions);
-    check(s.questions < s.keys || s.evidence * s.questions == s.length, "recall: all ", s.keys,
-          " keys are asked for, so no other is left for the ", s.length - s.evidence * s.questions,
-          " tokens that are no evidence; ask for fewer");
+    check(s.questions <= s.keys, "recall: questions=", s.questions, " must be at most keys=", s.keys,
+          ", because each key is queried at most once");
+    check(s.evidence <= s.length / s.questions, "recall: evidence=", s.evidence, " for questions=", s.questions,
+          " does not fit into length=", s.length, "; use at most evidence=", s.length / s.questions);
+    check(s.questions < s.keys || s.evidence * s.questions == s.length, "recall: questions=", s.questions,
+          " queries all keys (keys=", s.keys, "), so none is left for tokens that are not evidence (",
+          s.length - s.evidence * s.questions, "); use fewer questions or more keys");
   }
   int64_t vocabulary() const override { return settings_.keys * settings_.values + settings_.keys; }
   int64_t length() const override { return settings_.length + settings_.questions; }

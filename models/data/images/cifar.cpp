@@ -41,9 +41,9 @@ Batches batches_called(const std::string& folder, const std::string& begin) {
 
 void read_records(ImageSet& set, const std::string& path, Images& images) {
   const std::string bytes = set.read(path);
-  check(bytes.size() % record == 0, "images: ", path, " has ", bytes.size(), " bytes, no multiple of the ", record,
-        " of a record");
-  check_memory("images: " + path, static_cast<double>(bytes.size() + images.pixels.size()), "take fewer images");
+  check(bytes.size() % record == 0, "images: ", path, " has ", bytes.size(), " bytes; the size must be a multiple of ",
+        record, ", the bytes of a record");
+  check_memory("images: " + path, static_cast<double>(bytes.size() + images.pixels.size()), "use fewer images");
   images.pixels.reserve(images.pixels.size() + bytes.size());
   const auto* from = reinterpret_cast<const uint8_t*>(bytes.data());
   for (const uint8_t* const end = from + bytes.size(); from < end; from += record) {
@@ -58,7 +58,7 @@ Images read_part(ImageSet& set, const std::string& folder, const std::string& be
   const Batches batches = batches_called(folder, begin);
   for (const std::string& path : batches.read) read_records(set, path, images);
   for (const std::string& path : batches.left)
-    set.notes.push_back(text(path, " is left out: read is ", begin, "_N.bin of each N, packed or not"));
+    set.notes.push_back(text(path, " is left out; ", begin, "_N.bin is read once for each N, packed or not"));
   return images.labels.empty() ? Images() : brought_to(std::move(images), options, folder);
 }
 
@@ -83,8 +83,8 @@ ImageSet read_cifar(const std::string& folder, const ImageOptions& options) {
 }
 
 REGISTER_IMAGE_FORMAT(cifar, {.name = "cifar",
-                              .description = "data_batch_N.bin, and test_batch.bin for validation, as of CIFAR-10; the "
-                                             "classes' names in batches.meta.txt; .gz too",
+                              .description = "CIFAR-10's data_batch_N.bin, and test_batch.bin for validation; class "
+                                             "names in batches.meta.txt; .gz too",
                               .reads =
                                   [](const std::string& folder) {
                                     return !batches_called(folder, "data_batch").read.empty() ||

@@ -52,7 +52,7 @@ std::optional<Picture> decode(ImageSet& set, const std::string& path, const Imag
     tally.check_turn(path, bytes);
     return options.size == 0 ? picture : middle_square(picture, options.size);
   } catch (const Error& error) {
-    if (!options.skip_broken) fail("images: ", error.what(), "; --skip_broken=yes leaves such ones out");
+    if (!options.skip_broken) fail("images: ", error.what(), "; --skip_broken=yes leaves broken images out");
     set.skipped.emplace_back(error.what());
     return std::nullopt;
   }
@@ -72,7 +72,7 @@ std::map<std::string, int32_t> labels_in(ImageSet& set, const std::string& folde
   const bool alike = matched && matched->by != MatchedClasses::By::order;
   for (const std::string& name : classes)
     check(alike || std::find(set.classes.begin(), set.classes.end(), name) != set.classes.end(), "images: ", folder,
-          "/", name, ": there is no class '", name, "' to learn; there are ", listed(set.classes));
+          "/", name, ": '", name, "' is not a training class; training classes: ", listed(set.classes));
   note_match(set.notes, *matched, {folder, classes}, {learned, set.classes});
   std::map<std::string, int32_t> labels;
   for (size_t i = 0; i < classes.size(); ++i) labels[classes[i]] = matched->labels[i];
@@ -86,12 +86,12 @@ Images read_part(ImageSet& set, const std::string& folder, const std::string& le
   const std::map<std::string, int32_t> labels = labels_in(set, folder, learned);
   for (const std::string& of_class : folders_in(folder)) {
     const std::vector<std::string> pictures = pictures_in(of_class, tally);
-    check(!pictures.empty(), "images: ", of_class, " holds no picture (.png, .jpg, .jpeg); take it out or add some");
+    check(!pictures.empty(), "images: ", of_class, " has no images (.png, .jpg, .jpeg); remove it or add some");
     for (const std::string& path : pictures)
       if (const std::optional<Picture> picture = decode(set, path, options, tally))
         images.add(*picture, labels.at(name_of(of_class)), path);
   }
-  leave_out_files(folder, "beside the class folders", tally);
+  leave_out_files(folder, "next to the class folders", tally);
   return images;
 }
 
@@ -105,7 +105,7 @@ std::vector<std::string> held_out_parts(const std::string& folder) {
 }
 // Counts files outside the splits of a folder as left out.
 void leave_out_others(const std::string& folder, PictureTally& tally) {
-  const std::string where = "beside train, val, validation and test";
+  const std::string where = "next to train, val, validation and test";
   const auto is_part = [](const std::string& name) {
     return name == "train" ||
            std::find(std::begin(names_of_held_out), std::end(names_of_held_out), name) != std::end(names_of_held_out);
@@ -135,7 +135,7 @@ ImageSet read_class_folders(const std::string& folder, const ImageOptions& optio
   for (const std::string& part : held_out) {
     if (set.validation.count() > 0) {
       for (const std::string& file : files_below(part))
-        tally.leave_out(file, "in " + name_of(part) + ", for another part is held out");
+        tally.leave_out(file, "in " + name_of(part) + ", because another folder is the validation split");
       continue;
     }
     if (!learns) set.classes = classes_in(part);
@@ -148,7 +148,7 @@ ImageSet read_class_folders(const std::string& folder, const ImageOptions& optio
 
 REGISTER_IMAGE_FORMAT(class_folders,
                       {.name = "class_folders",
-                       .description = "a folder of PNG or JPEG files for each class, in the folder itself or in train "
+                       .description = "a folder of PNG or JPEG files for each class, directly or in train "
                                       "and val (or validation, or test)",
                        .reads = [](const std::string& folder) { return !folders_in(folder).empty(); },
                        .read = read_class_folders,

@@ -30,8 +30,8 @@ IdxHeader read_header(const std::string& path, uint32_t magic) {
     for (size_t k = 4 * i; k < 4 * (i + 1); ++k) value = value << 8 | static_cast<unsigned char>(begin[k]);
     return value;
   };
-  check(number(0) == magic, "images: ", path, " begins with ", number(0), ", not with ", magic, ", as an IDX file of ",
-        magic == 0x801 ? "labels" : "images", " does");
+  check(number(0) == magic, "images: ", path, " begins with ", number(0), "; an IDX file of ",
+        magic == 0x801 ? "labels" : "images", " begins with ", magic);
   int64_t count = 1;
   for (size_t i = 1; i <= axes; ++i) {
     header.sizes.push_back(number(i));
@@ -43,11 +43,11 @@ IdxHeader read_header(const std::string& path, uint32_t magic) {
 // Returns a file with its header; unpacks no more than the header announces.
 std::string read_contents(ImageSet& set, const IdxHeader& header) {
   const double both = 2 * static_cast<double>(header.contents);  // as bytes and as pixels
-  check_memory("images: " + header.path, both, "take fewer images");
+  check_memory("images: " + header.path, both, "use fewer images");
   constexpr uint64_t packing = 1 << 16;  // packing can enlarge a small file
   std::string bytes = set.read(header.path, header.bytes + header.contents + packing);
   check(bytes.size() == header.bytes + header.contents, "images: ", header.path, " has ", bytes.size() - header.bytes,
-        " bytes after its header, which speaks of ", header.contents);
+        " bytes after its header, but the header states ", header.contents);
   return bytes;
 }
 
@@ -55,9 +55,10 @@ Images read_part(ImageSet& set, const std::string& pixels, const std::string& la
   const IdxHeader of_pixels = read_header(pixels, 0x803), of_labels = read_header(labels, 0x801);
   const std::vector<int64_t>& sizes = of_pixels.sizes;
   const int64_t count = of_labels.sizes[0];
-  check(sizes[0] == count, "images: ", pixels, " has ", sizes[0], " images, ", labels, " ", count, " labels");
+  check(sizes[0] == count, "images: number of images in ", pixels, " is ", sizes[0], ", but number of labels in ",
+        labels, " is ", count, "; both must be equal");
   check(sizes[1] >= 1 && sizes[2] >= 1 && sizes[1] <= largest_side && sizes[2] <= largest_side, "images: ", pixels,
-        ": its images have ", sizes[1], " x ", sizes[2], " pixels");
+        ": its images have ", sizes[1], " x ", sizes[2], " pixels; height and width must be 1 to ", largest_side);
   const std::string all_labels = read_contents(set, of_labels), all_pixels = read_contents(set, of_pixels);
   const auto content = [](const std::string& bytes, const IdxHeader& header) {
     return std::string_view(bytes).substr(header.bytes);
@@ -82,8 +83,8 @@ void number_classes(ImageSet& set, const std::string& folder) {
   for (Images* const images : {&set.train, &set.validation})
     for (int32_t& label : images->labels) {
       const auto found = numbers.find(label);
-      check(found != numbers.end(), "images: ", folder, ": an image for validation has label ", label,
-            ", which no image to learn has; there are ", listed(set.classes));
+      check(found != numbers.end(), "images: ", folder, ": a validation image has label ", label,
+            ", which no training image has; training labels: ", listed(set.classes));
       label = static_cast<int32_t>(std::distance(numbers.begin(), found));
     }
 }
@@ -94,19 +95,18 @@ ImageSet read_idx(const std::string& folder, const ImageOptions& options) {
     const auto pixels = files_of_part(folder, part, "images-idx3"), labels = files_of_part(folder, part, "labels-idx1");
     if (pixels.empty() || (images == &set.train && !options.wants_learned(set.validation))) continue;
     check(!labels.empty(), "images: ", folder, " has ", part, "-images-idx3-ubyte, but no ", part,
-          "-labels-idx1-ubyte");
+          "-labels-idx1-ubyte; add it");
     *images = read_part(set, pixels[0], labels[0], options);
     for (const auto& files : {pixels, labels})
-      for (size_t i = 1; i < files.size(); ++i)
-        set.notes.push_back(text(files[0], " is read, and not ", files[i], " beside it"));
+      for (size_t i = 1; i < files.size(); ++i) set.notes.push_back(text(files[0], " is read, but not ", files[i]));
   }
   number_classes(set, folder);
   return set;
 }
 
 REGISTER_IMAGE_FORMAT(idx, {.name = "idx",
-                            .description = "train-images-idx3-ubyte, train-labels-idx1-ubyte and the same for t10k, "
-                                           "which is for validation; .gz too",
+                            .description = "train-images-idx3-ubyte and train-labels-idx1-ubyte, and the same for t10k "
+                                           "for validation; .gz too",
                             .reads =
                                 [](const std::string& folder) {
                                   return !files_of_part(folder, "train", "images-idx3").empty() ||

@@ -22,7 +22,7 @@ constexpr const char* qwen2_pattern =
 std::pair<std::string, std::string> merge_of(std::string_view line, std::string_view what) {
   const size_t space = line.find(' ');
   check(space != std::string_view::npos && line.find(' ', space + 1) == std::string_view::npos, what, ": '", line,
-        "' is no merge: two tokens with a space between them");
+        "' is not a merge; write two tokens with a space between them");
   return {bytes_of_printable(line.substr(0, space), what), bytes_of_printable(line.substr(space + 1), what)};
 }
 
@@ -35,26 +35,27 @@ std::vector<std::string> tokens_of(const SortedJson& numbers, const std::vector<
   std::vector<std::string> tokens;
   const auto most = static_cast<int64_t>(8 * (numbers.size() + added.size()) + 4096);  // numbers may have gaps
   const auto place = [&](int64_t number) -> std::string& {
-    check(number < most, what, ": a token has number ", number, ", and there are only ", numbers.size() + added.size());
+    check(number < most, what, ": a token has number ", number, ", but the number of tokens is ",
+          numbers.size() + added.size());
     if (number >= static_cast<int64_t>(tokens.size())) tokens.resize(static_cast<size_t>(number) + 1);
     return tokens[static_cast<size_t>(number)];
   };
   for (const AddedToken& each : added) {
     const auto found = numbers.find(each.text);
     check(found == numbers.end() || *found == SortedJson(each.number), what, ": token ", each.number, ", '", each.text,
-          "', is there twice");
+          "', is also in the vocabulary with another number");
     place(each.number) = each.text;
   }
   for (const auto& [token, value] : numbers.items()) {
     check(value.is_number_unsigned() && value.get<uint64_t>() < most_tokens, what, ": the number of '", token,
-          "' must be a whole one below ", most_tokens);
+          "' must be a whole number below ", most_tokens);
     std::string& there = place(value.get<int64_t>());
     if (!there.empty() && there == token) {  // an added token
       there = bytes_if_printable(token);
       if (there != token) printed.push_back(value.get<int32_t>());
       continue;
     }
-    check(there.empty(), what, ": number ", value.get<int64_t>(), " is given twice");
+    check(there.empty(), what, ": number ", value.get<int64_t>(), " is used twice");
     there = bytes_of_printable(token, what);
   }
   return tokens;
@@ -72,7 +73,7 @@ void set_tokens(BytePairVocabulary& vocabulary, const SortedJson& numbers, std::
     if (found != numbers.end() && found->is_number_unsigned() && found->get<uint64_t>() < most_tokens)
       add_once(added, {found->get<int64_t>(), special});
     else if (!is_added(special))
-      vocabulary.notes.push_back(text("tokenizer: ", special, " is named and has no number, so it is no token"));
+      vocabulary.notes.push_back(text("tokenizer: ", special, " is named but has no number, so it is not a token"));
   }
   vocabulary.tokens = tokens_of(numbers, added, vocabulary.printed, what);
   for (const AddedToken& each : added) {
@@ -86,7 +87,7 @@ void set_tokens(BytePairVocabulary& vocabulary, const SortedJson& numbers, std::
   vocabulary.notes.insert(vocabulary.notes.end(), beside.notes.begin(), beside.notes.end());
   const auto gaps = std::count(vocabulary.tokens.begin(), vocabulary.tokens.end(), std::string());
   if (gaps > 0)
-    vocabulary.notes.push_back(text("tokenizer: of ", vocabulary.tokens.size(), " numbers ", gaps,
+    vocabulary.notes.push_back(text("tokenizer: of ", vocabulary.tokens.size(), " numbers, ", gaps,
                                     gaps == 1 ? " has no token" : " have no tokens"));
 }
 
@@ -114,8 +115,8 @@ std::string pattern_of_class(const std::string& folder) {
                                  "LEDTokenizer", "CodeGenTokenizer", "WhisperTokenizer", "PreTrainedTokenizer"})
     if (of == same) return gpt2_pattern;
   if (of == "Qwen2Tokenizer") return qwen2_pattern;
-  throw TokenizerNotSupported(text(path, ": vocab.json and merges.txt do not tell how ", of,
-                                   " cuts a text; save the tokenizer with tokenizer.json"));
+  throw TokenizerNotSupported(text(path, ": vocab.json and merges.txt do not define how ", of,
+                                   " splits a text; save the tokenizer with tokenizer.json"));
 }
 
 std::unique_ptr<Tokenizer> read_vocabulary_and_merges(const std::string& folder, std::string pattern) {
@@ -133,11 +134,11 @@ std::unique_ptr<Tokenizer> read_vocabulary_and_merges(const std::string& folder,
   const size_t most = 8 * numbers.size() + 4096;  // several merges may give the same token
   const std::string what = "tokenizer: " + merges_file;
   each_line(merges_file, what, [&](std::string_view line) {
-    check(++lines <= most, what, " has more than ", most, " lines, a merge each, for a vocabulary of ", numbers.size(),
-          " tokens; is it that of another?");
-    check((bytes += line.size()) <= largest_json, what, " has more than the ", largest_json, " bytes that are read");
+    check(++lines <= most, what, " has more than ", most, " lines, too many merges for a vocabulary of ",
+          numbers.size(), " tokens; use the merges.txt of this vocabulary");
+    check((bytes += line.size()) <= largest_json, what, " has more than ", largest_json, " bytes; use a smaller one");
     if (line.empty() || (lines == 1 && line.starts_with("#version"))) return;
-    add_checked(vocabulary.merges, merge_of(line, merges_file), what, "take a smaller one");
+    add_checked(vocabulary.merges, merge_of(line, merges_file), what, "use a smaller one");
   });
   return make_byte_pairs(std::move(vocabulary), folder);
 }
@@ -160,7 +161,7 @@ std::string pattern_of(const SortedJson& cutter, const std::string& what) {
   }
   const SortedJson& parts = item(cutter, "pretokenizers");
   supported(parts.is_array() && parts.size() == 2 && item(parts[0], "type") == "Split", what,
-            ": a \"pre_tokenizer\" of several parts must be a Split and ByteLevel");
+            ": a \"pre_tokenizer\" sequence must be a Split and a ByteLevel");
   must_be(parts[0], "behavior", {"Isolated"}, what);
   must_be(parts[0], "invert", {false}, what);
   check_byte_level(parts[1]);
@@ -176,7 +177,7 @@ bool is_true(const SortedJson& object, const char* key) { return item(object, ke
 std::unique_ptr<Tokenizer> read_tokenizer_json(const std::string& path, const TokensBeside& beside) {
   const SortedJson json = read_json(path);
   const SortedJson& model = item(json, "model");
-  check(model.is_object(), path, ": it has no \"model\"");
+  check(model.is_object(), path, ": \"model\" is missing");
   must_be(model, "type", {"BPE"}, path);
   must_be(json, "normalizer", {}, path);
   must_be(model, "dropout", {0.0}, path);
@@ -192,7 +193,7 @@ std::unique_ptr<Tokenizer> read_tokenizer_json(const std::string& path, const To
       const SortedJson &number = item(one, "id"), &words = item(one, "content");
       check(number.is_number_unsigned() && number.get<uint64_t>() < most_tokens && words.is_string() &&
                 !words.get<std::string>().empty(),
-            path, ": an added token needs an \"id\" below ", most_tokens, " and \"content\"");
+            path, ": an added token must have an \"id\" below ", most_tokens, " and a \"content\"");
       must_be(one, "single_word", {false}, path);
       added.push_back(added_token(number.get<int64_t>(), one, path));
     }
@@ -275,8 +276,8 @@ std::unique_ptr<Tokenizer> learn(const TextPieces& text, const Spec& spec, const
 
 REGISTER_TOKENIZER(byte_pair,
                    {.name = "byte_pair",
-                    .description = "byte-level pairs as GPT-2's, learned from the text, byte_pair(vocabulary=8000), or "
-                                   "from a folder with tokenizer.json, or vocab.json and merges.txt: "
+                    .description = "byte-level BPE as in GPT-2, trained on the text, byte_pair(vocabulary=8000), or "
+                                   "read from a folder with tokenizer.json, or vocab.json and merges.txt: "
                                    "--tokenizer=FOLDER",
                     .read = read,
                     .reads = reads,

@@ -43,20 +43,21 @@ std::vector<SentencePieceEntry> pieces_in(const std::string& path) {
   std::array<int32_t, 1> longest{};
   take(longest);
   check(longest[0] >= 1 && longest[0] <= longest_piece, "tokenizer: ", path,
-        " is damaged, or no tokenizer of llama2.c: its longest piece would have ", longest[0], " bytes");
+        " is damaged, or not a tokenizer of llama2.c: its longest piece has ", longest[0], " bytes");
   std::vector<SentencePieceEntry> all;
   while (!left.empty()) {
     std::array<float, 1> score{};
     std::array<int32_t, 1> bytes{};
     take(score), take(bytes);
     check(bytes[0] >= 0 && bytes[0] <= longest[0] && std::isfinite(score[0]), "tokenizer: ", path,
-          " is damaged: token ", all.size(), " would have ", bytes[0], " bytes and a score of ", score[0]);
+          " is damaged: token ", all.size(), " has ", bytes[0], " bytes (at most ", longest[0], ") and a score of ",
+          score[0]);
     std::string piece(static_cast<size_t>(bytes[0]), '\0');
     take(piece);
     all.push_back({with_marked_spaces(piece), score[0], SentencePieceEntry::Kind::normal});
     if (is_byte(piece)) all.back().kind = SentencePieceEntry::Kind::byte;
   }
-  check(all.size() > 3, "tokenizer: ", path, " has ", all.size(), " pieces; a tokenizer has more than 3");
+  check(all.size() > 3, "tokenizer: ", path, ": number of pieces is ", all.size(), "; it must be more than 3");
   all[0] = {"<unk>", 0, SentencePieceEntry::Kind::unknown};
   all[1] = {"<s>", 0, SentencePieceEntry::Kind::control}, all[2] = {"</s>", 0, SentencePieceEntry::Kind::control};
   return all;
@@ -68,8 +69,8 @@ std::unique_ptr<Tokenizer> read(const std::string& path) {
     return restore_tokenizer(Json{{"name", "sentence_piece"}, {"model", model}}.dump());
   } catch (const Error& error) {
     fail("tokenizer: ", path,
-         " is damaged, or no tokenizer of llama2.c: its pieces make no SentencePiece model, which ",
-         "they are read as (", error.what(), "); export it anew with llama2.c's tokenizer.py");
+         " is damaged, or not a tokenizer of llama2.c: its pieces do not form a SentencePiece model (", error.what(),
+         "); export it again with llama2.c's tokenizer.py");
   }
 }
 

@@ -12,7 +12,7 @@ namespace {
 class NumbersTokenizer final : public Tokenizer {
  public:
   explicit NumbersTokenizer(int64_t size) : size_(size) {
-    check(size_ >= 1 && size_ <= 1'048'576, "numbers: a vocabulary of ", size_, " tokens; there can be 1 to 1048576");
+    check(size_ >= 1 && size_ <= 1'048'576, "numbers: vocabulary size is ", size_, "; it must be 1 to 1048576");
   }
   std::string name() const override { return "numbers"; }
   int64_t size() const override { return size_; }
@@ -25,7 +25,7 @@ class NumbersTokenizer final : public Tokenizer {
       int32_t token = 0;
       const auto read = std::from_chars(word.data(), word.data() + word.size(), token);
       check(read.ec == std::errc() && read.ptr == word.data() + word.size(), "numbers: '", word.substr(0, 40),
-            "' is no token; a text is numbers with spaces between them");
+            "' is not a token; write the text as numbers with spaces between them");
       check_token(token, size_);
       tokens.push_back(token);
       at = end;
@@ -47,7 +47,7 @@ class NumbersTokenizer final : public Tokenizer {
 };
 
 REGISTER_TOKENIZER(numbers, {.name = "numbers",
-                             .description = "tokens as numbers with spaces: for imported models without a tokenizer",
+                             .description = "token numbers with spaces, for imported models without a tokenizer",
                              .restore = [](const std::string& json) -> std::unique_ptr<Tokenizer> {
                                const std::string what(unreadable_tokenizer);
                                return std::make_unique<NumbersTokenizer>(

@@ -51,7 +51,7 @@ class SentencePiece final : public Tokenizer {
     check_sentence_piece_model(model_, what);
     std::string problem;
     std::tie(processor_, problem) = processor_of(model_);
-    check(problem.empty() && processor_->GetPieceSize() > 0, what, ": this is no SentencePiece model",
+    check(problem.empty() && processor_->GetPieceSize() > 0, what, ": not a SentencePiece model",
           problem.empty() ? "" : " (" + problem + ")");
     SentencePieceFacts facts = sentence_piece_facts(model_, what);
     sums_scores_ = facts.sums_scores;
@@ -59,8 +59,7 @@ class SentencePiece final : public Tokenizer {
     size_ = processor_->GetPieceSize();
     const int64_t most = size_ + static_cast<int64_t>(beside.added.size()) + most_gaps;
     for (AddedToken each : beside.added) {
-      check(each.number < most, what, ": an added token has number ", each.number, ", and there are ", size_,
-            " pieces");
+      check(each.number < most, what, ": an added token has number ", each.number, "; it must be below ", most);
       size_ = std::max(size_, each.number + 1);
       each.skipped = is_skipped(each, beside);
       added_.add(each);
@@ -74,7 +73,7 @@ class SentencePiece final : public Tokenizer {
       if (processor_->IdToPiece(piece) == special)
         added_.add({.number = piece, .text = special, .skipped = beside.splits_special});
       else
-        notes_.push_back("tokenizer: " + special + " is named and has no number, so it is no token");
+        notes_.push_back("tokenizer: " + special + " is named but has no number, so it is not a token");
     }
   }
   std::string name() const override { return "sentence_piece"; }
@@ -214,7 +213,7 @@ class SentencePiece final : public Tokenizer {
     } catch (const std::bad_alloc&) {
       throw;
     } catch (const std::exception&) {  // thrown by the library's trie of the pieces
-      return {nullptr, "the library cannot look for its pieces"};
+      return {nullptr, "the library cannot index its pieces"};
     }
   }
   static std::optional<int32_t> token(int number) { return number < 0 ? std::optional<int32_t>() : number; }
@@ -279,7 +278,7 @@ std::unique_ptr<Tokenizer> restore(const std::string& json) {
                            .strips_right = is_true("strips_right"),
                            .normalized = is_true("normalized"),
                            .skipped = is_true("skipped")};
-      check(one.number >= 0 && !one.text.empty(), what, ": an added token needs a number and a text");
+      check(one.number >= 0 && !one.text.empty(), what, ": an added token must have a number and a text");
       beside.added.push_back(one);
     }
   }
@@ -316,8 +315,8 @@ std::unique_ptr<Tokenizer> train(const TextPieces& text, const Spec& spec, const
 REGISTER_TOKENIZER(
     sentence_piece,
     {.name = "sentence_piece",
-     .description = "pieces learned from the text, sentence_piece(vocabulary=8000, kind=bpe, "
-                    "coverage=0.9995, byte_fallback=no, most_bytes=1e8), or those of a file .model: --tokenizer=FILE",
+     .description = "pieces trained on the text, sentence_piece(vocabulary=8000, kind=bpe, "
+                    "coverage=0.9995, byte_fallback=no, most_bytes=1e8), or read from a .model file: --tokenizer=FILE",
      .read = read,
      .reads = reads,
      .restore = restore,
@@ -326,7 +325,7 @@ REGISTER_TOKENIZER(
 }  // namespace
 
 std::unique_ptr<Tokenizer> train_sentence_piece(std::string_view text, const SentencePieceSettings& settings) {
-  return std::make_unique<SentencePiece>(learned_sentence_pieces(text, settings), "tokenizer: what was learned");
+  return std::make_unique<SentencePiece>(learned_sentence_pieces(text, settings), "tokenizer: the trained model");
 }
 
 }  // namespace orrery::models
