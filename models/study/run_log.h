@@ -25,7 +25,7 @@ class RunLog {
   static RunLog of_run(const std::string& folder);
 
   // A pass over the rows. Errors name the invalid row:
-  //   runs/a/metrics.jsonl, row 7: line 1, column 9: this is no JSON
+  //   runs/a/metrics.jsonl, row 7: line 1, column 9: invalid JSON
   class Pass {
    public:
     explicit Pass(const RunLog& log);
