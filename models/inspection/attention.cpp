@@ -31,8 +31,8 @@ Facts facts_of(const Tensor& weights) {  // (..., columns), NaN where not visibl
 std::string scale_of(const Facts& f) {
   if (std::abs(f.lowest_sum - 1) < 1e-3 && std::abs(f.highest_sum - 1) < 1e-3)
     return "The weights of a row add up to 1.";
-  return text("The weights of a row do not add up to 1 but to between ", significant(f.lowest_sum, 3), " and ",
-              significant(f.highest_sum, 3), "; they lie between ", significant(f.low, 3), " and ",
+  return text("The weights of a row add up to between ", significant(f.lowest_sum, 3), " and ",
+              significant(f.highest_sum, 3), "; single weights are between ", significant(f.low, 3), " and ",
               significant(f.high, 3), ".");
 }
 
@@ -52,7 +52,7 @@ View links_of(const AttentionSeen& seen, int64_t head, int64_t top, const std::s
   std::partial_sort(
       order.begin(), order.begin() + static_cast<std::ptrdiff_t>(count), order.end(),
       [&](size_t a, size_t b) { return std::abs(w[a]) != std::abs(w[b]) ? std::abs(w[a]) > std::abs(w[b]) : a < b; });
-  TableView table{{"place", "reads", "weight"}, "llr", {}};
+  TableView table{{"query", "key", "weight"}, "llr", {}};
   for (size_t i = 0; i < count; ++i) {
     const size_t row = order[i] / seen.columns.size(), column = order[i] % seen.columns.size();
     const bool slot = static_cast<int64_t>(column) >= seen.keys;
@@ -60,7 +60,7 @@ View links_of(const AttentionSeen& seen, int64_t head, int64_t top, const std::s
                           slot ? seen.columns[column] : text(column, " ", seen.columns[column]),
                           fixed(w[order[i]], 4)});
   }
-  return {"Attention", "", title, "The strongest links.", std::move(table)};
+  return {"Attention", "", title, "The largest |weights|.", std::move(table)};
 }
 
 // Returns the path without numbers, "blocks.attention" for "blocks.3.attention", to group layers.
@@ -83,7 +83,7 @@ bool belong_together(const AttentionSeen& a, const AttentionSeen& b) {
 // Returns maps of heads [first, last) of each of these layers.
 View map_of(std::span<const AttentionSeen* const> layers, int64_t first, int64_t last) {
   MapView map{.figure = "weight", .rows = layers[0]->queries, .columns = layers[0]->columns, .values = {}};
-  map.axes = {"place", "reads"}, map.none = "not visible", map.slots = layers[0]->slots();
+  map.axes = {"query", "key"}, map.none = "not visible", map.slots = layers[0]->slots();
   std::vector<Tensor> weights;
   for (const AttentionSeen* const layer : layers) {
     weights.push_back(weights_that_are(*layer, first, last));
@@ -97,8 +97,8 @@ View map_of(std::span<const AttentionSeen* const> layers, int64_t first, int64_t
   map.has_sign = facts.low < 0;
   if (!map.has_sign) map.low = 0;
   map.sides = {"layer", "head"}, map.grid = {static_cast<int64_t>(layers.size()), last - first};
-  std::string said = "Rows read columns, as far as they are visible.  " + scale_of(facts);
-  if (layers[0]->slots() > 0) said += text("  The last ", layers[0]->slots(), " columns are persistent slots.");
+  std::string said = "Rows are queries, columns are keys.  " + scale_of(facts);
+  if (layers[0]->slots() > 0) said += text("  Persistent slots: the last ", counted(layers[0]->slots(), "column"), ".");
   const std::string kind = kind_of(layers[0]->path);
   return {"Attention", "attention/" + kind, map.names.size() == 1 ? map.names[0] : kind, said, std::move(map)};
 }
@@ -107,7 +107,7 @@ void look(std::vector<View>& views, const Subject& subject, const LookSettings& 
   const std::vector<AttentionSeen> all = see_attentions(subject);
   if (all.empty()) return;
   std::vector<const AttentionSeen*> chosen;
-  for (const size_t layer : chosen_layers(all.size(), s.layer, "attention")) {
+  for (const size_t layer : chosen_layers(all.size(), s.layer, "attention modules")) {
     chosen.push_back(&all[layer]);
     check_head(s.head, all[layer].heads(), all[layer].path);
   }
@@ -127,7 +127,7 @@ void look(std::vector<View>& views, const Subject& subject, const LookSettings& 
 }
 
 REGISTER_LOOK(attention, {.name = "attention",
-                          .description = "weights of a head over the places that it reads, slots too",
+                          .description = "attention weights of each head over positions and persistent slots",
                           .look = look});
 
 }  // namespace

@@ -68,11 +68,11 @@ Change without_head(int64_t head) {
 void without_heads(std::vector<View>& views, Ablation& ablation, const Subject& subject, const LookSettings& s) {
   const std::vector<Seen> reads = see(subject, "read");
   if (reads.empty()) return;
-  MapView map{.figure = "loss without - with", .rows = {}, .columns = {}, .values = {}, .has_sign = true};
-  map.axes = {"", "head"}, map.none = "not left out";
+  MapView map{.figure = "loss increase (nats)", .rows = {}, .columns = {}, .values = {}, .has_sign = true};
+  map.axes = {"", "head"}, map.none = "not ablated";
   std::vector<std::vector<double>> harms;
   size_t most = 0;
-  const std::vector<size_t> layers = chosen_layers(reads.size(), s.layer, "attention");
+  const std::vector<size_t> layers = chosen_layers(reads.size(), s.layer, "attention modules");
   for (const size_t layer : layers) {
     const std::string& path = reads[layer].path;
     const int64_t heads = reads[layer].value.size(-2);
@@ -83,7 +83,7 @@ void without_heads(std::vector<View>& views, Ablation& ablation, const Subject& 
                                  ? NAN
                                  : ablation.without(text(path, " head ", head), path + ".read", without_head(head)));
     most = std::max(most, harms.back().size());
-    s.tell("left out heads", harms.size(), layers.size());
+    s.tell("ablated heads", harms.size(), layers.size());
   }
   std::vector<double> values;
   for (std::vector<double>& each : harms) {
@@ -94,24 +94,24 @@ void without_heads(std::vector<View>& views, Ablation& ablation, const Subject& 
   map.values =
       Tensor::from(Shape{1, static_cast<int64_t>(harms.size()), static_cast<int64_t>(most)}, values, Dtype::f64);
   views.push_back({"Causes", "causes/heads", "Loss without each head",
-                   "By how much the loss of the example rises without a head; what falls is better without it.",
+                   "Increase of the example's loss without one head; below 0, the loss is lower without it.",
                    std::move(map)});
 }
 
 void without_sublayers(std::vector<View>& views, Ablation& ablation, const std::vector<ResidualStream>& streams,
                        const LookSettings& s) {
-  BarView bars{"loss without - with", {}};
+  BarView bars{"loss increase (nats)", {}};
   for (const ResidualStream& stream : streams)
     for (size_t k = 0; k < stream.states.size(); ++k) {
       const ResidualState& state = stream.states[k];
       if (!state.is_embedding())
         bars.bars.push_back(
             {.name = state.path, .value = ablation.without(state.path, state.path + ".output", nothing)});
-      s.tell("left out sublayers", k + 1, stream.states.size());
+      s.tell("ablated sublayers", k + 1, stream.states.size());
     }
   if (!bars.bars.empty())
     views.push_back({"Causes", "", "Loss without each sublayer",
-                     "By how much the loss of the example rises without an attention or feed-forward as a whole.",
+                     "Increase of the example's loss without a whole attention or feed-forward.",
                      std::move(bars)});
 }
 
@@ -128,11 +128,11 @@ std::vector<int64_t> strongest(const Memory& memory, const LookSettings& s) {
 void without_units(Ablation& ablation, const Subject& subject, const LookSettings& s) {
   const std::vector<Memory> memories = see_memories(subject);
   if (s.layer >= static_cast<int64_t>(memories.size())) return;  // the layer is an attention without slots
-  const std::vector<size_t> layers = chosen_layers(memories.size(), s.layer, "memory");
+  const std::vector<size_t> layers = chosen_layers(memories.size(), s.layer, "feed-forward and slot modules");
   for (size_t i = 0; i < layers.size(); ++i) {
     const Memory& memory = memories[layers[i]];
     memory.check_unit(s.slot);
-    s.tell("left out units", i, layers.size());
+    s.tell("ablated units", i, layers.size());
     for (const int64_t unit : strongest(memory, s))
       ablation.without(memory.path + " " + memory.unit(unit), memory.name,
                        [&](const Shape& shape, std::vector<double>& numbers) { memory.set(shape, numbers, unit, 0); });
@@ -149,7 +149,7 @@ void look_at_ablations(std::vector<View>& views, const Subject& subject, const L
   std::vector<Harm> all = ablation.all();
   if (all.empty()) return;
   std::stable_sort(all.begin(), all.end(), [](const Harm& a, const Harm& b) { return a.difference > b.difference; });
-  TableView table{{"without", "loss", "difference"}, "lrr", {}};
+  TableView table{{"ablated", "loss", "difference"}, "lrr", {}};
   std::vector<std::pair<std::string, double>> told = {{"causes/loss", ablation.loss()}};
   for (const Harm& harm : all) {
     std::string name = harm.what;
@@ -158,11 +158,12 @@ void look_at_ablations(std::vector<View>& views, const Subject& subject, const L
     if (static_cast<int64_t>(table.rows.size()) < s.top)
       table.rows.push_back({harm.what, fixed(ablation.loss() + harm.difference, 4), signed_fixed(harm.difference, 4)});
   }
-  views.push_back({"Causes", "", "What the example needs most",
-                   text("The loss of the example, mean -ln p of ", ablation.answers().described(), ", is ",
-                        fixed(ablation.loss(), 4), ".  ", all.size(),
-                        " parts were left out one at a time: heads, sublayers, and the strongest units of memories.  ",
-                        "The least needed is ", all.back().what, ", ", signed_fixed(all.back().difference, 4), "."),
+  views.push_back({"Causes", "", "Components with the largest effect on the loss",
+                   text("The loss of the example, the mean -ln p of ", ablation.answers().described(), ", is ",
+                        fixed(ablation.loss(), 4), " nats.  Ablated one at a time: ",
+                        counted(static_cast<int64_t>(all.size()), "component"),
+                        " (heads, sublayers and the units with the largest values).  The smallest difference is ",
+                        signed_fixed(all.back().difference, 4), ", without ", all.back().what, "."),
                    std::move(table), false, std::move(told)});
   std::move(drawn.begin(), drawn.end(), std::back_inserter(views));
 }
@@ -186,9 +187,10 @@ double measure(const Tensor& logits, const RowDifference& at) {
 // Returns the rows with a target in both examples, largest difference first; only `place` if set.
 std::vector<RowDifference> differences(const Subject& subject, const Subject& other, int64_t place) {
   const Tensor here = subject.run(), there = other.run();
-  check(here.shape() == there.shape(), "inspect: the two examples have ", here.size(0), " and ", there.size(0),
-        " places to answer, and patching puts place for place; give another example with as many tokens");
-  check(place < here.size(0), "inspect: there is no place ", place, "; there are ", here.size(0), ", from 0");
+  check(here.shape() == there.shape(), "inspect: the example and --other have ", here.size(0), " and ", there.size(0),
+        " rows of logits, but patching requires equal numbers; give an --other with as many tokens");
+  check(place < here.size(0), "inspect: --place=", place, " is out of range; positions have numbers from 0 to ",
+        here.size(0) - 1);
   const std::vector<int32_t> own = answers_to(subject, here).of_rows, others = answers_to(other, there).of_rows;
   std::vector<RowDifference> all;
   for (int64_t row = 0; row < here.size(0); ++row) {
@@ -198,9 +200,9 @@ std::vector<RowDifference> differences(const Subject& subject, const Subject& ot
     at.here = measure(here, at), at.there = measure(there, at);
     all.push_back(at);
   }
-  check(!all.empty(), "inspect: ", place < 0 ? text("no place") : text("place ", place),
-        place < 0 ? " has an answer in both examples; give longer examples"
-                  : " has no answer in both examples; choose an earlier one, or give longer examples");
+  check(!all.empty(), "inspect: ", place < 0 ? text("no position") : text("--place=", place),
+        place < 0 ? " has a target in both examples; give longer examples"
+                  : " does not have a target in both examples; choose an earlier position, or give longer examples");
   std::stable_sort(all.begin(), all.end(),
                    [](const RowDifference& a, const RowDifference& b) { return a.size() > b.size(); });
   return all;
@@ -209,9 +211,9 @@ std::vector<RowDifference> differences(const Subject& subject, const Subject& ot
 std::string said_of(const Subject& subject, const RowDifference& at) {
   const std::string what =
       at.own == at.others ? text("the logit of ", subject.answer(at.own))
-                          : text("the logit of ", subject.answer(at.others), " over that of ", subject.answer(at.own));
-  return text(what, " at place ", at.row, " (", significant(at.here, 4), " here, ", significant(at.there, 4),
-              " there)");
+                          : text("the logit of ", subject.answer(at.others), " minus that of ", subject.answer(at.own));
+  return text(what, " at position ", at.row, " (", significant(at.here, 4), " here, ", significant(at.there, 4),
+              " in the other example)");
 }
 
 // A smaller difference changes the odds of the targets by about a tenth at most: the model predicts
@@ -220,13 +222,13 @@ std::string said_of(const Subject& subject, const RowDifference& at) {
 constexpr double least_difference = 0.1;
 
 View view_of_no_difference(const Subject& subject, std::span<const RowDifference> all, int64_t most) {
-  TableView table{{"place", "answer here", "there", "m here", "there", "difference"}, "rllrrr", {}};
+  TableView table{{"position", "target here", "there", "m here", "there", "difference"}, "rllrrr", {}};
   for (const RowDifference& at : all.first(std::min(all.size(), static_cast<size_t>(std::max<int64_t>(most, 1)))))
     table.rows.push_back({std::to_string(at.row), subject.answer(at.own), subject.answer(at.others),
                           significant(at.here, 4), significant(at.there, 4), signed_fixed(at.there - at.here, 4)});
   return {"Causes", "", "Patching from the other example: no difference to restore",
-          text("The model answers both examples alike: the largest difference, of ", said_of(subject, all[0]),
-               ", is below ", least_difference, ", so there is nothing that a state could bring back."),
+          text("The model predicts the same for both examples: the largest difference, in ", said_of(subject, all[0]),
+               ", is below ", least_difference, ", so patching a state cannot restore any."),
           std::move(table)};
 }
 
@@ -241,8 +243,8 @@ std::string said_of_changes(const MapView& map) {
   constexpr size_t most = 20;
   std::string all;
   for (const size_t i : std::span(map.marked).first(std::min(most, map.marked.size())))
-    all += text(all.empty() ? "  The examples differ at " : ", ", i, " (", map.columns[i], ")");
-  if (map.marked.size() > most) all += text(" and ", map.marked.size() - most, " more places");
+    all += text(all.empty() ? "  Positions where the examples differ: " : ", ", i, " (", map.columns[i], ")");
+  if (map.marked.size() > most) all += text(" and ", map.marked.size() - most, " more");
   return all.empty() ? "" : all + ".";
 }
 
@@ -269,13 +271,13 @@ std::vector<double> patched(const Subject& subject, const RowDifference& at, con
 
 void look_at_patches(std::vector<View>& views, const Subject& subject, const Subject& other, const LookSettings& s,
                      const std::vector<ResidualStream>& streams) {
-  check(&subject.model() == &other.model(), "inspect: patching needs two examples of one model");
+  check(&subject.model() == &other.model(), "inspect: patching requires two examples of one model");
   const std::vector<ResidualStream> of_other = observe_streams(other).streams;
   for (size_t i = 0; i < streams.size(); ++i) {
     const ResidualState &own = streams[i].states[0], &others = of_other.at(i).states[0];
-    check(own.value.shape() == others.value.shape(), "inspect: the two examples have ", own.value.size(0), " and ",
-          others.value.size(0), " places in ", own.path,
-          ", and patching puts place for place; give another example with as many tokens");
+    check(own.value.shape() == others.value.shape(), "inspect: the example and --other have ", own.value.size(0),
+          " and ", others.value.size(0), " positions in ", own.path,
+          ", but patching requires equal numbers; give an --other with as many tokens");
   }
   if (streams.empty()) return;
   const std::vector<RowDifference> all = differences(subject, other, s.place);
@@ -287,14 +289,14 @@ void look_at_patches(std::vector<View>& views, const Subject& subject, const Sub
   for (const ResidualStream& stream : streams) states += stream.states.size();
   for (size_t i = 0; i < streams.size(); ++i) {
     const std::string& begin = streams[i].states[0].path;
-    MapView map{.figure = "share restored", .rows = {}, .columns = {}, .values = {}, .has_sign = true};
-    map.axes = {"state after", "at the place of"};
+    MapView map{.figure = "fraction restored", .rows = {}, .columns = {}, .values = {}, .has_sign = true};
+    map.axes = {"state after", "position"};
     std::vector<double> values;
     for (size_t k = 0; k < streams[i].states.size(); ++k) {
       const std::vector<double> shares = patched(subject, all[0], streams[i].states[k], of_other[i].states[k]);
       map.rows.push_back(streams[i].states[k].path);
       values.insert(values.end(), shares.begin(), shares.end());
-      s.tell("patched", ++done, states);
+      s.tell("patched states", ++done, states);
     }
     name_columns(map, subject.places(begin), other.places(begin));
     const auto rows = static_cast<int64_t>(map.rows.size()), columns = static_cast<int64_t>(map.columns.size());
@@ -303,8 +305,8 @@ void look_at_patches(std::vector<View>& views, const Subject& subject, const Sub
     std::replace(file.begin(), file.end(), '.', '_');
     const std::string changes = said_of_changes(map);
     views.push_back({"Causes", "causes/patched_" + file, "Patching from the other example",
-                     "Which share of the difference between the examples comes back if one state of the residual "
-                     "stream is the other's.  The difference is in " +
+                     "Fraction of the difference between the examples that is restored if one state of the residual "
+                     "stream is taken from the other example.  The difference is in " +
                          said_of(subject, all[0]) + "." + changes,
                      std::move(map)});
   }
@@ -317,8 +319,8 @@ void look(std::vector<View>& views, const Subject& subject, const LookSettings& 
 }
 
 REGISTER_LOOK(causes, {.name = "causes",
-                       .description = "loss without each head, sublayer and the strongest units; patching from another "
-                                      "example, layer by place",
+                       .description = "loss without each head, sublayer or top unit; patching from another example by "
+                                      "layer and position",
                        .look = look});
 
 }  // namespace

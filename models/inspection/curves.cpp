@@ -148,7 +148,7 @@ void add_map(std::vector<View>& views, const Curve& curve) {
   for (size_t i = 0; i < curve.x.size(); ++i)
     counts[static_cast<size_t>((bins - 1 - of_y.of(curve.y[i])) * bins + of_x.of(curve.x[i]))] += 1;
   for (double& count : counts) count = count > 0 ? std::log10(1 + count) : NAN;
-  MapView map{.figure = "lg(1 + count)", .rows = {}, .columns = {}, .values = {}};
+  MapView map{.figure = "log10(1 + count)", .rows = {}, .columns = {}, .values = {}};
   map.axes = {"output", "input"}, map.none = "no element";
   for (int64_t bin = 0; bin < bins; ++bin) {
     map.rows.push_back(significant(of_y.middle(bins - 1 - bin), 3));
@@ -156,7 +156,7 @@ void add_map(std::vector<View>& views, const Curve& curve) {
   }
   map.values = Tensor::from(Shape{1, bins, bins}, counts, Dtype::f64);
   views.push_back({"Curves", "curves/" + curve.path, curve.path + " (" + curve.kind + ")",
-                   "Elements by their input, from left to right, and their output, from below.", std::move(map), true});
+                   "Number of elements by input (from the left) and output (from below).", std::move(map), true});
 }
 
 LineView::Line mean_line(const Curve& curve) {
@@ -178,13 +178,13 @@ void look_at_curves(std::vector<View>& views, const Subject& subject, const Look
   if (curves.empty()) return;
   const bool dynamic =
       std::any_of(curves.begin(), curves.end(), [](const Curve& curve) { return !std::isnan(curve.saturation); });
-  TableView table{{"normalization", "kind", "1 / std of input", "straight", "like tanh", "its slope"}, "llrrrr", {}};
+  TableView table{{"normalization", "kind", "1 / std of input", "straight", "like tanh", "tanh slope"}, "llrrrr", {}};
   if (dynamic) table.columns.insert(table.columns.end(), {"alpha", "saturated"}), table.alignment += "rr";
   LineView lines{"input", "mean output", {}};
   std::vector<View> maps;
   std::vector<std::pair<std::string, double>> told;
   const auto number = [](double x, int digits) { return std::isnan(x) ? std::string("-") : significant(x, digits); };
-  for (const size_t at : chosen_layers(curves.size(), s.layer, "normalization")) {
+  for (const size_t at : chosen_layers(curves.size(), s.layer, "normalization modules")) {
     const Curve& curve = curves[at];
     const Curve sample = sample_of(curve);
     const Tanh tanh = best_tanh(sample);
@@ -204,18 +204,18 @@ void look_at_curves(std::vector<View>& views, const Subject& subject, const Look
     add_map(maps, curve);
   }
   std::string said =
-      "Shares of the variance of the outputs, before weight and bias, that a straight line and a tanh explain, element "
-      "by element.";
-  if (dynamic) said += "  Saturated are inputs with |alpha x| > 2.";
+      "Fractions of the variance of the output elements, before weight and bias, that a straight line and a tanh "
+      "explain.";
+  if (dynamic) said += "  Saturated: fraction of the inputs with |alpha x| > 2.";
   views.push_back(
-      {"Curves", "", "Input against output of normalizations", said, std::move(table), false, std::move(told)});
+      {"Curves", "", "Input-output curves of normalizations", said, std::move(table), false, std::move(told)});
   views.push_back({"Curves", "curves/means", "Mean output by input", "Before weight and bias.", std::move(lines)});
   std::move(maps.begin(), maps.end(), std::back_inserter(views));
 }
 
 REGISTER_LOOK(curves, {.name = "curves",
-                       .description = "input against output of each normalization, and whether it is like tanh; alpha "
-                                      "against 1 / std",
+                       .description = "input-output curve of each normalization, and its fits by a line and a tanh; "
+                                      "alpha and 1 / std",
                        .look = look_at_curves});
 
 }  // namespace

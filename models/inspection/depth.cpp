@@ -26,15 +26,15 @@ namespace orrery::models {
 namespace {
 
 std::string said_of_end(const std::vector<std::string>& end) {
-  if (end.empty()) return "Each state goes through the head; no normalization stands before it.";
-  return "Each state goes through the model's own end: " + join(end, ", ") + ", then the head.";
+  if (end.empty()) return "Each state goes directly through the head, because no normalization precedes the head.";
+  return "Each state goes through the model's final layers: " + join(end, ", ") + ", then the head.";
 }
 
 MapView map_of(const std::string& figure, const std::vector<std::string>& rows, const Subject::Words& columns,
                const std::vector<double>& values) {
   const Shape shape{1, static_cast<int64_t>(rows.size()), static_cast<int64_t>(columns.size())};
   MapView map{.figure = figure, .rows = rows, .columns = columns, .values = Tensor::from(shape, values, Dtype::f64)};
-  map.axes = {"", "at the place of"}, map.none = "nothing is asked";
+  map.axes = {"", "position"}, map.none = "no target";
   return map;
 }
 
@@ -86,7 +86,7 @@ Lens lens_of(const Subject& subject, const ResidualStream& stream, const Tensor&
   for (const ResidualState& state : stream.states) lens.layers.push_back(state.path), states.push_back(state.value);
   each_logits(subject, stream, states, [&](size_t, const Tensor& found) {
     lens.verdicts.push_back(verdicts_of(found, lens.answers));
-    s.tell("looked at depth", lens.verdicts.size(), states.size());
+    s.tell("logit lens", lens.verdicts.size(), states.size());
   });
   return lens;
 }
@@ -94,7 +94,7 @@ Lens lens_of(const Subject& subject, const ResidualStream& stream, const Tensor&
 // Returns row s.place; if it is -1, the row whose target has the smallest p, and the last row.
 std::set<size_t> chosen_rows(const Lens& lens, const LookSettings& s) {
   const auto rows = static_cast<int64_t>(lens.words.size());
-  check(s.place < rows, "inspect: there is no place ", s.place, "; there are ", rows, ", from 0");
+  check(s.place < rows, "inspect: --place=", s.place, " is out of range; positions have numbers from 0 to ", rows - 1);
   if (s.place >= 0) return {static_cast<size_t>(s.place)};
   size_t hardest = lens.answers.last();
   const Verdicts& end = lens.verdicts.back();
@@ -105,7 +105,7 @@ std::set<size_t> chosen_rows(const Lens& lens, const LookSettings& s) {
 
 View table_of_row(const Subject& subject, const Lens& lens, size_t row) {
   const int32_t answer = lens.answers.of_rows[row];
-  TableView table{{"after", "likeliest", "p"}, "llr", {}};
+  TableView table{{"state after", "top prediction", "p"}, "llr", {}};
   if (answer >= 0) table.columns.insert(table.columns.end(), {"rank", "-ln p"}), table.alignment += "rr";
   for (size_t layer = 0; layer < lens.layers.size(); ++layer) {
     const Verdict& v = lens.verdicts[layer][row];
@@ -113,10 +113,10 @@ View table_of_row(const Subject& subject, const Lens& lens, size_t row) {
     if (answer < 0) continue;
     table.rows.back().push_back(std::to_string(v.rank)), table.rows.back().push_back(fixed(-v.of_answer, 3));
   }
-  const std::string asked = answer < 0 ? "What comes after it is not known."
+  const std::string asked = answer < 0 ? "The target is unknown."
                                        : text("Rank and -ln p of ", lens.answers.described(), ", ",
                                               subject.answer(answer), ", among ", lens.choices, ".");
-  return {"Depth", "", text("Lens at place ", row, ", ", lens.words[row]), asked, std::move(table)};
+  return {"Depth", "", text("Logit lens at position ", row, ", ", lens.words[row]), asked, std::move(table)};
 }
 
 void add_lens(std::vector<View>& views, const Subject& subject, const Lens& lens, const std::string& end,
@@ -142,7 +142,7 @@ void add_lens(std::vector<View>& views, const Subject& subject, const Lens& lens
     told.emplace_back("depth/lens_loss/" + lens.layers[layer], sum / count);
   }
   views.push_back({"Depth", "depth/log_probability", "Logit lens: ln p of " + described,
-                   "What the model would say if it ended after each sublayer.  " + end,
+                   "Prediction of the model if it ended after each sublayer.  " + end,
                    map_of("ln p", lens.layers, lens.words, chances), false, std::move(told)});
   for (const size_t row : chosen_rows(lens, s)) views.push_back(table_of_row(subject, lens, row));
   const auto draw = [&](const char* file, const std::string& title, const std::string& figure,
@@ -150,16 +150,16 @@ void add_lens(std::vector<View>& views, const Subject& subject, const Lens& lens
     views.push_back({"Depth", text("depth/", file), title, "", map_of(figure, lens.layers, lens.words, values), true});
   };
   draw("rank", "Logit lens: rank of " + described, "rank", ranks);
-  draw("likeliest", "Logit lens: probability of the likeliest", "p", tops);
-  views.push_back({"Depth", "", "Logit lens: the likeliest", end, std::move(words), true});
+  draw("likeliest", "Logit lens: probability of the top prediction", "p", tops);
+  views.push_back({"Depth", "", "Logit lens: top prediction", end, std::move(words), true});
 }
 
 void add_sizes(std::vector<View>& views, const std::vector<ResidualStream>& streams) {
-  TableView table{{"after", "size", "added", "share"}, "lrrr", {}};
+  TableView table{{"state after", "size", "added", "added / size"}, "lrrr", {}};
   std::vector<View> drawn;
   std::vector<std::pair<std::string, double>> told;
   for (const ResidualStream& stream : streams) {
-    LineView lines{"after", "root mean square", {}};
+    LineView lines{"state after", "root mean square", {}};
     LineView::Line sizes{"state", {}, {}}, added{"added", {}, {}};
     for (size_t k = 0; k < stream.states.size(); ++k) {
       const ResidualState& state = stream.states[k];
@@ -176,13 +176,15 @@ void add_sizes(std::vector<View>& views, const std::vector<ResidualStream>& stre
     const std::string& begin = stream.states[0].path;
     const std::string of = streams.size() == 1 ? "" : begin.substr(0, begin.find('.'));
     drawn.push_back({"Depth", "depth/size" + (of.empty() ? "" : "_" + of),
-                     "Sizes along the stream" + (of.empty() ? "" : " of the " + of), "", std::move(lines), true});
+                     "Sizes along the residual stream" + (of.empty() ? "" : " of the " + of), "", std::move(lines),
+                     true});
   }
-  std::string said = "Root mean square of the residual stream after each sublayer, and of what that one has added.";
+  std::string said =
+      "Size: root mean square of the residual stream after each sublayer.  Added: that of the sublayer's own term.";
   if (!streams.back().is_sum)
     said +=
-        "  Normalizations act on the stream itself, so its end is no sum of what the sublayers added, and none has a "
-        "direct contribution to a logit.";
+        "  Normalizations act on the stream itself, so its last state is not the sum of the added terms, and none has "
+        "a direct contribution to a logit.";
   views.push_back({"Depth", "", "Size of the residual stream", said, std::move(table), false, std::move(told)});
   std::move(drawn.begin(), drawn.end(), std::back_inserter(views));
 }
@@ -214,13 +216,13 @@ void add_contributions(std::vector<View>& views, const Subject& subject, const R
   if (is_linear && std::any_of(bias.begin(), bias.end(), there))
     add("head bias", [&](size_t row) { return bias[row]; });
   const std::string title = "Direct contribution to the logit of " + lens.answers.described(),
-                    said = std::string("What the logit loses if a sublayer's words are taken out of the last state") +
-                           (is_linear ? "; together they are the logit."
-                                      : "; the normalization behind it keeps them from adding up to the logit.");
+                    said = std::string("Decrease of the logit if a sublayer's term is removed from the last state") +
+                           (is_linear ? "; the contributions add up to the logit."
+                                      : "; because of the final normalization they do not add up to the logit.");
   MapView map = map_of("logit", components, lens.words, values);
   map.has_sign = true;
-  views.push_back({"Depth", "", title, said + "  Means over the places.", std::move(bars), false, std::move(told)});
-  views.push_back({"Depth", "depth/contribution", "Direct contribution, place by place", "", std::move(map)});
+  views.push_back({"Depth", "", title, said + "  Means over the positions.", std::move(bars), false, std::move(told)});
+  views.push_back({"Depth", "depth/contribution", "Direct contribution at each position", "", std::move(map)});
 }
 
 void look(std::vector<View>& views, const Subject& subject, const LookSettings& s) {
@@ -234,7 +236,8 @@ void look(std::vector<View>& views, const Subject& subject, const LookSettings& 
 }
 
 REGISTER_LOOK(depth, {.name = "depth",
-                      .description = "logit lens, sizes of the residual stream, what each sublayer adds to the answer",
+                      .description = "logit lens, sizes of the residual stream, direct contribution of each sublayer "
+                                     "to the logit",
                       .look = look});
 
 }  // namespace

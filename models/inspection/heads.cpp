@@ -140,15 +140,15 @@ struct HeadFigure {
   double most;  // end of the scale, which begins at 0; NaN: the maximum of the values
 };
 const std::vector<HeadFigure> head_figures = {
-    {"entropy", "in nats", NAN},  // at least the ceiling
-    {"zeros", "share of exact zeros among the weights that may be others", 1},
-    {"row sum", "of the weights; 1 of softmax", NAN},
-    {"distance", "how far back it reads, on the mean", NAN},
-    {"span", "how far back it can read, in tokens", NAN},
-    {"slots", "share of its weight on persistent slots", 1},
-    {"induction", "share on the token after the same one before, in random tokens that come twice", 1},
-    {"previous", "share on the token just before", 1},
-    {"first", "share on the first place", 1}};
+    {"entropy", "mean over the rows, in nats", NAN},  // at least the ceiling
+    {"zeros", "fraction of exact zeros among the visible weights", 1},
+    {"row sum", "mean over the rows; 1 for softmax", NAN},
+    {"distance", "mean distance to the attended keys", NAN},
+    {"span", "attention span, in tokens", NAN},
+    {"slots", "fraction of the weight on persistent slots", 1},
+    {"induction", "fraction on the token after the previous occurrence, in a repeated random sequence", 1},
+    {"previous", "fraction on the preceding token", 1},
+    {"first", "fraction on the first position", 1}};
 
 bool is_chosen(const LookSettings& s, int64_t head) { return s.head < 0 || s.head == head; }
 
@@ -169,7 +169,7 @@ void add_quarters(std::vector<View>& views, const std::vector<AttentionSeen>& al
     heads += static_cast<double>(n);
   }
   if (heads == 0) return;
-  BarView bars{"share of the heads", {}};
+  BarView bars{"fraction of the heads", {}};
   const char* const names[] = {"0 to 1/4", "1/4 to 1/2", "1/2 to 3/4", "3/4 to 1"};
   std::vector<std::pair<std::string, double>> told;
   for (size_t i = 0; i < 4; ++i) {
@@ -177,9 +177,9 @@ void add_quarters(std::vector<View>& views, const std::vector<AttentionSeen>& al
         {.name = names[i], .value = counts[i] / heads, .note = counted(std::lround(counts[i]), "head")});
     told.emplace_back(text("heads/entropy_quarter/", i), counts[i] / heads);
   }
-  views.push_back({"Heads", "", "Entropies against their ceiling",
-                   "In which quarter of the entropy of uniform weights a head's lies.", std::move(bars), false,
-                   std::move(told)});
+  views.push_back({"Heads", "", "Entropies relative to uniform weights",
+                   "Fraction of the heads with an entropy in each quarter of that of uniform weights.", std::move(bars),
+                   false, std::move(told)});
 }
 
 std::string file_name(std::string figure) {
@@ -191,7 +191,7 @@ std::string file_name(std::string figure) {
 void add_map(std::vector<View>& views, const HeadFigure& figure, const std::vector<AttentionSeen>& all,
              const std::vector<Scores>& scores, int64_t most_heads, const LookSettings& s) {
   MapView map{.figure = figure.name, .rows = {}, .columns = {}, .values = {}};
-  map.axes = {"", "head"}, map.low = 0, map.high = figure.most, map.none = "none";
+  map.axes = {"", "head"}, map.low = 0, map.high = figure.most, map.none = "no value";
   std::vector<double> values;
   double most = 0;
   for (size_t layer = 0; layer < all.size(); ++layer) {
@@ -208,7 +208,7 @@ void add_map(std::vector<View>& views, const HeadFigure& figure, const std::vect
   for (int64_t head = 0; head < most_heads; ++head) map.columns.push_back(std::to_string(head));
   if (std::isnan(map.high) && most > 0) map.high = most;
   map.values = Tensor::from(Shape{1, static_cast<int64_t>(all.size()), most_heads}, values, Dtype::f64);
-  const std::string said = figure.name == "entropy" ? "Up to that of uniform weights." : "";
+  const std::string said = figure.name == "entropy" ? "The scale includes the entropy of uniform weights." : "";
   views.push_back({"Heads", "heads/" + file_name(figure.name), figure.name, said, std::move(map), true});
 }
 
@@ -220,7 +220,7 @@ std::vector<Scores> scores_of(const Subject& subject, const LookSettings& s, std
   add_induction(scores, subject, static_cast<uint64_t>(s.seed));
   std::vector<AttentionSeen> chosen;
   std::vector<Scores> theirs;
-  for (const size_t layer : chosen_layers(all.size(), s.layer, "attention")) {
+  for (const size_t layer : chosen_layers(all.size(), s.layer, "attention modules")) {
     check_head(s.head, all[layer].heads(), all[layer].path);
     chosen.push_back(std::move(all[layer])), theirs.push_back(std::move(scores[layer]));
   }
@@ -259,14 +259,14 @@ void look_at_heads(std::vector<View>& views, const Subject& subject, const LookS
       table.rows.push_back(std::move(row));
     }
   }
-  views.push_back({"Heads", "", "What each head does", said + ".", std::move(table), false, std::move(told)});
+  views.push_back({"Heads", "", "Metrics of each head", said + ".", std::move(table), false, std::move(told)});
   add_quarters(views, all, scores, s);
   for (const HeadFigure& figure : figures) add_map(views, figure, all, scores, most_heads, s);
 }
 
 REGISTER_LOOK(heads, {.name = "heads",
-                      .description = "what each head does: entropy, zeros, row sum, distance, span, slots, induction, "
-                                     "previous and first token",
+                      .description = "metrics of each head: entropy, zeros, row sum, distance, span, slots, "
+                                     "induction, previous, first",
                       .look = look_at_heads});
 
 }  // namespace

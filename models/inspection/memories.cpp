@@ -1,7 +1,7 @@
 // Feed-forward units and persistent slots (memory_units.h): top activations and promoted logits.
 //
-//   opened by   positions with the largest |value| of the unit, over the example and the corpus, in their context
-//   votes for   tokens or classes whose logits rise most, and fall most, by z(r + a v) - z(r). r is the last
+//   activations positions with the largest |value| of the unit, over the example and the corpus, in their context
+//   promotes    tokens or classes whose logits rise most, and fall most, by z(r + a v) - z(r). r is the last
 //               residual state at the unit's top activation, a its value there, v the unit's contribution to the
 //               residual stream per 1 of value: the state after its sublayer with this unit at a and all others
 //               at 0, minus the state with all at 0, over a. So v includes gains, gates and output weights. If
@@ -115,10 +115,10 @@ std::vector<Record> records_of(const Subject& subject, const LookSettings& s) {
   }
   size_t read = 0;
   for (const Subject* more : s.corpus) {
-    s.tell("looked at the corpus", ++read, s.corpus.size());
+    s.tell("read the corpus", ++read, s.corpus.size());
     if (more == &subject) continue;
     const std::vector<Memory> seen = see_memories(*more);
-    check(seen.size() == records.size(), "inspect: the corpus must be examples of one model");
+    check(seen.size() == records.size(), "inspect: the corpus must consist of examples of one model");
     for (size_t i = 0; i < seen.size(); ++i) records[i].add(*more, seen[i].values);
   }
   return records;
@@ -131,7 +131,7 @@ std::string in_context(const Subject::Words& words, size_t place) {
   const bool spaced = std::any_of(words.begin(), words.end(),
                                   [](const std::string& word) { return word.find("␣") != std::string::npos; });
   const std::string between = spaced ? "" : " ";
-  if (place >= words.size()) return "all of it";
+  if (place >= words.size()) return "whole example";
   std::string before, after;
   size_t first = place, end = place + 1;
   while (first > 0 && before.size() < enough) before = words[--first] + between + before;
@@ -218,18 +218,18 @@ void add_unit(std::vector<View>& views, const Subject& subject, const Record& re
   const Memory& memory = record.memory();
   const std::string name = memory.path + " " + memory.unit(unit);
   const std::vector<Peak>& peaks = record.peaks(unit);
-  TableView table{{"value", "place", "opened by"}, "rrl", {}};
+  TableView table{{"value", "position", "top activations"}, "rrl", {}};
   for (const Peak& peak : peaks)
     if (static_cast<int64_t>(table.rows.size()) < s.top)
       table.rows.push_back({significant(peak.value, 4), std::to_string(peak.place),
                             in_context(peak.subject->places(memory.path), peak.place)});
   views.push_back({"Memories", "", name,
-                   peaks.empty() ? "No place opens it." : "The places that open it most, and its value there.",
+                   peaks.empty() ? "The unit is 0 at every position." : "Positions with the unit's largest |value|.",
                    std::move(table)});
   const Peak at = peaks.empty() ? Peak{0, &subject, 0} : peaks[0];
   const auto votes = voting.of(*at.subject, memory, unit, at);
   if (!votes) return;
-  BarView bars{"rise of the logit", {}};
+  BarView bars{"increase of the logit", {}};
   std::vector<double> falls = votes->rises;
   for (double& fall : falls) fall = -fall;
   std::vector<int32_t> answers = largest(votes->rises, s.top), lowest = largest(falls, s.top);
@@ -237,8 +237,8 @@ void add_unit(std::vector<View>& views, const Subject& subject, const Record& re
     if (std::find(answers.begin(), answers.end(), *answer) == answers.end()) answers.push_back(*answer);
   for (const int32_t answer : answers)
     bars.bars.push_back({.name = subject.answer(answer), .value = votes->rises[static_cast<size_t>(answer)]});
-  views.push_back({"Memories", "", name + " votes",
-                   text("How the logits change if what it says with a value of ", significant(votes->value, 4),
+  views.push_back({"Memories", "", name + ": promoted logits",
+                   text("Change of the logits if the unit's contribution at value ", significant(votes->value, 4),
                         " is added to the last residual state."),
                    std::move(bars)});
 }
@@ -246,7 +246,7 @@ void add_unit(std::vector<View>& views, const Subject& subject, const Record& re
 void add_outstanding(std::vector<View>& views, const Subject& subject, const Record& record, Voting& voting,
                      const LookSettings& s) {
   const Memory& memory = record.memory();
-  TableView table{{"unit", "value", "votes for", "opened by"}, "lrll", {}};
+  TableView table{{"unit", "value", "promotes", "top activations"}, "lrll", {}};
   MapView map{.figure = "value", .rows = {}, .columns = subject.places(memory.path), .values = {}, .has_sign = false};
   std::vector<double> values;
   const std::vector<double> all = memory.values.to_vector();
@@ -265,12 +265,12 @@ void add_outstanding(std::vector<View>& views, const Subject& subject, const Rec
   }
   if (table.rows.empty()) return;
   views.push_back({"Memories", "", memory.path,
-                   "The units with the largest values: how the logits rise that each raises most, at the place that "
-                   "opens it most, and the places that open it.",
+                   "The units with the largest |values|, the logits that each increases most at its top activation, "
+                   "and the contexts of its top activations.",
                    std::move(table)});
   const Shape shape{1, static_cast<int64_t>(map.rows.size()), memory.values.size(0)};
   if (static_cast<int64_t>(map.columns.size()) != shape[2])
-    map.columns.assign(static_cast<size_t>(shape[2]), "all of it");
+    map.columns.assign(static_cast<size_t>(shape[2]), "whole example");
   map.has_sign = std::any_of(values.begin(), values.end(), [](double value) { return value < 0; });
   map.values = Tensor::from(shape, values, Dtype::f64);
   views.push_back(
@@ -278,8 +278,8 @@ void add_outstanding(std::vector<View>& views, const Subject& subject, const Rec
 }
 
 void add_shares(std::vector<View>& views, const std::vector<Record>& records, const std::vector<size_t>& layers) {
-  TableView table{{"memory", "units", "carry 85 %", "of all", "never open"}, "lrrrr", {}};
-  LineView lines{"units, the largest first", "share of the sum of |value|", {}};
+  TableView table{{"module", "units", "for 85 %", "of all", "dead"}, "lrrrr", {}};
+  LineView lines{"number of largest units", "fraction of the sum of |value|", {}};
   std::vector<std::pair<std::string, double>> told;
   for (const size_t layer : layers) {
     const Record& record = records[layer];
@@ -291,17 +291,18 @@ void add_shares(std::vector<View>& views, const std::vector<Record>& records, co
          {std::pair("carriers", record.carriers()), std::pair("never_open", record.never())})
       told.emplace_back(text("memories/", name, "/", record.memory().path), value);
   }
-  views.push_back({"Memories", "", "How many units do the work",
-                   "How many have 85 % of the sum of |value| at a place, on the mean over the places, and the share of "
-                   "those that are 0 at all of them.",
+  views.push_back({"Memories", "", "Concentration of the activations",
+                   "Number of largest units that have 85 % of the sum of |value| at a position, as a mean over the "
+                   "positions, and the fraction of dead units, which are 0 at every position.",
                    std::move(table), false, std::move(told)});
-  views.push_back({"Memories", "memories/mass", "What the largest units have together", "", std::move(lines), true});
+  views.push_back(
+      {"Memories", "memories/mass", "Cumulative fraction of the largest units", "", std::move(lines), true});
 }
 
 void look(std::vector<View>& views, const Subject& subject, const LookSettings& s) {
   const std::vector<Record> records = records_of(subject, s);
   if (records.empty()) return;
-  const std::vector<size_t> layers = chosen_layers(records.size(), s.layer, "memory");
+  const std::vector<size_t> layers = chosen_layers(records.size(), s.layer, "feed-forward and slot modules");
   add_shares(views, records, layers);
   Voting voting;
   for (const size_t layer : layers) {
@@ -314,8 +315,8 @@ void look(std::vector<View>& views, const Subject& subject, const LookSettings& 
 }
 
 REGISTER_LOOK(memories, {.name = "memories",
-                         .description = "units of feed-forwards and persistent slots: what opens them, what they vote "
-                                        "for, how many do the work",
+                         .description = "feed-forward units and persistent slots: top activations, promoted logits, "
+                                        "concentration, dead units",
                          .look = look});
 
 }  // namespace

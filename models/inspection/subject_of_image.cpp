@@ -14,8 +14,8 @@ class ImageSubject final : public Subject {
  public:
   ImageSubject(ImageModel& model, const Tensor& pixels, std::vector<std::string> classes, int32_t label)
       : Subject(model), images_(model), pixels_(pixels), classes_(std::move(classes)) {
-    check(label < model.classes(), "inspect: there is no class ", label, "; the model knows ", model.classes(),
-          ", from 0");
+    check(label < model.classes(), "inspect: label=", label, " is out of range; classes have numbers from 0 to ",
+          model.classes() - 1);
     answers_ = {label};
     const auto* const vit = dynamic_cast<const Vit*>(&model);
     if (!vit) {

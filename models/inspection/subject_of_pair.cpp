@@ -16,9 +16,9 @@ class PairSubject final : public Subject {
     pair_ = encode(all, *tokenizer_, marks_)[0];
     for (const auto& [what, tokens] : {std::pair("source", &pair_.source), std::pair("target", &pair_.target)}) {
       const auto count = static_cast<int64_t>(tokens->size());
-      check(count > 1, "inspect: the ", what, " has no tokens; give it with --", what, "=\"...\"");
-      check(count <= model.context(), "inspect: the ", what, " has ", count, " tokens, and this model reads ",
-            model.context(), " at once; give a shorter one");
+      check(count > 1, "inspect: the ", what, " has no tokens; give one with --", what, "=\"...\"");
+      check(count <= model.context(), "inspect: the ", what, " has ", count, " tokens, but the context is ",
+            model.context(), "; give a shorter ", what);
     }
     for (const int32_t token : pair_.source) source_.push_back(answer(token));
     target_ = {"[begin]"};  // decoder input: this, then the target without its end

@@ -23,8 +23,8 @@ class TextSubject final : public Subject {
         end_of_document_(end_of_document) {
     check(!tokens_.empty(), "inspect: the text has no tokens; give one with --text=\"...\"");
     const auto count = static_cast<int64_t>(tokens_.size());
-    check(count <= model.context(), "inspect: the text has ", count, " tokens, and this model reads ", model.context(),
-          " at once; give a shorter one");
+    check(count <= model.context(), "inspect: the text has ", count, " tokens, but the context is ", model.context(),
+          "; give a shorter text");
     for (const int32_t token : tokens_) words_.push_back(answer(token));
     answers_ = std::move(answers);
     if (!end_of_document) return;

@@ -29,21 +29,21 @@ class ClaimReader {
   Claim read() {
     for (const auto& [key, node] : members_in_order(table_)) check_known(key, *node);
     claim_.path = path_;
-    claim_.source = sentence("source", "who claims it, with its year or address");
-    claim_.sentence = sentence("sentence", "what is claimed");
+    claim_.source = sentence("source", "give the author and the year or address of the claim");
+    claim_.sentence = sentence("sentence", "state the claim");
     read_kind();
     if (const std::string config = text_at("config").value_or(""); !config.empty()) {
       claim_.config = found_near(path_, config);
-      check(!claim_.config.empty(), place("config"), ": there is no file ", config,
-            ", neither here nor beside the claim or above it");
+      check(!claim_.config.empty(), place("config"), ": config file ", config,
+            " not found; give a path relative to the current folder, the claim's folder or a folder above that");
     }
     claim_.figure = text_at("figure").value_or(""), claim_.smaller = text_at("smaller").value_or("");
     if (const toml::node* const main = table_.get("main")) {
-      check(main->is_boolean(), place("main"), ": main is true or false");
+      check(main->is_boolean(), place("main"), ": main must be true or false");
       claim_.main = main->as_boolean()->get();
     }
     check(!claim_.config.empty() || table_.contains("base"), path_,
-          ": the claim has no base; name a file of settings as config, or give settings in [base]");
+          ": the claim has no base settings; name a settings file as config, or give settings in [base]");
     if (const toml::table* const base = table_at("base")) claim_.base = settings(*base, {});
     read_variants();
     read_sweep();
@@ -60,14 +60,14 @@ class ClaimReader {
     if (std::find(known_keys.begin(), known_keys.end(), key) != known_keys.end()) return;
     const std::string meant = nearest(key, known_keys);
     fail(place(node), ": unknown key '", key, "'; ",
-         meant.empty() ? "there are " + join(known_keys) + "; settings stand in [base]"
-                       : "did you mean '" + meant + "'? settings stand in [base]");
+         meant.empty() ? "known keys are " + join(known_keys) + "; settings belong in [base]"
+                       : "did you mean '" + meant + "'? settings belong in [base]");
   }
 
   void read_kind() {
-    const std::string kind = sentence("kind", "trained, derived or timed");
+    const std::string kind = sentence("kind", "give trained, derived or timed");
     const bool known = kind == "trained" || kind == "derived" || kind == "timed";
-    check(known, place("kind"), ": kind is trained, derived or timed, not '", kind, "'");
+    check(known, place("kind"), ": kind is '", kind, "'; it must be trained, derived or timed");
     claim_.kind = kind == "trained"   ? Claim::Kind::trained
                   : kind == "derived" ? Claim::Kind::derived
                                       : Claim::Kind::timed;
@@ -91,8 +91,9 @@ class ClaimReader {
     Assignments found = settings_in_table(table, path_, members, nanogpt_keys());
     for (const char* own : {"out", "seed", "resume"})
       for (const auto& [key, value] : found)
-        check(key != own, path_, ": '", own, "' is no setting of a claim; ",
-              key == "seed" ? "its seeds stand at the top, as in seeds = [1, 2, 3]" : "orrery study sets it itself");
+        check(key != own, path_, ": a claim cannot set '", own, "'; ",
+              key == "seed" ? "list seeds at the top of the file, as in seeds = [1, 2, 3]"
+                            : "leave it out, because orrery study sets it");
     return found;
   }
   static std::optional<std::string> word_in(const toml::table& table, const char* key) {
@@ -102,8 +103,9 @@ class ClaimReader {
   void read_variants() {
     const toml::table* const variants = table_at("variants");
     check(variants && !variants->empty(), path_,
-          ": the claim has no variants; give each one's settings in a table, as in [variants.relu]");
-    check(variants->size() <= most_variants, place("variants"), ": more than ", most_variants, " variants");
+          ": the claim has no variants; give the settings of each in a table, as in [variants.relu]");
+    check(variants->size() <= most_variants, place("variants"), ": ", variants->size(), " variants; at most ",
+          most_variants, " are allowed; leave some out");
     for (const auto& [name, node] : members_in_order(*variants)) {
       check(node->is_table(), place(*node), ": the variant '", name, "' must be a table of settings, as in [variants.",
             name, "]");
@@ -111,8 +113,8 @@ class ClaimReader {
         return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
       });
       const bool a_name = !name.empty() && plain && !(name[0] >= '0' && name[0] <= '9') && name != "swept";
-      check(a_name, place(*node), ": a variant's name begins with a letter and has letters, digits and _, unlike '",
-            name, "'");
+      check(a_name, place(*node), ": the variant name '", name,
+            "' is invalid; use letters, digits and _, no digit first; the name swept is reserved");
       claim_.variants.push_back({name, settings(*node->as_table(), claim_.base)});
     }
   }
@@ -121,14 +123,14 @@ class ClaimReader {
     const toml::table* const sweep = table_at("sweep");
     if (!sweep) return;
     swept_keys(*sweep, "");
-    check(!claim_.sweep.empty(), place("sweep"), ": [sweep] names no key");
+    check(!claim_.sweep.empty(), place("sweep"), ": [sweep] is empty; list values of a setting, as in layers = [2, 4]");
     for (const SweptKey& key : claim_.sweep)
-      check(key.values.size() == claim_.sweep[0].values.size(), place("sweep"), ": ", key.key, " has ",
-            key.values.size(), " values and ", claim_.sweep[0].key, " has ", claim_.sweep[0].values.size(),
-            "; the lists of [sweep] are changed together");
+      check(key.values.size() == claim_.sweep[0].values.size(), place("sweep"), ": the list ", key.key,
+            " has length ", key.values.size(), " and ", claim_.sweep[0].key, " has ", claim_.sweep[0].values.size(),
+            "; lists in [sweep] change together, so give all the same length");
     std::set<std::string> distinct(claim_.sweep[0].values.begin(), claim_.sweep[0].values.end());
     check(distinct.size() == claim_.swept_values() && distinct.size() > 1, place("sweep"), ": ", claim_.sweep[0].key,
-          " needs two or more different values");
+          " must have two or more values, all different");
   }
   void swept_keys(const toml::table& table, const std::string& prefix) {
     for (const auto& [key, node] : members_in_order(table)) {
@@ -153,41 +155,43 @@ class ClaimReader {
 
   void read_samples() {
     if (claim_.kind == Claim::Kind::timed) {
-      check(!table_.contains("seeds"), place("seeds"), ": a timed claim has rounds, not seeds");
+      check(!table_.contains("seeds"), place("seeds"), ": a timed claim cannot have seeds; set rounds instead");
       claim_.seeds = {1};
       claim_.rounds = whole_number("rounds", 10, 2, 10'000);
       claim_.round_steps = whole_number("round_steps", 10, 1, 100'000);
       return;
     }
     for (const char* key : {"rounds", "round_steps"})
-      check(!table_.contains(key), place(key), ": only a timed claim has ", key, "; this one is ", name(claim_.kind));
+      check(!table_.contains(key), place(key), ": ", key, " is only for a timed claim, but this claim is ",
+            name(claim_.kind), "; leave it out");
     const toml::array* const list = list_at("seeds");
-    check(list, path_, ": the claim has no seeds; name two or more, as in seeds = [1, 2, 3]");
-    check(list->size() <= most_seeds, place("seeds"), ": more than ", most_seeds, " seeds");
+    check(list, path_, ": the claim has no seeds; give two or more, as in seeds = [1, 2, 3]");
+    check(list->size() <= most_seeds, place("seeds"), ": ", list->size(), " seeds; at most ", most_seeds,
+          " are allowed; leave some out");
     for (const toml::node& each : *list) {
       const auto* const seed = each.as_integer();
-      check(seed && seed->get() >= 0, place("seeds"), ": seeds are whole numbers from 0");
+      check(seed && seed->get() >= 0, place("seeds"), ": seeds must be whole numbers of at least 0");
       check(std::find(claim_.seeds.begin(), claim_.seeds.end(), seed->get()) == claim_.seeds.end(), place("seeds"),
-            ": the seed ", seed->get(), " is there twice");
+            ": the seed ", seed->get(), " is listed twice; leave one out");
       claim_.seeds.push_back(seed->get());
     }
     check(claim_.seeds.size() >= 2, place("seeds"), ": a ", name(claim_.kind), " claim with ",
           claim_.seeds.size() == 1 ? "one seed" : "no seed",
-          " has no interval and cannot be judged; name two or more, as in seeds = [1, 2, 3]");
+          " has no confidence interval and cannot be tested; give two or more, as in seeds = [1, 2, 3]");
   }
 
   void read_learning_rates() {
     if (!table_.contains("learning_rates")) return;
-    check(claim_.kind == Claim::Kind::trained, place("learning_rates"), ": a ", name(claim_.kind),
-          " claim learns nothing; leave learning_rates out");
+    check(claim_.kind == Claim::Kind::trained, place("learning_rates"),
+          ": learning_rates is only for a trained claim, but this claim is ", name(claim_.kind), "; leave it out");
     const toml::array* const list = list_at("learning_rates");
-    check(!list->empty() && list->size() <= most_values, place("learning_rates"), ": from 1 to ", most_values,
-          " learning rates");
+    check(!list->empty() && list->size() <= most_values, place("learning_rates"),
+          ": learning_rates must have 1 to ", most_values, " values, not ", list->size());
     for (const toml::node& each : *list) {
       const double rate = each.value<double>().value_or(NAN);
-      check(std::isfinite(rate) && rate > 0, place("learning_rates"), ": learning rates are numbers above 0");
+      check(std::isfinite(rate) && rate > 0, place("learning_rates"), ": learning rates must be numbers above 0");
       check(std::find(claim_.learning_rates.begin(), claim_.learning_rates.end(), rate) == claim_.learning_rates.end(),
-            place("learning_rates"), ": the learning rate ", print_number(rate), " is there twice; leave one out");
+            place("learning_rates"), ": the learning rate ", print_number(rate), " is listed twice; leave one out");
       claim_.learning_rates.push_back(rate);
     }
     const auto sets_rate = [](const Assignments& settings) {
@@ -198,17 +202,17 @@ class ClaimReader {
     };
     for (const SweptKey& key : claim_.sweep)
       check(!sets_rate({{key.key, ""}}), place("sweep"), ": ", key.key,
-            " is swept, beside learning_rates; leave one of them out");
+            " is in [sweep], but learning_rates is given too; leave one of them out");
     for (const Variant& variant : claim_.variants)
       check(!sets_rate(variant.settings), path_, ": the variant '", variant.name,
-            "' has a learning rate of its own beside learning_rates; leave one of them out");
+            "' sets its own learning rate, but learning_rates is given too; leave one of them out");
   }
 
   void read_metric() {
     const bool timed = claim_.kind == Claim::Kind::timed;
     std::string text = text_at("metric").value_or("");
     check(!text.empty() || timed, path_,
-          ": the claim has no metric; name a figure that its runs log, as in metric = \"validation_loss\"");
+          ": the claim has no metric; name a metric that its runs log, as in metric = \"validation_loss\"");
     if (text.empty()) text = "milliseconds";
     claim_.metrics = {checked_metric(place("metric"), text)};
     claim_.metric_places = {place("metric")};
@@ -217,47 +221,50 @@ class ClaimReader {
   Metric checked_metric(const std::string& where, const std::string& text) const {
     Metric metric = parse_metric(where, text);
     check(!metric.is_of_sweep() || !claim_.sweep.empty(), where, ": ", metric.name,
-          "(...) is over a swept key; give its values in [sweep]");
-    check(!metric.uses_swept() || !claim_.sweep.empty(), where, ": the metric names `swept`, and there is no [sweep]");
+          "(...) requires a swept setting; list its values in [sweep]");
+    check(!metric.uses_swept() || !claim_.sweep.empty(), where,
+          ": the metric uses swept, but the claim has no [sweep]; list values of a setting there");
     const std::vector<std::string> figures = metric.figures();
-    check(!figures.empty(), where, ": the metric '", text, "' names no figure");
+    check(!figures.empty(), where, ": the metric '", text, "' contains no logged metric; name one, such as ",
+          claim_.kind == Claim::Kind::timed ? "milliseconds" : "loss");
     if (claim_.kind == Claim::Kind::timed)
-      check(figures == std::vector<std::string>{"milliseconds"}, where, ": a timed claim measures milliseconds, not ",
-            join(figures));
+      check(figures == std::vector<std::string>{"milliseconds"}, where,
+            ": a timed claim can only measure milliseconds, not ", join(figures));
     else if (metric.is_of_sweep() && (metric.name == "power" || metric.name == "doubling"))
       for (size_t i = 0; i < claim_.swept_values(); ++i)
-        check(claim_.swept_number(i) > 0, where, ": ", metric.name, "(...) needs swept values above 0, and ",
-              claim_.sweep[0].key, " has ", claim_.swept_text(i));
+        check(claim_.swept_number(i) > 0, where, ": ", metric.name, "(...) requires swept values above 0, but ",
+              claim_.sweep[0].key, " has ", claim_.swept_text(i), "; leave it out");
     return metric;
   }
 
   void read_refutations() {
     const toml::node* const node = table_.get("refuted_if");
     check(node, path_,
-          ": the claim has no refuted_if, so nothing could refute it; say what would, as in refuted_if = \"relu > "
-          "softmax\"");
+          ": the claim has no refuted_if; state what refutes the claim, as in refuted_if = \"relu > softmax\"");
     std::vector<std::string> texts;
     if (const auto* const one = node->as_string()) texts = {one->get()};
     if (const auto* const list = node->as_array())
       for (const toml::node& each : *list) {
-        check(each.is_string(), place(*node), ": refuted_if is text in quotes, or a list of such");
+        check(each.is_string(), place(*node), ": refuted_if must be text in quotes, or a list of such texts");
         texts.push_back(each.as_string()->get());
       }
     check(!texts.empty() && texts.size() <= most_refutations, place(*node),
-          ": refuted_if is text in quotes, or a list of such");
+          ": refuted_if must be text in quotes, or a list of 1 to ", most_refutations, " such texts");
     std::vector<std::string> names;
     for (const Variant& variant : claim_.variants) names.push_back(variant.name);
     for (const std::string& text : texts) {
       Comparison comparison = parse_refutation(place(*node), text, names);
       const bool over_sweep = metric_of(comparison, place(*node)).is_of_sweep();
       check(!comparison.number.uses_swept() || (!claim_.sweep.empty() && !over_sweep), place(*node), ": '", text,
-            "' names `swept`, and the metric has no swept value");
+            "' uses swept, but its metric has no swept value; give a number instead");
       if (claim_.kind == Claim::Kind::timed) {
-        check(comparison.of_variants || over_sweep, place(*node), ": milliseconds are those of a machine; hold '",
-              comparison.left, "' against another variant");
+        check(comparison.of_variants || over_sweep, place(*node),
+              ": milliseconds depend on the machine and cannot be compared with a number; compare '", comparison.left,
+              "' with another variant");
         if (!over_sweep) {
           check(comparison.share || comparison.bound == 0, place(*node),
-                ": a margin of a timed claim is a share, as in '", comparison.left, " > ", comparison.right, " + 5 %'");
+                ": the margin of a timed claim must be a percentage, as in '", comparison.left, " > ",
+                comparison.right, " + 5 %'");
           comparison.share = true;
         }
       }
@@ -273,17 +280,18 @@ class ClaimReader {
       for (const auto& [key, value] : settings_in_table(*table, path_, settings_of(scratch)))
         set_setting(members, path_, key, value);
       claim_.example_place = place("example");
-      check(claim_.example.given(), place("example"), ": [example] gives no text, image or source");
+      check(claim_.example.given(), place("example"), ": [example] has no input; give text, image or source");
     }
     const std::vector<std::string> looks = claim_.looks();
     if (looks.empty()) {
-      check(!table, place("example"), ": no metric names a figure of a look inside, so [example] would not be read");
+      check(!table, place("example"),
+            ": [example] is not used, because no metric is of an analysis, such as heads/induction/*; leave it out");
       return;
     }
-    check(claim_.kind == Claim::Kind::trained, place("metric"), ": figures of the look '", looks[0],
-          "' are those of a trained model, and this claim is ", name(claim_.kind));
-    check(table, path_, ": the metric names a figure of the look '", looks[0],
-          "'; say what the models read, as in [example] and text = \"...\"");
+    check(claim_.kind == Claim::Kind::trained, place("metric"), ": metrics of the analysis '", looks[0],
+          "' require kind = \"trained\", but this claim is ", name(claim_.kind));
+    check(table, path_, ": the metric is of the analysis '", looks[0],
+          "', which requires an input; give one, as in [example] and text = \"...\"");
   }
 
   // Returns the comparison's own metric, else the claim's; lists a new metric once.
@@ -314,7 +322,7 @@ class ClaimReader {
   }
   std::string sentence(const char* key, const char* what) const {
     const std::string text = text_at(key).value_or("");
-    check(!text.empty(), path_, ": the claim has no ", key, ": ", what);
+    check(!text.empty(), path_, ": the claim has no ", key, "; ", what);
     return text;
   }
   const toml::table* table_at(const char* key) const {

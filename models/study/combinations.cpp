@@ -27,7 +27,7 @@ Braces braces_at(const std::string& text, size_t open) {
       return found;
     }
   }
-  fail("sweep: '", text, "' opens a brace that is not closed");
+  fail("sweep: '", text, "' opens a brace that is not closed; add }");
 }
 
 // Returns the numbers of a range such as "0..4"; none if `part` is not a range.
@@ -39,7 +39,8 @@ std::optional<std::vector<std::string>> range_in(const std::string& part, size_t
   if (dots == std::string::npos || !digits(part.substr(0, dots)) || !digits(part.substr(dots + 2))) return {};
   const int64_t first = std::stoll(part.substr(0, dots)), last = std::stoll(part.substr(dots + 2));
   const int64_t step = first <= last ? 1 : -1;
-  check(static_cast<size_t>((last - first) * step) < most, "sweep: {", part, "} has more than ", most, " values");
+  check(static_cast<size_t>((last - first) * step) < most, "sweep: {", part, "} has more than ", most,
+        " values; use a shorter range");
   std::vector<std::string> all;
   for (int64_t i = first; i != last + step; i += step) all.push_back(std::to_string(i));
   return all;
@@ -49,14 +50,16 @@ std::optional<std::vector<std::string>> range_in(const std::string& part, size_t
 constexpr int most_nested_braces = 32;
 
 std::vector<std::string> expand(const std::string& text, size_t most, int depth) {
-  check(depth <= most_nested_braces, "sweep: braces are nested more than ", most_nested_braces, " deep");
+  check(depth <= most_nested_braces, "sweep: braces are nested more than ", most_nested_braces,
+        " levels deep; use fewer levels");
   std::vector<std::string> all = {""};
   size_t done = 0;  // each of `all` contains the text before this offset, expanded
   for (size_t open; (open = text.find('{', done)) != std::string::npos;) {
     const size_t stray = text.find('}', done);
-    check(stray == std::string::npos || open < stray, "sweep: '", text, "' closes a brace that was not opened");
+    check(stray == std::string::npos || open < stray, "sweep: '", text,
+          "' closes a brace that was not opened; remove }");
     Braces braces = braces_at(text, open);
-    check(braces.close > open + 1, "sweep: '", text, "' has a pair of braces with nothing in it");
+    check(braces.close > open + 1, "sweep: '", text, "' has empty braces; put values in them, as in {1,2}");
     braces.commas.push_back(braces.close);
     std::vector<std::string> parts;
     size_t begin = open + 1;
@@ -67,14 +70,14 @@ std::vector<std::string> expand(const std::string& text, size_t most, int depth)
       parts.insert(parts.end(), its.begin(), its.end());
       begin = end + 1;
     }
-    check(parts.size() <= most / all.size(), "sweep: '", text, "' has more than ", most, " values");
+    check(parts.size() <= most / all.size(), "sweep: '", text, "' has more than ", most, " values; give fewer");
     std::vector<std::string> longer;
     for (const std::string& start : all)
       for (const std::string& part : parts) longer.push_back(start + text.substr(done, open - done) + part);
     all = std::move(longer);
     done = braces.close + 1;
   }
-  check(text.find('}', done) == std::string::npos, "sweep: '", text, "' closes a brace that was not opened");
+  check(text.find('}', done) == std::string::npos, "sweep: '", text, "' closes a brace that was not opened; remove }");
   for (std::string& value : all) value += text.substr(done);
   return all;
 }
@@ -106,7 +109,8 @@ std::vector<KeyValues> lists_of(const Assignments& given, size_t most) {
 std::vector<Assignments> combinations(const Assignments& given, size_t most) {
   std::vector<Assignments> all = {{}};
   for (const auto& [key, values] : lists_of(given, most)) {
-    check(all.size() <= most / values.size(), "sweep: there are more than ", most, " combinations");
+    check(all.size() <= most / values.size(), "sweep: more than ", most,
+          " combinations of settings; give fewer values");
     std::vector<Assignments> longer;
     for (const Assignments& begun : all)
       for (const std::string& value : values) {

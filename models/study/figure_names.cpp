@@ -40,8 +40,8 @@ std::vector<std::string> fitting_figures(const std::string& command, const std::
       if (::fnmatch(pattern.c_str(), name.c_str(), 0) == 0) fits = true, fitting.insert(name);
     if (fits) continue;
     const std::string meant = nearest(pattern, names);
-    fail(command, ": no figure fits '", pattern, "'; ",
-         !meant.empty() ? "did you mean '" + meant + "'?" : "there are " + join(names));
+    fail(command, ": no metric matches '", pattern, "'; ",
+         !meant.empty() ? "did you mean '" + meant + "'?" : "the logged metrics are " + join(names));
   }
   return {fitting.begin(), fitting.end()};
 }

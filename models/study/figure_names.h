@@ -13,7 +13,7 @@ std::vector<std::string> figure_names(const RunLog& log);  // of all rows, each 
 
 // Returns the names that match one of `patterns`, a comma-separated list with * ? [ab] as in file
 // names; an empty list selects all. Throws, beginning with `command`, if one matches nothing:
-//   metrics: no figure fits 'los'; did you mean 'loss'?
+//   metrics: no metric matches 'los'; did you mean 'loss'?
 std::vector<std::string> fitting_figures(const std::string& command, const std::vector<std::string>& names,
                                          const std::string& patterns);
 

@@ -19,7 +19,7 @@ std::string shown(double x, bool share) { return share ? signed_fixed(100 * x, 2
 std::string bound_text(const Comparison& c) {
   if (c.bound == 0) return "zero";
   const std::string number = c.share ? print_number(100 * std::abs(c.bound)) + " %" : print_number(std::abs(c.bound));
-  return c.refuted == Refuted::outside ? "a margin of +-" + number
+  return c.refuted == Refuted::outside ? "the margin +-" + number
                                        : "the margin " + (c.bound < 0 ? "-" + number : number);
 }
 
@@ -33,25 +33,25 @@ std::string sentence_of(const Claim& claim, const Comparison& c, const JudgedCom
                          ", 95 % interval ", shown(judged.low, c.share), " to ", shown(judged.high, c.share), ", ",
                          samples_text(claim, judged.samples), "; ");
   const std::string bound = bound_text(c);
-  const bool equality = c.refuted == Refuted::outside;
+  const bool equality = c.refuted == Refuted::outside, above = c.refuted == Refuted::above;
   switch (judged.verdict) {
     case Verdict::shown:
-      return all + (equality ? "both ends lie within " + bound
-                             : "it lies " + std::string(c.refuted == Refuted::above ? "below " : "above ") + bound);
+      return all + (equality ? "both ends are within " : above ? "the interval is below " : "the interval is above ") +
+             bound;
     case Verdict::reversed:
-      return all + (equality ? "it lies outside of " + bound
-                             : "it lies " + std::string(c.refuted == Refuted::above ? "above " : "below ") + bound);
+      return all + "the interval is " + (equality ? "outside " : above ? "above " : "below ") + bound;
     case Verdict::not_shown:
       break;
   }
-  const std::string past = c.refuted == Refuted::above ? "above " : "below ";
+  const std::string past = above ? "above " : "below ";
   const bool holds_bound = judged.low <= c.bound && judged.high >= c.bound;
-  if (!equality && !holds_bound) return all + "it lies " + past + bound + ", but not " + past + "zero";
+  if (!equality && !holds_bound) return all + "the interval is " + past + bound + ", but not " + past + "zero";
   if (falls_short(judged.mean, c.refuted, c.bound))
-    return all + "the interval holds " + bound + ", and the mean lies " + past + "it, but not " + past + "zero";
-  all += "the interval holds " + (equality ? "an end of " + bound : bound) + "; ";
-  if (judged.needed == 0) return all + "at this spread " + samples_text(claim, most_samples) + " would not resolve it";
-  return all + "at this spread " + samples_text(claim, judged.needed) + " would resolve it";
+    return all + "the interval contains " + bound + ", and the mean is " + past + "it, but not " + past + "zero";
+  all += "the interval contains " + (equality ? "an end of " + bound : bound) + "; ";
+  if (judged.needed == 0)
+    return all + "with this spread, " + samples_text(claim, most_samples) + " would not resolve it";
+  return all + "with this spread, " + samples_text(claim, judged.needed) + " would resolve it";
 }
 
 using Samples = std::vector<std::optional<double>>;
@@ -82,11 +82,12 @@ JudgedComparison judge(const Claim& claim, const Comparison& c, const SampleRow&
     judged.sentence =
         text("not shown: ", in_words(judged.metric), ", ", judged.name, judged.at.empty() ? "" : " at " + judged.at,
              " has ", differences.size(), " of ", samples_text(claim, static_cast<int64_t>(left.samples.size())),
-             "; what failed or diverged cannot be left out");
+             "; failed and diverged runs cannot be left out");
     return judged;
   }
   for (const double d : differences)
-    check(std::isfinite(d), claim.path, ": ", judged.name, " is ", d, ", for ", c.right, " is 0");
+    check(std::isfinite(d), claim.path, ": ", judged.name, " is ", d, ", because ", c.right,
+          " is 0; use a margin without %");
   const Judgement found = judge(differences, c.refuted, c.bound);
   judged.verdict = found.verdict, judged.known = true, judged.on_border = found.on_border;
   judged.mean = found.interval.mean, judged.low = found.interval.low, judged.high = found.interval.high;

@@ -36,8 +36,8 @@ Numbers ranks_of(const Numbers& x) {
 }
 // sum (x - mean x)(y - mean y) / sqrt(sum (x - mean x)^2 sum (y - mean y)^2), of ranks; NaN if either is constant.
 double rank_correlation(const Numbers& a, const Numbers& b) {
-  check(a.size() == b.size(), "study: a rank correlation of ", a.size(), " and ", b.size(),
-        " places; both figures must have the same ones");
+  check(a.size() == b.size(), "study: rank correlation of ", a.size(), " with ", b.size(),
+        " values; both metrics must have the same module paths");
   const Numbers x = ranks_of(a), y = ranks_of(b);
   const double mean_x = mean_of(x), mean_y = mean_of(y);
   double xy = 0, xx = 0, yy = 0;
@@ -101,9 +101,10 @@ class Parser {
 
   Metric whole() {
     constexpr size_t longest = 1000;
-    check(text_.size() <= longest, what_, ": a metric of more than ", longest, " characters");
+    check(text_.size() <= longest, what_, ": the metric has ", text_.size(), " characters; at most ", longest,
+          " are allowed; shorten it");
     const Metric all = one(0);
-    if (at_ < text_.size()) refuse("does not end after its last bracket");
+    if (at_ < text_.size()) refuse("continues after its last bracket; remove the rest");
     check_order(all, true);
     return all;
   }
@@ -111,10 +112,10 @@ class Parser {
  private:
   Metric one(int depth) {
     constexpr int deepest = 16;
-    if (depth > deepest) refuse(text("has brackets more than ", deepest, " deep"));
+    if (depth > deepest) refuse(text("has brackets nested more than ", deepest, " levels deep"));
     Metric metric;
     metric.name = word();
-    if (metric.name.empty()) refuse("has nothing where a figure should stand");
+    if (metric.name.empty()) refuse("has an empty name or argument; give a logged metric, a function or a number");
     if (at_ < text_.size() && text_[at_] == '(') {
       const auto found = functions().find(metric.name);
       if (found == functions().end()) fail_unknown(metric.name);
@@ -123,14 +124,15 @@ class Parser {
         ++at_;
         metric.parts.push_back(one(depth + 1));
       } while (at_ < text_.size() && text_[at_] == ',');
-      if (at_ == text_.size() || text_[at_] != ')') refuse("opens a bracket that is not closed");
+      if (at_ == text_.size() || text_[at_] != ')') refuse("opens a bracket that is not closed; add )");
       ++at_;
       spaces();
       check(metric.parts.size() == found->second.parts, what_, ": ", metric.name, " takes ", found->second.parts,
-            found->second.parts == 1 ? " part" : " parts", ", not ", metric.parts.size(), ", in '", text_, "'");
+            found->second.parts == 1 ? " argument" : " arguments", ", not ", metric.parts.size(), ", in '", text_, "'");
       return metric;
     }
-    if (functions().contains(metric.name)) refuse(text("names '", metric.name, "' without brackets"));
+    if (functions().contains(metric.name))
+      refuse(text("names the function '", metric.name, "' without arguments; write ", metric.name, "(...)"));
     if (metric.name == "swept") {
       metric.kind = Kind::swept;
     } else if (const char first = metric.name[0]; (first >= '0' && first <= '9') || first == '-' || first == '+') {
@@ -145,13 +147,15 @@ class Parser {
     const auto holds = [&](std::initializer_list<Kind> kinds) {
       for (const Metric& part : metric.parts)
         if (std::find(kinds.begin(), kinds.end(), part.kind) == kinds.end())
-          refuse(text("has ", print(part), " in ", metric.name, "(...), where a figure must stand"));
+          refuse(text("has ", print(part), " in ", metric.name, "(...), which takes a logged metric",
+                      metric.kind == Kind::of_rows ? ", or max, min, sum or mean of one" : ""));
     };
     if (metric.kind == Kind::of_places && metric.name != "above") holds({Kind::figure});
     if (metric.name == "above" && (metric.parts[0].kind != Kind::figure || metric.parts[1].kind != Kind::number))
-      refuse("needs above(figure, number)");
+      refuse("has wrong arguments of above; write above(METRIC, NUMBER)");
     if (metric.kind == Kind::of_rows) holds({Kind::figure, Kind::of_places});
-    if (metric.is_of_sweep() && !outermost) refuse(text("has ", metric.name, "(...) within another function"));
+    if (metric.is_of_sweep() && !outermost)
+      refuse(text("has ", metric.name, "(...) inside another function; it must be the outermost one"));
     for (const Metric& part : metric.parts) check_order(part, false);
   }
 
@@ -172,7 +176,7 @@ class Parser {
     for (const auto& [known, function] : functions()) names.push_back(known);
     const std::string meant = nearest(name, names);
     fail(what_, ": unknown function '", name, "' in '", text_, "'; ",
-         meant.empty() ? "there are " + join(names) : "did you mean '" + meant + "'?");
+         meant.empty() ? "functions are " + join(names) : "did you mean '" + meant + "'?");
   }
 
   std::string_view what_, text_;
@@ -199,7 +203,7 @@ Numbers over_rows(const Metric& metric, const RunLog& log) {
   });
   for (const std::string& pattern : metric.figures())
     if (all.empty()) fitting_figures("study", figure_names(log), pattern);  // throws; the error lists the names
-  check(!all.empty(), "study: no figure fits '", figure.name, "'");
+  check(!all.empty(), "study: no row of the log has all metrics of '", print(metric), "'");
   return all;
 }
 
@@ -234,7 +238,7 @@ double least_squares_slope(const Numbers& x, const Numbers& y) {
 }
 
 double checked(const Metric& metric, double x) {
-  check(std::isfinite(x), "study: ", print(metric), " is ", x, ", which is no finite number");
+  check(std::isfinite(x), "study: ", print(metric), " is ", x, "; it must be a finite number");
   return x;
 }
 
@@ -270,8 +274,8 @@ void check_measurable(const Metric& metric, const RunLog& log) { number_of(metri
 
 double measure_sweep(const Metric& metric, std::span<const double> swept, std::span<const double> measured) {
   Numbers x(swept.begin(), swept.end()), y(measured.begin(), measured.end());
-  check(metric.is_of_sweep() && x.size() == y.size() && x.size() > 1, "study: ", print(metric), " of ", x.size(),
-        " swept values and ", y.size(), " measured ones");
+  check(metric.is_of_sweep() && x.size() == y.size() && x.size() > 1, "study: ", print(metric), " has ", x.size(),
+        " swept and ", y.size(), " measured values; the numbers must be equal and at least 2");
   if (metric.name == "at_first") return y.front();
   if (metric.name == "at_last") return y.back();
   if (metric.name == "growth") return checked(metric, y.back() / y.front());

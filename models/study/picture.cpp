@@ -153,7 +153,7 @@ constexpr const char *begin = "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\
 
 }  // namespace
 
-OutputKind picture_kind() { return marked_kind("a picture of a study", begin, attributes); }
+OutputKind picture_kind() { return marked_kind("a plot of a study", begin, attributes); }
 
 std::string picture_of(const Claim& claim, const Measurements& measured, const std::string& verdict) {
   const std::vector<Line> lines = lines_of(claim, measured);

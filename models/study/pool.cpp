@@ -134,7 +134,8 @@ PoolUses uses_of_pool(const std::string& pool) {
       of.runs.merge(ids_member(json, "runs", path));
       if (json.contains(earlier_key)) of.earlier.merge(ids_member(json, earlier_key, path));
     } catch (const Error& error) {
-      fail(error.what(), "; it says which runs a sweep or study uses: remove the file, and repeat that sweep or study");
+      fail(error.what(),
+           "; the file lists the runs that a sweep or study uses; remove it, and repeat that sweep or study");
     }
   return all;
 }
@@ -150,7 +151,7 @@ RunUsers users_of(const PoolUses& uses, const std::string& id) {
     else if (user.earlier.contains(id))
       add(RunUse::unknown, "an earlier " + folder);
   }
-  if (users.names.empty() && key_of_id(id) == id) add(RunUse::unknown, "unknown (of an older version)");
+  if (users.names.empty() && key_of_id(id) == id) add(RunUse::unknown, "unknown (an older version)");
   return users;
 }
 

@@ -42,7 +42,7 @@ Comparison parse_refutation(const std::string& what, const std::string& text, st
   const size_t colon = text.find(": ");
   if (colon != std::string::npos) comparison.measure = trimmed(text.substr(0, colon));
   check(colon == std::string::npos || !comparison.measure.empty(), what, ": '", text,
-        "' has no metric before its colon");
+        "' has no metric before its colon; add one, or remove the colon");
   const std::string held = colon == std::string::npos ? text : text.substr(colon + 2);
   const std::optional<Split> sides = split_at(held, {">", "<", "!="});
   check(sides.has_value() && !sides->before.empty() && !sides->after.empty(), what, ": '", text, form);
@@ -58,26 +58,27 @@ Comparison parse_refutation(const std::string& what, const std::string& text, st
     }
     comparison.bound = parse_number(what, number) / (comparison.share ? 100 : 1);
     check(std::isfinite(comparison.bound) && comparison.bound >= 0, what, ": the margin of '", text,
-          "' must be a number from 0");
+          "' must be a number of at least 0");
     if (margin->sign == "-") comparison.bound = -comparison.bound;
   }
   const bool both_sides = margin && margin->sign == "+-";
   if (comparison.refuted == Refuted::outside)
     check(both_sides && comparison.bound > 0, what, ": '", text,
-          "' says that two are equal, which needs a margin on both sides, as in '", comparison.left,
+          "' tests for equality, which requires a margin on both sides, as in '", comparison.left,
           " != ", comparison.right, " +- 0.02'");
   else
-    check(!both_sides, what, ": '", text, "' has a margin on both sides; only != takes one");
+    check(!both_sides, what, ": '", text, "' has a margin on both sides, which only != takes; use + or -");
   const auto is_variant = [&](const std::string& word) {
     return std::find(variants.begin(), variants.end(), word) != variants.end();
   };
   const auto refuse = [&](const std::string& word) {
     const std::string meant = nearest(word, variants);
-    fail(what, ": '", text, "' names '", word, "', which is no variant; ",
-         meant.empty() ? "there are " + join(variants) : "did you mean '" + meant + "'?");
+    fail(what, ": '", text, "' names '", word, "', which is not a variant; ",
+         meant.empty() ? "variants are " + join(variants) : "did you mean '" + meant + "'?");
   };
   if (!is_variant(comparison.left)) refuse(comparison.left);
-  check(comparison.left != comparison.right, what, ": '", text, "' holds a variant against itself");
+  check(comparison.left != comparison.right, what, ": '", text,
+        "' compares a variant with itself; name another variant");
   if (is_variant(comparison.right)) return comparison;
   comparison.of_variants = false;
   if (comparison.right.find_first_of("(0123456789") == std::string::npos && comparison.right != "swept")

@@ -58,7 +58,7 @@ std::string tensors_difference(const std::string& first, const std::string& seco
     else
       difference += first_number(x, y);
   }
-  if (differing == 0) return "the tensors are the same, the header is another";
+  if (differing == 0) return "the tensors are equal, but the headers differ";
   return text(difference, "; ", differing, " of ", a.size(), differing == 1 ? " tensors differs" : " tensors differ");
 }
 
@@ -67,11 +67,11 @@ std::string json_difference(const Json& a, const Json& b, const std::string& pat
   if (!a.is_object() || !b.is_object()) return both(path, a.dump(), b.dump());
   for (const auto& [key, value] : a.items()) {
     const std::string inner = path.empty() ? key : path + "." + key;
-    if (!b.contains(key)) return inner + " is in the first alone";
+    if (!b.contains(key)) return inner + " is only in the first";
     if (std::string found = json_difference(value, b[key], inner); !found.empty()) return found;
   }
   for (const auto& [key, value] : b.items())
-    if (!a.contains(key)) return (path.empty() ? key : path + "." + key) + " is in the second alone";
+    if (!a.contains(key)) return (path.empty() ? key : path + "." + key) + " is only in the second";
   return "";
 }
 
@@ -86,8 +86,8 @@ std::string file_difference(const std::string& first, const std::string& second)
   } catch (const Error& error) {
     return error.what();
   }
-  if (a.size() != b.size()) return text("it has ", a.size(), " bytes and ", b.size());
-  return text("byte ", std::mismatch(a.begin(), a.end(), b.begin()).first - a.begin());
+  if (a.size() != b.size()) return both("its size in bytes", std::to_string(a.size()), std::to_string(b.size()));
+  return text("byte ", std::mismatch(a.begin(), a.end(), b.begin()).first - a.begin(), " differs");
 }
 
 }  // namespace
@@ -102,8 +102,8 @@ std::vector<FileComparison> compare_checkpoints(const std::string& first, const 
     const bool in_first = file_exists(a), in_both = in_first && file_exists(b);
     all.push_back({name, FileReader(in_first ? a : b).size(),
                    in_both    ? file_difference(a, b)
-                   : in_first ? "it is in the first alone"
-                              : "it is in the second alone"});
+                   : in_first ? "it is only in the first"
+                              : "it is only in the second"});
   }
   return all;
 }
@@ -118,17 +118,18 @@ std::string log_difference(const RunLog& first, const RunLog& second) {
     if (a.step != b.step) return row + both("its step", std::to_string(a.step), std::to_string(b.step));
     for (const auto& [name, value] : a.figures) {
       const auto found = b.figures.find(name);
-      if (found == b.figures.end()) return row + name + " is in the first alone";
+      if (found == b.figures.end()) return row + name + " is only in the first";
       if (!same_bits(value, found->second) && !tells_time(name))
         return row + both(name, print_number(value), print_number(found->second));
     }
     for (const auto& [name, value] : b.figures)
-      if (!a.figures.contains(name)) return row + name + " is in the second alone";
+      if (!a.figures.contains(name)) return row + name + " is only in the second";
   }
   if (!one && !other) return "";
   const bool first_has_more = one != nullptr;
   for (; one || other; one = one ? ours.next() : nullptr, other = other ? others.next() : nullptr) ++more;
-  return text("there are ", first_has_more ? rows + more : rows, " rows and ", first_has_more ? rows : rows + more);
+  return text("the logs have ", first_has_more ? rows + more : rows, " and ", first_has_more ? rows : rows + more,
+              " rows");
 }
 
 }  // namespace orrery::models

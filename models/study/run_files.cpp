@@ -22,9 +22,10 @@ bool is_run(const std::string& folder) {
 }
 
 void check_is_run(const std::string& command, const std::string& folder) {
-  check(folder_exists(folder), command, ": there is no folder ", folder, "; orrery train --out=DIR makes one");
+  check(folder_exists(folder), command, ": there is no folder ", folder, "; orrery train --out=DIR creates one");
   check(is_run(folder), command, ": ", folder,
-        " is no run: it has neither settings.toml nor metrics.jsonl of one, nor a checkpoint");
+        " is not the folder of a run: it has no settings.toml or metrics.jsonl of a run, and no checkpoint; give a "
+        "folder that orrery train wrote");
 }
 
 void check_no_run(const std::string& command, const std::string& folder) {
@@ -35,8 +36,8 @@ void check_no_run(const std::string& command, const std::string& folder) {
 
 std::string version_note(const std::string& run, const std::string& version) {
   if (version.empty() || version == build().version) return "";
-  return text(run, " was trained by orrery ", version, ", this is ", build().version,
-              "; what is computed of it here may differ from what that one did");
+  return text(run, " was trained by orrery ", version, ", but this is orrery ", build().version,
+              "; its results here may differ from those of that version");
 }
 
 TrainSettings settings_in_file(const std::string& path) {

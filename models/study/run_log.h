@@ -24,7 +24,7 @@ class RunLog {
   // Opens `folder`/metrics.jsonl. Omits a last line without line end: it is still being written.
   static RunLog of_run(const std::string& folder);
 
-  // A pass.  Errors name the row that is none:
+  // A pass over the rows. Errors name the invalid row:
   //   runs/a/metrics.jsonl, row 7: line 1, column 9: invalid JSON
   class Pass {
    public:

@@ -36,7 +36,7 @@ struct Divergence {
 };
 Divergence of_gradients(const Row& row) {
   return {row.step,
-          text("diverged at step ", row.step, ", where the gradients' norm was ", print_number(row.gradient_norm))};
+          text("diverged at step ", row.step, ", where the gradient norm was ", print_number(row.gradient_norm))};
 }
 
 double mean_loss(std::span<const Row> rows) {
@@ -83,7 +83,7 @@ std::optional<Divergence> divergence(std::span<const Row> rows, double validated
     const Row* const row = first_of([&](const Row& r) { return r.loss > begin + worse; });
     return Divergence{row->step,
                       text("diverged at step ", row->step, ", where the loss was ", print_number(row->loss),
-                           ": it ended at ", print_number(last), ", and untrained it was ", print_number(begin))};
+                           "; the run ended with loss ", print_number(last), " and began with ", print_number(begin))};
   }
   if (const Row* const row = last < first ? nullptr : outlier(rows)) return of_gradients(*row);
   return {};
@@ -225,7 +225,7 @@ Outcome outcome_of(const RunLog& log) {
     outcome.kind = Outcome::Kind::diverged, outcome.step = lost->step, outcome.why = lost->why;
   } else if (!complete) {
     outcome.kind = Outcome::Kind::failed;
-    outcome.why = text("it ended after step ", outcome.step, " without a validation");
+    outcome.why = text("the run ended after step ", outcome.step, " without a validation");
   }
   return outcome;
 }
@@ -236,9 +236,9 @@ void check_log(const std::string& run_folder, const Outcome& outcome) {
   log.each([&](const LogRow& row) { steps += row.step == steps + 1 && row.figures.contains("gradient_norm"); });
   const bool diverged = outcome.kind == Outcome::Kind::diverged;  // possibly in a step that was not logged
   check(diverged ? steps >= outcome.step - 1 : steps == outcome.step, run_folder, "/metrics.jsonl has ", steps,
-        " steps without a gap, and the run ended with step ", outcome.step);
+        " consecutive steps from 1, but the run ended at step ", outcome.step);
   check(outcome_of(log).figures == outcome.figures, run_folder,
-        "/metrics.jsonl has another last validation than the run's outcome");
+        "/metrics.jsonl differs from the run's outcome in the last validation");
 }
 
 void write_outcome(const std::string& path, const Outcome& o) {
@@ -262,11 +262,11 @@ std::optional<Outcome> read_outcome(const std::string& path) {
   o.version = text_member(json, "version", path);
   if (json.contains("why")) o.why = text_member(json, "why", path);
   for (const auto& [key, value] : member(json, "figures", path).items()) {
-    check(value.is_number(), path, ": the figure '", key, "' must be a number");
+    check(value.is_number(), path, ": the metric '", key, "' must be a number");
     o.figures[key] = value.get<double>();
   }
   check(o.kind != Outcome::Kind::done || o.figures.contains("validation_loss"), path,
-        ": a run that is done has the figure 'validation_loss', and here it is missing");
+        ": the metric 'validation_loss' is missing; a run with outcome done must have it");
   return o;
 }
 

@@ -15,7 +15,7 @@ function(orrery_hash_sources output)
   set(command "${CMAKE_COMMAND}" "-DROOT=${PROJECT_SOURCE_DIR}" "-DCUDA=${ORRERY_CUDA}" "-DOUTPUT=${output}" -P "${script}")
   execute_process(COMMAND ${command} COMMAND_ERROR_IS_FATAL ANY)
   add_custom_command(OUTPUT "${output}" COMMAND ${command} COMMAND "${CMAKE_COMMAND}" -E touch "${output}" DEPENDS ${sources} "${script}" VERBATIM
-                     COMMENT "Hashing the sources that decide numbers")
+                     COMMENT "Hashing the sources that determine results")
   add_custom_target(orrery_source_hash DEPENDS "${output}")
 endfunction()
 

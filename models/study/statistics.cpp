@@ -11,7 +11,7 @@
 namespace orrery::models {
 
 Spread spread_of(std::span<const double> x) {
-  check(!x.empty(), "statistics: there are no figures");
+  check(!x.empty(), "statistics: no values are given; at least one is required");
   const auto n = static_cast<double>(x.size());
   const double mean = std::accumulate(x.begin(), x.end(), 0.0) / n;
   double squares = 0;
@@ -20,7 +20,7 @@ Spread spread_of(std::span<const double> x) {
 }
 
 double median_of(std::span<const double> x) {
-  check(!x.empty(), "statistics: there are no figures");
+  check(!x.empty(), "statistics: no values are given; at least one is required");
   std::vector<double> all(x.begin(), x.end());
   const auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
   std::nth_element(all.begin(), middle, all.end());
@@ -36,7 +36,8 @@ std::optional<Interval> confidence_interval(std::span<const double> x, double pr
 }
 
 double student_probability(double t, int degrees) {
-  check(degrees >= 1 && t >= 0, "statistics: Student's t of ", degrees, " degrees of freedom at ", t);
+  check(degrees >= 1 && t >= 0, "statistics: Student's t with ", degrees, " degrees of freedom at ", t,
+        " is undefined; give degrees of at least 1 and t of at least 0");
   const double theta = std::atan(t / std::sqrt(static_cast<double>(degrees))), c = std::cos(theta);
   const bool odd = degrees % 2 == 1;
   double term = odd ? c : 1, sum = degrees == 1 ? 0 : term;

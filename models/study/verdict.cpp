@@ -33,7 +33,7 @@ bool falls_short(double d, Refuted refuted, double bound) {
 
 Judgement judge(std::span<const double> differences, Refuted refuted, double bound) {
   const std::optional<Interval> interval = confidence_interval(differences);
-  check(interval.has_value(), "study: a verdict needs two samples or more, not ", differences.size());
+  check(interval.has_value(), "study: a verdict requires two samples or more, not ", differences.size());
   check(refuted != Refuted::outside || bound >= 0, "study: the margin ", bound, " must be at least 0");
   const auto [mean, low, high] = *interval;
   Judgement judgement{Verdict::not_shown, *interval, differences.size(), {}};

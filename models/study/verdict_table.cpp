@@ -39,11 +39,11 @@ std::string found(const JudgedClaim& judged, const std::string& metric) {
 
 std::string rates_text(const StudyVerdict& v) {
   if (v.rates.empty()) return "";
-  std::string all = "<br>rates:";
+  std::string all = "<br>learning rates:";
   for (const auto& [variant, rate] : v.rates) all += " " + for_markdown(variant) + " " + print_number(rate);
   if (!v.at_common_rate) return all;
-  return all + text("<br>all at ", print_number(v.common_rate), ", ", name(v.at_common_rate->verdict), ": ",
-                    found(*v.at_common_rate, v.metric));
+  return all + text("<br>all with learning rate ", print_number(v.common_rate), ", ",
+                    name(v.at_common_rate->verdict), ": ", found(*v.at_common_rate, v.metric));
 }
 
 std::string inside(const std::string& folder, const std::string& path) {
@@ -63,7 +63,7 @@ std::string row_of(const ListedVerdict& listed, const std::string& claims) {
         listed.claim ? source_cells(*listed.claim, link) : text("| [", for_markdown(listed.name), "](", link, ") | "),
         " | ", for_markdown(listed.error), " | | - | | |\n");
   const StudyVerdict& v = *listed.verdict;
-  const std::string kept = v.smoke ? "nothing was judged" : found(v.judged, v.metric) + rates_text(v);
+  const std::string kept = v.smoke ? "not tested (smoke)" : found(v.judged, v.metric) + rates_text(v);
   return text(source_cells(v, link), " | ", code_for_markdown(v.metric), "<br>", kept, " | ", for_markdown(v.samples),
               " | **", v.word(), "**", v.on_border() ? ", on the border" : "", " | ", fixed(v.minutes_of_runs, 1),
               " | ", code_for_markdown(v.claim.substr(0, 12)), " |\n");
@@ -72,7 +72,7 @@ std::string row_of(const ListedVerdict& listed, const std::string& claims) {
 constexpr const char *csv_header = "study,verdict,claim,found,minutes\n",
                      *page_heading = "# Claims, put to the test\n\n";
 constexpr const char* head =
-    "| claim | the source's figure | found, with the 95 % interval | samples | verdict | core minutes | file |\n"
+    "| claim | reported by the source | result (95 % interval) | samples | verdict | time (core minutes) | SHA-256 |\n"
     "| --- | --- | --- | --- | --- | ---: | --- |\n";
 
 std::string verdict_counts(std::span<const ListedVerdict> all) {
@@ -115,18 +115,19 @@ std::string verdicts_page(std::span<const ListedVerdict> all, const std::string&
   std::string page = page_heading;
   page += verdict_counts(all) + "\n";
   page +=
-      "Written by `orrery study --all`: each row is a file that says what would refute its claim, judged by paired "
-      "runs, fresh weights or times.  A claim is shown if every 95 % interval lies on its side of what would refute "
-      "it, reversed if one lies on the other side, of zero too, else not shown; \"at this scale\" says that the test "
-      "is smaller than the source's.  `orrery study FILE` repeats one.  Core minutes are those of its steps, counted "
-      "at the pace of a run's fastest tenth: what else the machine did now and then is left out, a load that lasts is "
-      "not.  The last column begins the SHA-256 of the file that was judged, by orrery " +
+      "Written by `orrery study --all`.  Each row is a claim file, which states what would refute the claim.  Paired "
+      "runs, fresh weights or times test it.  A claim is shown if every 95 % interval is on the claim's side of the "
+      "bound that would refute it, reversed if one is on the other side of this bound and of zero, else not shown; "
+      "\"at this scale\" means that the test is smaller than the source's.  `orrery study FILE` repeats a test.  The "
+      "time is that of all steps at the pace of the fastest tenth of each run, which excludes brief load by other "
+      "programs, but not lasting load.  The last column is the start of the SHA-256 of the claim file.  Tested by "
+      "orrery " +
       versions(all) + ".\n";
   std::vector<ListedVerdict> main;
   std::copy_if(all.begin(), all.end(), std::back_inserter(main),
                [](const ListedVerdict& each) { return each.main(); });
   if (!main.empty()) {
-    page += std::string("\n## The main claims\n\n") + head;
+    page += std::string("\n## Main claims\n\n") + head;
     for (const ListedVerdict& each : main) page += row_of(each, claims);
     for (const ListedVerdict& each : main)
       if (each.verdict)
@@ -141,7 +142,7 @@ std::string verdicts_page(std::span<const ListedVerdict> all, const std::string&
       page += text("\n## ", group.empty() ? "Claims" : for_markdown(group), "\n\n");
       if (!each.source().empty()) page += for_markdown(each.source()) + ".";
       if (each.explained)
-        page += text("  [What we make of it](", link_for_markdown(inside(claims, group + "/README.md")), ").");
+        page += text("  [Discussion](", link_for_markdown(inside(claims, group + "/README.md")), ").");
       page += std::string("\n\n") + head;
     }
     page += row_of(each, claims);

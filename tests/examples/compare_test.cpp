@@ -112,7 +112,7 @@ TEST_CASE("compare: what makes no sense is refused") {
   refusal({a}).value(1).offers("orrery compare runs/a runs/b");
   refusal({a, folder / "none"}).value(folder / "none").offers("orrery train --out");
   refusal({folder.path(), a}).value(folder.path()).offers("settings.toml");
-  refusal({a, a, "--figures=los"}).names("figure").value("los").offers("loss");
+  refusal({a, a, "--figures=los"}).names("metric").value("los").offers("loss");
   refusal({a, a, "--parameter=3"}).value("parameter").offers("parameters");
   const std::string weights = a + "/step_000004/weights.safetensors";
   std::string bytes = read_file(weights);

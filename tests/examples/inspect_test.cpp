@@ -43,7 +43,7 @@ TEST_CASE("inspect: one head of a text as a map, with its strongest links") {
   Message(map.out).names("weights").value("add up to 1.");
   CHECK(contains(map.out, "     abeabe\n  a |█·····|\n"));
   CHECK(contains(map.out, "; ·: not visible\n"));
-  CHECK(std::regex_search(map.out, std::regex("place  reads  weight\n +0 a +0 a +1\\.0000\n")));
+  CHECK(std::regex_search(map.out, std::regex("query  key  weight\n +0 a +0 a +1\\.0000\n")));
   const Outcome all = inspect({run, "--text=abeabe", "--look=attention"});
   Message(all.out).names("4 maps").value("6 x 6").offers("--page=FILE.html");
   const std::string file = folder.write("example.txt", "abeabe");
@@ -65,7 +65,7 @@ TEST_CASE("inspect: the documents of --documents=yes are read as the run reads t
   const std::string told = last_line(learned.out);
   REQUIRE_MESSAGE(std::regex_search(told, loss, std::regex("validation loss (\\d+\\.\\d{4})")), told);
   for (const Words& example : {Words{}, Words{"--text=" + held_out}})
-    Message(inspect(Words{run, "--look=causes"} + example).out).names("loss").value(loss.str(1) + ".");
+    Message(inspect(Words{run, "--look=causes"} + example).out).names("loss").value(loss.str(1));
 }
 
 TEST_CASE("inspect: what heads do, as a table, a page and numbers") {
@@ -74,7 +74,7 @@ TEST_CASE("inspect: what heads do, as a table, a page and numbers") {
   const Outcome heads = inspect(
       {run, "--text=abeabeab", "--look=heads,attention", "--page=" + page, "--out=" + file, "--seed=3", "--threads=1"});
   CHECK(std::regex_search(heads.out, std::regex("attention +head  entropy  zeros  row sum  distance  induction")));
-  CHECK(contains(heads.out, "Entropies against their ceiling"));
+  CHECK(contains(heads.out, "Entropies relative to uniform weights"));
   CHECK(last_line(heads.out) == page);
   CHECK(contains(read_file(page), "\"kind\":\"matrices\""));
   CHECK(contains(read_file(page), "orrery inspect "));
@@ -146,7 +146,7 @@ TEST_CASE("inspect: any value that modules show, listed and written") {
   CHECK(!contains(seen.out, "Attention: "));
   const Outcome both = inspect({run, "--text=abed", "--hooks=*.hidden", "--look=heads"});
   CHECK(contains(both.out, "blocks.0.feed_forward.hidden  f32"));
-  CHECK(contains(both.out, "Heads: What each head does"));
+  CHECK(contains(both.out, "Heads: Metrics of each head"));
   refusal({run, "--text=abed", "--hooks=blocks.0.attention.weihgts"})
       .names("hooks")
       .value("blocks.0.attention.weihgts")
@@ -165,7 +165,7 @@ TEST_CASE("inspect: images and translations") {
   Message(patches.out).names("2 maps").value("4 x 4");
   Message(patches.out).names("pixels");
   refusal({vit, "--text=abe"}).names("inspect").value("images").offers("--image=FILE.png");
-  refusal({vit, "--image=" + picture, "--label=9"}).names("inspect").names("class").value(9).offers(2);
+  refusal({vit, "--image=" + picture, "--label=9"}).names("inspect").names("label").value(9).offers(1);
   const Outcome translation = run_orrery(
       {"train", "--model=translation-small", "--layers=1", "--width=16", "--heads=2", "--steps=2", "--evaluate_every=0",
        "--data=" + scraps + "/translation/bible.tsv", "--source_column=4", "--target_column=3",
@@ -194,7 +194,7 @@ TEST_CASE("inspect, report: a model of a problem reads numbers, and blocks witho
   const std::string page = folder / "page.html";
   const Outcome report = run_orrery({"report", run, "--out=" + page});
   REQUIRE_MESSAGE(report.code == 0, report.err);
-  CHECK(contains(read_file(page), "\"title\":\"What each head does\""));
+  CHECK(contains(read_file(page), "\"title\":\"Metrics of each head\""));
   CHECK(!contains(read_file(page), "What could not be looked at"));
 }
 
@@ -208,7 +208,7 @@ TEST_CASE("inspect: without an example it looks at what the run has held out, by
   for (const char c : first)
     rows += std::string(rows.empty() ? "" : ",") + (c == '\n' ? "\"\\\\n\"" : text_in_quotes(c));
   CHECK(contains(read_file(folder / "page.html"), "\"rows\":[" + rows + "]"));
-  CHECK(contains(inspect({run}).out, "Heads: What each head does"));
+  CHECK(contains(inspect({run}).out, "Heads: Metrics of each head"));
   fs::rename(folder / "text.txt", folder / "moved.txt");
   refusal({run}).names("text.txt").names("--data").offers("--text");
   CHECK(contains(inspect({run, "--text=abe"}).out, "Heads: "));
@@ -262,7 +262,7 @@ TEST_CASE("inspect: what does not fit is said") {
   refusal({run, "--text="}).value("texts").offers("--text").offers("empty");
   refusal({run, "--text=abedkabedka"}).names("inspect").value("11 tokens").offers(8).offers("shorter");
   refusal({run, "--text=abe", "--look=heds"}).names("look").value("heds").offers("'heads'");
-  refusal({run, "--text=abe", "--look=attention", "--layer=5"}).names("layer").value(5).names("attention").offers(1);
+  refusal({run, "--text=abe", "--look=attention", "--layer=5"}).names("layer").value(5).names("attention").offers(0);
   refusal({run, "--txt=abc"}).value("txt").offers("'text'");
   for (const Words& unread : {Words{"--image", "x.png"}, {"--label", "0"}, {"--source", "ab"}, {"--target", "ab"}})
     refusal({run, "--text=abe", unread[0] + "=" + unread[1]}).names(unread[0]).offers("leave it out");
@@ -271,7 +271,7 @@ TEST_CASE("inspect: what does not fit is said") {
   refusal({folder / "nothing", "--text=abe"}).names("folder").value(folder / "nothing").offers("orrery train");
   fs::create_directory(folder / "empty");
   refusal({folder / "empty", "--text=abe"}).names(folder / "empty").names("checkpoint").offers("run");
-  CHECK(contains(run_orrery({"inspect", "--help"}).out, "heads: what each head does"));
+  CHECK(contains(run_orrery({"inspect", "--help"}).out, "heads: metrics of each head"));
 }
 
 TEST_CASE("report: looks inside, by default at what the model itself writes") {
@@ -283,8 +283,8 @@ TEST_CASE("report: looks inside, by default at what the model itself writes") {
     CHECK(outcome.code == 0);
     return read_file(page);
   };
-  CHECK(contains(made({}), "\"title\":\"What each head does\""));
-  CHECK(!contains(made({"--look=none"}), "\"title\":\"What each head does\""));
+  CHECK(contains(made({}), "\"title\":\"Metrics of each head\""));
+  CHECK(!contains(made({"--look=none"}), "\"title\":\"Metrics of each head\""));
   CHECK(contains(made({"--text=abeabe", "--look=attention"}), "\"rows\":[\"a\",\"b\",\"e\",\"a\",\"b\",\"e\"]"));
   expect_error(run_orrery({"report", run, "--text=abedkabedkabe"})).names("text").value("13 tokens").offers(8);
   expect_error(run_orrery({"report", run, "--source=abe"})).names("report").offers("--text").offers("--source");
@@ -298,8 +298,8 @@ TEST_CASE("inspect: depth, causes, memories and curves through the program") {
   const std::string run = trained(folder, {"--layers=2", "--normalization=dyt"}), page = folder / "page.html";
   const Outcome depth = inspect({run, "--text=abeabe", "--look=depth", "--place=2"});
   CHECK(contains(depth.out, "Logit lens: ln p of"));
-  CHECK(contains(depth.out, "Lens at place 2, e"));
-  refusal({run, "--text=abeabe", "--look=depth", "--place=6"}).names("place").value(6).offers(6);
+  CHECK(contains(depth.out, "Logit lens at position 2, e"));
+  refusal({run, "--text=abeabe", "--look=depth", "--place=6"}).names("place").value(6).offers(5);
   const Outcome causes =
       inspect({run, "--text=abeabe", "--other=abedbe", "--look=causes", "--top=4", "--page=" + page});
   CHECK(contains(causes.out, "blocks.1.attention"));

@@ -241,7 +241,7 @@ TEST_CASE("metrics: what makes no sense is refused") {
     CHECK(outcome.out.empty());
     return expect_error(outcome).names("metrics");
   };
-  refusal({run, "--figures=los"}).names("figure").value("los").offers("loss");
+  refusal({run, "--figures=los"}).names("metric").value("los").offers("loss");
   refusal({run, "--format=xml"}).names("format").value("xml").offers("csv, tensorboard");
   refusal({}).value(0).offers("orrery metrics runs/mine");
   refusal({folder / "none"}).value(folder / "none").offers("orrery train --out");

@@ -67,7 +67,7 @@ TEST_CASE("study: all claims of a folder, each trained or read, and one that is 
   CHECK(contains(read_file(folder / "out/verdicts.csv"), "group/c,shown at this scale,Two variants differ."));
   const std::string page = read_file(folder / "out/README.md");
   CHECK(contains(page, "3 claims: 1 shown, 1 shown at this scale, 1 without a verdict.\n"));
-  const size_t main = page.find("## The main claims"), rest = page.find("## Claims"), group = page.find("## group");
+  const size_t main = page.find("## Main claims"), rest = page.find("## Claims"), group = page.find("## group");
   REQUIRE(main < rest);
   REQUIRE(rest < group);
   REQUIRE(group < page.size());

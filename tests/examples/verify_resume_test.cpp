@@ -177,5 +177,5 @@ TEST_CASE("verify_resume: what differs first is named, in tensors, states, other
   differ(rows, {rows[0], {3, {{"loss", NAN}}}}).names("row 2").names("step 2").names("step").value(2).value(3);
   differ(rows, {rows[0], {2, {}}}).names("row 2").names("step 2").names("loss").value("first");
   differ({rows[0], {2, {}}}, rows).names("row 2").names("step 2").names("loss").value("second");
-  differ(rows, {rows[0]}).value(2).names("rows").value(1);
+  differ(rows, {rows[0]}).value(2).value(1).names("rows");
 }

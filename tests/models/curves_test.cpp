@@ -10,7 +10,7 @@ using namespace orrery::testing;
 
 namespace {
 
-const char* const title = "Input against output of normalizations";
+const char* const title = "Input-output curves of normalizations";
 
 Tensor input_of(const Subject& subject, const std::string& path) {
   for (const Seen& seen : see(subject, "input"))

@@ -86,7 +86,7 @@ TEST_CASE("lens: a state goes through the model's own normalization and head, an
     const std::string said = find_view(views, "depth/log_probability")->said;
     Message(said).names(last == "none" ? "no normalization" : "norm (layer)");
 
-    const auto& table = shown<TableView>(views, "Lens at place 2, ␣4");
+    const auto& table = shown<TableView>(views, "Logit lens at position 2, ␣4");
     REQUIRE(table.rows.size() == 5);
     const std::vector<double> z = logits[2].to_vector();
     CHECK(table.rows[0][0] == "embedding");
@@ -161,7 +161,7 @@ TEST_CASE("direct contributions: what the logit loses when a sublayer's words le
     CHECK(std::abs(row[place] - plain) <= 1e-9);
     total += plain / 7;
   }
-  CHECK(std::abs(bar_of(shown<BarView>(views, "Direct contribution to the logit of the right answer"),
+  CHECK(std::abs(bar_of(shown<BarView>(views, "Direct contribution to the logit of the target"),
                         "blocks.0.attention") -
                  total) <= 1e-9);
 }
@@ -202,7 +202,7 @@ TEST_CASE("causes: the loss without a sublayer, without a hidden unit, without a
   const auto subject = subject_of(*model);
   const double loss = subject->loss(subject->run());
   const std::vector<View> views = look_at(*subject, "causes", {.top = 1000});
-  const auto& table = shown<TableView>(views, "What the example needs most");
+  const auto& table = shown<TableView>(views, "Components with the largest effect on the loss");
   const auto harm = [&](const std::string& what) -> std::string {
     for (const auto& row : table.rows)
       if (row[0] == what) return row[2];
@@ -235,7 +235,7 @@ TEST_CASE("causes: the loss without a sublayer, without a hidden unit, without a
   CHECK(std::is_sorted(table.rows.begin(), table.rows.end(),
                        [](const auto& a, const auto& b) { return std::stod(a[2]) > std::stod(b[2]); }));
   const std::vector<View> shorter = look_at(*subject, "causes", {.top = 3});
-  CHECK(shown<TableView>(shorter, "What the example needs most").rows.size() == 3);
+  CHECK(shown<TableView>(shorter, "Components with the largest effect on the loss").rows.size() == 3);
 }
 
 TEST_CASE("a residual state in its own place changes nothing, to the bit") {
@@ -317,7 +317,7 @@ TEST_CASE("patching: the place with the largest difference is taken, and a small
   const std::vector<View> views = look_at(*subject, "causes", {.other = other.get()});
   const View* const drawn = find_view(views, "causes/patched_embedding");
   REQUIRE(drawn != nullptr);
-  Message(drawn->said).names("at place").value(largest).value("2 (␣4|␣5), 7 (␣0|␣3)");
+  Message(drawn->said).names("at position").value(largest).value("2 (␣4|␣5), 7 (␣0|␣3)");
 
   const auto same = subject_of(*model, "0 1 4 2 2 4 1 0");
   const auto nothing_of = [&](const Subject& example, int64_t place) {
@@ -328,7 +328,7 @@ TEST_CASE("patching: the place with the largest difference is taken, and a small
     return std::string("not said");
   };
   Message(nothing_of(*same, -1)).value("0.1");
-  Message(nothing_of(*other, 0)).names("place 0");  // position 0 is before the first token that differs
+  Message(nothing_of(*other, 0)).names("position 0");  // position 0 is before the first token that differs
 }
 
 TEST_CASE("looks: what does not fit is said in a sentence") {
@@ -341,10 +341,10 @@ TEST_CASE("looks: what does not fit is said in a sentence") {
   refused("causes", {.other = longer.get()}).value(4).value(5).names("embedding").offers("as many tokens");
   refused("causes", {.other = stranger.get()}).names("patching").offers("one model");
   refused("causes", {.place = 3, .other = same.get()}).names("place").value(3).offers("earlier").offers("longer");
-  refused("depth", {.place = 4}).names("place").value(4).offers(4).offers(0);
-  refused("causes", {.layer = 2}).names("layer").value(2).names("attention").offers(2).offers(0);
-  refused("causes", {.head = 2}).names("head").value(2).names("blocks.0.attention").offers(2).offers(0);
-  refused("memories", {.slot = 64}).names("slot").value(64).names("blocks.0.feed_forward").offers(64).offers(0);
+  refused("depth", {.place = 4}).names("place").value(4).offers(0).offers(3);
+  refused("causes", {.layer = 2}).names("layer").value(2).names("attention").offers(0).offers(1);
+  refused("causes", {.head = 2}).names("head").value(2).names("blocks.0.attention").offers(0).offers(1);
+  refused("memories", {.slot = 64}).names("slot").value(64).names("blocks.0.feed_forward").offers(0).offers(63);
 }
 
 namespace {

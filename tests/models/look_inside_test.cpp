@@ -49,7 +49,7 @@ const Kind& shown(const std::vector<View>& views, std::string_view title) {
 }
 // Returns a cell of the table of heads: a column, and a head of the first attention.
 std::string cell(const std::vector<View>& views, const std::string& figure, size_t row) {
-  const auto& table = shown<TableView>(views, "What each head does");
+  const auto& table = shown<TableView>(views, "Metrics of each head");
   const auto at = std::find(table.columns.begin(), table.columns.end(), figure);
   REQUIRE(at != table.columns.end());
   return table.rows.at(row).at(static_cast<size_t>(at - table.columns.begin()));
@@ -113,8 +113,8 @@ TEST_CASE("looks: weights are those that hooks show, head by head") {
   const auto refused = [&](const char* look, const LookSettings& settings) {
     return expect_error([&] { look_at(*subject, look, settings); });
   };
-  refused("attention", {.layer = 2}).names("layer").value(2).names("attention").offers(2).offers(0);
-  refused("attention", {.head = 2}).names("head").value(2).names("blocks.0.attention").offers(2).offers(0);
+  refused("attention", {.layer = 2}).names("layer").value(2).names("attention").offers(0).offers(1);
+  refused("attention", {.head = 2}).names("head").value(2).names("blocks.0.attention").offers(0).offers(1);
   refused("atention", {}).value("atention").offers("'attention'");
 }
 
@@ -163,9 +163,9 @@ TEST_CASE("looks: of heads those are told that are asked for, with the same numb
   const auto model = small_gpt();
   const auto subject = reading(*model, "abcdabcd");
   const auto all = look_at(*subject, "heads", {}), one = look_at(*subject, "heads", {.layer = 1, .head = 1});
-  const auto& rows = shown<TableView>(all, "What each head does").rows;
+  const auto& rows = shown<TableView>(all, "Metrics of each head").rows;
   REQUIRE(rows.size() == 4);
-  const auto& row = shown<TableView>(one, "What each head does").rows;
+  const auto& row = shown<TableView>(one, "Metrics of each head").rows;
   REQUIRE(row.size() == 1);
   CHECK(row[0][0] == "blocks.1.attention");
   CHECK(std::equal(row[0].begin() + 1, row[0].end(), rows[3].begin() + 1));
@@ -174,10 +174,10 @@ TEST_CASE("looks: of heads those are told that are asked for, with the same numb
   CHECK(std::isnan(map.values.to_vector()[0]));
   CHECK(map.values.to_vector()[1] == whole.values.to_vector()[3]);
   double share = 0;
-  for (const BarView::Bar& bar : shown<BarView>(one, "Entropies against their ceiling").bars) share += bar.value;
+  for (const BarView::Bar& bar : shown<BarView>(one, "Entropies relative to uniform weights").bars) share += bar.value;
   CHECK(share == doctest::Approx(1));
   const auto third = [&] { look_at(*subject, "heads", {.head = 2}); };
-  expect_error(third).names("head").value(2).names("blocks.0.attention").offers(2).offers(0);
+  expect_error(third).names("head").value(2).names("blocks.0.attention").offers(0).offers(1);
 }
 
 TEST_CASE("looks: of weights that are known, the numbers of heads are known") {
@@ -256,7 +256,7 @@ TEST_CASE("looks: images and pairs have words for their places") {
   CHECK(image->distance("", 1, 4) == doctest::Approx(4 * std::sqrt(2.0)));
   CHECK(std::isnan(image->distance("", 0, 4)));
   CHECK(look_at(*image, "attention, heads", {}).size() > 3);
-  expect_error([&] { image_subject(images, pixels, {}, 3); }).names("class").value(3).offers(3).offers(0);
+  expect_error([&] { image_subject(images, pixels, {}, 3); }).names("label").value(3).offers(0).offers(2);
 
   const auto model = small_model({{"model", "encoder_decoder"}, {"vocabulary", "12"}, {"context", "12"}});
   const auto pair = pair_subject(dynamic_cast<TranslationModel&>(*model), letters(), "abc", "de");

@@ -16,7 +16,7 @@ namespace {
 
 // Checks the bars of a unit's votes, one for each answer.
 void check_votes(const std::vector<View>& views, const std::string& unit, const Tensor& rises, const Subject& subject) {
-  const auto& bars = shown<BarView>(views, unit + " votes").bars;
+  const auto& bars = shown<BarView>(views, unit + ": promoted logits").bars;
   const std::vector<double> plain = rises.to_vector();
   REQUIRE(bars.size() == plain.size());
   for (const BarView::Bar& bar : bars) {
@@ -72,7 +72,7 @@ TEST_CASE("memories: a persistent slot's votes go through its head's part of W_o
   const Tensor rises =
       matmul(matmul(value * most, part, {.b = true}), parameter_of(*model, "token_embedding.weight"), {.b = true});
   check_votes(views, "blocks.0.attention head 1 slot 1", rises, *subject);
-  CHECK(shown<TableView>(views, "How many units do the work").rows[0][1] == "6");
+  CHECK(shown<TableView>(views, "Concentration of the activations").rows[0][1] == "6");
 }
 
 TEST_CASE("memories: through a last normalization, the votes are what its logits do") {
@@ -109,7 +109,7 @@ TEST_CASE("memories: how many units do the work, and how many never do") {
     LookSettings settings{.layer = 1};
     if (with_corpus) settings.corpus = {other.get()};
     const std::vector<View> views = look_at(*subject, "memories", settings);
-    const auto& row = shown<TableView>(views, "How many units do the work").rows[0];
+    const auto& row = shown<TableView>(views, "Concentration of the activations").rows[0];
     CHECK(row[2] == fixed(carriers / static_cast<double>(rows.size()), 1));
     CHECK(row[4] == fixed(100 * never / 64, 1) + " %");
     const auto& line = shown<LineView>(views, "memories/mass").lines[0];

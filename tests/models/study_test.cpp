@@ -70,7 +70,7 @@ TEST_CASE("study: Student's t has the tables' quantiles, and an interval is what
   CHECK(interval.high - interval.mean == doctest::Approx(4.302653 * std::sqrt(7.0 / 9)).epsilon(1e-6));
   CHECK(interval.mean - interval.low == doctest::Approx(interval.high - interval.mean));
   CHECK(!confidence_interval(std::vector<double>{3}));
-  expect_error([] { spread_of({}); }).names("statistics").names("figures");
+  expect_error([] { spread_of({}); }).names("statistics").names("values");
 }
 
 TEST_CASE("study: a run is known by its numbers' causes, not by where it is and how often it is saved") {

@@ -173,11 +173,11 @@ TEST_CASE("metric: what is none is refused with a sentence") {
   };
   refused("slop(loss)").value("slop").names("slop(loss)").offers("slope");
   refused("ratio(loss)").names("ratio").offers(2).value(1).names("ratio(loss)");
-  refused("above(loss, loss)").value("above(loss, loss)").offers("above(figure, number)");
+  refused("above(loss, loss)").value("above(loss, loss)").offers("above(METRIC, NUMBER)");
   refused("max(loss").value("max(loss").value("closed");
-  refused("max(first(loss))").value("max(first(loss))").value("first(loss)").names("max(...)").offers("figure");
+  refused("max(first(loss))").value("max(first(loss))").value("first(loss)").names("max(...)").offers("metric");
   refused("log(slope(loss))").value("log(slope(loss))").value("slope(...)");
-  refused("").value("''").offers("figure");
+  refused("").value("''").offers("metric");
   expect_error([] { measured("validation_los"); }).names("study").value("validation_los").offers("validation_loss");
   expect_error([] { measured("log(difference(loss, loss))"); })
       .names("log(difference(loss, loss))")

@@ -13,7 +13,7 @@ namespace orrery::models {
 size_t Answers::last() const {
   for (size_t row = of_rows.size(); row-- > 0;)
     if (of_rows[row] >= 0) return row;
-  fail("inspect: nothing is asked of this example");
+  fail("inspect: the example has no target; give a longer one");
 }
 
 Answers answers_to(const Subject& subject, const Tensor& logits) {
@@ -80,7 +80,7 @@ std::vector<int32_t> largest(std::span<const double> row, int64_t count) {
 Subject::Words words_of_rows(const Subject& subject, const std::string& path, int64_t rows) {
   const Subject::Words& words = subject.places(path);
   if (static_cast<int64_t>(words.size()) == rows) return words;
-  return Subject::Words(static_cast<size_t>(rows), "all of it");
+  return Subject::Words(static_cast<size_t>(rows), "whole example");
 }
 
 }  // namespace orrery::models

@@ -13,7 +13,7 @@ struct Answers {
   std::vector<int32_t> of_rows;  // -1: no target
   bool known;                    // false: no row has a target; these are the model's most likely tokens or classes
   size_t last() const;           // the last row with a target; throws if there is none
-  std::string described() const { return known ? "the right answer" : "the model's own answer"; }
+  std::string described() const { return known ? "the target" : "the model's prediction"; }
 };
 Answers answers_to(const Subject& subject, const Tensor& logits);
 
@@ -30,7 +30,7 @@ int64_t rank_of(std::span<const double> row, int32_t answer);
 std::vector<int32_t> largest(std::span<const double> row, int64_t count);
 
 // Returns labels of the rows of logits: those of the positions of module `path` if the numbers
-// match, else "all of it", for a row of the whole example.
+// match, else "whole example", for a row of the whole example.
 Subject::Words words_of_rows(const Subject& subject, const std::string& path, int64_t rows);
 
 }  // namespace orrery::models

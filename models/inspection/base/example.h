@@ -13,11 +13,11 @@ struct ExampleSettings {
 
   template <class V>
   void visit(V& v) {
-    v("text", text, "of a model of texts: what it reads; FILE:path takes it from a file");
-    v("image", image, "of a model of images: a PNG or JPEG file");
-    v("label", label, "its class, as a number from 0; -1: not known", between(-1, 1e6));
-    v("source", source, "of a translator: the sentence that it reads");
-    v("target", target, "and the one that it writes; none: its own greedy translation");
+    v("text", text, "input text of a language model; FILE:PATH reads it from a file");
+    v("image", image, "input image of an image model: a PNG or JPEG file");
+    v("label", label, "class of the image, from 0; -1: unknown", between(-1, 1e6));
+    v("source", source, "sentence for a translation model to translate");
+    v("target", target, "translation of the source that the decoder reads; none: the model's greedy translation");
   }
   bool given() const { return !text.empty() || !image.empty() || !source.empty(); }
 };

@@ -73,8 +73,8 @@ std::vector<Seen> see(const Subject& subject, const std::string& name) {
 }
 
 std::vector<size_t> chosen_layers(size_t layers, int64_t layer, const std::string& of_what) {
-  check(layer < static_cast<int64_t>(layers), "inspect: there is no layer ", layer, " of ", of_what, "; there are ",
-        layers, ", from 0");
+  check(layer < static_cast<int64_t>(layers), "inspect: --layer=", layer, " is out of range; ", of_what,
+        " have numbers from 0 to ", layers - 1);
   if (layer >= 0) return {static_cast<size_t>(layer)};
   std::vector<size_t> each(layers);
   std::iota(each.begin(), each.end(), size_t{0});
@@ -82,7 +82,7 @@ std::vector<size_t> chosen_layers(size_t layers, int64_t layer, const std::strin
 }
 
 void check_head(int64_t head, int64_t heads, const std::string& path) {
-  check(head < heads, "inspect: there is no head ", head, " in ", path, "; there are ", heads, ", from 0");
+  check(head < heads, "inspect: --head=", head, " is out of range; ", path, " has heads from 0 to ", heads - 1);
 }
 
 }  // namespace orrery::models

@@ -28,7 +28,7 @@ std::string Memory::unit(int64_t index) const {
 }
 
 void Memory::check_unit(int64_t index) const {
-  check(index < units(), "inspect: there is no slot ", index, " in ", path, "; there are ", units(), ", from 0");
+  check(index < units(), "inspect: --slot=", index, " is out of range; ", path, " has units from 0 to ", units() - 1);
 }
 
 void Memory::set(const Shape& shape, std::vector<double>& numbers, int64_t unit, double value) const {
