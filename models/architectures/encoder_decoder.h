@@ -68,7 +68,7 @@ struct EncoderDecoderSettings {
     v("tied_head", tied_head, "use the target's embedding table as the head");
     v("embedding_scale", embedding_scale, embedding_scale_help);
     v("initial_std", initial_std,
-      "initial weights: a standard deviation, by_width, equal(...), fixup(...), ...; nn/layers/initial_weights.h");
+      "initial weights: a std, by_width, equal(...), fixup(...), ...; see nn/layers/initial_weights.h");
   }
 };
 

@@ -76,7 +76,7 @@ struct GptSettings {
     v("tied_head", tied_head, "use the embedding matrix as the head");
     v("shared_activation", shared_activation, "share the learned parameters of the activation among all feed-forwards");
     v("initial_std", initial_std,
-      "initial weights: a standard deviation, by_width, equal(...), fixup(...), ...; nn/layers/initial_weights.h");
+      "initial weights: a std, by_width, equal(...), fixup(...), ...; see nn/layers/initial_weights.h");
   }
 };
 

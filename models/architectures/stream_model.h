@@ -67,7 +67,7 @@ struct StreamSettings {
       "place of normalizations; pre: before each sublayer and the head; post: after the residual addition",
       one_of({"pre", "post"}));
     v("initial_std", initial_std,
-      "initial weights: a standard deviation, by_width, equal(...), fixup(...), ...; nn/layers/initial_weights.h");
+      "initial weights: a std, by_width, equal(...), fixup(...), ...; see nn/layers/initial_weights.h");
     v("embedding_scale", embedding_scale, embedding_scale_help);
     v("bias", bias, "biases in the blocks' linear layers");
     visit_own_biases(v, *this);
