@@ -77,8 +77,8 @@ std::string ours_in_full(const HookAlias& alias, const std::string& layer) {
   std::string meant;
   for (const HookAlias& alias : hook_aliases())
     if (theirs_in_full(alias, layer) == near) meant = ours_in_full(alias, layer);
-  fail("hooks: TransformerLens's '", pattern, "' has no value here",
-       near.empty() ? "" : text("; did you mean '", near, "', which is ", meant, "?"), " There are ", join(known));
+  fail("hooks: TransformerLens's '", pattern, "' is not available here; ",
+       near.empty() ? "" : text("did you mean '", near, "' (", meant, ")? "), "available: ", join(known));
 }
 
 }  // namespace

@@ -63,8 +63,8 @@ template <class T>
 T& setting_of(const AnySettings& settings, std::string_view key) {
   const std::vector<Setting> members = settings.members();
   const Setting* const found = find_setting(members, key);
-  check(found && std::holds_alternative<T*>(found->value), "model: it has no setting '", key,
-        "', which is asked for here; is it a model for this --task?  `orrery list model` says what each learns");
+  check(found && std::holds_alternative<T*>(found->value), "model: this model has no setting '", key,
+        "', which is required here; choose a model for this --task from `orrery list model`");
   return *std::get<T*>(found->value);
 }
 

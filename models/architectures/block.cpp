@@ -11,18 +11,17 @@ const BlockOptions& checked(const BlockOptions& o) {
   check(o.norm_place == "pre" || o.norm_place == "post", "block: norm_place '", o.norm_place,
         "' must be pre (before each sublayer) or post (after the residual is added)");
   check(!o.parallel || o.norm_place == "pre",
-        "block: parallel=yes reads one normalization of x and has no place for norm_place=post; choose one of the two");
+        "block: parallel=yes needs a normalization before the sublayers, not norm_place=post; choose one of the two");
   check(!o.parallel || is_same(o.feed_forward_normalization),
-        "block: parallel=yes has one normalization, that of the attention, so feed_forward_normalization must be same, "
-        "not ",
+        "block: parallel=yes has one normalization, so feed_forward_normalization must be same, not ",
         o.feed_forward_normalization);
   check(!scaled || !o.parallel,
-        "block: feed_forward_divisor and feed_forward_residual scale the second of two steps; parallel=yes has one");
+        "block: feed_forward_divisor and feed_forward_residual cannot be combined with parallel=yes; leave one out");
   check(!scaled || !without,
-        "block: feed_forward_divisor and feed_forward_residual need a feed-forward; feed_forward=none has nothing to "
-        "scale");
+        "block: feed_forward_divisor and feed_forward_residual need a feed-forward, not feed_forward=none; leave them "
+        "out");
   check(o.feed_forward_divisor.initial != 0,
-        "block: feed_forward_divisor divides the feed-forward's output and cannot be or start at 0; 1 changes nothing");
+        "block: feed_forward_divisor must not be or start at 0; use 1 for no division");
   return o;
 }
 

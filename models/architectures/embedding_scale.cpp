@@ -10,7 +10,7 @@ LearnableNumber embedding_scale(const Spec& spec, int64_t width, std::string_vie
   if (print(spec) == "sqrt_width") return {by_width};
   const bool learned = spec.name == "learned";
   check(learned ? spec.items.size() <= 1 : spec.items.empty(), owner, ": embedding_scale '", spec,
-        "' is neither none, a number, sqrt_width, learned nor learned(a number)");
+        "' is invalid; use none, a number, sqrt_width, learned or learned(NUMBER)");
   if (learned && spec.items.empty()) return {by_width, true};
   const double scale = parse_number(text(owner, ": embedding_scale"), print(learned ? spec.items[0].value : spec));
   check(scale >= 1e-6 && scale <= 1e6, owner, ": embedding_scale: ", print_number(scale),

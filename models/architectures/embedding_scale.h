@@ -9,8 +9,7 @@
 namespace orrery::models {
 
 constexpr const char* embedding_scale_help =
-    "what the embedding is multiplied by: none, a number, sqrt_width, learned (from sqrt(width), as DyT needs) or "
-    "learned(a number)";
+    "factor of the embedding: none, a number, sqrt_width, learned (from sqrt(width)) or learned(NUMBER)";
 
 // Returns the factor for a model of this width; errors begin with `owner`, the model's name.
 LearnableNumber embedding_scale(const Spec& spec, int64_t width, std::string_view owner);

@@ -93,9 +93,7 @@ Tensor EncoderDecoder::run(Stack& stack, const Tensor& tokens, nn::Pass& pass) {
   const int64_t before = pass.offset();
   check(tokens.shape().rank() == 2 && tokens.size(1) >= 1 && before + tokens.size(1) <= settings_.context,
         "encoder_decoder: tokens of shape ", tokens.shape(), " after ", before,
-        " in the cache; they must be (batch, "
-        "time) with at most ",
-        settings_.context, " (the context) in time");
+        " in the cache; they must be (batch, time), with time at most ", settings_.context, " (the context) in all");
   nn::Embedding& embedding = stack.embedding ? *stack.embedding : *encoder_.embedding;
   Tensor x = embedding_scale_.times(embedding(tokens, pass));
   x = hook(&stack == &encoder_ ? "encoder" : "decoder", "embedding", stack.dropout((*stack.position)(x, pass), pass));
@@ -109,7 +107,8 @@ Tensor EncoderDecoder::before_head(const Tensor& states, nn::Pass& pass) {
 }
 
 void EncoderDecoder::encode(const Tensor& sources, const Tensor& lengths, nn::Pass& pass) {
-  check(!pass.cache || pass.cache->tokens == 0, "encoder_decoder: a source is read before anything is written");
+  check(!pass.cache || pass.cache->tokens == 0,
+        "encoder_decoder: the cache already has target tokens; encode the source with an empty cache");
   nn::Cache* const cache = std::exchange(pass.cache, nullptr);
   const Tensor of_targets = std::exchange(pass.lengths, lengths);
   pass.memory = run(encoder_, sources, pass);
@@ -119,10 +118,9 @@ void EncoderDecoder::encode(const Tensor& sources, const Tensor& lengths, nn::Pa
 
 Tensor EncoderDecoder::forward(const Tensor& targets, nn::Pass& pass) {
   check(bool(pass.memory),
-        "encoder_decoder: no source has been read; encode one in the same pass, as --task=translation does");
+        "encoder_decoder: the pass has no encoder output; encode a source in it first, as --task=translation does");
   check(!pass.cache || !recording(),
-        "encoder_decoder: a cache keeps no history to differentiate through; run under "
-        "NoGrad");
+        "encoder_decoder: a cache cannot be used while gradients are recorded; run under NoGrad");
   const Tensor x = run(decoder_, targets, pass);
   if (pass.cache) pass.cache->tokens += targets.size(1);
   return hook(path(), "logits", nn::linear(x, head().weight));

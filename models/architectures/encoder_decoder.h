@@ -36,52 +36,49 @@ struct EncoderDecoderSettings {
 
   template <class V>
   void visit(V& v) {
-    v("layers", layers, "of the encoder, and of the decoder unless decoder_layers says otherwise", between(1, 4096));
-    v("decoder_layers", decoder_layers, "of the decoder; 0: as many as the encoder's", between(0, 4096));
-    v("heads", heads, "attention heads of a layer", between(1, 65536));
+    v("layers", layers, "layers of the encoder, and of the decoder if decoder_layers is 0", between(1, 4096));
+    v("decoder_layers", decoder_layers, "layers of the decoder; 0: as many as in the encoder", between(0, 4096));
+    v("heads", heads, "attention heads per layer", between(1, 65536));
     v("width", width, "channels of the residual stream", between(1, 65536));
-    v("context", context, "the most tokens of a source, and of a target", between(1, 16777216));
-    v("vocabulary", vocabulary, "tokens that exist; 0: as many as the tokenizer has", between(0, 1048576));
+    v("context", context, "maximum number of tokens of a source, and of a target", between(1, 16777216));
+    v("vocabulary", vocabulary, "number of tokens; 0: the tokenizer's", between(0, 1048576));
     v("d_ff|inner", d_ff, "hidden channels of a feed-forward; 0: 4 width", between(0, 262144));
     v("attention", attention,
-      "how the encoder reads the source: NAME or 'NAME(key=value, ...)' from `orrery list attention`",
+      "self-attention of the encoder, from `orrery list attention`: NAME or 'NAME(key=value, ...)'",
       name_of_family("attention"));
-    v("decoder_attention", decoder_attention, "how the decoder reads the target; same: as the encoder",
+    v("decoder_attention", decoder_attention, "self-attention of the decoder; same: as attention",
       name_of_family("attention"));
-    v("cross_attention", cross_attention, "how the decoder reads the source; same: as the encoder",
+    v("cross_attention", cross_attention, "attention of the decoder to the source; same: as attention",
       name_of_family("attention"));
-    v("feed_forward", feed_forward, "how a layer reads its weights, from `orrery list feed_forward`",
-      name_of_family("feed_forward"));
+    v("feed_forward", feed_forward, "feed-forward from `orrery list feed_forward`", name_of_family("feed_forward"));
     v("normalization", normalization,
-      "what stands before each sublayer (or after it: norm_place), from `orrery list normalization`",
+      "normalization before each sublayer (after it: norm_place=post), from `orrery list normalization`",
       name_of_family("normalization"));
     visit_own_normalizations(v, *this);
     v("final_normalization", final_normalization,
-      "what ends encoder and decoder; same: as in the layers, and none with norm_place=post, whose layers end with one",
+      "normalization after encoder and decoder; same: as in the layers, but none with norm_place=post",
       name_of_family("normalization"));
-    v("position", position, "how a token knows where it stands, from `orrery list position`",
-      name_of_family("position"));
+    v("position", position, "position encoding from `orrery list position`", name_of_family("position"));
     v("bias", bias, "biases in linear layers");
     v("normalization_bias", normalization_bias, "biases in normalizations");
-    v("dropout", dropout, "fraction of the sublayers' outputs and of the embeddings set to zero while training",
-      fraction());
-    v("norm_place", norm_place, "pre: before each sublayer; post: after its residual is added",
+    v("dropout", dropout, "fraction of sublayer outputs and embeddings set to zero during training", fraction());
+    v("norm_place", norm_place, "place of normalizations; pre: before each sublayer; post: after the residual addition",
       one_of({"pre", "post"}));
-    v("shared_embedding", shared_embedding, "source and target have one table of embeddings");
-    v("tied_head", tied_head, "the head is the target's table of embeddings");
+    v("shared_embedding", shared_embedding, "use one embedding table for source and target");
+    v("tied_head", tied_head, "use the target's embedding table as the head");
     v("embedding_scale", embedding_scale, embedding_scale_help);
     v("initial_std", initial_std,
-      "standard deviation of weights at the start: a number, by_width, equal(...), fixup(...) or a paper's own: "
-      "nn/layers/initial_weights.h");
+      "initial weights: a std, by_width, equal(...), fixup(...), ...; see nn/layers/initial_weights.h");
   }
 };
 
 class EncoderDecoder final : public TranslationModel, public HeadedModel {
  public:
-  static inline const ModelInfo info{.name = "encoder_decoder",
-                                     .description = "a transformer that reads one sequence and writes another",
-                                     .source = "Vaswani et al. 2017, arXiv:1706.03762",
-                                     .task = "translation"};
+  static inline const ModelInfo info{
+      .name = "encoder_decoder",
+      .description = "an encoder-decoder transformer, from a source to a target sequence",
+      .source = "Vaswani et al. 2017, arXiv:1706.03762",
+      .task = "translation"};
   using Settings = EncoderDecoderSettings;
 
   explicit EncoderDecoder(const EncoderDecoderSettings& settings);

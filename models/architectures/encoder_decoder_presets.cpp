@@ -17,7 +17,7 @@ namespace orrery::models {
     presets().add(
         {name, description, "encoder_decoder", AnySettings(settings), parameters, {{"vocabulary", vocabulary}}});
   };
-  add("translation-small", "short sentences, trains in minutes on a CPU", small, 4267776, "6000");
+  add("translation-small", "short sentences; trains in minutes on a CPU", small, 4267776, "6000");
   add("transformer-iwslt", "fairseq's size for IWSLT14, post-norm", iwslt, 36663296, "10000");
   add("relu_former-iwslt", "transformer-iwslt with variance-reduced ReLU in all three attentions", relu_former,
       36663368, "10000");

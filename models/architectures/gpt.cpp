@@ -70,7 +70,7 @@ Gpt::Gpt(const GptSettings& settings)
   for (int64_t i = 0; i < s.layers; ++i)
     blocks_.push_back(std::make_unique<Block>(block_options(s, *position_, activation_)));
   check(!s.shared_activation || activation_.value, "gpt: shared_activation=yes, but feed_forward=", s.feed_forward,
-        " has no activation with parameters to share; use one such as dense(leaky_relu_learned)");
+        " has no activation with learned parameters; use one that has, such as dense(leaky_relu_learned)");
   if (!s.tied_head) head_weight_ = nn::Parameter(Shape{s.vocabulary, s.width}, weights.head(s.width, s.vocabulary));
   head_weight_.table = true;
   if (s.head_bias) head_bias_ = nn::Parameter(Shape{s.vocabulary}, nn::constant(0));
@@ -79,12 +79,12 @@ Gpt::Gpt(const GptSettings& settings)
 
 Tensor Gpt::states(const Tensor& tokens, nn::Pass& pass) {
   check(tokens.shape().rank() == 2 && tokens.size(1) >= 1 && tokens.size(1) <= settings_.context,
-        "gpt: tokens of shape ", tokens.shape(), "; they must be (batch, time) with at most ", settings_.context,
-        " (the context) in time");
+        "gpt: tokens of shape ", tokens.shape(), "; they must be (batch, time), with time at most ", settings_.context,
+        " (the context)");
   const int64_t after = pass.offset() + tokens.size(1);
-  check(after <= settings_.context, "gpt: the cache holds ", pass.offset(), " tokens and ", tokens.size(1),
-        " come, but the context is ", settings_.context, "; begin a new cache with the last of them");
-  check(!pass.cache || !recording(), "gpt: a cache keeps no history to differentiate through; run under NoGrad");
+  check(after <= settings_.context, "gpt: the cache holds ", pass.offset(), " tokens, and ", tokens.size(1),
+        " more exceed the context of ", settings_.context, "; start a new cache with the last tokens");
+  check(!pass.cache || !recording(), "gpt: a cache cannot be used while gradients are recorded; run under NoGrad");
   Tensor x = embedding_scale_.times((*position_)(embedding_(tokens, pass), pass));
   x = hook(path(), "embedding", embedding_dropout_(x, pass));
   for (const auto& block : blocks_) x = (*block)(x, pass);

@@ -40,57 +40,50 @@ struct GptSettings {
 
   template <class V>
   void visit(V& v) {
-    v("layers", layers, "blocks", between(1, 4096));
-    v("heads", heads, "attention heads of a block", between(1, 65536));
+    v("layers", layers, "number of blocks", between(1, 4096));
+    v("heads", heads, "attention heads per block", between(1, 65536));
     v("width", width, "channels of the residual stream", between(1, 65536));
-    v("context", context, "tokens that the model sees at once", between(1, 16777216));
-    v("vocabulary", vocabulary, "tokens that exist; 0: as many as the tokenizer has", between(0, 1048576));
+    v("context", context, "maximum number of tokens per sequence", between(1, 16777216));
+    v("vocabulary", vocabulary, "number of tokens; 0: the tokenizer's", between(0, 1048576));
     v("d_ff|inner", d_ff, "hidden channels of a feed-forward; 0: 4 width", between(0, 262144));
-    v("attention", attention,
-      "how a block reads its context: NAME or 'NAME(key=value, ...)' from `orrery list attention`",
+    v("attention", attention, "attention from `orrery list attention`: NAME or 'NAME(key=value, ...)'",
       name_of_family("attention"));
-    v("feed_forward", feed_forward, "how a block reads its weights, from `orrery list feed_forward`",
-      name_of_family("feed_forward"));
+    v("feed_forward", feed_forward, "feed-forward from `orrery list feed_forward`", name_of_family("feed_forward"));
     v("normalization", normalization,
-      "what stands before each sublayer (or after it: norm_place), from `orrery list normalization`",
+      "normalization before each sublayer (after it: norm_place=post), from `orrery list normalization`",
       name_of_family("normalization"));
-    v("final_normalization", final_normalization, "what stands before the head; same: as in the blocks",
+    v("final_normalization", final_normalization, "normalization before the head; same: as in the blocks",
       name_of_family("normalization"));
-    v("position", position, "how a token knows where it stands, from `orrery list position`",
-      name_of_family("position"));
+    v("position", position, "position encoding from `orrery list position`", name_of_family("position"));
     v("bias", bias, "biases in the linear layers of attention and feed-forward");
     v("normalization_bias", normalization_bias, "biases in normalizations");
-    v("dropout", dropout, "fraction of the sublayers' outputs and of the embedding set to zero while training",
-      fraction());
-    v("norm_place", norm_place, "pre: before each sublayer; post: after its residual is added",
+    v("dropout", dropout, "fraction of sublayer outputs and embeddings set to zero during training", fraction());
+    v("norm_place", norm_place, "place of normalizations; pre: before each sublayer; post: after the residual addition",
       one_of({"pre", "post"}));
-    v("parallel", parallel, "attention and feed-forward read the same normalized input");
-    v("residual_gain", residual_gain, "what a sublayer's output is multiplied by; learned(0): SkipInit",
-      between(-1e6, 1e6));
-    v("feed_forward_divisor", feed_forward_divisor, "what the feed-forward's output is divided by",
+    v("parallel", parallel, "compute attention and feed-forward in parallel, from one normalized input");
+    v("residual_gain", residual_gain, "factor of a sublayer's output; learned(0): SkipInit", between(-1e6, 1e6));
+    v("feed_forward_divisor", feed_forward_divisor, "divisor of the feed-forward's output",
       {.low = -1e6, .high = 1e6, .smallest = 1e-6});
-    v("feed_forward_residual", feed_forward_residual, "what the residual is multiplied by where the feed-forward joins",
-      between(-1e6, 1e6));
+    v("feed_forward_residual", feed_forward_residual,
+      "factor of the residual that the feed-forward's output is added to", between(-1e6, 1e6));
     v("embedding_scale", embedding_scale, embedding_scale_help);
-    v("key_heads", key_heads, "heads of keys and values, each for heads / key_heads of queries; 0: heads",
+    v("key_heads", key_heads, "key and value heads, each for heads / key_heads query heads; 0: heads",
       between(0, 65536));
     v("head_size", head_size, "channels of a head; 0: width / heads", between(0, 65536));
     visit_own_normalizations(v, *this);
     visit_own_biases(v, *this);
-    v("head_bias", head_bias, "a bias of the logits");
-    v("tied_head", tied_head, "the embedding is the head's matrix too");
-    v("shared_activation", shared_activation,
-      "all feed-forwards have the learned parameters of their activation in common");
+    v("head_bias", head_bias, "add a bias to the logits");
+    v("tied_head", tied_head, "use the embedding matrix as the head");
+    v("shared_activation", shared_activation, "share the learned parameters of the activation among all feed-forwards");
     v("initial_std", initial_std,
-      "standard deviation at which weights start: a number, by_width, equal(...), fixup(...) or a paper's: "
-      "nn/layers/initial_weights.h");
+      "initial weights: a std, by_width, equal(...), fixup(...), ...; see nn/layers/initial_weights.h");
   }
 };
 
 class Gpt final : public LanguageModel, public HeadedModel {
  public:
   static inline const ModelInfo info{.name = "gpt",
-                                     .description = "a transformer that reads to the left",
+                                     .description = "a decoder-only (causal) transformer",
                                      .source = "Radford et al. 2019, GPT-2",
                                      .task = "language_modeling"};
   using Settings = GptSettings;

@@ -64,22 +64,22 @@ void add_revival() {
   add("sm-r", "sm-g with ReLU", revival("none", "relu"), without, "50257");
   add("sm", "sm-g without an activation", revival("none", "identity"), without, "50257");
   GptSettings leaky = revival("none", "leaky_relu_learned");
-  add("sm-leaky-per-layer", "sm-g with a leaky ReLU that learns its slope, one for each layer", leaky,
-      without + leaky.layers, "50257");
+  add("sm-leaky-per-layer", "sm-g with leaky ReLU, one learned slope per layer", leaky, without + leaky.layers,
+      "50257");
   leaky.shared_activation = true;
-  add("sm-leaky-global", "sm-g with a leaky ReLU that learns one slope for all layers", leaky, without + 1, "50257");
+  add("sm-leaky-global", "sm-g with leaky ReLU, one learned slope for all layers", leaky, without + 1, "50257");
 }
 
 [[maybe_unused]] const bool registered_presets = [] {
-  add("gpt-char-small", "characters, trains in about a minute on a CPU", of_size(4, 4, 128, 64), 805248, "65");
-  add("gpt-char-medium", "characters, nanoGPT's Shakespeare model", of_size(6, 6, 384, 256), 10750080, "65");
+  add("gpt-char-small", "characters; trains in about a minute on a CPU", of_size(4, 4, 128, 64), 805248, "65");
+  add("gpt-char-medium", "characters; nanoGPT's Shakespeare model", of_size(6, 6, 384, 256), 10750080, "65");
   add("gpt-char-dyt", "gpt-char-small with DyT in its blocks, rotary positions", dyt_small(), 797065, "65");
   add("gpt2-124m", "the smallest GPT-2", gpt2(12, 12, 768), 124439808, "50257");
   add("gpt2-355m", "GPT-2, the second size", gpt2(24, 16, 1024), 354823168, "50257");
   add("gpt2-774m", "GPT-2, the third size", gpt2(36, 20, 1280), 774030080, "50257");
-  add("llama2c-15m", "a LLaMA that tells small stories", llama2c(6, 6, 288, 256, 768), 15191712, "32000");
-  add("llama2c-42m", "llama2c-15m, larger", llama2c(8, 8, 512, 1024, 1376), 41689600, "32000");
-  add("llama2c-110m", "llama2c-15m, the largest", llama2c(12, 12, 768, 1024, 2048), 109529856, "32000");
+  add("llama2c-15m", "LLaMA of llama2.c's stories15M", llama2c(6, 6, 288, 256, 768), 15191712, "32000");
+  add("llama2c-42m", "LLaMA of llama2.c's stories42M", llama2c(8, 8, 512, 1024, 1376), 41689600, "32000");
+  add("llama2c-110m", "LLaMA of llama2.c's stories110M", llama2c(12, 12, 768, 1024, 2048), 109529856, "32000");
   add_revival();
   return true;
 }();

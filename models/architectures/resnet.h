@@ -32,27 +32,27 @@ struct ResnetSettings {
 
   template <class V>
   void visit(V& v) {
-    v("blocks", blocks, "of each of the three stages", between(1, 1024));
-    v("width", width, "channels of the first stage; the others have twice and four times as many", between(1, 16384));
-    v("image_size", image_size, "height and width that the data's images are brought to; 0: as they are",
+    v("blocks", blocks, "blocks per stage; there are three stages", between(1, 1024));
+    v("width", width, "channels of the first stage; the next two have 2 and 4 times as many", between(1, 16384));
+    v("image_size", image_size, "height and width in pixels, to which images are cropped and resized; 0: as they are",
       between(0, 16384));
-    v("channels", channels, "of an image: 1 or 3; 0: as many as the data has", between(0, 3));
-    v("classes", classes, "that exist; 0: as many as the data has", between(0, 1048576));
+    v("channels", channels, "channels of an image: 1 or 3; 0: as in the data", between(0, 3));
+    v("classes", classes, "number of classes; 0: as in the data", between(0, 1048576));
     v("shortcut", shortcut,
-      "where the shape changes: projection, a 1 x 1 convolution; option_b, with a normalization after it",
+      "shortcut if shapes differ; projection: 1 x 1 convolution; option_b: followed by a normalization",
       one_of({"projection", "option_b"}));
-    v("normalization", normalization, "what stands behind each convolution, from `orrery list normalization`",
+    v("normalization", normalization, "normalization after each convolution, from `orrery list normalization`",
       name_of_family("normalization"));
-    v("activation", activation, "of every layer: any activation without parameters of its own");
+    v("activation", activation, "activation of every layer, without learned parameters");
     v("initial_std", initial_std,
-      "how weights start: by_inputs, or what else nn/layers/initial_weights.h has, with the first stage's width");
+      "initial weights: by_inputs, or another of nn/layers/initial_weights.h, for the first stage's width");
   }
 };
 
 class Resnet final : public ImageModel {
  public:
   static inline const ModelInfo info{.name = "resnet",
-                                     .description = "a residual convolution net, in the form used for CIFAR",
+                                     .description = "a residual convolutional network, in its form for CIFAR",
                                      .source = "He et al. 2016, arXiv:1512.03385",
                                      .task = "image_classification"};
   using Settings = ResnetSettings;

@@ -11,7 +11,7 @@ void check_span(const Spec& attention) {
   const auto span = std::find_if(attention.items.begin(), attention.items.end(),
                                  [](const Spec::Item& item) { return item.key == "span"; });
   check(span != attention.items.end() && span->value.name != "none", "stream: attention=", attention,
-        " reads all there is, and a stream has no beginning; give it a span, as in ", attention.name,
+        " has no span, which a stream requires, since it has no beginning; add one, as in ", attention.name,
         "(span=adaptive_span(256)) or ", attention.name, "(span=fixed(256))");
 }
 
@@ -38,7 +38,7 @@ StreamModel::StreamModel(const StreamSettings& settings)
       head_(settings_.width, settings_.vocabulary, {}) {
   const StreamSettings& s = settings_;
   check(position_->acts_on_scores() || s.position.name == "none", "stream: position=", s.position,
-        " counts from the beginning of a text, and a stream has none; use relative, alibi or none");
+        " counts from the beginning of a text, which a stream does not have; use relative, alibi or none");
   const nn::InitialWeights weights = nn::initial_weights(s.initial_std, s.width);
   head_.weight.initialization = weights.head(s.width, s.vocabulary);
   head_.weight.table = true;
@@ -71,7 +71,7 @@ Tensor StreamModel::forward(const Tensor& tokens, nn::Pass& pass) {
   check(tokens.shape().rank() == 2 && tokens.size(1) >= 1, "stream: tokens of shape ", tokens.shape(),
         "; they must be (batch, time)");
   check(!pass.cache || pass.cache->of_states || !recording(),
-        "stream: a cache of keys keeps no history to differentiate through; use one of states, or run under NoGrad");
+        "stream: a cache of keys cannot be used while gradients are recorded; use one of states, or run under NoGrad");
   Tensor x = hook(path(), "embedding", embedding_dropout_(embedding_scale_.times(embedding_(tokens, pass)), pass));
   for (const auto& block : blocks_) x = (*block)(x, pass);
   if (pass.cache) pass.cache->tokens += tokens.size(1);

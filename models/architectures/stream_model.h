@@ -42,44 +42,46 @@ struct StreamSettings {
 
   template <class V>
   void visit(V& v) {
-    v("layers", layers, "blocks", between(1, 4096));
-    v("heads", heads, "attention heads of a block", between(1, 65536));
+    v("layers", layers, "number of blocks", between(1, 4096));
+    v("heads", heads, "attention heads per block", between(1, 65536));
     v("width", width, "channels of the residual stream", between(1, 65536));
-    v("context", context, "tokens of a block, which gradients go through", between(1, 16777216));
-    v("memory", memory, "tokens before, of which constants are carried along; no span is longer", between(1, 16777215));
-    v("vocabulary", vocabulary, "tokens that exist; 0: as many as the tokenizer has", between(0, 1048576));
+    v("context", context, "tokens per block of text; gradients flow within a block", between(1, 16777216));
+    v("memory", memory, "cache length: tokens before the block, without gradient; upper limit of spans",
+      between(1, 16777215));
+    v("vocabulary", vocabulary, "number of tokens; 0: the tokenizer's", between(0, 1048576));
     v("d_ff|inner", d_ff, "hidden channels of a feed-forward; 0: 4 width", between(0, 262144));
-    v("attention", attention,
-      "how a block reads its context: NAME or 'NAME(key=value, ...)' from `orrery list attention`; it must have a span",
+    v("attention", attention, "attention with a span, from `orrery list attention`: 'NAME(span=..., key=value, ...)'",
       name_of_family("attention"));
     v("feed_forward", feed_forward,
-      "how a block reads its weights, from `orrery list feed_forward`; none: all-attention, with persistent slots",
+      "feed-forward from `orrery list feed_forward`; none: all-attention, with persistent slots",
       name_of_family("feed_forward"));
     v("normalization", normalization,
-      "what stands after each residual (or before each sublayer: norm_place), from `orrery list normalization`",
+      "normalization after each sublayer (before it: norm_place=pre), from `orrery list normalization`",
       name_of_family("normalization"));
     visit_own_normalizations(v, *this);
     v("final_normalization", final_normalization,
-      "what stands before the head; same: as in the blocks, and none with norm_place=post, whose blocks end with one",
+      "normalization before the head; same: as in the blocks, but none with norm_place=post",
       name_of_family("normalization"));
-    v("position", position, "terms of the distance: relative, alibi or none", name_of_family("position"));
-    v("norm_place", norm_place, "pre: before each sublayer, and before the head; post: after its residual is added",
+    v("position", position, "relative-position bias or embedding: relative, alibi or none", name_of_family("position"));
+    v("norm_place", norm_place,
+      "place of normalizations; pre: before each sublayer and the head; post: after the residual addition",
       one_of({"pre", "post"}));
-    v("initial_std", initial_std, "how weights start, in the words of nn/layers/initial_weights.h");
+    v("initial_std", initial_std,
+      "initial weights: a std, by_width, equal(...), fixup(...), ...; see nn/layers/initial_weights.h");
     v("embedding_scale", embedding_scale, embedding_scale_help);
     v("bias", bias, "biases in the blocks' linear layers");
     visit_own_biases(v, *this);
-    v("dropout", dropout, "fraction of the sublayers' outputs and of the embedding set to zero while training",
-      fraction());
+    v("dropout", dropout, "fraction of sublayer outputs and embeddings set to zero during training", fraction());
   }
 };
 
 class StreamModel final : public LanguageModel, public HeadedModel {
  public:
-  static inline const ModelInfo info{.name = "stream",
-                                     .description = "a transformer that reads a stream on and on, block by block",
-                                     .source = "Sukhbaatar et al. 2019, arXiv:1905.07799 and arXiv:1907.01470",
-                                     .task = "stream_modeling"};
+  static inline const ModelInfo info{
+      .name = "stream",
+      .description = "a causal transformer for text streams, block by block, with a cache",
+      .source = "Sukhbaatar et al. 2019, arXiv:1905.07799 and arXiv:1907.01470",
+      .task = "stream_modeling"};
   using Settings = StreamSettings;
 
   explicit StreamModel(const StreamSettings& settings);

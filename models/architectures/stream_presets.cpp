@@ -36,12 +36,12 @@ void add(const char* name, const char* description, const StreamSettings& settin
 }
 
 [[maybe_unused]] const bool registered_presets = [] {
-  add("stream-char-small", "characters, adaptive spans up to 256, minutes on a CPU",
+  add("stream-char-small", "characters, adaptive spans up to 256; trains in minutes on a CPU",
       small("softmax(span=adaptive_span(256))"), 862512, bytes);
   add("stream-char-fixed", "stream-char-small with the fixed span of 256", small("softmax(span=fixed(256))"), 862496,
       bytes);
   // Equally many parameters in more layers; the paper has 18 layers instead of 12.
-  add("stream-char-all-attention", "six layers with persistent slots in place of feed-forwards, as many parameters",
+  add("stream-char-all-attention", "stream-char-small with persistent slots instead of feed-forwards, in six layers",
       without_feed_forward(deep(small("softmax(span=adaptive_span(256), persistent=256)"), 6)), 862008, bytes);
   add("adaptive-span-small", "enwik8 and text8, Sukhbaatar et al. 2019",
       of_paper(12, 512, 8, "softmax(span=adaptive_span(8192))"), 38538605, enwik8);

@@ -78,7 +78,7 @@ class Search {  // of one batch
   }
   std::vector<Candidate> likeliest(const Tensor& logits, double log_sum, int64_t row) const {
     check(std::isfinite(log_sum),
-          "translate: what the model predicts is not finite: its weights are too large; use an earlier checkpoint");
+          "translate: the model's logits are not finite, because its weights are too large; use an earlier checkpoint");
     const int64_t tokens = std::min<int64_t>(logits.size(-1), marks_.vocabulary);
     const float* const z = logits.data<float>() + row * logits.size(-1);
     const auto most = static_cast<size_t>(std::min(2 * s_.beam, tokens));
@@ -179,17 +179,17 @@ class Search {  // of one batch
 std::vector<std::vector<int32_t>> translate(TranslationModel& model, std::span<const std::vector<int32_t>> sources,
                                             const SentenceMarks& marks, const SearchSettings& s) {
   check(s.beam >= 1 && s.batch >= 1 && s.most_tokens >= 0, "translate: beam ", s.beam, " and batch ", s.batch,
-        " must be at least 1, and most_tokens ", s.most_tokens, " not negative");
+        " must be at least 1, and most_tokens ", s.most_tokens, " at least 0");
   check(std::isfinite(s.length_penalty), "translate: length_penalty ", s.length_penalty, " must be finite");
   check(marks.vocabulary <= model.vocabulary(), "translate: the tokenizer has ", marks.vocabulary,
-        " tokens and the model ", model.vocabulary(), "; they do not belong together");
+        " tokens, but the model has ", model.vocabulary(), "; use the tokenizer that the model was trained with");
   const NoGrad guard;
   std::vector<size_t> order(sources.size());
   std::iota(order.begin(), order.end(), size_t{0});
   for (const size_t i : order)
     check(static_cast<int64_t>(sources[i].size()) <= model.context(), "translate: sentence ", i + 1, " has ",
-          sources[i].size(), " tokens with its end, more than the model's context of ", model.context(),
-          "; cut it into shorter ones");
+          sources[i].size(), " tokens with its end mark, more than the model's context of ", model.context(),
+          "; split it into shorter ones");
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return sources[a].size() < sources[b].size(); });
   std::vector<std::vector<int32_t>> translations(sources.size());

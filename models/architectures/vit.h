@@ -36,44 +36,39 @@ struct VitSettings {
 
   template <class V>
   void visit(V& v) {
-    v("layers", layers, "blocks", between(1, 4096));
-    v("heads", heads, "attention heads of a block", between(1, 65536));
+    v("layers", layers, "number of blocks", between(1, 4096));
+    v("heads", heads, "attention heads per block", between(1, 65536));
     v("width", width, "channels of the residual stream", between(1, 65536));
     v("patch", patch, "height and width of a patch, in pixels", between(1, 4096));
-    v("image_size", image_size, "height and width of an image, to which those of the data are brought; 0: as they are",
+    v("image_size", image_size, "height and width in pixels, to which images are cropped and resized; 0: as they are",
       between(0, 16384));
-    v("channels", channels, "of an image: 1 or 3; 0: as many as the data has", between(0, 3));
-    v("classes", classes, "that exist; 0: as many as the data has", between(0, 1048576));
+    v("channels", channels, "channels of an image: 1 or 3; 0: as in the data", between(0, 3));
+    v("classes", classes, "number of classes; 0: as in the data", between(0, 1048576));
     v("d_ff|inner", d_ff, "hidden channels of a feed-forward; 0: 4 width", between(0, 262144));
-    v("pooling", pooling, "what the head reads: class_token, a token of its own, or the mean of all",
+    v("pooling", pooling, "input of the head: class_token (a learned token), or mean of all patches",
       one_of({"class_token", "mean"}));
-    v("attention", attention,
-      "how a block reads the image: NAME or 'NAME(key=value, ...)' from `orrery list attention`",
+    v("attention", attention, "attention from `orrery list attention`: NAME or 'NAME(key=value, ...)'",
       name_of_family("attention"));
-    v("feed_forward", feed_forward, "how a block reads its weights, from `orrery list feed_forward`",
-      name_of_family("feed_forward"));
+    v("feed_forward", feed_forward, "feed-forward from `orrery list feed_forward`", name_of_family("feed_forward"));
     v("normalization", normalization,
-      "what stands before each sublayer (or after it: norm_place), from `orrery list normalization`",
+      "normalization before each sublayer (after it: norm_place=post), from `orrery list normalization`",
       name_of_family("normalization"));
     visit_own_normalizations(v, *this);
-    v("final_normalization", final_normalization, "what stands before the head; same: as in the blocks",
+    v("final_normalization", final_normalization, "normalization before the head; same: as in the blocks",
       name_of_family("normalization"));
-    v("position", position, "how a patch knows where it stands, from `orrery list position`",
+    v("position", position, "position encoding of the patches, from `orrery list position`",
       name_of_family("position"));
     v("bias", bias, "biases in the blocks' linear layers");
     v("normalization_bias", normalization_bias, "biases in normalizations");
-    v("dropout", dropout, "fraction of the sublayers' outputs and of the embedding set to zero while training",
-      fraction());
-    v("head_bias", head_bias, "where the head's bias starts: about -ln(classes) suits sigmoid cross-entropy",
+    v("dropout", dropout, "fraction of sublayer outputs and embeddings set to zero during training", fraction());
+    v("head_bias", head_bias, "initial bias of the head; about -ln(classes) suits sigmoid cross-entropy",
       between(-1e3, 1e3));
-    v("norm_place", norm_place, "pre: before each sublayer; post: after its residual is added",
+    v("norm_place", norm_place, "place of normalizations; pre: before each sublayer; post: after the residual addition",
       one_of({"pre", "post"}));
     v("initial_std", initial_std,
-      "standard deviation at which weights start: a number, by_width, equal(...), fixup(...) or a paper's: "
-      "nn/layers/initial_weights.h");
+      "initial weights: a std, by_width, equal(...), fixup(...), ...; see nn/layers/initial_weights.h");
     v("embedding_scale", embedding_scale, embedding_scale_help);
-    v("residual_gain", residual_gain, "what a sublayer's output is multiplied by; learned(0): SkipInit",
-      between(-1e6, 1e6));
+    v("residual_gain", residual_gain, "factor of a sublayer's output; learned(0): SkipInit", between(-1e6, 1e6));
   }
 };
 

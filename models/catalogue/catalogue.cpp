@@ -83,19 +83,20 @@ CatalogueEntry activation(const std::string& name) {
   entry.facts = shape_of(
       info, [&](double x) { return f.value(x, p); }, f.derivative(0, p));
   entry.facts.insert(entry.facts.begin(), {"parameters", p.empty() ? "none" : join(parameters)});
-  entry.facts.emplace_back("keeps", f.has_derivative_from_output() ? "y" : p.empty() ? "x" : "x, p");
+  entry.facts.emplace_back("saved for backward", f.has_derivative_from_output() ? "y" : p.empty() ? "x" : "x, p");
   return entry;
 }
 
 template <class Entry>
-CatalogueEntry registered(const Registry<Entry>& registry, const std::string& name) {
+CatalogueEntry registered(const Registry<Entry>& registry, const std::string& name,
+                          const char* keeps = "saved for backward") {
   const Entry& e = registry.at(name);
   CatalogueEntry entry{name, registry.aliases(name), std::string(e.formula), std::string(e.source), {}, {}};
   if constexpr (requires { e.settings; }) entry.settings = e.settings;
   if constexpr (requires { e.parameters; }) entry.facts.emplace_back("parameters", e.parameters);
-  if constexpr (requires { e.keeps; }) entry.facts.emplace_back("keeps", e.keeps);
+  if constexpr (requires { e.keeps; }) entry.facts.emplace_back(keeps, e.keeps);
   if constexpr (requires { e.weight_of; })
-    entry.facts.emplace_back("weight", e.weight_of.empty() ? "none: models call it" : "losses." + name);
+    entry.facts.emplace_back("weight", e.weight_of.empty() ? "none: models use it directly" : "losses." + name);
   return entry;
 }
 
@@ -103,7 +104,7 @@ CatalogueEntry tokenizer(const std::string& name) { return {name, {}, tokenizers
 
 CatalogueEntry data(const std::string& name) {
   const DataFormat& d = data_formats().at(name);
-  return {name, {}, d.description, {}, {}, {{"of", d.kind}}};
+  return {name, {}, d.description, {}, {}, {{"kind", d.kind}}};
 }
 
 std::string listed(const Pairs& pairs, const std::string& equals, const std::string& between) {
@@ -155,8 +156,8 @@ CatalogueEntry attention_setting(const std::string& name) {
               std::string(info.formula),
               std::string(info.source),
               {},
-              {{"parameters", std::string(info.parameters)}, {"keeps", std::string(info.keeps)}}};
-  fail("attention_setting: there is no '", name, "'");
+              {{"parameters", std::string(info.parameters)}, {"saved for backward", std::string(info.keeps)}}};
+  fail("attention_setting: no '", name, "'; see `orrery list attention_setting`");
 }
 
 struct FamilyForm {
@@ -168,39 +169,40 @@ const std::vector<FamilyForm>& forms() {
   using Name = const std::string&;
   static const std::vector<FamilyForm> all = {
       {"activation", "Activations",
-       "F, applied to every element; also what `dense(F)` takes.  Parameters are changed by training; facts are for "
+       "Elementwise functions F, also the argument of `dense(F)`.  Parameters are trained; the properties hold for "
        "their initial values.",
        activation},
-      {"attention", "Attentions", "How a block reads its context.",
+      {"attention", "Attentions", "Attention layers of a block.",
        [](Name n) { return registered(nn::attentions(), n); }},
-      {"attention_setting", "Settings of attentions",
-       "What a setting adds to an attention, on top of the attention's own parameters.", attention_setting},
-      {"feed_forward", "Feed-forward layers", "How a block reads its weights.",
+      {"attention_setting", "Attention settings",
+       "Settings of attention layers; parameters are in addition to those of the layer.", attention_setting},
+      {"feed_forward", "Feed-forward layers", "Feed-forward layers of a block.",
        [](Name n) { return registered(nn::feed_forwards(), n); }},
-      {"normalization", "Normalizations", "Over the channels of each token.",
+      {"normalization", "Normalizations",
+       "Normalizations over the channels of each token, unless the formula states otherwise.",
        [](Name n) { return registered(nn::normalizations(), n); }},
-      {"position", "Positions", "How a token knows where it stands.",
-       [](Name n) { return registered(nn::positions(), n); }},
-      {"layer", "Further layers", "Parts that models name in their code.",
+      {"position", "Positions", "Position encodings.", [](Name n) { return registered(nn::positions(), n); }},
+      {"layer", "Other layers", "Modules that model classes use directly, without a setting.",
        [](Name n) { return registered(nn::layers(), n); }},
       {"loss", "Losses", "z are the logits.", [](Name n) { return registered(nn::losses(), n); }},
       {"optimizer", "Optimizers", "One step for the parameters p with gradients g.",
-       [](Name n) { return registered(nn::optimizers(), n); }},
+       [](Name n) { return registered(nn::optimizers(), n, "state"); }},
       {"schedule", "Schedules",
-       "Learning rate after the warm-up, at progress p from 0 to 1.  `warmup_form` is linear or quadratic for all.",
+       "Learning rate after the warm-up, at progress p from 0 to 1.  `warmup_form` (linear or quadratic) applies to "
+       "all.",
        [](Name n) { return registered(nn::schedules(), n); }},
-      {"tokenizer", "Tokenizers", "From text to numbers and back.", tokenizer, false},
-      {"data", "Data", "What `--data` may name; whatever it is, it is recognized by what lies there.", data, false},
-      {"model", "Models", "Classes, each with its settings, and what it learns unless another `task` is named.", model,
-       false},
+      {"tokenizer", "Tokenizers", "Conversions between text and token ids.", tokenizer, false},
+      {"data", "Data", "Formats of `--data`, recognized by the files and their content.", data, false},
+      {"model", "Models", "Model classes with their settings and default `task`.", model, false},
       {"model_preset", "Presets of models", "Named settings of a model; further settings override them.", model_preset,
        false},
       {"problem", "Problems",
-       "What the task `algorithmic` learns: sequences made on the fly, with the loss on the answers.",
+       "Problems of the task `algorithmic`: generated sequences; the loss counts the answers only.",
        [](Name n) { return registered(problems(), n); }},
-      {"figure", "Figures", "What `--figures` may name: the log gets it every `figures_every` steps.", figure, false},
-      {"look", "Looks", "What `orrery inspect --look` may name.", look, false},
-      {"task", "Tasks", "What a batch is, which loss is learned from, and what a validation says.", task, false},
+      {"figure", "Figures", "Metrics of model components for `--figures`, logged every `figures_every` steps.", figure,
+       false},
+      {"look", "Looks", "Analyses for `orrery inspect --look`.", look, false},
+      {"task", "Tasks", "Training tasks; a task determines batches, loss and validation.", task, false},
   };
   return all;
 }
@@ -277,7 +279,7 @@ std::string catalogue_markdown() {
     const bool with_source = any([](const CatalogueEntry& e) { return !e.source.empty(); });
     if (family.entries.empty()) continue;
     all += (all.empty() ? "" : "\n") + text("### ", family.title, "\n\n", family.description, "\n\n");
-    std::vector<std::string> header = {"name", family.formulas ? "formula" : "what it is"};
+    std::vector<std::string> header = {"name", family.formulas ? "formula" : "description"};
     if (with_settings) header.push_back("settings");
     std::vector<size_t> facts;  // columns that are not empty
     for (size_t i = 0; i < family.entries[0].facts.size(); ++i)

@@ -92,7 +92,7 @@ std::string plugins_lacking(const std::string& run) {
     return std::any_of(plugins().begin(), plugins().end(),
                        [&](const Plugin& plugin) { return file_name(plugin_word(plugin.path)) == file_name(word); });
   });
-  return lacking.empty() ? "" : "the run was trained with a plug-in: give " + join(lacking, " ");
+  return lacking.empty() ? "" : "the run was trained with a plug-in; add " + join(lacking, " ");
 }
 
 }  // namespace orrery::models

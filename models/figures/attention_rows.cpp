@@ -7,19 +7,19 @@ namespace orrery::models {
 namespace {
 
 REGISTER_FIGURE(entropy, {.name = "entropy",
-                          .description = "of a head's rows of weights, in nats",
+                          .description = "entropy of a head's attention weights in nats, mean over queries",
                           .watches = "row_entropy",
                           .of_value = [](FigureRow& row, nn::Module& attention, const Tensor& rows) {
                             tell_each(row, "entropy", attention.path(), means_of_heads(rows));
                           }});
 REGISTER_FIGURE(attention_zeros, {.name = "attention_zeros",
-                                  .description = "share of exact zeros among the weights of a head that may be others",
+                                  .description = "fraction of exact zeros among a head's visible attention weights",
                                   .watches = "row_zero_share",
                                   .of_value = [](FigureRow& row, nn::Module& attention, const Tensor& rows) {
                                     tell_each(row, "attention_zeros", attention.path(), means_of_heads(rows));
                                   }});
 REGISTER_FIGURE(row_sum, {.name = "row_sum",
-                          .description = "of a head's weights: 1 of softmax, and what others are meant to keep near 1",
+                          .description = "sum of a head's attention weights, mean over queries; 1 for softmax",
                           .watches = "row_sum",
                           .of_value = [](FigureRow& row, nn::Module& attention, const Tensor& rows) {
                             tell_each(row, "row_sum", attention.path(), means_of_heads(rows));

@@ -16,12 +16,13 @@ namespace {
 
 constexpr double top = 0.002;
 
-REGISTER_FIGURE(top_share, {.name = "top_share",
-                            .description = "of a feed-forward's hidden values that 0.2 % of its units carry",
-                            .watches = "hidden",
-                            .of_value = [](FigureRow& row, nn::Module& layer, const Tensor& hidden) {
-                              tell(row, "top_share", layer.path(), nn::top_share(hidden, top));
-                            }});
+REGISTER_FIGURE(top_share,
+                {.name = "top_share",
+                 .description = "fraction of a feed-forward's hidden values in the largest 0.2 % of its units",
+                 .watches = "hidden",
+                 .of_value = [](FigureRow& row, nn::Module& layer, const Tensor& hidden) {
+                   tell(row, "top_share", layer.path(), nn::top_share(hidden, top));
+                 }});
 
 // Returns the parameter `value`, one row per slot; undefined if the layer has no slots.
 Tensor values_of(nn::Module& layer) {
@@ -43,7 +44,7 @@ void tell_value_cosine(FigureRow& row, nn::Module& layer, const Tensor& hidden) 
 }
 
 REGISTER_FIGURE(value_cosine, {.name = "value_cosine",
-                               .description = "of two values of a memory, drawn as often as they are read",
+                               .description = "mean cosine between two slots' values, weighted by the use of the slots",
                                .watches = "hidden",
                                .of_value = tell_value_cosine});
 

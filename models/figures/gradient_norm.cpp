@@ -36,7 +36,7 @@ void tell_gradient_norms(FigureRow& row, const nn::FlatParameters& parameters) {
 }
 
 REGISTER_FIGURE(gradient_norm, {.name = "gradient_norm",
-                                .description = "of the parameters of each part of the model, before clipping",
+                                .description = "gradient norm of the parameters of each component, before clipping",
                                 .usual = true,
                                 .of_parameters = tell_gradient_norms});
 

@@ -7,7 +7,7 @@ namespace orrery::models {
 namespace {
 
 REGISTER_FIGURE(hidden_zeros, {.name = "hidden_zeros",
-                               .description = "share of exact zeros among the hidden values of a feed-forward",
+                               .description = "fraction of exact zeros among a feed-forward's hidden values",
                                .watches = "hidden",
                                .of_value = [](FigureRow& row, nn::Module& layer, const Tensor& hidden) {
                                  tell(row, "hidden_zeros", layer.path(), nn::zero_share(hidden));
@@ -15,7 +15,7 @@ REGISTER_FIGURE(hidden_zeros, {.name = "hidden_zeros",
 
 // hidden (..., N) as positions x N: a unit is dead if all of its values are exact zeros.
 REGISTER_FIGURE(dead_units, {.name = "dead_units",
-                             .description = "share of the hidden units that are zero for every token of a batch",
+                             .description = "fraction of hidden units that are zero for every token of a batch",
                              .watches = "hidden",
                              .of_value = [](FigureRow& row, nn::Module& layer, const Tensor& hidden) {
                                const int64_t units = hidden.size(-1);

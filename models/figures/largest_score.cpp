@@ -9,7 +9,7 @@ namespace orrery::models {
 namespace {
 
 REGISTER_FIGURE(largest_score, {.name = "largest_score",
-                                .description = "largest |score| of an attention, masked ones left out",
+                                .description = "largest |score| of an attention, except masked scores",
                                 .watches = "scores",
                                 .of_value = [](FigureRow& row, nn::Module& attention, const Tensor& scores) {
                                   const Tensor all = absolute(scores).reshape(Shape{1, scores.numel()});

@@ -5,7 +5,7 @@ namespace orrery::models {
 namespace {
 
 REGISTER_FIGURE(losses, {.name = "losses",
-                         .description = "every loss that the model's layers know, with or without a weight",
+                         .description = "every extra loss that the model's layers can add, with or without a weight",
                          .of_pass = [](FigureRow& row, const nn::Pass& pass) {
                            for (const nn::Pass::Loss& loss : pass.losses)
                              row["loss/" + loss.name] += loss.value.to_vector().at(0);

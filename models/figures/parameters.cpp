@@ -37,8 +37,8 @@ void tell_parameters(FigureRow& row, const nn::FlatParameters& parameters) {
 
 REGISTER_FIGURE(parameters,
                 {.name = "parameters",
-                 .description = "learned numbers that are no weights or biases, by their names: alpha, temperature, "
-                                "activation (what an activation learns: a slope), ...",
+                 .description = "learned parameters other than weights and biases, by name: alpha, temperature, "
+                                "activation (parameters of an activation), ...",
                  .usual = true,
                  .of_parameters = tell_parameters});
 

@@ -8,7 +8,7 @@ namespace {
 REGISTER_FIGURE(
     saturation,
     {.name = "saturation",
-     .description = "share of the inputs of a dynamic normalization (dyt, derf, dynamic) with |alpha x| > 2",
+     .description = "fraction of the inputs of a dynamic normalization (dyt, derf, dynamic) with |alpha x| > 2",
      .watches = "input",
      .of_value = [](FigureRow& row, nn::Module& module, const Tensor& x) {
        if (const auto* const normalization = dynamic_cast<nn::DynamicNormalization*>(&module))

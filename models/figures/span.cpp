@@ -6,7 +6,7 @@ namespace orrery::models {
 namespace {
 
 REGISTER_FIGURE(span, {.name = "span",
-                       .description = "of a head, in tokens",
+                       .description = "attention span of a head, in tokens",
                        .watches = "span",
                        .of_value = [](FigureRow& row, nn::Module& module, const Tensor& shown) {
                          const auto& span = dynamic_cast<nn::Span&>(module);

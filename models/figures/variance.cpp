@@ -12,27 +12,28 @@
 namespace orrery::models {
 namespace {
 
-REGISTER_FIGURE(output_variance, {.name = "output_variance",
-                                  .description = "of what a sublayer adds to the residual stream",
-                                  .watches = "output",
-                                  .of_value = [](FigureRow& row, nn::Module& module, const Tensor& output) {
-                                    if (dynamic_cast<nn::Sublayer*>(&module))
-                                      tell(row, "output_variance", module.path(), nn::variance(output));
-                                  }});
+REGISTER_FIGURE(output_variance,
+                {.name = "output_variance",
+                 .description = "variance of a sublayer's output, which it adds to the residual stream",
+                 .watches = "output",
+                 .of_value = [](FigureRow& row, nn::Module& module, const Tensor& output) {
+                   if (dynamic_cast<nn::Sublayer*>(&module))
+                     tell(row, "output_variance", module.path(), nn::variance(output));
+                 }});
 REGISTER_FIGURE(stream_variance, {.name = "stream_variance",
-                                  .description = "of the residual stream that a sublayer adds to",
+                                  .description = "variance of the residual stream that a sublayer adds its output to",
                                   .watches = "stream",
                                   .of_value = [](FigureRow& row, nn::Module& sublayer, const Tensor& x) {
                                     tell(row, "stream_variance", sublayer.path(), nn::variance(x));
                                   }});
 REGISTER_FIGURE(read_variance, {.name = "read_variance",
-                                .description = "of what an attention's heads read, before the output projection",
+                                .description = "variance of an attention's head outputs, before the output projection",
                                 .watches = "read",
                                 .of_value = [](FigureRow& row, nn::Module& attention, const Tensor& read) {
                                   tell(row, "read_variance", attention.path(), nn::variance(read));
                                 }});
 REGISTER_FIGURE(value_variance, {.name = "value_variance",
-                                 .description = "of an attention's values",
+                                 .description = "variance of an attention's values",
                                  .watches = "value",
                                  .of_value = [](FigureRow& row, nn::Module& attention, const Tensor& value) {
                                    tell(row, "value_variance", attention.path(), nn::variance(value));

@@ -21,15 +21,16 @@ constexpr int64_t sequences_at_once = 64;  // per validation batch
 class Algorithmic final : public Task {
  public:
   static inline const TaskInfo info{.name = "algorithmic",
-                                    .description = "the answers of a problem whose sequences are made on the fly"};
+                                    .description = "answers of algorithmic problems with generated sequences"};
   struct Settings {
     Spec problem = parse_spec("copy");
     int64_t validation_sequences = 512;
     template <class V>
     void visit(V& v) {
-      v("problem", problem, "copy, induction, ladder, modular_sum or recall, with their sizes: copy(length=32)",
+      v("problem", problem,
+        "problem and its sizes: copy, induction, ladder, modular_sum or recall, as in copy(length=32)",
         name_of_family("problem"));
-      v("validation_sequences", validation_sequences, "sequences of a validation", between(1, 1048576));
+      v("validation_sequences", validation_sequences, "sequences per validation", between(1, 1048576));
     }
   };
 
@@ -40,12 +41,11 @@ class Algorithmic final : public Task {
         key_(RandomKey{options.seed, 0}.derive("algorithmic")) {
     const int64_t context = setting_of<int64_t>(model, "context");
     check(problem_->length() <= context, "train: problem=", s.problem, " has sequences of ", problem_->length(),
-          " tokens, the model's context is ", context, "; set context=", problem_->length(),
-          " or ask for shorter sequences");
+          " tokens, but context is ", context, "; use context=", problem_->length(), " or shorter sequences");
     int64_t& vocabulary = setting_of<int64_t>(model, "vocabulary");
     if (vocabulary == 0) vocabulary = problem_->vocabulary();
-    check(vocabulary >= problem_->vocabulary(), "train: vocabulary ", vocabulary, " is too small for the ",
-          problem_->vocabulary(), " tokens of problem=", s.problem, "; leave it out or raise it");
+    check(vocabulary >= problem_->vocabulary(), "train: vocabulary (", vocabulary, ") must be at least ",
+          problem_->vocabulary(), ", the tokens of problem=", s.problem, "; leave it out or raise it");
     vocabulary_ = vocabulary;
   }
 

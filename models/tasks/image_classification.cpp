@@ -34,7 +34,7 @@ struct Place {
 class ImageClassification final : public Task {
  public:
   static inline const TaskInfo info{.name = "image_classification",
-                                    .description = "which class an image shows; a validation tells the accuracy too"};
+                                    .description = "class of an image; a validation also reports the accuracy"};
   struct Settings {
     std::string data, validation_data, loss = "softmax";
     double validation_fraction = 0.1, label_smoothing = 0, mixup = 0;
@@ -44,26 +44,27 @@ class ImageClassification final : public Task {
 
     template <class V>
     void visit(V& v) {
-      v("data", data, "folder of images to learn: class folders of PNG or JPEG, IDX files, CIFAR's binary files");
+      v("data", data, "folder of training images: class folders of PNG or JPEG, IDX files, or CIFAR's binary files");
       v("validation_data", validation_data,
-        "the same for validation: what it has for that, or all of it; none: what `data` has, or a fraction of it");
-      v("loss", loss, "softmax: one class of all; sigmoid: each class by itself", one_of({"softmax", "sigmoid"}));
+        "such a folder for validation, its validation split or all; none: that of `data`, or a fraction");
+      v("loss", loss, "loss; softmax: one class per image; sigmoid: each class independently",
+        one_of({"softmax", "sigmoid"}));
       v("validation_fraction|held_out", validation_fraction,
-        "of each class that is kept for validation, if the data has no part for it", between(0.001, 0.9));
+        "fraction of each class for validation, if the data have no validation split", between(0.001, 0.9));
       v("training_loss_images", training_loss_images,
-        "beside its loss a validation reports that of so many of the images to learn, taken evenly from all, "
-        "unchanged; 0: none",
-        between(0, 1e15));
-      v("label_smoothing", label_smoothing,
-        "fraction of each target that is spread evenly over all classes; 0 in validation", fraction());
-      v("mixup", mixup, "a of the Beta(a, a) that says how two images of a batch are mixed; 0: none", zero_or(0.01, 1));
-      v("crop_padding", crop_padding, "black pixels around an image, out of which a window of its size is cut",
-        between(0, 1024));
-      v("flip", flip, "mirror half of the images, left to right");
-      v("pixel_mean", pixel_mean, "subtracted from pixels between 0 and 1: one number, or one for each channel",
+        "number of training images that a validation also evaluates, without augmentation; 0: none", between(0, 1e15));
+      v("label_smoothing", label_smoothing, "fraction of each target spread evenly over all classes, in training only",
+        fraction());
+      v("mixup", mixup, "mix two images of a batch by a fraction from Beta(a, a); the value is a; 0: no mixup",
+        zero_or(0.01, 1));
+      v("crop_padding", crop_padding,
+        "black pixels around an image before a random crop to its original size; 0: no crop", between(0, 1024));
+      v("flip", flip, "mirror a random half of the images, left to right");
+      v("pixel_mean", pixel_mean, "mean to subtract from pixels in [0, 1]: one number, or one per channel",
         between(0, 1));
-      v("pixel_std", pixel_std, "what they are divided by then", between(1e-3, 1e3));
-      v("skip_broken", skip_broken, "leave out pictures that cannot be decoded, and say so");
+      v("pixel_std", pixel_std, "divisor of pixels after pixel_mean is subtracted: one number, or one per channel",
+        between(1e-3, 1e3));
+      v("skip_broken", skip_broken, "skip images that cannot be decoded, with a warning");
     }
   };
 
@@ -123,9 +124,9 @@ class ImageClassification final : public Task {
     std::vector<std::string> all = notes_;
     all.insert(all.end(), set_.notes.begin(), set_.notes.end());
     if (!set_.skipped.empty())
-      all.push_back(text(set_.skipped.size(), set_.skipped.size() == 1 ? " broken picture of " : " broken pictures of ",
-                         data(), set_.skipped.size() == 1 ? " is left out: " : " are left out; the first: ",
-                         set_.skipped[0]));
+      all.push_back(text(set_.skipped.size(), set_.skipped.size() == 1 ? " broken image of " : " broken images of ",
+                         data(),
+                         set_.skipped.size() == 1 ? " is left out: " : " are left out; the first: ", set_.skipped[0]));
     return all;
   }
 
@@ -154,9 +155,8 @@ class ImageClassification final : public Task {
   static ImageSet read(const Settings& s, const AnySettings& model, const TaskOptions& options) {
     using Parts = ImageOptions::Parts;
     const bool judged = options.purpose == Purpose::judge, apart = !s.validation_data.empty();
-    check(!s.data.empty() || judged, "train: no images to learn; give the folder that holds them with --data=FOLDER");
-    check(!s.data.empty() || apart,
-          "evaluate: no images to judge the model by; give their folder with --validation_data=FOLDER");
+    check(!s.data.empty() || judged, "train: there are no training images; use --data=FOLDER");
+    check(!s.data.empty() || apart, "evaluate: there are no images to evaluate on; use --validation_data=FOLDER");
     ImageOptions wanted{.size = setting_of<int64_t>(model, "image_size"),
                         .channels = setting_of<int64_t>(model, "channels"),
                         .validation_fraction = s.validation_fraction,
@@ -168,8 +168,8 @@ class ImageClassification final : public Task {
     wanted.size = set.train.height, wanted.channels = set.train.channels;
     ImageSet held_out = read_held_out(s, wanted);
     const auto matched = match_classes(held_out.classes, set.classes);
-    check(matched.has_value(), "train: ", s.validation_data, " has the classes ", listed(held_out.classes), ", and ",
-          s.data, " others: ", listed(set.classes));
+    check(matched.has_value(), "train: ", s.validation_data, " has classes ", listed(held_out.classes), ", but ",
+          s.data, " has classes ", listed(set.classes), "; use validation images of the latter classes");
     const NamedClasses of{s.validation_data, held_out.classes}, among{s.data, set.classes};
     check_clear_names(*matched, of, among);
     relabel(held_out, matched->labels);
@@ -188,7 +188,7 @@ class ImageClassification final : public Task {
   static ImageSet squares(ImageSet set, const std::string& folder) {
     const Images& images = set.train.count() > 0 ? set.train : set.validation;
     check(images.height == images.width, "train: the images of ", folder, " have ", images.height, " x ", images.width,
-          " pixels; models read squares, cut out of them with --image_size=N");
+          " pixels, but models require squares; add --image_size=N to crop and resize them");
     return set;
   }
   const Images& any() const { return set_.train.count() > 0 ? set_.train : set_.validation; }
@@ -201,14 +201,14 @@ class ImageClassification final : public Task {
     const auto matched = match_classes(set_.classes, known);
     const bool judged = options.purpose == Purpose::judge, all = set_.classes.size() == known.size();
     if (!matched || (!judged && !all)) {
-      check(!judged, "evaluate: ", data(), " has the classes ", listed(set_.classes),
-            ", and the model tells others apart: ", listed(known),
-            "; give images of these, or train another run on yours with --init_from");
-      check(options.purpose == Purpose::begin, "train: ", data(), " has the classes ", listed(set_.classes),
-            ", and the run that is gone on with others: ", listed(known));
+      check(!judged, "evaluate: ", data(), " has classes ", listed(set_.classes), ", but the model has classes ",
+            listed(known), "; use images of the latter classes, or train on these images with --init_from=RUN");
+      check(options.purpose == Purpose::begin, "train: ", data(), " has classes ", listed(set_.classes),
+            ", but the resumed run has classes ", listed(known),
+            "; resume it with images of the latter classes, or start a new run with --init_from=RUN");
       notes_.push_back(text("the classes of ", data(), " (", listed(set_.classes),
-                            ") are others than those of the run that this one begins with (", listed(known),
-                            "): the head begins with fresh weights"));
+                            ") differ from those of the init_from run (", listed(known),
+                            "), so the head is newly initialized"));
       return true;
     }
     const NamedClasses of{data(), set_.classes}, among{"the model", known};
@@ -227,7 +227,7 @@ class ImageClassification final : public Task {
     int64_t& classes = setting_of<int64_t>(model, "classes");
     const auto known = static_cast<int64_t>(set_.classes.size());
     if (classes == 0 || fresh_head_) classes = known;
-    check(classes >= known, "train: classes ", classes, " is too small for the data's ", known,
+    check(classes >= known, "train: classes (", classes, ") must be at least the data's ", known,
           "; leave it out or raise it");
     return classes;
   }

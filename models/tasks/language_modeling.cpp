@@ -14,7 +14,7 @@ constexpr int64_t windows_at_once = 16;  // per validation batch
 
 class LanguageModeling final : public TextTask {
  public:
-  static inline const TaskInfo info{.name = "language_modeling", .description = "the next token of a text"};
+  static inline const TaskInfo info{.name = "language_modeling", .description = "next token of a text"};
   struct Settings : TextSettings {
     double label_smoothing = 0;
     bool documents = false;
@@ -22,11 +22,10 @@ class LanguageModeling final : public TextTask {
     template <class V>
     void visit(V& v) {
       TextSettings::visit(v);
-      v("label_smoothing", label_smoothing,
-        "fraction of each target that is spread evenly over all tokens; 0 in validation", fraction());
+      v("label_smoothing", label_smoothing, "fraction of each target spread evenly over all tokens, in training only",
+        fraction());
       v("documents", documents,
-        "a token sees only its own document; a document ends with the tokenizer's end-of-text token, or with its file "
-        "in a folder");
+        "attend only within a document; documents end with the end-of-text token, or with their file");
     }
   };
 
@@ -37,11 +36,11 @@ class LanguageModeling final : public TextTask {
     if (!s.documents) return;
     end_of_document_ = end_of_text();
     check(end_of_document_.has_value(),
-          "train: documents=yes, but the tokenizer has no token that ends a text; take "
-          "one that has, such as GPT-2's");
+          "train: documents=yes needs a tokenizer with an end-of-text token, such as GPT-2's; use one, or leave "
+          "documents out");
     if (options.purpose != Purpose::judge) check_documents(training(), *end_of_document_, "data");
     check_documents(validation(), *end_of_document_,
-                    s.validation_data.empty() ? "the validation part of data" : "validation_data");
+                    s.validation_data.empty() ? "the validation split of data" : "validation_data");
   }
 
   std::vector<Tensor> batch(int64_t step, int64_t micro_batch) const override {

@@ -25,7 +25,7 @@ constexpr int64_t least_blocks = 16;  // of each stream: the first block has no 
 class StreamModeling final : public TextTask {
  public:
   static inline const TaskInfo info{.name = "stream_modeling",
-                                    .description = "the next token of texts that are read on and on"};
+                                    .description = "next token of text streams, which are read block by block"};
   using Settings = TextSettings;
 
   StreamModeling(Settings& s, AnySettings& model, const TaskOptions& options)
@@ -34,7 +34,8 @@ class StreamModeling final : public TextTask {
     if (options.purpose != Purpose::judge)
       streams_.emplace(training(), product_of_sizes("train: streams", {options.batch, options.micro_batches}),
                        context(), "text: " + s.data);
-    check(held_out() >= 2, "text: ", held_out(), " tokens for validation; 2 are the least");
+    check(held_out() >= 2, "text: the number of validation tokens is ", held_out(),
+          "; at least 2 are needed; raise validation_fraction or validation_tokens, or use a longer validation_data");
   }
 
   std::vector<Tensor> batch(int64_t step, int64_t micro_batch) const override {

@@ -15,8 +15,8 @@ constexpr int64_t tokens_at_once = 1 << 16;
 void check_named(const TextSettings& s, Purpose purpose) {
   if (!s.data.empty()) return;
   check(purpose == Purpose::judge,
-        "train: no text to learn; give one with --data=FILE, for instance --data=examples/data/tinyshakespeare.txt");
-  check(!s.validation_data.empty(), "evaluate: no text to judge the model by; give one with --validation_data=FILE");
+        "train: there is no training text; use --data=FILE, such as --data=examples/data/tinyshakespeare.txt");
+  check(!s.validation_data.empty(), "evaluate: there is no text to evaluate on; use --validation_data=FILE");
 }
 
 // Replaces the default in `s` by the name of prepared data's tokenizer.
@@ -45,9 +45,9 @@ std::unique_ptr<Tokenizer> tokenizer_of(TextSettings& s, const TaskOptions& opti
 
 void refuse_tokenizer(const std::string& data, const Tokenizer* own, const std::string& named) {
   fail("train: ", data,
-       own ? text(" was made by a tokenizer of its own, ", own->name(), ", and not by --tokenizer=", named,
+       own ? text(" was prepared with the tokenizer ", own->name(), ", not with --tokenizer=", named,
                   "; leave that out, or prepare the text again")
-           : text(" holds tokens, but not the tokenizer that made them; give its folder with --tokenizer=FOLDER, or "
+           : text(" contains tokens, but not their tokenizer; give its folder with --tokenizer=FOLDER, or use "
                   "--tokenizer=byte if they are bytes"));
 }
 
@@ -59,7 +59,7 @@ TextTask::TextTask(TextSettings& s, AnySettings& model, const TaskOptions& optio
       context_(setting_of<int64_t>(model, "context")) {
   int64_t& vocabulary = setting_of<int64_t>(model, "vocabulary");
   if (vocabulary == 0) vocabulary = tokenizer_->size();
-  check(vocabulary >= tokenizer_->size(), "train: vocabulary ", vocabulary, " is too small for the tokenizer's ",
+  check(vocabulary >= tokenizer_->size(), "train: vocabulary (", vocabulary, ") must be at least the tokenizer's ",
         tokenizer_->size(), " tokens; leave it out or raise it");
   vocabulary_ = vocabulary;
   TokenSequence held_out;
@@ -80,8 +80,8 @@ TextTask::TextTask(TextSettings& s, AnySettings& model, const TaskOptions& optio
   }
   const bool made_of_text = s.data.empty() || (is_made_of_text(s.tokenizer) && !tokenizer_of_prepared(s.data));
   if (!made_of_text) beside_["tokenizer"] = fingerprint_of(*tokenizer_);
-  check(s.validation_tokens <= held_out.size(), "train: validation_tokens ", s.validation_tokens, ", but only ",
-        held_out.size(), " tokens are held out; lower it, or take all of them with --validation_tokens=0");
+  check(s.validation_tokens <= held_out.size(), "train: validation_tokens (", s.validation_tokens, ") must be at most ",
+        held_out.size(), ", the held-out tokens; lower it, or use all with --validation_tokens=0");
   validation_ = s.validation_tokens > 0 ? held_out.part(0, s.validation_tokens) : held_out;
   const int64_t learned = training().size();
   learned_sample_ = training().part(learned - std::min(learned, s.training_loss_tokens), learned);

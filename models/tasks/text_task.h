@@ -18,24 +18,17 @@ struct TextSettings {
 
   template <class V>
   void visit(V& v) {
-    v("data", data,
-      "text that is learned (`orrery evaluate` reports its loss beside): a file or a folder (UTF-8), or what `orrery "
-      "prepare`, nanoGPT or llm.c made of it");
+    v("data", data, "training text: a file or folder (UTF-8), or data prepared by `orrery prepare`, nanoGPT or llm.c");
     v("validation_data", validation_data,
-      "text that the model is judged by, of a prepared folder its val.bin; none: the end of `data` "
-      "(validation_fraction)");
+      "validation text; of a prepared folder its val.bin; none: the end of `data` (validation_fraction)");
     v("tokenizer", tokenizer,
-      "character, byte, byte_pair(vocabulary=8000), sentence_piece(vocabulary=8000), or the path of one made "
-      "elsewhere, such as GPT-2's folder; prepared data have their own");
+      "character, byte, byte_pair(vocabulary=N), sentence_piece(vocabulary=N), or a tokenizer's path");
     v("validation_fraction|held_out", validation_fraction,
-      "of the text, at its end, that is kept for validation if "
-      "it has no file of its own",
-      between(0.001, 0.9));
+      "fraction of the text, at its end, for validation, unless validation has its own file", between(0.001, 0.9));
     v("validation_tokens", validation_tokens,
-      "tokens of a validation, from the beginning of what is held out; 0: all", between(0, 1e15));
+      "held-out tokens per validation, from the beginning of the held-out text; 0: all", between(0, 1e15));
     v("training_loss_tokens", training_loss_tokens,
-      "beside its loss a validation reports that of the last so many tokens of the training text, without dropout as "
-      "well; 0: none",
+      "number of last training tokens whose loss a validation also reports, without dropout; 0: none",
       between(0, 1e15));
   }
 };

@@ -22,7 +22,7 @@ namespace {
 class Translation final : public Task {
  public:
   static inline const TaskInfo info{.name = "translation",
-                                    .description = "a sentence, or a document, in another language"};
+                                    .description = "translation of sentences or documents into another language"};
   struct Settings {
     std::string data, translations, validation_data, validation_translations, tokenizer = "sentence_piece";
     int64_t source_column = 1, target_column = 2, document_column = 0, document_lines = 0, training_loss_pairs = 256,
@@ -32,34 +32,31 @@ class Translation final : public Task {
 
     template <class V>
     void visit(V& v) {
-      v("data", data, "what is to be translated, a sentence a line (UTF-8); without `translations` a file of columns");
-      v("translations", translations, "the same sentences in the other language, line for line");
-      v("validation_data", validation_data, "pairs that are kept for validation; none: validation_fraction of `data`");
-      v("validation_translations", validation_translations, "their translations, line for line");
-      v("source_column", source_column, "of a file of columns with tabs between them, from 1", between(1, 1000));
-      v("target_column", target_column, "the same of the translation", between(1, 1000));
+      v("data", data, "training sentences, one per line (UTF-8); without `translations`: a file with columns");
+      v("translations", translations, "translations of `data`, line by line");
+      v("validation_data", validation_data,
+        "validation sentences, in the form of `data`; none: validation_fraction of `data`");
+      v("validation_translations", validation_translations, "translations of `validation_data`, line by line");
+      v("source_column", source_column, "column of the sentence in a file with tab-separated columns, from 1",
+        between(1, 1000));
+      v("target_column", target_column, "column of the translation in such a file, from 1", between(1, 1000));
       v("document_column", document_column,
-        "lines one after the other with the same words in this column are one document; 0: each line is a pair",
-        between(0, 1000));
+        "consecutive lines with equal text in this column form a document; 0: each line is a pair", between(0, 1000));
       v("document_lines", document_lines,
-        "most lines of a document in one pair, as a passage; its further lines make the next ones; 0: all its lines",
-        between(0, 1000000));
+        "maximum lines of a document per pair; further lines form the next pairs; 0: no limit", between(0, 1000000));
       v("tokenizer", tokenizer,
-        "of both languages: sentence_piece(vocabulary=8000), character, byte, or the path of one made elsewhere");
-      v("validation_fraction|held_out", validation_fraction, "of the pairs, at their end, without validation_data",
-        between(0.001, 0.9));
+        "tokenizer of both languages: sentence_piece(vocabulary=8000), character, byte, or a path");
+      v("validation_fraction|held_out", validation_fraction,
+        "fraction of the pairs, at their end, for validation without validation_data", between(0.001, 0.9));
       v("training_loss_pairs", training_loss_pairs,
-        "beside its loss a validation reports that of so many of the pairs to learn, taken evenly from all, without "
-        "dropout as well; 0: none",
-        between(0, 1e15));
+        "number of training pairs whose loss a validation also reports, without dropout; 0: none", between(0, 1e15));
       v("batch_tokens", batch_tokens,
-        "of a micro-batch, sources and targets together: as many pairs as fit (`batch` is not used)",
-        between(1, 16777216));
-      v("longest", longest, "pairs with more tokens on a side are left out; 0: none", between(0, 16777216));
-      v("label_smoothing", label_smoothing,
-        "fraction of each target that is spread evenly over all tokens; 0 in validation", fraction());
+        "maximum tokens per micro-batch, sources and targets together; `batch` is not used", between(1, 16777216));
+      v("longest", longest, "maximum tokens on a side; longer pairs are left out; 0: no limit", between(0, 16777216));
+      v("label_smoothing", label_smoothing, "fraction of each target spread evenly over all tokens, in training only",
+        fraction());
       v("exchanged_sources", exchanged_sources,
-        "a validation gives each translation the source of another one: the loss shows what is read of sources at all");
+        "validate with sources of other pairs: shows how much the model depends on the source");
     }
   };
 
@@ -89,7 +86,7 @@ class Translation final : public Task {
         std::swap(held_out_[i].source, held_out_[i + half].source);
     int64_t& vocabulary = setting_of<int64_t>(model, "vocabulary");
     if (vocabulary == 0) vocabulary = marks_.vocabulary;
-    check(vocabulary >= marks_.vocabulary, "train: vocabulary ", vocabulary, " is too small for the tokenizer's ",
+    check(vocabulary >= marks_.vocabulary, "train: vocabulary (", vocabulary, ") must be at least the tokenizer's ",
           marks_.vocabulary, " tokens; leave it out or raise it");
     vocabulary_ = vocabulary;
     batches_ = batches_of(learned_, options.seed);
@@ -126,7 +123,7 @@ class Translation final : public Task {
   std::vector<std::string> warnings() const override {
     if (empty_ == 0) return {};
     return {text(empty_, empty_ == 1 ? " pair of " : " pairs of ", data(), empty_ == 1 ? " has" : " have",
-                 " nothing on a side; it is learned or judged as it is")};
+                 " an empty side; such pairs are used as they are")};
   }
 
   std::string kind() const override { return "pairs"; }
@@ -170,14 +167,14 @@ class Translation final : public Task {
   std::vector<TextPair> read_learned() const {
     const Settings& s = settings_;
     check(!s.data.empty() || judged_,
-          "train: no sentences to translate; give them with --data=FILE and --translations=FILE, or a file of columns "
-          "with --data=FILE.tsv");
+          "train: there are no training sentences; use --data=FILE and --translations=FILE, or --data=FILE.tsv with "
+          "columns");
     check(!s.data.empty() || !s.validation_data.empty(),
-          "evaluate: no sentences to judge the model by; give them with --validation_data=FILE and "
+          "evaluate: there are no sentences to evaluate on; use --validation_data=FILE and "
           "--validation_translations=FILE");
     check(s.validation_translations.empty() || !s.validation_data.empty(), judged_ ? "evaluate" : "train",
           ": --validation_translations=", s.validation_translations,
-          " are translations of nothing; give their sentences with --validation_data=FILE");
+          " has no sentences to translate; add them with --validation_data=FILE");
     return s.data.empty() ? std::vector<TextPair>() : read_pairs(files(s.data, s.translations));
   }
   // Moves the end of `learned` to the result if there is no validation_data.
@@ -185,8 +182,8 @@ class Translation final : public Task {
     const Settings& s = settings_;
     if (!s.validation_data.empty()) return read_pairs(files(s.validation_data, s.validation_translations));
     const auto count = static_cast<std::ptrdiff_t>(static_cast<double>(learned.size()) * s.validation_fraction);
-    check(count >= 1, "train: validation_fraction ", s.validation_fraction, " of ", learned.size(),
-          " pairs is not one; give more pairs, a larger fraction or --validation_data=FILE");
+    check(count >= 1, "train: validation_fraction (", s.validation_fraction, ") of ", learned.size(),
+          " pairs is less than one pair; use more pairs, a larger fraction or --validation_data=FILE");
     std::vector<TextPair> held_out(std::make_move_iterator(learned.end() - count),
                                    std::make_move_iterator(learned.end()));
     learned.erase(learned.end() - count, learned.end());
@@ -209,7 +206,7 @@ class Translation final : public Task {
     check(!pairs.empty(), command, ": no pair of ", file, " has at most ", settings_.longest,
           " tokens on both sides; raise --longest");
     check(longer == 0, command, ": ", longer, " of ", pairs.size(), " pairs of ", file,
-          " have more tokens on a side than the model's context of ", context, ", the longest ", longest,
+          " have more tokens on a side than context (", context, "); the longest has ", longest,
           judged_ ? "; " : "; raise --context, or ", "leave them out with --longest=", context);
     return pairs;
   }
@@ -229,7 +226,9 @@ class Translation final : public Task {
     return bleu(translations, references_).score;
   }
   static TranslationModel& as_translation_model(nn::Module& model) {
-    return model_as<TranslationModel>(model, "translation", "one that reads one sequence and writes another");
+    return model_as<TranslationModel>(
+        model, "translation",
+        "an encoder-decoder, from one sequence to another; use one, such as --model=translation-small");
   }
   static std::vector<Tensor> tensors_of(const PairBatch& b) {
     return {b.sources, b.source_lengths, b.inputs, b.targets, b.target_lengths};

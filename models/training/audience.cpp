@@ -59,7 +59,7 @@ void Audience::finish(int64_t step, const std::string& checkpoint) const {
     std::rethrow_exception(untold_);
   } catch (const Error& error) {
     fail(error.what(), "; the run ended after step ", step, " and is saved in ", checkpoint,
-         "; go on with it: ", command_to_resume(folder_));
+         "; resume it: ", command_to_resume(folder_));
   }
 }
 

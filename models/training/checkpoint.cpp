@@ -56,7 +56,7 @@ std::string text_of(const Json& settings, const std::string& key, const std::str
   if (!settings[key].is_object()) return text_member(settings, key, what);
   const std::string digits = text_member(settings[key], "bytes", what);
   check(digits.size() % 2 == 0 && digits.find_first_not_of("0123456789abcdef") == std::string::npos, what, ": '",
-        digits, "' is no text of bytes");
+        digits, "' must be hexadecimal digits, two per byte");
   std::string value;
   for (size_t i = 0; i < digits.size(); i += 2)
     value.push_back(static_cast<char>(std::stoi(digits.substr(i, 2), nullptr, 16)));
@@ -126,22 +126,22 @@ CheckpointState state_in(const std::string& content, const std::string& what) {
   if (json.contains("validated")) state.validated = whole_number_member(json, "validated", what);
   state.tokenizer = member(json, "tokenizer", what).dump();
   const Json& settings = member(json, "settings", what);
-  check(settings.is_object(), what, ": its settings are no object {...}");
+  check(settings.is_object(), what, ": 'settings' must be an object {...}");
   for (const auto& [key, value] : settings.items()) state.settings.emplace_back(key, text_of(settings, key, what));
   name_own_token(state.settings);
   if (!json.contains("format")) {  // an older checkpoint
-    for (const char* later : {"files", "text", "sha256"}) check(!json.contains(later), what, ": it names no format");
+    for (const char* later : {"files", "text", "sha256"}) check(!json.contains(later), what, ": 'format' is missing");
     return state;
   }
   const std::string format = text_member(json, "format", what);
-  check(format == checkpoint_format, what, ": its format is '", format, "', not '", checkpoint_format,
-        "'; a later orrery may have written it");
+  check(format == checkpoint_format, what, ": its format is '", format, "', but this version reads '",
+        checkpoint_format, "'; use the version of orrery that wrote it");
   const Json& files = member(json, "files", what);
   state.files[weights_name] = fingerprint(member(files, weights_name, what), what);
   if (files.contains(optimizer_name)) state.files[optimizer_name] = fingerprint(files[optimizer_name], what);
   state.text = fingerprint(member(json, "text", what), what);
   if (json.contains("beside")) {
-    check(json["beside"].is_object(), what, ": its 'beside' is not an object {...}");
+    check(json["beside"].is_object(), what, ": 'beside' must be an object {...}");
     for (const auto& [key, data] : json["beside"].items()) state.beside[key] = fingerprint(data, what);
   }
   take_seal(json, what);
@@ -169,21 +169,23 @@ void load(const std::string& path, std::vector<Place> places, const std::vector<
   for (const Place& place : places) {
     const auto found = stored.find(place.name);
     check(found != stored.end(), "load: ", path, " has no tensor '", place.name,
-          "'; it was written with other settings of the model or of the optimizer");
+          "'; use the settings of model and optimizer that it was written with");
     check(found->second.shape() == place.tensor.shape(), "load: ", path, ": '", place.name, "' has shape ",
-          found->second.shape(), ", the model wants ", place.tensor.shape(),
+          found->second.shape(), ", but these settings require ", place.tensor.shape(),
           "; use the settings that the checkpoint was trained with");
     const bool half = file.halves.contains(place.name);
-    check(!half && found->second.dtype() == place.dtype, "load: ", path, ": '", place.name, "' is of dtype ",
-          half ? "f16" : name(found->second.dtype()), ", a run with these settings writes ", name(place.dtype),
-          "; it was not written by the run whose checkpoint this is");
+    check(!half && found->second.dtype() == place.dtype, "load: ", path, ": '", place.name, "' has dtype ",
+          half ? "f16" : name(found->second.dtype()), ", but a run with these settings writes ", name(place.dtype),
+          "; the file does not belong to this checkpoint");
   }
-  check(file.others.empty(), "load: ", path, ": '", file.others.empty() ? "" : file.others[0].name, "' is of dtype ",
-        file.others.empty() ? "" : file.others[0].dtype, ", which no run writes");
-  check(stored.size() == places.size(), "load: ", path, " has ", stored.size(), " tensors, the model ", places.size());
+  check(file.others.empty(), "load: ", path, ": '", file.others.empty() ? "" : file.others[0].name, "' has dtype ",
+        file.others.empty() ? "" : file.others[0].dtype,
+        ", which orrery never writes; the file does not belong to this checkpoint");
+  check(stored.size() == places.size(), "load: ", path, " has ", stored.size(), " tensors, but these settings require ",
+        places.size(), "; use the settings that it was written with");
   if (const std::string broken = first_not_finite(file.tensors); !broken.empty())
-    throw NotFinite(text("load: ", path, ": the numbers of '", broken,
-                         "' are not finite: training had gone wrong by then; use an earlier checkpoint"));
+    throw NotFinite(text("load: ", path, ": '", broken,
+                         "' is not finite, because training had diverged; use an earlier checkpoint"));
   for (const Place& place : places) place.tensor.copy_from(stored.at(place.name));
 }
 
@@ -207,8 +209,7 @@ void write_checkpoint(const std::string& folder, const CheckpointState& given, n
                       const nn::Optimizer* optimizer) {
   CheckpointState state = given;
   const auto write = [&](const char* name, const std::vector<NamedTensor>& tensors) {
-    if (const std::string broken = first_not_finite(tensors); !broken.empty())
-      throw NotFinite("the first of them is " + broken);
+    if (const std::string broken = first_not_finite(tensors); !broken.empty()) throw NotFinite("first: " + broken);
     state.files[name] = write_tensors(file_of(folder, name), tensors);
   };
   write(weights_name, on_cpu(weights_of(model)));
@@ -223,7 +224,7 @@ void write_checkpoint(const std::string& folder, const CheckpointState& given, n
 void write_state(const std::string& folder, const CheckpointState& state) {
   const std::string path = file_of(folder, state_name), content = json_of(state);
   write_file_atomically(path, content);
-  check(read_file(path) == content, "write: ", path, " is not what was written, when it is read again");
+  check(read_file(path) == content, "write: ", path, " differs from what was written when read back; check the disk");
 }
 
 CheckpointState read_state(const std::string& checkpoint) {
@@ -238,7 +239,7 @@ void check_size(const std::string& checkpoint, const CheckpointState& state, con
   const auto known = state.files.find(file);
   if (known == state.files.end()) return;
   const uint64_t bytes = FileReader(path).size();
-  check(bytes == known->second.bytes, "checkpoint: ", path, " is damaged: it has ", bytes, " bytes, where ",
+  check(bytes == known->second.bytes, "checkpoint: ", path, " is damaged: it has ", bytes, " bytes, but ",
         known->second.bytes, " were written");
 }
 
@@ -248,8 +249,8 @@ void check_content(const std::string& checkpoint, const CheckpointState& state, 
   const auto known = state.files.find(file);
   if (known == state.files.end()) return void(read_safetensors(path));  // throws if the file is malformed
   const std::string hash = sha256_of_file(path);
-  check(hash == known->second.sha256, "checkpoint: ", path, " is damaged, or of another step than ", state.step,
-        ": its SHA-256 is ", hash, ", that of what was written ", known->second.sha256);
+  check(hash == known->second.sha256, "checkpoint: ", path, " is damaged, or does not belong to step ", state.step,
+        ": its SHA-256 is ", hash, ", but ", known->second.sha256, " was written");
 }
 
 void load_weights(const std::string& checkpoint, nn::Module& model, const std::vector<std::string>& fresh) {
@@ -283,7 +284,8 @@ std::vector<nn::Cache> load_carried(const std::string& checkpoint, Device device
     const size_t begin = carried_prefix.size(), end = std::min(t.name.find('.', begin), t.name.size() - 1);
     const auto micro_batch =
         static_cast<size_t>(parse_whole_number(checkpoint + ": " + t.name, t.name.substr(begin, end - begin)));
-    check(micro_batch <= carried.size(), checkpoint, ": of micro-batch ", carried.size(), " nothing was carried");
+    check(micro_batch <= carried.size(), "load: ", checkpoint, ": the stream state of micro-batch ", carried.size(),
+          " is missing");
     if (micro_batch == carried.size())
       carried.emplace_back(nn::Cache{.entries = {}, .tokens = position, .of_states = true});
     carried[micro_batch].entries[t.name.substr(end + 1)].states = t.tensor.to(device);

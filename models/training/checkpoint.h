@@ -57,7 +57,7 @@ inline bool has_optimizer(const CheckpointState& s) { return s.files.empty() || 
 
 // Throw if `file` (weights_name or optimizer_name) is missing or not as written with this state.
 // Without hashes, the file must exist (check_size) or parse (check_content):
-//   checkpoint: run/step_000010/weights.safetensors is damaged: it has 100 bytes, where 200 were written
+//   checkpoint: run/step_000010/weights.safetensors is damaged: it has 100 bytes, but 200 were written
 void check_size(const std::string& checkpoint, const CheckpointState& state, const std::string& file);
 void check_content(const std::string& checkpoint, const CheckpointState& state, const std::string& file);
 

@@ -17,7 +17,8 @@ inline Tensor extra_loss(const nn::Pass& pass, const std::string& name) {
   Tensor sum;
   for (const nn::Pass::Loss& one : pass.losses)
     if (one.name == name) sum = sum ? sum + one.value : one.value;
-  check(bool(sum), "train: losses.", name, " has a weight, but nothing in this model has that loss");
+  check(bool(sum), "train: losses.", name,
+        " has a weight, but no module of this model computes this loss; set it to 0");
   return sum;
 }
 

@@ -16,7 +16,7 @@ namespace {
 void check_finite(const std::vector<double>& logits) {
   const bool finite = std::all_of(logits.begin(), logits.end(), [](double x) { return std::isfinite(x); });
   check(finite,
-        "generate: what the model predicts is not finite: its weights are too large; use an earlier checkpoint");
+        "generate: the model's logits are not finite, because its weights are too large; use an earlier checkpoint");
 }
 
 // The tokens by decreasing likelihood, sorted only as far as they are read: a full sort of a
@@ -75,8 +75,8 @@ std::vector<int32_t> generate(LanguageModel& model, std::vector<int32_t> tokens,
                               const std::function<void(int32_t)>& each) {
   check(!tokens.empty(), "generate: the prompt is empty; give at least one token");
   check(s.temperature >= 0 && std::isfinite(s.temperature), "generate: temperature ", s.temperature,
-        " must not be negative");
-  check(s.top_k >= 0 && s.tokens >= 0, "generate: top_k ", s.top_k, " and tokens ", s.tokens, " must not be negative");
+        " must be finite and at least 0; 0: always the most likely token");
+  check(s.top_k >= 0 && s.tokens >= 0, "generate: top_k ", s.top_k, " and tokens ", s.tokens, " must be at least 0");
   check(s.top_p > 0 && s.top_p <= 1, "generate: top_p ", s.top_p, " must be above 0 and at most 1");
   const auto context = static_cast<size_t>(model.context());
   check(s.keep >= 0 && static_cast<size_t>(s.keep) <= context, "generate: keep ", s.keep, " must be between 0 and ",
@@ -84,7 +84,7 @@ std::vector<int32_t> generate(LanguageModel& model, std::vector<int32_t> tokens,
   const int64_t vocabulary = model.vocabulary();
   for (const int32_t token : s.never) check_token(token, vocabulary);
   check(static_cast<int64_t>(s.never.size()) < vocabulary, "generate: none of the model's ", vocabulary,
-        " numbers is a token of its tokenizer");
+        " token ids is a token of its tokenizer; use the tokenizer that it was trained with");
   const size_t keep = s.keep > 0 ? static_cast<size_t>(s.keep) : std::max<size_t>(1, context / 2);
   const NoGrad guard;
   const RandomKey key = RandomKey{static_cast<uint64_t>(s.seed), 0}.derive("generate");

@@ -73,7 +73,7 @@ bool LineReader::next(std::string_view& line) {
     buffer_.erase(0, begin_);
     begin_ = 0, searched = buffer_.size();
     check(searched <= longest_row, "read: ", path_, ": a line has more than ", longest_row,
-          " bytes, and a row of figures fewer; it is damaged");
+          " bytes, the maximum of a row of metrics; the file is damaged");
     const uint64_t more = std::min<uint64_t>(piece, size_ - read_);
     buffer_.resize(searched + more);
     file_.read_at(read_, std::as_writable_bytes(std::span(buffer_).subspan(searched)));

@@ -42,9 +42,9 @@ int64_t number_of(const TrainSettings& s, std::string_view key, int64_t otherwis
     const bool by_width = std::string_view(key) == "d_ff" && number_of(s, key, 1) == 0;
     numbers.push_back(text(key, " ", by_width ? std::to_string(4 * number_of(s, "width", 1)) : print_value(*found)));
   }
-  fail("train: the run cannot fit into memory: it needs ", about, " ", in_megabytes(needed), " (", what, "), but ",
-       in_megabytes(static_cast<double>(free)), " are free on ", s.device, "; with ", join(numbers),
-       ": lower the largest of these");
+  fail("train: the run does not fit into memory: it needs ", about, " ", in_megabytes(needed), " (", what, "), but ",
+       in_megabytes(static_cast<double>(free)), " are free on ", s.device, "; its sizes: ", join(numbers),
+       "; lower the largest of these");
 }
 
 // Chooses the full length if the work limit allows it, then as much of the batch as it allows.
@@ -281,7 +281,7 @@ void check_duration(int64_t steps, double seconds_of_step) {
   const double all = static_cast<double>(steps) * seconds_of_step;
   check(all <= most, "train: the run would take about ", grouped(std::llround(std::min(all / year, 1e18))),
         " years: ", grouped(steps), " steps of about ", significant(seconds_of_step, 2),
-        " s; lower steps, or what makes them long, such as layers, width, context and batch");
+        " s; lower steps, or the sizes that make a step slow, such as layers, width, context and batch");
 }
 
 }  // namespace orrery::models

@@ -56,9 +56,9 @@ Metrics::Metrics(const std::string& folder, int64_t step) : path_(folder + "/met
 std::vector<std::string> Metrics::warnings() const {
   if (unreadable_.empty()) return {};
   const size_t more = unreadable_.size() - 1;
-  return {text(path_, ", row ", unreadable_[0], more == 0 ? "" : text(" and ", more, " more"),
-               more == 0 ? " is" : " are",
-               " no row of a run and left out of it from now on; the charts lack what stood there")};
+  return {text(path_, ": row ", unreadable_[0], more == 0 ? "" : text(" and ", more, " more"),
+               more == 0 ? " is damaged and was removed; charts lack its values"
+                         : " are damaged and were removed; charts lack their values")};
 }
 
 void Metrics::write(int64_t step, const std::vector<std::pair<std::string, double>>& values) {

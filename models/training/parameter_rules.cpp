@@ -35,7 +35,7 @@ void for_each_rule(const std::string& key, std::string_view rules, nn::Module& m
       fits = true;
       apply(*p.parameter, value);
     }
-    check(fits, "train: ", key, ": no parameter's path fits '", pattern, "'; the first is ", parameters[0].path,
+    check(fits, "train: ", key, ": no parameter path matches '", pattern, "'; the first path is ", parameters[0].path,
           ", the last ", parameters.back().path);
     at = end + 1;
   }
@@ -59,7 +59,7 @@ void apply_rules(const TrainSettings& settings, nn::Module& model) {
   for_each_rule("decays", settings.decays, model, [&](nn::Parameter& parameter, const std::string& value) {
     parameter.decay = parse_yes_or_no("train: decays", value);
     check(can_decay || !parameter.decay, "train: decays: optimizer=", settings.optimizer,
-          " has no weight_decay; leave decays out, or take one that has, such as adamw");
+          " has no weight_decay; leave decays out, or use an optimizer that has it, such as adamw");
   });
 }
 

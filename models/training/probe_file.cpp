@@ -42,8 +42,8 @@ void write_probe(const std::string& file, const Probe& probe) {
 Probe read_probe(const std::string& file) {
   const Json json = parse_json(read_file(file, largest_json), file);
   const std::string format = text_member(json, "format", file);
-  check(format == format_name, file, ": its format is '", format, "', not '", format_name,
-        "'; a later orrery may have written it");
+  check(format == format_name, file, ": its format is '", format, "', but this version reads '", format_name,
+        "'; use the version of orrery that wrote it");
   Probe probe;
   for (const Json& v : list_member(json, "values", file))
     probe.values.push_back(
@@ -64,7 +64,7 @@ void check_free_for_probe(const std::string& run) {
       return false;
     }
   };
-  check_output("train", probe_file(run), {"what --probe=yes found", can_be_read});
+  check_output("train", probe_file(run), {"a file of --probe=yes", can_be_read});
 }
 
 }  // namespace orrery::models

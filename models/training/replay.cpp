@@ -39,7 +39,7 @@ int64_t count_member(const Json& json, const char* key, int64_t most, const std:
 Dtype dtype_named(const std::string& given, const std::string& what) {
   for (const Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::i32})
     if (given == name(dtype)) return dtype;
-  fail(what, ": there is no dtype '", given, "'");
+  fail(what, ": no dtype '", given, "'; there are f32, f64, bf16 and i32");
 }
 Shape shape_in(const Json& json, const std::string& what) {
   const Json& sizes = member(json, "shape", what);
@@ -48,7 +48,8 @@ Shape shape_in(const Json& json, const std::string& what) {
   Shape shape;
   for (const Json& size : sizes) {
     const bool whole = size.is_number_integer() && size <= largest_size && size >= 0;
-    check(whole, what, ": ", size.dump(), " is no size of a tensor");
+    check(whole, what, ": 'shape' has ", size.dump(), "; a size must be a whole number of at least 0 and at most ",
+          largest_size);
     shape.append(size.get<int64_t>());
   }
   return shape;
@@ -60,7 +61,8 @@ LookedAt::Value value_in(const Json& json, const std::string& what) {
   const int64_t all = f.shape.numel();
   f.nan = count_member(json, "nan", all, what), f.plus_infinity = count_member(json, "inf", all, what),
   f.minus_infinity = count_member(json, "-inf", all, what);
-  check(f.not_finite() <= all, what, ": ", value.name, " has more numbers that are not finite than numbers");
+  check(f.not_finite() <= all, what, ": ", value.name, " has ", f.not_finite(), " non-finite values, more than its ",
+        all, " values");
   if (f.not_finite() > 0) f.first = count_member(json, "first", all - 1, what);
   f.smallest = f.largest = std::numeric_limits<double>::quiet_NaN();
   if (f.not_finite() < all)
@@ -84,8 +86,8 @@ std::string replay_folder(const std::string& run) { return run + "/replay"; }
 std::string replay_folder_at(const std::string& folder) {
   for (const std::string& each : {replay_folder(folder), folder})
     if (file_exists(each + "/" + finding_name)) return each;
-  fail("replay: ", folder, " holds no ", finding_name,
-       "; a run with --nan_guard=yes leaves one when it has met a value that is not finite");
+  fail("replay: ", folder, " has no ", finding_name,
+       "; a run with --nan_guard=yes writes it when it finds a non-finite value");
 }
 
 void write_replay(const std::string& folder, const Finding& finding, const CheckpointState& state, nn::Module& model,
@@ -106,15 +108,15 @@ void write_finding(const std::string& folder, const Finding& finding) {
                      {"read", json_of(call.read)},  {"made", json_of(call.made)},
                      {"found", call.found}};
   write_output("train", folder + "/" + finding_name,
-               marked_kind("what --nan_guard=yes found", "{\n  \"format\": \"orrery "), json.dump(2) + "\n");
+               marked_kind("a file of --nan_guard=yes", "{\n  \"format\": \"orrery "), json.dump(2) + "\n");
 }
 
 Finding read_finding(const std::string& folder) {
   const std::string path = folder + "/" + finding_name;
   const Json json = parse_json(read_file(path, largest_json), path);
   const std::string format = text_member(json, "format", path), during = text_member(json, "during", path);
-  check(format == finding_format, path, ": its format is '", format, "', not '", finding_format,
-        "'; a later orrery may have written it");
+  check(format == finding_format, path, ": its format is '", format, "', but this version reads '", finding_format,
+        "'; use the version of orrery that wrote it");
   check(during == "step" || during == "validation", path, ": 'during' is ", during, "; it must be step or validation");
   Finding f{.step = count_member(json, "step", std::numeric_limits<int64_t>::max(), path),
             .validating = during == "validation",
@@ -123,9 +125,10 @@ Finding read_finding(const std::string& folder) {
                      .module = text_member(json, "module", path),
                      .read = values_in(json, "read", path),
                      .made = values_in(json, "made", path)}};
-  check(!f.call.made.empty(), path, ": 'made' is empty");
+  check(!f.call.made.empty(), path, ": 'made' must have at least 1 entry");
   f.call.found = static_cast<size_t>(count_member(json, "found", static_cast<int64_t>(f.call.made.size()) - 1, path));
-  check(f.call.made[f.call.found].facts.not_finite() > 0, path, ": what was found is finite");
+  check(f.call.made[f.call.found].facts.not_finite() > 0, path, ": 'found' is ", f.call.found,
+        ", but that entry of 'made' is finite");
   return f;
 }
 

@@ -72,7 +72,7 @@ bool is_path_of_data(const std::string& key) { return is_in(paths_of_data, key);
 
 void check_same(const std::string& run, const std::string& key, const std::string& its, const std::string& ours) {
   check(its == ours, "train: the run in ", run, " has ", key, "=", its, ", not ", ours,
-        is_in(settings_of_data, key) || is_path_of_data(key) ? "; add --other_text=yes to go on with other data, or "
+        is_in(settings_of_data, key) || is_path_of_data(key) ? "; add --other_text=yes to continue with other data, or "
                                                              : "; ",
         "resume it with its own settings: ", command_to_resume(run));
 }
@@ -104,23 +104,23 @@ void check_same_data(const TrainSettings& now, const TrainSettings& then, const 
                      const Task& task) {
   if (now.other_text) return;
   const auto check_same = [&](const Fingerprint& found, const Fingerprint& its, const std::string& ours,
-                              const std::string& use, const std::string& key) {
-    check(its.sha256.empty() || its == found, "train: ", ours, " (", found.bytes, " bytes, SHA-256 ",
-          found.sha256.substr(0, 12), "...) is not the ", task.kind(), " that the run in ", now.out, " ", use,
-          ", which was ", setting_of(then, key), " (", its.bytes, " bytes, SHA-256 ", its.sha256.substr(0, 12),
-          "...); resume it with that one, or add --other_text=yes to go on with this one");
+                              const std::string& key) {
+    check(its.sha256.empty() || its == found, "train: ", key, "=", ours, " (", found.bytes, " bytes, SHA-256 ",
+          found.sha256.substr(0, 12), "...) differs from the ", task.kind(), " of the run in ", now.out, ", ", key, "=",
+          setting_of(then, key), " (", its.bytes, " bytes, SHA-256 ", its.sha256.substr(0, 12),
+          "...); resume it with that, or add --other_text=yes to continue with this");
   };
-  check_same(task.fingerprint(), before.text, task.data(), "learned", "data");
+  check_same(task.fingerprint(), before.text, task.data(), "data");
   const std::map<std::string, Fingerprint> beside = task.read_beside();
   for (const auto& [key, its] : before.beside) {
     const auto found = beside.find(key);
     if (key.ends_with(division_mark)) {
       const std::string setting = key.substr(0, key.size() - division_mark.size());
       check(found != beside.end() && found->second == its, "train: --", setting, "=", setting_of(now, setting),
-            " is divided into other files than what the run in ", now.out, " read, which were ", its.bytes,
-            "; resume it with those, or add --other_text=yes to go on with these");
+            " is split into other files than the ", its.bytes, " that the run in ", now.out,
+            " read; resume it with those, or add --other_text=yes to continue with these");
     } else if (found != beside.end() && key != "tokenizer") {  // the checkpoint holds that, in its version's form
-      check_same(found->second, its, setting_of(now, key), "read as " + key, key);
+      check_same(found->second, its, setting_of(now, key), key);
     }
   }
 }
@@ -167,10 +167,9 @@ void check_same_run(const TrainSettings& now, const CheckpointState& before, con
   check_same_settings(now, then, before.tokenizer);
   check_same_data(now, then, before, task);
   const std::vector<std::string> changed = changed_plugins(before);
-  check(changed.empty(), "train: the plug-in ", join(changed), " is not what the run in ", now.out,
-        " stood on: its formula may be another; give the former one with --plugin=FILE, or begin a run with "
-        "--init_from=",
-        now.out);
+  check(changed.empty(), "train: ", join(changed),
+        changed.size() == 1 ? " is not the plug-in" : " are not the plug-ins", " that the run in ", now.out,
+        " used; load that one with --plugin=FILE, or start a new run with --init_from=", now.out);
 }
 
 }  // namespace orrery::models

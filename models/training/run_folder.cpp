@@ -78,7 +78,7 @@ std::vector<std::string> checkpoints_in(const std::string& folder) {
 
 void check_step(const std::string& checkpoint, const CheckpointState& state) {
   check(state.step == step_of(name_of(checkpoint)), "checkpoint: ", checkpoint, "/", state_name, " is of step ",
-        state.step, ": it belongs to another checkpoint");
+        state.step, ", but the folder is of step ", step_of(name_of(checkpoint)), "; it belongs to another checkpoint");
 }
 
 // Returns the damage of a checkpoint; empty if it is intact.
@@ -167,7 +167,7 @@ std::vector<std::string> for_each_path(const std::vector<std::string>& paths, co
   for (const std::string& path : paths) try {
       remove(path);
     } catch (const Error& error) {
-      problems.push_back(text("an old checkpoint stays: ", error.what()));
+      problems.push_back(text("an old checkpoint was not removed: ", error.what()));
     }
   return problems;
 }
@@ -180,7 +180,7 @@ std::string free_path(const std::string& folder, int64_t step) {
     return is_there(path) && !(is_real_folder(path) && files_in(path).empty());
   };
   while (taken()) {
-    check(name.size() < 23, "write: ", in(folder, name), " is taken");
+    check(name.size() < 23, "write: ", in(folder, name), " already exists; move it away");
     name.insert(5, "0");
   }
   return in(folder, name);
@@ -226,9 +226,9 @@ std::string latest_checkpoint(const std::string& folder, bool weights_alone) {
     if (attempt < 10 && !folder_exists(newest)) continue;  // a running process has removed it, and written a newer one
     checkpoints.erase(checkpoints.begin());
     const std::string before = first_whole(checkpoints, weights_alone);
-    check(!before.empty(), damage, "; there is no checkpoint before it that is whole");
-    fail(damage, "; the one before it, ", before, ", is whole: generate with --checkpoint=", before,
-         ", or go on from it: ", command_to_resume(folder, {"--from_previous=yes"}));
+    check(!before.empty(), damage, "; there is no checkpoint before it that is intact");
+    fail(damage, "; the checkpoint before it, ", before, ", is intact: use --checkpoint=", before,
+         ", or resume from it: ", command_to_resume(folder, {"--from_previous=yes"}));
   }
 }
 
@@ -236,7 +236,8 @@ std::string checkpoint_at(const std::string& folder) {
   check(folder_exists(folder), "checkpoint: there is no folder ", folder, "; orrery train --out=DIR makes one");
   if (file_exists(in(folder, state_name))) return folder;
   const std::string latest = latest_checkpoint(folder, true);
-  check(!latest.empty(), "checkpoint: ", folder, " holds none; give the folder of a run or of one of its checkpoints");
+  check(!latest.empty(), "checkpoint: ", folder,
+        " contains no checkpoint; give the folder of a run or of one of its checkpoints");
   return latest;
 }
 

@@ -7,7 +7,7 @@
 namespace orrery::models {
 
 std::span<const ForeignKey> nanogpt_keys() {
-  constexpr std::string_view wandb = "`orrery metrics --format=tensorboard` passes the log on; leave it out";
+  constexpr std::string_view wandb = "leave it out; `orrery metrics --format=tensorboard` exports the log";
   static const ForeignKey keys[] = {
       {"n_layer", "layers"},
       {"n_head", "heads"},
@@ -23,18 +23,18 @@ std::span<const ForeignKey> nanogpt_keys() {
       {"beta2", "optimizer.beta2"},
       {"eval_interval", "evaluate_every"},
       {"out_dir", "out"},
-      {"decay_lr", "for a learning rate that does not fall use schedule=constant"},
+      {"decay_lr", "use schedule=constant for a constant learning rate"},
       {"dataset", "did you mean 'data', the path of a text file?"},
-      {"eval_iters", "every validation reads the whole validation text; leave it out"},
-      {"log_interval", "every step is reported; leave it out"},
-      {"eval_only", "`orrery evaluate --checkpoint=RUN` judges without training; leave it out"},
-      {"always_save_checkpoint", "checkpoint_every and keep_best say which checkpoints there are; leave it out"},
+      {"eval_iters", "leave it out; validation_tokens limits a validation"},
+      {"log_interval", "leave it out; every step is reported"},
+      {"eval_only", "leave it out; `orrery evaluate --checkpoint=RUN` evaluates without training"},
+      {"always_save_checkpoint", "leave it out; checkpoint_every and keep_best determine when checkpoints are written"},
       {"wandb_log", wandb},
       {"wandb_project", wandb},
       {"wandb_run_name", wandb},
-      {"backend", "one process trains, with --threads; leave it out"},
+      {"backend", "leave it out; one process trains, with --threads"},
       {"real_data", "did you mean 'data', the path of a text file?"},
-      {"compile", "there is nothing to compile; leave it out"},
+      {"compile", "leave it out; models are not compiled"},
   };
   return keys;
 }
@@ -63,8 +63,8 @@ TrainSettings make_settings(const std::vector<std::pair<std::string, std::string
   rename();
   if (settings.task.empty()) settings.task = named_model(model).of.task;
   const int64_t decay = settings.lr_decay_iters, steps = settings.steps;
-  check(decay == 0 || decay == steps, "train: lr_decay_iters ", decay, " is not the number of steps, ", steps,
-        "; here a schedule ends with the run: leave lr_decay_iters out, or set steps=", decay);
+  check(decay == 0 || decay == steps, "train: lr_decay_iters (", decay, ") must equal steps (", steps,
+        "), because a schedule ends with the run; leave lr_decay_iters out, or use steps=", decay);
   return settings;
 }
 

@@ -57,79 +57,70 @@ struct TrainSettings {
 
   template <class V>
   void visit(V& v) {
-    v("model", model, "preset or class from `orrery list model`, which the keys below change; others have other keys");
-    v("task", task, "what it learns, from `orrery list task`");
+    v("model", model, "preset or class from `orrery list model`; the settings depend on the model and the task");
+    v("task", task, "training task from `orrery list task`");
     model_settings.visit(v);
     task_settings.visit(v);
     v("out", out, "folder for checkpoints, metrics and settings");
     v("init_from", init_from,
-      "run or checkpoint whose model, weights and tokenizer this run begins with; none: fresh weights");
-    v("steps", steps, "updates in all, those before a resume counted", between(1, 1e9));
-    v("batch", batch, "sequences of a micro-batch", between(1, 16384));
-    v("gradient_accumulation_steps|accumulate", gradient_accumulation_steps, "micro-batches of an update",
+      "run or checkpoint to take model, weights and tokenizer from; none: random initial weights");
+    v("steps", steps, "total number of updates, including those before a resume", between(1, 1e9));
+    v("batch", batch, "sequences or images per micro-batch", between(1, 16384));
+    v("gradient_accumulation_steps|accumulate", gradient_accumulation_steps, "micro-batches per update",
       between(1, 4096));
-    v("learning_rate|rate", learning_rate, "learning rate at its peak", above(0, 1e30));
+    v("learning_rate|rate", learning_rate, "peak learning rate", above(0, 1e30));
     v("min_learning_rate|final_rate", min_learning_rate,
-      "learning rate that falling schedules reach when the run ends, one step after its last", between(0, 1000));
-    v("warmup_steps|warm_up", warmup_steps, "steps in which the rate rises to its peak", between(0, 1e9));
+      "final learning rate of a decaying schedule, reached one step after the last step", between(0, 1000));
+    v("warmup_steps|warm_up", warmup_steps, "steps in which the learning rate rises to its peak; 0: no warm-up",
+      between(0, 1e9));
     v("warmup_form|warm_up_form", warmup_form,
-      "linear; quadratic: steep at first and level where it reaches the peak",
+      "shape of the warm-up: linear, or quadratic, which is steep at first and flat at the peak",
       one_of({"linear", "quadratic"}));
-    v("|lr_decay_iters", lr_decay_iters, "nanoGPT's, which must equal `steps`", between(0, 1e9));
-    v("schedule", schedule, "a name of `orrery list schedule` with its settings, such as warmup_stable_decay(...)",
+    v("|lr_decay_iters", lr_decay_iters, "setting of nanoGPT; must equal `steps`", between(0, 1e9));
+    v("schedule", schedule, "learning rate schedule from `orrery list schedule`, such as warmup_stable_decay(...)",
       name_of_family("schedule"));
-    v("optimizer", optimizer, "a name of `orrery list optimizer` with its settings, such as adamw(beta2=0.95)",
+    v("optimizer", optimizer, "optimizer from `orrery list optimizer`, such as adamw(beta2=0.95)",
       name_of_family("optimizer"));
     v("rate_factors", rate_factors,
-      "of the learning rate, by path: PATTERN=FACTOR, ..., the last that fits counts, as in '*.bias=2, "
-      "blocks.0.*=0.5'");
-    v("decays", decays,
-      "what weight decay applies to beside matrices: PATTERN=yes or no, ..., as in '*norm*.weight=yes, "
-      "token_embedding.weight=no'");
+      "learning rate factors by parameter path, PATTERN=FACTOR, ...; the last match counts: '*.bias=2'");
+    v("decays", decays, "turn weight decay on or off by parameter path, PATTERN=yes|no, ...; default: matrices only");
     v.group("losses", losses);
-    v("grad_clip|clip", grad_clip, "largest global norm of the gradients; 0: no clipping", zero_or(tiny, 1e12));
-    v("seed", seed, "same seed, same bits", between(0, largest_seed));
-    v("threads", threads, "cores to use; 0: all.  The result does not depend on it", between(0, 1024));
-    v("device", device, "cpu or cuda", one_of({"cpu", "cuda"}));
-    v("dtype", dtype, "of weights and activations: f32, f64, or bf16 beside weights in f32 that the optimizer keeps",
+    v("grad_clip|clip", grad_clip, "maximum global norm of the gradients; 0: no clipping", zero_or(tiny, 1e12));
+    v("seed", seed, "random seed; equal seeds give bit-identical runs", between(0, largest_seed));
+    v("threads", threads, "CPU threads; 0: one per core; results do not depend on it", between(0, 1024));
+    v("device", device, "device to train on: cpu or cuda", one_of({"cpu", "cuda"}));
+    v("dtype", dtype, "dtype of weights and activations: f32, f64, or bf16 with f32 master weights",
       one_of({"f32", "f64", "bf16"}));
     v("precision", precision,
-      "of f32 products on a GPU, without effect on a CPU: highest; high: as bf16 parts, nearly as exact; medium: "
-      "rounded to bf16",
+      "precision of f32 matrix products on a GPU: highest; high: split into bf16 terms; medium: bf16",
       one_of({"highest", "high", "medium"}));
-    v("products", products,
-      "whose kernels multiply on a CPU: orrery's for this processor, the fastest or one by its name, or OpenBLAS's",
+    v("products", products, "CPU kernels for matrix products: auto (the fastest of orrery's), one by name, or openblas",
       one_of({"auto", "avx2", "avx512", "avx512_bf16", "openblas"}));
-    v("graph", graph, "on a GPU: record a step once for each shape of its batch and replay it; small models gain most");
+    v("graph", graph, "with device=cuda: capture a step as a CUDA graph and replay it; speeds up small models most");
     v("evaluate_every", evaluate_every, "steps between validations; 0: at the end only", between(0, 1e9));
     v("checkpoint_every", checkpoint_every, "steps between checkpoints; 0: at the end only", between(0, 1e9));
     v("figures", figures,
-      "figures of the model's parts that the log gets: usual, all, none, or names from `orrery list figures`, with "
-      "commas");
-    v("figures_every", figures_every, "steps between two rows of figures; 0: never", between(0, 1e9));
+      "logged metrics of model components: usual, all, none, or names from `orrery list figures`: a,b");
+    v("figures_every", figures_every, "steps between two rows of the metrics in `figures`; 0: never", between(0, 1e9));
     v("peak_tflops", peak_tflops,
-      "10^12 operations a second that the machine could do, for the share that is used (MFU); 0: those of the GPU, if "
-      "its kind is known",
+      "peak TFLOPS of the machine, for the fraction in use (MFU); 0: the GPU's, if its type is known",
       zero_or(1e-6, 1e6));
-    v("keep_checkpoints|keep", keep_checkpoints, "checkpoints that stay; older ones are removed; 0: all",
+    v("keep_checkpoints|keep", keep_checkpoints, "number of checkpoints to keep; older ones are removed; 0: keep all",
       between(0, 1e6));
-    v("keep_best", keep_best,
-      "keep the checkpoint of the lowest validation loss as well, and write one at each new lowest");
+    v("keep_best", keep_best, "also write a checkpoint at each new lowest validation loss, and keep the best one");
     v("save_optimizer", save_optimizer,
-      "checkpoints with the optimizer's numbers; no: smaller ones, from which a run cannot be resumed");
-    v("overfit_one_batch", overfit_one_batch, "learn the first batch again and again: the loss must fall to nearly 0");
-    v("resume", resume,
-      "go on with the run in `out`, by its own settings but for those given; --resume=RUN names it too");
+      "save the optimizer state in checkpoints; no: smaller ones that cannot be resumed");
+    v("overfit_one_batch", overfit_one_batch,
+      "train on the first batch only, as a check: the loss must fall to nearly 0");
+    v("resume", resume, "continue the run in `out` with its own settings, except those given; --resume=RUN: that run");
     v("from_previous", from_previous,
-      "with resume: where the last checkpoint is damaged, set it aside as "
-      "step_....damaged and go on from the one before it");
-    v("other_text", other_text, "with resume: go on with another text than the run has learned so far");
+      "with resume: if the last checkpoint is damaged, rename it to step_....damaged and use the previous");
+    v("other_text", other_text, "with resume: allow other data than the run was trained on so far");
     v("nan_guard", nan_guard,
-      "stop at the first value that is not finite, name it, and keep the step for `orrery replay`");
+      "stop at the first non-finite value, report its source, and save the step for `orrery replay`");
     v("probe", probe,
-      "before the first step, show what each layer does to variances, forward and backward, beside what papers "
-      "predict");
-    v("profile", profile, "print a table of the operations at the end");
+      "before step 1, print mean squares of activations and gradients per layer, with predicted values");
+    v("profile", profile, "print a table of the operations and their times at the end");
   }
 };
 

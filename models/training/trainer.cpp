@@ -38,21 +38,23 @@ std::unique_ptr<nn::Schedule> schedule_of(const TrainSettings& s) {
 void check_settings(const TrainSettings& s) {
   check_utf8_settings("train", list_settings(s));
   check_available(parse_device(s.device));
-  check(!s.graph || s.device == "cuda", "train: --graph replays a step on a GPU; it needs --device=cuda");
+  check(!s.graph || s.device == "cuda", "train: --graph=yes needs a GPU; add --device=cuda, or leave --graph out");
   check(s.resume || !(s.from_previous || s.other_text),
-        "train: --from_previous and --other_text say how to go on with a run; they need --resume=yes");
+        "train: --from_previous and --other_text apply only to a resumed run; add --resume=yes, or leave them out");
   constexpr int64_t most = std::numeric_limits<int32_t>::max();
-  check(s.steps <= most / s.gradient_accumulation_steps, "train: steps ", s.steps, " with gradient_accumulation_steps ",
-        s.gradient_accumulation_steps, " are more than ", most,
-        " micro-batches, which have numbers of 32 bits; lower one of the two");
+  check(s.steps <= most / s.gradient_accumulation_steps, "train: steps (", s.steps,
+        ") times gradient_accumulation_steps (", s.gradient_accumulation_steps, ") must be at most ", most,
+        "; lower one of the two");
   check(!s.nan_guard || !s.graph,
-        "train: --nan_guard=yes looks at each operation, and a replayed step has no operations; leave --graph out");
-  check(!s.nan_guard || !s.profile, "train: --nan_guard=yes would be timed as well; use --profile without it");
+        "train: --nan_guard=yes checks each operation, but a replayed step runs none separately; leave --graph out");
+  check(!s.nan_guard || !s.profile,
+        "train: --nan_guard=yes would distort the times of --profile=yes; leave one of them out");
   check(s.resume || s.min_learning_rate <= s.learning_rate || schedule_of(s)->learning_rate(s.steps) <= s.learning_rate,
         "train: schedule ", print(s.schedule), " ends at min_learning_rate ", print_number(s.min_learning_rate),
-        ", which is above learning_rate ", print_number(s.learning_rate), ", its peak; lower it, as in ",
-        "--min_learning_rate=", print_number(s.learning_rate / 10), ", or use --schedule=constant");
-  check(!s.graph || !s.profile, "train: a replayed step has no operations to time; use --profile without --graph");
+        ", above its peak, learning_rate ", print_number(s.learning_rate),
+        "; use --min_learning_rate=", print_number(s.learning_rate / 10), " or --schedule=constant");
+  check(!s.graph || !s.profile,
+        "train: --profile=yes times each operation, but a replayed step runs none separately; leave --graph out");
 }
 
 }  // namespace
@@ -68,12 +70,12 @@ Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
   folder_ = std::make_unique<RunFolder>(s.out);
   check(s.resume || !holds_checkpoints(s.out), "train: ", s.out,
-        " already holds a run; choose another --out, or go on with it: ", command_to_resume(s.out));
+        " already holds a run; choose another --out, or resume it: ", command_to_resume(s.out));
   if (!s.resume) folder_->check_free();
   if (!s.resume && s.probe) check_free_for_probe(s.out);
   const std::string resumed = s.resume ? folder_->checkpoint_to_resume(s.from_previous) : "";
   check(!s.resume || !resumed.empty(), "train: there is no checkpoint to resume in ", s.out,
-        "; leave --resume out to begin a run");
+        "; leave --resume out to start a new run");
   const std::string begun = !resumed.empty() || s.init_from.empty() ? resumed : checkpoint_at(s.init_from);
   const CheckpointState state = begun.empty() ? CheckpointState() : read_state(begun);
   const TaskOptions options{.batch = s.batch,
@@ -85,12 +87,12 @@ Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
                                                         : Purpose::begin};
   task_ = tasks().at(s.task).make(s.task_settings, s.model_settings, options);
   check(!s.graph || !task_->varies() || s.gradient_accumulation_steps == 1,
-        "train: --graph records a step for each shape of its batches, and the micro-batches of task=", s.task,
-        " meet in ever new shapes; leave --graph out, or take larger batches instead of gradient_accumulation_steps ",
-        s.gradient_accumulation_steps);
+        "train: --graph=yes captures a step per combination of batch shapes, and the batches of task=", s.task,
+        " vary in shape; use gradient_accumulation_steps=1 with larger batches instead of ",
+        s.gradient_accumulation_steps, ", or leave --graph out");
   if (!resumed.empty()) check_same_run(s, state, *task_);
   check(!s.graph || task_->carried() == 0,
-        "train: --graph replays steps that are all alike, and what a stream carries along grows; leave --graph out");
+        "train: --graph=yes replays equal steps, but the stream state grows from step to step; leave --graph out");
   plan_ = plan_memory(s, *task_);
   check_duration(s.steps - (resumed.empty() ? 0 : state.step), plan_.seconds_of_step);
   model_ = make_model(s);
@@ -111,7 +113,7 @@ Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
 void Trainer::resume(const std::string& checkpoint, const CheckpointState& state) {
   const TrainSettings& s = settings_;
   check(has_optimizer(state) || state.step == 0, "train: ", checkpoint,
-        " was saved without the optimizer, so the run cannot go on to the same bits; begin another from its weights "
+        " has no optimizer state (save_optimizer=no), so the run cannot be resumed; start a new run from its weights "
         "with --init_from=",
         checkpoint);
   if (has_optimizer(state)) load_optimizer(checkpoint, *optimizer_);
@@ -119,9 +121,9 @@ void Trainer::resume(const std::string& checkpoint, const CheckpointState& state
     carried_ = load_carried(checkpoint, device_);
     const int64_t rows = carried_.empty() ? 0 : carried_[0].entries.begin()->second.states.size(0);
     check(static_cast<int64_t>(carried_.size()) == s.gradient_accumulation_steps && rows == s.batch,
-          "train: the run in ", s.out, " reads ", carried_.size(), " micro-batches of ", rows,
-          " streams, and these settings are for ", s.gradient_accumulation_steps, " of ", s.batch,
-          "; resume it with its own batch and gradient_accumulation_steps");
+          "train: the run in ", s.out, " has ", carried_.size(), " micro-batches of ", rows,
+          " streams, but these settings have ", s.gradient_accumulation_steps, " of ", s.batch,
+          "; resume it with batch=", rows, " and gradient_accumulation_steps=", carried_.size());
   }
   step_ = state.step, validation_loss_ = state.validation_loss, validated_ = state.validated;
   optimizer_->set_steps_done(step_);

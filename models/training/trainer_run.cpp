@@ -13,14 +13,13 @@ namespace orrery::models {
 // only named: it may be a good one of another run with other settings.
 void Trainer::fail_not_finite(const std::string& what) {
   if (const std::string& resumed = folder_->doubtful(), before = folder_->before_doubtful(); !resumed.empty())
-    fail("train: ", what, "; the weights of ", resumed, ", from which the run was resumed, lead there; ",
+    fail("train: ", what, "; the run was resumed from ", resumed, ", whose weights lead to this; ",
          before.empty() ? "there is no checkpoint before it" : "the checkpoint before it is " + before,
          "; try a lower --learning_rate or --grad_clip=1");
   const std::string aside = folder_->set_aside_unproven(), &last = folder_->last_good();
-  fail("train: ", what, "; ",
-       aside.empty() ? "" : "the weights of the last checkpoint led there, it is set aside as " + aside + "; ",
+  fail("train: ", what, "; ", aside.empty() ? "" : "the last checkpoint led to this and was renamed to " + aside + "; ",
        !last.empty()   ? "the last good checkpoint is " + last
-       : aside.empty() ? "no checkpoint had been written"
+       : aside.empty() ? "no checkpoint was written"
                        : "there is no good checkpoint",
        "; try a lower --learning_rate or --grad_clip=1");
 }
@@ -31,9 +30,9 @@ void Trainer::fail_found(const Finding& finding) {
   std::string what = sentence(finding);
   try {
     write_replay(replay_folder(settings_.out), finding, state(), *model_, *optimizer_);
-    what += "; orrery replay " + settings_.out + " shows it again";
+    what += "; `orrery replay " + settings_.out + "` reproduces it";
   } catch (const Error& error) {
-    what += orrery::text("; it cannot be shown again: ", error.what());
+    what += orrery::text("; the step could not be saved for `orrery replay`: ", error.what());
   }
   fail_not_finite(what);
 }

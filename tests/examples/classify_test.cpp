@@ -138,14 +138,14 @@ TEST_CASE("images: a model is judged by a test set alone, and begins a run on ot
   };
   const Outcome kept = begin(numbers, folder / "kept"), fresh = begin(others, folder / "fresh");
   CHECK_MESSAGE(kept.code == 0, kept.err);
-  CHECK(!contains(kept.out + kept.err, "fresh weights"));
+  CHECK(!contains(kept.out + kept.err, "newly initialized"));
   CHECK_MESSAGE(fresh.code == 0, fresh.err);
   Message(fresh.out + fresh.err)
       .names(others)
       .value("a, b, c")
       .value("rings, stripes")
       .names("head")
-      .offers("fresh weights");
+      .offers("newly initialized");
   CHECK(contains(run_orrery({"show", folder / "fresh"}).out, "(3, "));
   for (const auto& [data, out] : {std::pair{numbers, folder / "kept"}, std::pair{others, folder / "fresh"}}) {
     const Outcome resumed = begin(data, out, {"--resume", "--steps=3"});

@@ -125,8 +125,8 @@ TEST_CASE("list: every registered name with formula and source") {
       for (const auto& one : entry.facts) {  // "none" and "nothing" are values, too
         const std::string &fact = one.first, &value = one.second;
         INFO(fact);
-        const std::set<std::string> of_some = {"schedule keeps", "problem parameters", "problem keeps",
-                                               "model_preset counted for"};
+        const std::set<std::string> of_some = {"schedule saved for backward", "problem parameters",
+                                               "problem saved for backward", "model_preset counted for"};
         CHECK((!value.empty() || of_some.contains(family.name + " " + fact)));
         if (!value.empty()) CHECK(contains(all.out, fact + " " + value));
       }
@@ -136,7 +136,7 @@ TEST_CASE("list: every registered name with formula and source") {
       if (!family.formulas) continue;
       CHECK(!entry.source.empty());
       CHECK(contains(all.out, entry.source));
-      CHECK(has("keeps"));
+      CHECK((has("saved for backward") || has("state")));         // "state" of an optimizer
       CHECK((has("parameters") || family.name == "activation"));  // activations have only constants
     }
   }
@@ -147,8 +147,9 @@ TEST_CASE("list: every registered name with formula and source") {
   for (const char* part : {"silu (swish)", "x * sigmoid(beta * x)", "beta=1", "kinks none", "F(0) 0", "F'(0) 0.5",
                            "minimum -0.2785; limits 0, inf"})
     CHECK(contains(silu.out, part));
-  CHECK(contains(silu.out, "keeps x"));
-  CHECK(contains(run_orrery({"list", "layer"}).out, "parameters weight 1, bias 0; keeps x, mean and 1/std"));
+  CHECK(contains(silu.out, "saved for backward x"));
+  const std::string saved = "parameters weight 1, bias 0; saved for backward x, mean and 1/std";
+  CHECK(contains(run_orrery({"list", "layer"}).out, saved));
   const Outcome family = run_orrery({"list", "schedule"});
   CHECK(run_orrery({"list", "schedules"}).out == family.out);
   const Outcome attentions = run_orrery({"list", "attentions"});  // including what the layer's settings add

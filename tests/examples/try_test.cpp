@@ -188,8 +188,9 @@ TEST_CASE("a normalization in one file goes through try as well, and trains a mo
   const Outcome tried = run_orrery({"try", file, "--out=" + (folder / "p"), "--steps=12"});
   INFO(tried.out, tried.err);
   CHECK(tried.code == 0);
-  for (const char* part : {"x / (mean |x| + epsilon) * weight", "parameters weight 1; keeps x, mean of each row",
-                           "normalization mean_absolute: passed", "normalization = mean_absolute", "--plugin="})
+  for (const char* part :
+       {"x / (mean |x| + epsilon) * weight", "parameters weight 1; saved for backward x, mean of each row",
+        "normalization mean_absolute: passed", "normalization = mean_absolute", "--plugin="})
     CHECK_MESSAGE(contains(tried.out, part), part);
   CHECK(!contains(tried.out, "FAILED"));
   const Outcome trained =

@@ -243,7 +243,7 @@ TEST_CASE("images: broken pictures that are left out are told") {
   events.warning = [&](const std::string& sentence) { told.push_back(sentence); };
   trainer.run(events);
   REQUIRE(told.size() == 1);
-  Message(told[0]).value(1).names("picture").names(folder / "shapes/train/rings/0.png").names("decoded");
+  Message(told[0]).value(1).names("image").names(folder / "shapes/train/rings/0.png").names("decoded");
 }
 
 TEST_CASE("image classification: the learned images of a validation come evenly from all, and it may lie elsewhere") {

@@ -67,10 +67,10 @@ TEST_CASE("parameter rules: what is no rule is refused") {
   refused("rate_factors", "a, norm.*=1", "'a' is not of the form PATTERN=VALUE");
   refused("rate_factors", "norm.*=-1", "-1 must be a number of at least 0");
   refused("decays", "gains=no",
-          "no parameter's path fits 'gains'; the first is token_embedding.weight, the last norm.bias");
+          "no parameter path matches 'gains'; the first path is token_embedding.weight, the last norm.bias");
   CHECK(contains(error_of([&] { run.train({{"decays", "norm.*=perhaps"}}); }), "train: decays"));
   CHECK(contains(error_of([&] { run.train({{"optimizer", "adagrad"}, {"decays", "norm.*=yes"}}); }),
-                 " has no weight_decay; leave decays out, or take one that has, such as adamw"));
+                 " has no weight_decay; leave decays out, or use an optimizer that has it, such as adamw"));
 }
 
 TEST_CASE("init_from: a run begins with another's weights and tokenizer, at step 0") {

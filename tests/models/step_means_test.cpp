@@ -203,7 +203,7 @@ TEST_CASE("means: data without any target are refused before the first step") {
     run.train(with(packed, {{"data", run.folder / "text.txt"}, {"tokenizer", tokenizer}}));
   })
       .names("documents")
-      .names("validation part")
+      .names("validation split")
       .value(0)
       .offers("documents");
   write(run.folder / "ends.txt", ends);

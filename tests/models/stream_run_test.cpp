@@ -200,7 +200,7 @@ TEST_CASE("streams: what does not fit is refused with a sentence") {
   refused({{"task", "stream_modeling"}, {"model", "gpt-char-small"}}).names("memory");
   const std::string tiny = folder / "tiny.txt";
   write_file_atomically(tiny, "x");
-  refused({{"validation_data", tiny}}).value(1).names("validation").offers(2);
+  refused({{"validation_data", tiny}}).names("validation").value(1).offers(2);
   train(small_run(folder, "run", 5));
   const auto resumed = [&](const Assignments& more) {
     Assignments all = {{"resume", "yes"}};

@@ -126,7 +126,7 @@ TEST_CASE("resuming tells of a row that it cannot read, by its number, and goes 
   events.warning = [&](const std::string& sentence) { warnings.push_back(sentence); };
   Trainer(make_settings(with(small_run(text, out, 12), {{"resume", "yes"}}))).run(events);
   REQUIRE(warnings.size() == 1);
-  Message(warnings[0]).names(log).value(3).offers("left out");
+  Message(warnings[0]).names(log).value(3).offers("removed");
   CHECK(rows_without_time(log).size() == rows.size() - 1 + 3);
   warnings.clear();
   Trainer(make_settings(with(small_run(text, out, 13), {{"resume", "yes"}}))).run(events);
