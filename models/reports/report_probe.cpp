@@ -49,8 +49,8 @@ void add_probe(Json& sections, const std::string& name, const Probe& probe) {
   sections.push_back(report_section(
       group, "table", name + ": mean squares before and after each sublayer",
       "Mean squares of the residual stream before and after, of the sublayer's output, and of the gradients there.",
-      table({"module", "before", "output", "after", "gradient before", "gradient of output", "gradient after"},
-            stream, 1)));
+      table({"module", "before", "output", "after", "gradient before", "gradient of output", "gradient after"}, stream,
+            1)));
   sections.push_back(report_section(
       group, "table", name + ": measured and predicted ratios",
       "Ratios of mean squares. Predictions assume independent values of mean zero and scores N(0, v).",
@@ -66,8 +66,8 @@ void add_probes(Json& sections, std::span<const ReportedRun> runs) {
     try {
       add_probe(sections, run.name, read_probe(file));
     } catch (const Error& error) {
-      sections.push_back(report_section(group, "text", run.name, "",
-                                        {{"items", {{{"name", "read error"}, {"text", error.what()}}}}}));
+      sections.push_back(
+          report_section(group, "text", run.name, "", {{"items", {{{"name", "read error"}, {"text", error.what()}}}}}));
     }
   }
 }

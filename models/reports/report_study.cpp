@@ -33,8 +33,8 @@ void add_claim(Json& sections, const StudyVerdict& v) {
       {{"items", Json::array({{{"name", "verdict"}, {"value", v.word()}, {"note", v.kind + ", " + v.samples}},
                               {{"name", "time"},
                                {"value", fixed(v.minutes, 1) + " min"},
-                               {"note", "steps of all its runs, reused ones too: " +
-                                            fixed(v.minutes_of_runs, 1) + " min"}}})}}));
+                               {"note", "steps of all its runs, reused ones too: " + fixed(v.minutes_of_runs, 1) +
+                                            " min"}}})}}));
   sections.push_back(report_section("Verdict", "text", "Claim and results", "", {{"items", items}}));
 }
 

@@ -260,8 +260,8 @@ const ExchangeFormat& format_for(const TrainSettings& run, const std::string& na
   }
   if (!name.empty()) {
     const ExchangeFormat& format = exchange_formats().at(name);
-    check(format.write != nullptr, "export: the ", name, " format is for import only; formats for export: ",
-          listed(writers));
+    check(format.write != nullptr, "export: the ", name,
+          " format is for import only; formats for export: ", listed(writers));
     check(format.model == model, "export: the ", name, " format is for models of class ", format.model,
           ", but model=", run.model, " is of class ", model, "; leave out --format");
     if (!has_position(format)) refuse_setting(name, run, "position");

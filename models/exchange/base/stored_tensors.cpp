@@ -145,8 +145,8 @@ std::vector<StoredTensor> stored_tensors_of_folder(const std::string& folder, co
             "' is in two files, the second is ", file, "; remove it from one of them");
   }
   for (const auto& [name, file] : index.file_of)
-    check(seen.contains(name) || may_lack.contains(name), "read: ", index_path, ": tensor '", name,
-          "' is not in ", file, "; get the index and the files again");
+    check(seen.contains(name) || may_lack.contains(name), "read: ", index_path, ": tensor '", name, "' is not in ",
+          file, "; get the index and the files again");
   return all;
 }
 
