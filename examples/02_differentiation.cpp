@@ -17,15 +17,15 @@ void first_gradient(Device device) {
   x.set_requires_grad();  // a leaf: backward computes its gradient
   sum(x * x).backward();  // d/dx of the sum of squares
   std::cout << "gradient of sum(x x) = " << x.grad() << "\n";
-  check(x.grad().to_vector() == std::vector<double>{2, 4, 6}, "02: 2 x");
+  check(x.grad().to_vector() == std::vector<double>{2, 4, 6}, "02: the gradient of sum(x x) must be 2 x");
 
   // A second backward adds to the gradient; zero_grad() clears it.
   sum(x).backward();
-  check(x.grad().to_vector() == std::vector<double>{3, 5, 7}, "02: gradients add up");
+  check(x.grad().to_vector() == std::vector<double>{3, 5, 7}, "02: a second backward must add to the gradient");
   x.zero_grad();
   backward(x * 2.0,
            Tensor::from(Shape{3}, {1, 0, -1}).to(device));  // a result with many elements: differentiates <y, dy>
-  check(x.grad().to_vector() == std::vector<double>{2, 0, -2}, "02: backward with a given dy");
+  check(x.grad().to_vector() == std::vector<double>{2, 0, -2}, "02: wrong gradient for the given dy");
 }
 
 // A custom operation: each row divided by its length.
@@ -59,9 +59,9 @@ GradientCase unit_rows_case(GradientCase::Function fast) {
 void own_operation(Device device) {
   const GradientReport report =
       check_gradients(unit_rows_case([](const auto& in) { return unit_rows(in[0]); }), device);
-  std::cout << "unit_rows: explicit against reference " << report.rows[0].against_reference
-            << ", against the difference quotient " << report.rows[0].against_quotient << "\n";
-  check(report.passed, "02: the derivative of unit_rows");
+  std::cout << "unit_rows: error of the explicit derivative against the reference " << report.rows[0].against_reference
+            << ", against finite differences " << report.rows[0].against_quotient << "\n";
+  check(report.passed, "02: the derivative of unit_rows is wrong");
 
   // Shows that the check finds a wrong derivative: this one lacks the term of r.
   struct Wrong : UnitRows {
@@ -69,9 +69,9 @@ void own_operation(Device device) {
   };
   const GradientReport wrong =
       check_gradients(unit_rows_case([](const auto& in) { return record(Wrong{}, in[0]); }), device);
-  std::cout << "without the term of r: at element " << wrong.rows[0].worst_element << " explicit "
-            << wrong.rows[0].worst_explicit << ", quotient " << wrong.rows[0].worst_quotient << "\n";
-  check(!wrong.passed, "02: a wrong derivative was not noticed");
+  std::cout << "without the term of r: element " << wrong.rows[0].worst_element << ": explicit "
+            << wrong.rows[0].worst_explicit << ", finite difference " << wrong.rows[0].worst_quotient << "\n";
+  check(!wrong.passed, "02: a wrong derivative passed the check");
 }
 
 void without_recording(Device device) {
@@ -79,7 +79,7 @@ void without_recording(Device device) {
   x.set_requires_grad();
   {
     const NoGrad guard;  // for evaluation: saves nothing
-    check(!(x * x).requires_grad(), "02: nothing is recorded under NoGrad");
+    check(!(x * x).requires_grad(), "02: NoGrad must not record operations");
   }
   // recompute saves only its input and reruns f in backward: less memory, more time.
   const auto f = [](const Tensor& t) { return exp(t) * tanh(t) + t; };
@@ -87,7 +87,7 @@ void without_recording(Device device) {
   const std::vector<double> plain = x.grad().to_vector();
   x.zero_grad();
   sum(recompute(f, x)).backward();
-  check(x.grad().to_vector() == plain, "02: recompute changes nothing but memory");
+  check(x.grad().to_vector() == plain, "02: recompute must not change gradients");
 }
 
 void misuse() {
@@ -101,7 +101,7 @@ void misuse() {
     std::cout << "error: " << error.what() << "\n";
     return;
   }
-  fail("02: backward used a value that had been changed");
+  fail("02: backward with a changed value must be an error");
 }
 
 // Gradient descent: finds w in y = X w from examples.
@@ -119,7 +119,7 @@ void descent(Device device) {
     add_in_place(w, w.grad() * -0.2);
   }
   std::cout << "after 200 steps: loss " << loss << ", w = " << w.detach() << "\n";
-  check(loss < 1e-12 && std::abs(w.to_vector()[0] - 3) < 1e-5, "02: descent finds w");
+  check(loss < 1e-12 && std::abs(w.to_vector()[0] - 3) < 1e-5, "02: gradient descent must find w = 3");
 }
 
 }  // namespace
@@ -131,5 +131,5 @@ int main(int count, char** words) {  // 02_differentiation [cpu or cuda]
   without_recording(device);
   misuse();
   descent(device);
-  std::cout << "all as it should be; next: 03_new_activation.cpp\n";
+  std::cout << "all checks passed; next: 03_new_activation.cpp\n";
 }

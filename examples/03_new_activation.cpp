@@ -47,7 +47,7 @@ REGISTER_ACTIVATION(Smelu);
 void by_name() {
   const nn::Activation plain("smelu"), narrow("smelu(0.25)");
   std::cout << "smelu(0.5) = " << plain.value(0.5) << ", with b = 0.25: " << narrow.value(0.5) << "\n";
-  check(plain.value(0.5) == 0.5625 && narrow.value(0.5) == 0.5, "03: the values of smelu");
+  check(plain.value(0.5) == 0.5625 && narrow.value(0.5) == 0.5, "03: wrong values of smelu");
   try {
     nn::Activation("smelo");
   } catch (const Error& error) {  // the message names the closest match; the constant's range is checked below
@@ -59,19 +59,19 @@ void by_name() {
     std::cout << "error: " << error.what() << "\n";
     return;
   }
-  fail("03: a negative b went through");
+  fail("03: a negative b must be an error");
 }
 
 // Checks the derivative as `orrery gradcheck` and the tests do for every registered activation.
 void witnesses() {
   const nn::Activation f("smelu");
-  std::cout << "     x    slope  by dual numbers  by quotient\n";
+  std::cout << "     x    f'(x)     dual numbers  finite diff\n";
   for (const double x : {-1.5, -0.7, 0.0, 0.4, 2.0}) {
     constexpr double h = 1e-4;
     const double slope = f.derivative(x), dual = f.derivative_by_dual(x),
                  quotient = (f.value(x + h) - f.value(x - h)) / (2 * h);
     std::printf("%6.2f %8.5f %16.5f %12.5f\n", x, slope, dual, quotient);
-    check(std::abs(slope - dual) < 1e-14 && std::abs(slope - quotient) < 1e-8, "03: the slope of smelu at ", x);
+    check(std::abs(slope - dual) < 1e-14 && std::abs(slope - quotient) < 1e-8, "03: wrong derivative of smelu at ", x);
   }
 }
 
@@ -80,7 +80,7 @@ void on_tensors(Device device) {
   const Tensor y = nn::Activation("smelu")(x);
   sum(y).backward();
   std::cout << "y = " << y.detach() << "\ndy/dx = " << x.grad() << "\n";
-  check(x.grad().to_vector() == std::vector<double>{0, 0.25, 0.75, 1}, "03: the gradient on a tensor");
+  check(x.grad().to_vector() == std::vector<double>{0, 0.25, 0.75, 1}, "03: wrong gradient of a tensor");
 }
 
 // Trains a feed-forward layer, with the activation fused in, to swap the two halves of its input.
@@ -106,7 +106,7 @@ void in_a_layer(Device device) {
     optimizer->step(1e-2);
   }
   std::cout << "dense(smelu(0.5)): loss " << first << " before, " << last << " after 300 steps\n";
-  check(last < 0.05 * first, "03: the layer does not learn: ", first, " to ", last);
+  check(last < 0.05 * first, "03: the loss must fall to 5 % of ", first, ", but is ", last);
 }
 
 }  // namespace
@@ -117,5 +117,5 @@ int main(int count, char** words) {  // 03_new_activation [cpu or cuda]
   witnesses();
   on_tensors(device);
   in_a_layer(device);
-  std::cout << "all as it should be; next: orrery train --feed_forward=\"dense(gelu)\"\n";
+  std::cout << "all checks passed; next: orrery train --feed_forward=\"dense(gelu)\"\n";
 }

@@ -17,7 +17,7 @@ void witnesses(Device device) {
     const GradientReport report = check_gradients(nn::make_case(one), device);
     std::cout << (report.passed ? "passed  " : "FAILED  ") << one.title << ": " << report.comparisons
               << " comparisons\n";
-    check(report.passed, "04: the gradient of ", one.title);
+    check(report.passed, "04: wrong gradient of ", one.title);
   }
 }
 
@@ -48,7 +48,7 @@ void in_a_layer(Device device) {
     optimizer->step(1e-2);
   }
   std::cout << "softmax_off_by_one(scale=1): loss " << first << " before, " << last << " after 400 steps\n";
-  check(last < 0.5 * first, "04: the layer does not learn: ", first, " to ", last);
+  check(last < 0.5 * first, "04: the loss must fall to half of ", first, ", but is ", last);
 }
 
 }  // namespace
@@ -57,5 +57,5 @@ int main(int count, char** words) {  // 04_new_attention [cpu or cuda]
   const Device device = parse_device(count > 1 ? words[1] : "cpu");
   witnesses(device);
   in_a_layer(device);
-  std::cout << "all as it should be; next: orrery try examples/softmax_off_by_one.cpp\n";
+  std::cout << "all checks passed; next: orrery try examples/softmax_off_by_one.cpp\n";
 }

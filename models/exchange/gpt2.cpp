@@ -42,8 +42,8 @@ std::vector<TensorPlace> places_of(const GptSettings& s, int64_t d_ff, const std
 std::string key_that_counts(const HuggingFaceConfig& config, const char* common, const char* own, ImportedModel& to) {
   if (!config.has(common)) return own;
   if (config.has(own) && *config.find(own) != *config.find(common))
-    to.notes.push_back(text(config.path(), ": '", common, "': ", shortened(*config.find(common)), " counts, and not '",
-                            own, "': ", shortened(*config.find(own)), ", as theirs does"));
+    to.notes.push_back(text(config.path(), ": '", common, "': ", shortened(*config.find(common)),
+                            " is used instead of '", own, "': ", shortened(*config.find(own)), ", as in transformers"));
   return common;
 }
 
@@ -70,8 +70,8 @@ GptSettings settings_of_config(const HuggingFaceConfig& config, ImportedModel& t
 void set_known_rest(const GptSettings& s, const std::string& prefix, ImportedModel& from) {
   for (int64_t i = 0; i < s.layers; ++i)
     for (const char* mask : {"attn.bias", "attn.masked_bias"})
-      from.known_rest[text(prefix, "h.", i, ".", mask)] = "a mask, which is no weight";
-  from.known_rest["lm_head.weight"] = "the embedding again";
+      from.known_rest[text(prefix, "h.", i, ".", mask)] = "a mask, not a weight";
+  from.known_rest["lm_head.weight"] = "a copy of the embedding";
 }
 
 bool reads(const std::string& path) { return has_model_type(path, "gpt2"); }
@@ -146,14 +146,14 @@ void write(const ExportedModel& what, const std::string& folder) {
 }
 
 REGISTER_EXCHANGE(gpt2, {.name = format,
-                         .description = "GPT-2's folders of Hugging Face",
+                         .description = "GPT-2 folders of Hugging Face",
                          .reads = reads,
                          .read = read,
                          .model = "gpt",
                          .position = "learned",
                          .write = write});
 REGISTER_EXCHANGE(nanogpt, {.name = "nanogpt",
-                            .description = "nanoGPT's weights as safetensors, its model_args as config.json",
+                            .description = "nanoGPT weights as model.safetensors, model_args as config.json",
                             .reads = reads_nanogpt,
                             .read = read_nanogpt});
 

@@ -52,9 +52,10 @@ double base_of(const HuggingFaceConfig& config) {
     for (const char* type : {"rope_type", "type"})
       check(!rope->contains(type) || (*rope)[type].is_null() || (*rope)[type] == "default", config.path(), ": '", key,
             ".", type, "': ", rope->value(type, Json()).dump(),
-            " is not supported: only rotary positions as they are, default");
+            " is not supported; it must be \"default\" (rotary positions without scaling)");
     check(!rope->contains("partial_rotary_factor") || (*rope)["partial_rotary_factor"] == 1, config.path(), ": '", key,
-          ".partial_rotary_factor' is not supported");
+          ".partial_rotary_factor': ", rope->value("partial_rotary_factor", Json()).dump(),
+          " is not supported; it must be 1");
     if (rope->contains("rope_theta")) return number_member(*rope, "rope_theta", config.path());
     break;
   }
@@ -90,10 +91,10 @@ ImportedModel read(const std::string& folder) {
       has_tied_head(config, false, from, "model.embed_tokens.weight", "lm_head.weight", {s.vocabulary, s.width});
   from.settings = imported_settings(list_settings(s), Gpt::info.name, config.path());
   from.places = places_of(s, s.d_ff, false);
-  from.known_rest["lm_head.weight"] = "the embedding again";
-  from.known_rest["model.rotary_emb.inv_freq"] = "angles, which are no weights";
+  from.known_rest["lm_head.weight"] = "a copy of the embedding";
+  from.known_rest["model.rotary_emb.inv_freq"] = "rotary angles, not weights";
   for (int64_t i = 0; i < s.layers; ++i)
-    from.known_rest[text("model.layers.", i, ".self_attn.rotary_emb.inv_freq")] = "angles, which are no weights";
+    from.known_rest[text("model.layers.", i, ".self_attn.rotary_emb.inv_freq")] = "rotary angles, not weights";
   return from;
 }
 
@@ -148,7 +149,7 @@ void write(const ExportedModel& what, const std::string& folder) {
 }
 
 REGISTER_EXCHANGE(llama, {.name = format,
-                          .description = "Llama's folders of Hugging Face",
+                          .description = "Llama folders of Hugging Face",
                           .reads = reads,
                           .read = read,
                           .model = "gpt",

@@ -37,8 +37,8 @@ Header read_header(FileReader& file, const std::string& path) {
   read(first);
   if (static_cast<uint32_t>(first[0]) == magic) {
     h.version = first[1];
-    check(h.version == 1, "llama2c: ", path, " is of version ", h.version,
-          h.version == 2 ? ", whose weights are of eight bits" : "", "; 0 and 1 are read");
+    check(h.version == 1, "llama2c: ", path, " has version ", h.version, h.version == 2 ? " (8-bit weights)" : "",
+          "; supported versions: 0 and 1");
     read(numbers);
     std::array<uint8_t, header_bytes_of_version_1 - 36> rest{};
     read(rest);
@@ -55,9 +55,9 @@ Header read_header(FileReader& file, const std::string& path) {
                      h.key_heads >= 1 && h.vocabulary >= 1 && h.context >= 1 && h.context <= 16777216 &&
                      h.width % h.heads == 0 && h.heads % h.key_heads == 0 && h.width <= 65536 && h.d_ff <= 262144 &&
                      h.vocabulary <= 1048576;
-  check(sound, "llama2c: ", path, " is damaged, or no file of llama2.c: it would have ", h.layers, " layers of width ",
-        h.width, ", ", h.heads, " heads, ", h.key_heads, " key heads, ", h.vocabulary, " tokens and a context of ",
-        h.context);
+  check(sound, "llama2c: ", path, " is damaged or not a llama2.c file: its header has n_layers ", h.layers, ", dim ",
+        h.width, ", hidden_dim ", h.d_ff, ", n_heads ", h.heads, ", n_kv_heads ", h.key_heads, ", vocab_size ",
+        h.vocabulary, ", seq_len ", h.context);
   return h;
 }
 
@@ -97,8 +97,8 @@ std::vector<StoredTensor> read_tensors(FileReader& file, const Header& h, const 
   uint64_t due = h.version == 0 ? 28 : header_bytes_of_version_1;
   const auto numbers = [](const Kind& kind) { return shape_of(kind).numel(); };
   for (const Kind& kind : kinds_of(h)) due += static_cast<uint64_t>(kind.count * numbers(kind)) * sizeof(float);
-  check(file.size() == due, "llama2c: ", path, " has ", file.size(), " bytes, where a model of ", h.layers,
-        " layers of width ", h.width, " with ", h.vocabulary, " tokens has ", due);
+  check(file.size() == due, "llama2c: ", path, " has ", file.size(), " bytes, but its header (n_layers ", h.layers,
+        ", dim ", h.width, ", vocab_size ", h.vocabulary, ") requires ", due, "; get the file again");
   check_memory("llama2c: " + path, static_cast<double>(due), way_out_of_memory());
   std::vector<StoredTensor> all;
   for (const Kind& kind : kinds_of(h))
@@ -138,7 +138,8 @@ bool reads(const std::string& path) {
 
 ImportedModel read(const std::string& path) {
   FileReader file(path);
-  check(file.size() > header_bytes_of_version_1, "llama2c: ", path, " is cut short: ", file.size(), " bytes");
+  check(file.size() > header_bytes_of_version_1, "llama2c: ", path, " is too short: ", file.size(),
+        " bytes; get the file again");
   const Header h = read_header(file, path);
   GptSettings s;
   s.layers = h.layers, s.heads = h.heads, s.width = h.width, s.context = h.context, s.vocabulary = h.vocabulary;
@@ -148,14 +149,14 @@ ImportedModel read(const std::string& path) {
   ImportedModel from{.settings = imported_settings(list_settings(s), Gpt::info.name, "llama2c: " + path),
                      .places = places_of(h),
                      .tensors = read_tensors(file, h, path)};
-  from.known_rest["angles.0"] = from.known_rest["angles.1"] = "angles, which are no weights";
+  from.known_rest["angles.0"] = from.known_rest["angles.1"] = "rotary angles, not weights";
   from.begins_texts = true, from.ends = {1};  // run.c puts token 1 before a prompt and stops when it samples one
   const std::string folder = std::filesystem::path(path).parent_path().string();
   from.tokenizer_path = find_data_file(folder.empty() ? "." : folder, {"tokenizer.bin"});
   return from;
 }
 
-REGISTER_EXCHANGE(llama2c, {.name = "llama2c", .description = "a .bin of llama2.c", .reads = reads, .read = read});
+REGISTER_EXCHANGE(llama2c, {.name = "llama2c", .description = ".bin file of llama2.c", .reads = reads, .read = read});
 
 }  // namespace
 }  // namespace orrery::models

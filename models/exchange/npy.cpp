@@ -30,9 +30,11 @@ OutputKind npy_kind() { return marked_kind("an array that orrery wrote", std::st
 
 void write_npy(const std::string& path, const StoredTensor& tensor) {
   const auto word = words.find(tensor.dtype);
-  check(word != words.end(), "npy: '", tensor.name, "' is of dtype ", tensor.dtype, ", for which NumPy has no word");
+  check(word != words.end(), "npy: '", tensor.name, "' has dtype ", tensor.dtype,
+        ", which NumPy does not support; supported: BOOL, integers, F16, BF16, F32, F64, C64");
   const std::string header = header_of(word->second, tensor.shape);
-  check(header.size() <= 65535, "npy: '", tensor.name, "' has too many axes");
+  check(header.size() <= 65535, "npy: '", tensor.name, "' has ", tensor.shape.size(),
+        " axes, too many for a .npy header");
   const Tensor wide =
       tensor.tensor && tensor.tensor.dtype() == Dtype::bf16 ? tensor.tensor.to(Dtype::f32) : tensor.tensor;
   write_file_atomically(path, [&](FileWriter& file) {

@@ -66,8 +66,8 @@ void leave_out_biases(const HuggingFaceConfig& config, ImportedModel& to) {
     return each.name.ends_with(".query.bias") || each.name.ends_with(".key.bias") || each.name.ends_with(".value.bias");
   });
   if (left_out > 0)
-    to.notes.push_back(text(config.path(), ": 'qkv_bias' is false, so ", left_out,
-                            " biases of queries, keys and values that are stored are not read, as theirs does"));
+    to.notes.push_back(text(config.path(), ": 'qkv_bias' is false: stored biases of queries, keys and values are not ",
+                            "used, as in transformers (tensors: ", left_out, ")"));
 }
 
 // Returns the names of the classes in the order of the logits.
@@ -76,12 +76,12 @@ std::vector<std::string> classes_of(const HuggingFaceConfig& config, int64_t cou
   for (int64_t i = 0; i < count; ++i) classes.push_back(text("LABEL_", i));
   const Json* const names = config.find("id2label");
   if (!names) return classes;
-  check(names->is_object(), config.path(), ": 'id2label' must be an object of names by number");
+  check(names->is_object(), config.path(), ": 'id2label' must be an object that maps class numbers to names");
   check(static_cast<int64_t>(names->size()) == count, config.path(), ": 'id2label' has ", names->size(),
-        " names, and 'classifier.weight' rows for ", count, " classes; give each class one name");
+        " names, but 'classifier.weight' has rows for ", count, " classes; give each class one name");
   for (int64_t i = 0; i < count; ++i) {
     const Json& name = member(*names, std::to_string(i), config.path() + ": 'id2label'");
-    check(name.is_string() || name.is_number_integer(), config.path(), ": 'id2label': the name of ", i,
+    check(name.is_string() || name.is_number_integer(), config.path(), ": 'id2label': the name of class ", i,
           " must be text in quotes");
     classes[static_cast<size_t>(i)] = name.is_string() ? name.get<std::string>() : name.dump();
   }
@@ -93,7 +93,7 @@ std::vector<double> channel_numbers(const HuggingFaceConfig& pixels, const char*
                                     ImportedModel& to) {
   const Json* const found = pixels.find(key);
   if (!found) {
-    to.notes.push_back(text(pixels.path(), ": '", key, "' is absent; 0.5 is assumed, as theirs does"));
+    to.notes.push_back(text(pixels.path(), ": '", key, "' is absent; 0.5 is used, as in transformers"));
     return {0.5};
   }
   if (found->is_number()) return {found->get<double>()};
@@ -102,7 +102,7 @@ std::vector<double> channel_numbers(const HuggingFaceConfig& pixels, const char*
     for (const Json& each : *found)
       if (each.is_number()) values.push_back(each.get<double>());
   check(found->size() == values.size() && static_cast<int64_t>(values.size()) == channels, pixels.path(), ": '", key,
-        "': ", shortened(*found), " must be a number for all channels, or ", channels, ", one for each");
+        "': ", shortened(*found), " must be one number, or one per channel (", channels, ")");
   return values;
 }
 
@@ -129,21 +129,21 @@ void note_other_steps(const HuggingFaceConfig& pixels, int64_t image_size, Impor
                                            : shortest,
              crop = crops ? side(pixels.find("crop_size"), "height") : Json();
   const bool same = resizes && shortest == image_size && (!crops || crop == image_size);
+  const auto sized = [](const char* to, const Json& n) { return n.is_null() ? "" : to + n.dump() + " pixels"; };
   if (!same)
-    note("theirs ",
-         !resizes             ? "resizes no picture"
-         : shortest.is_null() ? "resizes whole pictures to a square"
-                              : "resizes the shortest edge",
-         resizes && !height.is_null() ? " of " + height.dump() : "",
-         crops ? ", then takes the middle of " + crop.dump() : "",
-         " pixels; here the middle square of a picture is resized to ", image_size);
+    note("transformers ",
+         !resizes             ? "does not resize images"
+         : shortest.is_null() ? "resizes images to a square" + sized(" of ", height)
+                              : "resizes the shortest edge" + sized(" to ", height),
+         crops ? ", then crops the center" + sized(" to ", crop) : "", "; orrery resizes the center square to ",
+         image_size, " pixels");
   constexpr int64_t bilinear = 2;  // Pillow's constant
   if (resizes && resample && *resample != bilinear)
-    note("'resample' is ", shortened(*resample), "; here pictures are resized as by 2, bilinear");
+    note("'resample' is ", shortened(*resample), "; orrery resizes images as with 2, bilinear");
   for (const std::string& key : pixels.true_flags())
     if (key.starts_with("do_") &&
         std::find(std::begin(known_steps), std::end(known_steps), key) == std::end(known_steps))
-      note("'", key, "' is true, which is not done here");
+      note("'", key, "' is true; orrery skips this step");
 }
 
 // Returns the image settings, searched in transformers' order; path() is empty if there are none.
@@ -161,15 +161,16 @@ void read_preprocessor(const std::string& folder, const VitSettings& s, Imported
   if (pixels.path().empty()) {
     set_pixel_scale({0.5}, {0.5}, to);
     to.notes.push_back(text(folder, " has neither ", pixels_file, " nor an 'image_processor' in ", processor_file,
-                            "; pixel_mean=0.5 and pixel_std=0.5 are assumed, as theirs ",
-                            "does, and the middle square of a picture is resized to ", s.image_size));
+                            "; pixel_mean=0.5 and pixel_std=0.5 are used, as in transformers, ",
+                            "and the center square of an image is resized to ", s.image_size, " pixels"));
     return;
   }
   check(pixels.flag("do_rescale", true), pixels.path(),
-        ": 'do_rescale': false is not supported: pixels between 0 and 1 are what is shifted and scaled here; true says "
-        "the same if image_mean and image_std are divided by 255");
+        ": 'do_rescale': false is not supported, because orrery normalizes pixels between 0 and 1; set it to true and "
+        "divide image_mean and image_std by 255");
   check(std::abs(pixels.number("rescale_factor", 1. / 255) * 255 - 1) < 1e-6, pixels.path(),
-        ": 'rescale_factor' must be 1 / 255: pixels between 0 and 1 are what is shifted and scaled here");
+        ": 'rescale_factor': ", print_number(pixels.number("rescale_factor", 1. / 255)),
+        " must be 1 / 255, because orrery normalizes pixels between 0 and 1");
   std::vector<double> mean(static_cast<size_t>(s.channels), 0.0), std(static_cast<size_t>(s.channels), 1.0);
   if (pixels.flag("do_normalize", true)) {
     mean = channel_numbers(pixels, "image_mean", s.channels, to);
@@ -196,7 +197,7 @@ ImportedModel read(const std::string& folder) {
   const auto head = std::find_if(from.tensors.begin(), from.tensors.end(),
                                  [](const StoredTensor& each) { return each.name == "classifier.weight"; });
   check(head != from.tensors.end() && head->shape.size() == 2, "import: ", folder,
-        " has no matrix 'classifier.weight': only a vision transformer with a head for classes is read here");
+        " has no matrix 'classifier.weight'; only vision transformers with a classification head are supported");
   VitSettings s;
   config.read(s, "layers", "num_hidden_layers", 12), config.read(s, "heads", "num_attention_heads", 12);
   config.read(s, "width", "hidden_size", 768), config.read(s, "d_ff", "intermediate_size", 3072);
@@ -211,11 +212,11 @@ ImportedModel read(const std::string& folder) {
   from.classes = classes_of(config, s.classes);
   leave_out_biases(config, from);
   if (const std::vector<std::string> shared = shared_names(from.classes); !shared.empty())
-    from.notes.push_back(text(config.path(), ": several classes have one name: ", listed(shared)));
+    from.notes.push_back(text(config.path(), ": several classes have the same name: ", listed(shared)));
   from.places = places_of(s, s.d_ff);
-  from.known_rest["vit.embeddings.mask_token"] = "for training with masked patches";
+  from.known_rest["vit.embeddings.mask_token"] = "used only in training with masked patches";
   for (const char* pooler : {"vit.pooler.dense.weight", "vit.pooler.dense.bias"})
-    from.known_rest[pooler] = "the classes are not read from it";
+    from.known_rest[pooler] = "not used for classification";
   return from;
 }
 
@@ -283,7 +284,7 @@ void write(const ExportedModel& what, const std::string& folder) {
 }
 
 REGISTER_EXCHANGE(vit, {.name = format,
-                        .description = "vision transformers' folders of Hugging Face",
+                        .description = "ViT folders of Hugging Face",
                         .reads = reads,
                         .read = read,
                         .model = "vit",

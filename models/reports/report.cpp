@@ -58,16 +58,16 @@ void add_overview_of(Json& sections, const ReportedRun& run) {
         unit = key.substr(0, key.size() - per_second.size()), speeds.push_back(x);
   });
   if (std::isfinite(best)) {
-    item("validation loss", fixed(best, 4), "the lowest, at step " + grouped(best_at));
+    item("validation loss", fixed(best, 4), "lowest, at step " + grouped(best_at));
     if (last_at != best_at) item("last validation loss", fixed(last, 4), "at step " + grouped(last_at));
   } else if (std::isfinite(loss)) {
-    item("loss", fixed(loss, 4), "of the last step; no validation so far");
+    item("loss", fixed(loss, 4), "last step; no validation yet");
   }
   const int64_t step = run.last_step(), steps = run.settings ? run.settings->steps : step;
-  const char* const state = step >= steps ? "all of them" : "so far; the run goes on or was interrupted";
+  const char* const state = step >= steps ? "all steps" : "so far; the run is in progress or was interrupted";
   item("steps", grouped(step), step >= steps ? state : text("of ", grouped(steps), " ", state));
-  if (milliseconds > 0) item("time of the steps", duration(milliseconds / 1000), "without validations and checkpoints");
-  if (!speeds.empty()) item(unit + " per second", grouped(std::llround(median_of(speeds))), "the median of all steps");
+  if (milliseconds > 0) item("time of all steps", duration(milliseconds / 1000), "without validations and checkpoints");
+  if (!speeds.empty()) item(unit + " per second", grouped(std::llround(median_of(speeds))), "median of all steps");
   if (run.settings) {
     constexpr int64_t beyond = int64_t{1} << 50;
     const auto count = [&] { return count_parameters(*run.settings, beyond); };
@@ -135,7 +135,7 @@ void add_settings(Json& sections, std::span<const ReportedRun> runs) {
       if (std::find(usual.begin(), usual.end(), std::pair(rows[i][0], rows[i][1])) == usual.end()) marked.push_back(i);
   }
   const char* const title = marked.empty()     ? "All settings"
-                            : runs.size() == 1 ? "Settings that are not the preset's"
+                            : runs.size() == 1 ? "Settings that differ from the preset"
                                                : "Settings that differ";
   const char* const said = marked.empty() && runs.size() > 1 ? "These runs have the same settings." : "";
   sections.push_back(report_section("Settings", "table", title, said, table(columns, rows, marked)));
@@ -161,10 +161,10 @@ void add_data(Json& sections, std::span<const ReportedRun> runs) {
   }
   if (rows.empty()) return;
   std::vector<std::pair<std::string, std::string>> columns = {
-      {"what", "left"}, {"path", "left"}, {"bytes", "right"}, {"SHA-256", "left"}};
+      {"kind", "left"}, {"path", "left"}, {"bytes", "right"}, {"SHA-256", "left"}};
   if (runs.size() > 1) columns.insert(columns.begin(), {"run", "left"});
-  sections.push_back(report_section("Data", "table", "What was learned, and what was written",
-                                    "As the newest checkpoint recorded them.", table(columns, rows)));
+  sections.push_back(report_section("Data", "table", "Data and checkpoint files",
+                                    "As recorded in the newest checkpoint.", table(columns, rows)));
 }
 
 void add_commands(Json& sections, std::span<const ReportedRun> runs) {
@@ -178,15 +178,15 @@ void add_commands(Json& sections, std::span<const ReportedRun> runs) {
     const std::string config = "--config=" + run.folder + "/settings.toml";
     item("train it again", {"train", config, "--out=" + run.folder + "-again"});
     if (run.newest.empty()) continue;
-    item("go on from its last checkpoint", {"train", "--resume=" + run.folder});
+    item("resume from its last checkpoint", {"train", "--resume=" + run.folder});
     const std::string checkpoint = "--checkpoint=" + run.folder, task = run.settings ? run.settings->task : "";
     if (task == "translation") item("translate with it", {"translate", checkpoint, "--input=FILE"});
     if (task == "image_classification") item("classify with it", {"classify", checkpoint, "FILE.png"});
     if (task == "language_modeling" || task == "stream_modeling")
-      item("write with it", {"generate", checkpoint, "--tokens=300"});
-    item("judge it by held-out data", {"evaluate", checkpoint});
+      item("generate text with it", {"generate", checkpoint, "--tokens=300"});
+    item("evaluate it on its validation split", {"evaluate", checkpoint});
   }
-  sections.push_back(report_section("Commands", "text", "Commands that repeat it", "", {{"items", items}}));
+  sections.push_back(report_section("Commands", "text", "Commands to train and use the model", "", {{"items", items}}));
 }
 
 void add_notes(Json& sections, std::span<const ReportedRun> runs) {
@@ -194,15 +194,14 @@ void add_notes(Json& sections, std::span<const ReportedRun> runs) {
   for (const ReportedRun& run : runs)
     for (const std::string& note : run.notes) items.push_back({{"name", run.name}, {"text", note}, {"wrap", true}});
   if (!items.empty())
-    sections.push_back(
-        report_section("Overview", "text", "What could not be read", "", {{"items", std::move(items)}}));
+    sections.push_back(report_section("Overview", "text", "Read errors", "", {{"items", std::move(items)}}));
   items = Json::array();
   for (const ReportedRun& run : runs)
     if (!run.version_note.empty())
       items.push_back({{"name", run.name}, {"text", run.version_note}, {"wrap", true}});
   if (!items.empty())
-    sections.push_back(
-        report_section("Overview", "text", "Another version of the program", "", {{"items", std::move(items)}}));
+    sections.push_back(report_section("Overview", "text", "Trained with another version of orrery", "",
+                                      {{"items", std::move(items)}}));
 }
 
 }  // namespace orrery::models

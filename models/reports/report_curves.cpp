@@ -82,8 +82,8 @@ std::vector<Chart> charts_of(std::span<const LoggedRun> runs) {
     for (const auto& [key, count] : counts) {
       const auto [figure, place] = figure_and_place(key);
       const auto [at, is_new] = places.emplace(figure, charts.size());
-      if (is_new) charts.push_back({figure, has_places(figure) ? "Parts over time" : "Curves", {}});
-      const std::string name = has_places(figure) ? place : key == "loss" ? "loss of steps" : in_words(place);
+      if (is_new) charts.push_back({figure, has_places(figure) ? "Curves by module" : "Curves", {}});
+      const std::string name = has_places(figure) ? place : key == "loss" ? "loss of each step" : in_words(place);
       charts[at->second].series.push_back({name, key, r, count.rows, count.not_finite});
     }
   }
@@ -180,7 +180,7 @@ void add_curves(Json& sections, std::span<const LoggedRun> runs) {
         has_places(chart.figure) ? chart.figure.substr(0, chart.figure.size() - 1) : chart.figure;
     const std::string title = in_words(figure) + (chart.figure.ends_with('.') ? " at validations" : "");
     std::string said;
-    if (thin) said = text("Of more than ", most, " rows the least and the largest of each span are shown.");
+    if (thin) said = text("Curves of more than ", most, " rows show the smallest and largest value of each interval.");
     if (not_finite > 0)
       said += text(said.empty() ? "" : " ", not_finite, not_finite == 1 ? " value is" : " values are", " not finite.");
     sections.push_back(report_section(chart.group, "curves", title, said,

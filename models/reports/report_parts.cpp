@@ -101,7 +101,8 @@ void add_parts(Json& sections, std::span<const ReportedRun> runs, const Derivati
                        {"facts", pairs(part.entry->facts)},
                        {"source", part.entry->source}});
   }
-  sections.push_back(report_section("Formulas", "formula", "Parts that the settings name", "", {{"entries", entries}}));
+  sections.push_back(
+      report_section("Formulas", "formula", "Components named in the settings", "", {{"entries", entries}}));
 }
 
 }  // namespace orrery::models

@@ -43,18 +43,18 @@ void add_probe(Json& sections, const std::string& name, const Probe& probe) {
   for (const Probe::Ratio& r : probe.ratios)
     ratios.push_back({r.place, r.ratio, size(r.measured), size(r.predicted),
                       std::isnan(r.predicted) ? "-" : significant(r.measured / r.predicted, 3), r.formula, size(r.v)});
-  sections.push_back(report_section(group, "bars", name + ": the residual stream after each step",
-                                    "Root mean squares; beside them those of the loss's gradient there.",
+  sections.push_back(report_section(group, "bars", name + ": residual stream after each sublayer",
+                                    "Root mean squares of the values, and of the gradients of the loss there.",
                                     {{"figure", "root mean square"}, {"rows", bars}}));
   sections.push_back(report_section(
-      group, "table", name + ": what each step does to sizes",
-      "Mean squares of the stream before and after a step and of what it adds, and of the gradients there.",
-      table({"place", "before", "adds", "after", "gradient before", "gradient of what it adds", "gradient after"},
-            stream, 1)));
+      group, "table", name + ": mean squares before and after each sublayer",
+      "Mean squares of the residual stream before and after, of the sublayer's output, and of the gradients there.",
+      table({"module", "before", "output", "after", "gradient before", "gradient of output", "gradient after"}, stream,
+            1)));
   sections.push_back(report_section(
-      group, "table", name + ": ratios and what papers predict",
+      group, "table", name + ": measured and predicted ratios",
       "Ratios of mean squares. Predictions assume independent values of mean zero and scores N(0, v).",
-      table({"place", "ratio", "measured", "predicted", "measured / predicted", "formula", "v"}, ratios, 2, 5)));
+      table({"module", "ratio", "measured", "predicted", "measured / predicted", "formula", "v"}, ratios, 2, 5)));
 }
 
 }  // namespace
@@ -66,8 +66,8 @@ void add_probes(Json& sections, std::span<const ReportedRun> runs) {
     try {
       add_probe(sections, run.name, read_probe(file));
     } catch (const Error& error) {
-      sections.push_back(report_section(group, "text", run.name, "",
-                                        {{"items", {{{"name", "cannot be read"}, {"text", error.what()}}}}}));
+      sections.push_back(
+          report_section(group, "text", run.name, "", {{"items", {{{"name", "read error"}, {"text", error.what()}}}}}));
     }
   }
 }

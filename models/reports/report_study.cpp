@@ -16,28 +16,26 @@ Json text_item(const std::string& name, const std::string& text, bool copy = fal
 }
 
 void add_claim(Json& sections, const StudyVerdict& v) {
-  Json items = Json::array({text_item("the claim", v.sentence), text_item("its source", v.source)});
+  Json items = Json::array({text_item("claim", v.sentence), text_item("source", v.source)});
   std::string refuted, last;
   for (const JudgedComparison& each : v.judged.comparisons) {  // one per swept value
     if (each.refuted_if != last) refuted += (refuted.empty() ? "" : "\n") + each.refuted_if;
     last = each.refuted_if;
   }
-  items.push_back(text_item("it is refuted if, of " + v.metric, refuted));
-  std::string found = v.smoke ? "nothing is judged: this was a smoke run of two steps" : "";
+  items.push_back(text_item("refuted if, for " + v.metric, refuted));
+  std::string found = v.smoke ? "not tested: this was a smoke run of two steps" : "";
   for (const JudgedComparison& each : v.judged.comparisons)
     if (!each.sentence.empty()) found += (found.empty() ? "" : "\n") + each.sentence;
-  items.push_back(text_item("what was found", found));
+  items.push_back(text_item("results", found));
   for (const std::string& sentence : v.missing) items.push_back(text_item("missing", sentence));
   sections.push_back(report_section(
       "Verdict", "figures", v.file, "",
       {{"items", Json::array({{{"name", "verdict"}, {"value", v.word()}, {"note", v.kind + ", " + v.samples}},
                               {{"name", "time"},
                                {"value", fixed(v.minutes, 1) + " min"},
-                               {"note",
-                                "the steps of all its runs, whenever they were "
-                                "trained: " +
-                                    fixed(v.minutes_of_runs, 1) + " min"}}})}}));
-  sections.push_back(report_section("Verdict", "text", "The claim, and what was found", "", {{"items", items}}));
+                               {"note", "steps of all its runs, reused ones too: " + fixed(v.minutes_of_runs, 1) +
+                                            " min"}}})}}));
+  sections.push_back(report_section("Verdict", "text", "Claim and results", "", {{"items", items}}));
 }
 
 // One plot per metric and unit, because their scales differ.
@@ -53,9 +51,9 @@ void add_bars(Json& sections, const StudyVerdict& v) {
            {"note", ""}});
   for (const auto& [what, bars] : pictures)
     sections.push_back(report_section(
-        "Verdict", "bars", "Difference of " + in_words(what.first) + (what.second ? ", as a share" : ""),
+        "Verdict", "bars", "Difference of " + in_words(what.first) + (what.second ? ", relative" : ""),
         std::string("Means over pairs of ") + (v.kind == "timed" ? "rounds" : "runs with the same seed") +
-            ", with Student's 95 % interval.",
+            ", with Student's 95 % confidence interval.",
         {{"figure", "difference of " + in_words(what.first)}, {"rows", bars}}));
 }
 
@@ -67,7 +65,7 @@ std::string shown(const std::string& field, bool words) {
 
 void add_rows(Json& sections, const std::string& path) {
   const std::vector<CsvRow> rows = read_csv(path);
-  check(!rows.empty(), path, " is empty; orrery study writes it");
+  check(!rows.empty(), path, ": the file is empty; run orrery study again to write it");
   Json columns = Json::array(), cells = Json::array();
   for (size_t k = 0; k < rows[0].size(); ++k)
     columns.push_back({{"name", rows[0][k]}, {"align", k < 3 ? "left" : "right"}});
@@ -76,7 +74,7 @@ void add_rows(Json& sections, const std::string& path) {
     for (size_t k = 0; k < rows[i].size(); ++k) row.push_back(shown(rows[i][k], k < 3));
     cells.push_back(std::move(row));
   }
-  sections.push_back(report_section("Comparison", "table", "What was measured", "",
+  sections.push_back(report_section("Comparison", "table", "Measured values", "",
                                     {{"columns", columns}, {"rows", cells}, {"marked", Json::array()}}));
 }
 

@@ -20,14 +20,14 @@ constexpr size_t most_curves = 60;  // more lines are unreadable
 class CsvTable {
  public:
   explicit CsvTable(const std::string& path) : path_(path), rows_(read_csv(path)) {
-    check(!rows_.empty(), path, " is empty; orrery sweep writes it");
+    check(!rows_.empty(), path, ": the file is empty; run orrery sweep again to write it");
   }
   size_t rows() const { return rows_.size() - 1; }
   const CsvRow& header() const { return rows_[0]; }
   const CsvRow& row(size_t i) const { return rows_[i + 1]; }
   size_t column(const std::string& name) const {
     const auto found = std::find(rows_[0].begin(), rows_[0].end(), name);
-    check(found != rows_[0].end(), path_, " has no column '", name, "'; it is not a table of orrery sweep");
+    check(found != rows_[0].end(), path_, ": column '", name, "' is missing; it is not a table of orrery sweep");
     return static_cast<size_t>(found - rows_[0].begin());
   }
   std::string at(size_t i, const std::string& name) const { return row(i)[column(name)]; }
@@ -70,14 +70,14 @@ void add_differences(Json& sections, const CsvTable& table, const std::string& m
                     {"low", json_of(low)},
                     {"high", json_of(high)},
                     {"note", !mean                ? state
-                             : any && !difference ? "compared with"
+                             : any && !difference ? "baseline"
                                                   : ""}});
   }
   if (any)
     sections.push_back(report_section(
         "Comparison", "bars", "Difference of " + in_words(metric) + ", seed by seed",
-        "Means of the differences of runs with the same seed, with Student's 95 % interval.  Where it does not reach "
-        "zero, the seeds agree that there is a difference.",
+        "Mean differences of runs with the same seed, with Student's 95 % confidence interval.  An interval without "
+        "zero supports a difference.",
         {{"figure", "difference of " + in_words(metric)}, {"rows", bars}}));
   Json columns = Json::array();
   for (const char* name : {"row", "mean", "deviation", "seeds", "difference", "95 % interval", "state"})
@@ -173,7 +173,7 @@ void add_sweep(Json& sections, const std::string& folder) {
     sections.push_back(report_section(
         "Commands", "text", "The command that repeats the sweep", "",
         {{"items",
-          Json::array({{{"name", "trains what is missing and compares again"}, {"text", command}, {"copy", true}}})}}));
+          Json::array({{{"name", "trains missing runs and compares again"}, {"text", command}, {"copy", true}}})}}));
 }
 
 }  // namespace orrery::models

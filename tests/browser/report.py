@@ -315,7 +315,7 @@ def check_reading(page, folder):
     keys(Keys.HOME)
     check("step 1:" in page.spoken(), f"Home says '{page.spoken()}'")
     keys(Keys.ARROW_DOWN)
-    check("loss of steps" not in page.spoken(), f"the next line says '{page.spoken()}'")
+    check("loss of each step" not in page.spoken(), f"the next line says '{page.spoken()}'")
     button = "document.querySelector(\"section[aria-label='loss'] .controls button\")"
     check(page.run(f"return {button}.hidden"), "the chart begins zoomed")
     keys("+")
@@ -350,7 +350,7 @@ def check_reading(page, folder):
     sliders = page.run("return [...document.querySelectorAll('input[type=range]')].map((s) => s.value)")
     check(len(set(sliders)) == 1, f"sliders differ: {sliders}")
 
-    toggle = page.find("button[aria-label='dark or light']")
+    toggle = page.find("button[aria-label='dark or light theme']")
     page.show(toggle)
     toggle.click()
     check(page.run("return document.documentElement.dataset.theme") == "dark", "the button does not turn it dark")
@@ -452,7 +452,7 @@ def synthetic(n=256):  # attention of 4 x 4 heads: rows that add up to 1, each h
                 {
                     "figure": "difference",
                     "rows": [
-                        {"name": "first", "value": 0, "low": None, "high": None, "note": "compared with"},
+                        {"name": "first", "value": 0, "low": None, "high": None, "note": "baseline"},
                         {"name": "second", "value": -0.2, "low": -0.3, "high": -0.1, "note": ""},
                         {"name": "third", "value": 0.05, "low": -0.1, "high": 0.2, "note": ""},
                     ],

@@ -91,10 +91,10 @@ TEST_CASE("report: one page with everything of a run") {
   REQUIRE(samples.size() == 3);
   CHECK(samples[1]["text"].get<std::string>().size() == 40);
   CHECK(samples[0]["text"] != samples[1]["text"]);
-  CHECK(contains(page.section("Settings that are not the preset's")["rows"].dump(), "qk_norm=rms"));
-  CHECK(contains(page.section("What was learned, and what was written")["rows"].dump(), "text.txt"));
+  CHECK(contains(page.section("Settings that differ from the preset")["rows"].dump(), "qk_norm=rms"));
+  CHECK(contains(page.section("Data and checkpoint files")["rows"].dump(), "text.txt"));
   std::map<std::string, std::string> derivations;
-  const Json entries = page.section("Parts that the settings name")["entries"];
+  const Json entries = page.section("Components named in the settings")["entries"];
   for (const Json& entry : entries) derivations[entry["name"].get<std::string>()] = entry["derivation"];
   CHECK(contains(derivations.at("softmax"), "ds_ij = w_ij (g_ij"));
   CHECK(contains(derivations.at("gelu_tanh"), "f'(x)"));
@@ -102,7 +102,7 @@ TEST_CASE("report: one page with everything of a run") {
   CHECK(contains(derivations.at("cross_entropy"), "dz_v"));
   CHECK(contains(derivations.at("rms"), "arXiv:1910.07467"));
   // The commands run.
-  const Json commands = page.section("Commands that repeat it")["items"];
+  const Json commands = page.section("Commands to train and use the model")["items"];
   CHECK(commands.size() == 4);  // train, resume, generate, evaluate
   for (const Json& item : commands) {
     const std::string command = item["text"];
@@ -161,7 +161,7 @@ TEST_CASE("report: a damaged checkpoint is told in the page") {
   folder.write("run/step_000004/weights.safetensors", "no weights");
   const Page page = report_of(folder, {run});
   CHECK(page.kinds().contains("curves"));
-  Message(page.section("What could not be read").dump()).names("weights.safetensors").value("10 bytes");
+  Message(page.section("Read errors").dump()).names("weights.safetensors").value("10 bytes");
 }
 
 TEST_CASE("report: a translator shows held-out sentences") {
@@ -214,7 +214,7 @@ TEST_CASE("report: a sweep's paired differences, its runs and their curves") {
   CHECK(page.kinds() == std::set<std::string>{"bars", "table", "curves", "text"});
   const Json bars = page.section("Difference of validation loss, seed by seed")["rows"];
   REQUIRE(bars.size() == 2);
-  CHECK(bars[0]["note"] == "compared with");
+  CHECK(bars[0]["note"] == "baseline");
   const std::string table = read_file(folder / "sweep/table.csv");
   std::istringstream last(last_line(table).substr(last_line(table).rfind('"') + 1));  // after the row's name
   std::vector<double> fields;
@@ -239,7 +239,7 @@ TEST_CASE("report: a row of a sweep that diverged stands in the picture of diffe
   const Page page = report_of(folder, {folder / "sweep"});
   const Json bars = page.section("Difference of validation loss, seed by seed")["rows"];
   REQUIRE(bars.size() == 3);
-  CHECK(bars[0]["note"] == "compared with");
+  CHECK(bars[0]["note"] == "baseline");
   CHECK(bars[2]["name"] == "c");
   CHECK(bars[2]["value"].is_null());
   CHECK(bars[2]["note"] == "2 diverged, 1 failed");

@@ -136,7 +136,10 @@ TEST_CASE("exchange: a vision transformer of transformers gives its logits, and 
   CHECK(restore_classes(read_run(folder / "again").tokenizer) == restore_classes(run.tokenizer));
 
   const std::string vit = golden + "vit", of_text = golden + "gpt2/logits.safetensors";
-  expect_error([&] { import_model(vit, folder / "x", "byte", ""); }).names(vit).value("images").offers("--tokenizer");
+  expect_error([&] { import_model(vit, folder / "x", "byte", ""); })
+      .names(vit)
+      .value("image model")
+      .offers("--tokenizer");
   expect_error([&] { import_model(vit, folder / "x", "", of_text); }).names(of_text).value("'pixel_values'");
   const auto refused = [&](const std::string& key, const std::string& value) {
     TrainSettings other = run.settings;
@@ -327,9 +330,9 @@ TEST_CASE("exchange: tensors without the model's prefix, masks and a head that i
   CHECK(*report.largest_difference <= 1e-5);
   std::map<std::string, std::string> left(report.left.begin(), report.left.end());
   CHECK(left.size() == 3);
-  CHECK(left.at("lm_head.weight") == "the embedding again");
-  CHECK(left.at("h.1.attn.bias") == "a mask, which is no weight");
-  CHECK(left.at("score.weight") == "this model has no place for it");
+  CHECK(left.at("lm_head.weight") == "a copy of the embedding");
+  CHECK(left.at("h.1.attn.bias") == "a mask, not a weight");
+  CHECK(left.at("score.weight") == "not used by this model");
 }
 
 TEST_CASE("exchange: a folder that says what this program cannot do is refused with the key") {

@@ -104,7 +104,7 @@ TEST_CASE("report: a chart for each figure, the losses together, a line for each
   CHECK(sections[1]["title"] == "gradient norm");
   CHECK(sections[1]["data"]["series"][0]["values"][0].is_null());
   Message(sections[1]["text"].get<std::string>()).value(1).names("not finite");
-  CHECK(sections[2]["group"] == "Parts over time");
+  CHECK(sections[2]["group"] == "Curves by module");
   CHECK(sections[2]["data"]["series"][0]["name"] == "blocks.9.norm");  // 9 before 10
   CHECK(sections[2]["data"]["series"][1]["key"] == "alpha/blocks.10.norm");
   CHECK(sections[3]["data"]["figure"] == "span");
@@ -131,7 +131,7 @@ TEST_CASE("report: many long curves stay below five megabytes") {
   CHECK(sections[0]["data"]["series"][0]["rows"] == 20'000);
   CHECK(sections[0]["data"]["series"][0]["steps"].size() <= 2'000);
   CHECK(sections[0]["data"]["thinned"] == true);
-  Message(sections[0]["text"].get<std::string>()).value(2000).names("rows").names("least").names("largest");
+  Message(sections[0]["text"].get<std::string>()).value(2000).names("rows").names("smallest").names("largest");
   CHECK(sections.dump().size() < 4'000'000);
 }
 

@@ -141,13 +141,13 @@ TEST_CASE("vision exchange: what theirs does with pictures and is not done here 
                                     [&](nlohmann::json& pixels) { pixels.update(more); }));
   };
   using Json = nlohmann::json;
-  CHECK(has_note(noted(nlohmann::json::object()), {"whole pictures", "middle square", "16"}));
+  CHECK(has_note(noted(nlohmann::json::object()), {"images to a square", "center square", "16"}));
   CHECK(noted({{"size", {{"shortest_edge", 16}}}}).notes.empty());
   CHECK(noted({{"size", {{"shortest_edge", 16}}}, {"do_center_crop", true}, {"crop_size", 16}}).notes.empty());
   const Json cropped = {
       {"size", {{"shortest_edge", 18}}}, {"do_center_crop", true}, {"crop_size", {{"height", 16}, {"width", 16}}}};
-  CHECK(has_note(noted(cropped), {"shortest edge", "18", "middle of 16", "16"}));
-  CHECK(has_note(noted({{"do_resize", false}}), {"no picture", "16"}));
+  CHECK(has_note(noted(cropped), {"shortest edge", "18", "center to 16", "16"}));
+  CHECK(has_note(noted({{"do_resize", false}}), {"not resize", "16"}));
   CHECK(has_note(noted({{"resample", 3}}), {"resample", "3", "bilinear"}));
   CHECK(has_note(noted({{"do_pad", true}}), {"do_pad"}));
   CHECK(!has_note(noted({{"do_pad", false}, {"do_convert_rgb", true}}), {"do_pad"}));

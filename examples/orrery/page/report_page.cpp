@@ -69,22 +69,22 @@ Json command_section(const std::string& name, const std::vector<std::string>& ar
   std::vector<std::string> words = arguments;
   words.insert(words.begin(), name);
   return models::report_section(
-      "Commands", "text", "The command that makes this page", "",
+      "Commands", "text", "The command that made this page", "",
       {{"items", Json::array({{{"name", ""}, {"text", models::command_line(words)}, {"copy", true}}})}});
 }
 
 Json environment_section(std::span<const models::ReportedRun> runs) {
-  Json items = Json::array({{{"name", "the program that made this page"}, {"text", version_text()}, {"wrap", true}}});
+  Json items = Json::array({{{"name", "program that made this page"}, {"text", version_text()}, {"wrap", true}}});
   std::string plugins;
   for (const models::Plugin& plugin : models::noted_plugins()) plugins += (plugins.empty() ? "" : "\n") + plugin.path;
-  if (!plugins.empty()) items.push_back({{"name", "its plug-ins"}, {"text", plugins}});
+  if (!plugins.empty()) items.push_back({{"name", "plug-ins"}, {"text", plugins}});
   std::string threads;
   for (const models::ReportedRun& run : runs)
     if (run.settings)
       threads += text(threads.empty() ? "" : "\n", run.name, ": device ", run.settings->device, ", dtype ",
                       run.settings->dtype, ", threads ",
                       run.settings->threads == 0 ? std::string("all") : std::to_string(run.settings->threads));
-  if (!threads.empty()) items.push_back({{"name", "where the runs were trained"}, {"text", threads}});
+  if (!threads.empty()) items.push_back({{"name", "devices of the runs"}, {"text", threads}});
   return models::report_section("Environment", "text", "Program and machine", "", {{"items", items}});
 }
 

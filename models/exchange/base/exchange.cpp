@@ -38,13 +38,13 @@ const ExchangeFormat& format_of(const std::string& path) {
     if (format.reads(path)) return format;
     all.push_back(&format);
   }
-  check(file_exists(path), "import: there is nothing at ", path);
+  check(file_exists(path), "import: ", path, " does not exist; give the folder or file of a model");
   refuse_pickles(path);
   std::string kind;
   if (const std::string config = find_data_file(path, {"config.json"}); !config.empty())
-    kind = "; its config.json says model_type " +
-           text_member(parse_json(read_data_file(config, largest_settings), config), "model_type", config);
-  fail("import: ", path, " is in no format that is read here", kind, "; there are ", listed(all));
+    kind = " (its config.json has model_type '" +
+           text_member(parse_json(read_data_file(config, largest_settings), config), "model_type", config) + "')";
+  fail("import: ", path, " is not in a supported format", kind, "; supported formats: ", listed(all));
 }
 
 int64_t numbers_in(const std::vector<StoredTensor>& tensors) {
@@ -57,8 +57,8 @@ int64_t numbers_in(const std::vector<StoredTensor>& tensors) {
 void check_described(const TrainSettings& run, const ImportedModel& from, const std::string& path) {
   const int64_t there = numbers_in(from.tensors), most = 4 * there + 1'000'000;
   const std::optional<int64_t> parameters = count_parameters(run, most);
-  check(parameters.has_value(), "import: ", path, " describes a model of more than ", most, " parameters, and has ",
-        there, " numbers");
+  check(parameters.has_value(), "import: ", path, " describes a model of more than ", most,
+        " parameters, but its tensors have ", there, " values; check the sizes that it gives, such as the vocabulary");
   check_memory("import: the model that " + path + " describes", sizeof(float) * static_cast<double>(*parameters),
                way_out_of_memory());
 }
@@ -87,24 +87,26 @@ Reference read_reference(nn::Module& model, const std::string& path) {
   };
   using Sizes = std::vector<int64_t>;
   const StoredTensor& logits = find("logits");
-  check(is_number_with_point(logits), "import: ", path, ": logits must be numbers with a point");
+  check(is_number_with_point(logits), "import: ", path, ": 'logits' has dtype ", logits.dtype,
+        "; it must be a floating-point dtype (F32, F64, F16, BF16)");
   if (const auto* const images = dynamic_cast<const ImageModel*>(&model)) {
     const StoredTensor& pixels = find("pixel_values");
     const int64_t size = images->image_size();
     check(is_number_with_point(pixels) && pixels.shape.size() == 4 &&
               pixels.shape == Sizes{pixels.shape[0], images->channels(), size, size} &&
               logits.shape == Sizes{pixels.shape[0], images->classes()},
-          "import: ", path, ": pixel_values ", shape_text(pixels), " and logits ", shape_text(logits), " must be (B, ",
-          images->channels(), ", ", size, ", ", size, ") and (B, ", images->classes(), ")");
+          "import: ", path, ": pixel_values has shape ", shape_text(pixels), " and logits ", shape_text(logits),
+          "; for this model they must be floating-point values of shapes (B, ", images->channels(), ", ", size, ", ",
+          size, ") and (B, ", images->classes(), ")");
     return {permute(with_numbers(pixels).tensor, {0, 2, 3, 1}), with_numbers(logits).tensor,
             allowed_share(logits.dtype)};
   }
-  const int64_t vocabulary =
-      model_as<LanguageModel>(model, "import", "a model whose logits could be compared").vocabulary();
+  constexpr const char* wanted = "a language or image model, so its logits cannot be compared";
+  const int64_t vocabulary = model_as<LanguageModel>(model, "import", wanted).vocabulary();
   const StoredTensor& asked = find("tokens");
   check(asked.shape.size() == 2 && logits.shape == Sizes{asked.shape[0], asked.shape[1], vocabulary}, "import: ", path,
-        ": tokens ", shape_text(asked), " and logits ", shape_text(logits), " must be (B, T) and (B, T, ", vocabulary,
-        ")");
+        ": tokens has shape ", shape_text(asked), " and logits ", shape_text(logits),
+        "; for this model the shapes must be (B, T) and (B, T, ", vocabulary, ")");
   const Tensor tokens = as_tokens(with_numbers(asked));
   for (const double token : tokens.to_vector()) check_token(static_cast<int32_t>(token), vocabulary);
   return {tokens, with_numbers(logits).tensor, allowed_share(logits.dtype)};
@@ -129,11 +131,9 @@ double difference(nn::Module& model, const std::string& path) {
   }
   const double allowed = reference.share * largest_logit;
   check(largest <= allowed, "import: ", path, ": the logits differ by ", scientific(largest),
-        ", and rounding explains ", scientific(allowed), " (", reference.share,
-        " of the largest logit); they were made with other weights or ",
-        "settings (the layers, the heads, the base of the angles, the activation, epsilon), or not in float32; make "
-        "them anew from ",
-        "what is imported, or leave this file out");
+        "; rounding explains at most ", scientific(allowed), " (", reference.share,
+        " of the largest logit); they were computed with other weights or settings (layers, heads, rotary base, "
+        "activation, epsilon) or not in float32; recompute them from the imported model, or leave this file out");
   return largest;
 }
 
@@ -179,8 +179,7 @@ FoundTokenizer tokenizer_for(const ImportedModel& from, const std::string& asked
   if (!asked.empty()) {
     const auto no_text = [&]() -> std::string {
       fail("import: --tokenizer=", asked,
-           " is learned from a text, and an import reads none; give the path of one, or "
-           "byte, which needs none");
+           " must be trained on a text, but import reads no text; give the path of a trained tokenizer, or byte");
     };
     return with_notes(make_tokenizer(asked, no_text), asked);
   }
@@ -195,10 +194,11 @@ FoundTokenizer tokenizer_for(const ImportedModel& from, const std::string& asked
     } catch (const TokenizerNotSupported& error) {
       notes = {error.what()};
     } catch (const Error& error) {
-      fail("import: ", error.what(), "; mend it, or name another with --tokenizer=FOLDER");
+      fail("import: ", error.what(), "; fix it, or give another one with --tokenizer=FOLDER");
     }
   else if (!from.tokenizer_path.empty())
-    notes = {"tokenizer: " + from.tokenizer_path + " has none that is known"};
+    notes = {"tokenizer: " + from.tokenizer_path +
+             " has no supported tokenizer; texts are token ids unless --tokenizer=PATH gives one"};
   return {restore_tokenizer(Json{{"name", "numbers"}, {"size", vocabulary}}.dump()), "numbers", notes};
 }
 
@@ -217,28 +217,27 @@ void use_as_theirs(FoundTokenizer& found, const ImportedModel& from, int64_t voc
   if (begins && !use.begin) {
     use.begins_texts = false;
     found.notes.push_back(text("the tokenizer begins a text with token ", *found.tokenizer->begin(),
-                               ", and the model knows 0 to ", known - 1, "; a text begins with none here"));
+                               ", but the model's tokens are 0 to ", known - 1, "; no begin token is added here"));
   }
   if (found.tokenizer->name() != "numbers" && use.begin && !from.begins_texts)
-    found.notes.push_back(text("no file says whether a text begins with token ", *use.begin,
-                               "; it does not here, --begin=yes asks for it"));
+    found.notes.push_back(text("no file specifies whether texts begin with token ", *use.begin,
+                               "; they do not here; --begin=yes adds it"));
   for (const int64_t end : from.ends)
     if (const auto token = mark(end)) use.ends.emplace(use.ends.value_or(std::vector<int32_t>())).push_back(*token);
   std::vector<int64_t> ends = from.ends;
   if (const auto end = found.tokenizer->end_of_text()) ends.push_back(*end);
   if (const auto end = std::find_if(ends.begin(), ends.end(), [&](int64_t each) { return each >= known; });
       end != ends.end())
-    found.notes.push_back(
-        text("a text ends with token ", *end, ", and the model knows 0 to ", known - 1, "; no text ends with it here"));
+    found.notes.push_back(text("a text ends with token ", *end, ", but the model's tokens are 0 to ", known - 1,
+                               "; this token ends no text here"));
   if (tokens > vocabulary)
     found.notes.push_back(text("the tokenizer has ", tokens, " tokens and the model ", vocabulary,
-                               ": a text that has one of the others is refused"));
+                               "; texts with a token that the model lacks are errors"));
   found.tokenizer = with_use(std::move(found.tokenizer), std::move(use));
   const auto without = static_cast<int64_t>(numbers_without_token(*found.tokenizer, vocabulary).size());
   if (without > 0)
-    found.notes.push_back(
-        text("of the model's ", vocabulary, " numbers ", without,
-             without == 1 ? " is no token and is never drawn" : " are no tokens and are never drawn"));
+    found.notes.push_back(text("token ids of the model that the tokenizer lacks: ", without, " of ", vocabulary,
+                               "; they are never sampled"));
 }
 
 const Spec* position_of(const TrainSettings& run) {  // null: the model has no such setting
@@ -257,19 +256,20 @@ const ExchangeFormat& format_for(const TrainSettings& run, const std::string& na
     if (!one.write) continue;
     writers.push_back(&one);
     if (name.empty() && one.model == model && has_position(one)) return one;
-    if (one.model == model) needed.push_back(text(one.name, " says position=", one.position));
+    if (one.model == model) needed.push_back(text(one.name, " requires position=", one.position));
   }
   if (!name.empty()) {
     const ExchangeFormat& format = exchange_formats().at(name);
-    check(format.write != nullptr, "export: ", name, " is read only; there are ", listed(writers));
-    check(format.model == model, "export: ", name, " says models of the class ", format.model,
-          ", and model=", run.model, " is of the class ", model);
+    check(format.write != nullptr, "export: the ", name,
+          " format is for import only; formats for export: ", listed(writers));
+    check(format.model == model, "export: the ", name, " format is for models of class ", format.model,
+          ", but model=", run.model, " is of class ", model, "; leave out --format");
     if (!has_position(format)) refuse_setting(name, run, "position");
     return format;
   }
-  check(!needed.empty(), "export: no format can say model=", run.model, ", which is of the class ", model,
-        "; there are ", listed(writers));
-  fail("export: no format can say position=", position ? print(*position) : "none", " of model=", run.model, "; ",
+  check(!needed.empty(), "export: no format supports model=", run.model, ", which is of class ", model,
+        "; formats for export: ", listed(writers));
+  fail("export: no format supports position=", position ? print(*position) : "none", " of model=", run.model, "; ",
        join(needed));
 }
 
@@ -291,7 +291,8 @@ std::vector<std::pair<std::string, std::string>> imported_settings(
 void refuse_setting(std::string_view format, const TrainSettings& run, std::string_view key) {
   const std::vector<Setting> members = run.model_settings.members();
   const Setting* const found = find_setting(members, key);
-  fail("export: ", format, " cannot say ", key, "=", found ? print_value(*found) : "", " of this model");
+  fail("export: the ", format, " format does not support ", key, "=", found ? print_value(*found) : "",
+       "; train with another value, or choose another --format");
 }
 
 ImportReport import_model(const std::string& path, const std::string& out, const std::string& tokenizer,
@@ -304,7 +305,7 @@ ImportReport import_model(const std::string& path, const std::string& out, const
   const ImportedModel from = format.read(path);
   const bool images = !from.classes.empty();
   check(!images || tokenizer.empty(), "import: ", path,
-        " is a model of images, which has no tokenizer; leave --tokenizer out");
+        " is an image model, which has no tokenizer; leave out --tokenizer");
   TrainSettings run = make_settings(from.settings);
   run.out = out;
   FoundTokenizer found;
@@ -333,8 +334,8 @@ std::string export_model(const ExportedModel& what, const std::string& folder, c
   const ExchangeFormat& format = format_for(what.settings, name);
   const std::string partial = out + ".partial";
   FolderLock lock(partial, {"export"});
-  check(!file_exists(out), "export: ", out, " is there already; choose another --out");
-  check(lock.is_alone(), "export: ", partial, " is there already, which an export left that was ended; remove it");
+  check(!file_exists(out), "export: ", out, " already exists; choose another --out");
+  check(lock.is_alone(), "export: ", partial, " was left by an interrupted export; remove it");
   try {
     format.write(what, partial);
     sync_folder(partial);

@@ -97,7 +97,8 @@ std::string export_model(const ExportedModel& what, const std::string& folder, c
 // value is out of range, before anything is allocated.
 std::vector<std::pair<std::string, std::string>> imported_settings(
     std::vector<std::pair<std::string, std::string>> of_model, std::string_view model, const std::string& what);
-// Throws an error with the run's setting: "export: gpt2 cannot say parallel=yes of this model".
+// Throws an error with the run's setting: "export: the gpt2 format does not support
+// parallel=yes; ...".
 [[noreturn]] void refuse_setting(std::string_view format, const TrainSettings& run, std::string_view key);
 
 // Returns target tensors by path. Errors name the source tensor, its shape and the expected one.

@@ -62,13 +62,13 @@ void add_marks(const std::string& folder, Json& config, const Tokenizer& tokeniz
 }  // namespace
 
 HuggingFaceConfig::HuggingFaceConfig(const std::string& folder) : HuggingFaceConfig(folder, config_name) {
-  check(!path_.empty(), "read: ", folder, " has no ", config_name);
+  check(!path_.empty(), "read: ", folder, " has no ", config_name, ", which describes the model");
 }
 HuggingFaceConfig::HuggingFaceConfig(const std::string& folder, const char* name)
     : path_(find_data_file(folder, {name})), json_(Json::object()) {
   if (path_.empty()) return;
   json_ = parse_json(read_data_file(path_, largest_settings), path_);
-  check(json_.is_object(), path_, ": it is no object {...}");
+  check(json_.is_object(), path_, ": the file must be an object {...}");
 }
 const Json* HuggingFaceConfig::find(const std::string& key) const {
   const auto found = json_.find(key);
@@ -97,7 +97,7 @@ int64_t HuggingFaceConfig::side(const std::string& key, int64_t otherwise) const
   const Json* const found = find(key);
   if (!found || !found->is_array()) return whole_number(key, otherwise);
   check(found->size() == 2 && found->front().is_number_unsigned() && found->front() == found->back(), path_, ": '", key,
-        "': ", shortened(*found), " must be one number or two equal ones: only squares are read");
+        "': ", shortened(*found), " must be one number or two equal ones; only square sizes are supported");
   return found->front().get<int64_t>();
 }
 void HuggingFaceConfig::set(const std::vector<Setting>& settings, const char* ours, const std::string& theirs,
@@ -133,8 +133,10 @@ bool HuggingFaceConfig::flag(const std::string& key, bool otherwise) const {
 }
 void HuggingFaceConfig::must_be(const std::string& key, std::initializer_list<Json> harmless) const {
   const Json* const found = find(key);
+  std::string allowed;
+  for (const Json& each : harmless) allowed += each.dump() + " or ";
   check(!found || std::find(harmless.begin(), harmless.end(), *found) != harmless.end(), path_, ": '", key,
-        "': ", found ? shortened(*found) : "", " is not supported");
+        "': ", found ? shortened(*found) : "", " is not supported; it must be ", allowed, "absent");
 }
 std::string HuggingFaceConfig::activation(const std::string& key, const std::string& otherwise) const {
   const std::string name = has(key) ? text_member(json_, key, path_) : otherwise;
@@ -143,7 +145,7 @@ std::string HuggingFaceConfig::activation(const std::string& key, const std::str
     if (name == theirs) return ours;
     all.emplace_back(theirs);
   }
-  fail(path_, ": '", key, "': \"", name, "\" is not supported; there are ", join(all));
+  fail(path_, ": '", key, "': \"", name, "\" is not supported; supported activations: ", join(all));
 }
 
 std::string shortened(const Json& value) {
@@ -175,8 +177,8 @@ void read_rest(const std::string& folder, ImportedModel& to) {
         std::end(harmless_in_generation))
       not_done.push_back(key + "=" + shortened(*generation.find(key)));
   if (!not_done.empty())
-    to.notes.push_back(generation.path() + ": " + join(not_done) +
-                       ": not taken over; generate has settings of its own (orrery generate --help)");
+    to.notes.push_back(generation.path() + ": not imported: " + join(not_done) +
+                       "; generate has its own settings (orrery generate --help)");
   to.begins_texts = text_ends(folder).begins;
 }
 
@@ -190,7 +192,7 @@ bool has_tied_head(const HuggingFaceConfig& config, bool otherwise, const Import
   const StoredTensor *const table = find(embedding), *const own = find(head);
   const bool tied = config.flag("tie_word_embeddings", otherwise);
   check(tied || own, config.path(), ": 'tie_word_embeddings' ",
-        config.has("tie_word_embeddings") ? "is false" : "is absent, which counts as false for this family",
+        config.has("tie_word_embeddings") ? "is false" : "is absent, which means false for this family",
         ", but there is no tensor '", head, "'; set it to true if the head is the embedding");
   if (!tied || !own || !table || !dtype_of_word(own->dtype) || !dtype_of_word(table->dtype)) return tied;
   if (own->shape != table->shape) return false;

@@ -43,7 +43,7 @@ Tensor with_halves_apart(const Tensor& x, int64_t head_size) {
 }
 
 std::string how(const TensorPlace& place) {
-  std::string words = place.theirs.size() > 1 ? "one below the other" : "";
+  std::string words = place.theirs.size() > 1 ? "stacked" : "";
   if (!place.axes.empty()) words += words.empty() ? "transposed" : ", transposed";
   return words;
 }
@@ -62,14 +62,15 @@ const StoredTensor* part_of(const Stored& stored, const TensorPlace& place, size
   const std::string& name = place.theirs[part];
   const auto found = stored.find(name);
   if (found == stored.end() && place.may_lack) return nullptr;
-  check(found != stored.end(), "import: there is no tensor '", name, "', which '", place.ours, "' is made of");
+  check(found != stored.end(), "import: tensor '", name, "' is missing, but '", place.ours,
+        "' requires it; check that the weights are complete and match the configuration");
   const StoredTensor& x = *found->second;
   const std::optional<Dtype> dtype = dtype_of_word(x.dtype);
-  check(dtype && is_floating(*dtype), "import: '", name, "' is of dtype ", x.dtype,
-        "; weights are F32, F64, F16 or BF16");
+  check(dtype && is_floating(*dtype), "import: '", name, "' has dtype ", x.dtype,
+        "; weights must be F32, F64, F16 or BF16");
   const Shape wanted = shape_of_part(place, part, whole);
   check(std::equal(x.shape.begin(), x.shape.end(), wanted.begin(), wanted.end()), "import: '", name, "' has shape ",
-        shape_text(x), ", the model that is described wants ", wanted);
+        shape_text(x), "; the configuration requires ", wanted);
   return &x;
 }
 
@@ -78,7 +79,7 @@ Tensor numbers_of(const StoredTensor* theirs, const TensorPlace& place, size_t p
   const Shape ours = whole.with(0, rows_of(place, part, whole));
   if (!theirs) return Tensor::zeros(ours);
   const StoredTensor read = with_numbers(*theirs);
-  check(range_of(read).not_finite == 0, "import: '", read.name, "' holds numbers that are not finite");
+  check(range_of(read).not_finite == 0, "import: '", read.name, "' has NaN or infinite values; weights must be finite");
   const Tensor numbers = read.tensor.to(Dtype::f32);
   return whole.rank() > 1 && !place.axes.empty() ? permute(numbers, place.axes) : numbers.reshape(ours);
 }
@@ -106,7 +107,8 @@ std::vector<NamedTensor> placed_tensors(const ImportedModel& from, nn::Module& m
     report.placed.push_back({place.ours, join(place.theirs), how(place)});
   }
   for (const auto& [path, tensor] : wanted)
-    check(filled.contains(path), "import: nothing there makes '", path, "', which the model that is described has");
+    check(filled.contains(path), "import: no tensor provides '", path,
+          "', a parameter of the model; check the configuration");
   check_memory("import: the weights", numbers * sizeof(float), way_out_of_memory());
   std::vector<NamedTensor> result;
   for (const auto& [place, theirs] : chosen) {
@@ -121,14 +123,13 @@ std::vector<NamedTensor> placed_tensors(const ImportedModel& from, nn::Module& m
     if (used.contains(each.name)) continue;
     const auto why = from.known_rest.find(each.name);
     const bool known = why != from.known_rest.end();
-    report.left.emplace_back(each.name, known ? why->second : "this model has no place for it");
+    report.left.emplace_back(each.name, known ? why->second : "not used by this model");
     if (!known) unread.push_back(each.name), numbers_unread += count_of(each);
   }
   if (!unread.empty())
-    report.notes.push_back(text(unread.size(), unread.size() == 1 ? " tensor of " : " tensors of ", numbers_unread,
-                                " numbers that the model described has no place for, ",
-                                unread.size() == 1 ? "" : "the first ", unread[0],
-                                ": if the model has them, the description has too few layers, or leaves out biases"));
+    report.notes.push_back(text("unused tensors: ", unread.size(), ", with ", numbers_unread, " values; the first is ",
+                                unread[0],
+                                "; if the model needs them, its configuration has too few layers or lacks biases"));
   return result;
 }
 
@@ -139,7 +140,8 @@ std::vector<NamedTensor> tensors_for(const std::vector<TensorPlace>& places, nn:
   std::vector<NamedTensor> result;
   for (const TensorPlace& place : places) {
     const auto found = ours.find(place.ours);
-    check(found != ours.end() || place.zeros, "export: the model has no '", place.ours, "'");
+    check(found != ours.end() || place.zeros, "export: the model lacks '", place.ours,
+          "', which the format requires; choose another --format");
     const Tensor whole = found == ours.end() ? Tensor::zeros(*place.zeros) : found->second.to(Device::cpu);
     written.insert(place.ours);
     int64_t begin = 0;
@@ -155,7 +157,8 @@ std::vector<NamedTensor> tensors_for(const std::vector<TensorPlace>& places, nn:
     }
   }
   for (const auto& [path, tensor] : ours)
-    check(written.contains(path), "export: this format has no place for '", path, "'");
+    check(written.contains(path), "export: the format does not support the model's '", path,
+          "'; choose another --format");
   return result;
 }
 

@@ -39,13 +39,14 @@ struct Index {
 Index read_index(const std::string& path) {
   const SortedJson json = parse_large_json(read_data_file(path, largest_index), path);
   const auto map = json.is_object() ? json.find("weight_map") : json.end();
-  check(json.is_object() && map != json.end() && map->is_object(), path, ": it has no object 'weight_map'");
+  check(json.is_object() && map != json.end() && map->is_object(), path,
+        ": object 'weight_map' is missing; it must map names of tensors to files");
   Index index;
   for (const auto& [name, file] : map->items()) {
     check(file.is_string(), path, ": the file of '", name, "' must be text in quotes");
     const auto& text = file.get_ref<const std::string&>();
     check(!text.empty() && text.find_first_of("/\\") == std::string::npos, path, ": '", text, "', the file of '", name,
-          "', must lie in the same folder");
+          "', must be in the same folder; give its name without a folder");
     index.files.insert(text), index.file_of[name] = text;
   }
   return index;
@@ -119,9 +120,9 @@ void refuse_pickles(const std::string& path) {
   };
   for (const std::string& file : folder ? files_in(path) : std::vector<std::string>{path})
     check(folder ? !named_so(file) : !is_pickle(file), "read: ", file,
-          " is PyTorch's own format, which can run any program and is not read here; ", single_name,
-          " is. transformers writes it of a folder: python3 -c \"from transformers import AutoModelForCausalLM as M; "
-          "M.from_pretrained('FOLDER').save_pretrained('NEW')\", of a model of images AutoModelForImageClassification");
+          " is in PyTorch's pickle format, which can run any program and is not read; convert it to ", single_name,
+          ", for a folder of transformers: python3 -c \"from transformers import AutoModelForCausalLM as M; "
+          "M.from_pretrained('FOLDER').save_pretrained('NEW')\" (image models: AutoModelForImageClassification)");
 }
 
 std::vector<StoredTensor> stored_tensors_of_folder(const std::string& folder, const std::set<std::string>& may_lack) {
@@ -132,18 +133,20 @@ std::vector<StoredTensor> stored_tensors_of_folder(const std::string& folder, co
     return all;
   }
   if (index_path.empty()) refuse_pickles(folder);
-  check(!index_path.empty(), "read: ", folder, " holds neither ", single_name, " nor ", index_name);
+  check(!index_path.empty(), "read: ", folder, " has neither ", single_name, " nor ", index_name,
+        "; give a folder with one of them");
   const Index index = read_index(index_path);
   std::set<std::string> seen;
   for (const std::string& file : index.files) {
     const size_t before = all.size();
     append(all, folder + "/" + file);
     for (size_t i = before; i < all.size(); ++i)
-      check(seen.insert(all[i].name).second, "read: ", folder, ": '", all[i].name, "' stands in two files, the second ",
-            file);
+      check(seen.insert(all[i].name).second, "read: ", folder, ": tensor '", all[i].name,
+            "' is in two files, the second is ", file, "; remove it from one of them");
   }
   for (const auto& [name, file] : index.file_of)
-    check(seen.contains(name) || may_lack.contains(name), "read: ", index_path, ": '", name, "' is not in ", file);
+    check(seen.contains(name) || may_lack.contains(name), "read: ", index_path, ": tensor '", name, "' is not in ",
+          file, "; get the index and the files again");
   return all;
 }
 
@@ -180,10 +183,10 @@ Tensor as_tokens(const StoredTensor& tensor) {
   const bool plain = each_number(tensor, [&](auto number) {
     const auto whole = static_cast<double>(number);
     check(whole >= 0 && whole <= std::numeric_limits<int32_t>::max() && whole == std::floor(whole), "read: '",
-          tensor.name, "' holds ", whole, ", which is no token");
+          tensor.name, "' has the value ", whole, ", which is not a token id; use integers from 0 to 2147483647");
     tokens.push_back(static_cast<int32_t>(whole));
   });
-  check(plain, "read: '", tensor.name, "' is of dtype ", tensor.dtype, ", which holds no tokens");
+  check(plain, "read: '", tensor.name, "' has dtype ", tensor.dtype, "; tokens must be integers, such as I32 or I64");
   Shape shape;
   for (const int64_t size : tensor.shape) shape.append(size);
   return Tensor::from(shape, tokens);

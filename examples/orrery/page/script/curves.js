@@ -53,8 +53,8 @@ class Chart {
       'aria-roledescription': 'chart',
       height: this.height,
       'aria-label': `${this.title} over ${this.axis}s, ${this.series.length} ${this.series.length === 1 ? 'line' : 'lines'}. ` +
-          'Arrow keys read values, up and down change the line, plus and minus zoom, 0 shows all, ' +
-          'L is the logarithmic scale.',
+          'Left and right read values, up and down select a line, plus and minus zoom, 0 shows all, ' +
+          'L toggles the logarithmic scale.',
     });
     this.back = drawn('g'), this.lines = drawn('g'), this.front = drawn('g');
     this.svg.append(this.back, this.lines, this.front);
@@ -68,7 +68,7 @@ class Chart {
     this.legend = element('div', {class: 'legend', role: 'group', 'aria-label': 'Lines'});
     // A single line needs no legend if the title is its name.
     if (this.series.length > 1 || this.series[0].label !== this.title) this.buildLegend();
-    this.numbers = element('details', {class: 'numbers'}, element('summary', {}, 'as numbers'));
+    this.numbers = element('details', {class: 'numbers'}, element('summary', {}, 'as a table'));
     this.numbers.addEventListener('toggle', () => this.fillNumbers(), {once: true});
     this.whole_element = element('div', {}, this.legend, this.plot, this.numbers);
     const svg = this.svg;
@@ -144,7 +144,7 @@ class Chart {
       return [s.label, numberText(s.rows), ...cells];
     });
     this.numbers.append(
-        dataTable(head.map((name, i) => ({name, align: i ? 'right' : 'left'})), rows, [], 'The lines as numbers'));
+        dataTable(head.map((name, i) => ({name, align: i ? 'right' : 'left'})), rows, [], 'The lines as a table'));
   }
 
   placeText(step) { return this.places ? this.places[step] : numberText(step); }
@@ -240,7 +240,8 @@ class Chart {
     else
       this.nameSteps(at);
     if (this.above)
-      this.back.append(drawn('text', {x: at.right, y: at.top + 4, 'text-anchor': 'end'}, `${this.above} above`));
+      this.back.append(
+          drawn('text', {x: at.right, y: at.top + 4, 'text-anchor': 'end'}, `values above: ${this.above}`));
     this.drawLines(at, clip);
     this.drawHover();
   }
@@ -516,8 +517,8 @@ function smoothingSlider() {
   return element(
       'label', {
         class: 'slider',
-        title: 'weight of each further point in an exponential mean; the rows themselves stay behind it; a line of ' +
-            `${few} points or fewer stays as it is`
+        title: 'weight of each adjacent point in an exponential mean; original values stay visible behind it; ' +
+            `lines of ${few} points or fewer are not smoothed`
       },
       'smoothing', input, shown);
 }

@@ -58,7 +58,7 @@ function mapControls(choices, change) {
     return button;
   }));
 }
-const rootsTitle = 'colours by the square root, so that small values show';
+const rootsTitle = 'colors by the square root of values, so that small values are visible';
 
 // A legend of the colors and marks.
 function scaleBar({signed, figure, none, slots, spans}) {
@@ -72,8 +72,8 @@ function scaleBar({signed, figure, none, slots, spans}) {
   return {
     bar: element(
         'div', {class: 'scale'}, element('span', {class: 'ramp'}, low, canvas, high), what,
-        none ? entry(swatch, none) : null, slots ? entry(line('slots'), 'slots behind it') : null,
-        spans ? entry(line('span'), 'end of the span') : null),
+        none ? entry(swatch, none) : null, slots ? entry(line('slots'), 'slots to its right') : null,
+        spans ? entry(line('span'), 'end of the attention span') : null),
     show(scale) {
       const colours = mapColours(signed), image = new ImageData(256, 1), grey = new ImageData(1, 1);
       new Uint32Array(image.data.buffer).set(colours.subarray(0, 256));
@@ -81,7 +81,7 @@ function scaleBar({signed, figure, none, slots, spans}) {
       new Uint32Array(grey.data.buffer)[0] = colours[256];
       swatch.getContext('2d').putImageData(grey, 0, 0);
       low.textContent = numberText(scale.low), high.textContent = numberText(scale.high);
-      what.textContent = figure + (scale.roots ? ', by roots' : '');
+      what.textContent = figure + (scale.roots ? ', square-root scale' : '');
     }
   };
 }
@@ -261,7 +261,7 @@ function renderMatrix(section, head, body) {
   if (!signed)
     head.append(mapControls(
         [{
-          name: 'roots',
+          name: 'square root',
           title: rootsTitle,
           on: scale.roots,
           set: (on) => {
@@ -337,7 +337,7 @@ function renderMatrices(section, head, body) {
     roots = !signed && wantsRoots(maps, common);
     const choices = [{
       name: 'own scales',
-      title: 'each map by its own least and largest value',
+      title: 'scale each map to its own smallest and largest value',
       on: false,
       set: (on) => {
         own = on;
@@ -345,7 +345,7 @@ function renderMatrices(section, head, body) {
     }];
     if (!signed)
       choices.push({
-        name: 'roots',
+        name: 'square root',
         title: rootsTitle,
         on: roots,
         set: (on) => {

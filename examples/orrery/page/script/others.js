@@ -45,8 +45,10 @@ function dataTable(columns, rows, marked, name) {
   const heads = columns.map((column, k) => {
     const head = element('th', {scope: 'col', class: column.align === 'right' ? 'right' : false});
     head.append(
-        column.name ? element('button', {type: 'button', title: 'sort', onclick: () => sortBy(k, head)}, column.name) :
-                      '');
+        column.name ?
+            element(
+                'button', {type: 'button', title: 'sort by this column', onclick: () => sortBy(k, head)}, column.name) :
+            '');
     return head;
   });
   fill();
@@ -73,7 +75,7 @@ function renderTable(section, head, body) {
     place.replaceChildren(
         all ? dataTable(columns, rows, marked, section.title) :
               dataTable(columns, marked.map((i) => rows[i]), [], section.title));
-    button.textContent = all ? `show the ${marked.length} marked ones` : `show all ${rows.length}`;
+    button.textContent = all ? `show only marked rows (${marked.length})` : `show all rows (${rows.length})`;
     button.setAttribute('aria-expanded', String(all));
   };
   button.addEventListener('click', () => {
@@ -178,7 +180,7 @@ function renderFormula(section, head, body) {
     const fact = (name, value) => {
       if (value) facts.append(element('dt', {}, name), element('dd', {}, value));
     };
-    fact('named by', element('code', {}, entry.used.split('\n').join('; ')));
+    fact('used by', element('code', {}, entry.used.split('\n').join('; ')));
     fact(
         'defaults',
         entry.settings.length ?
@@ -186,14 +188,14 @@ function renderFormula(section, head, body) {
             '');
     const short = ([, value]) => value.length <= 16;
     for (const [key, value] of entry.facts.filter((each) => !short(each))) fact(key, value);
-    fact('facts', entry.facts.filter(short).map(([key, value]) => `${key} ${value}`).join('; '));
+    fact('properties', entry.facts.filter(short).map(([key, value]) => `${key} ${value}`).join('; '));
     fact('source', entry.source);
     body.append(element(
         'article', {class: 'formula'}, element('h3', {}, entry.name, element('small', {}, entry.family)),
         entry.formula ? element('pre', {class: 'main'}, entry.formula) : '', facts,
         entry.derivation ?
             element(
-                'details', {open: true}, element('summary', {}, 'formula and derivative, as its file has them'),
+                'details', {open: true}, element('summary', {}, 'formula and derivative, from the source file'),
                 element('pre', {tabindex: 0}, entry.derivation.trimEnd())) :
             ''));
   }

@@ -43,7 +43,7 @@ function renderSection(section, wide) {
   if (renderers[section.kind])
     renderers[section.kind](section, head, body, wide);
   else
-    body.append(element('p', {class: 'said'}, `This page cannot draw the kind '${section.kind}'.`));
+    body.append(element('p', {class: 'said'}, `This page does not support sections of kind '${section.kind}'.`));
   if (section.kind === 'curves' && section.text) made.append(made.querySelector('.said'));  // keeps charts aligned
   return made;
 }
@@ -112,7 +112,7 @@ function start() {
   const toggle = element('button', {
     type: 'button',
     class: 'plain',
-    'aria-label': 'dark or light',
+    'aria-label': 'dark or light theme',
     onclick: () => {
       const next = theme() === 'dark' ? 'light' : 'dark';
       chosenTheme(next);
