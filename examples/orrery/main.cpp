@@ -15,63 +15,57 @@
 namespace orrery::program {
 namespace {
 
-constexpr const char *fewer_runs = "take fewer or shorter runs, or end other programs",
-                     *smaller_model = "take a smaller model, or end other programs";
+constexpr const char *fewer_runs = "use fewer or shorter runs, or end other programs",
+                     *smaller_model = "use a smaller model, or end other programs";
 
 const std::vector<Command>& commands() {
   static const std::vector<Command> all = {
       {"train", "--data=PATH [--key=value ...]",
-       "train a model on text, pairs, images or made problems, with validation, checkpoints and metrics",
+       "train a model on text, sentence pairs, images or generated tasks, with validation, checkpoints and metrics",
        train_help, train},
-      {"sweep", "[CONFIG.toml] --key=VALUES ...",
-       "train every combination of settings, and compare them seed by seed", sweep_help, sweep},
+      {"sweep", "[CONFIG.toml] --key=VALUES ...", "train every combination of settings and compare them seed by seed",
+       sweep_help, sweep},
       {"study", "CLAIM.toml [--key=value ...] | --all=FOLDER [--key=value ...]",
-       "judge a claim of a file by the runs that it names", study_help, study},
-      {"runs", "[RUN ...] [--key=value ...]",
-       "list the runs that sweeps and studies share, and remove those that are not needed", runs_help, runs,
-       fewer_runs},
-      {"compare", "RUN RUN ... [--key=value ...]",
-       "two or more runs: what differs in settings, numbers and parameters", compare_help, compare, fewer_runs},
-      {"metrics", "RUN [--key=value ...]", "what a run has noted, as CSV or for TensorBoard", metrics_help, metrics,
-       fewer_runs},
-      {"verify_resume", "RUN [--key=value ...]",
-       "train on with and without an interruption, and compare every byte", verify_resume_help, verify_resume},
-      {"replay", "RUN [--key=value ...]",
-       "show again where a run met a value that is not finite", replay_help, replay},
+       "test the claim in a TOML file by training its runs", study_help, study},
+      {"runs", "[RUN ...] [--key=value ...]", "list the runs that sweeps and studies share, and remove unused ones",
+       runs_help, runs, fewer_runs},
+      {"compare", "RUN RUN ... [--key=value ...]", "compare two or more runs: settings, metrics and parameters",
+       compare_help, compare, fewer_runs},
+      {"metrics", "RUN [--key=value ...]", "write the metrics of a run as CSV or for TensorBoard", metrics_help,
+       metrics, fewer_runs},
+      {"verify_resume", "RUN [--key=value ...]", "check that a run resumes bit for bit after an interruption",
+       verify_resume_help, verify_resume},
+      {"replay", "RUN [--key=value ...]", "repeat the step in which a run found a non-finite value, with details",
+       replay_help, replay},
       {"report", "RUN ... [--key=value ...]",
-       "one page of runs, of a sweep or of a study: curves, samples, settings, formulas", report_help, report,
+       "write an HTML page about runs, a sweep or a study: curves, samples, settings, formulas", report_help, report,
        fewer_runs},
       {"inspect", "RUN [--key=value ...]",
-       "look inside a model while it reads: attention, heads, memories, depth", inspect_help, inspect,
+       "analyze a trained model on one example: attention, heads, neurons, logit lens", inspect_help, inspect,
        "inspect a shorter text or a smaller model"},
-      {"prepare", "--input=PATH --out=FOLDER [--key=value ...]",
-       "make tokens of a text, once, for many runs", prepare_help, prepare,
-       "take a shorter text or a smaller tokenizer, or end other programs"},
-      {"evaluate", "--checkpoint=RUN [--key=value ...]",
-       "judge a trained model by held-out data", evaluate_help, evaluate},
-      {"generate", "--checkpoint=RUN [--key=value ...]", "write text with a trained model", generate_help, generate,
+      {"prepare", "--input=PATH --out=FOLDER [--key=value ...]", "tokenize a text once, for many runs", prepare_help,
+       prepare, "use a shorter text or a smaller tokenizer, or end other programs"},
+      {"evaluate", "--checkpoint=RUN [--key=value ...]", "evaluate a trained model on held-out data", evaluate_help,
+       evaluate},
+      {"generate", "--checkpoint=RUN [--key=value ...]", "generate text with a trained model", generate_help, generate,
        "give a shorter prompt, or use a smaller model"},
-      {"translate", "--checkpoint=RUN --input=FILE [--key=value ...]",
-       "translate sentences with a trained model", translate_help, translate,
-       "translate fewer or shorter sentences, or use a smaller --batch or --beam"},
-      {"import", "PATH --out=RUN [--key=value ...]",
-       "another program's weights, as a run", import_help, import_weights, smaller_model},
-      {"export", "RUN --out=FOLDER [--key=value ...]",
-       "a run's weights, for another program", export_help, export_weights, smaller_model},
-      {"show", "PATH [--key=value ...]",
-       "the tensors of a file or of a run, and any of them as a NumPy array", show_help, show,
-       "take a smaller file, or end other programs"},
-      {"classify", "--checkpoint=RUN PICTURE|FOLDER ... [--key=value ...]",
-       "say what a trained model sees in pictures", classify_help, classify,
-       "give fewer or smaller pictures, or use a smaller model"},
+      {"translate", "--checkpoint=RUN --input=FILE [--key=value ...]", "translate sentences with a trained model",
+       translate_help, translate, "translate fewer or shorter sentences, or use a smaller --batch or --beam"},
+      {"import", "PATH --out=RUN [--key=value ...]", "import another program's weights as a run", import_help,
+       import_weights, smaller_model},
+      {"export", "RUN --out=FOLDER [--key=value ...]", "export a run's weights for another program", export_help,
+       export_weights, smaller_model},
+      {"show", "PATH [--key=value ...]", "list the tensors of a file or of a run, or write one as a NumPy array",
+       show_help, show, "use a smaller file, or end other programs"},
+      {"classify", "--checkpoint=RUN IMAGE|FOLDER ... [--key=value ...]", "classify images with a trained model",
+       classify_help, classify, "give fewer or smaller images, or use a smaller model"},
       {"gradcheck", "NAME ... | --all [--key=value ...]",
-       "hold explicit derivatives against references and difference quotients", gradcheck_help, gradcheck},
+       "compare explicit derivatives with references and finite differences", gradcheck_help, gradcheck},
       {"list", "[FAMILY|NAME ...] [--key=value ...]",
-       "the catalogue: every registered name with its formula and source", list_help, list},
+       "print the catalogue: every registered name with its formula and source", list_help, list},
       {"try", "FILE.cpp [--key=value ...]",
        "compile one formula file, check it, plot it, and train small models with it", try_out_help, try_out},
-      {"bench", "GROUP ... [--key=value ...]",
-       "time the work that the comparison with PyTorch times", bench_help, bench},
+      {"bench", "GROUP ... [--key=value ...]", "time the cases of the comparison with PyTorch", bench_help, bench},
   };
   return all;
 }
@@ -129,10 +123,10 @@ void check_first(const std::vector<std::string>& words) {
     return;
   const auto command = std::find_if(words.begin(), words.end(), is_command);
   check(command == words.end(), "'", join(std::vector<std::string>(words.begin(), command), " "),
-        "' stands before the command ", command == words.end() ? "" : *command, ", which must be the first word");
+        "' is given before the command ", command == words.end() ? "" : *command, "; the command must come first");
   const std::string meant = nearest(words[0], command_names());
-  fail("no command '", words[0], "'; ", meant.empty() ? "" : "did you mean '" + meant + "'? ", "there are ",
-       join(command_names()));
+  fail("unknown command '", words[0], "'; ", meant.empty() ? "" : "did you mean '" + meant + "'? ",
+       "available: ", join(command_names()));
 }
 
 // Throws if `help COMMAND ...` has more than keys and values, which affect the keys listed.
@@ -163,9 +157,11 @@ int run(int count, char** words) {
     return word.starts_with("-") && !word.starts_with("--") && word != "-h";
   });
   std::reverse(reversed.begin(), reversed.end());
-  CLI::App app("A tensor engine and a library of transformer parts: train, study and extend small models.", "orrery");
-  app.formatter(std::make_shared<Usage>("COMMAND [WORD ...] [--key=value ...]"));
-  app.set_version_flag("--version", version_text, "compiler, instruction sets, BLAS and CUDA of this program");
+  CLI::App app("A tensor engine and a library of transformer components: train, study and extend small models.",
+               "orrery");
+  app.formatter(std::make_shared<Usage>("COMMAND [ARGUMENT ...] [--key=value ...]"));
+  app.set_version_flag("--version", version_text,
+                       "print the version, compiler, instruction sets, BLAS and CUDA of this program");
   app.require_subcommand(0, 1);
   app.allow_extras();
   for (const Command& command : commands()) {
@@ -176,15 +172,14 @@ int run(int count, char** words) {
     sub->footer([&command, sub] { return command.help(sub->remaining()); });
   }
   app.footer(
-      "The exit code is 0; 1 after an error, with a message; 3 of a training whose model ended worse than a uniform "
-      "guess;\n"
-      "128 + N after the signal N.  Where nobody reads the standard output any more, the program ends in silence;\n"
-      "a training is saved, and says how to go on.\n"
+      "Exit codes: 0: success; 1: an error, with a message; 3: a complete training run whose validation loss is\n"
+      "above that of uniform guessing; 128 + N: signal N.  If no program reads the standard output any more, a\n"
+      "training run is saved and prints how to resume it; other commands end without a message.\n"
       "\n"
-      "orrery COMMAND --help, or orrery help COMMAND, lists the arguments of a command.  Every command takes\n"
-      "--plugin=FILE.so, which loads what orrery try has compiled.  A plug-in is code and runs with your rights: load\n"
-      "only what you or somebody you trust has compiled.  A checkpoint, a text and a file of settings are data and\n"
-      "never run code.");
+      "orrery COMMAND --help, or orrery help COMMAND, lists the arguments of a command.  Every command accepts\n"
+      "--plugin=FILE.so, which loads a plug-in compiled by orrery try.  A plug-in is code and runs with your rights:\n"
+      "load only plug-ins compiled by you or people you trust.  A checkpoint, a text and a file of settings are\n"
+      "data and never run code.");
   try {
     app.parse(std::move(reversed));
   } catch (const CLI::Success& asked) {  // --help, --version

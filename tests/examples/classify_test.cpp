@@ -51,7 +51,7 @@ TEST_CASE("classify: a model that has learned shapes names them, with shares of 
   CHECK(skipped.code == 0);
   Message(skipped.out).names(broken).offers("PNG");
   const std::string checkpoint = "--checkpoint=" + (folder / "run");
-  expect_error(run_orrery({"classify", checkpoint})).names("classify").value("picture").offers("PNG");
+  expect_error(run_orrery({"classify", checkpoint})).names("classify").value("image").offers("PNG");
   expect_error(run_orrery({"generate", checkpoint})).names("generate").value("model").offers("language");
 }
 
@@ -85,7 +85,7 @@ TEST_CASE("classify: a language model is no model of images") {
   expect_error(run_orrery({"classify", "--checkpoint=" + (folder / "run"), shapes}))
       .names("classify")
       .value("model")
-      .offers("images");
+      .offers("image");
 }
 
 TEST_CASE("images: the committed configurations train on scraps") {

@@ -107,7 +107,7 @@ TEST_CASE("generate, evaluate: a model of an algorithmic problem continues numbe
   CHECK(written.out.starts_with("1 2 3 "));
   expect_error(run_orrery({"generate", "--checkpoint=" + run, "--prompt=a"})).value("'a'").offers("numbers");
   CHECK(run_orrery({"generate", "--checkpoint=" + run, "--tokens=2"}).code == 0);
-  CHECK(run_orrery({"evaluate", "--checkpoint=" + run}).out.starts_with("1,536 answers in 3,072 tokens\nloss "));
+  CHECK(run_orrery({"evaluate", "--checkpoint=" + run}).out.starts_with("1,536 targets in 3,072 tokens\nloss "));
 }
 
 TEST_CASE("generate: says how fast prompt and text were, beside the text") {

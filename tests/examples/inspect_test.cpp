@@ -92,7 +92,7 @@ TEST_CASE("inspect: a signed picture keeps its signs on a terminal") {
   CHECK(std::regex_search(votes.out, std::regex("   0\\.\\d+ +\\|(█)+\n")));  // positive: right of it
   CHECK(!std::regex_search(votes.out, std::regex("  -0\\.\\d+ +(█)*\\|█")));
   const Outcome lens = inspect({run, "--text=abeabe", "--look=depth"});
-  CHECK(std::regex_search(lens.out, std::regex("full shade: ln p -\\d\\.\\d+, by square roots; ")));
+  CHECK(std::regex_search(lens.out, std::regex("scale: ln p 0 to -\\d\\.\\d+ \\(square root\\); ")));
   Message(lens.out).names(". - = #").value("negative");
 }
 
@@ -164,8 +164,8 @@ TEST_CASE("inspect: images and translations") {
   const Outcome patches = inspect({vit, "--image=" + picture, "--label=1", "--look=attention,heads"});
   Message(patches.out).names("2 maps").value("4 x 4");
   Message(patches.out).names("pixels");
-  refusal({vit, "--text=abe"}).names("inspect").value("images").offers("--image=FILE.png");
-  refusal({vit, "--image=" + picture, "--label=9"}).names("inspect").names("label").value(9).offers(1);
+  refusal({vit, "--text=abe"}).names("inspect").value("image").offers("--image=FILE.png");
+  refusal({vit, "--image=" + picture, "--label=9"}).names("inspect").names("class").value(9).offers(2);
   const Outcome translation = run_orrery(
       {"train", "--model=translation-small", "--layers=1", "--width=16", "--heads=2", "--steps=2", "--evaluate_every=0",
        "--data=" + scraps + "/translation/bible.tsv", "--source_column=4", "--target_column=3",
@@ -195,7 +195,7 @@ TEST_CASE("inspect, report: a model of a problem reads numbers, and blocks witho
   const Outcome report = run_orrery({"report", run, "--out=" + page});
   REQUIRE_MESSAGE(report.code == 0, report.err);
   CHECK(contains(read_file(page), "\"title\":\"Metrics of each head\""));
-  CHECK(!contains(read_file(page), "What could not be looked at"));
+  CHECK(!contains(read_file(page), "Runs that could not be analyzed"));
 }
 
 TEST_CASE("inspect: without an example it looks at what the run has held out, by what the model has") {
@@ -203,7 +203,7 @@ TEST_CASE("inspect: without an example it looks at what the run has held out, by
   // The validation split is the last 100 of 1,000 characters; the model reads 8 at once.
   const std::string run = trained(folder, {"--layers=2"});
   const Outcome text = inspect({run, "--look=attention", "--layer=1", "--head=0", "--page=" + (folder / "page.html")});
-  Message(text.out).names("first").value("held out").offers("--text");
+  Message(text.out).names("first").value("held-out").offers("--text");
   std::string first = tiny_text().substr(900, 8), rows;
   for (const char c : first)
     rows += std::string(rows.empty() ? "" : ",") + (c == '\n' ? "\"\\\\n\"" : text_in_quotes(c));
@@ -244,14 +244,14 @@ TEST_CASE("inspect: without an example it looks at what the run has held out, by
     const Outcome trains = run_orrery(Words{"train", "--out=" + out} + runs[i]);
     REQUIRE_MESSAGE(is_complete(trains), trains.err);
     const Outcome seen = inspect({out});
-    Message(seen.out).names("first").value("held out").offers("--text");
+    Message(seen.out).names("first").value("held-out").offers("--text");
     CHECK(contains(seen.out, ": "));
     CHECK(std::count(seen.out.begin(), seen.out.end(), '\n') > 5);
   }
   const std::string plain = folder / "plain";
   REQUIRE(is_complete(
       run_orrery(Words{"train", "--out=" + plain, "--data=" + (folder / "cifar"), "--normalization=none"} + resnet)));
-  expect_error(run_orrery({"inspect", plain})).names("inspect").names("any look").offers("--hooks=*");
+  expect_error(run_orrery({"inspect", plain})).names("inspect").names("any analysis").offers("--hooks=*");
   CHECK(inspect({plain, "--hooks=*"}).code == 0);
 }
 
@@ -259,7 +259,7 @@ TEST_CASE("inspect: what does not fit is said") {
   const Folder folder;
   const std::string run = trained(folder);
   refusal({}).names("inspect").value(0).names("runs").offers("orrery inspect");
-  refusal({run, "--text="}).value("texts").offers("--text").offers("empty");
+  refusal({run, "--text="}).value("text").offers("--text").offers("empty");
   refusal({run, "--text=abedkabedka"}).names("inspect").value("11 tokens").offers(8).offers("shorter");
   refusal({run, "--text=abe", "--look=heds"}).names("look").value("heds").offers("'heads'");
   refusal({run, "--text=abe", "--look=attention", "--layer=5"}).names("layer").value(5).names("attention").offers(0);

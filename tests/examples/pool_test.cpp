@@ -149,7 +149,7 @@ TEST_CASE("study: a claim whose runs failed has no verdict, and the runs are tri
   for (int time = 0; time < 2; ++time) {
     const Outcome outcome = judge(folder, broken_claim(folder));
     INFO(outcome.out, outcome.err);
-    expect_error(outcome).names("claim.toml").names("not judged").value(3).offers("again");
+    expect_error(outcome).names("claim.toml").names("no verdict").value(3).offers("again");
     CHECK(contains(outcome.out, "gau"));  // the reason
     CHECK(!contains(outcome.out, "not shown"));
     CHECK(!fs::exists(folder / "study/verdict.json"));
@@ -162,7 +162,7 @@ TEST_CASE("study: a claim whose runs failed has no verdict, and the runs are tri
     const Outcome all = run_orrery(
         {"study", "--all=" + (folder / "claims"), "--out=" + (folder / "all"), "--runs=" + (folder / "pool")});
     CHECK(all.code == 1);
-    Message(all.out).names("a.toml").names("not judged").value(3).offers("again");
+    Message(all.out).names("a.toml").names("no verdict").value(3).offers("again");
     CHECK(!fs::exists(folder / "all/a/verdict.json"));
     CHECK(contains(read_file(folder / "all/verdicts.csv"), "a,-,"));
   }
@@ -185,7 +185,7 @@ TEST_CASE("study: killed runs leave no verdict and no choice of a learning rate,
   // Kills the first run, like a machine without memory; the other runs of the search finish.
   const Outcome killed = run_shell(command + " & study=$!; " + wait_for_runs(folder, 1) + "kill -9 $runs; wait $study");
   INFO(killed.out, killed.err);
-  expect_error(killed).names("not judged").value(1).offers("again");
+  expect_error(killed).names("no verdict").value(1).offers("again");
   Message(killed.out).value("signal 9");
   CHECK(!contains(killed.out, "of 8"));  // no run has a learning rate that was not chosen
   CHECK(!fs::exists(folder / "study/verdict.json"));

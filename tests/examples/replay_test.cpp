@@ -51,8 +51,8 @@ TEST_CASE("replay: a run that met a value that is not finite ends in one sentenc
       .value("number for number");
   CHECK(contains(line_with(again.out, "model > blocks.0"), found[3].str()));
   CHECK(std::regex_search(again.out, std::regex("\n +tensor +dtype +shape +smallest +largest +NaN +inf +-inf\n")));
-  CHECK(std::regex_search(again.out, std::regex("\n  read  blocks\\.0\\.[.\\w]*weight +f32 +\\(\\d+, 16\\) ")));
-  CHECK(std::regex_search(again.out, std::regex("\n  made  output")));
+  CHECK(std::regex_search(again.out, std::regex("\n  input   blocks\\.0\\.[.\\w]*weight +f32 +\\(\\d+, 16\\) ")));
+  CHECK(std::regex_search(again.out, std::regex("\n  output  output")));
   CHECK(std::regex_search(again.out, std::regex("\noperations\\b.*\n.*\n(  .*\n)*  \\w+ +forward +token_embedding")));
   CHECK(run_orrery({"replay", folder / "run/replay"}).out == again.out);  // accepts either folder
   CHECK(run_orrery({"replay", folder / "run", "--threads=1"}).out == again.out);
@@ -92,7 +92,7 @@ TEST_CASE("replay: what there is no replay of, and settings that it does not kno
   folder.write("text.txt", tiny_text() + "more");
   error({folder / "run"}).names("text.txt").value("1004 bytes").names("text.txt").value("1000 bytes");
   fs::remove_all(folder / "run/replay/step_000001");
-  error({folder / "run"}).names(folder / "run/replay").value("no state");
+  error({folder / "run"}).names(folder / "run/replay").value("no saved state");
 
   const Outcome help = run_orrery({"replay", "--help"});
   CHECK(help.code == 0);

@@ -87,7 +87,7 @@ TEST_CASE("report: one page with everything of a run") {
   CHECK(counts == rows_in_log(run));
   CHECK(counts.at("loss") == 30);
   // Samples are the output of generate without the prompt.
-  const Json samples = page.section("What it writes")["items"];
+  const Json samples = page.section("Generated samples")["items"];
   REQUIRE(samples.size() == 3);
   CHECK(samples[1]["text"].get<std::string>().size() == 40);
   CHECK(samples[0]["text"] != samples[1]["text"]);
@@ -116,11 +116,11 @@ TEST_CASE("report: one page with everything of a run") {
 TEST_CASE("report: the same run gives the same samples, and none if none are wanted") {
   const Folder folder;
   const std::string run = trained(folder, "run");
-  const Json once = report_of(folder, {run}).section("What it writes");
-  CHECK(once == report_of(folder, {run, "--threads=1"}).section("What it writes"));
-  CHECK(once != report_of(folder, {run, "--seed=7"}).section("What it writes"));
+  const Json once = report_of(folder, {run}).section("Generated samples");
+  CHECK(once == report_of(folder, {run, "--threads=1"}).section("Generated samples"));
+  CHECK(once != report_of(folder, {run, "--seed=7"}).section("Generated samples"));
   const Page without = report_of(folder, {run, "--samples=0"});
-  for (const Json& section : without.data["sections"]) CHECK(section["title"] != "What it writes");
+  for (const Json& section : without.data["sections"]) CHECK(section["title"] != "Generated samples");
   CHECK(run_orrery({"report", run}).out.find(run + "/report.html") != std::string::npos);
   CHECK(fs::exists(run + "/report.html"));
 }
@@ -149,7 +149,7 @@ TEST_CASE("report: a run that is being written, or has no checkpoint, is shown a
   const Page page = report_of(folder, {run});
   CHECK(page.kinds().contains("curves"));
   CHECK(page.kinds().contains("table"));  // from settings.toml
-  for (const Json& section : page.data["sections"]) CHECK(section["title"] != "What it writes");
+  for (const Json& section : page.data["sections"]) CHECK(section["title"] != "Generated samples");
   Message(page.section("run").dump()).names("steps").value("of 4");  // fewer than 4
   fs::remove(run + "/metrics.jsonl");
   CHECK(!report_of(folder, {run}).kinds().contains("curves"));
@@ -178,7 +178,7 @@ TEST_CASE("report: a translator shows held-out sentences") {
   INFO(outcome.err);
   REQUIRE(is_complete(outcome));
   const Page page = report_of(folder, {folder / "run", "--samples=1"});
-  const Json items = page.section("What it writes")["items"];
+  const Json items = page.section("Generated samples")["items"];
   REQUIRE(items.size() == 1);
   CHECK(contains(items[0]["text"].get<std::string>(),
                  "source     ein haus und 59 hunde\nreference  a house and 59 dogs\nmodel      "));
@@ -200,7 +200,7 @@ TEST_CASE("report: a model without texts has a page without samples") {
   REQUIRE(is_complete(outcome));
   const Page page = report_of(folder, {folder / "run"});
   CHECK(page.section("accuracy")["series"][0]["key"] == "accuracy");
-  for (const Json& section : page.data["sections"]) CHECK(section["title"] != "What it writes");
+  for (const Json& section : page.data["sections"]) CHECK(section["title"] != "Generated samples");
 }
 
 TEST_CASE("report: a sweep's paired differences, its runs and their curves") {

@@ -83,7 +83,7 @@ TEST_CASE("study: all claims of a folder, each trained or read, and one that is 
   fs::remove(folder / "claims/b.toml");
   const Outcome second = run_orrery(words);
   CHECK(second.code == 0);
-  Message(second.out).names("a.toml: ").value("judged before\n");
+  Message(second.out).names("a.toml: ").value("tested before\n");
   CHECK(contains(second.out, "shown"));
   // Another claim in the file is tested again, unless claims are only listed.
   folder.write("claims/a.toml", claim_text(folder, trained + "refuted_if = \"relu < softmax + 1\"", two));
@@ -91,7 +91,7 @@ TEST_CASE("study: all claims of a folder, each trained or read, and one that is 
   listing.push_back("--judge=no");
   CHECK(run_orrery(listing).code == 0);
   CHECK(contains(read_file(folder / "out/README.md"), "2 claims: 1 shown at this scale, 1 without a verdict.\n"));
-  CHECK(contains(read_file(folder / "out/verdicts.csv"), "a,-,Two variants differ.,not judged yet,"));
+  CHECK(contains(read_file(folder / "out/verdicts.csv"), "a,-,Two variants differ.,not tested yet,"));
   CHECK(contains(read_file(folder / "out/README.md"), "| [Two variants differ.](../claims/a.toml) | "));
   const Outcome third = run_orrery(words);
   CHECK(!contains(third.out, "a.toml: "));  // no note that it was tested before
@@ -118,16 +118,16 @@ TEST_CASE("study: a claim is judged again when its config or its data have chang
   const auto read = verdict_in(folder / "claims/a")["read"];
   CHECK(read["config"].size() == 1);
   CHECK(read["data"].size() == 1);
-  judged().names("a.toml: ").value("judged before\n");
+  judged().names("a.toml: ").value("tested before\n");
   folder.write("base.toml", "# What is learned.\n" + config);  // sets the same
-  judged().names("a.toml: ").value("judged before\n");
+  judged().names("a.toml: ").value("tested before\n");
   folder.write("base.toml", config + "seed = 1\nwarmup_steps = 2\n");
   judged().names("a.toml: ").names("config").value("changed").value("verdict: shown");
-  judged().names("a.toml: ").value("judged before\n");
+  judged().names("a.toml: ").value("tested before\n");
   folder.write("text.txt", tiny_text() + tiny_text());
   judged().names("a.toml: ").names("data").value("changed");
   fs::remove(folder / "text.txt");  // a missing file does not count as changed
-  judged().names("a.toml: ").value("judged before\n");
+  judged().names("a.toml: ").value("tested before\n");
 }
 
 TEST_CASE("study: the table of verdicts is what the program writes of the claims as they are") {

@@ -249,7 +249,7 @@ TEST_CASE("study: a formula of one's own") {
   const std::string text = claim_text(folder, trained + "refuted_if = \"own > layer + 1\"",
                                       "[variants.own]\nnormalization = \"scale_norm\"\n[variants.layer]\n");
   const Outcome without = judge(folder, text);
-  expect_error(without).names("not judged").value(3).offers("again");
+  expect_error(without).names("no verdict").value(3).offers("again");
   Message(without.out).names("own seed=1: ");
   const Outcome outcome = judge(folder, text, {"--plugin=" + (folder / "plugins/scale_norm.so")});
   INFO(outcome.out, outcome.err);
@@ -258,7 +258,7 @@ TEST_CASE("study: a formula of one's own") {
   // The variant's runs need this plug-in; a changed plug-in gives new ones. Other runs are shared.
   const auto runs = written_runs(folder / "pool");
   CHECK(runs.size() == 6);
-  expect_error(judge(folder, text)).names("not judged").value(3);
+  expect_error(judge(folder, text)).names("no verdict").value(3);
   std::string source = read_file(ORRERY_SOURCE_DIR "/tests/examples/plugins/scale_norm.cpp");
   folder.write("scale_norm.cpp", source + "[[gnu::used]] static const int another = 1;\n");
   const Outcome changed = run_shell("\"$ORRERY\" try " + (folder / "scale_norm.cpp") + " --steps=0 --out=" +

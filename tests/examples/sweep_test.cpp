@@ -56,7 +56,7 @@ TEST_CASE("sweep: every combination, its table, and the same again without train
   INFO(first.out, first.err);
   REQUIRE(first.code == 0);
   Message(first.out).value("2 rows").value("6 runs").value("6 of 6").names("attention=");
-  CHECK(contains(first.out, "compared with"));
+  CHECK(contains(first.out, "reference"));
   CHECK(first.out.find('\x1b') == std::string::npos);
   const auto runs = written_runs(folder / "pool");
   CHECK(runs.size() == 6);

@@ -24,7 +24,7 @@ TEST_CASE("train: settings, steps, files and the validation loss, in plain lines
   CHECK(outcome.err.empty());
   CHECK(contains(outcome.out, "settings: model=gpt-char-small task=language_modeling layers=1 heads=2 width=16"));
   CHECK(std::regex_search(outcome.out, std::regex("model: [\\d,]+ parameters")));
-  Message(outcome.out).names("parameters").value("900 tokens").value(100).names("validation");
+  Message(outcome.out).names("parameters").value("900 training tokens").value(100).names("validation");
   CHECK(std::regex_search(
       outcome.out, std::regex("step 1/4  loss \\d+\\.\\d{4}  gradient +\\d+\\.\\d{3}  lr \\d\\.\\de-\\d\\d  +[\\d.]+ ms"
                               "  +[\\d,]+ tokens/s  MFU n/a  +\\d+ MB  \\d+:\\d\\d left\n")));
@@ -193,7 +193,7 @@ TEST_CASE("train: --profile prints a table of the operations") {
   const Outcome outcome = run_orrery(train_tiny(folder, "run", {"--profile"}));
   INFO(outcome.out, outcome.err);
   CHECK(outcome.code == 0);
-  for (const char* part : {"operation", "kept MB", "of peak", "G multiply-adds", "GFLOP/s", "attention",
+  for (const char* part : {"operation", "saved (MB)", "fraction of peak", "multiply-adds (G)", "GFLOP/s", "attention",
                            "cross_entropy", "forward", "backward", "measured peak: "})
     CHECK(contains(outcome.out, part));
   CHECK(last_line(outcome.out).starts_with("validation loss "));

@@ -34,7 +34,7 @@ void check_same(const Words& train, const std::string& run, const Words& more = 
   const Outcome verified = run_orrery(Words{"verify_resume", run, "--steps=2"} + more);
   INFO(verified.out, verified.err);
   CHECK(verified.code == 0);
-  CHECK(last_line(verified.out) == "every byte is the same");
+  CHECK(last_line(verified.out) == "all bytes are identical");
   for (const char* file : {"weights.safetensors", "optimizer.safetensors", "state.json", "metrics.jsonl"})
     CHECK_MESSAGE(contains(verified.out, file), file);
   CHECK(contents(run) == before);  // the run is unchanged
@@ -58,7 +58,7 @@ TEST_CASE("verify_resume: a run of text that has ended, and one that has steps l
   CHECK(verified.code == 0);
   Message(verified.out).names("step 4").names("step 8").names("step 6");
   CHECK(contains(verified.out, "5 rows"));  // four steps, and the validation of step 6
-  CHECK(last_line(verified.out) == "every byte is the same");
+  CHECK(last_line(verified.out) == "all bytes are identical");
   CHECK(!fs::exists(folder / "work"));
 }
 

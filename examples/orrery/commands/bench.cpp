@@ -28,12 +28,12 @@ struct BenchSettings {
   void visit(V& v) {
     v("only", only, "run only the cases whose name contains this text");
     v("precision", precision,
-      "highest (f32), high (products and attention as bf16 parts, on a GPU) or medium (all in bf16)",
+      "highest (f32), high (on a GPU: products and attention as bf16 terms) or medium (all in bf16)",
       one_of({"highest", "high", "medium"}));
     v("device", device, "cpu or cuda", one_of({"cpu", "cuda"}));
     v("threads", threads, "cores to use; 0: all", between(0, 1024));
-    v("seconds", seconds, "time to spend on one figure", above(0, 3600));
-    v("json", json, "one JSON object a line, as compare.py reads them");
+    v("seconds", seconds, "seconds per measurement", above(0, 3600));
+    v("json", json, "print one JSON object per line, as read by compare.py");
   }
 };
 
@@ -47,11 +47,10 @@ const std::vector<Group>& groups() {
       {"rows", "operations on the rows of a 4096 x 1024 matrix, forward and with backward",
        [](Device) { return row_cases(); }},
       {"attention", "fused attention, forward and backward", [](Device) { return attention_cases(); }},
-      {"scaling", "attentions as layers at growing lengths, and ReLU's backward where half of the keys have no weight",
+      {"scaling", "attention layers at increasing lengths, and ReLU's backward with half of the keys at weight 0",
        [](Device) { return scaling_cases(); }},
       {"train", "whole training steps: forward, backward, clipping, AdamW", train_cases},
-      {"generate", "a text that goes on token by token, with what it has read kept",
-       [](Device) { return generate_cases(); }},
+      {"generate", "incremental decoding with a KV cache", [](Device) { return generate_cases(); }},
   };
   return all;
 }
@@ -65,8 +64,8 @@ const Group& group_at(const std::string& name) {
     if (group.name == name) return group;
   const std::vector<std::string> names = group_names();
   const std::string meant = nearest(name, names);
-  fail("bench: no group '", name, "'; ", meant.empty() ? "" : "did you mean '" + meant + "'? ", "there are ",
-       join(names));
+  fail("bench: unknown group '", name, "'; ", meant.empty() ? "" : "did you mean '" + meant + "'? ",
+       "available: ", join(names));
 }
 
 double rounded(double x) { return std::round(x * 1e3) / 1e3; }
@@ -104,18 +103,18 @@ std::string bench_help(const Arguments&) {
   BenchSettings settings;
   Table names({"", ""}, "ll");
   for (const Group& group : groups()) names.add({group.name, group.content});
-  return "orrery bench GROUP... [--key value ...], with the groups\n" + names.print() + "and the keys\n" +
+  return "orrery bench GROUP ... [--key=value ...].  Groups:\n" + names.print() + "Settings:\n" +
          describe(settings_of(settings)) + "\nExample: orrery bench rows train --only gpt-char --threads 2";
 }
 
 int bench(const Arguments& arguments) {
   BenchSettings s;
   const std::vector<std::string> words = read_arguments("bench", arguments, settings_of(s));
-  check(!words.empty(), "bench: no group given; there are ", join(group_names()));
+  check(!words.empty(), "bench: no group is given; available: ", join(group_names()));
   const Device device = parse_device(s.device);
   check_available(device);
   check(s.precision != "high" || device == Device::cuda,
-        "bench: precision 'high' takes f32 apart for the tensor cores of a GPU; on the CPU use highest or medium");
+        "bench: --precision=high requires --device=cuda, since it uses tensor cores; on the CPU use highest or medium");
   set_product_precision(s.precision == "high" ? ProductPrecision::high : ProductPrecision::highest);
   std::vector<BenchCase> cases;
   for (const std::string& word : words)
@@ -123,8 +122,8 @@ int bench(const Arguments& arguments) {
       if (c.name.find(s.only) != std::string::npos && (c.on_device || device == Device::cpu))
         cases.push_back(std::move(c));
   // JSON output may be empty: compare.py may request a case that only PyTorch has.
-  check(s.json || !cases.empty(), "bench: no case of these groups contains '", s.only, "' and runs on ", device,
-        "; leave --only out to see all");
+  check(s.json || !cases.empty(), "bench: no case of these groups on ", device, " has a name that contains '", s.only,
+        "'; leave --only out to run all");
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
   if (!s.json)
     std::cout << "case                                       ms best  ms median       rate  unit         ("

@@ -29,8 +29,8 @@ struct ClassifySettings {
   template <class V>
   void visit(V& v) {
     v("checkpoint|out_dir", checkpoint, "folder of a run (its last checkpoint) or of one checkpoint");
-    v("top", top, "so many of the likeliest classes of each picture", between(1, 1e6));
-    v("skip_broken", skip_broken, "a picture that cannot be decoded is told among the others, and is no error");
+    v("top", top, "number of most likely classes to print per image", between(1, 1e6));
+    v("skip_broken", skip_broken, "list images that cannot be decoded among the others, without an error");
     v("threads", threads, "cores to use; 0: all", between(0, 1024));
     v("device", device, "cpu or cuda", one_of({"cpu", "cuda"}));
   }
@@ -54,7 +54,8 @@ class Classifier {
  public:
   Classifier(const ClassifySettings& s, Device device)
       : trained_(read_trained("classify", s.checkpoint)),
-        model_(models::model_as<models::ImageModel>(*trained_.model, "classify", "a model of images")),
+        model_(models::model_as<models::ImageModel>(*trained_.model, "classify",
+                                                    "an image model; give a run of one, such as --model=vit-fashion")),
         classes_(models::restore_classes(trained_.tokenizer)),
         pictures_(trained_, model_),
         device_(device),
@@ -112,7 +113,8 @@ int classify(const Arguments& arguments) {
   std::vector<std::string> pictures;
   for (const std::string& word : read_arguments("classify", arguments, settings_of(s)))
     for (std::string& path : pictures_of(word)) pictures.push_back(std::move(path));
-  check(!pictures.empty(), "classify: no picture; give files or folders of PNG or JPEG files");
+  check(!pictures.empty(),
+        "classify: there is no image to classify; give PNG or JPEG files, or folders with such files");
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
   const Device device = parse_device(s.device);
   check_available(device);
@@ -127,7 +129,7 @@ int classify(const Arguments& arguments) {
       broken = error.what();
     }
     if (!broken.empty() && !s.skip_broken) {
-      std::cerr << "classify: a picture is left out: " << for_terminal(broken) << std::endl;
+      std::cerr << "classify: image left out: " << for_terminal(broken) << std::endl;
       code = 1;
       continue;
     }

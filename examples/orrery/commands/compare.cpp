@@ -27,9 +27,8 @@ struct CompareSettings {
 
   template <class V>
   void visit(V& v) {
-    v("figures", figures,
-      "what is drawn: PATTERN, ..., with * for any characters; none: the loss, and that of validations");
-    v("parameters", parameters, "rows of the table of parameters; 0: all", between(0, 1e6));
+    v("figures", figures, "metrics to plot: PATTERN, ..., * matches any text; none: loss and validation_loss");
+    v("parameters", parameters, "rows of the parameter table; 0: all", between(0, 1e6));
   }
 };
 
@@ -155,30 +154,30 @@ void print_validations(const std::vector<ComparedRun>& runs) {
 }
 
 void print_parting(const ComparedRun& first, const ComparedRun& other) {
-  std::cout << "\nnumbers of " << first.number << " and " << other.number << ": ";
+  std::cout << "\nmetrics of " << first.number << " and " << other.number << ": ";
   const ComparedRun& silent = first.logged ? other : first;
   if (!silent.logged) {
-    std::cout << for_terminal(silent.folder) << " has no metrics.jsonl, they are not compared\n";
+    std::cout << "not compared, because " << for_terminal(silent.folder) << " has no metrics.jsonl\n";
     return;
   }
   const models::LogComparison found = models::compare_logs(first.log, other.log);
   if (found.steps == 0) {
-    std::cout << "there is no step that both have noted\n";
+    std::cout << "not compared, because no step is in both logs\n";
     return;
   }
   if (found.parting < 0) {
     std::cout << "the same in all " << counted(static_cast<size_t>(found.steps), "step")
-              << " that both have noted, the last of them step " << grouped(found.last) << "\n";
+              << " that both logged, up to step " << grouped(found.last) << "\n";
     return;
   }
-  std::cout << "they part at step " << grouped(found.parting) << "\n";
+  std::cout << "the first difference is at step " << grouped(found.parting) << "\n";
   constexpr size_t most = 6;
   Table table({"", first.number, other.number}, "lll");
   for (size_t i = 0; i < std::min(most, found.figures.size()); ++i)
     table.add({found.figures[i].name, print_number(found.figures[i].first), print_number(found.figures[i].second)});
   std::cout << table.print();
   if (found.figures.size() > most)
-    std::cout << "  and " << counted(found.figures.size() - most, "more figure") << " there\n";
+    std::cout << "  and " << counted(found.figures.size() - most, "more metric") << " at this step\n";
 }
 
 struct LatestWeights {
@@ -209,7 +208,7 @@ void print_parameters(const ComparedRun& first, const std::optional<LatestWeight
   if (a && b) warn_of_version(other.folder, b->version);
   std::cout << "\nparameters of " << first.number << " and " << other.number;
   if (!a || !b) {
-    std::cout << ": " << for_terminal((a ? other : first).folder) << " has no checkpoint, they are not compared\n";
+    std::cout << ": not compared, because " << for_terminal((a ? other : first).folder) << " has no checkpoint\n";
     return;
   }
   const models::ParameterComparison found = models::compare_parameters(a->tensors, b->tensors);
@@ -226,22 +225,20 @@ void print_parameters(const ComparedRun& first, const std::optional<LatestWeight
     if (shown < found.differing.size())
       std::cout << "  and " << found.differing.size() - shown << " that differ less; --parameters=0 shows all\n";
   }
-  print_names("in " + first.number + " alone", found.first_alone);
-  print_names("in " + other.number + " alone", found.second_alone);
-  print_names("of another shape", found.other_shape);
+  print_names("only in " + first.number, found.first_alone);
+  print_names("only in " + other.number, found.second_alone);
+  print_names("with different shapes", found.other_shape);
 }
 
 }  // namespace
 
 std::string compare_help(const Arguments&) {
   CompareSettings settings;
-  return "orrery compare RUN RUN ...: folders of runs; the first is what the others are compared with, and each is\n"
-         "called by its number.  Shown are the settings that differ, curves on top of each other (* where they meet), "
-         "the\n"
-         "figures of the last validation, the first step at which a number that a run has noted is not the same to "
-         "the\n"
-         "bit (times of the clock aside), and the parameters of the last checkpoints that differ most.  A run that is\n"
-         "still at work is compared as far as it is.\n" +
+  return "orrery compare RUN RUN ...: folders of runs.  The others are compared with the first, and each run is\n"
+         "called by its number.  It shows the settings that differ, curves in one plot (* where they meet), the\n"
+         "metrics of the last validation, the first step at which a logged metric is not bit-identical (times\n"
+         "excluded), and the parameters of the last checkpoints that differ most.  A run in training is compared\n"
+         "up to its last logged step.\n" +
          describe(settings_of(settings)) +
          "\nExample: orrery compare runs/softmax runs/relu '--figures=loss,gradient_norm*' --parameters=0";
 }

@@ -30,7 +30,7 @@ struct EvaluateSettings {
     v("checkpoint|out_dir", checkpoint, "folder of a run (its last checkpoint) or of one checkpoint");
     v("threads", threads, "cores to use; 0: all", between(0, 1024));
     v("device", device, "cpu or cuda", one_of({"cpu", "cuda"}));
-    v("bleu", bleu, "of a model that translates: translate all that is judged and tell BLEU, which takes longest");
+    v("bleu", bleu, "translation models: translate the evaluated data and print BLEU, which takes longest");
     begin.visit(v);
     if (task) task->visit(v);
   }
@@ -59,7 +59,7 @@ void check_data_is_there(const EvaluateSettings& s) {
     if (!find_setting(s.task->members(), key)) continue;
     const auto& path = models::setting_of<std::string>(*s.task, key);
     check(path.empty() || file_exists(path), "evaluate: cannot read ", path, ", the run's --", key,
-          "; say where it lies now with --", key, "=PATH, or judge by other data with --validation_data=PATH");
+          "; give its present path with --", key, "=PATH, or evaluate other data with --validation_data=PATH");
   }
 }
 
@@ -70,8 +70,8 @@ void follow_begin(const EvaluateSettings& s, Trained& trained) {
     if (find_setting(s.task->members(), key) && !models::setting_of<std::string>(*s.task, key).empty())
       path = models::setting_of<std::string>(*s.task, key);
   if (path.empty() || !models::is_prepared(path)) return follow("evaluate", s.begin, trained);
-  check(s.begin.begin == "family", "evaluate: begin=", s.begin.begin, " changes nothing in ", path,
-        ", which has tokens; leave --begin out, or give the text itself");
+  check(s.begin.begin == "family", "evaluate: --begin=", s.begin.begin, " has no effect on ", path,
+        ", which is already tokenized; leave --begin out, or give the text itself");
 }
 
 // The checkpoint needs its own tokenizer; another is rejected instead of silently accepted.
@@ -82,8 +82,9 @@ std::vector<Setting> settings_to_give(EvaluateSettings& s) {
 }
 void refuse_tokenizer(EvaluateSettings& s, const Arguments& arguments) {
   const auto tokenizer = given(s, arguments, "tokenizer");
-  check(!tokenizer, "evaluate: the tokenizer is the one that the checkpoint learned with; leave --tokenizer=",
-        tokenizer.value_or(""), " out");
+  check(!tokenizer,
+        "evaluate: the tokenizer is always the one of the checkpoint; leave --tokenizer=", tokenizer.value_or(""),
+        " out");
 }
 
 // Clears the training data if validation data are given, because the files may be missing. An
@@ -104,7 +105,7 @@ std::string evaluate_help(const Arguments& given) {
   AnySettings task = checkpoint.empty() ? models::TrainSettings().task_settings
                                         : read_trained("evaluate", checkpoint).settings.task_settings;
   settings.task = &task;
-  return "Arguments are --key=value; those of the checkpoint's task begin as in its run:\n" +
+  return "Arguments are --key=value; settings of the checkpoint's task have the values of its run as defaults:\n" +
          describe(settings_to_give(settings)) +
          "\nExample: orrery evaluate --checkpoint=runs/latest --validation_data=test";
 }
@@ -138,7 +139,7 @@ int evaluate(const Arguments& arguments) {
   nn::move(*trained.model, device);
   const auto found = task->validate(*trained.model, {});
   progress.reset();
-  if (found->answers > 0) std::cout << counted(found->answers, "answer") << " in ";
+  if (found->answers > 0) std::cout << counted(found->answers, "target") << " in ";
   std::cout << grouped(task->held_out()) << " " << task->unit() << "\nloss " << fixed(found->loss, 4) << " nats";
   if (task->unit() == "tokens") std::cout << ", perplexity " << fixed(std::exp(found->loss), 3);
   std::cout << "\n";

@@ -17,11 +17,9 @@ struct ImportSettings {
   int64_t threads = 0;
   template <class V>
   void visit(V& v) {
-    v("out", out, "folder of the run to make");
-    v("tokenizer", tokenizer, "file or folder of the tokenizer; none: that of the folder");
-    v("check", check,
-      "safetensors file with tokens (B, T), or pixel_values (B, channels, height, width), and the logits that they "
-      "must give");
+    v("out", out, "folder of the new run");
+    v("tokenizer", tokenizer, "file or folder of the tokenizer; none: the one in the imported folder");
+    v("check", check, "safetensors file with tokens (B, T) or pixel_values (B, C, H, W), and the expected logits");
     v("threads", threads, "cores to use; 0: all", between(0, 1024));
   }
 };
@@ -29,7 +27,7 @@ struct ExportSettings {
   std::string out, format;
   template <class V>
   void visit(V& v) {
-    v("out", out, "folder to make");
+    v("out", out, "new folder to write to");
     v("format", format, "format to write (below); none: the one that fits the model");
   }
 };
@@ -37,7 +35,7 @@ struct ExportSettings {
 std::string formats_text() {
   std::string all = "\nFormats:\n";
   for (const auto& [name, format] : models::exchange_formats())
-    all += "  " + name + ": " + format.description + (format.write ? "" : "; read only") + "\n";
+    all += "  " + name + ": " + format.description + (format.write ? "" : "; import only") + "\n";
   return all;
 }
 
@@ -58,21 +56,21 @@ int import_weights(const Arguments& arguments) {
   ImportSettings s;
   const std::string path =
       only_word("import", read_arguments("import", arguments, settings_of(s)), "the folder or file to import");
-  check(!s.out.empty(), "import: name the folder of the run to make, as in --out=runs/imported");
+  check(!s.out.empty(), "import: --out is missing; give the folder of the new run, as in --out=runs/imported");
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
   const models::ImportReport report = models::import_model(path, s.out, s.tokenizer, s.check);
-  Table placed({"ours", "theirs", ""}, "lll");
+  Table placed({"target", "source", "conversion"}, "lll");
   for (const auto& line : report.placed) placed.add({line.ours, line.theirs, line.how});
   std::cout << placed.print(0);
   for (const auto& [name, why] : report.left)
-    std::cout << "left: " << for_terminal(name) << ": " << for_terminal(why) << '\n';
+    std::cout << "left out: " << for_terminal(name) << ": " << for_terminal(why) << '\n';
   for (const std::string& note : report.notes) std::cout << "note: " << for_terminal(note) << '\n';
   std::cout << "format: " << report.format
             << (report.classes > 0 ? text("; classes: ", report.classes)
                                    : "; tokenizer: " + for_terminal(report.tokenizer))
             << '\n'
             << for_terminal(report.checkpoint) << ": " << grouped(report.parameters) << " parameters in "
-            << report.placed.size() << " tensors, " << report.left.size() << " left\n";
+            << report.placed.size() << " tensors, " << report.left.size() << " left out\n";
   if (report.largest_difference)
     std::cout << "largest difference of the logits: " << scientific(*report.largest_difference) << '\n';
   std::cout << std::flush;
@@ -90,17 +88,16 @@ int export_weights(const Arguments& arguments) {
   ExportSettings s;
   const std::string run = only_word("export", read_arguments("export", arguments, settings_of(s)),
                                     "the folder of a run or of a checkpoint");
-  check(!s.out.empty(), "export: name the folder to make, as in --out=exported");
+  check(!s.out.empty(), "export: --out is missing; give a new folder, as in --out=exported");
   const Trained trained = read_trained("export", run);
   const std::string format =
       models::export_model({trained.settings, *trained.model, trained.tokenizer}, s.out, s.format);
   const bool writes = dynamic_cast<const models::LanguageModel*>(trained.model.get()) != nullptr;
   const std::string tokenizer = writes ? models::restore_tokenizer(trained.tokenizer)->name() : "";
   if (tokenizer == "numbers")
-    std::cout << "note: this run has no tokenizer but numbers, and no file of one is written\n";
+    std::cout << "note: the tokens of this run are numbers, so no tokenizer file is written\n";
   if (tokenizer == "sentence_piece")
-    std::cout
-        << "note: behind a token such as </s> that stands in a text, transformers puts a space, and orrery none\n";
+    std::cout << "note: after a token such as </s> within a text, transformers inserts a space and orrery does not\n";
   std::cout << for_terminal(s.out) << ": " << grouped(nn::count_parameters(*trained.model)) << " parameters as "
             << format << std::endl;
   return 0;

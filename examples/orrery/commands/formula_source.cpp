@@ -67,8 +67,9 @@ std::vector<std::string> foreign_calls(const std::string& source) {
       line += std::count(text.begin() + static_cast<std::ptrdiff_t>(counted),
                          text.begin() + static_cast<std::ptrdiff_t>(call), '\n');
       counted = call;
-      found.push_back(orrery::text("line ", line, ": std::", name, " in a function that a GPU runs too; use scalar::",
-                                   name, " of engine/math/scalar.h, or simple operations"));
+      found.push_back(orrery::text("line ", line, ": std::", name,
+                                   " is called in a function that also runs on GPUs; use scalar::", name,
+                                   " of engine/math/scalar.h, or simple operations"));
     }
   }
   return found;

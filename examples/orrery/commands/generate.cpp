@@ -29,19 +29,19 @@ struct GenerateSettings {
   template <class V>
   void visit(V& v) {
     v("checkpoint|out_dir", checkpoint, "folder of a run (its last checkpoint) or of one checkpoint");
-    v("prompt", prompt, "text to continue; none: the token that begins a text, or a line break where there is none");
-    v("start", start, "instead of prompt, nanoGPT's form: a text, or FILE:path for the text of a file");
-    v("tokens|max_new_tokens", sampling.tokens, "tokens to add", between(0, 1e9));
-    v("temperature", sampling.temperature, "0: always the most likely token; 1: as the model says", zero_or(tiny, 1e6));
-    v("top_k", sampling.top_k, "draw from the k most likely tokens only; 0: from all", between(0, 1e9));
-    v("top_p", sampling.top_p, "draw from the fewest of those tokens whose probabilities add up to this; 1: from all",
-      above(0, 1));
-    v("seed", sampling.seed, "same seed, same text; each further sample takes the next seed",
+    v("prompt", prompt, "text to continue; none: the token that begins a text, or a line break without such a token");
+    v("start", start, "nanoGPT's form of prompt: a text, or FILE:PATH for the text of a file");
+    v("tokens|max_new_tokens", sampling.tokens, "number of tokens to generate", between(0, 1e9));
+    v("temperature", sampling.temperature,
+      "sampling temperature; 0: always the most likely token; 1: the model's probabilities", zero_or(tiny, 1e6));
+    v("top_k", sampling.top_k, "sample from the k most likely tokens only; 0: from all", between(0, 1e9));
+    v("top_p", sampling.top_p,
+      "sample from the fewest most likely tokens whose probabilities add up to this; 1: from all", above(0, 1));
+    v("seed", sampling.seed, "random seed of the sampling; each further sample uses the next seed",
       between(-models::largest_seed, models::largest_seed));
-    v("keep", sampling.keep,
-      "tokens that are kept each time the context is full, the rest being forgotten; 0: half of the context",
+    v("keep", sampling.keep, "when the context is full, keep this many of the latest tokens; 0: half of the context",
       between(0, 16777216));
-    v("samples|num_samples", samples, "texts to write", between(1, 1e6));
+    v("samples|num_samples", samples, "number of texts to generate", between(1, 1e6));
     bounds.visit(v);
     v("threads", threads, "cores to use; 0: all", between(0, 1024));
     v("device", device, "cpu or cuda", one_of({"cpu", "cuda"}));
@@ -50,7 +50,7 @@ struct GenerateSettings {
 
 // nanoGPT's settings that have no equivalent here.
 constexpr ForeignKey nanogpt_sample_keys[] = {
-    {"init_from", "--checkpoint=RUN names the model; `orrery import` makes a run of GPT-2's weights"},
+    {"init_from", "give the model with --checkpoint=RUN; `orrery import` converts GPT-2's weights to a run"},
     {"dtype", "a model computes in the dtype of its checkpoint; leave it out"},
     {"compile", "there is nothing to compile; leave it out"},
 };
@@ -78,7 +78,7 @@ class Speed {
       return text(what, counted(tokens, "token"), " in ", fixed(seconds, 2), " s, ",
                   grouped(std::llround(static_cast<double>(tokens) / std::max(seconds, 1e-9))), " tokens/s");
     };
-    return part("prompt: ", prompt_, read_) + (tokens_ > 0 ? part("; generated after it: ", tokens_, made_) : "");
+    return part("prompt: ", prompt_, read_) + (tokens_ > 0 ? part("; generated: ", tokens_, made_) : "");
   }
   bool measured() const { return prompt_ > 0; }
 
@@ -94,7 +94,7 @@ class Speed {
 
 std::string generate_help(const Arguments&) {
   GenerateSettings settings;
-  return "Arguments are --key=value; the names of nanoGPT's sample.py are read too:\n" +
+  return "Arguments are --key=value; the names of nanoGPT's sample.py are accepted too:\n" +
          describe(settings_of(settings)) +
          "\nExample: orrery generate --checkpoint=runs/latest --prompt=\"To be\" --tokens=300 --top_k=20";
 }
@@ -111,7 +111,8 @@ int generate(const Arguments& arguments) {
   Trained trained = read_trained("generate", s.checkpoint);
   follow("generate", s.bounds, trained);
   nn::move(*trained.model, device);
-  auto& writes = models::model_as<models::LanguageModel>(*trained.model, "generate", "a language model");
+  auto& writes =
+      models::model_as<models::LanguageModel>(*trained.model, "generate", "a language model; give a run of one");
   const std::unique_ptr<models::Tokenizer> tokenizer = models::restore_tokenizer(trained.tokenizer);
   const std::vector<int32_t> tokens =
       prompt.empty() ? models::beginning_of_text(*tokenizer) : models::encode_text(*tokenizer, prompt);

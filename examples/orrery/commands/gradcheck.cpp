@@ -23,8 +23,9 @@ struct GradcheckSettings {
   template <class V>
   void visit(V& v) {
     v("all", all, "check every registered name");
-    v("seed", seed, "of the random inputs", between(-9e15, 9e15));
-    v("device", device, "whose derivatives: cpu or cuda; the witnesses are the CPU's", one_of({"cpu", "cuda"}));
+    v("seed", seed, "seed of the random inputs", between(-9e15, 9e15));
+    v("device", device, "device of the explicit derivatives, cpu or cuda; the references run on the CPU",
+      one_of({"cpu", "cuda"}));
   }
 };
 
@@ -66,10 +67,10 @@ std::vector<Name> find_names(const std::string& word) {
     }
   if (!found.empty()) return found;
   check(without.empty(), "gradcheck: '", word, "' belongs to the family ", without.empty() ? "" : without[0],
-        ", which has no derivative to check");
+        ", which has no derivative to check; give a name of another family (orrery list)");
   const std::string meant = nearest(word, known);
-  fail("gradcheck: no '", word, "'; ", meant.empty() ? "" : "did you mean '" + meant + "'? ",
-       "orrery list shows all names");
+  fail("gradcheck: unknown name '", word, "'; ", meant.empty() ? "" : "did you mean '" + meant + "'? ",
+       "orrery list prints all names");
 }
 
 std::string full(double x) { return scientific(x, 9); }
@@ -81,8 +82,9 @@ void report(const std::string& title, bool passed, const Table& table, const std
 }
 
 void check_activation(const Name& n, Totals& totals) {
-  Table table({"input", "points", "against dual numbers", "against quotient", "worst at", "explicit", "quotient"},
-              "lrrrrrr");
+  Table table(
+      {"input", "points", "against dual numbers", "against difference", "worst at", "explicit", "finite difference"},
+      "lrrrrrr");
   bool passed = true;
   for (const PointwiseRow& row : check_pointwise(n.name)) {
     passed = passed && row.elements > 0 && row.against_dual <= dual_tolerance &&
@@ -93,7 +95,7 @@ void check_activation(const Name& n, Totals& totals) {
   }
   const std::vector<std::string> facts = nn::false_facts(nn::Activation::any(n.name));
   report(n.family + " " + n.name + ", point by point", passed && facts.empty(), table, n.name, totals);
-  for (const std::string& fact : facts) std::cout << "  false: " << fact << "\n";
+  for (const std::string& fact : facts) std::cout << "  wrong property: " << fact << "\n";
 }
 
 std::string place(const Shape& shape, int64_t element) {  // (2, 5): indices of an element
@@ -109,8 +111,9 @@ void check_registered(const nn::RegisteredCase& registered, uint64_t seed, Devic
   const GradientCase test = nn::make_case(registered, seed);
   const GradientReport result = check_gradients(test, device);
   const bool has_reference = static_cast<bool>(test.reference);
-  Table table({"input", "elements", "against reference", "against quotient", "worst at", "explicit", "quotient"},
-              "lrrrrrr");
+  Table table(
+      {"input", "elements", "against reference", "against difference", "worst at", "explicit", "finite difference"},
+      "lrrrrrr");
   if (has_reference) table.add({"(result)", "", scientific(result.value_difference)});
   for (const GradientRow& row : result.rows) {
     const auto input =
@@ -138,8 +141,8 @@ void check_name(const Name& n, uint64_t seed, Device device, Totals& totals) {
       check_registered(registered, seed, device, totals);
     }
     if (!found)
-      failed(text("it has no gradient case; its file needs REGISTER_GRADIENT_CASE(\"", n.family, "\", \"", n.name,
-                  "\", ...)"));
+      failed(text("no gradient case is registered; add to its file REGISTER_GRADIENT_CASE(\"", n.family, "\", \"",
+                  n.name, "\", ...)"));
   } catch (const Error& error) {
     failed(error.what());
   }
@@ -156,11 +159,11 @@ bool passes_gradcheck(const std::string& family, const std::string& name) {
 
 std::string gradcheck_help(const Arguments&) {
   GradcheckSettings settings;
-  return "orrery gradcheck NAME... | --all.  A NAME is an activation, layer, normalization, attention, loss, ...\n"
-         "(orrery list shows them); family/name and whole families work too.  Each input and parameter gets a row:\n"
-         "the explicit derivative against autograd through a reference (for activations: against dual numbers),\n"
-         "against a difference quotient, and the worst element of the latter.  All in f64.  The exit code is 0 if\n"
-         "all agree, else 1.\n" +
+  return "orrery gradcheck NAME ... | --all.  A NAME is an activation, layer, normalization, attention, loss, ...\n"
+         "(orrery list prints them), family/name, or a whole family.  Each input and parameter has a row: the\n"
+         "error of the explicit derivative against autograd through a reference (activations: against dual\n"
+         "numbers) and against a finite difference, and the element where the latter error is largest.  All in\n"
+         "f64.  The exit code is 0 if all agree, else 1.\n" +
          describe(settings_of(settings)) + "\nExample: orrery gradcheck silu rms softmax";
 }
 
@@ -168,7 +171,7 @@ int gradcheck(const Arguments& arguments) {
   GradcheckSettings settings;
   const std::vector<std::string> words = read_arguments("gradcheck", arguments, settings_of(settings));
   check(settings.all || !words.empty(),
-        "gradcheck: nothing to check; give names, as in orrery gradcheck silu rms, or --all");
+        "gradcheck: no name is given; give names, as in orrery gradcheck silu rms, or --all");
   check(!settings.all || words.empty(), "gradcheck: --all checks every name; leave '", words.empty() ? "" : words[0],
         "' out");
   std::set<Name> names;

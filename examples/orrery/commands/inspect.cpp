@@ -39,26 +39,23 @@ struct InspectSettings {
   template <class V>
   void visit(V& v) {
     example.visit(v);
-    v("look", looks,
-      "what to look at, with commas between, or all: " + join(models::looks().names()) + "; none: those of " +
-          usual_looks + " that the model has, or whatever it has; with --hooks and no page nothing");
-    v("layer", look.layer, "of attentions or feed-forwards, in the order they act, from 0; -1: all", between(-1, 1e6));
-    v("head", look.head, "of an attention, from 0; -1: all", between(-1, 1e6));
-    v("slot", look.slot, "a hidden unit or persistent slot, from 0; -1: those that stand out", between(-1, 1e9));
-    v("place", look.place, "a token or patch, from 0, for the looks at depth and causes; -1: the hardest and the last",
+    v("look", looks, "analyses (below), comma-separated, or all; none: " + usual_looks + ", as far as available");
+    v("layer", look.layer, "attention or feed-forward layer, in forward order, from 0; -1: all", between(-1, 1e6));
+    v("head", look.head, "head of an attention, from 0; -1: all", between(-1, 1e6));
+    v("slot", look.slot, "hidden unit or persistent slot, from 0; -1: those with the largest values", between(-1, 1e9));
+    v("place", look.place,
+      "position (token or patch) for depth and causes, from 0; -1: that of the highest loss, and the last",
       between(-1, 1e9));
-    v("top", look.top, "so many lines of a list", between(1, 1e6));
-    v("other", other, "a second example (text, image or source) to patch values from, for the look at causes");
-    v("corpus", corpus, "a text file, whose places a memory is looked for in; none: the example alone");
-    v("seed", look.seed, "of examples that a look makes up", between(0, models::largest_seed));
+    v("top", look.top, "number of entries of a list", between(1, 1e6));
+    v("other", other, "second example (text, image or source) to patch values from, for --look=causes");
+    v("corpus", corpus, "text file searched for top activations, for --look=memories; none: only the example");
+    v("seed", look.seed, "random seed of examples that an analysis generates", between(0, models::largest_seed));
     begin.visit(v);
     v("hooks", hooks,
-      "values to list and write: names or patterns with commas between, as blocks.*.attention.weights; * is any text; "
-      "TransformerLens's names are taken too");
+      "values to capture, comma-separated, as blocks.*.attention.weights; TransformerLens's names work too");
     v("out", out,
-      "a file FILE.safetensors, or a folder for .npy files and a figures.csv: the numbers of all that is seen; "
-      "FILE.csv: the figures alone, which a claim can measure (orrery study)");
-    v("page", page, "a file FILE.html: what is seen, drawn");
+      "FILE.safetensors, or a folder for .npy files and figures.csv: all values; FILE.csv: the metrics only");
+    v("page", page, "FILE.html: a page with plots of the analyses");
     v("threads", threads, "cores to use; 0: all", between(0, 1024));
   }
 };
@@ -106,7 +103,7 @@ constexpr const char *figures_header = "figure,value\n", *written_by = "written_
 
 // Each row begins with the name of an analysis.
 models::OutputKind figures_kind() {
-  const std::string name = "a CSV file of figures";
+  const std::string name = "a CSV file of metrics";
   const auto is_ours = [name](const std::string& path) {
     const std::vector<std::string> looks = models::looks().names();
     return std::any_of(looks.begin(), looks.end(), [&](const std::string& look) {
@@ -136,9 +133,9 @@ std::string figures_csv(const std::map<std::string, double>& figures) {
 void check_out(const std::string& out) {
   const std::string ending = std::filesystem::path(out).extension().string();
   const bool known = ending.empty() || ending == ".safetensors" || ending == ".csv";
-  check(known || folder_exists(out), "inspect: --out=", out, " ends with ", ending,
-        ", which is not written here; give FILE.safetensors, FILE.csv, or a folder for .npy files, whose name has no "
-        "ending unless it exists");
+  check(known || folder_exists(out), "inspect: --out=", out, " has the extension ", ending,
+        ", which is not supported; give FILE.safetensors, FILE.csv, or a folder for .npy files (a new one without an "
+        "extension)");
   if (!is_one_file(out)) return models::check_no_run("inspect", without_last_slashes(out));
   models::check_output("inspect", out, kind_of_file(out));
 }
@@ -147,7 +144,7 @@ void check_out(const std::string& out) {
 void write_numbers(const std::string& out, std::vector<NamedTensor> all, const std::vector<models::View>& views) {
   const std::map<std::string, double> figures = models::figures_of(views);
   check(!all.empty() || !figures.empty(),
-        "inspect: nothing was seen that has numbers to write; name looks or --hooks that there are");
+        "inspect: these analyses return no values for --out; choose others with --look, or values with --hooks");
   if (is_one_file(out)) {
     for (const auto& [name, value] : figures)
       all.push_back({name, Tensor::from(Shape{1}, std::vector<double>{value}, Dtype::f64)});
@@ -179,10 +176,10 @@ void write_numbers(const std::string& out, std::vector<NamedTensor> all, const s
 void write_figures(const std::string& out, const std::vector<models::View>& views) {
   const std::map<std::string, double> figures = models::figures_of(views);
   check(!figures.empty(),
-        "inspect: what was seen has no figures to write; look at heads, curves, depth, memories or "
+        "inspect: these analyses return no metrics for --out; choose --look=heads, curves, depth, memories or "
         "causes");
   models::write_output("inspect", out, figures_kind(), figures_csv(figures));
-  std::cout << for_terminal(out) << ": " << counted(static_cast<int64_t>(figures.size()), "figure") << std::endl;
+  std::cout << for_terminal(out) << ": " << counted(static_cast<int64_t>(figures.size()), "metric") << std::endl;
 }
 
 // Splits the text into chunks of the model's context length.
@@ -190,9 +187,10 @@ std::vector<std::unique_ptr<models::Subject>> pieces_of(const std::string& file,
                                                         const models::Subject& subject) {
   constexpr size_t most_pieces = 1024;
   const auto* const model = dynamic_cast<const models::LanguageModel*>(trained.model.get());
-  check(model && subject.tokens(), "inspect: --corpus is a text, and this is no model of texts; leave it out");
+  check(model && subject.tokens(),
+        "inspect: --corpus requires a language model, and this model is not one; leave it out");
   const std::vector<int32_t> tokens = encode_text(*models::restore_tokenizer(trained.tokenizer), text_of_file(file));
-  check(!tokens.empty(), "inspect: the corpus ", file, " has no tokens; give a text");
+  check(!tokens.empty(), "inspect: --corpus=", file, " has no tokens; give a file with text");
   std::vector<std::unique_ptr<models::Subject>> pieces;
   for (size_t begin = 0; begin < tokens.size() && pieces.size() < most_pieces;) {
     const size_t end = std::min(tokens.size(), begin + static_cast<size_t>(model->context()));
@@ -209,7 +207,7 @@ void check_looks_use(const InspectSettings& s) {
   const std::vector<std::string> looks = items_of(s.looks);
   const auto check_used = [&](const std::string& value, const char* key, const char* look) {
     check(value.empty() || s.looks == "all" || std::find(looks.begin(), looks.end(), look) != looks.end(),
-          "inspect: --", key, " is for the look at ", look, ", which is not asked for; add --look=", look,
+          "inspect: --", key, " is for the analysis ", look, ", which is not requested; add --look=", look,
           ", or leave --", key, " out");
   };
   check_used(s.other, "other", "causes"), check_used(s.corpus, "corpus", "memories");
@@ -223,8 +221,8 @@ std::unique_ptr<models::Subject> subject_for(const Trained& trained, const model
   });
   if (!example.given() && !asked && example.label < 0 && example.target.empty())
     if (auto held_out = held_out_subject("inspect", trained)) {
-      std::cout << "the example is the first one that was held out of the run's data; --text, --image or --source give "
-                   "another\n";
+      std::cout
+          << "the example is the first of the run's held-out data; give another with --text, --image or --source\n";
       return held_out;
     }
   return make_subject("inspect", trained, example);
@@ -244,11 +242,10 @@ std::string inspect_help(const Arguments&) {
   InspectSettings settings;
   std::string looks;
   for (const auto& [name, look] : models::looks()) looks += "  " + name + ": " + look.description + "\n";
-  return "orrery inspect RUN --key=value: what a trained model does with one example.  RUN is the folder of a run "
-         "(its\n"
-         "last checkpoint) or of a checkpoint.  Without an example it is the first one that was held out of the run's "
-         "data.\n" +
-         describe(settings_of(settings)) + "\nLooks:\n" + looks +
+  return "orrery inspect RUN --key=value: analyzes a trained model on one example.  RUN is the folder of a run (its\n"
+         "last checkpoint) or of a checkpoint.  The default example is the first of the run's held-out data.  If the\n"
+         "model supports none of the default analyses, all are tried; with --hooks and without --page none is run.\n" +
+         describe(settings_of(settings)) + "\nAnalyses:\n" + looks +
          "\nExample: orrery inspect runs/quickstart-1 --text=\"First Citizen:\" --look=attention --layer=0 --head=0";
 }
 
@@ -289,8 +286,8 @@ int inspect(const Arguments& arguments) {
   }
   for (const models::View& view : views)
     if (!view.only_drawn) std::cout << view_text(view) << "\n";
-  check(!views.empty() || !s.hooks.empty(), "inspect: this model has nothing of what ", usual ? "any look" : s.looks,
-        " shows; there are ", join(models::looks().names()), ", and --hooks=* lists its values");
+  check(!views.empty() || !s.hooks.empty(), "inspect: this model does not support ", usual ? "any analysis" : s.looks,
+        "; ", usual ? "" : "choose from " + join(models::looks().names()) + ", or ", "list its values with --hooks=*");
   add_numbers(numbers, views);
   if (s.out.ends_with(".csv"))
     write_figures(s.out, views);
@@ -301,7 +298,7 @@ int inspect(const Arguments& arguments) {
     add_views(sections, views);
     sections.push_back(command_section("inspect", arguments));
     sections.push_back(environment_section({}));
-    write_page(page, "A look inside " + words[0], std::move(sections));
+    write_page(page, "Analysis of " + words[0], std::move(sections));
   }
   std::cout << std::flush;
   return 0;

@@ -14,7 +14,7 @@ struct ListSettings {
   bool markdown = false;
   template <class V>
   void visit(V& v) {
-    v("markdown", markdown, "as the README's catalogue, between its markers");
+    v("markdown", markdown, "print the catalogue as Markdown, as in the README");
   }
 };
 
@@ -50,8 +50,8 @@ void print_matches(const std::string& word) {
   }
   if (found) return;
   const std::string meant = nearest(word, known);
-  fail("list: no family or name '", word, "'; ",
-       meant.empty() ? "orrery list shows all" : "did you mean '" + meant + "'?");
+  fail("list: unknown family or name '", word, "'; ",
+       meant.empty() ? "orrery list prints all" : "did you mean '" + meant + "'?");
 }
 
 }  // namespace
@@ -60,10 +60,10 @@ std::string list_help(const Arguments&) {
   ListSettings settings;
   std::vector<std::string> families;
   for (const models::CatalogueFamily& family : models::catalogue()) families.push_back(family.name);
-  return "orrery list [FAMILY or NAME]...: formula, settings with their defaults, learned parameters with their\n"
-         "initial values, what is kept between forward and backward, and source; of activations also the kinks,\n"
-         "the value and slope at 0, the minimum and the limits at -infinity and infinity.\n"
-         "Families, in the plural too: " +
+  return "orrery list [FAMILY or NAME] ...: formula, settings with their defaults, learned parameters with their\n"
+         "initial values, tensors saved for backward, and source; for activations also the kinks, the value and\n"
+         "derivative at 0, the minimum and the limits at -infinity and infinity.\n"
+         "Families, singular or plural: " +
          join(families) + "\n" + describe(settings_of(settings)) + "\nExample: orrery list attentions softmax";
 }
 

@@ -28,9 +28,8 @@ struct MetricsSettings {
   template <class V>
   void visit(V& v) {
     v("format", format, "csv or tensorboard", one_of({"csv", "tensorboard"}));
-    v("out", out,
-      text("csv: a file; none: the standard output.  tensorboard: a folder, for ", event_file, "; none: the run's"));
-    v("figures", figures, "which: PATTERN, ..., with * for any characters, as in 'loss,gradient_norm*'; none: all");
+    v("out", out, text("csv: file; none: standard output; tensorboard: folder for ", event_file, "; none: RUN"));
+    v("figures", figures, "metrics to write: PATTERN, ..., * matches any text, as in 'loss,gradient_norm*'; none: all");
   }
 };
 
@@ -99,7 +98,7 @@ bool is_whole_table(const models::RunLog& log, const std::vector<std::string>& c
 }
 
 models::OutputKind table_kind(const models::RunLog& log, const std::vector<std::string>& figures) {
-  const models::OutputKind same = models::marked_kind("a CSV file of figures of this run", csv_header(figures));
+  const models::OutputKind same = models::marked_kind("a CSV file of metrics of this run", csv_header(figures));
   const auto is_ours = [same, &log](const std::string& path) {
     if (same.is_ours(path)) return true;
     const std::vector<std::string> columns = columns_of(path);
@@ -111,7 +110,7 @@ models::OutputKind table_kind(const models::RunLog& log, const std::vector<std::
 models::OutputKind events_kind() {
   std::string header;
   models::tensorboard_events({}, {}, [&](std::string_view text) { header += text; });
-  return models::marked_kind("events that orrery wrote", header);
+  return models::marked_kind("an event file written by orrery", header);
 }
 
 // Writes in chunks, because the callback's texts are short.
@@ -131,14 +130,10 @@ void write_metrics(const std::string& path, const std::function<void(const Write
 
 std::string metrics_help(const Arguments&) {
   MetricsSettings settings;
-  return "orrery metrics RUN: the rows of its metrics.jsonl.  As CSV there is a column for each figure that ever "
-         "comes,\n"
-         "step first, and a row for each row, of steps and of validations, with numbers that read back as they were;\n"
-         "what a row does not have is empty, what is not finite is nan.  For TensorBoard the figures' names are the "
-         "tags,\n"
-         "numbers are rounded to f32, and the wall time is the seconds that the steps have taken, so that the same "
-         "rows\n"
-         "give the same bytes.\n" +
+  return "orrery metrics RUN: the rows of its metrics.jsonl.  CSV has one column per metric, the step first, and\n"
+         "one row per logged step or validation; numbers read back exactly, missing values are empty, and\n"
+         "non-finite values are nan.  For TensorBoard the tags are the metrics' names, numbers are rounded to f32,\n"
+         "and the wall time is the time of the steps in seconds, so that equal rows give identical bytes.\n" +
          describe(settings_of(settings)) +
          "\nExample: orrery metrics runs/mine --format=tensorboard && tensorboard --logdir=runs";
 }
@@ -149,7 +144,8 @@ int metrics(const Arguments& arguments) {
   check(words.size() == 1, "metrics: ", words.size(), " runs are given; give one, as in orrery metrics runs/mine");
   const std::string& run = words[0];
   models::check_is_run("metrics", run);
-  check(file_exists(run + "/metrics.jsonl"), "metrics: ", run, " has no metrics.jsonl; it has not been trained here");
+  check(file_exists(run + "/metrics.jsonl"), "metrics: ", run,
+        " has no metrics.jsonl; give a run that orrery train has trained");
   const auto log = models::RunLog::of_run(run);
   const std::vector<std::string> figures = models::fitting_figures("metrics", models::figure_names(log), s.figures);
   const bool csv = s.format == "csv";
@@ -170,7 +166,7 @@ int metrics(const Arguments& arguments) {
     rows = csv ? write_csv(log, figures, write) : models::tensorboard_events(log, figures, write);
   });
   std::cout << for_terminal(path) << ": " << counted(rows, "row") << ", "
-            << counted(static_cast<int64_t>(figures.size()), "figure") << std::endl;
+            << counted(static_cast<int64_t>(figures.size()), "metric") << std::endl;
   return 0;
 }
 

@@ -17,15 +17,14 @@ struct PrepareSettings {
 
   template <class V>
   void visit(V& v) {
-    v("input", to.input, "text, a file or a folder (UTF-8)");
+    v("input", to.input, "text file, or folder of text files (UTF-8)");
     v("out", to.out, "folder for train.bin, val.bin and tokens.json");
     v("tokenizer", to.tokenizer,
-      "character, byte, byte_pair(vocabulary=8000), sentence_piece(vocabulary=8000), or the path of one made "
-      "elsewhere, such as GPT-2's folder");
-    v("vocabulary", vocabulary, "learn so many byte pairs from the input: --tokenizer='byte_pair(vocabulary=...)'",
+      "character, byte, byte_pair(vocabulary=8000), sentence_piece(vocabulary=8000), or a path (GPT-2)");
+    v("vocabulary", vocabulary, "N: train byte pairs on the input, as with --tokenizer='byte_pair(vocabulary=N)'",
       zero_or(257, 1e6));
     v("validation_input", to.validation_input, "text for validation; none: the end of the input");
-    v("validation_fraction", to.validation_fraction, "of the tokens, at their end, that is kept for validation",
+    v("validation_fraction", to.validation_fraction, "fraction of the tokens, at the end, for validation",
       between(0, 0.9));
   }
 };
@@ -44,8 +43,8 @@ int prepare(const Arguments& arguments) {
   check(words.empty(), "prepare: '", words.empty() ? "" : words[0],
         "' is not of the form --key=value; did you mean --input?");
   if (s.vocabulary > 0) {
-    check(s.to.tokenizer == models::Preparation().tokenizer, "prepare: vocabulary=", s.vocabulary,
-          " learns byte pairs, and tokenizer=", s.to.tokenizer, " names another tokenizer; leave one of them out");
+    check(s.to.tokenizer == models::Preparation().tokenizer, "prepare: --vocabulary=", s.vocabulary,
+          " trains byte pairs, but --tokenizer=", s.to.tokenizer, " names another tokenizer; leave one of them out");
     s.to.tokenizer = text("byte_pair(vocabulary=", s.vocabulary, ")");
   }
   if (!s.to.out.empty()) models::check_no_run("prepare", without_last_slashes(s.to.out));
@@ -55,8 +54,9 @@ int prepare(const Arguments& arguments) {
     made = models::prepare(s.to, [&](const std::string& done, double share) { progress.share(done, share); });
   }
   for (const std::string& note : made.notes) std::cout << "note: " << for_terminal(note) << "\n";
-  std::cout << grouped(made.train) << " tokens to learn, " << grouped(made.validation) << " for validation, of "
-            << grouped(made.vocabulary) << " that there are\nfiles:\n  " << for_terminal(s.to.out) << "/train.bin\n";
+  std::cout << grouped(made.train) << " training tokens, " << grouped(made.validation)
+            << " for validation; vocabulary size " << grouped(made.vocabulary) << "\nfiles:\n  "
+            << for_terminal(s.to.out) << "/train.bin\n";
   if (made.validation > 0) std::cout << "  " << for_terminal(s.to.out) << "/val.bin\n";
   std::cout << "  " << for_terminal(s.to.out) << "/tokens.json" << std::endl;
   return 0;

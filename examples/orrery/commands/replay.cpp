@@ -18,7 +18,7 @@ struct ReplaySettings {
   int64_t calls = 8;
   template <class V>
   void visit(V& v) {
-    v("calls", calls, "so many operations before the one that was found are shown", between(0, 1e9));
+    v("calls", calls, "number of operations to print before the one with the non-finite value", between(0, 1e9));
   }
 };
 
@@ -42,8 +42,8 @@ Given read_given(const Arguments& arguments) {
     check(folders.size() == 1, "replay: ", folders.size(), " folders are given; give one");
     given.folder = models::replay_folder_at(folders[0]);
     const std::string checkpoint = models::latest_checkpoint(given.folder);
-    check(!checkpoint.empty(), "replay: ", given.folder, " holds no state to begin with; the run that left it ",
-          "could not write one");
+    check(!checkpoint.empty(), "replay: ", given.folder, " has no saved state, because the run could not write ",
+          "it; check the disk and train again with --nan_guard=yes");
     given.of_run = models::read_state(checkpoint).settings;
     known = models::make_settings(given.of_run);
   }
@@ -68,7 +68,7 @@ std::string module_text(const std::string& path) { return path.empty() ? "no mod
 
 // model > blocks.0 > blocks.0.attention
 std::string path_text(const std::string& path) {
-  if (path.empty()) return "none: the loss, or what stands between model and loss";
+  if (path.empty()) return "none: the loss, or an operation between model and loss";
   std::string all = root_module;
   if (path == root_module) return all;
   for (size_t dot = 0; dot != std::string::npos;) {
@@ -93,14 +93,14 @@ std::vector<std::string> operator+(std::vector<std::string> row, const std::vect
 std::string table_of(const LookedAt& call) {
   Table table({"", "tensor", "dtype", "shape", "smallest", "largest", "NaN", "inf", "-inf"}, "llllrrrrr");
   for (const LookedAt::Value& value : call.read)
-    table.add(std::vector<std::string>{"read", value.name} + cells(value.facts));
+    table.add(std::vector<std::string>{"input", value.name} + cells(value.facts));
   for (const LookedAt::Value& value : call.made)
-    table.add(std::vector<std::string>{"made", value.name} + cells(value.facts));
+    table.add(std::vector<std::string>{"output", value.name} + cells(value.facts));
   return table.print();
 }
 
 std::string table_of(const std::deque<LookedAt>& calls) {
-  Table table({"operation", "direction", "module", "made", "smallest", "largest"}, "llllrr");
+  Table table({"operation", "direction", "module", "output", "smallest", "largest"}, "llllrr");
   for (const LookedAt& call : calls)
     for (const LookedAt::Value& value : call.made)
       if (is_floating(value.facts.dtype))
@@ -119,44 +119,42 @@ std::string replay_help(const Arguments& given) {
   const Given known = read_given(given);
   ReplaySettings settings = known.settings;
   models::TrainSettings of_run = known.folder.empty() ? models::TrainSettings() : settings_of_replay(known);
-  return "orrery replay RUN --key=value, where RUN is the folder of a run that --nan_guard=yes has stopped, or of its\n"
+  return "orrery replay RUN --key=value, where RUN is the folder of a run that --nan_guard=yes stopped, or of its\n"
          "replay:\n" +
          describe(settings_of(settings)) +
-         "\nThe state before the step lies in RUN/replay, so the same settings make the same bits.  Those of train "
-         "show\n"
-         "what would have become of it with others; their defaults are the run's" +
-         (known.folder.empty() ? ", which orrery replay RUN --help shows:\n" : ":\n") + describe(settings_of(of_run)) +
-         "\nThe exit code is 0 if a value that is not finite is found again, and 1 if not." +
+         "\nThe state before the step is stored in RUN/replay, so the same settings give identical bits.  Settings of\n"
+         "train repeat the step with other values; their defaults are the run's" +
+         (known.folder.empty() ? ", which orrery replay RUN --help prints:\n" : ":\n") + describe(settings_of(of_run)) +
+         "\nThe exit code is 0 if a non-finite value is found again, else 1." +
          "\nExample: orrery replay runs/latest --learning_rate=1e-4";
 }
 
 int replay(const Arguments& arguments) {
   const Given given = read_given(arguments);
   check(!given.folder.empty(),
-        "replay: give the folder of a run that --nan_guard=yes has stopped, as in orrery replay "
+        "replay: no folder is given; give that of a run that --nan_guard=yes stopped, as in orrery replay "
         "runs/latest");
   const Finding before = models::read_finding(given.folder);
   models::Trainer trainer(settings_of_replay(given));
   const int64_t step = trainer.steps_done() + (before.validating ? 0 : 1);
   check(step == before.step, "replay: the state in ", given.folder, " begins step ", step,
-        ", and what was found is of step ", before.step, "; they are of different runs");
+        ", but its report (found.json) is of step ", before.step, "; train again with --nan_guard=yes");
   std::deque<LookedAt> calls;
   const std::optional<Finding> found = trainer.replay(before.validating, [&](const LookedAt& call) {
     calls.push_back(call);
     if (static_cast<int64_t>(calls.size()) > given.settings.calls) calls.pop_front();
   });
-  std::cout << step_text(before) << " from its state in " << for_terminal(given.folder) << "\n";
+  std::cout << step_text(before) << ", repeated from its state in " << for_terminal(given.folder) << "\n";
   if (!found) {
-    std::cout << "it does not come again: every value is finite\nthe run found that " << models::sentence(before)
-              << std::endl;
+    std::cout << "not reproduced: every value is finite\nthe run reported: " << models::sentence(before) << std::endl;
     return 1;
   }
   std::cout << models::sentence(*found) << "\n"
-            << (found->call == before.call ? "it is what the run found, number for number"
-                                           : "the run found another: " + models::sentence(before))
-            << "\n\npath of modules: " << path_text(found->call.module) << "\n"
+            << (found->call == before.call ? "the same as in the run, number for number"
+                                           : "the run reported another: " + models::sentence(before))
+            << "\n\nmodule path: " << path_text(found->call.module) << "\n"
             << table_of(found->call);
-  if (!calls.empty()) std::cout << "\noperations before it\n" << table_of(calls);
+  if (!calls.empty()) std::cout << "\noperations before it:\n" << table_of(calls);
   std::cout << std::flush;
   return 0;
 }

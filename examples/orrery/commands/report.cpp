@@ -34,15 +34,15 @@ struct ReportSettings {
 
   template <class V>
   void visit(V& v) {
-    v("out", out, "the page, one HTML file that needs nothing else; none: report.html in the first folder");
-    v("title", title, "its title; none: the folders' names");
-    v("samples", samples.samples, "texts of each language model, and four times as many sentences of a translator",
+    v("out", out, "page to write, one self-contained HTML file; none: report.html in the first folder");
+    v("title", title, "title of the page; none: the names of the folders");
+    v("samples", samples.samples, "sample texts per language model; four times as many sentences per translation model",
       between(0, 100));
-    v("sample_tokens", samples.tokens, "tokens of a text", between(1, 100'000));
-    v("look", looks, "what to look at inside, with commas between, or all, or none: `orrery list looks`");
+    v("sample_tokens", samples.tokens, "tokens per sample text", between(1, 100'000));
+    v("look", looks, "analyses to include, comma-separated, or all, or none; `orrery list looks` prints them");
     example.visit(v);
     samples.bounds.visit(v);
-    v("seed", samples.seed, "same seed, same texts; each further text takes the next seed",
+    v("seed", samples.seed, "random seed of the sample texts; each further text uses the next seed",
       between(-models::largest_seed, models::largest_seed));
     v("threads", threads, "cores to use; 0: all", between(0, 1024));
   }
@@ -58,7 +58,7 @@ Json sections_of(std::span<const std::string> folders, const ReportSettings& s, 
   std::vector<models::ReportedRun> runs;
   Json sections = Json::array();
   for (const std::string& folder : folders) {
-    check(folder_exists(folder), "report: there is no folder ", folder, "; orrery train --out=DIR makes one");
+    check(folder_exists(folder), "report: there is no folder ", folder, "; orrery train --out=DIR creates one");
     if (models::is_study_folder(folder)) {
       models::add_study(sections, folder);
       continue;
@@ -67,9 +67,8 @@ Json sections_of(std::span<const std::string> folders, const ReportSettings& s, 
       models::add_sweep(sections, folder);
       continue;
     }
-    check(
-        models::is_run(folder), "report: ", folder,
-        " holds neither a run nor a sweep nor a study; give the folder that orrery train, sweep or study has written");
+    check(models::is_run(folder), "report: ", folder,
+          " is not the folder of a run, sweep or study; give a folder that orrery train, sweep or study has written");
     runs.push_back(models::read_reported_run(folder));
     if (runs.back().state) warn_of_version(folder, runs.back().state->version);
   }
@@ -94,15 +93,15 @@ Json sections_of(std::span<const std::string> folders, const ReportSettings& s, 
 
 std::string report_help(const Arguments&) {
   ReportSettings settings;
-  return "orrery report RUN [RUN...] --key=value: a folder of orrery train, several to lay them on top of each other,\n"
-         "or the folder of an orrery sweep or study.  A run that is still being written is shown as far as it is.\n" +
+  return "orrery report RUN [RUN ...] --key=value: the folder of a run, of several runs (plotted together), or\n"
+         "of a sweep or study.  A run in training is shown up to its last logged step.\n" +
          describe(settings_of(settings)) + "\nExample: orrery report runs/quickstart-1 --out=report.html";
 }
 
 int report(const Arguments& arguments) {
   ReportSettings s;
   const std::vector<std::string> folders = read_arguments("report", arguments, settings_of(s));
-  check(!folders.empty(), "report: there is no run; give folders of runs, as in orrery report runs/latest");
+  check(!folders.empty(), "report: no folder is given; give folders of runs, as in orrery report runs/latest");
   if (s.looks != "none") models::check_looks(s.looks);  // checks the names before reading the runs
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
   std::string title = s.title;

@@ -59,7 +59,7 @@ void add_looks(models::Json& sections, std::span<const models::ReportedRun> runs
     } catch (const Error& error) {
       if (given) throw;  // an error for the user's example; otherwise the page is written without it
       models::Json items = models::Json::array({{{"name", run.name}, {"text", error.what()}, {"wrap", true}}});
-      sections.push_back(models::report_section("A look inside", "text", "What could not be looked at", "",
+      sections.push_back(models::report_section("Analysis", "text", "Runs that could not be analyzed", "",
                                                 {{"items", std::move(items)}}));
     }
     if (runs.size() > 1)
@@ -67,8 +67,8 @@ void add_looks(models::Json& sections, std::span<const models::ReportedRun> runs
     add_views(sections, views);
   }
   check(!looked || read || !example.given(),
-        "report: none of these runs reads an example of this kind; give --text to a model of texts, --image to one of "
-        "images, --source to a translator");
+        "report: no run takes an example of this kind; give --text for language models, --image for image models, "
+        "--source for translation models");
 }
 
 }  // namespace orrery::program

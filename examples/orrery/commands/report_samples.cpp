@@ -76,12 +76,12 @@ void add_samples(Json& sections, std::span<const models::ReportedRun> runs, cons
       else if (auto* const translates = dynamic_cast<models::TranslationModel*>(trained.model.get()))
         add_translations(items, *translates, *tokenizer, trained.settings, name, s);
     } catch (const Error& error) {
-      items.push_back(item(name + "none", error.what()));
+      items.push_back(item(name + "no samples", error.what()));
     }
   }
   if (items.empty()) return;
-  sections.push_back(models::report_section("Samples", "text", "What it writes",
-                                            "By the checkpoint of the lowest validation loss.",
+  sections.push_back(models::report_section("Samples", "text", "Generated samples",
+                                            "From the checkpoint with the lowest validation loss.",
                                             {{"items", items}, {"side", true}}));
 }
 

@@ -82,7 +82,7 @@ class Pool {
       for (size_t tries = waiting_.size(); !end() && tries > 0 && running_.size() < at_once; --tries) begin_next();
       collect();
       if (busy_ && running_.empty() && !std::exchange(waits_, true))
-        events_.warning(text(path(busy_->key, ""), " is in use by another program; this waits for its end"));
+        events_.warning(text(path(busy_->key, ""), " is in use by another program; waiting until it ends"));
       if (events_.moment) events_.moment(running_.size());
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
@@ -106,7 +106,7 @@ class Pool {
     }
     const bool resume = models::can_resume(folder);
     if (!resume && models::holds_checkpoints(folder))
-      events_.warning(text("no checkpoint of ", folder, " is whole and has an optimizer; the run begins again"));
+      events_.warning(text(folder, " has no intact checkpoint with an optimizer state; the run starts again"));
     if (!resume) warn_of_unfinished(run->key);
     if (!resume) remove_with_contents(folder);
     const std::string file = path(run->key, ".toml"), log = path(run->key, ".log");
@@ -125,8 +125,9 @@ class Pool {
     if (found == unfinished_.end() || file_exists(path(id, ""))) return;
     for (const std::string& other : found->second)
       if (other != id)
-        events_.warning(text("the run ", path(other, ""), " of another version was interrupted and is not resumed; ",
-                             path(id, ""), " begins it anew"));
+        events_.warning(text("the run ", path(other, ""),
+                             " of another program version was interrupted and is not resumed; ", path(id, ""),
+                             " starts it again"));
   }
 
   // Returns the outcome of a run that need not be repeated; otherwise removes its files.

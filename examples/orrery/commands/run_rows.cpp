@@ -125,7 +125,7 @@ TrainedRows train_rows(const RunRows& rows, const PoolOptions& options, const Ru
   for (const auto& [key, outcome] : trained.outcomes)
     if (outcome.version != models::program_version())
       std::cout << "warning: " << for_terminal(key) << " was trained by orrery " << for_terminal(outcome.version)
-                << ", this is " << models::program_version() << "; --fresh trains it again\n";
+                << ", but this is " << models::program_version() << "; --fresh trains it again\n";
   for (const auto& [key, outcome] : trained.outcomes)
     if (!outcome.why.empty())
       std::cout << for_terminal(rows.named.at(key).first) << " seed=" << rows.named.at(key).second << ": "
@@ -140,7 +140,7 @@ int64_t count_failed(const Outcomes& outcomes) {
 
 void check_many_runs(const std::string& what, size_t runs, bool yes) {
   constexpr size_t most_without_yes = 1000;
-  check(runs <= most_without_yes || yes, what, runs, " runs, more than 1,000; train them with --yes");
+  check(runs <= most_without_yes || yes, what, runs, " runs, more than 1,000; confirm with --yes");
 }
 
 void Outputs::check(const std::string& folder) const {

@@ -24,10 +24,10 @@ struct RunsSettings {
 
   template <class V>
   void visit(V& v) {
-    v("runs", runs, "folder of all runs, as sweeps and studies have it");
-    v("prune", prune, "remove the runs that no sweep and no study uses, or those that are named; no: only list them");
+    v("runs", runs, "folder of the runs that sweeps and studies share");
+    v("prune", prune, "remove the named runs, else those that no sweep or study uses; no: only list");
     v("maybe_used", maybe_used,
-      "prune also the runs whose use is not known: of a folder that was moved or removed, or of an older version");
+      "with --prune: also runs with unknown use (folder moved or removed, or an older version)");
   }
 };
 
@@ -72,7 +72,7 @@ std::vector<PooledFiles> named_runs(const std::vector<PooledFiles>& all, const s
 // Describes runs that may be in use by sweeps or studies missing from the pool's records.
 std::string unknown_text(const std::vector<PooledFiles>& unknown) {
   if (unknown.empty()) return "";
-  return "use not known: " + count_text(unknown) +
+  return "use unknown: " + count_text(unknown) +
          "; the folder of their sweep or study was moved or removed, or an older version trained them; "
          "--prune --maybe_used removes them\n";
 }
@@ -80,7 +80,7 @@ std::string unknown_text(const std::vector<PooledFiles>& unknown) {
 int prune(const std::vector<PooledFiles>& runs, const std::string& pool, RunUse most) {
   std::vector<PooledFiles> removed, kept;
   for (const PooledFiles& run : runs) (models::remove_from_pool(pool, run.id, most) ? removed : kept).push_back(run);
-  for (const PooledFiles& run : kept) std::cout << run.id << " stays: a program trains or uses it now\n";
+  for (const PooledFiles& run : kept) std::cout << run.id << " is kept, because a program is training or using it\n";
   std::cout << "removed from " << for_terminal(pool) << ": " << count_text(removed) << std::endl;
   return kept.empty() ? 0 : 1;
 }
@@ -104,11 +104,9 @@ std::string pool_line(const std::string& pool) {
 
 std::string runs_help(const Arguments&) {
   RunsSettings settings;
-  return "orrery runs [RUN ...]: the runs of a pool with their size and the sweeps and studies that use them. A run "
-         "whose\n"
-         "sweep or study is not found any more, moved or removed, is kept without --maybe_used. A run that was removed "
-         "is\n"
-         "trained again where it is needed.\n" +
+  return "orrery runs [RUN ...]: the runs of a pool with their sizes and the sweeps and studies that use them.  A run\n"
+         "whose sweep or study was moved or removed is kept unless --maybe_used is given.  A removed run is trained\n"
+         "again when it is needed.\n" +
          describe(settings_of(settings)) +
          "\nThe exit code is 1 if a run could not be removed because a program trains or uses it.\n"
          "\nExample: orrery runs; orrery runs --prune";
@@ -117,7 +115,8 @@ std::string runs_help(const Arguments&) {
 int runs(const Arguments& arguments) {
   RunsSettings s;
   const std::vector<std::string> ids = read_arguments("runs", arguments, settings_of(s));
-  check(folder_exists(s.runs), "runs: there is no folder ", s.runs, "; sweeps and studies create it, or give --runs");
+  check(folder_exists(s.runs), "runs: there is no folder ", s.runs,
+        "; train a sweep or study first, or give its --runs");
   const models::PoolUses uses = models::uses_of_pool(s.runs);
   const std::vector<PooledFiles> all = models::runs_in_pool(s.runs),
                                  shown = ids.empty() ? all : named_runs(all, ids, s.runs);
@@ -127,7 +126,7 @@ int runs(const Arguments& arguments) {
     table.add({run.id, megabytes(static_cast<double>(run.bytes)), run.state, join(users_of(uses, run.id).names)});
   std::cout << table.print() << for_terminal(s.runs) << ": " << count_text(all) << "\n";
   if (ids.empty())
-    std::cout << "used by no sweep and no study: " << count_text(runs_of_use(all, uses, RunUse::unused))
+    std::cout << "used by no sweep or study: " << count_text(runs_of_use(all, uses, RunUse::unused))
               << "; --prune removes them\n"
               << unknown_text(runs_of_use(all, uses, RunUse::unknown));
   std::cout << std::flush;

@@ -16,7 +16,7 @@ struct ShowSettings {
   template <class V>
   void visit(V& v) {
     v("tensor", tensor, "name of one tensor; none: all");
-    v("out", out, "with tensor: a file FILE.npy for it");
+    v("out", out, "FILE.npy to write the tensor to; requires --tensor");
   }
 };
 
@@ -36,7 +36,7 @@ void print_table(const std::vector<models::StoredTensor>& tensors) {
   for (const models::StoredTensor& x : tensors) ranges.push_back(models::range_of(models::with_numbers(x)));
   const bool broken = std::any_of(ranges.begin(), ranges.end(), [](const auto& r) { return r.not_finite > 0; });
   std::vector<std::string> header = {"tensor", "dtype", "shape", "min", "max", "mean"};
-  if (broken) header.push_back("not finite");
+  if (broken) header.push_back("non-finite");
   Table table(header, std::string("lllrrrr").substr(0, header.size()));
   int64_t numbers = 0;
   for (size_t i = 0; i < tensors.size(); ++i) {
@@ -56,8 +56,8 @@ const models::StoredTensor& named(const std::vector<models::StoredTensor>& tenso
     names.push_back(x.name);
   }
   const std::string meant = nearest(name, names);
-  fail("show: there is no tensor '", name, "'; ",
-       meant.empty() ? "without --tensor all are listed" : "did you mean '" + meant + "'?");
+  fail("show: unknown tensor '", name, "'; ",
+       meant.empty() ? "leave --tensor out to list all" : "did you mean '" + meant + "'?");
 }
 
 }  // namespace
@@ -75,7 +75,7 @@ int show(const Arguments& arguments) {
   const std::vector<std::string> words = read_arguments("show", arguments, settings_of(s));
   check(words.size() == 1, "show: ", words.size(),
         " files or folders are given; give one, as in orrery show runs/mine");
-  check(s.out.empty() || !s.tensor.empty(), "show: --out takes one tensor; name it with --tensor=NAME");
+  check(s.out.empty() || !s.tensor.empty(), "show: --out writes one tensor; name it with --tensor=NAME");
   if (!s.out.empty()) models::check_output("show", s.out, models::npy_kind());
   const std::vector<models::StoredTensor> tensors = models::stored_tensors(words[0]);
   if (s.tensor.empty()) return print_table(tensors), 0;

@@ -40,7 +40,7 @@ std::optional<StudyVerdict> judged_before(const StudySettings& s, const std::str
   try {
     before = models::read_verdict(path);
   } catch (const Error& error) {
-    std::cout << "warning: " << for_terminal(error.what()) << "; the claim counts as not judged\n";
+    std::cout << "warning: " << for_terminal(error.what()) << "; the claim counts as not tested\n";
     return {};
   }
   if (before.smoke || before.claim != sha256_of_file(file)) return {};
@@ -52,7 +52,7 @@ std::optional<StudyVerdict> judged_before(const StudySettings& s, const std::str
   for (const auto& [what, hashes] : before.read) {
     const auto found = now.find(what);
     if (found == now.end() || found->second == hashes) continue;
-    std::cout << for_terminal(file) << ": its " << what << " has changed since it was judged\n";
+    std::cout << for_terminal(file) << ": its " << what << " has changed since the claim was tested\n";
     return {};
   }
   return before;
@@ -88,7 +88,7 @@ int judge_listed(const StudySettings& s, const std::string& to, std::vector<mode
   const auto file_of = [&](const models::ListedVerdict& listed) { return s.all + "/" + listed.place() + ".toml"; };
   std::vector<models::ListedVerdict*> turns;
   for (models::ListedVerdict& each : all) {
-    each.error = "not judged yet";
+    each.error = "not tested yet";
     turns.push_back(&each);
     try {
       each.claim = models::read_claim(file_of(each));
@@ -110,7 +110,7 @@ int judge_listed(const StudySettings& s, const std::string& to, std::vector<mode
   for (models::ListedVerdict* listed : turns) {
     if (listed->verdict) {
       const std::string& version = listed->verdict->version;
-      std::cout << for_terminal(file_of(*listed)) << ": judged before"
+      std::cout << for_terminal(file_of(*listed)) << ": tested before"
                 << (version == models::program_version() ? "" : " by orrery " + for_terminal(version)) << "\n";
       continue;
     }
@@ -129,9 +129,9 @@ int judge_listed(const StudySettings& s, const std::string& to, std::vector<mode
 
 int judge_all(const StudySettings& s) {
   check(folder_exists(s.all), "study: there is no folder ", s.all,
-        "; --all needs one with claims, as in --all=examples/studies");
+        "; give a folder of claims, as in --all=examples/studies");
   std::vector<models::ListedVerdict> all = claims_in(s.all);
-  check(!all.empty(), "study: ", s.all, " holds no claim, which is a file NAME.toml");
+  check(!all.empty(), "study: ", s.all, " has no claims; a claim is a file NAME.toml");
   const std::string to = s.out.empty() ? s.all : s.out;
   if (!s.smoke) list_outputs().check(to);
   const FolderLock lock(to, {"study"});
@@ -153,14 +153,15 @@ int judge_all(const StudySettings& s) {
 
 std::string study_help(const Arguments&) {
   StudySettings settings;
-  return "orrery study CLAIM.toml: a file that says who claims what, which runs would show it, what is measured of "
-         "them\n"
-         "and what would refute it (models/study/claim.h has every key).  What is missing is trained, differences are\n"
-         "taken seed by seed, and the verdict is shown, not shown or reversed.\n" +
+  return "orrery study CLAIM.toml: tests the claim in a file, which gives its source, the runs to train, the metrics\n"
+         "to compare and what would refute the claim (models/study/claim.h has every key).  Missing runs are trained,\n"
+         "differences are computed seed by seed, and the verdict is shown, not shown or reversed.  The results are\n"
+         "verdict.json, table.csv, samples.csv, runs.csv and picture.svg; `orrery report` shows them.  --all tests\n"
+         "every new or changed claim of a folder, main ones first, and lists all verdicts in README.md and\n"
+         "verdicts.csv.\n" +
          describe(settings_of(settings)) +
-         "\nThe exit code is 1 if a run failed: then there is no verdict, and the same command tries that run again. "
-         "A\n"
-         "run that diverged has not failed. With --all it is 1 if a claim could not be judged.\n"
+         "\nThe exit code is 1 if a run failed: then there is no verdict, and the same command tries that run again.\n"
+         "A diverged run has not failed.  With --all the exit code is 1 if a claim could not be tested.\n"
          "\nExample: orrery study examples/studies/all_attention/feed_forward_can_be_dropped.toml; orrery report "
          "runs/studies/feed_forward_can_be_dropped";
 }
@@ -169,11 +170,11 @@ int study(const Arguments& arguments) {
   StudySettings s;
   const std::vector<std::string> words = read_arguments("study", arguments, settings_of(s));
   if (!s.all.empty()) {
-    check(words.empty(), "study: --all judges every claim of ", s.all, "; leave '", words.empty() ? "" : words[0],
+    check(words.empty(), "study: --all tests every claim of ", s.all, "; leave '", words.empty() ? "" : words[0],
           "' out");
     return judge_all(s);
   }
-  check(s.judge, "study: --judge=no only lists what has been judged, with --all=FOLDER; leave it out, or give that");
+  check(s.judge, "study: --judge=no only lists verdicts and requires --all=FOLDER; leave it out, or add --all=FOLDER");
   check(words.size() == 1, "study: give ", words.empty() ? "a claim" : "one claim",
         ", as in orrery study examples/studies/all_attention/feed_forward_can_be_dropped.toml, or --all=FOLDER");
   StudyVerdict verdict;

@@ -139,8 +139,8 @@ void check_replaceable(const StudySettings& s, const std::string& out, const Cla
   } catch (const Error& error) {
     const std::string aside = free_name(path, ".damaged");
     rename_file(path, aside);
-    std::cout << "warning: " << for_terminal(error.what()) << "; it is " << for_terminal(aside)
-              << " now, and the claim is judged again\n";
+    std::cout << "warning: " << for_terminal(error.what()) << "; it is now " << for_terminal(aside)
+              << ", and the claim is tested again\n";
     return;
   }
   const auto same_file = [&] {
@@ -175,11 +175,11 @@ int judge_file(const StudySettings& s, const std::string& file, const std::strin
   const StudiedRuns studied = timed ? time_claim(claim, out + "/timing", s.runs, s.data)
                                     : train_claim(claim, {"study", s.runs, s.jobs, s.fresh}, s.data, lock);
   if (studied.signal != 0) {
-    std::cout << "stopped after " << studied.outcomes.size() << " runs; the same command goes on" << std::endl;
+    std::cout << "stopped after " << studied.outcomes.size() << " runs; the same command resumes" << std::endl;
     return 128 + studied.signal;
   }
   const int64_t failed = count_failed(studied.outcomes);
-  check(failed == 0, "study: ", file, ": not judged: ", counted(failed, "run"),
+  check(failed == 0, "study: ", file, ": no verdict: ", counted(failed, "run"),
         " failed; the same command tries them again");
   verdict = {.file = file,
              .source = claim.source,
@@ -211,7 +211,7 @@ int judge_file(const StudySettings& s, const std::string& file, const std::strin
   for (const models::JudgedComparison& each : verdict.judged.comparisons)
     std::cout << for_terminal(each.sentence) << "\n";
   if (verdict.at_common_rate) {
-    std::cout << "all at the learning rate " << print_number(verdict.common_rate) << ":\n";
+    std::cout << "all variants at the learning rate " << print_number(verdict.common_rate) << ":\n";
     for (const models::JudgedComparison& each : verdict.at_common_rate->comparisons)
       std::cout << "  " << for_terminal(each.sentence) << "\n";
   }
@@ -224,12 +224,12 @@ int judge_file(const StudySettings& s, const std::string& file, const std::strin
   if (s.smoke) {
     for (const std::string& sentence : verdict.missing) std::cout << for_terminal(sentence) << "\n";
     const bool all = verdict.missing.empty();
-    std::cout << "smoke: every run " << (all ? "ends as it should" : "was tried, and some failed")
-              << "; two steps of one seed judge nothing" << std::endl;
+    std::cout << "smoke: every run " << (all ? "ended as expected" : "was tried, and some failed")
+              << "; two steps of one seed give no verdict" << std::endl;
     return all ? 0 : 1;
   }
   std::cout << "verdict: " << verdict.word() << ", after " << fixed(verdict.minutes, 1)
-            << " minutes (the steps of all its runs took " << fixed(verdict.minutes_of_runs, 1) << ")\nfiles:\n";
+            << " minutes (the steps of all runs: " << fixed(verdict.minutes_of_runs, 1) << " minutes)\nfiles:\n";
   for (const char* written : {"verdict.json", "table.csv", "samples.csv", "runs.csv", "picture.svg"})
     if (file_exists(out + "/" + written)) std::cout << "  " << for_terminal(out) << "/" << written << "\n";
   if (!timed && s.all.empty()) std::cout << pool_line(s.runs);

@@ -15,21 +15,16 @@ struct StudySettings {
 
   template <class V>
   void visit(V& v) {
-    v("out", out,
-      "folder for verdict.json, table.csv, samples.csv, runs.csv and picture.svg, which `orrery report` shows; none: "
-      "runs/studies/NAME of NAME.toml; with --all the folder of those folders");
-    v("runs", runs,
-      "folder of all runs, which sweeps and studies share: one that has been trained is not trained again");
-    v("all", all,
-      "a folder of claims, or of folders of them: judge each that is new or has changed, main ones first, and list all "
-      "verdicts in README.md and verdicts.csv, beside the claims or in --out");
-    v("judge", judge, "no: with --all, only list what has been judged");
-    v("data", data, "a folder of the sets that claims name, as images/fashion-mnist");
-    v("jobs", jobs, "runs side by side; 0: as many as there are cores, with one thread each.  Time is measured alone",
+    v("out", out, "folder for the results; none: runs/studies/NAME for NAME.toml, with --all the folder of the claims");
+    v("runs", runs, "folder of the runs that sweeps and studies share; each run is trained once");
+    v("all", all, "folder of claims, also in subfolders: test each new or changed one, and list all verdicts");
+    v("judge", judge, "no: with --all, only list the verdicts so far");
+    v("data", data, "folder of the data sets that claims name, as images/fashion-mnist");
+    v("jobs", jobs, "runs in parallel; 0: one per core, with one thread each; times are measured one at a time",
       between(0, 1024));
-    v("smoke", smoke, "one seed, one learning rate, two variants, two steps: whether it runs; nothing is judged");
-    v("fresh", fresh, "train and measure again what has been");
-    v("yes", yes, "also more than 1,000 runs");
+    v("smoke", smoke, "only check that it runs: one seed, one learning rate, two variants, two steps; no verdict");
+    v("fresh", fresh, "train and measure all runs again");
+    v("yes", yes, "allow more than 1,000 runs");
   }
 };
 

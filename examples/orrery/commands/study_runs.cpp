@@ -67,7 +67,7 @@ void check_figures(const Claim& claim, const std::string& variant, const models:
       const bool logged = std::any_of(names.begin(), names.end(),
                                       [&](const std::string& name) { return name.starts_with(figure + "/"); });
       check(logged || !models::figures().find(figure), claim.metric_places[m], ": the runs of ", variant,
-            " do not log '", pattern, "'; add figures = \"", figure, "\" to [base], if the model has that");
+            " do not log '", pattern, "'; if the model has this metric, add figures = \"", figure, "\" to [base]");
       models::fitting_figures(where, names, pattern);
     }
     try {

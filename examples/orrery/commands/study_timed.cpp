@@ -45,15 +45,15 @@ void check_removable(const std::string& folder) {
   for (const std::string& left : files_in(folder)) {
     const bool numbered = fs::path(left).filename().string().find_first_not_of("0123456789") == std::string::npos;
     check(file_exists(mark) && (left == mark || numbered), "study: ", left,
-          " is not what a measurement of time left, and ", folder,
-          " would be removed; choose another --out, or move it away");
+          " was not written by a time measurement, and its folder ", folder,
+          " would be removed; choose another --out, or move the file");
   }
 }
 
 void check_alone(const std::string& pool) {
   const std::string busy = run_in_training(pool);
-  check(busy.empty(), "study: a program trains ", pool, "/", busy,
-        " at the moment; time is not measured beside it, wait for its end");
+  check(busy.empty(), "study: another program is training ", pool, "/", busy,
+        ", and time must be measured alone; wait until it ends");
 }
 
 // Returns the median step time of a turn in ms. Ends like an interrupted run, without a validation.
@@ -96,7 +96,7 @@ StudiedRuns time_claim(const Claim& claim, const std::string& folder, const std:
       settings.figures = "none";
       if (!turns.empty())
         check(settings.precision == turns[0].trainer->settings().precision, claim.path,
-              ": precision is the same for all that are timed at once; compare it in two studies");
+              ": precision must be the same for all variants of a timed claim; compare precisions in two studies");
       turns.push_back({v, s, std::make_unique<models::Trainer>(settings)});
     }
   const StopSignals signals;

@@ -32,12 +32,12 @@ std::optional<int32_t> end_of_document(const Trained& trained, const models::Tok
 std::unique_ptr<models::Subject> make_subject(const std::string& command, const Trained& trained,
                                               const models::ExampleSettings& example) {
   const auto need = [&](const std::string& value, const char* key, const char* kind) {
-    check(!value.empty(), command, ": this is a model of ", kind, "; give it one with --", key, "=",
+    check(!value.empty(), command, ": the input of this model is ", kind, "; give it with --", key, "=",
           std::string(key) == "image" ? "FILE.png" : "\"...\", which must not be empty");
   };
   nn::Module& model = *trained.model;
   if (auto* const images = dynamic_cast<models::ImageModel*>(&model)) {
-    need(example.image, "image", "images");
+    need(example.image, "image", "an image");
     PictureReader pictures(trained, *images);
     const Tensor pixels = pictures.read(example.image);
     pictures.warn_of_turned_pictures();
@@ -46,16 +46,17 @@ std::unique_ptr<models::Subject> make_subject(const std::string& command, const 
   }
   const std::shared_ptr<const models::Tokenizer> tokenizer = models::restore_tokenizer(trained.tokenizer);
   if (auto* const writes = dynamic_cast<models::LanguageModel*>(&model)) {
-    need(example.text, "text", "texts");
+    need(example.text, "text", "a text");
     return models::text_subject(*writes, tokenizer, given_text(example.text), end_of_document(trained, *tokenizer));
   }
   if (auto* const translates = dynamic_cast<models::TranslationModel*>(&model)) {
-    need(example.source, "source", "pairs of sentences");
+    need(example.source, "source", "a sentence pair");
     const std::string target =
         example.target.empty() ? own_translation(*translates, *tokenizer, example.source) : example.target;
     return models::pair_subject(*translates, tokenizer, example.source, target);
   }
-  fail(command, ": this model reads neither texts nor images nor sentences to translate");
+  fail(command,
+       ": the input of this model is neither a text nor an image nor a sentence pair; choose a run of another model");
 }
 
 models::ExampleSettings held_out_pair(const Trained& trained, const models::TranslationModel& model,
@@ -84,7 +85,7 @@ std::unique_ptr<models::Subject> held_out_subject(const std::string& command, co
     const std::string& path = models::setting_of<std::string>(task_settings, key);
     if (path.empty()) continue;
     check(file_exists(path), command, ": cannot read ", path, ", the run's --", key,
-          ", for an example that is held out; give one with --text, --image or --source");
+          ", for a held-out example; give an example with --text, --image or --source");
     made = false;
   }
   if (made && find_setting(members, "data")) return nullptr;
@@ -118,8 +119,8 @@ void check_all_is_read(const std::string& command, const Trained& trained, const
              writes = dynamic_cast<const models::LanguageModel*>(model) != nullptr,
              translates = dynamic_cast<const models::TranslationModel*>(model) != nullptr;
   const auto check_read = [&](const char* key, bool given, bool read, const char* kind) {
-    check(!given || read, command, ": --", key, " is for a model of ", kind,
-          ", and this one reads something else; leave it out");
+    check(!given || read, command, ": --", key, " is for models of ", kind,
+          ", and the input of this model is something else; leave it out");
   };
   check_read("text", !example.text.empty(), writes, "texts");
   check_read("image", !example.image.empty(), images, "images");

@@ -45,15 +45,13 @@ struct SweepSettings {
 
   template <class V>
   void visit(V& v) {
-    v("out", out,
-      "folder for the tables: runs.csv, a line a run, and table.csv, a line a combination; `orrery report` shows them");
-    v("runs", runs, "folder of all runs, which other sweeps share: one that has been trained is not trained again");
-    v("against", against, "the row that the others are compared with: its number, or its text; none: the first");
-    v("metric", metric,
-      "the figure of the last validation that is compared: validation_loss, bits_per_character, accuracy, ...");
-    v("jobs", jobs, "runs side by side; 0: as many as there are cores, with one thread each", between(0, 1024));
-    v("fresh", fresh, "train again what has been trained");
-    v("yes", yes, "also more than 1,000 runs");
+    v("out", out, "folder for runs.csv (per run) and table.csv (per combination); `orrery report` shows them");
+    v("runs", runs, "folder of the runs that sweeps and studies share; each run is trained once");
+    v("against", against, "reference row of the comparison, by its number or text; none: the first");
+    v("metric", metric, "metric of the last validation to compare: validation_loss, bits_per_character, accuracy, ...");
+    v("jobs", jobs, "runs in parallel; 0: one per core, with one thread each", between(0, 1024));
+    v("fresh", fresh, "train all runs again");
+    v("yes", yes, "allow more than 1,000 runs");
   }
 };
 
@@ -67,10 +65,10 @@ struct Sweep {
 // equal share of the cores.
 void check_may_be_set(const std::string& key, const std::string& value) {
   check(key != "threads", "sweep: --threads=", value,
-        " is no setting of a sweep: the runs side by side, of which --jobs says how many, share the cores");
+        " cannot be set, because parallel runs share the cores; set their number with --jobs");
   const bool of_resume = key == "resume" || key == "from_previous" || key == "other_text";
   check(!of_resume || value == "no" || value == "false", "sweep: --", key, "=", value,
-        " is no setting of a sweep: the same command goes on with one that was interrupted");
+        " cannot be set; the same command resumes an interrupted sweep");
 }
 
 Sweep read_sweep(const Arguments& arguments) {
@@ -91,7 +89,7 @@ Sweep read_sweep(const Arguments& arguments) {
   all.insert(all.end(), own.begin(), own.end());
   const ParsedArguments parsed = parse_arguments("sweep", words, all);
   check(parsed.words.empty(), "sweep: '", parsed.words.empty() ? "" : parsed.words[0],
-        "' is not of the form --key=value; a file of settings comes first, or with --config");
+        "' is not of the form --key=value; give a file of settings first, or with --config");
   Assignments given;
   for (const auto& [key, value] : parsed.assignments) {
     check_may_be_set(key, value);
@@ -100,13 +98,13 @@ Sweep read_sweep(const Arguments& arguments) {
       continue;
     }
     check(value.find('}') == std::string::npos || value.find('{') > value.find('}'), "sweep: --", key, "=", value,
-          " is a setting of the sweep, of which there is one; give it one value, without braces");
+          " is a setting of the sweep itself and cannot vary; give one value, without braces");
     set_setting(std::span<const Setting>(own), "sweep", key, value);
   }
   models::check_utf8_settings("sweep", list_settings(sweep.settings));
   sweep.varied = models::varied_keys(given);
   const std::vector<Assignments> combined = models::combinations(given);
-  check_many_runs("sweep: these are ", combined.size(), sweep.settings.yes);
+  check_many_runs("sweep: the combinations are ", combined.size(), sweep.settings.yes);
   const models::RunIds ids(sweep.settings.runs, sweep.settings.fresh);
   std::string unreadable;  // error of the first run whose data, for example, are missing
   bool any = false;
@@ -124,7 +122,7 @@ Sweep read_sweep(const Arguments& arguments) {
     models::TrainSettings settings = read_train_settings("sweep", of_run);
     const std::string& same = distinct.add(settings, label);
     check(same == label, "sweep: the rows '", same, "' and '", label,
-          "' are the same run by two names; leave one of them out");
+          "' have the same settings; leave one of them out");
     std::string key;
     try {
       key = models::run_key(settings);
@@ -147,7 +145,7 @@ size_t reference_row(const Sweep& sweep) {
     if (sweep.all.rows[i].label == against || std::to_string(i + 1) == against) return i;
     labels.push_back(sweep.all.rows[i].label);
   }
-  fail("sweep: no row is called '", against, "'; there are ", join(labels), ", or their numbers from 1");
+  fail("sweep: there is no row '", against, "' for --against; rows are ", join(labels), ", or their numbers from 1");
 }
 
 std::optional<double> figure(const Outcomes& outcomes, const std::string& key, const std::string& metric) {
@@ -164,8 +162,8 @@ void check_metric(const std::string& metric, const Outcome& outcome) {
   std::vector<std::string> names;
   for (const auto& [name, value] : outcome.figures) names.push_back(name);
   const std::string meant = nearest(metric, names);
-  fail("sweep: a validation of these runs tells no '", metric, "', which --metric names; ",
-       meant.empty() ? "it tells " + join(names) : "did you mean '" + meant + "'?");
+  fail("sweep: validations of these runs do not log '", metric, "', given by --metric; ",
+       meant.empty() ? "available: " + join(names) : "did you mean '" + meant + "'?");
 }
 
 struct Summary {
@@ -197,7 +195,7 @@ std::string state_of(const Summary& s) {
   const auto add = [&](size_t count, const char* what) {
     if (count) all += (all.empty() ? "" : ", ") + std::to_string(count) + " " + what;
   };
-  add(s.diverged, "diverged"), add(s.failed, "failed"), add(s.missing, "to come");
+  add(s.diverged, "diverged"), add(s.failed, "failed"), add(s.missing, "pending");
   return all;
 }
 
@@ -212,7 +210,7 @@ std::string table_text(const Sweep& sweep, const Outcomes& outcomes) {
       const models::Spread spread = models::spread_of(s.figures);
       cells[2] = fixed(spread.mean, 4) + (s.figures.size() > 1 ? " +- " + fixed(spread.deviation, 4) : "");
     }
-    if (i == chosen) cells[4] = "compared with";
+    if (i == chosen) cells[4] = "reference";
     if (i != chosen && !s.differences.empty()) cells[4] = signed_fixed(models::spread_of(s.differences).mean, 4);
     const auto interval = models::confidence_interval(s.differences);
     if (i != chosen && interval) cells[5] = signed_fixed(interval->low, 4) + " " + signed_fixed(interval->high, 4);
@@ -254,8 +252,8 @@ void check_replaceable(const Sweep& sweep) {
   for (const std::string& id : sweep.all.keys()) keys.insert(models::key_of_id(id));
   for (const models::TabledRun& run : models::runs_in_tables(out))
     check(run.outcome == "failed" || keys.contains(models::key_of_id(run.id)), "sweep: ", out,
-          " has the results of another sweep, with ", run.row, " seed=", run.seed,
-          " of other settings or data; choose another --out, or remove ", out, "/runs.csv");
+          " has the results of another sweep (", run.row, " seed=", run.seed,
+          ", with other settings or data); choose another --out, or remove ", out, "/runs.csv");
 }
 
 // Writes the inputs of a sweep's report besides the tables.
@@ -271,15 +269,13 @@ void write_sweep_file(const Sweep& sweep, Arguments arguments) {
 
 std::string sweep_help(const Arguments&) {
   SweepSettings settings;
-  return "orrery sweep [CONFIG.toml] --KEY=VALUE ...: the keys are those of orrery train.  A key with several values "
-         "is\n"
-         "varied, and every combination is trained: values in braces, in quotes that keep them from the shell\n"
-         "('--attention={softmax,pointwise(relu)}', '--seed={0..4}', '--normalization=dyt(alpha={1,2})'), or a key\n"
-         "that is given several times.\n" +
+  return "orrery sweep [CONFIG.toml] --KEY=VALUE ...: the settings are those of orrery train.  A setting with several\n"
+         "values varies, and every combination is trained: give values in braces, quoted for the shell\n"
+         "('--attention={softmax,pointwise(relu)}', '--seed={0..4}', '--normalization=dyt(alpha={1,2})'), or give the\n"
+         "setting several times.\n" +
          describe(settings_of(settings)) +
-         "\nThe exit code is 1 if a run failed; the others are trained all the same, and the tables written. A run "
-         "that\n"
-         "diverged has not failed.\n"
+         "\nThe exit code is 1 if a run failed; the other runs are still trained and the tables written.  A diverged\n"
+         "run has not failed.\n"
          "\nExample: orrery sweep examples/configs/quickstart.toml '--attention={softmax,pointwise(relu)}' "
          "'--seed={0..2}' --steps=400";
 }
@@ -316,7 +312,7 @@ int sweep(const Arguments& arguments) {
             << pool_line(sweep.settings.runs) << std::flush;
   if (trained.signal != 0) {
     std::cout << "stopped after " << trained.outcomes.size() << " of " << sweep.all.named.size()
-              << " runs; the same command goes on" << std::endl;
+              << " runs; the same command resumes" << std::endl;
     return 128 + trained.signal;
   }
   const int64_t failed = count_failed(trained.outcomes);

@@ -33,15 +33,15 @@ void follow(const std::string& command, const std::string& begin, const std::str
   }
   if (!told.empty())
     say_once(text("a text ", join(told, " and "), ", as in the folder of the model or of its tokenizer; ",
-                  join(left_out, ", "), left_out.size() == 1 ? " leaves it out" : " leave them out"));
+                  join(left_out, ", "), left_out.size() == 1 ? " turns this off" : " turn this off"));
   models::TokenizerUse use;
   if (begin != "family") use.begins_texts = begin == "yes";
   check(begin != "yes" || tokenizer->begin(), command,
-        ": begin=yes, but the tokenizer has no token that begins a text; leave --begin out");
+        ": --begin=yes, but the tokenizer has no token that begins a text; leave --begin out");
   if (ends && *ends == "no") use.ends.emplace();
   if (ends && *ends == "yes" && tokenizer->ends().empty()) {
     check(tokenizer->end_of_text().has_value(), command,
-          ": stop_at_end=yes, but the tokenizer has no token that ends a text; leave --stop_at_end out");
+          ": --stop_at_end=yes, but the tokenizer has no token that ends a text; leave --stop_at_end out");
     use.ends = {*tokenizer->end_of_text()};
   }
   if (use.begins_texts || use.ends) trained.tokenizer = with_use(std::move(tokenizer), std::move(use))->save();

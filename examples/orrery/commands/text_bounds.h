@@ -17,8 +17,7 @@ struct TextBegin {
 
   template <class V>
   void visit(V& v) {
-    v("begin", begin,
-      "the token that begins a text stands before each; family: as the folder says that the model was imported from",
+    v("begin", begin, "start each text with the begin token; family: as in the folder that the model was imported from",
       one_of({"family", "yes", "no"}));
   }
 };
@@ -29,8 +28,7 @@ struct TextBounds : TextBegin {
   void visit(V& v) {
     TextBegin::visit(v);
     v("stop_at_end", stop_at_end,
-      "a text ends where the model writes a token that ends one; family: as the folder says that the model was "
-      "imported from",
+      "stop at the token that ends a text; family: as in the folder that the model was imported from",
       one_of({"family", "yes", "no"}));
   }
 };

@@ -31,7 +31,7 @@ int code_of(const models::Task& task, double loss) {
   if (!guessing || loss <= *guessing + told) return 0;
   complain(text("train: the validation loss of ", fixed(loss, 4), " is above that of uniform guessing, ln ",
                 task.choices(), " = ", fixed(*guessing, 4),
-                ": the run was too short to learn anything, or it diverged; try more --steps, a lower "
+                "; the run was too short, or it diverged: try more --steps, a lower "
                 "--learning_rate or --grad_clip=1"));
   return worse_than_guessing;
 }
@@ -60,7 +60,7 @@ std::string memory_line(const models::MemoryPlan& plan) {
 std::string epoch_line(const models::Trainer& trainer) {
   const models::Task& task = trainer.task();
   const int64_t step = task.units_of_batch() * trainer.settings().gradient_accumulation_steps, epoch = task.epoch();
-  if (epoch == 0) return text("epoch: none, for each step makes ", grouped(step), " ", task.unit(), " of its own");
+  if (epoch == 0) return text("epoch: none; data are generated, ", grouped(step), " ", task.unit(), " per step");
   return text("epoch: ", grouped(epoch), " ", task.unit(), ", ", counted((epoch + step - 1) / step, "step"), " of ",
               grouped(step));
 }
@@ -71,7 +71,7 @@ std::string time_line(const models::Trainer& trainer) {
   if (step == 0) return "";
   const int64_t left = trainer.settings().steps - trainer.steps_done();
   const std::string milliseconds = step < 0.1 ? significant(step * 1e3, 2) : grouped(std::llround(step * 1e3));
-  return text("time: about ", milliseconds, " ms a step, ", time_text(step * static_cast<double>(left)), " for ",
+  return text("time: about ", milliseconds, " ms per step, ", time_text(step * static_cast<double>(left)), " for ",
               counted(left, "step"), "\n");
 }
 
@@ -95,14 +95,12 @@ void print_files(const models::TrainSettings& settings, const std::string& check
 
 std::string train_help(const Arguments& given) {
   models::TrainSettings settings = known_train_settings("train", given);
-  return "Arguments are --key=value; files of them (--config) count first, later keys win.  The names of nanoGPT are "
-         "read too.\n"
-         "orrery train --resume=RUN goes on with a run; what is given beside it changes the run's own settings.\n"
-         "  --config=FILE.toml  settings from a file, in the same words\n" +
+  return "Arguments are --key=value.  Files of settings (--config) apply first, and later values win.  nanoGPT's\n"
+         "names are accepted too.  orrery train --resume=RUN resumes a run; further arguments change its settings.\n"
+         "  --config=FILE.toml  settings from a file, by the same names\n" +
          describe(settings_of(settings)) +
-         "\nThe exit code is 3 if the run is complete and its validation loss is above that of uniform guessing, the "
-         "logarithm\n"
-         "of the vocabulary or of the number of classes.\n"
+         "\nThe exit code is 3 if the run is complete and its validation loss is above that of uniform guessing: the\n"
+         "logarithm of the vocabulary size or of the number of classes.\n"
          "\nExample: orrery train --model=gpt-char-small --data=examples/data/tinyshakespeare.txt --steps=200";
 }
 
@@ -116,7 +114,7 @@ int train(const Arguments& arguments) {
   const models::Task& task = trainer.task();
   print_settings(settings);
   std::cout << "model: " << grouped(nn::count_parameters(trainer.model())) << " parameters; " << task.kind() << ": "
-            << (task.epoch() > 0 ? grouped(task.epoch()) : "any number of") << " " << task.unit() << " to learn, "
+            << (task.epoch() > 0 ? grouped(task.epoch()) + " training " : "generated training ") << task.unit() << ", "
             << grouped(task.held_out()) << " for validation; " << counted(thread_count(), "thread") << "\n"
             << memory_line(trainer.memory_plan()) << "\n"
             << epoch_line(trainer) << "\n"
@@ -142,7 +140,8 @@ int train(const Arguments& arguments) {
   if (settings.profile) std::cout << profile_table(result.profile);
   print_files(settings, result.checkpoint);
   if (result.stopped) {
-    std::cout << "stopped after step " << result.steps_done << " of " << settings.steps << "; this command goes on:\n"
+    std::cout << "stopped after step " << result.steps_done << " of " << settings.steps
+              << "; this command resumes it:\n"
               << models::command_to_resume(settings.out) << std::endl;
     return 128 + signals.received();
   }

@@ -43,12 +43,11 @@ void take_run_to_resume(const std::string& command, Assignments& given) {
   const std::string value = value_of(given, "resume", "no");
   if (!models::names_a_run(value)) return;
   const std::string run = without_last_slashes(value);
-  check(folder_exists(run), command, ": resume: '", value, "' is neither yes nor no, nor the folder of a run");
+  check(folder_exists(run), command, ": --resume=", value, ": there is no such folder; give yes, no or a run's folder");
   models::check_is_run(command, run);
   const std::string out = value_of(given, "out", run);
-  check(out == run || out == value, command, ": --resume=", value,
-        " goes on with the run in that folder, and --out=", out,
-        " names another; leave --out out, or begin a run of its own with --init_from=", value);
+  check(out == run || out == value, command, ": --resume=", value, " resumes the run in that folder, but --out=", out,
+        " names another; leave --out out, or start a new run with --init_from=", value);
   for (auto& [key, each] : given)
     if (key == "resume") each = "yes";
   given.emplace_back("out", run);
@@ -81,20 +80,18 @@ Assignments inherited(const ParsedArguments& parsed) {
   const std::string from = last_value(parsed, "init_from", "");
   if (from.empty()) return {};
   const auto refuse = [&](const char* what_to_do) {
-    check(folder_exists(from), "train: there is no folder ", from, " for --init_from; of nanoGPT's words, ",
-          what_to_do);
+    check(folder_exists(from), "train: --init_from=", from, ": there is no such folder; ", what_to_do);
   };
-  if (from == "scratch") refuse("'scratch' is what happens without it: leave it out");
-  if (from == "resume") refuse("'resume' is --resume=RUN here");
-  if (from.starts_with("gpt2")) refuse("'gpt2' is `orrery import FOLDER --out=RUN` first, then --init_from=RUN");
+  if (from == "scratch") refuse("to start from scratch, as in nanoGPT, leave it out");
+  if (from == "resume") refuse("to resume, as in nanoGPT, give --resume=RUN");
+  if (from.starts_with("gpt2")) refuse("run `orrery import FOLDER --out=RUN` first, then give --init_from=RUN");
   const Assignments its = models::read_state(models::checkpoint_at(from)).settings;
   const models::TrainSettings known = models::make_settings(its);
   const std::string& its_class = models::named_model(known.model).of.name;
   const std::string wanted = last_value(parsed, "model", known.model);
   const std::string& class_wanted = models::named_model(wanted).of.name;
-  check(class_wanted == its_class, "train: --init_from=", from, " holds a model of the class ", its_class,
-        ", and --model=", wanted, " is of the class ", class_wanted,
-        "; leave --model out, or begin without --init_from");
+  check(class_wanted == its_class, "train: --init_from=", from, " has a model of class ", its_class,
+        ", but --model=", wanted, " is of class ", class_wanted, "; leave --model out, or start without --init_from");
   const models::TrainSettings ours(known.model, last_value(parsed, "task", ""));
   const std::vector<Setting> model = known.model_settings.members(), task = ours.task_settings.members();
   Assignments taken;
@@ -103,7 +100,7 @@ Assignments inherited(const ParsedArguments& parsed) {
     if (!named && !tokenizer && key != "dtype" && !find_setting(model, key)) continue;
     const std::string said = last_value(parsed, key, value);
     check(!(named || tokenizer) || said == value, "train: ", from, " has ", key, "=", value,
-          ", with which its weights are taken over, and not ", key, "=", said, "; leave ", key, " or init_from out");
+          ", which its weights require, but ", key, "=", said, " is given; leave ", key, " or init_from out");
     taken.emplace_back(key, value);
   }
   return taken;
@@ -143,7 +140,7 @@ models::TrainSettings read_train_settings(const std::string& command, const Argu
   models::TrainSettings known = known_train_settings(command, arguments);
   const ParsedArguments parsed = parse(command, arguments, known);
   check(parsed.words.empty(), command, ": '", parsed.words.empty() ? "" : parsed.words[0],
-        "' is not of the form --key=value; orrery train --help lists the keys");
+        "' is not of the form --key=value; orrery train --help lists the settings");
   Assignments assignments = begun_with(parsed);
   for (const auto& [key, value] : parsed.assignments)
     if (key == "config")

@@ -20,13 +20,13 @@ namespace {
 // Returns the given folder if it is a checkpoint, else the newest checkpoint of the run.
 std::string find_checkpoint(const std::string& command, const std::string& folder) {
   check(!folder.empty(), command,
-        ": there is no model; give the folder of a run with --checkpoint=DIR, for instance "
+        ": no model is given; give the folder of a run with --checkpoint=DIR, as in "
         "--checkpoint=runs/latest");
-  check(folder_exists(folder), command, ": there is no folder ", folder, "; orrery train --out=DIR makes one");
+  check(folder_exists(folder), command, ": there is no folder ", folder, "; orrery train --out=DIR creates one");
   if (file_exists(folder + "/state.json")) return folder;
   const std::string latest = models::latest_checkpoint(folder, true);
   check(!latest.empty(), command, ": ", folder,
-        " holds no checkpoint; give the folder of a run or of one of its checkpoints");
+        " has no checkpoint; give the folder of a run or of one of its checkpoints");
   return latest;
 }
 
@@ -34,7 +34,8 @@ std::string find_checkpoint(const std::string& command, const std::string& folde
 void check_described(const std::string& command, const models::TrainSettings& described, const std::string& weights) {
   const auto bytes = static_cast<int64_t>(FileReader(weights).size());
   check(models::count_parameters(described, bytes / 2).has_value(), command, ": ", weights, " has ", bytes,
-        " bytes, too few for the model that state.json describes (", described.model, "); the checkpoint is damaged");
+        " bytes, too few for the model that state.json describes (", described.model,
+        "); the checkpoint is damaged, use another one");
 }
 
 Trained read_checkpoint(const std::string& command, const std::string& checkpoint) {
@@ -46,7 +47,8 @@ Trained read_checkpoint(const std::string& command, const std::string& checkpoin
     trained.model = models::make_model(trained.settings);
   });
   for (const std::string& file : models::changed_plugins(state))
-    warn({"the plug-in " + file + " is not what " + checkpoint + " was trained with: its formula may be another"});
+    warn({"the plug-in " + file + " differs from the one that " + checkpoint +
+          " was trained with: its formula may have changed"});
   models::load_weights(checkpoint, *trained.model);
   // A model trained on generated data has no tokenizer: its texts are token ids.
   const auto* const writes = dynamic_cast<const models::LanguageModel*>(trained.model.get());

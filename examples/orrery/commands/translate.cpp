@@ -25,15 +25,14 @@ struct TranslateSettings {
   template <class V>
   void visit(V& v) {
     v("checkpoint|out_dir", checkpoint, "folder of a run (its last checkpoint) or of one checkpoint");
-    v("input", input, "file with a sentence a line; -: the standard input");
-    v("reference", reference, "file with their translations by others, line for line: BLEU is told at the end");
-    v("beam", search.beam, "unfinished translations that are kept of each sentence; 1: the likeliest words alone",
-      between(1, 1000));
-    v("length_penalty", search.length_penalty, "0: the likeliest translation; above, longer ones are preferred",
-      between(-10, 10));
-    v("most_tokens", search.most_tokens, "of a translation; 0: 20 more than twice those of the sentence",
+    v("input", input, "file with one sentence per line; -: the standard input");
+    v("reference", reference, "file with reference translations, line by line; prints BLEU at the end");
+    v("beam", search.beam, "beam size: partial translations kept per sentence; 1: greedy", between(1, 1000));
+    v("length_penalty", search.length_penalty,
+      "preference for longer translations; 0: none, the most likely translation", between(-10, 10));
+    v("most_tokens", search.most_tokens, "limit of tokens per translation; 0: 20 more than twice those of the sentence",
       between(0, 16777216));
-    v("batch", search.batch, "sentences at once", between(1, 16384));
+    v("batch", search.batch, "sentences per batch", between(1, 16384));
     v("threads", threads, "cores to use; 0: all", between(0, 1024));
     v("device", device, "cpu or cuda", one_of({"cpu", "cuda"}));
   }
@@ -73,8 +72,8 @@ Sources read_sources(const std::string& input, const models::Tokenizer& tokenize
     try {
       tokens = tokenizer.encode(sentence);
       const auto length = static_cast<int64_t>(tokens.size()) + 1;
-      check(length <= context, "it has ", length, " tokens with its end, and the model's context is ", context,
-            "; divide it");
+      check(length <= context, "it has ", length, " tokens with its end token, but the model's context is ", context,
+            "; split the sentence");
     } catch (const Error& error) {
       tokens.clear();
       ++sources.left_out;
@@ -108,11 +107,12 @@ int translate(const Arguments& arguments) {
   const std::unique_ptr<models::Tokenizer> tokenizer = models::restore_tokenizer(trained.tokenizer);
   nn::move(*trained.model, device);
   auto& translates = models::model_as<models::TranslationModel>(
-      *trained.model, "translate", "one that translates; train one with --model=translation-small");
+      *trained.model, "translate", "a translation model; train one with --model=translation-small");
   const std::vector<std::string> references = s.reference.empty() ? std::vector<std::string>() : lines_of(s.reference);
   const Sources sources = read_sources(s.input, *tokenizer, translates.context());
-  check(s.reference.empty() || references.size() == sources.tokens.size(), "translate: ", sources.tokens.size(),
-        " sentences and ", references.size(), " lines in ", s.reference, "; each sentence needs its reference");
+  check(s.reference.empty() || references.size() == sources.tokens.size(),
+        "translate: the numbers of lines differ: ", sources.tokens.size(), " in the input, ", references.size(), " in ",
+        s.reference, "; give one reference line per source line");
   std::vector<std::string> translations;
   {
     Progress progress(std::cerr);

@@ -37,11 +37,11 @@ struct TrySettings {
   template <class V>
   void visit(V& v) {
     v("out", out, "folder for the plug-in");
-    v("headers", headers, "folder that holds engine/ and nn/; default: of the sources, else of the installation");
-    v("data", data, "text to train with; default: Tiny Shakespeare, as it comes with orrery");
-    v("steps", steps, "of each small model; 0: do not train", between(0, 1e6));
-    v("compile_limit", compile_limit, "seconds that the compiler may take", between(1, 1e6));
-    v("range", range, "the plot goes from -range to range", above(0, 1e6));
+    v("headers", headers, "folder with engine/ and nn/; none: that of the sources, else of the installation");
+    v("data", data, "text to train with; none: Tiny Shakespeare, which is part of orrery");
+    v("steps", steps, "training steps of each small model; 0: no training", between(0, 1e6));
+    v("compile_limit", compile_limit, "time limit of the compiler in seconds", between(1, 1e6));
+    v("range", range, "range of the plot, from -range to range", above(0, 1e6));
   }
 };
 
@@ -57,13 +57,13 @@ std::string first_error(const std::string& output) {
     if (line.find(": error") != std::string::npos || line.find(": fatal error") != std::string::npos) return line;
     at = end + 1;
   }
-  return first.empty() ? "the compiler said nothing" : first;
+  return first.empty() ? "the compiler printed no message" : first;
 }
 
 std::string compile(const std::string& file, const TrySettings& settings) {
   const std::string& folder = settings.out;
   check(file_exists(file), "try: there is no file '", file,
-        "'; give one that registers something, as in orrery try "
+        "'; give a file that registers a component, as in orrery try "
         "examples/03_new_activation.cpp");
   read_file(file, longest_source);  // limits the size and rejects pipes, at which a compiler would wait
   make_folders(folder);
@@ -135,7 +135,7 @@ std::vector<std::string> cases_of_nothing() {
     for (const nn::RegisteredCase& one : nn::gradient_cases())
       if (one.family == family.name &&
           std::find(family.members.begin(), family.members.end(), one.name) == family.members.end()) {
-        std::cout << one.family << " " << one.name << ": FAILED, it has a gradient case but is not registered\n";
+        std::cout << one.family << " " << one.name << ": FAILED, a gradient case without a registered name\n";
         failed.push_back("registration of " + one.name);
       }
   return failed;
@@ -147,7 +147,7 @@ std::string data_file(const TrySettings& settings) {
   for (const fs::path& place :
        {include / "examples" / "data" / text, include.parent_path().parent_path() / "share" / "orrery" / text})
     if (file_exists(place.string())) return place.string();
-  fail("try: Tiny Shakespeare is not where orrery's sources or its installation keep it; give a text with --data=FILE");
+  fail("try: tinyshakespeare.txt is missing in orrery's sources and installation; give a text with --data=FILE");
 }
 
 models::NamedModel small_model() {
@@ -161,7 +161,7 @@ models::NamedModel small_model() {
 // Trains models with and without the new names. Returns failures: loss not finite or not lower.
 std::vector<std::string> train(const std::vector<Name>& names, const TrySettings& settings) {
   const std::string data = data_file(settings);
-  Table table({"model (2 layers, width 64)", "first loss", "last loss", "seconds"}, "lrrr");
+  Table table({"model (2 layers, width 64)", "first loss", "last loss", "time (s)"}, "lrrr");
   std::vector<std::string> failed;
   const auto add = [&](const std::string& title, const models::NamedModel& model) {
     const models::ShortRun run = models::short_run(model, data, settings.steps);
@@ -189,21 +189,20 @@ std::vector<std::string> train(const std::vector<Name>& names, const TrySettings
 
 std::string try_out_help(const Arguments&) {
   TrySettings settings;
-  return "orrery try FILE.cpp: compiles one file (an activation, attention, normalization, model, ...) to a plug-in,\n"
-         "shows its catalogue row, its gradient check and a plot, and trains small models with it beside gelu,\n"
-         "softmax and layer.  The exit code is 1 if a check fails.  --plugin=FILE.so loads it in every other command,\n"
-         "if it is the file whose size and SHA-256 stand in FILE.so.sha256.  A plug-in is code and runs with your "
-         "rights.\n"
-         "The same file, put into nn/activations/ (or its family's folder), needs no change to be a part of the "
-         "library.\n" +
+  return "orrery try FILE.cpp: compiles one file (an activation, attention, normalization, model, ...) to a\n"
+         "plug-in, shows its catalogue row, its gradient check and a plot, and trains small models with it and,\n"
+         "for comparison, one with gelu, softmax and layer.  The exit code is 1 if a check fails.\n"
+         "--plugin=FILE.so loads the plug-in in every other command, if its size and SHA-256 are those in\n"
+         "FILE.so.sha256.  A plug-in is code and runs with your rights.  The same file in nn/activations/ (or its\n"
+         "family's folder) is part of the library without a change.\n" +
          describe(settings_of(settings)) + "\nExample: orrery try examples/03_new_activation.cpp";
 }
 
 int try_out(const Arguments& arguments) {
   TrySettings settings;
   const std::vector<std::string> words = read_arguments("try", arguments, settings_of(settings));
-  check(words.size() == 1, "try: one file is needed, as in orrery try examples/03_new_activation.cpp; given are ",
-        words.size());
+  check(words.size() == 1, "try: ", words.size(),
+        " files are given; give one, as in orrery try examples/03_new_activation.cpp");
   const auto start = std::chrono::steady_clock::now();
   std::cout << "compiling " << for_terminal(words[0]) << " ..." << std::flush;
   const std::string plugin = compile(words[0], settings);
@@ -212,9 +211,8 @@ int try_out(const Arguments& arguments) {
 
   const std::vector<Name> names = models::load_noted_plugin(plugin).names;
   check(!names.empty(), "try: '", words[0],
-        "' registers nothing; it needs a line such as REGISTER_ACTIVATION(Type); or, by what it brings, "
-        "REGISTER_ROW_RULE(Type, reference); REGISTER_ATTENTION, REGISTER_NORMALIZATION, REGISTER_LOSS, REGISTER_MODEL "
-        "...");
+        "' registers nothing; add a line such as REGISTER_ACTIVATION(Type), REGISTER_ROW_RULE(Type, reference), "
+        "REGISTER_ATTENTION, REGISTER_NORMALIZATION, REGISTER_LOSS or REGISTER_MODEL");
 
   std::vector<std::string> failed = check_source(words[0]);
   for (std::string& one : cases_of_nothing()) failed.push_back(std::move(one));

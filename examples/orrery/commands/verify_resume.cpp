@@ -35,11 +35,11 @@ struct VerifySettings {
 
   template <class V>
   void visit(V& v) {
-    v("out", out, "folder for the work, which must not be there yet; none: RUN.verify_resume");
-    v("steps", steps, "updates before the interruption, and as many after it", between(1, 1e6));
+    v("out", out, "new folder for the two runs, removed if they agree; none: RUN.verify_resume");
+    v("steps", steps, "steps before the interruption, and as many after it", between(1, 1e6));
     // Hidden settings with which the command starts itself for a part of the training.
-    v("|part", part, "file of the settings");
-    v("|until", until, "the step after which the part ends", between(0, 1e9));
+    v("|part", part, "file of settings");
+    v("|until", until, "step after which the part ends", between(0, 1e9));
   }
 };
 
@@ -63,7 +63,7 @@ class Work {
  public:
   explicit Work(const std::string& folder) : folder_(folder) {
     const auto check_new = [&](bool is_new) {
-      check(is_new, "verify_resume: ", folder, " is there already; remove it, or choose another --out");
+      check(is_new, "verify_resume: ", folder, " exists already; remove it, or choose another --out");
     };
     check_new(!file_exists(folder));
     lock_.emplace(folder, LockUser{"verify_resume"});
@@ -138,23 +138,22 @@ class Verification {
     for (const models::FileComparison& file : files)
       table.add({file.name, grouped(static_cast<int64_t>(file.bytes)) + " bytes",
                  file.difference.empty() ? "same" : file.difference});
-    table.add({"metrics.jsonl", counted(rows, "row"),
-               rows_differ.empty() ? "same, but for the time they took" : rows_differ});
+    table.add({"metrics.jsonl", counted(rows, "row"), rows_differ.empty() ? "same, except for times" : rows_differ});
     std::cout << table.print();
     files.push_back({"metrics.jsonl", 0, rows_differ});
     for (const models::FileComparison& file : files) {
       if (file.difference.empty()) continue;
       work_.keep();
-      fail("verify_resume: a resumed run is another run: ", file.name, " differs first, ", file.difference,
-           "; the uninterrupted one is ", first, ", the other ", second);
+      fail("verify_resume: the resumed run differs, first in ", file.name, ": ", file.difference,
+           "; compare the uninterrupted run ", first, " with the resumed run ", second);
     }
-    std::cout << "every byte is the same" << std::endl;
+    std::cout << "all bytes are identical" << std::endl;
   }
 
  private:
   static std::string checkpoint_of(const std::string& run) {
     const std::string latest = models::latest_checkpoint(run);
-    check(!latest.empty(), "verify_resume: ", run, " holds no checkpoint; there is nothing to go on from yet");
+    check(!latest.empty(), "verify_resume: ", run, " has no checkpoint; wait until the run has written one");
     return latest;
   }
 
@@ -162,7 +161,7 @@ class Verification {
   int64_t copy_of(const std::string& checkpoint) {
     const models::CheckpointState state = models::read_state(checkpoint);
     check(models::has_optimizer(state), "verify_resume: ", checkpoint,
-          " was saved without the optimizer, so no run goes on from it to the same bits; train with "
+          " was saved without the optimizer state, so a resumed run cannot be bit-identical; train with "
           "--save_optimizer=yes");
     version_ = state.version;
     remove_with_contents(work_ / "begin");
@@ -202,13 +201,10 @@ class Verification {
 
 std::string verify_resume_help(const Arguments&) {
   VerifySettings settings;
-  return "orrery verify_resume RUN: the next steps from its last checkpoint are trained twice, at once and with an\n"
-         "interruption, after which a new process resumes.  Both must come to the same bytes: weights, optimizer, "
-         "state,\n"
-         "and every figure of metrics.jsonl but for times of the clock; else the exit code is 1 and both stay to be\n"
-         "looked at.  RUN is only read, also while it is at work.  One that has finished its steps gets more, both "
-         "the\n"
-         "same.\n" +
+  return "orrery verify_resume RUN: trains the next steps from the last checkpoint twice, without and with an\n"
+         "interruption after which a new process resumes.  Weights, optimizer, state and all metrics of metrics.jsonl\n"
+         "except times must be bit-identical; else the exit code is 1 and both runs are kept for inspection.  RUN is\n"
+         "only read, and may be in training.  A run that has finished its steps is trained beyond them.\n" +
          describe(settings_of(settings)) + "\nExample: orrery verify_resume runs/mine --steps=5";
 }
 

@@ -19,7 +19,7 @@ ParsedArguments parse_arguments(std::string_view command, std::span<const std::s
       continue;
     }
     check(argument.starts_with("--") && argument.size() > 2, command, ": '", argument,
-          "' is not of the form --key=value; orrery ", command, " --help lists the keys");
+          "' is not of the form --key=value; orrery ", command, " --help lists the settings");
     if (const size_t equals = argument.find('='); equals != std::string::npos) {
       parsed.assignments.emplace_back(argument.substr(2, equals - 2), argument.substr(equals + 1));
       continue;

@@ -84,7 +84,7 @@ class ReaderGone : public Error {  // no program reads standard output any more
 };
 
 [[noreturn]] void cannot_print(int error) {
-  if (error == EPIPE) throw ReaderGone("no program reads the standard output any more");
+  if (error == EPIPE) throw ReaderGone("cannot write to the standard output: no program reads it any more");
   fail("cannot write to the standard output: ", std::generic_category().message(error));
 }
 
@@ -153,7 +153,8 @@ void occupy(int descriptor, int flags) {
 
 // Handles exit by others: the program itself ends with end_program, without exit handlers.
 void refuse_exit() {
-  complain("a plug-in or a library called exit before orrery had finished; what this command was to do is incomplete");
+  complain(
+      "a plug-in or a library called exit before the command finished, so its output is incomplete; remove that call");
   ::_exit(1);
 }
 
@@ -195,13 +196,14 @@ void complain_of_current_exception() noexcept {
     complain_of("cannot use ", path.empty() ? "the current folder" : path.c_str(), ": ",
                 std::strerror(error.code().value()));
   } catch (const std::system_error& error) {
-    complain_of("the system refused: ", std::strerror(error.code().value()));
+    complain_of("a system call failed: ", std::strerror(error.code().value()));
   } catch (const std::exception& error) {
     if (std::strstr(error.what(), "pthread_create"))  // oneTBB's message
-      return complain_of("the system starts no further thread; its limits on processes or on memory are too narrow");
-    complain_of("a library refused: ", error.what());
+      return complain_of(
+          "the system cannot start another thread; raise its limits on processes or memory, as with ulimit");
+    complain_of("a library failed: ", error.what());
   } catch (...) {
-    complain_of("a library refused, and did not say why");
+    complain_of("a library failed without a message");
   }
 }
 

@@ -16,12 +16,13 @@ std::string size(const models::Probe::Value* value, double models::Probe::Value:
 
 std::string probe_table(const models::Probe& probe) {
   using Value = models::Probe::Value;
-  Table stream({"", "before", "adds", "after", "gradient before", "of what it adds", "after"}, "lrrrrrr");
+  Table stream({"", "before", "added", "after", "gradient before", "gradient of added", "gradient after"}, "lrrrrrr");
   for (const models::StreamStep& step : models::stream_steps(probe))
     stream.add({step.place, size(step.before, &Value::mean_square), size(step.adds, &Value::mean_square),
                 size(step.after, &Value::mean_square), size(step.before, &Value::gradient),
                 size(step.adds, &Value::gradient), size(step.after, &Value::gradient)});
-  Table inside({"", "value, before F", "read, after F", "gradient of the first", "of the second"}, "lrrrr");
+  Table inside({"", "value or before F", "head output or after F", "gradient of the former", "gradient of the latter"},
+               "lrrrr");
   for (const Value& first : probe.values) {
     const auto row = [&](const std::string& of_first, const std::string& of_second) {
       if (!first.name.ends_with("." + of_first)) return;
@@ -36,10 +37,10 @@ std::string probe_table(const models::Probe& probe) {
   for (const models::Probe::Ratio& r : probe.ratios)
     ratios.add({r.place, r.ratio, size(r.measured), size(r.predicted),
                 std::isnan(r.predicted) ? "-" : significant(r.measured / r.predicted, 3), r.formula, size(r.v)});
-  if (probe.values.empty()) return "probe: this model shows no value that could be looked at\n";
-  return "the residual stream before the first step, in mean squares\n" + stream.print() +
-         "inside: values of an attention and what is read, hidden units before and after their function\n" +
-         inside.print() + "ratios of mean squares, and what papers predict\n" + ratios.print();
+  if (probe.values.empty()) return "probe: this model has no values to measure\n";
+  return "residual stream before the first step, mean squares\n" + stream.print() +
+         "inside: attention values and head outputs, hidden units before and after their activation F\n" +
+         inside.print() + "ratios of mean squares, measured and predicted by papers\n" + ratios.print();
 }
 
 }  // namespace orrery::program

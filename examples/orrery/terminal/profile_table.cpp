@@ -24,7 +24,8 @@ std::string profile_table(const Profile& profile, const MeasuredPeak& peak) {
   double seconds = 0;
   for (auto it = profile.begin(); it != profile.end(); ++it) order.push_back(it), seconds += it->second.seconds;
   std::stable_sort(order.begin(), order.end(), [](auto a, auto b) { return a->second.seconds > b->second.seconds; });
-  Table table({"operation", "direction", "calls", "ms", "share", "rate", "", "G multiply-adds", "kept MB", "of peak"},
+  Table table({"operation", "direction", "calls", "time (ms)", "fraction", "rate", "", "multiply-adds (G)",
+               "saved (MB)", "fraction of peak"},
               "llrrrrlrrr");
   ProfileRow rest;
   for (const auto& it : order) {
@@ -48,7 +49,7 @@ std::string profile_table(const Profile& profile, const MeasuredPeak& peak) {
     table.add({"(others)", "", grouped(rest.calls), fixed(rest.seconds * 1e3, 1),
                fixed(100 * rest.seconds / std::max(seconds, 1e-12), 1) + " %", "-", "", "-",
                megabytes(static_cast<double>(rest.kept_bytes)), "-"});
-  return "profile: all calls of a run together; kept MB is what they held for backward, summed over the calls\n" +
+  return "profile: totals over all calls of the run; saved: memory saved for backward, summed over the calls\n" +
          table.print() + "  measured peak: " + fixed(peak.flops / 1e9, 1) + " GFLOP/s (product of 1536 x 1536, f32), " +
          fixed(peak.bytes / 1e9, 1) + " GB/s (copy of 64 MiB)\n";
 }

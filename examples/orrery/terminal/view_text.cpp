@@ -78,10 +78,10 @@ std::string body(const MapView& map) {
   const int64_t maps = map.values.size(0);
   const size_t rows = map.rows.size(), columns = map.columns.size();
   if (maps > 1)
-    return text("  ", maps, " maps of ", rows, " x ", columns, "; --page=FILE.html draws them all, --layer=0 --head=0 ",
-                "prints one\n");
+    return text("  ", maps, " maps of ", rows, " x ", columns,
+                "; --page=FILE.html plots all of them, --layer=0 --head=0 ", "prints one\n");
   if (columns > widest_map)
-    return text("  a map of ", rows, " x ", columns, " does not fit here; --page=FILE.html draws it\n");
+    return text("  a map of ", rows, " x ", columns, " is too wide for the terminal; --page=FILE.html plots it\n");
   const std::vector<double> values = map.values.to_vector();
   double low = 0, high = 0;
   for (const double x : values)
@@ -106,13 +106,14 @@ std::string body(const MapView& map) {
   if (std::any_of(map.columns.begin(), map.columns.end(), [](const std::string& c) { return width_of(c) > 1; }))
     all += wrapped("columns: " + join(map.columns, " "));
   const bool some_missing = std::any_of(values.begin(), values.end(), [](double x) { return !std::isfinite(x); });
-  const char* const sign = low == 0 ? "" : high == 0 ? "-" : "+-";
-  return all + wrapped(text("full shade: ", map.figure, " ", sign, significant(largest, 4), ", by square roots",
+  const std::string most = significant(largest, 4);
+  const std::string scale = low == 0 ? "0 to " + most : high == 0 ? "0 to -" + most : "-" + most + " to " + most;
+  return all + wrapped(text("scale: ", map.figure, " ", scale, " (square root)",
                             low < 0 ? "; . - = # are negative" : "", some_missing ? "; ·: " + map.none : ""));
 }
 
 std::string body(const LineView& lines) {
-  Table printed({lines.y_figure, "from " + lines.x_figure, "to", "at the start", "lowest", "highest", "at the end"},
+  Table printed({lines.y_figure, lines.x_figure + " from", "to", "first value", "lowest", "highest", "last value"},
                 "lrrrrrr");
   for (const LineView::Line& line : lines.lines) {
     if (line.x.empty()) continue;
