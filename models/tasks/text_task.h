@@ -31,8 +31,8 @@ struct TextSettings {
       "of the text, at its end, that is kept for validation if "
       "it has no file of its own",
       between(0.001, 0.9));
-    v("validation_tokens", validation_tokens,
-      "tokens of a validation, from the beginning of what is held out; 0: all", between(0, 1e15));
+    v("validation_tokens", validation_tokens, "tokens of a validation, from the beginning of what is held out; 0: all",
+      between(0, 1e15));
     v("training_loss_tokens", training_loss_tokens,
       "beside its loss a validation reports that of the last so many tokens of the training text, without dropout as "
       "well; 0: none",
@@ -77,6 +77,8 @@ class TextTask : public Task {
   // after it is not predicted.
   double bits_per_character(const MeanLoss& loss, std::optional<int32_t> end_of_document = {}) const;
   std::optional<int32_t> end_of_text() const { return tokenizer_->end_of_text(); }
+  // Throws Error if `data`, a path, has tokens whose documents do not end with the token end_of_text().
+  void check_end_of_documents(const std::string& data) const;
   int64_t batch_size() const { return batch_; }
   int64_t context() const { return context_; }
 
