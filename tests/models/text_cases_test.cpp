@@ -296,6 +296,17 @@ TEST_CASE("tokenizers: the token between documents is eos_token of the folder's 
   CHECK(pieces->end_of_text() == 1);
 }
 
+TEST_CASE("tokenizers: a space in front of texts is refused where transformers 5.23 puts it") {
+  const Folder folder;
+  const auto classed = [&](const std::string& name) {
+    return tokenizer_of(with_file(folder, "gpt2_end_of_text", "tokenizer_config.json",
+                                  R"({"add_prefix_space": true, "tokenizer_class": ")" + name + "\"}"));
+  };
+  for (const char* const name : {"GPT2Tokenizer", "Qwen2Tokenizer", "CodeGenTokenizerFast", "GPTNeoXTokenizerFast"})
+    expect_error<TokenizerNotSupported>([&] { classed(name); }).names("add_prefix_space");
+  CHECK(classed("PreTrainedTokenizerFast")->encode("the gate") == Tokens{84, 258, 300, 299, 69});
+}
+
 TEST_CASE("tokenizers: a tokenizer.json that is not supported leaves vocab.json with merges.txt") {
   const Folder folder;
   const std::string copy = with_file(folder, "added_tokens_json", "tokenizer.json",
