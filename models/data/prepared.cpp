@@ -92,8 +92,23 @@ bool is_prepared(const std::string& path) {
 }
 
 std::unique_ptr<Tokenizer> tokenizer_of_prepared(const std::string& path) {
-  if (!folder_exists(path) || !is_prepared(path) || found_file(path, description_name).empty()) return nullptr;
-  return restore_tokenizer(read_description(path)["tokenizer"].dump());
+  if (!is_prepared(path)) return nullptr;
+  const bool whole = folder_exists(path);
+  const size_t slash = path.rfind('/');
+  const std::string folder = whole ? path : slash == path.npos ? "." : path.substr(0, slash);
+  if (found_file(folder, description_name).empty()) return nullptr;
+  bool listed = whole;
+  for (const char* const name : {train_name, validation_name})
+    if (!whole && ends_with_or_packed("/" + path, name)) listed = read_description(folder)["files"].contains(name + 1);
+  return listed ? restore_tokenizer(read_description(folder)["tokenizer"].dump()) : nullptr;
+}
+
+void check_tokenizer_of_prepared(const std::string& path, const Tokenizer& tokenizer) {
+  const auto own = tokenizer.name() == "numbers" ? nullptr : tokenizer_of_prepared(path);
+  if (own && !is_same_tokenizer(*own, tokenizer))
+    fail("tokens: ", path, " was prepared with another tokenizer (", own->name(), ", ", own->size(),
+         " tokens) than the model's (", tokenizer.name(), ", ", tokenizer.size(),
+         " tokens); both must be the same; give the text itself, or prepare it with the model's tokenizer");
 }
 
 PreparedTokens read_prepared(const std::string& path, int64_t vocabulary) {

@@ -24,8 +24,12 @@ struct PreparedTokens {
 bool is_prepared(const std::string& path);  // a folder with train.bin, or a file named .bin; .gz too
 // Throws Error if a file is damaged, missing, not as in tokens.json, or has an invalid token.
 PreparedTokens read_prepared(const std::string& path, int64_t vocabulary);
-// Returns the tokenizer in a prepared folder's tokens.json, or null without that file.
+// Returns the tokenizer in the tokens.json of a prepared folder, or next to a file that it lists; null
+// without tokens.json.
 std::unique_ptr<Tokenizer> tokenizer_of_prepared(const std::string& path);
+// Throws Error if tokenizer_of_prepared is another tokenizer. "numbers", which imported models without
+// a tokenizer have, is accepted with any.
+void check_tokenizer_of_prepared(const std::string& path, const Tokenizer& tokenizer);
 
 struct Preparation {
   std::string input = {}, validation_input = {}, out = {}, tokenizer = "byte";

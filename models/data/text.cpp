@@ -84,6 +84,7 @@ void check_text_fits(const std::string& path, const std::string& tokenizer) {
 Text::Text(const std::string& path, const Tokenizer& tokenizer, double validation_fraction) : path_(path) {
   check_validation_fraction(validation_fraction);
   if (is_prepared(path)) {
+    check_tokenizer_of_prepared(path, tokenizer);
     PreparedTokens prepared = read_prepared(path, tokenizer.size());
     fingerprint_ = std::move(prepared.fingerprint);
     train_ = std::move(prepared.train), validation_ = std::move(prepared.validation);

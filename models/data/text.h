@@ -21,7 +21,8 @@ class Text {
  public:
   // Reads a file or folder of text, or of tokens (models/data/prepared.h). The last
   // `validation_fraction`, in [0, 1), is for validation, unless the data has a validation split.
-  // Throws Error on unreadable or empty data, an invalid fraction, or text the tokenizer rejects.
+  // Throws Error on unreadable or empty data, an invalid fraction, text the tokenizer rejects, or
+  // tokens that another tokenizer made.
   Text(const std::string& path, const Tokenizer& tokenizer, double validation_fraction = 0.1);
   const TokenSequence& train() const { return train_; }
   const TokenSequence& validation() const { return validation_; }

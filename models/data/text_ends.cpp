@@ -1,6 +1,7 @@
 #include "models/data/text_ends.h"
 
 #include <nlohmann/json.hpp>
+#include <span>
 #include <utility>
 
 #include "engine/system/files.h"
@@ -67,9 +68,31 @@ TextEnds ends_of(const SortedJson& tokenizer, const std::string& path) {
   return ends;
 }
 
-// "<s>", or {"content": "<s>", ...}.
-std::string name_of_token(const SortedJson& named) {
-  return name_of(named.is_object() ? item(named, "content") : named);
+// Returns the text of the folder's "bos_token" or "eos_token", "<s>" or {"content": "<s>", ...}, if any.
+// Like transformers, reads special_tokens_map.json first unless the other file has "added_tokens_decoder".
+std::string name_of_special(const std::string& folder, const char* key) {
+  std::string path;
+  const SortedJson map = object_in(folder, "special_tokens_map.json", path),
+                   config = object_in(folder, "tokenizer_config.json", path);
+  const auto named = [&](const SortedJson& file) {
+    const SortedJson& token = item(file, key);
+    return name_of(token.is_object() ? item(token, "content") : token);
+  };
+  const bool map_is_later = item(config, "added_tokens_decoder").is_object();
+  const std::string first = named(map_is_later ? config : map);
+  return first.empty() ? named(map_is_later ? map : config) : first;
+}
+
+// Returns the number of the token with this text, if there is one.
+std::optional<int32_t> number_of(const Tokenizer& tokenizer, const std::string& name) {
+  if (name.empty()) return std::nullopt;
+  try {
+    if (const std::vector<int32_t> tokens = tokenizer.encode(name); tokens.size() == 1) return tokens[0];
+  } catch (const Error&) {  // a byte without a token
+  }
+  for (int32_t number = 0; number < tokenizer.size(); ++number)  // encode skips some: split_special_tokens
+    if (tokenizer.has_token(number) && tokenizer.decode(std::span(&number, 1)) == name) return number;
+  return std::nullopt;
 }
 
 }  // namespace
@@ -81,15 +104,13 @@ TextEnds text_ends(const std::string& folder) {
       return {};
     }
   std::string path;
-  const SortedJson map = object_in(folder, "special_tokens_map.json", path),
-                   config = object_in(folder, "tokenizer_config.json", path);
+  const SortedJson config = object_in(folder, "tokenizer_config.json", path);
   const auto flag = [&](const char* key) {
     const SortedJson& value = item(config, key);
     check(value.is_null() || value.is_boolean(), path, ": '", key, "' must be true or false");
     return value.is_null() ? std::optional<bool>() : value.get<bool>();
   };
-  TextEnds ends{.begins = flag("add_bos_token"), .name = name_of_token(item(map, "bos_token"))};
-  if (ends.name.empty()) ends.name = name_of_token(item(config, "bos_token"));
+  TextEnds ends{.begins = flag("add_bos_token"), .name = name_of_special(folder, "bos_token")};
   if (flag("add_eos_token").value_or(false))
     ends.notes.push_back("tokenizer: " + path +
                          " puts a token after each text ('add_eos_token'), which is not added here");
@@ -101,14 +122,17 @@ std::unique_ptr<Tokenizer> with_text_ends(std::unique_ptr<Tokenizer> tokenizer, 
   TokenizerUse use{.begins_texts = ends.begins.value_or(false), .notes = std::move(ends.notes)};
   if (*use.begins_texts) {
     std::optional<int64_t> number = ends.number;
-    if (!number && !ends.name.empty())
-      if (const std::vector<int32_t> tokens = tokenizer->encode(ends.name); tokens.size() == 1) number = tokens[0];
+    if (!number) number = number_of(*tokenizer, ends.name);
     if (number && *number < tokenizer->size() && tokenizer->has_token(static_cast<int32_t>(*number)))
       use.begin = static_cast<int32_t>(*number);
     else if (!ends.name.empty())
       use.notes.push_back("tokenizer: " + folder + " puts " + ends.name +
                           " before each text, which is not one of its tokens");
+  } else if (tokenizer->begin()) {  // from its model; byte pairs have none, and no text begins with it
+    use.begin = number_of(*tokenizer, name_of_special(folder, "bos_token"));
   }
+  if (const auto end = number_of(*tokenizer, name_of_special(folder, "eos_token")); end != tokenizer->end_of_text())
+    use.end = end;
   return with_use(std::move(tokenizer), std::move(use));
 }
 

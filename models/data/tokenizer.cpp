@@ -85,6 +85,17 @@ void encode_file(const Tokenizer& tokenizer, const std::string& file, const Take
 constexpr const char *begin_key = "begin_token", *end_key = "end_token", *begins_key = "begins_texts",
                      *ends_key = "ends", *vocabulary_key = "vocabulary";
 
+// Moves the members of a TokenizerUse out of what a tokenizer saved.
+Json taken_use(Json& saved) {
+  Json use = Json::object();
+  for (const char* const key : {begin_key, end_key, begins_key, ends_key, vocabulary_key}) {
+    if (!saved.contains(key)) continue;
+    use[key] = saved[key];
+    saved.erase(key);
+  }
+  return use;
+}
+
 class UsedTokenizer final : public Tokenizer {
  public:
   UsedTokenizer(std::unique_ptr<Tokenizer> tokenizer, TokenizerUse use)
@@ -114,6 +125,7 @@ class UsedTokenizer final : public Tokenizer {
     if (use_.begins_texts) saved[begins_key] = *use_.begins_texts;
     if (use_.ends) saved[ends_key] = *use_.ends;
     if (use_.vocabulary) saved[vocabulary_key] = *use_.vocabulary;
+    saved.update(taken_use(saved));  // in a fixed order: the inner tokenizer may have some of them
     return saved.dump();
   }
   // A token beyond the model's vocabulary neither begins nor ends a text.
@@ -252,6 +264,15 @@ bool is_made_of_text(const std::string& name_or_path) {
 Fingerprint fingerprint_of(const Tokenizer& tokenizer) {
   const std::string saved = tokenizer.save();
   return {saved.size(), sha256(std::as_bytes(std::span(saved)))};
+}
+
+bool is_same_tokenizer(const Tokenizer& one, const Tokenizer& other) {
+  const auto without_use = [](const Tokenizer& tokenizer) {
+    Json saved = parse_json(tokenizer.save(), unreadable_tokenizer);
+    taken_use(saved);
+    return saved;
+  };
+  return without_use(one) == without_use(other);
 }
 
 double least_tokens(const std::string& name_or_path, uint64_t bytes) {

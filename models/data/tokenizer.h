@@ -73,6 +73,8 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const
 std::unique_ptr<Tokenizer> restore_tokenizer(const std::string& json);
 bool is_made_of_text(const std::string& name_or_path);   // a name that makes a vocabulary; else a path
 Fingerprint fingerprint_of(const Tokenizer& tokenizer);  // of save()
+// Returns whether both give a text the same tokens. What is around a text may differ (TokenizerUse).
+bool is_same_tokenizer(const Tokenizer& one, const Tokenizer& other);
 // Returns the fewest tokens of a text of `bytes` bytes with this setting or tokenizer name.
 double least_tokens(const std::string& name_or_path, uint64_t bytes);
 

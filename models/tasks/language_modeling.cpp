@@ -30,14 +30,14 @@ class LanguageModeling final : public TextTask {
   };
 
   LanguageModeling(Settings& s, AnySettings& model, const TaskOptions& options)
-      : TextTask(s, model, options),
-        label_smoothing_(s.label_smoothing) {
+      : TextTask(s, model, options), label_smoothing_(s.label_smoothing) {
     if (options.purpose != Purpose::judge) batches_.emplace(training(), options.batch, context(), options.seed);
     if (!s.documents) return;
     end_of_document_ = end_of_text();
     check(end_of_document_.has_value(),
           "train: documents=yes needs a tokenizer with an end-of-text token, such as GPT-2's; use one, or leave "
           "documents out");
+    check_end_of_documents(s.data), check_end_of_documents(s.validation_data);
     if (options.purpose != Purpose::judge) check_documents(training(), *end_of_document_, "data");
     check_documents(validation(), *end_of_document_,
                     s.validation_data.empty() ? "the validation split of data" : "validation_data");

@@ -87,6 +87,14 @@ TextTask::TextTask(TextSettings& s, AnySettings& model, const TaskOptions& optio
   learned_sample_ = training().part(learned - std::min(learned, s.training_loss_tokens), learned);
 }
 
+void TextTask::check_end_of_documents(const std::string& data) const {
+  const auto own = tokenizer_of_prepared(data);
+  if (!own || own->end_of_text() == end_of_text()) return;
+  const auto described = [](const std::optional<int32_t>& end) { return end ? text("token ", *end) : "no token"; };
+  fail("train: documents=yes, but in ", data, " a document ends with ", described(own->end_of_text()),
+       ", and for the model with ", described(end_of_text()), "; give the text itself, or take documents=no");
+}
+
 // Counts Unicode characters for any tokens: every byte except UTF-8 continuation bytes. Tokens
 // between documents are targets but not characters, regardless of their decoded text.
 int64_t TextTask::characters(std::optional<int32_t> end_of_document) const {

@@ -227,6 +227,62 @@ TEST_CASE("prepared: a part that is lost, a tokenizer that is not theirs and a f
   CHECK_FALSE(file_exists(failed));
 }
 
+TEST_CASE("prepared: tokens of another tokenizer are refused where it is known, and a lone file is read as it is") {
+  const Run run;
+  const std::string pairs = "byte_pair(vocabulary=258)", pp = run.folder / "pp", pb = run.folder / "pb";
+  prepare({.input = run.text, .out = pp, .tokenizer = pairs});
+  prepare({.input = run.text, .out = pb, .tokenizer = "byte"});
+  const std::string other = run.folder / "other";
+  const auto refused = [&](const std::string& path, const Assignments& more) {
+    Assignments all = more;
+    all.emplace_back("out", other);
+    expect_error([&] { run.train(all); }).names(path).value("byte").value("byte_pair").offers("text");
+  };
+  for (const std::string& path : {pb, pb + "/train.bin", pb + "/val.bin"}) {
+    refused(path, {{"data", pp}, {"validation_data", path}});
+    refused(path, {{"tokenizer", pairs}, {"validation_data", path}});
+  }
+  CHECK(run.train({{"data", pp}}).steps_done == 6);
+  refused(pb, {{"init_from", run.out}, {"data", pb}});
+  expect_error([&] { run.resume({{"data", pb}, {"other_text", "yes"}}); }).names(pb).value("byte").value("byte_pair");
+  CHECK(Run("same").train({{"tokenizer", pairs}, {"validation_data", pp}}).steps_done == 6);
+
+  const auto own = tokenizer_of_prepared(pp), bytes = tokenizer_of_prepared(pb + "/train.bin");
+  CHECK(bytes->name() == "byte");
+  const int64_t size = Text(pb + "/train.bin", *bytes, 0).train().size();
+  std::filesystem::copy(pb + "/train.bin", run.folder / "lone.bin");
+  CHECK(tokenizer_of_prepared(run.folder / "lone.bin") == nullptr);
+  CHECK(Text(run.folder / "lone.bin", *own, 0).train().size() == size);
+  CHECK(Text(pb, *restore_tokenizer(R"({"name": "numbers", "size": 256})")).train().size() == size);  // not known
+  const auto used = with_use(tokenizer_of_prepared(pp), {.begin = 1, .end = 2, .ends = std::vector<int32_t>{3}});
+  CHECK(Text(pp, *used).train().to_vector() == Text(pp, *own).train().to_vector());
+  REQUIRE(std::system(("gzip '" + pb + "/train.bin'").c_str()) == 0);
+  expect_error([&] { const Text text(pb + "/train.bin.gz", *own); }).names(pb + "/train.bin.gz").value("byte");
+
+  write(run.folder / "ab", "abab"), write(run.folder / "cd", "cdcd");
+  for (const char* const name : {"ab", "cd"})
+    prepare(
+        {.input = run.folder / name, .out = run.folder / (std::string("tokens_") + name), .tokenizer = "character"});
+  const std::string ab = run.folder / "tokens_ab";
+  expect_error([&] { const Text text(ab, *tokenizer_of_prepared(run.folder / "tokens_cd")); })
+      .names(ab)
+      .value("character, 2")
+      .value("character, 2");
+
+  nlohmann::json description = nlohmann::json::parse(read_file(pp + "/tokens.json"));
+  description["tokenizer"]["end_token"] = 5;
+  std::filesystem::copy(pp, run.folder / "ended");
+  write(run.folder / "ended/tokens.json", description.dump());
+  expect_error([&] {
+    run.train({{"data", pp}, {"validation_data", run.folder / "ended"}, {"documents", "yes"}, {"out", other}});
+  })
+      .names("documents=yes")
+      .names(run.folder / "ended")
+      .value("token 5")
+      .value("token 257")
+      .offers("documents=no");
+}
+
 TEST_CASE("prepared: vocabularies beyond 16 bits have files of 32") {
   const Folder folder;
   const std::vector<int32_t> tokens = {0, 65'536, 99'999};

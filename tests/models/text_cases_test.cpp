@@ -253,6 +253,60 @@ TEST_CASE("tokenizers: a text begins and has its space as the folder's files say
   expect_error<TokenizerNotSupported>([&] { added(R"({"add_prefix_space": true})"); }).names("add_prefix_space");
 }
 
+TEST_CASE("tokenizers: the token between documents is eos_token of the folder's files, as in transformers 5.23") {
+  const Folder folder;
+  nlohmann::json json = nlohmann::json::parse(read_file(cases + "gpt2_end_of_text/tokenizer.json"));
+  nlohmann::json &vocabulary = json["model"]["vocab"], &added = json["added_tokens"];
+  vocabulary.erase("<|endoftext|>"), vocabulary["<|end|>"] = 0, added[0]["content"] = "<|end|>";
+  const auto ended = [&](const std::string& config, const std::string& map = "{}") {
+    with_file(folder, "gpt2_end_of_text", "tokenizer.json", json.dump());
+    with_file(folder, "gpt2_end_of_text", "special_tokens_map.json", map);
+    return tokenizer_of(with_file(folder, "gpt2_end_of_text", "tokenizer_config.json", config));
+  };
+  const std::string named = R"({"eos_token": "<|end|>"})";
+  CHECK(!ended("{}")->end_of_text());
+  CHECK(ended(named)->end_of_text() == 0);
+  CHECK(restore_tokenizer(ended(named)->save())->end_of_text() == 0);
+  added.push_back(added[0]);
+  added[1]["id"] = 320, added[1]["content"] = "</s>";
+  CHECK(ended("{}")->end_of_text() == 320);  // by its name
+  CHECK(ended(named)->end_of_text() == 0);
+  CHECK(ended("{}", R"({"eos_token": {"content": "<|end|>", "lstrip": false}})")->end_of_text() == 0);
+  CHECK(ended(named, R"({"eos_token": "</s>"})")->end_of_text() == 320);
+  CHECK(ended(R"({"eos_token": "<|end|>", "added_tokens_decoder": {"0": {"content": "<|end|>", "special": true}}})",
+              R"({"eos_token": "</s>"})")
+            ->end_of_text() == 0);
+  const auto split = ended(R"({"eos_token": "<|end|>", "split_special_tokens": true})");
+  CHECK(split->end_of_text() == 0);
+  CHECK(split->encode("the<|end|>") == Tokens{84, 258, 28, 92, 69, 268, 92, 30});
+
+  std::filesystem::create_directory(folder / "texts");
+  for (const char* const name : {"texts/1", "texts/2"}) write_file_atomically(folder / name, "the gate");
+  prepare({.input = folder / "texts", .out = folder / "out", .tokenizer = folder / "gpt2_end_of_text"});
+  const auto own = tokenizer_of_prepared(folder / "out");
+  CHECK(own->end_of_text() == 0);
+  CHECK(Text(folder / "texts", *own, 0).train().to_vector() ==
+        Tokens{84, 258, 300, 299, 69, 0, 84, 258, 300, 299, 69, 0});
+  const std::string saved = tokenizer_of(cases + "gpt2_end_of_text")->save();
+  CHECK(!nlohmann::json::parse(saved).contains("end_token"));  // the same token as by its name
+
+  with_file(folder, "llama_bos", "tokenizer_config.json", R"({"bos_token": "</s>", "eos_token": "<s>"})");
+  const auto pieces = tokenizer_of(folder / "llama_bos");  // its model has <s> = 1 and </s> = 2
+  CHECK(pieces->begin() == 2);
+  CHECK(pieces->end_of_text() == 1);
+}
+
+TEST_CASE("tokenizers: a space in front of texts is refused where transformers 5.23 puts it") {
+  const Folder folder;
+  const auto classed = [&](const std::string& name) {
+    return tokenizer_of(with_file(folder, "gpt2_end_of_text", "tokenizer_config.json",
+                                  R"({"add_prefix_space": true, "tokenizer_class": ")" + name + "\"}"));
+  };
+  for (const char* const name : {"GPT2Tokenizer", "Qwen2Tokenizer", "CodeGenTokenizerFast", "GPTNeoXTokenizerFast"})
+    expect_error<TokenizerNotSupported>([&] { classed(name); }).names("add_prefix_space");
+  CHECK(classed("PreTrainedTokenizerFast")->encode("the gate") == Tokens{84, 258, 300, 299, 69});
+}
+
 TEST_CASE("tokenizers: a tokenizer.json that is not supported leaves vocab.json with merges.txt") {
   const Folder folder;
   const std::string copy = with_file(folder, "added_tokens_json", "tokenizer.json",

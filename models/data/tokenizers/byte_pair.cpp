@@ -93,12 +93,24 @@ void set_tokens(BytePairVocabulary& vocabulary, const SortedJson& numbers, std::
 
 SortedJson read_json(const std::string& path) { return parse_large_json(read_data_file(path, largest_json), path); }
 
-// transformers' GPT2Tokenizer uses add_prefix_space of this file, not that of tokenizer.json.
+// Returns the "tokenizer_class" of tokenizer_config.json without "Fast", or "".
+std::string class_in(const SortedJson& config) {
+  const SortedJson& named = item(config, "tokenizer_class");
+  std::string of = named.is_string() ? named.get<std::string>() : "";
+  if (of.ends_with("Fast")) of.resize(of.size() - 4);
+  return of;
+}
+
+// Classes of transformers 5.23 that use add_prefix_space of tokenizer_config.json, not that of tokenizer.json.
+constexpr std::string_view classes_with_space[] = {
+    "GPT2Tokenizer",    "RobertaTokenizer", "BartTokenizer",  "LongformerTokenizer", "LEDTokenizer",
+    "CodeGenTokenizer", "GPTNeoXTokenizer", "Qwen2Tokenizer", "Qwen3_5Tokenizer",    "WhisperTokenizer",
+    "CohereTokenizer",  "DebertaTokenizer", "LukeTokenizer"};
+
 void check_no_space_in_front(const std::string& folder, bool of_tokenizer_json) {
   std::string path;
   const SortedJson config = object_in(folder, "tokenizer_config.json", path);
-  const SortedJson& of = item(config, "tokenizer_class");
-  if (!of_tokenizer_json || of == "GPT2Tokenizer" || of == "GPT2TokenizerFast")
+  if (!of_tokenizer_json || std::ranges::count(classes_with_space, class_in(config)) > 0)
     must_be(config, "add_prefix_space", {false}, path);
 }
 
@@ -107,10 +119,8 @@ void check_no_space_in_front(const std::string& folder, bool of_tokenizer_json) 
 std::string pattern_of_class(const std::string& folder) {
   std::string path;
   const SortedJson config = object_in(folder, "tokenizer_config.json", path);
-  const SortedJson& named = item(config, "tokenizer_class");
-  if (!named.is_string()) return gpt2_pattern;
-  std::string of = named.get<std::string>();
-  if (of.ends_with("Fast")) of.resize(of.size() - 4);
+  const std::string of = class_in(config);
+  if (of.empty()) return gpt2_pattern;
   for (const char* const same : {"GPT2Tokenizer", "RobertaTokenizer", "BartTokenizer", "LongformerTokenizer",
                                  "LEDTokenizer", "CodeGenTokenizer", "WhisperTokenizer", "PreTrainedTokenizer"})
     if (of == same) return gpt2_pattern;
