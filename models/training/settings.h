@@ -63,7 +63,7 @@ struct TrainSettings {
     task_settings.visit(v);
     v("out", out, "folder for checkpoints, metrics and settings");
     v("init_from", init_from,
-      "run or checkpoint whose model, weights and tokenizer this run begins with; none: fresh weights");
+      "run or checkpoint whose model, task, weights and tokenizer this run begins with; none: fresh weights");
     v("steps", steps, "updates in all, those before a resume counted", between(1, 1e9));
     v("batch", batch, "sequences of a micro-batch", between(1, 16384));
     v("gradient_accumulation_steps|accumulate", gradient_accumulation_steps, "micro-batches of an update",

@@ -152,3 +152,36 @@ TEST_CASE("images: a model is judged by a test set alone, and begins a run on ot
     CHECK_MESSAGE(resumed.code == 0, resumed.err);
   }
 }
+
+TEST_CASE("images: a run that begins with another's weights reads pictures and takes its loss as that one does") {
+  using Words = std::vector<std::string>;
+  const Folder folder;
+  const Words data = {"--data=" + scraps + "/shapes", "--batch=4", "--warmup_steps=1"};
+  REQUIRE(is_complete(run_orrery(
+      train(folder, data + Words{"--model=vit", "--layers=1", "--heads=2", "--width=8", "--patch=4", "--steps=2",
+                                 "--loss=sigmoid", "--pixel_mean=0.9,0.1,0.9", "--pixel_std=0.3"}))));
+  const auto settings_begun_with = [&](const std::string& out, const Words& more) {
+    const Outcome begun = run_orrery(Words{"train", "--init_from=" + (folder / "run"), "--out=" + (folder / out),
+                                           "--steps=1", "--learning_rate=1e-9", "--min_learning_rate=0"} +
+                                     data + more);
+    REQUIRE_MESSAGE(is_complete(begun), begun.err);
+    return read_file(folder / (out + "/settings.toml"));
+  };
+  const std::string its = settings_begun_with("its", {}),
+                    given = settings_begun_with("given", {"--pixel_mean=0.5", "--loss=softmax"});
+  for (const char* line : {"\nloss = \"sigmoid\"\n", "\npixel_mean = \"0.9, 0.1, 0.9\"\n", "\npixel_std = 0.3\n"}) {
+    CAPTURE(line);
+    CHECK(contains(its, line));
+  }
+  for (const char* line : {"\nloss = \"softmax\"\n", "\npixel_mean = 0.5\n", "\npixel_std = 0.3\n"}) {
+    CAPTURE(line);
+    CHECK(contains(given, line));
+  }
+  const auto judged = [&](const std::string& out) {
+    const Outcome outcome = run_orrery({"evaluate", "--checkpoint=" + (folder / out)});
+    REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+    return outcome.out;
+  };
+  CHECK(judged("its") == judged("run"));
+  CHECK(judged("given") != judged("run"));
+}

@@ -31,6 +31,11 @@ enum class Purpose {
 // The settings of tasks that hold paths of data; a task has some of them.
 inline constexpr const char* paths_of_data[] = {"data", "translations", "validation_data", "validation_translations"};
 
+// The settings of tasks that define the meaning of a model's inputs and outputs, and so of its
+// weights; a task has some of them. A run takes them over from the run in `init_from`.
+inline constexpr const char* settings_of_weights[] = {"tokenizer", "documents",  "problem",
+                                                      "loss",      "pixel_mean", "pixel_std"};
+
 // The options of a run that tasks use.
 struct TaskOptions {
   int64_t batch = 1;          // sequences, images, ... of a micro-batch
