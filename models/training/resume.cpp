@@ -162,6 +162,18 @@ void check_same_kind(const std::string& run, const std::string& model, const std
   check_same(run, "task", its.task, task);
 }
 
+bool has_other_data(const TrainSettings& now, const CheckpointState& before, const Task& task) {
+  if (!now.other_text) return false;
+  TrainSettings strict = now;
+  strict.other_text = false;
+  try {
+    check_same_run(strict, before, task);
+    return false;
+  } catch (const Error&) {  // an error that other_text permits
+    return true;
+  }
+}
+
 void check_same_run(const TrainSettings& now, const CheckpointState& before, const Task& task) {
   const TrainSettings then = make_settings(before.settings);
   check_same_settings(now, then, before.tokenizer);

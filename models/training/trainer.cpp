@@ -124,6 +124,14 @@ void Trainer::resume(const std::string& checkpoint, const CheckpointState& state
           "; resume it with its own batch and gradient_accumulation_steps");
   }
   step_ = state.step, validation_loss_ = state.validation_loss, validated_ = state.validated;
+  data_since_ = state.data_since;
+  if (has_other_data(s, state, *task_)) {
+    check(step_ < s.steps, "train: steps ", s.steps, ", but the run in ", s.out, " has done ", step_,
+          ", so it would not train on the other data of --other_text=yes; raise --steps, or evaluate it on them: orrery "
+          "evaluate --checkpoint=",
+          s.out, " --validation_data=PATH");
+    data_since_ = step_, validation_loss_ = 0, validated_ = -1;
+  }
   optimizer_->set_steps_done(step_);
 }
 
