@@ -185,3 +185,27 @@ TEST_CASE("images: a run that begins with another's weights reads pictures and t
   CHECK(judged("its") == judged("run"));
   CHECK(judged("given") != judged("run"));
 }
+
+TEST_CASE("images: a warning reports how many images of a validation are training data of the run") {
+  const Folder folder;
+  const std::string data = scraps + "/shapes/train";  // two classes of four images each
+  REQUIRE(is_complete(run_orrery(train(folder, {"--model=resnet", "--width=4", "--data=" + data, "--batch=4",
+                                                "--steps=1", "--validation_fraction=0.25"}))));
+  const auto judged = [&](const std::string& setting) {
+    const Outcome outcome = run_orrery({"evaluate", "--checkpoint=" + (folder / "run"), setting});
+    CHECK_MESSAGE(outcome.code == 0, outcome.err);
+    return outcome.out;
+  };
+  Message(judged("--validation_fraction=0.5"))
+      .names("warning")
+      .value("2 of the 4 images")
+      .value("50.0 %")
+      .offers("--validation_fraction=0.25");
+  Message(judged("--validation_data=" + data))
+      .names("warning")
+      .value("6 of the 8 images")
+      .value("75.0 %")
+      .offers("--validation_data=PATH");
+  for (const std::string& clean : {std::string("--validation_fraction=0.25"), "--validation_data=" + shapes})
+    CHECK(!contains(judged(clean), "training data"));
+}

@@ -282,8 +282,8 @@ TEST_CASE("train: the task and its problem come along with --init_from, unless o
   REQUIRE(is_complete(run_orrery(Words{"train", "--task=algorithmic", "--problem=copy(length=3)"} + tiny +
                                  Words{"--out=" + (folder / "first")})));
   const auto settings_begun_with = [&](const std::string& out, const Words& more) {
-    const Outcome begun = run_orrery(
-        Words{"train", "--init_from=" + (folder / "first"), "--steps=1", "--out=" + (folder / out)} + more);
+    const Outcome begun =
+        run_orrery(Words{"train", "--init_from=" + (folder / "first"), "--steps=1", "--out=" + (folder / out)} + more);
     REQUIRE_MESSAGE(is_complete(begun), begun.err);
     return read_file(folder / (out + "/settings.toml"));
   };

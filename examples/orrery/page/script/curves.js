@@ -138,8 +138,8 @@ class Chart {
     const rows = this.series.map((s) => {
       const finite = s.values.map((x, i) => [x, s.steps[i]]).filter(([x]) => x !== null);
       const since = this.data.runs[s.run].since, end = finite[finite.length - 1];  // values up to it: of other data
-      const least = finite.filter(([, step]) => !since || step > since)
-                        .reduce((a, b) => (a && a[0] <= b[0] ? a : b), null);
+      const least =
+          finite.filter(([, step]) => !since || step > since).reduce((a, b) => (a && a[0] <= b[0] ? a : b), null);
       const lowest = least ? [numberText(least[0]), this.placeText(least[1])] : ['', ''];
       const cells = finite.length ? [numberText(finite[0][0]), ...lowest, numberText(end[0])] : ['', '', '', ''];
       return [s.label, numberText(s.rows), ...cells];
