@@ -74,12 +74,17 @@ Images chosen(const Images& from, const std::vector<int64_t>& which) {
   return some;
 }
 
+// Returns the number of validation images of a class.
+int64_t held_out_of(int64_t count, double fraction) {
+  return static_cast<int64_t>(static_cast<double>(count) * fraction);
+}
+
 void keep_for_validation(ImageSet& set, double fraction) {
   std::vector<int64_t> counts(set.classes.size()), seen(set.classes.size()), learned, kept;
   for (const int32_t label : set.train.labels) ++counts[static_cast<size_t>(label)];
   for (int64_t i = 0; i < set.train.count(); ++i) {
     const auto label = static_cast<size_t>(set.train.labels[static_cast<size_t>(i)]);
-    const auto ours = static_cast<int64_t>(static_cast<double>(counts[label]) * fraction);
+    const int64_t ours = held_out_of(counts[label], fraction);
     (seen[label]++ < counts[label] - ours ? learned : kept).push_back(i);
   }
   set.validation = chosen(set.train, kept);
@@ -98,7 +103,7 @@ void check_classes(const ImageSet& set, const std::string& folder) {
 // Splits images into training and validation, as options.parts requires.
 void divide(ImageSet& set, const std::string& folder, const ImageOptions& options) {
   using Parts = ImageOptions::Parts;
-  const bool held_out = set.validation.count() > 0;
+  const bool held_out = set.has_split = set.validation.count() > 0;
   if (options.parts == Parts::learned) set.validation = Images();
   if (options.parts == Parts::held_out && !held_out) set.validation = std::exchange(set.train, Images());
   if (options.parts == Parts::held_out) {
@@ -136,6 +141,17 @@ std::string ImageSet::read(const std::string& path, uint64_t limit) {
   std::string bytes = read_data_file(path, limit);
   files[path] = {bytes.size(), sha256(std::as_bytes(std::span(bytes)))};
   return bytes;
+}
+
+int64_t ImageSet::trained_on(double validation_fraction) const {
+  if (has_split) return 0;
+  std::map<int32_t, int64_t> all, held_out;  // by label
+  for (const int32_t label : train.labels) ++all[label];
+  for (const int32_t label : validation.labels) ++all[label], ++held_out[label];
+  int64_t trained = 0;
+  for (const auto& [label, count] : held_out)
+    trained += std::max<int64_t>(0, count - held_out_of(all[label], validation_fraction));
+  return trained;
 }
 
 Fingerprint ImageSet::fingerprint() const {

@@ -54,6 +54,9 @@ struct ImageSet {
   std::map<std::string, Fingerprint> files = {};  // in `folder`, by path
   Fingerprint fingerprint() const;                // of all files, with their names in the folder
   std::optional<Fingerprint> apart = {};          // of validation data read from elsewhere
+  bool has_split = false;                         // the data has a split for validation
+  // Returns how many validation images are training data with this validation_fraction.
+  int64_t trained_on(double validation_fraction) const;
   // Reads and unpacks a file and adds it to `files`; throws Error above `limit` bytes.
   std::string read(const std::string& path, uint64_t limit = largest_unpacked);
 };

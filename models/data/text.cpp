@@ -96,7 +96,12 @@ Text::Text(const std::string& path, const Tokenizer& tokenizer, double validatio
     fingerprint_ = prints.text, division_ = prints.division;
     train_ = encode_all(files, tokenizer);
   }
-  std::tie(train_, validation_) = split(train_, validation_fraction);
+  whole_ = train_;
+  std::tie(train_, validation_) = split(*whole_, validation_fraction);
+}
+
+int64_t Text::training_tokens(double validation_fraction) const {
+  return whole_ ? split(*whole_, validation_fraction).first.size() : train_.size();
 }
 
 void Text::check_context(int64_t context) const {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "engine/math/random.h"
@@ -26,6 +27,8 @@ class Text {
   Text(const std::string& path, const Tokenizer& tokenizer, double validation_fraction = 0.1);
   const TokenSequence& train() const { return train_; }
   const TokenSequence& validation() const { return validation_; }
+  // Returns the number of tokens, from the first, for training with another validation_fraction.
+  int64_t training_tokens(double validation_fraction) const;
   const Fingerprint& fingerprint() const { return fingerprint_; }
   const Fingerprint& division() const { return division_; }  // into files; empty for one file, or for tokens
   // Throws Error, with the numbers, if training has fewer than `context` + 1 tokens, or if a
@@ -36,6 +39,7 @@ class Text {
   std::string path_;
   Fingerprint fingerprint_, division_;
   TokenSequence train_, validation_;
+  std::optional<TokenSequence> whole_;  // train_ and validation_; none: the data has a validation split
 };
 
 // Throws Error if memory cannot hold the fewest tokens that this tokenizer, a name or setting, can

@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/types/wording.h"
+#include "models/catalogue/plugins.h"
 #include "models/formats/base64.h"
 #include "models/formats/shell_words.h"
-#include "models/catalogue/plugins.h"
 #include "models/study/statistics.h"
 #include "models/tasks/base/task.h"
 #include "models/training/memory_plan.h"
@@ -42,12 +42,13 @@ void add_overview_of(Json& sections, const ReportedRun& run) {
   constexpr std::string_view per_second = "_per_second";
   std::string unit;
   std::vector<double> speeds;
+  const int64_t since = run.data_since();
   run.log.each([&](const LogRow& row) {
     const auto figure = [&](const char* key) {
       const auto found = row.figures.find(key);
       return found == row.figures.end() ? NAN : found->second;
     };
-    if (const double x = figure("validation_loss"); std::isfinite(x)) {
+    if (const double x = figure("validation_loss"); std::isfinite(x) && row.step > since) {
       last = x, last_at = row.step;
       if (!(best <= x)) best = x, best_at = row.step;
     }
@@ -58,10 +59,12 @@ void add_overview_of(Json& sections, const ReportedRun& run) {
         unit = key.substr(0, key.size() - per_second.size()), speeds.push_back(x);
   });
   if (std::isfinite(best)) {
-    item("validation loss", fixed(best, 4), "lowest, at step " + grouped(best_at));
+    const std::string of = since > 0 ? text("lowest on the data since step ", grouped(since)) : "lowest";
+    item("validation loss", fixed(best, 4), text(of, ", at step ", grouped(best_at)));
     if (last_at != best_at) item("last validation loss", fixed(last, 4), "at step " + grouped(last_at));
   } else if (std::isfinite(loss)) {
-    item("loss", fixed(loss, 4), "last step; no validation yet");
+    item("loss", fixed(loss, 4),
+         text("last step; no validation ", since > 0 ? text("on the data since step ", grouped(since)) : "yet"));
   }
   const int64_t step = run.last_step(), steps = run.settings ? run.settings->steps : step;
   const char* const state = step >= steps ? "all steps" : "so far; the run is in progress or was interrupted";
@@ -197,8 +200,7 @@ void add_notes(Json& sections, std::span<const ReportedRun> runs) {
     sections.push_back(report_section("Overview", "text", "Read errors", "", {{"items", std::move(items)}}));
   items = Json::array();
   for (const ReportedRun& run : runs)
-    if (!run.version_note.empty())
-      items.push_back({{"name", run.name}, {"text", run.version_note}, {"wrap", true}});
+    if (!run.version_note.empty()) items.push_back({{"name", run.name}, {"text", run.version_note}, {"wrap", true}});
   if (!items.empty())
     sections.push_back(report_section("Overview", "text", "Trained with another version of orrery", "",
                                       {{"items", std::move(items)}}));

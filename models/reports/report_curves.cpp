@@ -158,7 +158,14 @@ void add_curves(Json& sections, std::span<const LoggedRun> runs) {
   const size_t most = std::clamp(most_points / std::max<size_t>(1, curves), least_of_a_curve, most_of_a_curve);
   fill_in(charts, runs, most);
   Json names = Json::array();
-  for (const LoggedRun& run : runs) names.push_back({{"name", run.name}, {"group", run.group}});
+  std::string changed;
+  for (const LoggedRun& run : runs) {
+    names.push_back({{"name", run.name}, {"group", run.group}});
+    if (run.data_since == 0) continue;
+    names.back()["since"] = run.data_since;
+    changed += text(changed.empty() ? "" : " ", "The data of ", run.name, " changed at step ", grouped(run.data_since),
+                    "; its lowest values are those after it.");
+  }
   for (const Chart& chart : charts) {
     Json all = Json::array();
     bool thin = false;
@@ -183,6 +190,7 @@ void add_curves(Json& sections, std::span<const LoggedRun> runs) {
     if (thin) said = text("Curves of more than ", most, " rows show the smallest and largest value of each interval.");
     if (not_finite > 0)
       said += text(said.empty() ? "" : " ", not_finite, not_finite == 1 ? " value is" : " values are", " not finite.");
+    if (!changed.empty()) said += (said.empty() ? "" : " ") + changed;
     sections.push_back(report_section(chart.group, "curves", title, said,
                                       {{"figure", figure}, {"runs", names}, {"thinned", thin}, {"series", all}}));
   }

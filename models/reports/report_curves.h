@@ -46,6 +46,7 @@ struct LoggedRun {
   std::string name, group;  // runs of one group have one colour
   RunLog log;
   std::set<std::string> shown = {};  // metrics; empty: all
+  int64_t data_since = 0;            // step at which the data changed; the lowest values are those after it
 };
 
 // Appends a `curves` section per metric: first the losses together, then single metrics, then
@@ -53,7 +54,7 @@ struct LoggedRun {
 //   {"figure": "gradient_norm", "series": [{"name": ..., "key": ..., "run": 0, "rows": 600, "steps": [...],
 //    "values": [...]}], "runs": [{"name": ..., "group": ...}], "thinned": false}
 // `rows` counts the log's rows before thinning. If the axis is not steps, "axis" is its name and
-// "places", if present, the labels of 0, 1, ... on it.
+// "places", if present, the labels of 0, 1, ... on it. A run whose data changed has "since", the step.
 void add_curves(Json& sections, std::span<const LoggedRun> runs);
 
 }  // namespace orrery::models

@@ -1,9 +1,10 @@
 #include "models/tasks/evaluation.h"
 
 #include "engine/autograd/autograd.h"
+#include "engine/settings/spec.h"
 #include "engine/types/check.h"
+#include "engine/types/wording.h"
 #include "models/data/text.h"
-#include "models/tasks/base/task.h"
 #include "nn/losses/base/loss.h"
 
 namespace orrery::models {
@@ -30,6 +31,18 @@ std::optional<MeanLoss> evaluate(nn::Module& model, const TokenSequence& tokens,
   });
   if (stopped) return std::nullopt;
   return loss;
+}
+
+std::vector<std::string> warnings_of(const TrainingShare& share, const TaskOptions& options) {
+  if (share.trained <= 0) return {};
+  const bool begun = options.purpose == Purpose::begin && !share.of_this_run;
+  const double held_out = options.trained_on.held_out;
+  return {text(grouped(share.trained), " of the ", grouped(share.all), " ", share.unit, " of this validation, ",
+               fixed(100.0 * static_cast<double>(share.trained) / static_cast<double>(share.all), 1),
+               " %, are training data of the run", begun ? " of init_from" : "",
+               ", so its loss is not that of new data; use ",
+               share.own || held_out == 0 ? "other data with --validation_data=PATH"
+                                          : text("--validation_fraction=", print_number(held_out)))};
 }
 
 }  // namespace orrery::models

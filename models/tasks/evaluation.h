@@ -3,8 +3,11 @@
 
 #include <functional>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "models/data/token_sequence.h"
+#include "models/tasks/base/task.h"
 #include "nn/base/module.h"
 
 namespace orrery::models {
@@ -26,5 +29,15 @@ class MeanLoss {
 // `end_of_document`, documents are separate and the token after it is no target.
 std::optional<MeanLoss> evaluate(nn::Module& model, const TokenSequence& tokens, int64_t context, int64_t batch = 16,
                                  const std::function<bool()>& stop = {}, std::optional<int32_t> end_of_document = {});
+
+// How much of a validation is training data.
+struct TrainingShare {
+  int64_t trained, all;  // in units
+  std::string unit;
+  bool own;                  // in validation_data; else a fraction of `data`
+  bool of_this_run = false;  // else of TaskOptions::trained_on
+};
+// Returns a warning, or none if nothing of the validation is training data.
+std::vector<std::string> warnings_of(const TrainingShare& share, const TaskOptions& options);
 
 }  // namespace orrery::models

@@ -162,11 +162,30 @@ class ImageClassification final : public Task {
                         .validation_fraction = s.validation_fraction,
                         .skip_broken = s.skip_broken,
                         .parts = apart ? Parts::learned : judged ? Parts::judged : Parts::both};
-    if (s.data.empty()) return squares(read_held_out(s, wanted), s.validation_data);
+    const auto note_training_data = [&](ImageSet& held_out, const std::optional<Fingerprint>& own) {
+      const bool of_this_run = own && *own == held_out.fingerprint();
+      const TrainingData of = of_this_run ? TrainingData{*own} : options.trained_on;
+      const bool same = !of.print.sha256.empty() && of.print == held_out.fingerprint();
+      const TrainingShare share{.trained = same ? held_out.trained_on(of.held_out) : 0,
+                                .all = held_out.validation.count(),
+                                .unit = "images",
+                                .own = apart,
+                                .of_this_run = of_this_run};
+      for (std::string& each : warnings_of(share, options)) held_out.notes.push_back(std::move(each));
+    };
+    if (s.data.empty()) {
+      ImageSet held_out = squares(read_held_out(s, wanted), s.validation_data);
+      note_training_data(held_out, {});
+      return held_out;
+    }
     ImageSet set = squares(read_images(s.data, wanted), s.data);
-    if (!apart) return set;
+    if (!apart) {
+      note_training_data(set, {});
+      return set;
+    }
     wanted.size = set.train.height, wanted.channels = set.train.channels;
     ImageSet held_out = read_held_out(s, wanted);
+    note_training_data(held_out, judged ? std::optional<Fingerprint>() : set.fingerprint());
     const auto matched = match_classes(held_out.classes, set.classes);
     check(matched.has_value(), "train: ", s.validation_data, " has classes ", listed(held_out.classes), ", but ",
           s.data, " has classes ", listed(set.classes), "; use validation images of the latter classes");

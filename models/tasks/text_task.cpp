@@ -41,6 +41,11 @@ std::unique_ptr<Tokenizer> tokenizer_of(TextSettings& s, const TaskOptions& opti
   return named;
 }
 
+// Returns the number of tokens, from the first, that a run on these data trained on; 0: on others.
+int64_t tokens_trained_on(const Text& text, const TrainingData& run) {
+  return !run.print.sha256.empty() && run.print == text.fingerprint() ? text.training_tokens(run.held_out) : 0;
+}
+
 }  // namespace
 
 void refuse_tokenizer(const std::string& data, const Tokenizer* own, const std::string& named) {
@@ -63,6 +68,7 @@ TextTask::TextTask(TextSettings& s, AnySettings& model, const TaskOptions& optio
         tokenizer_->size(), " tokens; leave it out or raise it");
   vocabulary_ = vocabulary;
   TokenSequence held_out;
+  TrainingShare share{.trained = 0, .all = 0, .unit = TextTask::unit(), .own = own_};
   const auto note_division = [&](const std::string& key, const Text& text) {
     if (text.division().bytes > 0) beside_[key + division_mark] = text.division();
   };
@@ -70,11 +76,16 @@ TextTask::TextTask(TextSettings& s, AnySettings& model, const TaskOptions& optio
     const Text text(s.data, *tokenizer_, own_ ? 0 : s.validation_fraction);
     if (options.purpose != Purpose::judge) text.check_context(context_);
     fingerprint_ = text.fingerprint(), training_ = text.train(), held_out = text.validation();
+    if (!own_) share.trained = tokens_trained_on(text, options.trained_on) - training_.size();
     note_division("data", text);
   }
   if (own_) {
     const Text text(s.validation_data, *tokenizer_, 0);
-    held_out = text.validation().size() > 0 ? text.validation() : text.train();  // a prepared folder has its own split
+    const bool split = text.validation().size() > 0;  // a prepared folder has its own
+    held_out = split ? text.validation() : text.train();
+    share.of_this_run = options.purpose != Purpose::judge && text.fingerprint() == fingerprint_;
+    const TrainingData trained_on = share.of_this_run ? TrainingData{fingerprint_} : options.trained_on;
+    share.trained = tokens_trained_on(text, trained_on) - (split ? text.train().size() : 0);
     (s.data.empty() ? fingerprint_ : beside_["validation_data"]) = text.fingerprint();
     note_division("validation_data", text);
   }
@@ -83,6 +94,8 @@ TextTask::TextTask(TextSettings& s, AnySettings& model, const TaskOptions& optio
   check(s.validation_tokens <= held_out.size(), "train: validation_tokens (", s.validation_tokens, ") must be at most ",
         held_out.size(), ", the held-out tokens; lower it, or use all with --validation_tokens=0");
   validation_ = s.validation_tokens > 0 ? held_out.part(0, s.validation_tokens) : held_out;
+  share.all = validation_.size(), share.trained = std::min(share.trained, share.all);
+  notes_ = warnings_of(share, options);
   const int64_t learned = training().size();
   learned_sample_ = training().part(learned - std::min(learned, s.training_loss_tokens), learned);
 }
@@ -93,6 +106,12 @@ void TextTask::check_end_of_documents(const std::string& data) const {
   const auto described = [](const std::optional<int32_t>& end) { return end ? text("token ", *end) : "no token"; };
   fail("train: documents=yes, but in ", data, " a document ends with ", described(own->end_of_text()),
        ", and for the model with ", described(end_of_text()), "; give the text itself, or take documents=no");
+}
+
+std::vector<std::string> TextTask::warnings() const {
+  std::vector<std::string> all = tokenizer_->notes();
+  all.insert(all.end(), notes_.begin(), notes_.end());
+  return all;
 }
 
 // Counts Unicode characters for any tokens: every byte except UTF-8 continuation bytes. Tokens

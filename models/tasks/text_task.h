@@ -51,7 +51,7 @@ class TextTask : public Task {
   int64_t held_out() const override { return validation().size(); }
   std::string data() const override { return data_; }
   std::string tokenizer() const override { return tokenizer_->save(); }
-  std::vector<std::string> warnings() const override { return tokenizer_->notes(); }
+  std::vector<std::string> warnings() const override;
   Fingerprint fingerprint() const override { return fingerprint_; }
   std::map<std::string, Fingerprint> read_beside() const override { return beside_; }
 
@@ -83,6 +83,7 @@ class TextTask : public Task {
   bool own_;  // validation has its own data
   Fingerprint fingerprint_;
   std::map<std::string, Fingerprint> beside_;
+  std::vector<std::string> notes_;  // about the validation split
   TokenSequence training_, validation_, learned_sample_;
   int64_t batch_, context_, vocabulary_;
   mutable int64_t characters_ = 0;  // in the validation's targets; 0: not counted yet

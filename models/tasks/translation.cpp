@@ -66,12 +66,25 @@ class Translation final : public Task {
         judged_(options.purpose == Purpose::judge),
         bleu_(judged_ && options.bleu),
         progress_(options.progress) {
-    std::vector<TextPair> learned = read_learned(), held_out = read_held_out(learned);
+    std::vector<TextPair> learned = read_learned();
+    const bool own = !s.validation_data.empty();
+    const int64_t known = own ? 0 : pairs_trained_on(learned, options.trained_on);
+    std::vector<TextPair> held_out = read_held_out(learned);
     for (const auto* const pairs : {&learned, &held_out})
       empty_ += std::count_if(pairs->begin(), pairs->end(),
                               [](const TextPair& pair) { return pair.first.empty() || pair.second.empty(); });
     fingerprint_ = fingerprint_of(learned.empty() ? held_out : learned);
     if (!learned.empty()) beside_["validation_data"] = fingerprint_of(held_out);
+    const bool of_this_run = own && !judged_ && beside_["validation_data"] == fingerprint_;
+    const int64_t trained =
+        own ? pairs_trained_on(held_out, of_this_run ? TrainingData{fingerprint_} : options.trained_on)
+            : known - static_cast<int64_t>(learned.size());
+    notes_ = warnings_of({.trained = trained,
+                          .all = static_cast<int64_t>(held_out.size()),
+                          .unit = kind(),
+                          .own = own,
+                          .of_this_run = of_this_run},
+                         options);
     tokenizer_ = options.tokenizer.empty() ? make_tokenizer(s.tokenizer, [&] { return text_of(learned); })
                                            : restore_tokenizer(options.tokenizer);
     if (!is_made_of_text(s.tokenizer)) beside_["tokenizer"] = fingerprint_of(*tokenizer_);
@@ -121,9 +134,11 @@ class Translation final : public Task {
   }
 
   std::vector<std::string> warnings() const override {
-    if (empty_ == 0) return {};
-    return {text(empty_, empty_ == 1 ? " pair of " : " pairs of ", data(), empty_ == 1 ? " has" : " have",
-                 " an empty side; such pairs are used as they are")};
+    std::vector<std::string> all = notes_;
+    if (empty_ > 0)
+      all.push_back(text(empty_, empty_ == 1 ? " pair of " : " pairs of ", data(), empty_ == 1 ? " has" : " have",
+                         " an empty side; such pairs are used as they are"));
+    return all;
   }
 
   std::string kind() const override { return "pairs"; }
@@ -164,6 +179,15 @@ class Translation final : public Task {
             settings_.document_column,
             settings_.document_lines};
   }
+  // Returns the number of pairs, from the first, that a run on these pairs trained on; 0: on others.
+  static int64_t pairs_trained_on(std::span<const TextPair> all, const TrainingData& run) {
+    if (run.print.sha256.empty()) return 0;
+    const size_t count = all.size() - held_out_of(all.size(), run.held_out);
+    return fingerprint_of(all.first(count)) == run.print ? static_cast<int64_t>(count) : 0;
+  }
+  static size_t held_out_of(size_t pairs, double fraction) {
+    return static_cast<size_t>(static_cast<double>(pairs) * fraction);
+  }
   std::vector<TextPair> read_learned() const {
     const Settings& s = settings_;
     check(!s.data.empty() || judged_,
@@ -181,7 +205,7 @@ class Translation final : public Task {
   std::vector<TextPair> read_held_out(std::vector<TextPair>& learned) const {
     const Settings& s = settings_;
     if (!s.validation_data.empty()) return read_pairs(files(s.validation_data, s.validation_translations));
-    const auto count = static_cast<std::ptrdiff_t>(static_cast<double>(learned.size()) * s.validation_fraction);
+    const auto count = static_cast<std::ptrdiff_t>(held_out_of(learned.size(), s.validation_fraction));
     check(count >= 1, "train: validation_fraction (", s.validation_fraction, ") of ", learned.size(),
           " pairs is less than one pair; use more pairs, a larger fraction or --validation_data=FILE");
     std::vector<TextPair> held_out(std::make_move_iterator(learned.end() - count),
@@ -275,6 +299,7 @@ class Translation final : public Task {
   int64_t vocabulary_ = 0;  // the model's
   Fingerprint fingerprint_;
   std::map<std::string, Fingerprint> beside_;
+  std::vector<std::string> notes_;  // about the validation split
   std::vector<Pair> learned_, held_out_, learned_sample_;
   std::vector<std::string> references_;                                    // held-out targets, if BLEU is computed
   std::unique_ptr<PairBatches> batches_, validation_, learned_in_sample_;  // null without such pairs

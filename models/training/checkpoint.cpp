@@ -73,6 +73,7 @@ std::string json_of(const CheckpointState& state) {
                {"step", state.step},           {"validation_loss", state.validation_loss},
                {"validated", state.validated}, {"text", as_json(state.text)}};
   if (state.position > 0) json["position"] = state.position;
+  if (state.data_since > 0) json["data_since"] = state.data_since;
   // Made as an object, because converting null to an object crashes without memory.
   Json& files = json["files"] = Json::object();
   for (const auto& [name, file] : state.files) files[name] = as_json(file);
@@ -122,6 +123,7 @@ CheckpointState state_in(const std::string& content, const std::string& what) {
   state.step = step_in(json, what);
   if (json.contains("version")) state.version = text_member(json, "version", what);
   if (json.contains("position")) state.position = whole_number_member(json, "position", what);
+  if (json.contains("data_since")) state.data_since = whole_number_member(json, "data_since", what);
   state.validation_loss = number_member(json, "validation_loss", what);
   if (json.contains("validated")) state.validated = whole_number_member(json, "validated", what);
   state.tokenizer = member(json, "tokenizer", what).dump();

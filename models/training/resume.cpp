@@ -162,6 +162,28 @@ void check_same_kind(const std::string& run, const std::string& model, const std
   check_same(run, "task", its.task, task);
 }
 
+TrainingData training_data(const CheckpointState& state) {
+  TrainingData data{.print = state.text};
+  if (data.print.sha256.empty()) return data;
+  const TrainSettings its = make_settings(state.settings);
+  const std::string fraction = setting_of(its, "validation_fraction");
+  if (!fraction.empty() && setting_of(its, "validation_data").empty())
+    data.held_out = parse_number("validation_fraction", fraction);
+  return data;
+}
+
+bool has_other_data(const TrainSettings& now, const CheckpointState& before, const Task& task) {
+  if (!now.other_text) return false;
+  TrainSettings strict = now;
+  strict.other_text = false;
+  try {
+    check_same_run(strict, before, task);
+    return false;
+  } catch (const Error&) {  // an error that other_text permits
+    return true;
+  }
+}
+
 void check_same_run(const TrainSettings& now, const CheckpointState& before, const Task& task) {
   const TrainSettings then = make_settings(before.settings);
   check_same_settings(now, then, before.tokenizer);

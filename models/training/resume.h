@@ -15,6 +15,13 @@ namespace orrery::models {
 // describe the run), or the data without now.other_text. The error names a way out.
 void check_same_run(const TrainSettings& now, const CheckpointState& before, const Task& task);
 
+// Returns true if the data, or how they are read and split, are others than the checkpoint's:
+// validation losses before and after it cannot be compared. Call after check_same_run.
+bool has_other_data(const TrainSettings& now, const CheckpointState& before, const Task& task);
+
+// Returns the training data of the checkpoint's run.
+TrainingData training_data(const CheckpointState& state);
+
 // Throws this Error if the run has a model of another class, or another task.
 void check_same_kind(const std::string& run, const std::string& model, const std::string& task,
                      const TrainSettings& its);

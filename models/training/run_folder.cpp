@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <limits>
 #include <new>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -122,12 +123,15 @@ struct Judged {
   std::string path;  // empty: none was validated
   double validation_loss = std::numeric_limits<double>::infinity();
 };
-Judged best_in(const std::string& folder) {
+// Compares the checkpoints after the step `since`; none: after that of the newest one.
+Judged best_in(const std::string& folder, std::optional<int64_t> since = {}) {
   Judged best;
   for (const std::string& path : checkpoints_in(folder)) try {
       const CheckpointState state = read_state(path);
+      if (!since) since = state.data_since;
       const bool judged = state.validated == state.step && state.step == step_of(name_of(path));
-      if (judged && state.validation_loss <= best.validation_loss) best = {path, state.validation_loss};
+      if (judged && state.step > *since && state.validation_loss <= best.validation_loss)
+        best = {path, state.validation_loss};
     } catch (const Error&) {  // skip damaged ones
     }
   return best;
@@ -338,11 +342,13 @@ bool RunFolder::is_whole(const std::string& checkpoint) {
   return true;
 }
 
-bool RunFolder::is_best(double validation_loss) const { return validation_loss < best_in(path_).validation_loss; }
+bool RunFolder::is_best(double validation_loss) const {
+  return validation_loss < best_in(path_, data_since_).validation_loss;
+}
 
 std::vector<std::string> RunFolder::remove_old(int64_t keep, bool best) {
   int64_t kept = 0;
-  const std::string judged_best = best ? best_in(path_).path : "";
+  const std::string judged_best = best ? best_in(path_, data_since_).path : "";
   return for_each_path(keep > 0 ? checkpoints_in(path_) : std::vector<std::string>(), [&](const std::string& path) {
     const bool ours = path == last_good_ || path == unproven_;
     if (ours || kept < keep) {

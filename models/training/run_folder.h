@@ -32,7 +32,8 @@ std::string latest_checkpoint(const std::string& folder, bool weights_alone = fa
 std::string checkpoint_at(const std::string& folder);
 // Returns true if --from_previous=yes can resume: the newest intact one has an optimizer.
 bool can_resume(const std::string& folder);
-// Returns the checkpoint with the lowest validation loss at its own step; empty if none has one.
+// Returns the checkpoint with the lowest validation loss at its own step, among those of the
+// newest one's data (CheckpointState::data_since); empty if none has one.
 std::string best_checkpoint(const std::string& folder);
 
 class RunFolder {
@@ -69,7 +70,9 @@ class RunFolder {
   // Removes all but the newest `keep` intact checkpoints; 0: none. Keeps the last verified and
   // written one, and with `best` that of the lowest validation loss.
   std::vector<std::string> remove_old(int64_t keep, bool best = false);
-  bool is_best(double validation_loss) const;  // lower than that of every checkpoint here
+  // Excludes checkpoints up to this step from the lowest validation loss: they are of other data.
+  void compare_since(int64_t step) { data_since_ = step; }
+  bool is_best(double validation_loss) const;  // lower than that of every checkpoint here of these data
   std::vector<std::string> remove_all();       // verifiably ours, intact or damaged
   std::vector<std::string> remove_partial();   // folders that a killed run was writing or removing
 
@@ -80,6 +83,7 @@ class RunFolder {
   std::string path_;
   FolderLock lock_;
   std::string last_good_, unproven_, doubtful_;
+  int64_t data_since_ = 0;
   std::set<std::string> whole_;  // checkpoints whose files matched their hashes
 };
 

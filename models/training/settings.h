@@ -63,7 +63,7 @@ struct TrainSettings {
     task_settings.visit(v);
     v("out", out, "folder for checkpoints, metrics and settings");
     v("init_from", init_from,
-      "run or checkpoint to take model, weights and tokenizer from; none: random initial weights");
+      "run or checkpoint to take model, task, weights and tokenizer from; none: random initial weights");
     v("steps", steps, "total number of updates, including those before a resume", between(1, 1e9));
     v("batch", batch, "sequences or images per micro-batch", between(1, 16384));
     v("gradient_accumulation_steps|accumulate", gradient_accumulation_steps, "micro-batches per update",

@@ -82,6 +82,7 @@ Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
                             .micro_batches = s.gradient_accumulation_steps,
                             .seed = static_cast<uint64_t>(s.seed),
                             .tokenizer = state.tokenizer,
+                            .trained_on = training_data(state),
                             .purpose = !resumed.empty() ? Purpose::go_on
                                        : begun.empty()  ? Purpose::learn
                                                         : Purpose::begin};
@@ -126,6 +127,13 @@ void Trainer::resume(const std::string& checkpoint, const CheckpointState& state
           "; resume it with batch=", rows, " and gradient_accumulation_steps=", carried_.size());
   }
   step_ = state.step, validation_loss_ = state.validation_loss, validated_ = state.validated;
+  data_since_ = state.data_since;
+  if (has_other_data(s, state, *task_)) {
+    check(step_ < s.steps, "train: steps ", s.steps, ", but the run in ", s.out, " has done ", step_,
+          ", so it would not train on the other data of --other_text=yes; raise --steps, or evaluate it on them with "
+          "orrery evaluate and --validation_data=PATH");
+    data_since_ = step_, validation_loss_ = 0, validated_ = -1;
+  }
   optimizer_->set_steps_done(step_);
 }
 

@@ -118,6 +118,7 @@ class Trainer {
   double validation_loss_ = 0;
   std::vector<std::pair<std::string, double>> figures_;
   int64_t validated_ = -1;  // step of validation_loss_
+  int64_t data_since_ = 0;  // step at which other_text changed the data; 0: never
 };
 
 }  // namespace orrery::models

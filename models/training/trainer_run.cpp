@@ -62,6 +62,7 @@ CheckpointState Trainer::state() const {
           .settings = list_settings(resolved(from_the_beginning(settings_))),
           .validation_loss = validation_loss_,
           .validated = validated_,
+          .data_since = data_since_,
           .text = task_->fingerprint(),
           .beside = with_loaded_plugins(task_->read_beside()),
           .position = carried_.empty() ? 0 : carried_[0].tokens,
@@ -83,6 +84,7 @@ std::string Trainer::save(Audience& audience) {
 TrainingResult Trainer::run(const TrainingEvents& events) {
   const TrainSettings& s = settings_;
   if (!folder_) folder_ = std::make_unique<RunFolder>(s.out);
+  folder_->compare_since(data_since_);
   struct Unlock {
     std::unique_ptr<RunFolder>& folder;
     ~Unlock() { folder.reset(); }
@@ -104,7 +106,9 @@ TrainingResult Trainer::run(const TrainingEvents& events) {
   const auto owes_validation = [&] {
     return step_ > 0 && (step_ >= s.steps || (s.evaluate_every > 0 && step_ % s.evaluate_every == 0));
   };
-  if (owes_validation() && validated_ != step_) {  // it was stopped before its validation
+  // It was stopped before its validation. With other data from this step on, the loss would be
+  // recorded in a checkpoint of the former data.
+  if (owes_validation() && validated_ != step_ && data_since_ != step_) {
     validate(audience);
     result.stopped = audience.wants_end();
     if (validated_ == step_) folder_->record_validation(validation_loss_);

@@ -152,3 +152,60 @@ TEST_CASE("images: a model is judged by a test set alone, and begins a run on ot
     CHECK_MESSAGE(resumed.code == 0, resumed.err);
   }
 }
+
+TEST_CASE("images: a run that begins with another's weights reads pictures and takes its loss as that one does") {
+  using Words = std::vector<std::string>;
+  const Folder folder;
+  const Words data = {"--data=" + scraps + "/shapes", "--batch=4", "--warmup_steps=1"};
+  REQUIRE(is_complete(run_orrery(
+      train(folder, data + Words{"--model=vit", "--layers=1", "--heads=2", "--width=8", "--patch=4", "--steps=2",
+                                 "--loss=sigmoid", "--pixel_mean=0.9,0.1,0.9", "--pixel_std=0.3"}))));
+  const auto settings_begun_with = [&](const std::string& out, const Words& more) {
+    const Outcome begun = run_orrery(Words{"train", "--init_from=" + (folder / "run"), "--out=" + (folder / out),
+                                           "--steps=1", "--learning_rate=1e-9", "--min_learning_rate=0"} +
+                                     data + more);
+    REQUIRE_MESSAGE(is_complete(begun), begun.err);
+    return read_file(folder / (out + "/settings.toml"));
+  };
+  const std::string its = settings_begun_with("its", {}),
+                    given = settings_begun_with("given", {"--pixel_mean=0.5", "--loss=softmax"});
+  for (const char* line : {"\nloss = \"sigmoid\"\n", "\npixel_mean = \"0.9, 0.1, 0.9\"\n", "\npixel_std = 0.3\n"}) {
+    CAPTURE(line);
+    CHECK(contains(its, line));
+  }
+  for (const char* line : {"\nloss = \"softmax\"\n", "\npixel_mean = 0.5\n", "\npixel_std = 0.3\n"}) {
+    CAPTURE(line);
+    CHECK(contains(given, line));
+  }
+  const auto judged = [&](const std::string& out) {
+    const Outcome outcome = run_orrery({"evaluate", "--checkpoint=" + (folder / out)});
+    REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+    return outcome.out;
+  };
+  CHECK(judged("its") == judged("run"));
+  CHECK(judged("given") != judged("run"));
+}
+
+TEST_CASE("images: a warning reports how many images of a validation are training data of the run") {
+  const Folder folder;
+  const std::string data = scraps + "/shapes/train";  // two classes of four images each
+  REQUIRE(is_complete(run_orrery(train(folder, {"--model=resnet", "--width=4", "--data=" + data, "--batch=4",
+                                                "--steps=1", "--validation_fraction=0.25"}))));
+  const auto judged = [&](const std::string& setting) {
+    const Outcome outcome = run_orrery({"evaluate", "--checkpoint=" + (folder / "run"), setting});
+    CHECK_MESSAGE(outcome.code == 0, outcome.err);
+    return outcome.out;
+  };
+  Message(judged("--validation_fraction=0.5"))
+      .names("warning")
+      .value("2 of the 4 images")
+      .value("50.0 %")
+      .offers("--validation_fraction=0.25");
+  Message(judged("--validation_data=" + data))
+      .names("warning")
+      .value("6 of the 8 images")
+      .value("75.0 %")
+      .offers("--validation_data=PATH");
+  for (const std::string& clean : {std::string("--validation_fraction=0.25"), "--validation_data=" + shapes})
+    CHECK(!contains(judged(clean), "training data"));
+}

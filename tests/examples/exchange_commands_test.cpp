@@ -110,6 +110,47 @@ TEST_CASE("evaluate: a checkpoint is judged on held-out text, and on another one
   expect_error(run_orrery({"evaluate"})).names("evaluate").names("model").offers("--checkpoint=DIR");
 }
 
+TEST_CASE("evaluate: a warning reports how much of a validation is training data of the run") {
+  const Folder folder;
+  const std::string text = folder.write("text.txt", tiny_text()), run = folder / "run",
+                    other = folder.write("other.txt", tiny_text().substr(0, 999));
+  REQUIRE(run_orrery(Words{"train", "--data=" + text, "--out=" + run} + tiny).code == 0);
+  const auto judged = [&](const Words& more) {
+    const Outcome outcome = run_orrery(Words{"evaluate", "--checkpoint=" + run} + more);
+    CHECK_MESSAGE(outcome.code == 0, outcome.err);
+    return outcome.out;
+  };
+  // 900 of the 1,000 tokens are for training, so tokens 500 to 899 of the second half are.
+  Message(judged({"--validation_fraction=0.5"}))
+      .names("warning")
+      .value("400 of the 500 tokens")
+      .value("80.0 %")
+      .offers("--validation_fraction=0.1");
+  Message(judged({"--validation_fraction=0.5", "--validation_tokens=50"}))
+      .value("50 of the 50 tokens")
+      .value("100.0 %");
+  Message(judged({"--validation_data=" + text}))
+      .value("900 of the 1,000 tokens")
+      .value("90.0 %")
+      .offers("--validation_data=PATH");
+  for (const Words& clean : {Words{}, {"--validation_fraction=0.05"}, {"--validation_data=" + other}})
+    CHECK(!contains(judged(clean), "warning"));
+
+  const auto trained = [&](const std::string& out, const Words& more) {
+    const Outcome outcome = run_orrery(Words{"train", "--data=" + text, "--out=" + (folder / out)} + tiny + more);
+    CHECK_MESSAGE(is_complete(outcome), outcome.err);
+    return outcome.out + outcome.err;
+  };
+  const std::string begin = "--init_from=" + run;
+  CHECK(!contains(trained("same", {begin}), "warning"));
+  Message(trained("more", {begin, "--validation_fraction=0.5"})).value("400 of the 500 tokens").names("init_from");
+  Message(trained("apart", {"--validation_data=" + text})).names("warning").value("1,000 of the 1,000 tokens");
+  // Such a run trains on all of `data`, of which a validation then takes the end.
+  Message(run_orrery({"evaluate", "--checkpoint=" + (folder / "apart"), "--validation_data="}).out)
+      .value("100 of the 100 tokens")
+      .offers("--validation_data=PATH");
+}
+
 TEST_CASE("evaluate: what is held out is all that it needs, of a run whose data are gone and of what was imported") {
   const Folder folder;
   const std::string text = folder.write("text.txt", tiny_text()), run = folder / "run", other = folder / "other.txt";
@@ -174,6 +215,13 @@ TEST_CASE("translate: sentences go in, a line each comes out, and BLEU is told a
       run_orrery({"evaluate", "--checkpoint=" + run, "--validation_data=" + pairs});
   REQUIRE_MESSAGE(elsewhere.code == 0, elsewhere.err);
   CHECK(!contains(elsewhere.out, "training loss"));
+  CHECK(!contains(of_loss.out, "warning"));
+  Message(elsewhere.out).names("warning").value("46 of the 48 pairs").value("95.8 %");
+  Message(run_orrery({"evaluate", "--checkpoint=" + run, "--bleu=no", "--validation_fraction=0.5"}).out)
+      .names("warning")
+      .value("22 of the 24 pairs")
+      .value("91.7 %")
+      .offers("--validation_fraction=0.05");
   std::string endless = "Am Anfang";
   for (int i = 0; i < 200; ++i) endless += " schuf Gott Himmel und Erde";
   const std::string mixed = folder.write("mixed.txt", "Und es ward Licht.\n" + endless + "\nUnd es ward Licht.\n");

@@ -277,6 +277,20 @@ TEST_CASE("train: what --init_from brings along is said in the settings, and no 
   CHECK(contains(read_file(folder / "second/settings.toml"), "tokenizer = \"byte\""));
 }
 
+TEST_CASE("train: the task and its problem come along with --init_from, unless others are given") {
+  const Folder folder;
+  REQUIRE(is_complete(run_orrery(Words{"train", "--task=algorithmic", "--problem=copy(length=3)"} + tiny +
+                                 Words{"--out=" + (folder / "first")})));
+  const auto settings_begun_with = [&](const std::string& out, const Words& more) {
+    const Outcome begun =
+        run_orrery(Words{"train", "--init_from=" + (folder / "first"), "--steps=1", "--out=" + (folder / out)} + more);
+    REQUIRE_MESSAGE(is_complete(begun), begun.err);
+    return read_file(folder / (out + "/settings.toml"));
+  };
+  Message(settings_begun_with("its", {})).names("task").value("\"algorithmic\"").names("problem").value("length=3");
+  Message(settings_begun_with("given", {"--problem=copy(length=2)"})).names("problem").value("length=2");
+}
+
 TEST_CASE("train: a run that ends worse than a uniform guess is complete, with a message and exit code 3") {
   const Folder folder;
   const std::string scraps = ORRERY_SOURCE_DIR "/tests/models/";

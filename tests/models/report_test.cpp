@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "engine/system/files.h"
 #include "models/formats/base64.h"
@@ -116,6 +117,34 @@ TEST_CASE("report: a chart for each figure, the losses together, a line for each
   CHECK(both[0]["title"] == "span at validations");
   CHECK(both[1]["title"] == "span");
   CHECK(both[1]["data"]["series"].size() == 1);
+}
+
+TEST_CASE("report: where a run's data changed, only later validations count for the lowest loss") {
+  ReportedRun run;
+  run.name = "a";
+  run.log = {{2, {{"loss", 2.5}}}, {2, {{"validation_loss", 2.25}}}, {4, {{"loss", 5}}}};
+  run.state = CheckpointState{.step = 4, .data_since = 2};
+  const auto first_item = [&] {
+    Json sections = Json::array();
+    add_overview(sections, std::span(&run, 1));
+    return sections[0]["data"]["items"][0];
+  };
+  const Json none = first_item();
+  CHECK(none["name"] == "loss");
+  CHECK(none["value"] == "5.0000");
+  Message(none["note"].get<std::string>()).names("no validation").value("step 2");
+  run.log.add({4, {{"validation_loss", 4.5}}});
+  run.log.add({6, {{"validation_loss", 4.75}}});
+  const Json lowest = first_item();
+  CHECK(lowest["name"] == "validation loss");
+  CHECK(lowest["value"] == "4.5000");
+  Message(lowest["note"].get<std::string>()).names("lowest").value("since step 2").value("at step 4");
+
+  Json curves = Json::array();
+  add_curves(curves, std::vector<LoggedRun>{{"a", "a", run.log, {}, run.data_since()}, {"b", "b", run.log}});
+  CHECK(curves[0]["data"]["runs"][0]["since"] == 2);
+  CHECK(!curves[0]["data"]["runs"][1].contains("since"));
+  Message(curves[0]["text"].get<std::string>()).names("data of a").value("step 2").names("lowest");
 }
 
 TEST_CASE("report: many long curves stay below five megabytes") {

@@ -155,6 +155,63 @@ TEST_CASE("run folder: the checkpoint of the lowest validation loss stays, also 
   CHECK(names_in(run.out) == std::set<std::string>{"metrics.jsonl", "settings.toml", "step_000009"});
 }
 
+TEST_CASE("run folder: after other data only the validation losses on these count for the lowest") {
+  const Run run;
+  const std::string other = run.folder / "other.txt";
+  std::string words;  // of letters that are rare in the first text
+  for (int i = 0; i < 200; ++i) words += "zzq7k9 ";
+  write(other, words);
+  std::vector<double> losses;  // step 1 is losses[0]
+  TrainingEvents events;
+  events.validation = [&](int64_t, const Validation& found) { losses.push_back(found.loss); };
+  const auto with = [](Assignments more) {
+    more.insert(more.begin(), {{"evaluate_every", "1"},
+                               {"checkpoint_every", "0"},
+                               {"keep_checkpoints", "1"},
+                               {"warmup_steps", "1"},
+                               {"min_learning_rate", "0"}});
+    return more;
+  };
+  const auto kept = [&] {
+    std::set<std::string> names = names_in(run.out);
+    names.erase("metrics.jsonl"), names.erase("settings.toml");
+    return names;
+  };
+  run.train(with({{"learning_rate", "0.03"}}), events);
+  CHECK(kept() == std::set<std::string>{"step_000006"});
+  const double lowest_of_first = losses[5];
+  run.resume(with({{"data", other}, {"other_text", "yes"}, {"learning_rate", "1e-5"}}), events);
+  REQUIRE(losses.size() == 8);
+  REQUIRE(losses[7] < losses[6]);
+  REQUIRE(losses[7] > lowest_of_first);
+  CHECK(kept() == std::set<std::string>{"step_000008"});
+  CHECK(best_checkpoint(run.out) == run.checkpoint(8));
+  CHECK(read_state(run.checkpoint(8)).data_since == 6);
+
+  run.resume(with({{"data", other}, {"learning_rate", "1e-30"}, {"steps", "9"}, {"keep_checkpoints", "0"}}), events);
+  CHECK(read_state(run.checkpoint(9)).data_since == 6);
+  // The other data are refused where no step would train on them.
+  expect_error([&] {
+    run.resume({{"other_text", "yes"}, {"steps", "9"}});
+  })
+      .names("steps")
+      .value(9)
+      .names(run.out)
+      .value(9)
+      .offers("--steps")
+      .offers("--validation_data");
+  // Checkpoint 9 keeps its loss on the former data, and checkpoint 10 has none on the new data yet.
+  run.resume(with({{"other_text", "yes"},
+                   {"steps", "11"},
+                   {"evaluate_every", "3"},
+                   {"checkpoint_every", "1"},
+                   {"keep_checkpoints", "0"}}));
+  CHECK(read_state(run.checkpoint(9)).validation_loss == losses[8]);
+  CHECK(read_state(run.out + "/step_000010").data_since == 9);
+  CHECK(read_state(run.out + "/step_000010").validated == -1);
+  CHECK(best_checkpoint(run.out) == run.out + "/step_000011");
+}
+
 TEST_CASE("run folder: what is not proven to be a checkpoint of ours is never removed") {
   const Run run;
   write(run.out + "/step_1/thesis", "x");

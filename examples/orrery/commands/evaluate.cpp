@@ -131,6 +131,7 @@ int evaluate(const Arguments& arguments) {
       .micro_batches = trained.settings.gradient_accumulation_steps,
       .seed = static_cast<uint64_t>(trained.settings.seed),
       .tokenizer = trained.tokenizer,
+      .trained_on = trained.trained_on,
       .purpose = models::Purpose::judge,
       .bleu = s.bleu,
       .progress = [&](const std::string& done, double share) { progress->share(done, share); }};

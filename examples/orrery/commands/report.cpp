@@ -75,7 +75,7 @@ Json sections_of(std::span<const std::string> folders, const ReportSettings& s, 
   models::add_overview(sections, runs);
   models::add_notes(sections, runs);
   std::vector<models::LoggedRun> logged;
-  for (models::ReportedRun& run : runs) logged.push_back({run.name, run.name, run.log});
+  for (models::ReportedRun& run : runs) logged.push_back({run.name, run.name, run.log, {}, run.data_since()});
   models::add_curves(sections, logged);
   models::add_probes(sections, runs);
   add_samples(sections, runs, s.samples);

@@ -1,6 +1,7 @@
 #include "examples/orrery/commands/train_settings.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "engine/system/files.h"
 #include "examples/orrery/terminal/arguments.h"
@@ -36,6 +37,11 @@ std::string last_value(const ParsedArguments& parsed, const std::string& key, st
   for (const auto& [given, value] : parsed.assignments)
     if (given == "config") otherwise = models::value_in_settings_file(value, key).value_or(otherwise);
   return value_of(parsed.assignments, key, otherwise);
+}
+
+bool is_of_weights(std::string_view key) {
+  return std::any_of(std::begin(models::settings_of_weights), std::end(models::settings_of_weights),
+                     [&](std::string_view each) { return each == key; });
 }
 
 // Replaces --resume=RUN by --resume=yes --out=RUN.
@@ -74,8 +80,8 @@ Assignments of_resumed(const ParsedArguments& parsed) {
   return taken;
 }
 
-// Returns the settings that a run with --init_from inherits: the model, the model's settings,
-// the tokenizer and the dtype.
+// Returns the settings that a run with --init_from inherits: the model and its settings, the task
+// and those of its settings that the weights depend on, and the dtype.
 Assignments inherited(const ParsedArguments& parsed) {
   const std::string from = last_value(parsed, "init_from", "");
   if (from.empty()) return {};
@@ -92,14 +98,14 @@ Assignments inherited(const ParsedArguments& parsed) {
   const std::string& class_wanted = models::named_model(wanted).of.name;
   check(class_wanted == its_class, "train: --init_from=", from, " has a model of class ", its_class,
         ", but --model=", wanted, " is of class ", class_wanted, "; leave --model out, or start without --init_from");
-  const models::TrainSettings ours(known.model, last_value(parsed, "task", ""));
+  const models::TrainSettings ours(known.model, last_value(parsed, "task", known.task));
   const std::vector<Setting> model = known.model_settings.members(), task = ours.task_settings.members();
-  Assignments taken;
+  Assignments taken = {{"task", known.task}};
   for (const auto& [key, value] : its) {
-    const bool named = key == "model", tokenizer = key == "tokenizer" && find_setting(task, key);
-    if (!named && !tokenizer && key != "dtype" && !find_setting(model, key)) continue;
+    const bool named = key == "model", of_task = is_of_weights(key) && find_setting(task, key);
+    if (!named && !of_task && key != "dtype" && !find_setting(model, key)) continue;
     const std::string said = last_value(parsed, key, value);
-    check(!(named || tokenizer) || said == value, "train: ", from, " has ", key, "=", value,
+    check(!(named || (of_task && key == "tokenizer")) || said == value, "train: ", from, " has ", key, "=", value,
           ", which its weights require, but ", key, "=", said, " is given; leave ", key, " or init_from out");
     taken.emplace_back(key, value);
   }

@@ -43,6 +43,7 @@ Trained read_checkpoint(const std::string& command, const std::string& checkpoin
   Trained trained{models::TrainSettings(), std::move(state.tokenizer), nullptr, state.version};
   models::with_plugins_told(checkpoint + "/..", [&] {
     trained.settings = models::make_settings(state.settings);
+    trained.trained_on = models::training_data(state);
     check_described(command, trained.settings, checkpoint + "/weights.safetensors");
     trained.model = models::make_model(trained.settings);
   });

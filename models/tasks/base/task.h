@@ -31,12 +31,24 @@ enum class Purpose {
 // The settings of tasks that hold paths of data; a task has some of them.
 inline constexpr const char* paths_of_data[] = {"data", "translations", "validation_data", "validation_translations"};
 
+// The settings of tasks that define the meaning of a model's inputs and outputs, and so of its
+// weights; a task has some of them. A run takes them over from the run in `init_from`.
+inline constexpr const char* settings_of_weights[] = {"tokenizer", "documents",  "problem",
+                                                      "loss",      "pixel_mean", "pixel_std"};
+
+// The data that a run was trained on. Tasks warn of a validation on them.
+struct TrainingData {
+  Fingerprint print = {};  // Task::fingerprint; without a hash: unknown
+  double held_out = 0;     // fraction that was kept for validation, if the data have no split for it
+};
+
 // The options of a run that tasks use.
 struct TaskOptions {
   int64_t batch = 1;          // sequences, images, ... of a micro-batch
   int64_t micro_batches = 1;  // per step
   uint64_t seed = 0;
-  std::string tokenizer = {};  // of the run that is resumed, begun with or evaluated; empty: made from the data
+  std::string tokenizer = {};    // of the run that is resumed, begun with or evaluated; empty: made from the data
+  TrainingData trained_on = {};  // of that run
   Purpose purpose = Purpose::learn;
   bool bleu = true;  // with Purpose::judge: compute BLEU of a translating model, too
   std::function<void(const std::string& done, double share)> progress = {};  // called in long work: "translated", 0.25

@@ -137,10 +137,11 @@ class Chart {
     const head = ['', 'rows', 'first', 'lowest', `at ${this.axis}`, 'last'];
     const rows = this.series.map((s) => {
       const finite = s.values.map((x, i) => [x, s.steps[i]]).filter(([x]) => x !== null);
-      const least = finite.reduce((a, b) => (b[0] < a[0] ? b : a), [Infinity, 0]), end = finite[finite.length - 1];
-      const cells = finite.length ?
-          [numberText(finite[0][0]), numberText(least[0]), this.placeText(least[1]), numberText(end[0])] :
-          ['', '', '', ''];
+      const since = this.data.runs[s.run].since, end = finite[finite.length - 1];  // values up to it: of other data
+      const least =
+          finite.filter(([, step]) => !since || step > since).reduce((a, b) => (a && a[0] <= b[0] ? a : b), null);
+      const lowest = least ? [numberText(least[0]), this.placeText(least[1])] : ['', ''];
+      const cells = finite.length ? [numberText(finite[0][0]), ...lowest, numberText(end[0])] : ['', '', '', ''];
       return [s.label, numberText(s.rows), ...cells];
     });
     this.numbers.append(
