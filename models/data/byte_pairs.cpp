@@ -83,11 +83,24 @@ class BytePairs final : public Tokenizer {
 
   std::vector<int32_t> encode(std::string_view text) const override {
     std::vector<int32_t> tokens;
-    encode(text, false, tokens);
+    encode(text, false, tokens, nullptr);
     return tokens;
   }
   size_t encode_beginning(std::string_view text, std::vector<int32_t>& tokens) const override {
-    return encode(text, true, tokens);
+    return encode(text, true, tokens, nullptr);
+  }
+  size_t encode_with_ends(std::string_view text, bool whole, std::vector<int32_t>& tokens,
+                          std::vector<size_t>& ends) const override {
+    const bool exact =
+        vocabulary_.strips_left.empty() && vocabulary_.strips_right.empty() && vocabulary_.printed.empty();
+    return encode(text, !whole, tokens, exact ? nullptr : &ends);
+  }
+  // The white space that a token strips is not decoded, and a printed token is decoded to its bytes.
+  bool decodes_exactly(std::span<const int32_t> tokens) const override {
+    for (const auto* const list : {&vocabulary_.strips_left, &vocabulary_.strips_right, &vocabulary_.printed})
+      for (const int32_t number : *list)
+        if (std::find(tokens.begin(), tokens.end(), number) != tokens.end()) return false;
+    return true;
   }
   bool has_token(int32_t number) const override {
     return Tokenizer::has_token(number) && !vocabulary_.tokens[static_cast<size_t>(number)].empty();
@@ -143,12 +156,16 @@ class BytePairs final : public Tokenizer {
     return static_cast<size_t>(static_cast<unsigned char>(bytes[i])) << 8 | static_cast<unsigned char>(bytes[i + 1]);
   }
 
-  // Returns the bytes that were encoded: all, unless more text may follow and change the last tokens.
-  size_t encode(std::string_view text, bool more, std::vector<int32_t>& tokens) const {
+  // Returns the bytes that were encoded: all, unless more text may follow and change the last
+  // tokens. `ends` gets the offset after each token, unless it is null.
+  size_t encode(std::string_view text, bool more, std::vector<int32_t>& tokens, std::vector<size_t>* ends) const {
     if (more && added_.can_strip()) return 0;
     Remembered remembered;
     const auto take = [&](std::string_view piece) {
-      encode(piece, static_cast<size_t>(piece.data() - text.data()), remembered, tokens);
+      const auto begin = static_cast<size_t>(piece.data() - text.data());
+      encode(piece, begin, remembered, tokens);
+      for (size_t end = begin; ends && ends->size() < tokens.size(); ends->push_back(end))
+        end += vocabulary_.tokens[static_cast<size_t>(tokens[ends->size()])].size();
     };
     AddedTokens::Places places(added_, text);
     const size_t reach = std::max<size_t>(1, added_.reach());
@@ -162,6 +179,7 @@ class BytePairs final : public Tokenizer {
       pieces_.each(text.substr(at, next.begin - at), take);
       if (next.begin == next.end) break;
       tokens.push_back(next.token);
+      if (ends) ends->push_back(next.end);
       at = next.end;
     }
     return text.size();

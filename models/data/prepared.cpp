@@ -10,6 +10,7 @@
 #include "engine/system/files.h"
 #include "engine/system/folder_lock.h"
 #include "engine/types/check.h"
+#include "models/data/characters.h"
 #include "models/data/data_format.h"
 #include "models/data/text_files.h"
 #include "models/formats/gzip.h"
@@ -41,12 +42,15 @@ bool describes(const SortedJson& description, const char* name, const char* key,
   return said != description["files"].end() && said->is_object() && said->contains(key) && (*said)[key] == value;
 }
 
-// Returns the number of bytes that the description lists for a file, if any.
-std::optional<uint64_t> described_bytes(const SortedJson& description, const char* name) {
+constexpr const char* characters_key = "characters";
+
+// Returns the number that the description lists for a file, "bytes" or "characters", if any.
+std::optional<uint64_t> described_number(const SortedJson& description, const char* name, const char* key) {
+  if (description.is_null()) return std::nullopt;
   const auto said = description["files"].find(name + 1);
-  if (said == description["files"].end() || !said->is_object() || !said->contains("bytes")) return std::nullopt;
-  const SortedJson& bytes = (*said)["bytes"];
-  return bytes.is_number_unsigned() ? std::optional(bytes.get<uint64_t>()) : std::nullopt;
+  if (said == description["files"].end() || !said->is_object() || !said->contains(key)) return std::nullopt;
+  const SortedJson& number = (*said)[key];
+  return number.is_number_unsigned() ? std::optional(number.get<uint64_t>()) : std::nullopt;
 }
 
 // Hashes the uncompressed bytes of a file and checks them against its description, if there is one.
@@ -57,7 +61,7 @@ void add_file(Sha256& all, PreparedTokens& prepared, const std::string& file, co
     check(holds, "tokens: ", path, name, " does not match ", path, description_name, "; prepare the text again");
   };
   if (described && !packed) check_described(describes(description, name, "bytes", FileReader(file).size()));
-  const std::optional<uint64_t> most = described ? described_bytes(description, name) : std::nullopt;
+  const std::optional<uint64_t> most = described_number(description, name, "bytes");
   Sha256 one;
   uint64_t bytes = 0;
   std::vector<std::byte> piece(TextFiles::piece_size);
@@ -122,8 +126,12 @@ PreparedTokens read_prepared(const std::string& path, int64_t vocabulary) {
         "tokens: ", path, validation_name, " is missing, but ", path, description_name,
         " lists it; prepare the text again");
   const auto read_tokens = [&] {
-    prepared.train = TokenSequence::in_file(train, vocabulary);
-    if (!validation.empty()) prepared.validation = TokenSequence::in_file(validation, vocabulary);
+    const auto read = [&](const std::string& file, const char* name) {
+      return TokenSequence::in_file(file, vocabulary)
+          .with_characters_recorded(described_number(description, name, characters_key));
+    };
+    prepared.train = read(train, train_name);
+    if (!validation.empty()) prepared.validation = read(validation, validation_name);
   };
   if (!described) read_tokens();  // a wrong header or number is found before hashing
   Sha256 all;
@@ -160,13 +168,16 @@ Prepared prepare(const Preparation& p, const std::function<void(const std::strin
   const auto bytes = static_cast<double>(input.bytes() + (own ? held_out.bytes() : 0));
   double done = 0;
   const auto encode = [&](const TextFiles& files) {
-    TokenSpool spool(p.out);
-    const auto add = [&](std::span<const int32_t> tokens) { spool.add(tokens); };
+    TokenSpool spool(p.out), by_token(p.out);
+    const auto add = [&](std::span<const int32_t> tokens, std::span<const int32_t> characters) {
+      spool.add(tokens), by_token.add(characters);
+    };
     encode_files(*tokenizer, files, add, [&](uint64_t more) {
       done += static_cast<double>(more);
       if (progress) progress("read", std::min(1.0, done / bytes));  // unpacked bytes can exceed the file sizes
     });
-    return spool.sequence();
+    const TokenSequence tokens = spool.sequence();
+    return by_token.size() == spool.size() ? tokens.with_characters(by_token.sequence()) : tokens;
   };
   TokenSequence train = encode(input), validation;
   if (own)
@@ -178,6 +189,8 @@ Prepared prepare(const Preparation& p, const std::function<void(const std::strin
   const auto describe = [&](const char* name, const TokenSequence& tokens) {
     const Fingerprint of = fingerprint_of_token_file(tokens, vocabulary);
     files[name + 1] = {{"bytes", of.bytes}, {"sha256", of.sha256}, {"tokens", tokens.size()}};
+    if (tokens.has_characters())
+      if (const auto count = characters_of_targets(*tokenizer, tokens)) files[name + 1][characters_key] = *count;
   };
   describe(train_name, train);
   if (validation.size() > 0) describe(validation_name, validation);

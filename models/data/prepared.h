@@ -1,6 +1,8 @@
 // Tokens of a text, as `orrery prepare`, nanoGPT and llm.c write them:
 //   DIR/train.bin, DIR/val.bin   tokens (models/data/token_sequence.h)
-//   DIR/tokens.json              the tokenizer and what the files must hold; without it, a tokenizer must be given
+//   DIR/tokens.json              the tokenizer and what the files must hold; without it, a tokenizer must be given;
+//                                "characters" of a file: those of the text, without the first token's, if decoding
+//                                the tokens does not give them
 // A single .bin file is also read and split like a text. Files may be compressed: .bin.gz, whose
 // tokens are then held in memory, and tokens.json.gz.
 #pragma once

@@ -150,6 +150,22 @@ std::vector<SentencePieceEntry> sentence_piece_entries(std::string_view model, s
   return pieces;
 }
 
+// Fields as in sentencepiece.proto; protobuf omits no number here, because the fields are optional.
+std::vector<SentencePieceToken> sentence_piece_tokens(std::string_view message, std::string_view what) {
+  std::vector<SentencePieceToken> tokens;
+  each_field(message, what, [&](uint64_t field, std::string_view part) {
+    if (field != 2) return;
+    SentencePieceToken& token = tokens.emplace_back();
+    each_field(
+        part, what, [](uint64_t, std::string_view) {},
+        [&](uint64_t of_part, uint64_t number) {
+          if (of_part == 2) token.number = static_cast<int32_t>(number);
+          if (of_part == 5) token.end = number;
+        });
+  });
+  return tokens;
+}
+
 // If a field occurs twice, protobuf merges the two messages, and the last number counts.
 std::string with_space_in_front(std::string model, bool space) {
   std::string normalizer;

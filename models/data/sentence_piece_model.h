@@ -2,6 +2,7 @@
 // made of pieces from another source.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,6 +40,15 @@ struct SentencePieceEntry {
   float score;
   Kind kind;
 };
+
+// A token of an encoded text and the offset after it, where the next token begins.
+struct SentencePieceToken {
+  int32_t number = 0;
+  size_t end = 0;
+};
+// Reads the library's message SentencePieceText.
+std::vector<SentencePieceToken> sentence_piece_tokens(std::string_view message, std::string_view what);
+
 std::vector<SentencePieceEntry> sentence_piece_entries(std::string_view model, std::string_view what);  // by token
 // Returns the model with or without a space before texts.
 std::string with_space_in_front(std::string model, bool space);

@@ -31,19 +31,25 @@ Batch crops(const TokenSequence& tokens, std::span<const int64_t> starts, int64_
 
 constexpr const char* shorter_text = "use a shorter text, or convert it to token files with `orrery prepare`";
 
-// Tokens of a text; memory is checked before it is allocated.
+// Tokens of a text, with their characters if all are known; memory is checked before it is allocated.
 class TokensInMemory {
  public:
   explicit TokensInMemory(const TextFiles& files) : files_(files) {
     tokens_.reserve(files.bytes());  // uncompressed text has at most one token per byte
   }
-  void add(std::span<const int32_t> some) {
+  void add(std::span<const int32_t> some, std::span<const int32_t> characters) {
+    counted_ &= characters.size() == some.size();
+    if (!counted_) characters_ = {};
     const size_t size = tokens_.size() + some.size();
     if (size > checked_) check_room(size);
     tokens_.insert(tokens_.end(), some.begin(), some.end());
+    if (counted_) characters_.insert(characters_.end(), characters.begin(), characters.end());
   }
   void read(uint64_t bytes) { bytes_read_ += bytes; }
-  std::vector<int32_t> take() { return std::move(tokens_); }
+  TokenSequence take() {
+    const TokenSequence tokens(std::move(tokens_));
+    return counted_ ? tokens.with_characters(std::move(characters_)) : tokens;
+  }
 
  private:
   // Checks memory for the next tokens, and for all remaining ones if they are like those so far.
@@ -52,15 +58,18 @@ class TokensInMemory {
     const bool grows = size > tokens_.capacity();
     const size_t next = grows ? size + std::max(at_once, size / 4) : std::min(size + at_once, tokens_.capacity());
     const double still = bytes_read_ > 0 ? held * (whole / static_cast<double>(bytes_read_) - 1) : 0;
+    const double bytes_of_one = sizeof(int32_t) * (counted_ ? 2 : 1);
     check_memory("text: " + files_.path(),
-                 sizeof(int32_t) * std::max(still, static_cast<double>(next) - (grows ? 0 : held)), shorter_text);
+                 bytes_of_one * std::max(still, static_cast<double>(next) - (grows ? 0 : held)), shorter_text);
     if (grows) tokens_.reserve(next);
+    if (counted_) characters_.reserve(next);
     checked_ = next;
   }
 
   static constexpr size_t at_once = size_t{1} << 22;
   const TextFiles& files_;
-  std::vector<int32_t> tokens_;
+  std::vector<int32_t> tokens_, characters_;  // characters_: by token; empty unless counted_
+  bool counted_ = true;
   size_t checked_ = 0;
   uint64_t bytes_read_ = 0;
 };
@@ -68,7 +77,8 @@ class TokensInMemory {
 TokenSequence encode_all(const TextFiles& files, const Tokenizer& tokenizer) {
   TokensInMemory tokens(files);
   encode_files(
-      tokenizer, files, [&](std::span<const int32_t> some) { tokens.add(some); },
+      tokenizer, files,
+      [&](std::span<const int32_t> some, std::span<const int32_t> characters) { tokens.add(some, characters); },
       [&](uint64_t bytes) { tokens.read(bytes); });
   return tokens.take();
 }

@@ -174,6 +174,7 @@ void TokenSequence::read(int64_t at, std::span<int32_t> to) const { source_->rea
 TokenSequence TokenSequence::part(int64_t begin, int64_t end) const {
   TokenSequence some = *this;
   some.begin_ = begin_ + begin, some.end_ = begin_ + end;
+  if (some.size() < size()) some.recorded_.reset();
   return some;
 }
 std::vector<int32_t> TokenSequence::to_vector() const {
@@ -181,7 +182,23 @@ std::vector<int32_t> TokenSequence::to_vector() const {
   read(0, all);
   return all;
 }
-int64_t TokenSequence::bytes_in_memory() const { return source_->bytes_in_memory(); }
+int64_t TokenSequence::bytes_in_memory() const {
+  return source_->bytes_in_memory() + (characters_ ? characters_->bytes_in_memory() : 0);
+}
+
+TokenSequence TokenSequence::with_characters(const TokenSequence& by_token) const {
+  check(by_token.source_->size() == source_->size(), "tokens: ", source_->size(), " tokens, and the characters of ",
+        by_token.source_->size());
+  TokenSequence all = *this;
+  all.characters_ = by_token.source_;
+  return all;
+}
+TokenSequence TokenSequence::with_characters_recorded(std::optional<int64_t> of_targets) const {
+  TokenSequence all = *this;
+  all.recorded_ = of_targets;
+  return all;
+}
+void TokenSequence::read_characters(int64_t at, std::span<int32_t> to) const { characters_->read(begin_ + at, to); }
 
 TokenSpool::TokenSpool(const std::string& folder) {
   const std::string path = folder + "/tokens." + std::to_string(::getpid()) + ".partial";

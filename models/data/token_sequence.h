@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -31,13 +32,22 @@ class TokenSequence {
   std::vector<int32_t> to_vector() const;
   int64_t bytes_in_memory() const;
 
+  // The characters of the text that the tokens were made of: by token, from encoding; or of all
+  // tokens but the first, from a file's description, which only the whole sequence keeps.
+  TokenSequence with_characters(const TokenSequence& by_token) const;
+  TokenSequence with_characters_recorded(std::optional<int64_t> of_targets) const;
+  bool has_characters() const { return characters_ != nullptr; }
+  void read_characters(int64_t at, std::span<int32_t> to) const;  // like read; needs has_characters()
+  std::optional<int64_t> characters_recorded() const { return recorded_; }
+
  private:
   struct Source;
   struct Memory;
   struct File;
   friend class TokenSpool;
   explicit TokenSequence(std::shared_ptr<const Source> source);
-  std::shared_ptr<const Source> source_;
+  std::shared_ptr<const Source> source_, characters_;  // characters_: null if unknown
+  std::optional<int64_t> recorded_;
   int64_t begin_ = 0, end_ = 0;
 };
 

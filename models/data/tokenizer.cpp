@@ -8,6 +8,7 @@
 #include "engine/types/check.h"
 #include "models/data/text_ends.h"
 #include "models/formats/json.h"
+#include "models/formats/unicode.h"
 
 namespace orrery::models {
 
@@ -53,33 +54,66 @@ std::unique_ptr<Tokenizer> make_of(const std::string& name_or_path, const std::f
        "; any other tokenizer is given by its path");
 }
 
+// Tokens of a text's parts with their characters. A part waits for the next one, because the last
+// token also takes the characters at the end of the text that gave no token.
+class PartsOfText {
+ public:
+  explicit PartsOfText(const TakeTokens& take) : take_(take) {}
+  void add(std::string_view text, std::vector<int32_t> tokens, const std::vector<size_t>& ends) {
+    size_t at = 0;
+    if (!tokens.empty()) {
+      pass_on();
+      tokens_ = std::move(tokens);
+      for (size_t i = 0; ends.size() == tokens_.size() && i < ends.size(); at = ends[i++]) {
+        const int64_t here = count_characters(text.substr(at, ends[i] - at)) + std::exchange(left_, 0);
+        characters_.push_back(static_cast<int32_t>(here));
+      }
+    }
+    left_ += count_characters(text.substr(at));
+  }
+  void finish() {
+    if (!characters_.empty()) characters_.back() += static_cast<int32_t>(left_);
+    pass_on();
+  }
+
+ private:
+  void pass_on() {
+    if (!tokens_.empty()) take_(tokens_, characters_);
+    tokens_.clear(), characters_.clear();
+  }
+
+  const TakeTokens& take_;
+  std::vector<int32_t> tokens_, characters_;
+  int64_t left_ = 0;  // characters after the last token
+};
+
 void encode_file(const Tokenizer& tokenizer, const std::string& file, const TakeTokens& take,
                  const std::function<void(uint64_t)>& progress) {
   std::string waiting;  // read, but its tokens are not decided yet
   uint64_t done = 0;    // bytes encoded before it
   size_t enough = 0;    // bytes to wait for: twice a size that decided nothing
-  std::vector<int32_t> tokens;
-  const auto told = [&](const auto& encode) {
+  PartsOfText parts(take);
+  const auto encode = [&](bool whole) {
+    std::vector<int32_t> tokens;
+    std::vector<size_t> ends;
+    size_t read = 0;
     try {
-      encode();
+      read = tokenizer.encode_with_ends(waiting, whole, tokens, ends);
     } catch (const Error& error) {
       fail("text: ", file, ": ", error.what(), done == 0 ? "" : text(" (counted from byte ", done, ")"));
     }
-    take(tokens);
+    parts.add(std::string_view(waiting).substr(0, read), std::move(tokens), ends);
+    enough = read > 0 ? 0 : 2 * waiting.size();
+    waiting.erase(0, read);
+    done += read;
   };
   TextFiles::each_piece(file, [&](std::string_view piece, uint64_t) {
     waiting += piece;
-    if (waiting.size() >= enough)
-      told([&] {
-        tokens.clear();
-        const size_t read = tokenizer.encode_beginning(waiting, tokens);
-        enough = read > 0 ? 0 : 2 * waiting.size();
-        waiting.erase(0, read);
-        done += read;
-      });
+    if (waiting.size() >= enough) encode(false);
     if (progress) progress(piece.size());
   });
-  if (!waiting.empty()) told([&] { tokens = tokenizer.encode(waiting); });
+  if (!waiting.empty()) encode(true);
+  parts.finish();
 }
 
 constexpr const char *begin_key = "begin_token", *end_key = "end_token", *begins_key = "begins_texts",
@@ -117,6 +151,13 @@ class UsedTokenizer final : public Tokenizer {
     return bytes;
   }
   std::string decode(std::span<const int32_t> tokens) const override { return inner_->decode(tokens); }
+  bool decodes_exactly(std::span<const int32_t> tokens) const override { return inner_->decodes_exactly(tokens); }
+  size_t encode_with_ends(std::string_view text, bool whole, std::vector<int32_t>& tokens,
+                          std::vector<size_t>& ends) const override {
+    const size_t bytes = inner_->encode_with_ends(text, whole, tokens, ends);
+    check_known(tokens);
+    return bytes;
+  }
   bool has_token(int32_t number) const override { return number < size() && inner_->has_token(number); }
   std::string save() const override {
     Json saved = parse_json(inner_->save(), unreadable_tokenizer);
@@ -220,10 +261,14 @@ void encode_files(const Tokenizer& tokenizer, const TextFiles& text, const TakeT
                   const std::function<void(uint64_t)>& progress) {
   const std::optional<int32_t> between = text.files().size() > 1 ? tokenizer.end_of_text() : std::nullopt;
   const std::optional<int32_t> before = tokenizer.begins_texts() ? tokenizer.begin() : std::nullopt;
+  constexpr int32_t no_characters = 0;
+  const auto take_mark = [&](const std::optional<int32_t>& mark) {
+    if (mark) take(std::span(&*mark, 1), std::span(&no_characters, 1));
+  };
   for (const std::string& file : text.files()) {
-    if (before) take(std::span(&*before, 1));
+    take_mark(before);
     encode_file(tokenizer, file, take, progress);
-    if (between) take(std::span(&*between, 1));
+    take_mark(between);
   }
 }
 

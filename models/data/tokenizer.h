@@ -29,6 +29,17 @@ class Tokenizer {
   virtual size_t encode_beginning(std::string_view, std::vector<int32_t>&) const { return 0; }
   virtual std::string decode(std::span<const int32_t> tokens) const = 0;  // throws Error on a number beyond size()
   virtual std::string save() const = 0;                                   // a JSON object; restore_tokenizer reads it
+  // Returns true if decode gives the text that these tokens were made of, whichever it was.
+  virtual bool decodes_exactly(std::span<const int32_t>) const { return true; }
+  // Encodes like encode_beginning or, if `whole`, like encode, and returns the bytes encoded. A
+  // tokenizer that may not decode exactly sets `ends`: the offset in the text after each token,
+  // where the next token begins. They stay empty if they are unknown.
+  virtual size_t encode_with_ends(std::string_view text, bool whole, std::vector<int32_t>& tokens,
+                                  std::vector<size_t>& /*ends*/) const {
+    if (!whole) return encode_beginning(text, tokens);
+    tokens = encode(text);
+    return text.size();
+  }
   // Returns false for a number in a gap of the vocabulary; it decodes to nothing.
   virtual bool has_token(int32_t number) const { return number >= 0 && number < size(); }
   // Tokens for the beginning and the end of a sentence, if any; encode never returns them.
@@ -107,8 +118,9 @@ std::vector<int32_t> numbers_without_token(const Tokenizer& tokenizer, int64_t v
 
 // Encodes each file like encode_text. If there are several files, end_of_text(), if any, follows
 // each. Calls `take` with parts of the tokens, so a long text needs little memory, and `progress`
-// with the bytes read. Errors name the file.
-using TakeTokens = std::function<void(std::span<const int32_t> tokens)>;
+// with the bytes read. Errors name the file. `characters`: those of the text by token, also the
+// ones that decode omits; empty if the tokenizer does not set encode_with_ends's ends.
+using TakeTokens = std::function<void(std::span<const int32_t> tokens, std::span<const int32_t> characters)>;
 void encode_files(const Tokenizer& tokenizer, const TextFiles& text, const TakeTokens& take,
                   const std::function<void(uint64_t bytes)>& progress = {});
 

@@ -1,5 +1,6 @@
 #include "models/formats/unicode.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 
@@ -46,6 +47,11 @@ Character character_at(std::string_view text, size_t at, uint64_t before) {
   const std::optional<Character> found = character_if_any(text, at);
   if (!found) refuse_byte(before + at, text_of_a_tokenizer, without_characters);
   return *found;
+}
+
+int64_t count_characters(std::string_view text) {
+  return std::count_if(text.begin(), text.end(),
+                       [](char c) { return (static_cast<unsigned char>(c) & 0xC0u) != 0x80; });
 }
 
 size_t end_of_characters(std::string_view text) {

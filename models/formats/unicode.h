@@ -27,6 +27,8 @@ void check_characters(std::string_view text, uint64_t before = 0);
 // Returns the character at byte `at`; throws the Error of check_characters if it is not UTF-8.
 Character character_at(std::string_view text, size_t at, uint64_t before = 0);
 
+// Returns the number of characters in any bytes: each byte that does not continue a character.
+int64_t count_characters(std::string_view text);
 // Returns the size of the text without an incomplete last character.
 size_t end_of_characters(std::string_view text);
 

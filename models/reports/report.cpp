@@ -12,6 +12,7 @@
 #include "models/formats/shell_words.h"
 #include "models/study/statistics.h"
 #include "models/tasks/base/task.h"
+#include "models/training/loss_meaning.h"
 #include "models/training/memory_plan.h"
 
 namespace orrery::models {
@@ -204,6 +205,15 @@ void add_notes(Json& sections, std::span<const ReportedRun> runs) {
   if (!items.empty())
     sections.push_back(report_section("Overview", "text", "Trained with another version of orrery", "",
                                       {{"items", std::move(items)}}));
+  items = Json::array();
+  std::vector<TrainSettings> settings;
+  for (const ReportedRun& run : runs)
+    if (run.settings) settings.push_back(*run.settings);
+  for (const std::string& note : notes_of_other_meanings(settings))
+    items.push_back({{"name", "compared runs"}, {"text", note}, {"wrap", true}});
+  if (!items.empty())
+    sections.push_back(
+        report_section("Overview", "text", "Losses of different meaning", "", {{"items", std::move(items)}}));
 }
 
 }  // namespace orrery::models

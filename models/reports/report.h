@@ -40,6 +40,7 @@ void add_overview(Json& sections, std::span<const ReportedRun> runs);
 void add_settings(Json& sections, std::span<const ReportedRun> runs);
 void add_data(Json& sections, std::span<const ReportedRun> runs);      // training data and checkpoint files
 void add_commands(Json& sections, std::span<const ReportedRun> runs);  // to repeat, resume, sample from and evaluate
-void add_notes(Json& sections, std::span<const ReportedRun> runs);     // unreadable files, other versions
+// Adds notes on unreadable files, other versions, and losses whose meaning differs between runs.
+void add_notes(Json& sections, std::span<const ReportedRun> runs);
 
 }  // namespace orrery::models

@@ -46,7 +46,7 @@ std::string shown(const std::optional<double>& x) { return x ? fixed(*x, 4) : ""
 std::string shown_difference(const std::optional<double>& x) { return x ? signed_fixed(*x, 4) : ""; }
 Json json_of(const std::optional<double>& x) { return x ? Json(*x) : Json(nullptr); }
 
-void add_differences(Json& sections, const CsvTable& table, const std::string& metric) {
+void add_differences(Json& sections, const CsvTable& table, const std::string& metric, const std::string& note) {
   Json bars = Json::array(), rows = Json::array();
   const bool any = [&] {
     for (size_t i = 0; i < table.rows(); ++i)
@@ -77,13 +77,14 @@ void add_differences(Json& sections, const CsvTable& table, const std::string& m
     sections.push_back(report_section(
         "Comparison", "bars", "Difference of " + in_words(metric) + ", seed by seed",
         "Mean differences of runs with the same seed, with Student's 95 % confidence interval.  An interval without "
-        "zero supports a difference.",
+        "zero supports a difference." +
+            (note.empty() ? "" : "  Note: " + note + "."),
         {{"figure", "difference of " + in_words(metric)}, {"rows", bars}}));
   Json columns = Json::array();
   for (const char* name : {"row", "mean", "deviation", "seeds", "difference", "95 % interval", "state"})
     columns.push_back({{"name", std::string(name) == "mean" ? in_words(metric) : std::string(name)},
                        {"align", std::string(name) == "row" || std::string(name) == "state" ? "left" : "right"}});
-  sections.push_back(report_section("Comparison", "table", "Rows of the sweep", "",
+  sections.push_back(report_section("Comparison", "table", "Rows of the sweep", note,
                                     {{"columns", columns}, {"rows", rows}, {"marked", Json::array()}}));
 }
 
@@ -161,13 +162,14 @@ bool is_sweep_folder(const std::string& folder) {
 
 void add_sweep(Json& sections, const std::string& folder) {
   const std::string file = folder + "/sweep.json";
-  std::string metric = "validation_loss", pool, command;  // metric: default for tables without sweep.json
+  std::string metric = "validation_loss", pool, command, note;  // metric: default for tables without sweep.json
   if (file_exists(file)) {
     const Json json = parse_json(read_file(file, largest_json), file);
     metric = text_member(json, "metric", file), pool = text_member(json, "runs", file);
     command = text_member(json, "command", file);
+    if (json.contains("note")) note = text_member(json, "note", file);
   }
-  add_differences(sections, CsvTable(folder + "/table.csv"), metric);
+  add_differences(sections, CsvTable(folder + "/table.csv"), metric, note);
   add_trained_runs(sections, folder, pool, metric);
   if (!command.empty())
     sections.push_back(report_section(

@@ -62,8 +62,8 @@ class LanguageModeling final : public TextTask {
     const SpanReport spans(model);
     const auto loss = evaluate(model, validation(), context(), windows_at_once, stop, end_of_document_);
     if (!loss) return std::nullopt;
-    Validation found{.loss = loss->mean(),
-                     .figures = {{"bits_per_character", bits_per_character(*loss, end_of_document_)}}};
+    Validation found{.loss = loss->mean()};
+    add_bits_per_character(found, *loss, end_of_document_);
     spans.add_to(found);
     if (learned_sample().size() < 2) return found;
     const auto learned = evaluate(model, learned_sample(), context(), windows_at_once, stop, end_of_document_);

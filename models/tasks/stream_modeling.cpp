@@ -3,7 +3,7 @@
 // arXiv:1905.07799, after Dai et al. 2019, arXiv:1901.02860.
 //   loss = -1 / (B M) sum ln p(token_(t + 1) | all tokens of the row up to t)         M tokens of a block
 // A validation reads its text once, as parallel streams with their own cache.
-//   bits_per_character = loss targets / (characters ln 2),  characters: those of Unicode, for any tokens,
+//   bits_per_character = loss targets / (characters ln 2),  characters: those of the text, in Unicode,
 //                                                             without marks between documents
 #include <algorithm>
 
@@ -52,7 +52,8 @@ class StreamModeling final : public TextTask {
     const int64_t work = attention_multiply_adds();
     const auto loss = mean_loss(model, validation(), stop);
     if (!loss) return std::nullopt;
-    Validation found{.loss = loss->mean(), .figures = {{"bits_per_character", bits_per_character(*loss)}}};
+    Validation found{.loss = loss->mean()};
+    add_bits_per_character(found, *loss);
     spans.add_to(found);
     if (nn::device_of(model) == Device::cpu)
       found.figures.emplace_back(

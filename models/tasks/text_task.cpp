@@ -2,15 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "engine/system/files.h"
+#include "models/data/characters.h"
 #include "models/data/prepared.h"
 #include "models/model.h"
 
 namespace orrery::models {
 namespace {
-
-constexpr int64_t tokens_at_once = 1 << 16;
 
 void check_named(const TextSettings& s, Purpose purpose) {
   if (!s.data.empty()) return;
@@ -114,25 +114,12 @@ std::vector<std::string> TextTask::warnings() const {
   return all;
 }
 
-// Counts Unicode characters for any tokens: every byte except UTF-8 continuation bytes. Tokens
-// between documents are targets but not characters, regardless of their decoded text.
-int64_t TextTask::characters(std::optional<int32_t> end_of_document) const {
-  int64_t count = 0;
-  const std::optional<int32_t> begin = tokenizer_->begin(), end = end_of_text();
-  for (int64_t at = 1; at < held_out(); at += tokens_at_once) {
-    std::vector<int32_t> some(static_cast<size_t>(std::min(tokens_at_once, held_out() - at) + 1)), targets;
-    validation().read(at - 1, some);
-    for (size_t i = 1; i < some.size(); ++i)
-      if (some[i - 1] != end_of_document && some[i] != begin && some[i] != end) targets.push_back(some[i]);
-    const std::string text = tokenizer_->decode(targets);
-    count +=
-        std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
-  }
-  return count;
-}
-double TextTask::bits_per_character(const MeanLoss& loss, std::optional<int32_t> end_of_document) const {
-  if (characters_ == 0) characters_ = characters(end_of_document);
-  return loss.mean() * static_cast<double>(loss.targets()) / std::log(2.0) / static_cast<double>(characters_);
+void TextTask::add_bits_per_character(Validation& found, const MeanLoss& loss,
+                                      std::optional<int32_t> end_of_document) const {
+  if (!std::exchange(counted_, true)) characters_ = characters_of_targets(*tokenizer_, validation(), end_of_document);
+  if (const int64_t count = characters_.value_or(0); count > 0)
+    found.figures.emplace_back("bits_per_character", loss.mean() * static_cast<double>(loss.targets()) / std::log(2.0) /
+                                                         static_cast<double>(count));
 }
 
 std::vector<Tensor> TextTask::held_out_example(int64_t most_tokens) const {

@@ -65,10 +65,11 @@ class TextTask : public Task {
   const TokenSequence& training() const { return training_; }  // empty: a model is evaluated on other data
   const TokenSequence& validation() const { return validation_; }
   const TokenSequence& learned_sample() const { return learned_sample_; }  // for training_loss; may be empty
-  // Returns loss targets / (characters ln 2) of a validation. Marks between documents (the
-  // tokenizer's begin and end of a text) are not characters. With an `end_of_document` the token
-  // after it is not predicted.
-  double bits_per_character(const MeanLoss& loss, std::optional<int32_t> end_of_document = {}) const;
+  // Adds bits_per_character = loss targets / (characters ln 2), where the characters are those of
+  // the text that the targets were made of (models/data/characters.h). Adds nothing if they are
+  // unknown or none. With an `end_of_document` the token after it is not predicted.
+  void add_bits_per_character(Validation& found, const MeanLoss& loss,
+                              std::optional<int32_t> end_of_document = {}) const;
   std::optional<int32_t> end_of_text() const { return tokenizer_->end_of_text(); }
   // Throws Error if `data`, a path, has tokens whose documents do not end with the token end_of_text().
   void check_end_of_documents(const std::string& data) const;
@@ -76,8 +77,6 @@ class TextTask : public Task {
   int64_t context() const { return context_; }
 
  private:
-  int64_t characters(std::optional<int32_t> end_of_document) const;
-
   std::string data_;
   std::unique_ptr<Tokenizer> tokenizer_;
   bool own_;  // validation has its own data
@@ -86,7 +85,8 @@ class TextTask : public Task {
   std::vector<std::string> notes_;  // about the validation split
   TokenSequence training_, validation_, learned_sample_;
   int64_t batch_, context_, vocabulary_;
-  mutable int64_t characters_ = 0;  // in the validation's targets; 0: not counted yet
+  mutable bool counted_ = false;
+  mutable std::optional<int64_t> characters_;  // of the validation's targets, once counted_
 };
 
 }  // namespace orrery::models

@@ -11,6 +11,7 @@
 #include "models/formats/shell_words.h"
 #include "models/model.h"
 #include "models/settings/settings_file.h"
+#include "models/training/loss_meaning.h"
 
 namespace orrery::models {
 namespace {
@@ -58,12 +59,6 @@ constexpr std::string_view free_settings[] = {"model",  // a preset; the model's
                                               "profile"};
 constexpr std::string_view free_group = "losses.";  // weights; logged losses do not include them
 
-// How data are read and split: free with other_text=yes.
-constexpr std::string_view settings_of_data[] = {
-    "validation_fraction", "validation_tokens", "training_loss_tokens", "training_loss_images",
-    "training_loss_pairs", "source_column",     "target_column",        "document_column",
-    "document_lines",      "longest",           "skip_broken"};
-
 bool is_in(const auto& names, std::string_view key) {
   return std::any_of(std::begin(names), std::end(names), [&](std::string_view name) { return name == key; });
 }
@@ -72,8 +67,7 @@ bool is_path_of_data(const std::string& key) { return is_in(paths_of_data, key);
 
 void check_same(const std::string& run, const std::string& key, const std::string& its, const std::string& ours) {
   check(its == ours, "train: the run in ", run, " has ", key, "=", its, ", not ", ours,
-        is_in(settings_of_data, key) || is_path_of_data(key) ? "; add --other_text=yes to continue with other data, or "
-                                                             : "; ",
+        divides_data(key) || is_path_of_data(key) ? "; add --other_text=yes to continue with other data, or " : "; ",
         "resume it with its own settings: ", command_to_resume(run));
 }
 
@@ -88,8 +82,8 @@ void check_same_settings(const TrainSettings& now, const TrainSettings& then, co
     check_same(now.out, "optimizer", print(then.optimizer), print(now.optimizer));
   const TrainSettings its = resolved(then);
   for (const auto& [key, value] : list_settings(resolved(now))) {
-    if (key.starts_with(free_group) || is_in(free_settings, key)) continue;
-    if (now.other_text && is_in(settings_of_data, key)) continue;
+    if (!gives_meaning(key) && (key.starts_with(free_group) || is_in(free_settings, key))) continue;
+    if (now.other_text && divides_data(key)) continue;
     const std::string before = setting_of(its, key);
     if (key == "init_from" && value.empty()) continue;  // the starting point may be left out
     if (key == "tokenizer" && notes_default_tokenizer(before, value, tokenizer)) continue;

@@ -68,6 +68,11 @@ TEST_CASE("compare: where numbers part, what differs most, and what only one has
   CHECK(finds(out, "  with different shapes:\n    position_embedding.weight \\(8, 16\\) and \\(6, 16\\)\n"));
   CHECK(!contains(out, "only in 1"));
 
+  // The notes stand next to the losses: here label smoothing is in the loss of steps alone.
+  CHECK(finds(out, "\nnote: loss [^\n]*\\blabel_smoothing\\b"));
+  CHECK(!contains(out, "note: validation_loss"));
+  CHECK(!contains(compared({a, b}), "note: "));
+
   const std::string few = compared({a, b, "--parameters=2", "--figures=gradient_*"}),
                     all = compared({a, b, "--parameters=0"});
   INFO(few, all);

@@ -137,6 +137,12 @@ TEST_CASE("report: several runs on top of each other, with what differs") {
   std::set<std::string> keys;
   for (const Json& row : different["marked"]) keys.insert(different["rows"][row.get<size_t>()][0].get<std::string>());
   CHECK(keys == std::set<std::string>{"normalization", "out", "seed"});
+  CHECK(!contains(page.html, "Losses of different meaning"));
+  const Page other = report_of(folder, {a, trained(folder, "c", {"--validation_fraction=0.2"})});
+  Message(other.section("Losses of different meaning")["items"][0]["text"].get<std::string>())
+      .names("validation_loss")
+      .names("validation_fraction")
+      .offers("--validation_data");
 }
 
 TEST_CASE("report: a run that is being written, or has no checkpoint, is shown as far as it is") {

@@ -404,3 +404,23 @@ TEST_CASE("study: what says too little, or contradicts itself, is refused with a
   fails({folder / "nowhere.toml"}).names(folder / "nowhere.toml").value("No such file");
   fails({"--smok"}).names("study").value("'smok'").offers("'smoke'");
 }
+
+TEST_CASE("study: variants with other targets are not compared by a loss") {
+  const Folder folder;
+  const std::string variants = "[variants.relu]\ntokenizer = \"byte\"\n[variants.softmax]\n",
+                    head = "kind = \"trained\"\nseeds = [1, 2]\nrefuted_if = \"relu > softmax\"\nmetric = ";
+  const auto judged = [&](const std::string& metric, const std::string& of = "") {
+    return judge(folder, claim_text(folder, head + "\"" + metric + "\"", of.empty() ? variants : of));
+  };
+  for (const char* const metric : {"validation_loss", "lowest(validation_loss)"})
+    expect_error(judged(metric)).names("claim.toml:6").names("'relu'").names("tokenizer").offers("bits_per_character");
+  CHECK(!fs::exists(folder / "pool"));
+  const std::string fraction = "[variants.relu]\nvalidation_fraction = 0.3\n[variants.softmax]\n";
+  expect_error(judged("validation_loss", fraction))
+      .names("claim.toml:6")
+      .names("validation_fraction")
+      .offers("--validation_data");
+  const Outcome bits = judged("bits_per_character");
+  CHECK_MESSAGE(bits.code == 0, bits.err);
+  CHECK(!contains(bits.out, "warning"));
+}

@@ -346,3 +346,20 @@ TEST_CASE("sweep: what makes no sense is refused before anything is trained") {
   refusal({"--against={softmax,rela}"}).names("against").value("{softmax,rela}").offers("one value");
   refusal({"--threads=2"}).names("sweep").value("--threads=2").offers("--jobs");
 }
+
+TEST_CASE("sweep: rows whose losses have another meaning are named in a warning, and in the report") {
+  const Folder folder;
+  const Words words = sweep_of(folder, {"--tokenizer={byte,character}", "--seed=1"});
+  const Outcome outcome = run_orrery(words);
+  INFO(outcome.out, outcome.err);
+  REQUIRE(outcome.code == 0);
+  Message(outcome.out).names("warning: validation_loss").names("tokenizer").offers("bits_per_character");
+  const std::string note = nlohmann::json::parse(read_file(folder / "sweep/sweep.json")).at("note");
+  CHECK(contains(outcome.out, note));
+  REQUIRE(run_orrery({"report", folder / "sweep", "--out=" + (folder / "page.html")}).code == 0);
+  CHECK(contains(read_file(folder / "page.html"), note));
+  const Outcome bits = run_orrery(words + Words{"--metric=bits_per_character"});
+  CHECK(bits.code == 0);
+  CHECK(!contains(bits.out, "warning"));
+  CHECK(!contains(read_file(folder / "sweep/sweep.json"), "note"));
+}

@@ -14,6 +14,7 @@
 #include "models/study/comparison.h"
 #include "models/study/figure_names.h"
 #include "models/study/run_files.h"
+#include "models/training/loss_meaning.h"
 #include "models/training/run_folder.h"
 
 namespace orrery::program {
@@ -153,6 +154,13 @@ void print_validations(const std::vector<ComparedRun>& runs) {
   std::cout << "\nthe last validation:\n" << table.print();
 }
 
+void print_meaning(const std::vector<ComparedRun>& runs) {
+  std::vector<models::TrainSettings> settings;
+  for (const ComparedRun& run : runs) settings.push_back(run.settings);
+  for (const std::string& note : models::notes_of_other_meanings(settings))
+    std::cout << "note: " << for_terminal(note) << "\n";
+}
+
 void print_parting(const ComparedRun& first, const ComparedRun& other) {
   std::cout << "\nmetrics of " << first.number << " and " << other.number << ": ";
   const ComparedRun& silent = first.logged ? other : first;
@@ -254,6 +262,7 @@ int compare(const Arguments& arguments) {
   print_settings(runs);
   print_curves(runs, s.figures);
   print_validations(runs);
+  print_meaning(runs);
   for (size_t i = 1; i < runs.size(); ++i) print_parting(runs[0], runs[i]);
   const std::optional<LatestWeights> first = weights_of(runs[0].folder);
   if (first) warn_of_version(runs[0].folder, first->version);

@@ -170,6 +170,8 @@ int judge_file(const StudySettings& s, const std::string& file, const std::strin
   check_many_runs("study: " + file + " has ", runs, s.yes);
   std::cout << samples_text(claim) << (timed ? "" : ", " + std::to_string(runs) + " runs") << std::endl;
   check_variants_differ(claim, s.data);
+  for (const std::string& note : notes_of_meaning(claim, s.data))
+    if (!s.smoke) std::cout << "warning: " << for_terminal(note) << std::endl;
   FolderLock lock(out, {"study"});
   check_replaceable(s, out, claim);
   const StudiedRuns studied = timed ? time_claim(claim, out + "/timing", s.runs, s.data)

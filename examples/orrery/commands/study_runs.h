@@ -45,6 +45,9 @@ models::TrainSettings settings_of_study(const models::Claim& claim, const models
                                         int64_t seed, double rate, const std::string& data);
 // Throws if two variants have equal settings: their runs would be the same, with no difference.
 void check_variants_differ(const models::Claim& claim, const std::string& data);
+// Returns sentences about metrics that have another meaning in some of the compared runs. Throws if
+// two variants are compared by a loss itself: the verdict would be about different targets.
+std::vector<std::string> notes_of_meaning(const models::Claim& claim, const std::string& data);
 // Returns inputs of the claim besides its file, in StudyVerdict::read's format; only the config if
 // an input of its runs is missing.
 std::map<std::string, std::set<std::string>> read_by_claim(const models::Claim& claim, const std::string& data);

@@ -19,6 +19,7 @@
 #include "models/study/combinations.h"
 #include "models/study/pool.h"
 #include "models/study/statistics.h"
+#include "models/training/loss_meaning.h"
 
 namespace orrery::program {
 namespace {
@@ -256,11 +257,19 @@ void check_replaceable(const Sweep& sweep) {
           ", with other settings or data); choose another --out, or remove ", out, "/runs.csv");
 }
 
+// Returns a sentence if the compared metric has another meaning in some rows, else "".
+std::string note_of_meaning(const Sweep& sweep) {
+  std::vector<models::TrainSettings> settings;
+  for (const PooledRun& run : sweep.all.runs) settings.push_back(run.settings);
+  return models::note_of_other_meaning(sweep.settings.metric, settings);
+}
+
 // Writes the inputs of a sweep's report besides the tables.
-void write_sweep_file(const Sweep& sweep, Arguments arguments) {
+void write_sweep_file(const Sweep& sweep, Arguments arguments, const std::string& note) {
   arguments.insert(arguments.begin(), "sweep");
-  const models::Json json = {
+  models::Json json = {
       {"metric", sweep.settings.metric}, {"runs", sweep.settings.runs}, {"command", models::command_line(arguments)}};
+  if (!note.empty()) json["note"] = note;
   sweep_outputs().write(sweep.settings.out, "sweep.json",
                         json.dump(1, ' ', false, models::Json::error_handler_t::replace) + "\n");
 }
@@ -289,8 +298,10 @@ int sweep(const Arguments& arguments) {
   lock.keep();  // the runs of an interrupted sweep stay in use
   models::record_use(sweep.settings.runs, lock.folder(), sweep.all.keys());
   std::cout << counted(static_cast<int64_t>(sweep.all.rows.size()), "row") << ", "
-            << counted(static_cast<int64_t>(sweep.all.named.size()), "run") << "\n"
-            << std::flush;
+            << counted(static_cast<int64_t>(sweep.all.named.size()), "run") << "\n";
+  const std::string note = note_of_meaning(sweep);
+  if (!note.empty()) std::cout << "warning: " << for_terminal(note) << "\n";
+  std::cout << std::flush;
   const std::string& metric = sweep.settings.metric;
   const RunWords words{[&](const Outcomes& outcomes) { return table_text(sweep, outcomes); },
                        [&](const Outcome& outcome) {
@@ -306,7 +317,7 @@ int sweep(const Arguments& arguments) {
       sweep.all, options, words, [&](const PooledRun&, const Outcome& outcome) { check_metric(metric, outcome); });
   sweep_outputs().write(sweep.settings.out, "runs.csv", runs_csv(sweep.all, trained.outcomes));
   sweep_outputs().write(sweep.settings.out, "table.csv", table_csv(sweep, trained.outcomes));
-  write_sweep_file(sweep, arguments);
+  write_sweep_file(sweep, arguments, note);
   std::cout << "files:\n  " << for_terminal(sweep.settings.out) << "/table.csv\n  " << for_terminal(sweep.settings.out)
             << "/runs.csv\n"
             << pool_line(sweep.settings.runs) << std::flush;

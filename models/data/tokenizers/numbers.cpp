@@ -40,6 +40,7 @@ class NumbersTokenizer final : public Tokenizer {
     }
     return text;
   }
+  bool decodes_exactly(std::span<const int32_t>) const override { return false; }  // a number is not characters
   std::string save() const override { return Json{{"name", name()}, {"size", size_}}.dump(); }
 
  private:

@@ -42,6 +42,7 @@ constexpr uint64_t largest_model = uint64_t{8} << 20;  // bytes: in base64 it st
 constexpr size_t part_bytes = size_t{1} << 16;         // encoded at once, if the text can be split
 constexpr size_t most_at_once = size_t{1} << 24;       // encoded at once, if the text cannot be split
 constexpr int64_t most_gaps = 4096;                    // between pieces and added tokens
+constexpr const char* unreadable_pieces = "tokenizer: SentencePiece's result cannot be read";
 
 // A tokenizer of a model, which may merge spaces, drop them at both ends and normalize equivalent
 // characters: decode(encode(text)) is the normalized text.
@@ -84,34 +85,26 @@ class SentencePiece final : public Tokenizer {
   // Unigram models sum scores in f32. After a few thousand words the rounding exceeds the
   // differences between pieces, so the sums restart at each word.
   std::vector<int32_t> encode(std::string_view text) const override {
-    check_characters(text);
     std::vector<int32_t> tokens;
-    AddedTokens::Places places(added_, text);
-    for (size_t at = 0; at < text.size();) {
-      const AddedTokens::Found next = places.next(at);
-      if (next.begin > at) add_tokens(text.substr(at, next.begin - at), at > 0, tokens);
-      if (next.end > next.begin) tokens.push_back(next.token);
-      at = next.end;
-    }
+    encode(text, {tokens});
     return tokens;
   }
   size_t encode_beginning(std::string_view text, std::vector<int32_t>& tokens) const override {
-    if (spaces_end_pieces() && added_.reach() > 0) return 0;  // text after such a token gets no space
-    if (added_.can_strip()) return 0;
-    SentencePieceCuts::Cut last{0, 0, false};
-    AddedTokens::Places places(added_, text);
-    for (size_t at = 0; at < text.size();) {
-      const AddedTokens::Found next = places.next(at);
-      const bool more = next.begin == text.size();
-      cuts_->each(text.substr(at, next.begin - at), text.size(), more, [&](const SentencePieceCuts::Cut& cut) {
-        // An added token may begin near the end.
-        if (at + cut.begin + added_.reach() <= text.size()) last = {at + cut.end, at + cut.begin, false};
-      });
-      at = next.end;
-    }
+    const SentencePieceCuts::Cut last = last_certain(text);
     if (last.begin > 0) tokens = encode(text.substr(0, last.end));  // the rest begins like a text
     return last.begin;
   }
+  size_t encode_with_ends(std::string_view text, bool whole, std::vector<int32_t>& tokens,
+                          std::vector<size_t>& ends) const override {
+    const SentencePieceCuts::Cut last =
+        whole ? SentencePieceCuts::Cut{text.size(), text.size(), false} : last_certain(text);
+    if (last.begin == 0) return 0;
+    encode(text.substr(0, last.end), {tokens, &ends, text.data()});
+    if (ends.size() != tokens.size()) ends.clear();
+    if (spaces_end_pieces() && !ends.empty()) ends.back() = last.begin;
+    return last.begin;
+  }
+  bool decodes_exactly(std::span<const int32_t>) const override { return false; }
   std::string decode(std::span<const int32_t> tokens) const override {
     std::string text;
     for (size_t begin = 0, end = 0; begin < tokens.size(); begin = end + 1) {
@@ -155,16 +148,61 @@ class SentencePiece final : public Tokenizer {
     return nullptr;
   }
   bool spaces_end_pieces() const { return cuts_->end_pieces(); }
+  // The tokens of a text and, unless `ends` is null, the offset after each from `text` on.
+  struct Encoded {
+    std::vector<int32_t>& tokens;
+    std::vector<size_t>* ends = nullptr;
+    const char* text = nullptr;
+
+    // The characters before `end` that gave no token belong to the last token.
+    void end_at(const char* end) const {
+      if (ends && !ends->empty()) ends->back() = static_cast<size_t>(end - text);
+    }
+  };
+  void encode(std::string_view text, const Encoded& to) const {
+    check_characters(text);
+    AddedTokens::Places places(added_, text);
+    for (size_t at = 0; at < text.size();) {
+      const AddedTokens::Found next = places.next(at);
+      if (next.begin > at) {
+        add_tokens(text.substr(at, next.begin - at), at > 0, to);
+        to.end_at(text.data() + next.begin);
+      }
+      if (next.end > next.begin) {
+        to.tokens.push_back(next.token);
+        if (to.ends) to.ends->push_back(0), to.end_at(text.data() + next.end);
+      }
+      at = next.end;
+    }
+  }
+  // Returns the last cut that following text cannot change; at 0 if there is none.
+  SentencePieceCuts::Cut last_certain(std::string_view text) const {
+    SentencePieceCuts::Cut last{0, 0, false};
+    if (spaces_end_pieces() && added_.reach() > 0) return last;  // text after such a token gets no space
+    if (added_.can_strip()) return last;
+    AddedTokens::Places places(added_, text);
+    for (size_t at = 0; at < text.size();) {
+      const AddedTokens::Found next = places.next(at);
+      const bool more = next.begin == text.size();
+      cuts_->each(text.substr(at, next.begin - at), text.size(), more, [&](const SentencePieceCuts::Cut& cut) {
+        // An added token may begin near the end.
+        if (at + cut.begin + added_.reach() <= text.size()) last = {at + cut.end, at + cut.begin, false};
+      });
+      at = next.end;
+    }
+    return last;
+  }
   // Encodes a text without added tokens, in parts. `within_word`: no space is added to it.
-  void add_tokens(std::string_view text, bool within_word, std::vector<int32_t>& tokens) const {
+  void add_tokens(std::string_view text, bool within_word, const Encoded& to) const {
     if (text.size() > most_at_once)
       if (const std::string shorter = cuts_->with_short_runs(text); !shorter.empty())
-        return add_tokens(shorter, within_word, tokens);
-    SentencePieceCuts::Cut last{0, 0, within_word};  // where the part begins
-    std::optional<SentencePieceCuts::Cut> next;      // where it can end, at a space
+        return add_tokens(shorter, within_word, {to.tokens});  // the ends are unknown
+    SentencePieceCuts::Cut last{0, 0, within_word};            // where the part begins
+    std::optional<SentencePieceCuts::Cut> next;                // where it can end, at a space
     const auto take = [&](const SentencePieceCuts::Cut& cut) {
       add_part(text.substr(last.begin, cut.end - last.begin), (spaces_end_pieces() ? cut : last).within_word,
-               last.within_unknown, tokens);
+               last.within_unknown, to);
+      if (spaces_end_pieces()) to.end_at(text.data() + cut.begin);
       last = cut, next.reset();
     };
     cuts_->each(text, part_bytes, false, [&](const SentencePieceCuts::Cut& cut) {
@@ -173,24 +211,34 @@ class SentencePiece final : public Tokenizer {
       if (!cut.within_word) next = cut;
       if ((sums_scores_ && !cut.within_word) || is_enough()) take(cut);
     });
-    add_part(text.substr(last.begin), spaces_end_pieces() ? within_word : last.within_word, last.within_unknown,
-             tokens);
+    add_part(text.substr(last.begin), spaces_end_pieces() ? within_word : last.within_word, last.within_unknown, to);
   }
   // Encodes a part; within a word, without the space that the library adds before or after texts.
   // `within_unknown`: the part may continue the unknown token of the previous part.
-  void add_part(std::string_view part, bool within_word, bool within_unknown, std::vector<int32_t>& tokens) const {
+  void add_part(std::string_view part, bool within_word, bool within_unknown, const Encoded& to) const {
     // No cut was found, so the part is split between characters.
     for (; part.size() > most_at_once; within_word |= !spaces_end_pieces()) {
       const size_t bytes = end_of_first_part(part);
-      add_part(part.substr(0, bytes), within_word || spaces_end_pieces(), std::exchange(within_unknown, false), tokens);
+      add_part(part.substr(0, bytes), within_word || spaces_end_pieces(), std::exchange(within_unknown, false), to);
       part.remove_prefix(bytes);
     }
-    std::vector<int> pieces;
-    const auto status = (within_word ? within_words() : *processor_).Encode(part, &pieces);
-    check(status.ok(), "tokenizer: SentencePiece cannot encode the text: ", sentence_piece_reason(status.message()));
+    const Processor& processor = within_word ? within_words() : *processor_;
+    std::vector<SentencePieceToken> pieces;
+    if (to.ends) pieces = sentence_piece_tokens(processor.EncodeAsSerializedProto(part), unreadable_pieces);
+    if (pieces.empty()) {  // the call above reports no error
+      std::vector<int> numbers;
+      const auto status = processor.Encode(part, &numbers);
+      check(status.ok(), "tokenizer: SentencePiece cannot encode the text: ", sentence_piece_reason(status.message()));
+      for (const int number : numbers) pieces.push_back({number});
+    }
     const int unknown = processor_->unk_id();
-    const bool goes_on = within_unknown && !pieces.empty() && pieces[0] == unknown && tokens.back() == unknown;
-    tokens.insert(tokens.end(), pieces.begin() + (goes_on ? 1 : 0), pieces.end());
+    const bool goes_on =
+        within_unknown && !pieces.empty() && pieces[0].number == unknown && to.tokens.back() == unknown;
+    if (goes_on) to.end_at(part.data() + pieces[0].end);
+    for (size_t i = goes_on ? 1 : 0; i < pieces.size(); ++i) {
+      to.tokens.push_back(pieces[i].number);
+      if (to.ends) to.ends->push_back(0), to.end_at(part.data() + pieces[i].end);
+    }
   }
   // Returns the end of the first part, not next to a space if possible.
   static size_t end_of_first_part(std::string_view part) {

@@ -27,7 +27,9 @@ class DroppedTask final : public TextTask {
   std::optional<Validation> validate(nn::Module& model, const std::function<bool()>& stop) const override {
     const auto loss = evaluate(model, validation(), context(), 4, stop);
     if (!loss) return std::nullopt;
-    return Validation{.loss = loss->mean(), .figures = {{"bits_per_character", bits_per_character(*loss)}}};
+    Validation found{.loss = loss->mean()};
+    add_bits_per_character(found, *loss);
+    return found;
   }
   int64_t validation_batch() const override { return 4; }
 

@@ -1,0 +1,28 @@
+// The settings that give a loss its meaning: its targets, and how it is computed from them. Losses
+// of runs that differ in one of them measure different things; a resumed run may not change them.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "models/training/settings.h"
+
+namespace orrery::models {
+
+bool gives_meaning(std::string_view setting);  // to a loss, or to another result of a validation
+// Returns true for settings that say how data are read and split, except their paths.
+bool divides_data(std::string_view setting);
+
+bool is_loss(std::string_view metric);  // validation_loss, training_loss or loss: nats of the targets
+// Returns the settings by which a metric has another meaning in some of the runs, or none if it has
+// one meaning, or is neither a loss nor accuracy, bits_per_character or BLEU. The seed may differ,
+// and so may a tokenizer under bits_per_character, if it is of all that is held out.
+std::vector<std::string> settings_of_other_meaning(const std::string& metric, std::span<const TrainSettings> runs);
+// Returns a sentence about them with a way out, or "" if there are none.
+std::string note_of_other_meaning(const std::string& metric, std::span<const TrainSettings> runs);
+// Returns such sentences about the losses of runs, without one that repeats the same settings.
+std::vector<std::string> notes_of_other_meanings(std::span<const TrainSettings> runs);
+
+}  // namespace orrery::models

@@ -1,0 +1,102 @@
+// Settings that give a loss its meaning: which losses of runs may be compared.
+#include "models/training/loss_meaning.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/support/message.h"
+#include "tests/support/small_run.h"
+
+using namespace orrery;
+using namespace orrery::models;
+using namespace orrery::testing;
+
+namespace {
+
+using Names = std::vector<std::string>;
+
+// Settings of two runs that share `common`.
+std::vector<TrainSettings> two_runs(const Assignments& first, const Assignments& second, const Assignments& common) {
+  const auto settings = [&](const Assignments& more) {
+    Assignments all = common;
+    all.insert(all.end(), more.begin(), more.end());
+    return make_settings(all);
+  };
+  return {settings(first), settings(second)};
+}
+Names differing(const std::string& metric, const Assignments& first, const Assignments& second,
+                const Assignments& common = {{"data", "a.txt"}}) {
+  return settings_of_other_meaning(metric, two_runs(first, second, common));
+}
+
+}  // namespace
+
+TEST_CASE("meaning: a validation loss is that of the same targets") {
+  CHECK(differing("validation_loss", {{"tokenizer", "byte"}}, {}) == Names{"tokenizer"});
+  CHECK(differing("validation_loss", {{"validation_fraction", "0.3"}, {"validation_tokens", "50"}}, {}) ==
+        Names{"validation_fraction", "validation_tokens"});
+  CHECK(differing("validation_loss", {{"validation_data", "v.txt"}}, {}) == Names{"validation_data"});
+  CHECK(differing("validation_loss", {{"data", "b.txt"}}, {}) == Names{"data"});
+  CHECK(differing("validation_loss", {{"documents", "yes"}}, {}) == Names{"documents"});
+  CHECK(differing("validation_loss", {{"seed", "2"}, {"width", "8"}, {"label_smoothing", "0.1"}}, {}).empty());
+  CHECK(differing("validation_loss", {{"model", "stream-char-small"}}, {{"model", "gpt-char-small"}}).empty());
+  const Assignments images = {{"model", "vit-s16"}, {"data", "images"}};
+  CHECK(differing("validation_loss", {{"loss", "sigmoid"}}, {}, images) == Names{"loss"});
+  CHECK(differing("accuracy", {{"loss", "sigmoid"}}, {}, images).empty());
+  const Assignments problems = {{"task", "algorithmic"}};
+  CHECK(differing("accuracy", {{"problem", "recall"}, {"validation_sequences", "8"}}, {}, problems) ==
+        Names{"problem", "validation_sequences"});
+}
+
+TEST_CASE("meaning: other data to train on leave the loss on separate data as it is") {
+  const Assignments separate = {{"validation_data", "v.txt"}};
+  CHECK(differing("validation_loss", {{"data", "a.txt"}}, {{"data", "b.txt"}}, separate).empty());
+  CHECK(differing("validation_loss", {{"data", "a.txt"}, {"validation_fraction", "0.3"}}, {{"data", "b.txt"}}, separate)
+            .empty());
+  const Assignments trained = {{"validation_data", "v.txt"}, {"tokenizer", "byte_pair(vocabulary=300)"}};
+  CHECK(differing("validation_loss", {{"data", "a.txt"}}, {{"data", "b.txt"}}, trained) == Names{"data"});
+  CHECK(differing("bits_per_character", {{"data", "a.txt"}}, {{"data", "b.txt"}}, trained).empty());
+  CHECK(differing("training_loss", {{"data", "a.txt"}}, {{"data", "b.txt"}}, separate) == Names{"data"});
+}
+
+TEST_CASE("meaning: each metric has its own settings") {
+  CHECK(differing("bits_per_character", {{"tokenizer", "byte"}}, {}).empty());
+  const Assignments some = {{"data", "a.txt"}, {"validation_tokens", "50"}};  // 50 tokens have another text
+  CHECK(differing("bits_per_character", {{"tokenizer", "byte"}}, {}, some) == Names{"tokenizer"});
+  CHECK(differing("training_loss", {{"training_loss_tokens", "5"}}, {}) == Names{"training_loss_tokens"});
+  CHECK(differing("training_loss", {{"validation_tokens", "5"}}, {}).empty());
+  CHECK(differing("loss", {{"label_smoothing", "0.1"}}, {}) == Names{"label_smoothing"});
+  CHECK(differing("span_mean", {{"tokenizer", "byte"}}, {}).empty());
+}
+
+TEST_CASE("meaning: a note names the settings and a way out") {
+  const auto note = [](const Assignments& first, const Assignments& common) {
+    return note_of_other_meaning("validation_loss", two_runs(first, {}, common));
+  };
+  Message(note({{"tokenizer", "byte"}}, {{"data", "a.txt"}}))
+      .names("validation_loss")
+      .names("tokenizer")
+      .offers("bits_per_character");
+  Message(note({{"data", "b.txt"}}, {{"data", "a.txt"}})).names("data").offers("--validation_data");
+  const std::string both = note({{"tokenizer", "byte"}}, {{"data", "a.txt"}, {"validation_tokens", "50"}});
+  Message(both).names("tokenizer").offers("bits_per_character").offers("--validation_tokens=0");
+  Message(note({{"documents", "yes"}}, {{"data", "a.txt"}})).names("documents").offers("same value");
+  CHECK(note({{"seed", "2"}}, {{"data", "a.txt"}}).empty());
+  const auto notes = notes_of_other_meanings(two_runs({{"tokenizer", "byte"}, {"label_smoothing", "0.1"}}, {}, {}));
+  REQUIRE(notes.size() == 2);
+  Message(notes[1]).names("loss").names("label_smoothing");
+}
+
+TEST_CASE("meaning: a resumed run may not change what gives a loss its meaning") {
+  const Run run;
+  run.train();
+  for (const auto& [key, value] : Assignments{{"tokenizer", "byte"},
+                                              {"documents", "yes"},
+                                              {"label_smoothing", "0.1"},
+                                              {"validation_fraction", "0.2"},
+                                              {"validation_tokens", "20"}}) {
+    CAPTURE(key);
+    CHECK(gives_meaning(key));
+    CHECK_THROWS_AS(run.resume({{key, value}}), Error);
+  }
+  for (const char* const key : {"learning_rate", "dropout", "batch", "seed", "width"}) CHECK(!gives_meaning(key));
+}
