@@ -15,23 +15,14 @@
 #include "cuda/runtime/runtime.h"
 #include "engine/tensor/storage.h"
 #include "engine/types/dtype.h"
-#include "tests/support/message.h"
+#include "tests/support/text.h"
 #if defined(EMULATE_CUDA)
 #include "tests/support/cuda_on_cpu.h"
 #endif
 
 namespace orrery {
 
-using testing::expect_error;
-using testing::Message;
-
-#if defined(EMULATE_CUDA)
-// What the emulation itself finds: f() must fail with it.
-template <class F>
-Message expect_fault(const F& f) {
-  return expect_error<cuda_on_cpu::Fault>(f);
-}
-#endif
+using testing::contains;
 
 // AddressSanitizer ends the program at faults that are otherwise errors; ThreadSanitizer fails it for any race.
 #if defined(__has_feature)
@@ -58,6 +49,16 @@ inline bool no_card() {
   if (cuda::device_count() > 0) return false;
   MESSAGE("no GPU here: nothing was run");
   return true;
+}
+
+template <class F>
+std::string error_of(const F& f) {
+  try {
+    f();
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+  return "no error";
 }
 
 // f() with the threads of a block in each order; on a card, once.

@@ -163,8 +163,9 @@ TEST_CASE("a loss that is not finite: the device changes nothing, and the host t
     weight[0].copy_from(Tensor::full({16}, NAN));
     before = weight.detach().clone();
   };
-  const auto go_on = [&] { trainer.run(events); };
-  expect_error(go_on).names("loss").names("step 5").value("loss nan").value("gradient norm nan").names("no checkpoint");
+  const std::string message = error_of([&] { trainer.run(events); });
+  CHECK(contains(message,
+                 "train: the loss is not finite at step 5 (loss nan, gradient norm nan); no checkpoint had been"));
   const Tensor after = nn::parameters_of(trainer.model())[0].parameter->value;
   for (const int64_t row : {1, 2}) CHECK(largest_difference(before[row], after[row]) == 0);
 }
@@ -174,7 +175,9 @@ TEST_CASE("nan guard: on the device it finds what it finds on the CPU, undoes an
   const Runs runs({{"layers", "1"}, {"width", "16"}, {"heads", "1"}, {"context", "8"}, {"batch", "2"}, {"steps", "3"}});
   const Assignments guard = {{"nan_guard", "yes"}}, far = {{"learning_rate", "1e30"}, {"warmup_steps", "0"}};
   const auto found = [&](const std::string& name, const Assignments& settings) {
-    expect_error([&] { runs.train(name, guard + far + settings); }).names("train").value("not finite").names("step");
+    const std::string message = error_of([&] { runs.train(name, guard + far + settings); });
+    INFO(message);
+    CHECK(contains(message, "train: a value is not finite at step "));
     return read_finding(replay_folder(runs.folder() / name));
   };
   const Finding on_cpu = found("cpu", {}), on_device = found("cuda", on_card);
@@ -196,7 +199,8 @@ TEST_CASE("nan guard: on the device it finds what it finds on the CPU, undoes an
   for (const char* name : {"weights.safetensors", "optimizer.safetensors"})
     CHECK(runs.file(plain.checkpoint, name) == runs.file(guarded.checkpoint, name));
   CHECK(runs.metrics("plain") == runs.metrics("guarded"));
-  expect_error([&] { runs.train("graph", guard + replayed); }).names("--nan_guard=yes").value("step").offers("--graph");
+  CHECK(contains(error_of([&] { runs.train("graph", guard + replayed); }),
+                 "a replayed step has no operations; leave --graph out"));
 }
 
 TEST_CASE("text is generated on the device as on the CPU") {
@@ -289,6 +293,6 @@ TEST_CASE("translation: steps of each shape are recorded once, and replayed have
     CHECK(runs.file(eager.checkpoint, name) == runs.file(replays.checkpoint, name));
   CHECK(runs.metrics("eager") == runs.metrics("graph"));
   const Assignments two = pairs + replayed + Assignments{{"gradient_accumulation_steps", "2"}};
-  const auto accumulate = [&] { runs.train("more", two); };
-  expect_error(accumulate).names("--graph").offers("batches").names("gradient_accumulation_steps").value(2);
+  CHECK(contains(error_of([&] { runs.train("more", two); }),
+                 "or take larger batches instead of gradient_accumulation_steps 2"));
 }

@@ -161,16 +161,18 @@ __global__ void bad_copy_kernel(const char* in, int place, int offset, int valid
 }
 TEST_CASE("copies to shared memory that a card refuses are errors") {
   void* const in = cuda::allocate(64);
-  const auto copy = [&](int place, int offset, int valid) {
-    cuda::launch({"copy", 1, 1, sizeof(Landing)}, bad_copy_kernel, static_cast<const char*>(in), place, offset, valid);
+  const auto error_of_copy = [&](int place, int offset, int valid) {
+    return error_of([&] {
+      cuda::launch({"copy", 1, 1, sizeof(Landing)}, bad_copy_kernel, static_cast<const char*>(in), place, offset,
+                   valid);
+    });
   };
-  copy(32, 16, 16);
-  const std::string where = "emulation_test.cpp:";
-  expect_fault([&] { copy(8, 0, 16); }).names("copy").value("address").offers("multiple of 16").names(where);
-  expect_fault([&] { copy(0, 4, 16); }).names("copy").value("address").offers("multiple of 16").names(where);
-  expect_fault([&] { copy(0, 0, 17); }).names("copy").offers("16 bytes").names(where);
-  for (const int outside : {48, -16})
-    expect_fault([&] { copy(outside, 0, 16); }).names("copy").value("destination").value("outside").names(where);
+  CHECK(error_of_copy(32, 16, 16) == "no error");
+  CHECK(contains(error_of_copy(8, 0, 16), "copy to shared memory: an address is not a multiple of 16, at "));
+  CHECK(contains(error_of_copy(0, 4, 16), "an address is not a multiple of 16"));
+  CHECK(contains(error_of_copy(0, 0, 17), "more than 16 bytes"));
+  CHECK(contains(error_of_copy(48, 0, 16), "the destination lies outside"));
+  CHECK(contains(error_of_copy(-16, 0, 16), "the destination lies outside"));
   cuda::free(in);
 }
 
@@ -188,14 +190,16 @@ TEST_CASE("shared memory is as if never set at the start, and its end is guarded
   DeviceArray<int32_t> words(Device::cuda, 5 * 8);
   cuda::launch({"unwritten", 5, 8, sizeof(Words)}, unwritten_kernel, words.data());
   CHECK(words.read() == std::vector<double>(5 * 8, unset));
-  const auto with_less = [&] { cuda::launch({"unwritten", 1, 8, 16}, unwritten_kernel, words.data()); };
-  expect_fault(with_less).names("shared memory").value(32).offers(16);
+  CHECK(contains(error_of([&] {
+                   cuda::launch({"unwritten", 1, 8, 16}, unwritten_kernel, words.data());
+                 }),
+                 "shared memory: the kernel uses 32 bytes, its launch asked for 16"));
   cuda::launch({"beyond", 1, 1, sizeof(Words)}, beyond_kernel, 7);
   const auto write_beyond = [] { cuda::launch({"beyond", 1, 1, sizeof(Words)}, beyond_kernel, 8); };
   if (address_sanitizer)
     CHECK(status_of_process(write_beyond) != 0);
   else
-    expect_fault(write_beyond).names("shared memory").value("beyond").offers("32 bytes");
+    CHECK(error_of(write_beyond) == "shared memory: written beyond the 32 bytes that the launch asked for");
 }
 
 __global__ void apart_kernel() {
@@ -214,9 +218,12 @@ __global__ void outsider_kernel() { __syncwarp(1); }
 __global__ void nothing_kernel() {}
 
 TEST_CASE("threads that wait for each other in vain are an error, not a hang") {
-  expect_fault([] { cuda::launch({"apart", 1, 32}, apart_kernel); }).names("__syncthreads").value("two places");
-  expect_fault([] { cuda::launch({"stuck", 1, 32}, stuck_kernel); }).names("deadlock").value("32 threads");
-  expect_fault([] { cuda::launch({"outsider", 1, 32}, outsider_kernel); }).names("lane").value("mask");
+  CHECK(contains(error_of([] { cuda::launch({"apart", 1, 32}, apart_kernel); }), "a block waits at two places"));
+  CHECK(contains(error_of([] { cuda::launch({"stuck", 1, 32}, stuck_kernel); }), "deadlock: 32 threads wait"));
+  CHECK(contains(error_of([] {
+                   cuda::launch({"outsider", 1, 32}, outsider_kernel);
+                 }),
+                 "a lane is not in the mask that it names"));
   cuda::launch({"nothing", 9, 64}, nothing_kernel);  // the abandoned fibers work again
 }
 
@@ -232,7 +239,7 @@ TEST_CASE("a write outside of a block of device memory is an illegal address") {
       if (address_sanitizer)
         CHECK(status_of_process(write) != 0);
       else
-        expect_error(write).names("write").value("cudaErrorIllegalAddress").names("cuda/runtime/emulation_test.cpp:");
+        CHECK(contains(error_of(write), "write: cudaErrorIllegalAddress at cuda/runtime/emulation_test.cpp:"));
     }
   cuda::launch({"write", 1, 1}, write_kernel, out, in, 9);
   cuda::free(out);
@@ -251,15 +258,16 @@ TEST_CASE("the host cannot touch device memory outside of copies") {
 TEST_CASE("copies refuse host pointers for device pointers, the reverse, and what leaves its block") {
   float host[8] = {};
   void* const data = cuda::allocate(32);
-  const std::string invalid = "cudaErrorInvalidValue";
-  expect_error([&] { cuda::copy(host, true, host, false, 32); }).names("copy").value(invalid).names("runtime.cu:");
-  expect_error([&] { cuda::copy(data, false, host, false, 32); }).names("copy").value(invalid);
-  expect_error([&] { cuda::copy(data, true, host, false, 33); }).names("copy").value(invalid);
-  expect_error([&] { cuda::zero(host, 32); }).names("zero").value(invalid);
+  CHECK(error_of([&] {
+          cuda::copy(host, true, host, false, 32);
+        }).rfind("copy: cudaErrorInvalidValue at cuda/runtime/runtime.cu:", 0) == 0);
+  CHECK(contains(error_of([&] { cuda::copy(data, false, host, false, 32); }), "cudaErrorInvalidValue"));
+  CHECK(contains(error_of([&] { cuda::copy(data, true, host, false, 33); }), "cudaErrorInvalidValue"));
+  CHECK(contains(error_of([&] { cuda::zero(host, 32); }), "zero: cudaErrorInvalidValue"));
   cuda::copy(host, false, data, true, 32);
   CHECK(std::all_of(host, host + 8, [](float x) { return x != x; }));  // fresh memory is NaN
   cuda::free(data);
-  expect_error([&] { cuda::free(data); }).names("free").value(invalid);
+  CHECK(contains(error_of([&] { cuda::free(data); }), "free: cudaErrorInvalidValue"));
 }
 
 TEST_CASE("the device's memory has an end, and freed blocks are used again") {
