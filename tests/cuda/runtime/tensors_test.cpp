@@ -1,4 +1,5 @@
-// Tensors on the device: formulas of engine and nn through the CUDA loops, against the CPU.
+// Tensors on the device: formulas of engine and nn through the CUDA loops,
+// against the CPU.
 #include <doctest/doctest.h>
 
 #include "engine/matmul/matmul.h"
@@ -24,7 +25,7 @@ namespace {
 using Inputs = std::vector<Tensor>;
 using Function = std::function<Tensor(const Inputs&)>;
 
-// Returns output and gradients of f on one device, copied to the CPU.
+// Output and gradients of f on one device, all on the CPU afterwards.
 std::vector<Tensor> run(Device device, const Inputs& inputs, const Function& f) {
   Inputs x;
   for (const Tensor& t : inputs) {
@@ -39,7 +40,7 @@ std::vector<Tensor> run(Device device, const Inputs& inputs, const Function& f) 
   return results;
 }
 
-// Compares both devices' numbers within `tolerance` times the size of the largest.
+// Both devices' numbers, within `tolerance` times the size of the largest.
 void compare(const char* name, const Inputs& inputs, const Function& f, double tolerance = 1e-12) {
   INFO(std::string(name));
   const std::vector<Tensor> cpu = run(Device::cpu, inputs, f), cuda = run(Device::cuda, inputs, f);
@@ -106,7 +107,7 @@ TEST_CASE("products, and layers made of them, give the CPU's numbers on the devi
       const std::vector<Tensor> y = nn::linear_split(in[0], in[1], in[2], {20, 31, 1});
       return concatenate({y[0] * 2.0, y[1], y[2] * 3.0}, -1);
     });
-    for (const std::string name : {"gelu_tanh", "sigmoid"}) {  // sigmoid's derivative uses its value
+    for (const std::string name : {"gelu_tanh", "sigmoid"}) {  // the slope of the second comes from its value
       INFO(name);
       const nn::Activation f(name);
       same("dense", {x, input, input_bias, output, output_bias, random({3, 7, 34}, 8)},
@@ -117,7 +118,7 @@ TEST_CASE("products, and layers made of them, give the CPU's numbers on the devi
     same("convolution", {random({2, 7, 6, 3}, 9), random({5, 3, 2, 3}, 10), random({5}, 11)}, [](const Inputs& in) {
       return nn::convolution(in[0], in[1], in[2], {.stride = {2, 1}, .padding = 1});
     });
-    // A gradient with few tiles and long sums.
+    // a gradient of few tiles and long sums
     same("long sums", {random({1500, 9}, 12), random({8, 9}, 13)},
          [](const Inputs& in) { return nn::linear(in[0], in[1], Tensor()); });
   }
@@ -157,8 +158,8 @@ TEST_CASE("the precision of products acts on f32 on the device, and on nothing e
   CHECK(of_two > 1e-7);
   CHECK(of_one < 1e-2);
   CHECK(of_one > 1e-4);
-  const auto four_parts = [] { set_product_precision(ProductPrecision::high, 4); };
-  expect_error(four_parts).names("precision").names("high").offers("2 or 3 parts").value(4);
+  CHECK(contains(error_of([] { set_product_precision(ProductPrecision::high, 4); }),
+                 "matmul: precision high takes 2 or 3 parts, not 4"));
 }
 
 TEST_CASE("optimizers' steps are the CPU's on the device") {
@@ -196,5 +197,8 @@ TEST_CASE("optimizers' steps are the CPU's on the device") {
 TEST_CASE("mixed devices are an error that names both") {
   if (no_card()) return;
   const Tensor x = random_tensor({2}, 1);
-  expect_error([&] { x + x.to(Device::cuda); }).names("add").value("cpu").value("cuda").offers(".to(Device::cpu)");
+  CHECK_THROWS_WITH_AS(x + x.to(Device::cuda),
+                       "add: one operand is on cpu, the other on cuda; move "
+                       "one with .to(Device::cpu)",
+                       Error);
 }
