@@ -110,7 +110,8 @@ TEST_CASE("picture: a color beyond its palette is refused, with how many bits it
   const std::vector<uint8_t> pixels = {10, 20, 30, 20};  // colors 0, 1, 2, 1
   const std::string bytes("\0\1\2\1", 4), of_four_bits("\x01\x21", 2), of_two("\x19", 1);
   for (const auto& [bits, line] : {std::pair{'\x08', bytes}, {'\x04', of_four_bits}, {'\x02', of_two}}) {
-    CAPTURE(int{bits});
+    const int of_bits = bits;
+    CAPTURE(of_bits);
     const std::string whole = with_palette(bits, line, 3), short_of_one = with_palette(bits, line, 2);
     CHECK(decode_picture(whole, 1, "a.png").pixels == pixels);
     expect_error([&] { decode_picture(short_of_one, 1, "a.png"); })
