@@ -1,4 +1,4 @@
-// Helpers for kernel tests: arrays with guards on either device, whole numbers, expected errors.
+// For tests of kernels: arrays on either device with guards around them, whole numbers, and what an error says.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -15,25 +15,16 @@
 #include "cuda/runtime/runtime.h"
 #include "engine/tensor/storage.h"
 #include "engine/types/dtype.h"
-#include "tests/support/message.h"
+#include "tests/support/text.h"
 #if defined(EMULATE_CUDA)
 #include "tests/support/cuda_on_cpu.h"
 #endif
 
 namespace orrery {
 
-using testing::expect_error;
-using testing::Message;
+using testing::contains;
 
-#if defined(EMULATE_CUDA)
-// Expects an error that the emulation itself detects.
-template <class F>
-Message expect_fault(const F& f) {
-  return expect_error<cuda_on_cpu::Fault>(f);
-}
-#endif
-
-// AddressSanitizer ends the program at a fault, without an error; ThreadSanitizer fails on races.
+// AddressSanitizer ends the program at faults that are otherwise errors; ThreadSanitizer fails it for any race.
 #if defined(__has_feature)
 inline constexpr bool address_sanitizer = __has_feature(address_sanitizer);
 inline constexpr bool thread_sanitizer = __has_feature(thread_sanitizer);
@@ -50,17 +41,27 @@ inline constexpr bool thread_sanitizer = false;
 #endif
 #endif
 
-// ThreadSanitizer slows the emulation about 40 times, so tests of many cases take one of `n`.
+// ThreadSanitizer makes the emulation some forty times slower: under it a test that walks many cases takes one of `n`.
 inline constexpr uint32_t one_of(uint32_t n) { return thread_sanitizer ? n : 1; }
 
-// Returns true if a CUDA build finds no GPU and must skip its tests.
+// A CUDA build runs the same tests on a card; without one there is nothing to test.
 inline bool no_card() {
   if (cuda::device_count() > 0) return false;
   MESSAGE("no GPU here: nothing was run");
   return true;
 }
 
-// Calls f with the threads of a block in each order; on a GPU, once.
+template <class F>
+std::string error_of(const F& f) {
+  try {
+    f();
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+// f() with the threads of a block in each order; on a card, once.
 template <class F>
 void in_every_order(const F& f) {
 #if defined(EMULATE_CUDA)
@@ -75,7 +76,7 @@ void in_every_order(const F& f) {
 }
 
 #if defined(EMULATE_CUDA)
-// Returns true if right() is true in every thread order; faults of the emulation count as false.
+// Whether right() is true in every order of the threads; what the emulation finds by itself is wrong too.
 template <class F>
 bool right_in_every_order(const F& right) {
   bool all = true;
@@ -88,8 +89,8 @@ bool right_in_every_order(const F& right) {
   });
   return all;
 }
-// Checks that right() reaches every barrier in the text of `path`, and is false in some thread
-// order if any one of them is removed.
+// right() reaches every barrier in the text of `path`, and is false in some order as soon as any one of them is
+// removed.
 template <class F>
 void check_that_every_barrier_is_needed(const std::string& path, const F& right) {
   REQUIRE(right_in_every_order(right));
@@ -112,7 +113,7 @@ void check_that_every_barrier_is_needed(const std::string& path, const F& right)
 }
 #endif
 
-// Returns whole numbers in [-7, 7]: their sums and products are exact in any order.
+// Whole numbers in [-7, 7]: sums of them are exact in any order, products too.
 template <class T>
 std::vector<T> whole_numbers(int64_t n, uint32_t seed) {
   std::vector<T> x(static_cast<size_t>(n));
@@ -136,7 +137,7 @@ class DeviceArray {
   T* data() { return reinterpret_cast<T*>(buffer_.data() + guard); }
   const T* input() { return data(); }
 
-  // Returns every element as a double, or one NaN if a guard was overwritten; it equals nothing.
+  // Every element as a double; one NaN if a guard was overwritten, which equals nothing.
   std::vector<double> read() {
     std::vector<std::byte> all(static_cast<size_t>(buffer_.bytes()));
     copy_bytes(Device::cpu, all.data(), buffer_.device(), buffer_.data(), buffer_.bytes());

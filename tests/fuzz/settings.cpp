@@ -60,7 +60,7 @@ void read_spec(const std::string&, std::string_view bytes) {
 }
 
 REGISTER_FORMAT(spec, {.name = "spec",
-                       .readers = {"engine/settings/config.cpp"},
+                       .readers = {"engine/settings/config.cpp", "engine/settings/spec.cpp"},
                        .read = read_spec,
                        .memory_multiple = 512,
                        .memory_base = 1 << 16,

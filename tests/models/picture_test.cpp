@@ -5,13 +5,16 @@
 #include <zlib.h>
 
 #include "engine/system/files.h"
+#include "tests/support/errors.h"
 #include "tests/support/message.h"
 #include "tests/support/png.h"
 
 using namespace orrery;
 using namespace orrery::models;
 using orrery::testing::big_endian;
+using orrery::testing::error_of;
 using orrery::testing::expect_error;
+using orrery::testing::Message;
 using orrery::testing::png_chunk;
 using orrery::testing::with_chunk_sums;
 
@@ -45,10 +48,10 @@ TEST_CASE("picture: a PNG with one changed bit is refused, whichever bit it is")
     std::string damaged = whole;
     damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ 1 << bit % 8);
     CAPTURE(bit);
-    expect_error([&] { decode_picture(damaged, 3, "a.png"); }).names("a.png");
+    Message(error_of([&] { decode_picture(damaged, 3, "a.png"); })).names("a.png");
   }
   for (size_t size = 0; size < whole.size(); ++size)
-    expect_error([&] { decode_picture(std::string_view(whole).substr(0, size), 3, "a.png"); }).names("a.png");
+    Message(error_of([&] { decode_picture(std::string_view(whole).substr(0, size), 3, "a.png"); })).names("a.png");
 }
 
 TEST_CASE("picture: the sum of the packed pixels is compared, and their number") {
@@ -107,9 +110,11 @@ TEST_CASE("picture: a color beyond its palette is refused, with how many bits it
   const std::vector<uint8_t> pixels = {10, 20, 30, 20};  // colors 0, 1, 2, 1
   const std::string bytes("\0\1\2\1", 4), of_four_bits("\x01\x21", 2), of_two("\x19", 1);
   for (const auto& [bits, line] : {std::pair{'\x08', bytes}, {'\x04', of_four_bits}, {'\x02', of_two}}) {
-    CAPTURE(int{bits});
-    CHECK(decode_picture(with_palette(bits, line, 3), 1, "a.png").pixels == pixels);
-    expect_error([&] { decode_picture(with_palette(bits, line, 2), 1, "a.png"); })
+    const int of_bits = bits;
+    CAPTURE(of_bits);
+    const std::string whole = with_palette(bits, line, 3), short_of_one = with_palette(bits, line, 2);
+    CHECK(decode_picture(whole, 1, "a.png").pixels == pixels);
+    expect_error([&] { decode_picture(short_of_one, 1, "a.png"); })
         .names("a.png")
         .value("color 2")
         .offers("0 to 1");

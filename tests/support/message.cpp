@@ -2,12 +2,14 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <regex>
 #include <set>
+#include <utility>
+#include <vector>
 
 namespace orrery::testing {
 namespace {
@@ -45,13 +47,20 @@ void replace_all(std::string& text, std::string_view from, std::string_view to) 
     text.replace(at, from.size(), to);
 }
 
-// Replaces the number in test.cpp:12 by LINE, because edits above that line change it.
-void leave_out_line_numbers(std::string& text) {
-  for (const std::string ending : {".cpp:", ".cu:"})
-    for (size_t at = text.find(ending); at != text.npos; at = text.find(ending, at + 1)) {
-      const size_t begin = at + ending.size(), end = std::min(text.find_first_not_of("0123456789", begin), text.size());
-      if (end > begin) text.replace(begin, end - begin, "LINE");
-    }
+// Replaces what depends on the machine or on any change of the sources: line numbers, process ids, run ids, hashes,
+// amounts of memory and lists of names.
+std::string without_numbers_of_a_machine(const std::string& text) {
+  static const std::vector<std::pair<std::regex, std::string>> forms = {
+      {std::regex("(\\.cpp|\\.cu):[0-9]+"), "$1:LINE"},
+      {std::regex("process [0-9]+"), "process ID"},
+      {std::regex("[0-9a-f]{16}-[0-9a-f]{12}"), "RUN"},
+      {std::regex("[0-9a-f]{64}|SHA-256 [0-9a-f]{12}"), "SHA-256"},
+      {std::regex("[0-9][0-9,.]* (KB|MB|GB)"), "N $1"},
+      {std::regex("[a-z][a-z0-9_()=|.]*(, [a-z][a-z0-9_()=|.]*){3,}"), "NAMES"},  // of a family that may grow
+  };
+  std::string result = text;
+  for (const auto& [form, name] : forms) result = std::regex_replace(result, form, name);
+  return result;
 }
 
 // Returns the message as one line of ASCII without the folders of this machine.
@@ -61,7 +70,7 @@ std::string as_line(std::string message) {
   for (size_t at = message.find(folder); at != message.npos; at = message.find(folder, at))
     message.replace(at, folder.size() + random_letters, "TMP");
   replace_all(message, sources, "SOURCES/");
-  leave_out_line_numbers(message);
+  message = without_numbers_of_a_machine(message);
   std::string line;
   for (const char c : message) {
     constexpr const char* digits = "0123456789abcdef";
