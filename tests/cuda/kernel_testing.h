@@ -1,4 +1,4 @@
-// For tests of kernels: arrays on either device with guards around them, whole numbers, and what an error says.
+// Helpers for kernel tests: arrays with guards on either device, whole numbers, expected errors.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -15,16 +15,25 @@
 #include "cuda/runtime/runtime.h"
 #include "engine/tensor/storage.h"
 #include "engine/types/dtype.h"
-#include "tests/support/text.h"
+#include "tests/support/message.h"
 #if defined(EMULATE_CUDA)
 #include "tests/support/cuda_on_cpu.h"
 #endif
 
 namespace orrery {
 
-using testing::contains;
+using testing::expect_error;
+using testing::Message;
 
-// AddressSanitizer ends the program at faults that are otherwise errors; ThreadSanitizer fails it for any race.
+#if defined(EMULATE_CUDA)
+// Expects an error that the emulation itself detects.
+template <class F>
+Message expect_fault(const F& f) {
+  return expect_error<cuda_on_cpu::Fault>(f);
+}
+#endif
+
+// AddressSanitizer ends the program at a fault, without an error; ThreadSanitizer fails on races.
 #if defined(__has_feature)
 inline constexpr bool address_sanitizer = __has_feature(address_sanitizer);
 inline constexpr bool thread_sanitizer = __has_feature(thread_sanitizer);
@@ -41,27 +50,17 @@ inline constexpr bool thread_sanitizer = false;
 #endif
 #endif
 
-// ThreadSanitizer makes the emulation some forty times slower: under it a test that walks many cases takes one of `n`.
+// ThreadSanitizer slows the emulation about 40 times, so tests of many cases take one of `n`.
 inline constexpr uint32_t one_of(uint32_t n) { return thread_sanitizer ? n : 1; }
 
-// A CUDA build runs the same tests on a card; without one there is nothing to test.
+// Returns true if a CUDA build finds no GPU and must skip its tests.
 inline bool no_card() {
   if (cuda::device_count() > 0) return false;
   MESSAGE("no GPU here: nothing was run");
   return true;
 }
 
-template <class F>
-std::string error_of(const F& f) {
-  try {
-    f();
-  } catch (const std::runtime_error& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
-// f() with the threads of a block in each order; on a card, once.
+// Calls f with the threads of a block in each order; on a GPU, once.
 template <class F>
 void in_every_order(const F& f) {
 #if defined(EMULATE_CUDA)
@@ -76,7 +75,7 @@ void in_every_order(const F& f) {
 }
 
 #if defined(EMULATE_CUDA)
-// Whether right() is true in every order of the threads; what the emulation finds by itself is wrong too.
+// Returns true if right() is true in every thread order; faults of the emulation count as false.
 template <class F>
 bool right_in_every_order(const F& right) {
   bool all = true;
@@ -89,8 +88,8 @@ bool right_in_every_order(const F& right) {
   });
   return all;
 }
-// right() reaches every barrier in the text of `path`, and is false in some order as soon as any one of them is
-// removed.
+// Checks that right() reaches every barrier in the text of `path`, and is false in some thread
+// order if any one of them is removed.
 template <class F>
 void check_that_every_barrier_is_needed(const std::string& path, const F& right) {
   REQUIRE(right_in_every_order(right));
@@ -113,7 +112,7 @@ void check_that_every_barrier_is_needed(const std::string& path, const F& right)
 }
 #endif
 
-// Whole numbers in [-7, 7]: sums of them are exact in any order, products too.
+// Returns whole numbers in [-7, 7]: their sums and products are exact in any order.
 template <class T>
 std::vector<T> whole_numbers(int64_t n, uint32_t seed) {
   std::vector<T> x(static_cast<size_t>(n));
@@ -137,7 +136,7 @@ class DeviceArray {
   T* data() { return reinterpret_cast<T*>(buffer_.data() + guard); }
   const T* input() { return data(); }
 
-  // Every element as a double; one NaN if a guard was overwritten, which equals nothing.
+  // Returns every element as a double, or one NaN if a guard was overwritten; it equals nothing.
   std::vector<double> read() {
     std::vector<std::byte> all(static_cast<size_t>(buffer_.bytes()));
     copy_bytes(Device::cpu, all.data(), buffer_.device(), buffer_.data(), buffer_.bytes());

@@ -1,6 +1,6 @@
-// Products that call an activation on what they have in registers, on a card or on its emulation: they have to give the
-// bits of the product alone with the activation applied by the host.  Whole numbers make all of that exact.
-#include "engine/loops/loops.h"  // nvcc is to compile this file
+// Products that apply an activation in registers, on a GPU or its emulation. They must equal the
+// plain product with the host's activation bit by bit; whole numbers make all of it exact.
+#include "engine/loops/loops.h"  // so that nvcc compiles this file
 
 #include <doctest/doctest.h>
 
@@ -33,8 +33,8 @@ struct Bent {
 struct Form {
   int64_t m, n, k, batch = 1;
   bool bias = true;
-  int64_t offset = 0;  // of both results from an aligned address
-  int parts = 0;       // of elements of f32
+  int64_t offset = 0;  // distance of both results from an aligned address
+  int parts = 0;       // bf16 terms of an f32 element
 };
 
 template <class T>
@@ -55,7 +55,7 @@ void check_form(const Form& f) {
   p.c[0] = {c.data() + f.offset, f.n};
   const auto results = [&](DeviceArray<T>& x) {
     Numbers all = x.read();
-    REQUIRE(all.size() == static_cast<size_t>(size + f.offset));  // the guards are as they were
+    REQUIRE(all.size() == static_cast<size_t>(size + f.offset));  // the guards are intact
     return Numbers(all.begin() + f.offset, all.end());
   };
   const auto product_alone = [&] {
@@ -104,7 +104,7 @@ void check_forms() {
     check_form<T>({.m = 5, .n = 7, .k = 9, .bias = false, .offset = offset});
     check_form<T>({.m = 130, .n = 72, .k = 40, .offset = offset});
     check_form<T>({.m = 65, .n = 131, .k = 33, .batch = 2, .offset = offset});
-    check_form<T>({.m = 20, .n = 36, .k = 1024, .offset = offset});  // in pieces
+    check_form<T>({.m = 20, .n = 36, .k = 1024, .offset = offset});  // split K
   }
   check_form<T>({.m = 3, .n = 5, .k = 0});
   check_form<T>({.m = 0, .n = 5, .k = 3});
@@ -124,7 +124,7 @@ TEST_CASE("products with an activation: large tiles, and elements of f32 in part
     for (const int64_t k : {40, 1024}) check_form<float>({.m = 37, .n = 68, .k = k, .parts = parts});
 }
 
-// How far a result of bf16 lies from the exact one, in units of its last place; those of max(|exact|, floor).
+// Returns the error of a bf16 result in units in the last place of max(|exact|, floor).
 double error_in_places(double result, double exact, double floor) {
   int exponent = 0;
   std::frexp(std::max(std::fabs(exact), floor), &exponent);
@@ -149,7 +149,7 @@ TEST_CASE("products with an activation: every activation of every number of bf16
   for (const std::string& name : nn::activation_names()) {
     INFO(name);
     const nn::Activation f(name);
-    const double floor = name == "tanhshrink" ? 1 : 0x1p-100;  // it cancels near zero, as its file says
+    const double floor = name == "tanhshrink" ? 1 : 0x1p-100;  // it cancels near zero, see its file
     const auto worst_of = [&](const Numbers& values, const Numbers& z, bool slope) {
       double worst = 0;
       for (size_t i = 0; i < z.size(); ++i) {
@@ -172,19 +172,17 @@ TEST_CASE("products with an activation: other forms of products are refused") {
   DeviceArray<float> x(Device::cuda, 4);
   cuda::Matmul<float> p{2, 2, 1, 1, {x.input(), 1, 2, false}, {x.input(), 2, 2, false}, {}, false, nullptr, nullptr};
   p.c[0] = {x.data(), 2};
-  const std::string refused =
-      error_of([&] { nn::Activation("relu").role<nn::EpilogueRole<float>>().multiply(p, 0, x.data()); });
-  CHECK(contains(refused, "an activation follows products of rows with a weight"));
+  const auto other_form = [&] { nn::Activation("relu").role<nn::EpilogueRole<float>>().multiply(p, 0, x.data()); };
+  expect_error(other_form).names("matmul").value("activation").offers("rows").offers("weight");
 
-  struct OfHost final : EpilogueFunction<float> {  // it would be forgotten silently
+  struct OfHost final : EpilogueFunction<float> {  // must not be ignored silently
     void row(int, int64_t, int64_t, int64_t, float*) const override {}
   };
   const OfHost of_host;
-  CHECK(contains(error_of([&] {
-                   multiply<float>(Device::cuda, {.m = 2, .n = 2, .k = 1}, x.input(), x.input(), {x.data()},
-                                   {.function = &of_host});
-                 }),
-                 "this epilogue has a function for the CPU and none for a GPU with f32 to f32"));
+  const auto for_host = [&] {
+    multiply<float>(Device::cuda, {.m = 2, .n = 2, .k = 1}, x.input(), x.input(), {x.data()}, {.function = &of_host});
+  };
+  expect_error(for_host).names("epilogue").value("GPU").value("f32 to f32").offers("EpilogueFunction::on_card");
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// What warps load and store of the device's memory at once, in sectors of 32 bytes: a kernel whose lanes lie apart is
-// found, and the loops' kernels ask for hardly more than they need.
+// Device memory traffic of warps in sectors of 32 bytes: a kernel with scattered lanes is found,
+// and the kernels of the loops request hardly more than they need.
 #include <doctest/doctest.h>
 
 #include "engine/loops/loops.h"
@@ -18,7 +18,7 @@ namespace {
 
 using cuda_on_cpu::SectorTraffic;
 
-// Of the launches that `run` makes; of each the first block.
+// Returns the traffic of the launches in `run`; each launch counts its first block.
 template <class F>
 SectorTraffic traffic_of(const F& run) {
   const bool before = std::exchange(cuda_on_cpu::counts_bank_traffic, true);
@@ -52,7 +52,7 @@ TEST_CASE("coalescing: loads and stores of a warp that lie apart are found") {
   };
   for (const auto& [stride, touched, least] : {std::array{1, 8, 8}, {2, 16, 8}, {8, 64, 8}, {16, 64, 8}, {0, 2, 2}}) {
     CAPTURE(stride);
-    CHECK(strided(stride).touched == static_cast<uint64_t>(touched));  // 4 sectors loaded, 4 stored, if side by side
+    CHECK(strided(stride).touched == static_cast<uint64_t>(touched));  // 4 sectors loaded, 4 stored, if adjacent
     CHECK(strided(stride).least == static_cast<uint64_t>(least));
   }
   const auto four = [&](int stride) {
@@ -82,7 +82,7 @@ TEST_CASE("coalescing: a launch that ended with a fault leaves nothing to the ne
     const auto fail = [&] { cuda::launch({"failing", 2, lanes}, failing_kernel, out.data(), in.input(), at_block); };
     const auto right = [&] { cuda::launch({"strided", 2, lanes}, strided_kernel, out.data(), in.input(), 1); };
     const auto both = [&] {
-      CHECK(contains(error_of(fail), "a block waits at two places"));
+      expect_fault(fail).names("__syncthreads").value("two places").offers("coalescing_test.cpp:");
       right();
     };
     CHECK(traffic_of(both).touched == 8);
@@ -97,7 +97,7 @@ TEST_CASE("coalescing: maps move what they need") {
   constexpr int64_t rows = 96, columns = 64, n = rows * columns;
   DeviceArray<float> out(Device::cuda, n + 1), a(Device::cuda, n + 1), b(Device::cuda, n + 1);
   CHECK(times_the_least([&] { cuda::map(n, Sum{}, out.data(), a.input(), b.input()); }) == 1);
-  // One element further on there are no packs of 16 bytes, and a warp's 128 bytes lie in five sectors.
+  // One element further there are no packs of 16 bytes; a warp's 128 bytes span five sectors.
   CHECK(times_the_least([&] { cuda::map(n, Sum{}, out.data() + 1, a.input() + 1, b.input() + 1); }) == 1.25);
   Broadcast<2> shape{2, {rows, columns}, {{columns, 1}, {0, 1}}};
   CHECK(times_the_least([&] { cuda::map(shape, Sum{}, out.data(), a.input(), b.input()); }) == 1);
@@ -116,7 +116,7 @@ TEST_CASE("coalescing: sums move what they need, whatever axis they go along") {
   CHECK(times_the_least([&] { cuda::reduce(1, rows * columns, 1, element, out.data()); }) <= 1.05);
 }
 
-// Less the row's largest, held and written as packs.
+// Subtracts the largest value of a row, which is held and written as packs.
 struct LessTheLargest {
   const float* in;
   float* out;
@@ -132,7 +132,7 @@ struct LessTheLargest {
 };
 TEST_CASE("coalescing: rows of each length move what they need") {
   for (const int n : {8, 16, 256, 1024, 6000}) {
-    const double most = n <= 16 ? 1.34 : 1.05;  // the largest begins with the first of each row, which a sector brings
+    const double most = n <= 16 ? 1.34 : 1.05;  // the maximum starts with each row's first element, a sector
     CAPTURE(n);
     constexpr int64_t rows = 64;
     DeviceArray<float> in(Device::cuda, rows * n), out(Device::cuda, rows * n);

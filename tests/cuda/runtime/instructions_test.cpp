@@ -1,5 +1,5 @@
-// The tensor-core instructions, on a card or on its emulation, against their layouts written down a second time: as the
-// strides that CuTe gives for them.
+// The tensor-core instructions, on a GPU or its emulation, against a second description of their
+// layouts: the strides of CuTe.
 #include "engine/loops/loops.h"
 
 #include <doctest/doctest.h>
@@ -17,7 +17,7 @@
 namespace orrery {
 namespace {
 
-// Lane (t0, t1) = (lane % 4, lane / 4) holds, as its v-th value, element `at` of a matrix stored by columns.
+// The v-th value of lane (t0, t1) = (lane % 4, lane / 4) is this element of a column-major matrix.
 HOST_DEVICE unsigned place_in_a(unsigned t0, unsigned t1, unsigned v) {  // 16 x 16
   return 32 * t0 + t1 + 16 * (v & 1u) + 8 * (v >> 1 & 1u) + 128 * (v >> 2);
 }
@@ -63,8 +63,8 @@ template <float (*Instruction)(float)>
 __global__ void __launch_bounds__(1024) number_kernel(const float* x, float* y) {
   y[threadIdx.x] = Instruction(x[threadIdx.x]);
 }
-// The emulation has the CPU's functions in the place of a card's instructions: their errors are 2^-18, and what is no
-// normal number, or the least of them, may come out as it is or as 0 (engine/math/coarse.h).
+// The emulation uses the CPU's functions for a GPU's instructions: their errors are 2^-18. Values
+// that are not normal, or the least normal one, may stay or become 0 (engine/math/coarse.h).
 #if defined(EMULATE_CUDA)
 constexpr bool emulated = true;
 #else
@@ -140,11 +140,11 @@ TEST_CASE("ldmatrix: element (r, c) of a matrix arrives in lane 4 r + c / 2, of 
 
 // ---- products of warp groups
 
-struct Lines {  // of 64 of k
+struct Lines {  // lines of 64 values of k
   alignas(1024) unsigned char a[64 * 128];
   alignas(1024) unsigned char b[256 * 128];
 };
-// Where element (place, k) lies, as cuda/matmul/warp_group.cuh describes it.
+// Returns the byte offset of element (place, k), as in cuda/matmul/warp_group.cuh.
 HOST_DEVICE int place_in_lines(bool along_k, int place, int k) {
   const int line = along_k ? place : place / 64 * 64 + k, element = along_k ? k : place % 64;
   return line * 128 + ((element / 8) ^ (line % 8)) * 16 + element % 8 * 2;
@@ -228,14 +228,14 @@ __global__ void bad_load_kernel(const uint16_t* in, int place) {
   cuda::load_matrices<false>(matrix, row);
 }
 TEST_CASE("ldmatrix: addresses that a card refuses are errors") {
-  const auto error_of_load = [](const uint16_t* in, int place) {
-    return error_of([&] { cuda::launch({"load", 1, 32, sizeof(Matrices)}, bad_load_kernel, in, place); });
+  const auto load = [](const uint16_t* in, int place) {
+    return [=] { cuda::launch({"load", 1, 32, sizeof(Matrices)}, bad_load_kernel, in, place); };
   };
   DeviceArray<int32_t> elsewhere(Device::cuda, 8);
-  CHECK(error_of_load(nullptr, 248) == "no error");
-  CHECK(contains(error_of_load(nullptr, 4), "ldmatrix: an address is not a multiple of 16, at "));
-  CHECK(contains(error_of_load(nullptr, 256), "ldmatrix: an address lies outside of shared memory"));
-  CHECK(contains(error_of_load(reinterpret_cast<const uint16_t*>(elsewhere.input()), 0), "outside of shared memory"));
+  load(nullptr, 248)();
+  expect_fault(load(nullptr, 4)).names("ldmatrix").value("address").offers(16).names("instructions_test.cpp:");
+  for (const auto& outside : {load(nullptr, 256), load(reinterpret_cast<const uint16_t*>(elsewhere.input()), 0)})
+    expect_fault(outside).names("ldmatrix").value("address").value("outside").offers("shared memory");
 }
 #endif
 
