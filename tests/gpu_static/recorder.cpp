@@ -83,19 +83,21 @@ std::string without_arguments(const std::string& name) {
   int depth = 0;
   for (size_t n = 0; n < name.size(); ++n) {
     depth += (name[n] == '<') - (name[n] == '>');
-    if (name[n] == '(' && depth == 0 && name.compare(n, 10, "(anonymous") != 0) return name.substr(0, n);
+    if (name[n] == '(' && depth == 0) return name.substr(0, n);
   }
   return name;
 }
 
-// Returns a kernel's name. dladdr does not find kernels whose formula is local to its file.
+// Returns a kernel's name, without the mark of what is local to a file: a formula that moves to a header is the same
+// kernel. dladdr does not find kernels whose formula is local to its file.
 std::string name_of(const void* kernel) {
   static std::map<std::string, std::map<size_t, std::string>> modules;
   Dl_info where;
   if (!kernel || !dladdr(kernel, &where)) return "";
   auto& names = modules[where.dli_fname];
   if (names.empty()) {
-    FILE* const symbols = popen((std::string("nm -C --defined-only ") + where.dli_fname).c_str(), "r");
+    const std::string command = std::string("nm -C --defined-only ") + where.dli_fname;
+    FILE* const symbols = popen((command + " | sed 's/(anonymous namespace):://g'").c_str(), "r");
     char line[1 << 16];
     while (symbols && std::fgets(line, sizeof line, symbols)) {
       std::string text(line);
