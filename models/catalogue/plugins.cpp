@@ -56,7 +56,8 @@ const Plugin& load_noted_plugin(const std::string& path) {
 
 std::span<const Plugin> noted_plugins() { return plugins(); }
 std::vector<std::string> with_plugins(std::vector<std::string> words) {
-  for (const Plugin& plugin : noted_plugins()) words.insert(words.begin(), "--plugin=" + plugin.path);
+  for (size_t n = 0; n < noted_plugins().size(); ++n)
+    words.insert(words.begin() + static_cast<std::ptrdiff_t>(n), "--plugin=" + noted_plugins()[n].path);
   return words;
 }
 

@@ -25,7 +25,7 @@ void check_outside_checkpoints(std::string_view command, const std::string& path
   for (const fs::path& folder : {fs::path(path), fs::path(path).parent_path()}) {
     const std::string file = (folder / state_name).string();
     check(!file_exists(file) || !state.is_ours(file), command, ": ", setting, "=", path, " is in the checkpoint ",
-          folder.string(), ", where no other files may be written; choose another ", setting);
+          folder.empty() ? "." : folder.string(), ", where no other files may be written; choose another ", setting);
   }
 }
 

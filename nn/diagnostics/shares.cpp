@@ -1,5 +1,5 @@
 // Fractions of a tensor that are saturated, exactly zero, or carried by few entries.
-//   saturation  P(|alpha x| > 2): beyond, tanh' is below 7 % of tanh'(0). Zhu et al. 2025, arXiv:2503.10622
+//   saturation  P(|alpha x| > 2): beyond, tanh' is at most 7.07 % of tanh'(0). Zhu et al. 2025, arXiv:2503.10622
 //   zeros       P(w = 0): ReLU attention skips most keys, softmax none
 //   dead rows   P(all w of a row = 0): ReLU attention may skip every key, and then outputs 0
 //   top share   sum of the k largest w over sum of w, k a fraction of the row: softmax over many slots concentrates.
