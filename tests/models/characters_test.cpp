@@ -77,7 +77,8 @@ TEST_CASE("characters: normalized text counts as it is written") {
 TEST_CASE("characters: a token that strips spaces has them, and a number is not characters") {
   const Folder folder;
   write(folder / "text", "a  <m>b");
-  const auto pairs = make_byte_pairs({.tokens = {"a", "b", " ", "<m>"}, .added = {3}, .strips_left = {3}}, "test");
+  const auto pairs =
+      make_byte_pairs({.tokens = {"a", "b", " ", "<m>"}, .merges = {}, .added = {3}, .strips_left = {3}}, "test");
   const TokenSequence tokens = Text(folder / "text", *pairs, 0).train();
   REQUIRE(tokens.to_vector() == std::vector<int32_t>{0, 3, 1});
   CHECK(characters_of_targets(*pairs, tokens) == 6);
