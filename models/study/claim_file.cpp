@@ -213,7 +213,7 @@ class ClaimReader {
     std::string text = text_at("metric").value_or("");
     check(!text.empty() || timed, path_,
           ": the claim has no metric; name a metric that its runs log, as in metric = \"validation_loss\"");
-    if (text.empty()) text = "milliseconds";
+    if (text.empty()) text = "step_ms";
     claim_.metrics = {checked_metric(place("metric"), text)};
     claim_.metric_places = {place("metric")};
   }
@@ -226,10 +226,10 @@ class ClaimReader {
           ": the metric uses swept, but the claim has no [sweep]; list values of a setting there");
     const std::vector<std::string> figures = metric.figures();
     check(!figures.empty(), where, ": the metric '", text, "' contains no logged metric; name one, such as ",
-          claim_.kind == Claim::Kind::timed ? "milliseconds" : "loss");
+          claim_.kind == Claim::Kind::timed ? "step_ms" : "loss");
     if (claim_.kind == Claim::Kind::timed)
-      check(figures == std::vector<std::string>{"milliseconds"}, where,
-            ": a timed claim can only measure milliseconds, not ", join(figures));
+      check(figures == std::vector<std::string>{"step_ms"}, where, ": a timed claim can only measure step_ms, not ",
+            join(figures));
     else if (metric.is_of_sweep() && (metric.name == "power" || metric.name == "doubling"))
       for (size_t i = 0; i < claim_.swept_values(); ++i)
         check(claim_.swept_number(i) > 0, where, ": ", metric.name, "(...) requires swept values above 0, but ",
@@ -259,7 +259,7 @@ class ClaimReader {
             "' uses swept, but its metric has no swept value; give a number instead");
       if (claim_.kind == Claim::Kind::timed) {
         check(comparison.of_variants || over_sweep, place(*node),
-              ": milliseconds depend on the machine and cannot be compared with a number; compare '", comparison.left,
+              ": step_ms depends on the machine and cannot be compared with a number; compare '", comparison.left,
               "' with another variant");
         if (!over_sweep) {
           check(comparison.share || comparison.bound == 0, place(*node),

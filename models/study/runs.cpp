@@ -207,7 +207,7 @@ Outcome outcome_of(const RunLog& log) {
     outcome.step = std::max(outcome.step, row.step);
     if (row.figures.contains("loss")) {
       rows.push_back({row.step, number("loss"), number("gradient_norm")});
-      if (std::isfinite(number("milliseconds"))) milliseconds.push_back(number("milliseconds"));
+      if (std::isfinite(number("step_ms"))) milliseconds.push_back(number("step_ms"));
     } else if (row.figures.contains("validation_loss")) {
       outcome.figures.clear();
       for (const auto& [key, value] : row.figures)

@@ -27,7 +27,7 @@ struct Probe {
   };
   struct Ratio {
     std::string place;  // module path
-    std::string ratio;  // of mean squares: "read / value"
+    std::string ratio;  // of mean squares: "head_output / value"
     double measured;
     double predicted;     // NaN without a prediction
     std::string formula;  // of the prediction; empty if there is none

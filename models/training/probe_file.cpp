@@ -7,7 +7,9 @@
 #include "engine/system/version.h"
 #include "models/formats/json.h"
 #include "models/formats/output_file.h"
+#include "models/hook_names.h"
 #include "models/training/probe.h"
+#include "nn/diagnostics/predictions.h"
 
 namespace orrery::models {
 namespace {
@@ -46,12 +48,14 @@ Probe read_probe(const std::string& file) {
         "'; use the version of orrery that wrote it");
   Probe probe;
   for (const Json& v : list_member(json, "values", file))
-    probe.values.push_back(
-        {text_member(v, "name", file), number_or_null(v, "mean_square", file), number_or_null(v, "gradient", file)});
-  for (const Json& r : list_member(json, "ratios", file))
-    probe.ratios.push_back({text_member(r, "place", file), text_member(r, "ratio", file),
+    probe.values.push_back({current_hook_name(text_member(v, "name", file)), number_or_null(v, "mean_square", file),
+                            number_or_null(v, "gradient", file)});
+  for (const Json& r : list_member(json, "ratios", file)) {
+    const std::string ratio = text_member(r, "ratio", file);
+    probe.ratios.push_back({text_member(r, "place", file), ratio == "read / value" ? nn::ratio::read : ratio,
                             number_or_null(r, "measured", file), number_or_null(r, "predicted", file),
                             text_member(r, "formula", file), number_or_null(r, "v", file)});
+  }
   return probe;
 }
 

@@ -253,7 +253,7 @@ void Trainer::report(Audience& audience) {
   if (has_targets) row.emplace_back("loss", loss);
   row.insert(row.end(), {{"gradient_norm", norm}, {"learning_rate", done.learning_rate}});
   for (const auto& [name, weight] : loss_weights_) row.emplace_back(name, *++losses);
-  row.insert(row.end(), {{"milliseconds", seconds * 1e3},
+  row.insert(row.end(), {{"step_ms", seconds * 1e3},
                          {task_->unit() + "_per_second", units / seconds},
                          {"multiply_adds", done.flops / 2}});
   const double used = peak_flops_ > 0 ? done.flops / seconds / peak_flops_ : NAN;

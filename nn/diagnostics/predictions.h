@@ -32,7 +32,7 @@ struct Given {
 
 // Names of measured ratios of mean squares that formulas may predict.
 namespace ratio {
-constexpr const char* read = "read / value";
+constexpr const char* read = "head_output / value";
 constexpr const char* hidden = "hidden / before F";
 constexpr const char* slots = "output / slots' values";
 constexpr const char* normalized = "output / input";

@@ -422,7 +422,7 @@ def synthetic(n=256):  # attention of 4 x 4 heads: rows that add up to 1, each h
             ),
             section(
                 "matrix",
-                "causes",
+                "ablation",
                 {
                     "rows": [f"block {r}" for r in range(8)],
                     "columns": [f"token {c}" for c in range(12)],
@@ -563,7 +563,7 @@ def check_maps(driver, page, path, pictures):
     check_contents(maps, "maps")
     check_marks(maps.open())
 
-    canvas = maps.find("section[aria-label='causes'] canvas[role]")
+    canvas = maps.find("section[aria-label='ablation'] canvas[role]")
     maps.show(canvas)
     maps.run("arguments[0].focus()", canvas)
     ActionChains(driver).send_keys(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT, Keys.ARROW_DOWN, Keys.ARROW_DOWN).perform()
@@ -577,7 +577,7 @@ def check_maps(driver, page, path, pictures):
     )
     number = float(said.split(": ")[1].split(",")[0].replace("−", "-"))
     check(abs(number - value) < 1e-3, f"a cell says {number}, it is {value}")
-    ends = maps.run("return document.querySelector(\"section[aria-label='causes'] .scale\").innerText")
+    ends = maps.run("return document.querySelector(\"section[aria-label='ablation'] .scale\").innerText")
     most = max(abs(x) for x in signed if math.isfinite(x))
     check(number_text(most)[:4] in ends and "−" in ends, f"the scale's ends read '{ends}'")
     radio = maps.find(".thumbs button[aria-checked=true]")

@@ -56,7 +56,7 @@ class Runs {
     std::ifstream in(folder_ / name + "/metrics.jsonl");
     for (std::string line; std::getline(in, line);) {
       nlohmann::json row = nlohmann::json::parse(line);
-      for (const char* of_time : {"milliseconds", "tokens_per_second", "mfu"}) row.erase(of_time);
+      for (const char* of_time : {"step_ms", "tokens_per_second", "mfu"}) row.erase(of_time);
       rows.push_back(row);
     }
     return rows;

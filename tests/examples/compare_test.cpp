@@ -146,7 +146,7 @@ TEST_CASE("compare: differences of parameters and of numbers are what they say")
   CHECK(found.same == Words{"same"});
 
   using Rows = std::vector<LogRow>;
-  const Rows rows = {{1, {{"loss", 2}, {"milliseconds", 3}}},
+  const Rows rows = {{1, {{"loss", 2}, {"step_ms", 3}}},
                      {2, {{"loss", NAN}, {"tokens_per_second", 3}}},
                      {3, {{"loss", 1}, {"alpha/blocks.0", 1}, {"a/b", 5}}}};
   Rows other = {{2, {{"loss", NAN}, {"tokens_per_second", 4}}},

@@ -65,7 +65,7 @@ TEST_CASE("inspect: the documents of --documents=yes are read as the run reads t
   const std::string told = last_line(learned.out);
   REQUIRE_MESSAGE(std::regex_search(told, loss, std::regex("validation loss (\\d+\\.\\d{4})")), told);
   for (const Words& example : {Words{}, Words{"--text=" + held_out}})
-    Message(inspect(Words{run, "--look=causes"} + example).out).names("loss").value(loss.str(1));
+    Message(inspect(Words{run, "--look=ablation"} + example).out).names("loss").value(loss.str(1));
 }
 
 TEST_CASE("inspect: what heads do, as a table, a page and numbers") {
@@ -87,11 +87,11 @@ TEST_CASE("inspect: what heads do, as a table, a page and numbers") {
 TEST_CASE("inspect: a signed picture keeps its signs on a terminal") {
   const Folder folder;
   const std::string run = trained(folder);
-  const Outcome votes = inspect({run, "--text=abeabe", "--look=memories", "--slot=3"});
+  const Outcome votes = inspect({run, "--text=abeabe", "--look=neurons", "--slot=3"});
   CHECK(std::regex_search(votes.out, std::regex("  -0\\.\\d+ +(█)+\\|\n")));  // negative: left of the line
   CHECK(std::regex_search(votes.out, std::regex("   0\\.\\d+ +\\|(█)+\n")));  // positive: right of it
   CHECK(!std::regex_search(votes.out, std::regex("  -0\\.\\d+ +(█)*\\|█")));
-  const Outcome lens = inspect({run, "--text=abeabe", "--look=depth"});
+  const Outcome lens = inspect({run, "--text=abeabe", "--look=logit_lens"});
   CHECK(std::regex_search(lens.out, std::regex("scale: ln p 0 to -\\d\\.\\d+ \\(square root\\); ")));
   Message(lens.out).names(". - = #").value("negative");
 }
@@ -110,14 +110,14 @@ TEST_CASE("inspect: --out writes whatever is seen, or says what it does not writ
   for (; std::getline(figures, line); ++count)
     CHECK_MESSAGE(contains(listed, line.substr(0, line.find(',')) + " "), line);
   CHECK(count > 50);
-  for (const char* figure :
-       {"depth/size/blocks.0.attention", "causes/without/blocks.0.attention", "curves/inverse_deviation/",
-        "curves/like_tanh/", "memories/carriers/blocks.0.feed_forward", "depth/size/state",
-        "curves/means/blocks.0.attention_norm", "memories/mass/"})
+  for (const char* figure : {"logit_lens/size/blocks.0.attention", "ablation/without/blocks.0.attention",
+                             "normalization_curves/inverse_deviation/", "normalization_curves/like_tanh/",
+                             "neurons/carriers/blocks.0.feed_forward", "logit_lens/size/state",
+                             "normalization_curves/means/blocks.0.attention_norm", "neurons/mass/"})
     CHECK_MESSAGE(contains(listed, figure), figure);
   inspect(all + Words{"--out=" + (folder / "seen")});
   CHECK(read_file(folder / "seen/figures.csv") == read_file(folder / "seen.csv"));
-  CHECK(fs::exists(folder / "seen/memories.mass.blocks.0.feed_forward.npy"));
+  CHECK(fs::exists(folder / "seen/neurons.mass.blocks.0.feed_forward.npy"));
   Message json = refusal({run, "--text=abe", "--out=" + (folder / "x.json")});
   json.names("--out").value("x.json").value(".json").offers("FILE.safetensors").offers("FILE.csv").offers("folder");
   CHECK(!fs::exists(folder / "x.json"));
@@ -266,8 +266,8 @@ TEST_CASE("inspect: what does not fit is said") {
   refusal({run, "--txt=abc"}).value("txt").offers("'text'");
   for (const Words& unread : {Words{"--image", "x.png"}, {"--label", "0"}, {"--source", "ab"}, {"--target", "ab"}})
     refusal({run, "--text=abe", unread[0] + "=" + unread[1]}).names(unread[0]).offers("leave it out");
-  refusal({run, "--text=abe", "--other=abd"}).names("inspect: --other").names("causes").offers("--look=causes");
-  refusal({run, "--text=abe", "--corpus=x.txt", "--look=heads"}).names("--corpus").offers("--look=memories");
+  refusal({run, "--text=abe", "--other=abd"}).names("inspect: --other").names("ablation").offers("--look=ablation");
+  refusal({run, "--text=abe", "--corpus=x.txt", "--look=heads"}).names("--corpus").offers("--look=neurons");
   refusal({folder / "nothing", "--text=abe"}).names("folder").value(folder / "nothing").offers("orrery train");
   fs::create_directory(folder / "empty");
   refusal({folder / "empty", "--text=abe"}).names(folder / "empty").names("checkpoint").offers("run");
@@ -293,23 +293,23 @@ TEST_CASE("report: looks inside, by default at what the model itself writes") {
   CHECK(!fs::exists(folder / "none.html"));
 }
 
-TEST_CASE("inspect: depth, causes, memories and curves through the program") {
+TEST_CASE("inspect: logit lens, ablation, neurons and normalization curves through the program") {
   const Folder folder;
   const std::string run = trained(folder, {"--layers=2", "--normalization=dyt"}), page = folder / "page.html";
-  const Outcome depth = inspect({run, "--text=abeabe", "--look=depth", "--place=2"});
+  const Outcome depth = inspect({run, "--text=abeabe", "--look=logit_lens", "--place=2"});
   CHECK(contains(depth.out, "Logit lens: ln p of"));
-  CHECK(contains(depth.out, "Logit lens at position 2, e"));
-  refusal({run, "--text=abeabe", "--look=depth", "--place=6"}).names("place").value(6).offers(5);
+  CHECK(contains(depth.out, "Logit lens: Predictions at position 2, e"));
+  refusal({run, "--text=abeabe", "--look=logit_lens", "--place=6"}).names("place").value(6).offers(5);
   const Outcome causes =
-      inspect({run, "--text=abeabe", "--other=abedbe", "--look=causes", "--top=4", "--page=" + page});
+      inspect({run, "--text=abeabe", "--other=abedbe", "--look=ablation", "--top=4", "--page=" + page});
   CHECK(contains(causes.out, "blocks.1.attention"));
-  CHECK(contains(read_file(page), "\"group\":\"Causes\""));
-  refusal({run, "--text=abeabe", "--other=ab", "--look=causes"}).value(6).value(2).offers("tokens");
+  CHECK(contains(read_file(page), "\"group\":\"Ablation\""));
+  refusal({run, "--text=abeabe", "--other=ab", "--look=ablation"}).value(6).value(2).offers("tokens");
   const std::string corpus = folder.write("corpus.txt", tiny_text());
   const Outcome memories =
-      inspect({run, "--text=abeabe", "--corpus=" + corpus, "--look=memories", "--layer=0", "--slot=3"});
-  CHECK(contains(memories.out, "Memories: "));
-  refusal({run, "--text=abeabe", "--look=memories", "--slot=999"}).names("slot").value(999).names("feed_forward");
-  CHECK(contains(inspect({run, "--text=abeabe", "--look=curves"}).out, "blocks.0.attention_norm"));
+      inspect({run, "--text=abeabe", "--corpus=" + corpus, "--look=neurons", "--layer=0", "--slot=3"});
+  CHECK(contains(memories.out, "Neurons: "));
+  refusal({run, "--text=abeabe", "--look=neurons", "--slot=999"}).names("slot").value(999).names("feed_forward");
+  CHECK(contains(inspect({run, "--text=abeabe", "--look=normalization_curves"}).out, "blocks.0.attention_norm"));
   CHECK(contains(inspect({run, "--text=abeabe", "--look=all"}).out, "Heads: "));
 }

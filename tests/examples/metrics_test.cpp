@@ -216,7 +216,7 @@ TEST_CASE("metrics: TensorBoard's records hold each figure of each row, and are 
   double seconds = 0;
   for (size_t i = 0; i < rows.size(); ++i) {
     const Event& event = events[i + 1];
-    if (rows[i].contains("milliseconds")) seconds += rows[i]["milliseconds"].get<double>() / 1000;
+    if (rows[i].contains("step_ms")) seconds += rows[i]["step_ms"].get<double>() / 1000;
     CHECK(event.wall_time == seconds);
     CHECK(event.step == rows[i]["step"]);
     CHECK(event.values.size() + 1 == rows[i].size());

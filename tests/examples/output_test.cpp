@@ -122,7 +122,7 @@ TEST_CASE("output: files in the folders of inspect, metrics, sweep and study sta
   const std::string run = trained(folder);
   fs::create_directory(folder / "seen");
   folder.write("seen/figures.csv", "figure,value\nmine,3\n");
-  const Words inspect = {"inspect", run, "--text=abe", "--look=heads,depth", "--out=" + (folder / "seen")};
+  const Words inspect = {"inspect", run, "--text=abe", "--look=heads,logit_lens", "--out=" + (folder / "seen")};
   expect_error(run_orrery(inspect)).names(folder / "seen/figures.csv").offers("--out");
   CHECK(contents_of(folder / "seen").size() == 1);
   fs::remove(folder / "seen/figures.csv");

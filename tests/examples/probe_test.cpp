@@ -36,8 +36,8 @@ TEST_CASE("probe: before the first step there is a table, which the run's folder
   for (const char* place : {"attention", "feed_forward"})
     CHECK(has_line(run.out,
                    std::string("  blocks\\.0\\.") + place + number + number + number + number + number + number));
-  CHECK(has_line(run.out,
-                 "  blocks\\.0\\.attention +read / value" + number + number + " +\\d\\S* +exp\\(v\\) / n" + number));
+  CHECK(has_line(run.out, "  blocks\\.0\\.attention +head_output / value" + number + number +
+                              " +\\d\\S* +exp\\(v\\) / n" + number));
   CHECK(has_line(run.out,
                  "  norm +gradient of input / of output" + number + number + " +\\S+ +\\(1 - 2/C\\) / v" + number));
   CHECK(run.out.find("residual stream") < run.out.find("step 1/4"));

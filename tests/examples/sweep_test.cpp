@@ -225,7 +225,7 @@ TEST_CASE("sweep: a run that diverges in its first steps is a row that says so")
   for (std::string line; std::getline(log, line);) {
     const auto row = nlohmann::json::parse(line);
     if (!row.contains("loss")) continue;
-    const double multiply_adds = row["multiply_adds"], milliseconds = row["milliseconds"];
+    const double multiply_adds = row["multiply_adds"], milliseconds = row["step_ms"];
     const double share = 2 * multiply_adds / (milliseconds * 1e-3) / 0.5e12;
     CHECK(row["mfu"].get<double>() == doctest::Approx(share).epsilon(1e-6));
     if (row.contains("gradient_norm/token_embedding")) steps.push_back(row["step"]);

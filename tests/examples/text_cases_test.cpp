@@ -52,7 +52,7 @@ TEST_CASE("generate: a model's vocabulary that is larger than the tokenizer's is
   }
   REQUIRE(run_orrery({"report", run}).code == 0);
   CHECK(!contains(read_file(run + "/report.html"), "out of range"));
-  CHECK(run_orrery({"inspect", run, "--text=First", "--look=depth"}).code == 0);
+  CHECK(run_orrery({"inspect", run, "--text=First", "--look=logit_lens"}).code == 0);
 }
 
 TEST_CASE("import: a tokenizer that is larger than the model's vocabulary comes with a note") {
@@ -138,7 +138,7 @@ TEST_CASE("generate: a text begins and ends as in the folder that the model was 
   CHECK(evaluated({}) == evaluated({"--begin=yes"}));
   CHECK(evaluated({}) != evaluated({"--begin=no"}));
   const auto inspected = [&](const Words& more) {
-    return run_orrery(Words{"inspect", folder / "llama_bos", "--text=First", "--look=depth"} + more).out;
+    return run_orrery(Words{"inspect", folder / "llama_bos", "--text=First", "--look=logit_lens"} + more).out;
   };
   CHECK(inspected({}) == inspected({"--begin=yes"}));
   CHECK(inspected({}) != inspected({"--begin=no"}));

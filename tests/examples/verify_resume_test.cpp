@@ -170,8 +170,8 @@ TEST_CASE("verify_resume: what differs first is named, in tensors, states, other
 
   using Rows = std::vector<orrery::models::LogRow>;
   using orrery::models::log_difference;
-  const Rows rows = {{1, {{"loss", 2}, {"milliseconds", 3}}}, {2, {{"loss", NAN}}}};
-  CHECK(log_difference(rows, Rows{{1, {{"loss", 2}, {"milliseconds", 4}}}, {2, {{"loss", NAN}}}}).empty());
+  const Rows rows = {{1, {{"loss", 2}, {"step_ms", 3}}}, {2, {{"loss", NAN}}}};
+  CHECK(log_difference(rows, Rows{{1, {{"loss", 2}, {"step_ms", 4}}}, {2, {{"loss", NAN}}}}).empty());
   const auto differ = [](const Rows& a, const Rows& b) { return Message(log_difference(a, b)); };
   differ(rows, {rows[0], {2, {{"loss", 1}}}}).names("row 2").names("step 2").names("loss").value("nan").value(1);
   differ(rows, {rows[0], {3, {{"loss", NAN}}}}).names("row 2").names("step 2").names("step").value(2).value(3);

@@ -58,7 +58,7 @@ def check_tensorboard(run, folder):
     events.Reload()
     expected, seconds = {}, 0.0
     for row in rows:
-        seconds += row.get("milliseconds", 0) / 1000
+        seconds += row.get("step_ms", 0) / 1000
         for key, value in row.items():
             if key != "step":
                 expected.setdefault(key, []).append((seconds, row["step"], as_f32(value)))

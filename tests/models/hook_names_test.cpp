@@ -123,16 +123,16 @@ TEST_CASE("TransformerLens's names: the values are what theirs are") {
 TEST_CASE("TransformerLens's names: patterns, and replacing by them") {
   CHECK(our_hook_names("blocks.*.attn.hook_pattern") == Words{"blocks.*([0-9]).attention.weights"});
   CHECK(our_hook_names("blocks.1?.hook_mlp_out") == Words{"blocks.1?.feed_forward.output"});
-  CHECK(our_hook_names("*.hook_z") == Words{"blocks.*([0-9]).attention.read"});
-  CHECK(our_hook_names("*hook_z") == Words{"blocks.*([0-9]).attention.read"});
-  CHECK(our_hook_names("*.attn.hook_z") == Words{"blocks.*([0-9]).attention.read"});
+  CHECK(our_hook_names("*.hook_z") == Words{"blocks.*([0-9]).attention.head_output"});
+  CHECK(our_hook_names("*hook_z") == Words{"blocks.*([0-9]).attention.head_output"});
+  CHECK(our_hook_names("*.attn.hook_z") == Words{"blocks.*([0-9]).attention.head_output"});
   CHECK(our_hook_names("*hook_normalized") ==
         Words{"blocks.*([0-9]).attention_norm.output", "blocks.*([0-9]).feed_forward_norm.output", "norm.output"});
   CHECK(our_hook_names("blocks.0.hook_resid_*") ==
         Words{"blocks.0.input", "blocks.0.attention.residual", "blocks.0.output"});
   CHECK(our_hook_names("blocks.3.attn.hook_[qk]") == Words{"blocks.3.attention.query", "blocks.3.attention.key"});
   CHECK(our_hook_names("blocks.*.mlp.*").size() == 2);
-  for (const char* ours : {"blocks.*.attention.weights", "*", "norm.output", "encoder.0.attention.layer.read"})
+  for (const char* ours : {"blocks.*.attention.weights", "*", "norm.output", "encoder.0.attention.layer.head_output"})
     CHECK(our_hook_names(ours) == Words{ours});  // our names do not change
   CHECK(hook_patterns(Words{"blocks.0.hook_mlp_out", "logits"}) == Words{"blocks.0.feed_forward.output", "logits"});
 
@@ -144,7 +144,7 @@ TEST_CASE("TransformerLens's names: patterns, and replacing by them") {
     nn::Pass pass;
     return (*looked.model)(Tensor::from({1, 4}, std::vector<int32_t>{1, 2, 3, 4}), pass);
   };
-  CHECK(largest_difference(run_without("blocks.*.attn.hook_z"), run_without("blocks.*.attention.read")) == 0);
+  CHECK(largest_difference(run_without("blocks.*.attn.hook_z"), run_without("blocks.*.attention.head_output")) == 0);
 }
 
 TEST_CASE("TransformerLens's names: a star for the layer gives one value of each block") {

@@ -80,7 +80,7 @@ Probe::Ratio read_of(const std::string& spec, bool causal, Shape4 s, double devi
                                                        .read_heads({.query = q, .key = k, .value = v}, {}, pass);
                                   return mean(y * y);
                                 }),
-                  "read / value");
+                  "head_output / value");
 }
 
 std::vector<nlohmann::json> rows_without_times(const std::string& run) {
@@ -88,7 +88,7 @@ std::vector<nlohmann::json> rows_without_times(const std::string& run) {
   std::istringstream in(read_file(run + "/metrics.jsonl"));
   for (std::string line; std::getline(in, line);) {
     nlohmann::json row = nlohmann::json::parse(line);
-    for (const char* key : {"milliseconds", "tokens_per_second", "images_per_second"}) row.erase(key);
+    for (const char* key : {"step_ms", "tokens_per_second", "images_per_second"}) row.erase(key);
     rows.push_back(row);
   }
   return rows;
@@ -281,7 +281,7 @@ TEST_CASE("probe: sizes forward and backward are those of a plain pass") {
   const std::vector<std::string> looked = {"embedding",
                                            "logits",
                                            "blocks.0.attention.value",
-                                           "blocks.0.attention.read",
+                                           "blocks.0.attention.head_output",
                                            "blocks.1.attention.stream",
                                            "blocks.1.feed_forward.output",
                                            "blocks.1.feed_forward.residual",

@@ -136,7 +136,7 @@ TEST_CASE("study: what became of a run, told by its metrics, comes back from its
       const bool lost = lost_at > 0 && step >= lost_at;
       all += "{\"step\":" + std::to_string(step) + ",\"loss\":" + std::to_string(lost ? last : 4 - 0.01 * step) +
              ",\"gradient_norm\":" + (step == lost_at ? "1e10" : "0.5") +
-             ",\"milliseconds\":" + (step % 4 == 0 ? "10" : "25") + "}\n";  // a busy machine
+             ",\"step_ms\":" + (step % 4 == 0 ? "10" : "25") + "}\n";  // a busy machine
     }
     return all;
   };
@@ -156,10 +156,10 @@ TEST_CASE("study: what became of a run, told by its metrics, comes back from its
   CHECK(name(outcome_of(RunLog::of_run(folder.path)).kind) == "done");
   // Diverged at the start, regardless of the medians: the loss stays far above the untrained one.
   const auto from_the_start = [&](double loss, double norm, double end, double validated) {
-    std::string all = "{\"step\":1,\"loss\":4.08,\"gradient_norm\":0.02,\"milliseconds\":10}\n";
+    std::string all = "{\"step\":1,\"loss\":4.08,\"gradient_norm\":0.02,\"step_ms\":10}\n";
     for (int step = 2; step <= 60; ++step)
       all += "{\"step\":" + std::to_string(step) + ",\"loss\":" + print_number(step > 50 ? end : loss) +
-             ",\"gradient_norm\":" + print_number(norm) + ",\"milliseconds\":10}\n";
+             ",\"gradient_norm\":" + print_number(norm) + ",\"step_ms\":10}\n";
     write(metrics, all + "{\"step\":60,\"validation_loss\":" + print_number(validated) + "}\n");
     return outcome_of(RunLog::of_run(folder.path));
   };
@@ -233,6 +233,6 @@ TEST_CASE("study: the rows of a run's log, whatever their figures, but for one t
   CHECK(figure_names(RunLog::of_run(folder.path)) ==
         std::vector<std::string>{"a/blocks.1.x", "a/blocks.2.x", "a/blocks.9.x", "a/blocks.10.x"});
   CHECK(tells_time("tokens_per_second"));
-  CHECK(tells_time("milliseconds"));
+  CHECK(tells_time("step_ms"));
   CHECK(!tells_time("loss"));
 }

@@ -64,7 +64,7 @@ std::vector<nlohmann::json> rows_without_time(const std::string& path) {
   std::ifstream in(path);
   for (std::string line; std::getline(in, line);) {
     nlohmann::json row = nlohmann::json::parse(line);
-    row.erase("milliseconds"), row.erase("tokens_per_second");
+    row.erase("step_ms"), row.erase("tokens_per_second");
     rows.push_back(row);
   }
   return rows;

@@ -6,6 +6,7 @@
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/terminal/arguments.h"
 #include "models/catalogue/catalogue.h"
+#include "models/former_names.h"
 
 namespace orrery::program {
 namespace {
@@ -29,7 +30,10 @@ bool called(const models::CatalogueFamily& family, const std::string& word) {
   return word == name || word == name + "s" || word == name + "es";
 }
 bool called(const models::CatalogueEntry& entry, const std::string& word) {
-  return entry.name == word || std::find(entry.aliases.begin(), entry.aliases.end(), word) != entry.aliases.end();
+  const auto has = [&](const std::vector<std::string>& names) {
+    return std::find(names.begin(), names.end(), word) != names.end();
+  };
+  return entry.name == word || has(entry.aliases) || has(models::former_names(entry.name));
 }
 
 void print_matches(const std::string& word) {

@@ -29,7 +29,7 @@ struct ReportSettings {
   std::string out, title;
   SampleSettings samples;
   models::ExampleSettings example;
-  std::string looks = "attention, heads, depth";
+  std::string looks = "attention, heads, logit_lens";
   int64_t threads = 0;
 
   template <class V>

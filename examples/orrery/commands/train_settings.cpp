@@ -74,9 +74,10 @@ Assignments of_resumed(const ParsedArguments& parsed) {
   const std::string wanted = last_value(parsed, "model", its.model);
   models::check_same_kind(run, wanted, last_value(parsed, "task", its.task), its);
   const std::vector<Setting> model = its.model_settings.members();
+  const bool same = models::named_model(wanted).name == its.model;
   Assignments taken;  // another preset has its own values, which the trainer compares
   for (const auto& [key, value] : list_settings(its))
-    if (wanted == its.model || !(key == "model" || find_setting(model, key))) taken.emplace_back(key, value);
+    if (same || !(key == "model" || find_setting(model, key))) taken.emplace_back(key, value);
   return taken;
 }
 
@@ -105,7 +106,8 @@ Assignments inherited(const ParsedArguments& parsed) {
     const bool named = key == "model", of_task = is_of_weights(key) && find_setting(task, key);
     if (!named && !of_task && key != "dtype" && !find_setting(model, key)) continue;
     const std::string said = last_value(parsed, key, value);
-    check(!(named || (of_task && key == "tokenizer")) || said == value, "train: ", from, " has ", key, "=", value,
+    const bool same = named ? models::named_model(said).name == known.model : said == value;
+    check(!(named || (of_task && key == "tokenizer")) || same, "train: ", from, " has ", key, "=", value,
           ", which its weights require, but ", key, "=", said, " is given; leave ", key, " or init_from out");
     taken.emplace_back(key, value);
   }

@@ -31,7 +31,7 @@ std::string probe_table(const models::Probe& probe) {
       inside.add({place, size(first.mean_square), size(second, &Value::mean_square), size(first.gradient),
                   size(second, &Value::gradient)});
     };
-    row("value", "read"), row("hidden_before", "hidden");
+    row("value", "head_output"), row("pre_activation", "hidden");
   }
   Table ratios({"", "ratio", "measured", "predicted", "measured / predicted", "formula", "v"}, "llrrrlr");
   for (const models::Probe::Ratio& r : probe.ratios)

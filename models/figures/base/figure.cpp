@@ -6,6 +6,8 @@
 #include "engine/autograd/hooks.h"
 #include "engine/types/wording.h"
 #include "models/figures/base/padding.h"
+#include "models/former_names.h"
+#include "models/hook_names.h"
 #include "models/modules.h"
 #include "nn/losses/base/loss.h"
 
@@ -13,6 +15,13 @@ namespace orrery::models {
 Registry<Figure>& figures() {
   static Registry<Figure> all("figure");
   return all;
+}
+
+bool add_figure(Figure figure) {
+  const std::vector<std::string> aliases = former_names(figure.name);
+  figure.watches = current_hook_name(figure.watches);
+  figures().add(std::move(figure), aliases);
+  return true;
 }
 
 std::vector<const Figure*> figures_called(const std::string& names) {
