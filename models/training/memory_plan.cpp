@@ -33,9 +33,9 @@ int64_t number_of(const TrainSettings& s, std::string_view key, int64_t otherwis
                               int64_t free) {
   std::vector<std::string> numbers;
   const std::vector<Setting> members = s.model_settings.members();
-  for (const char* key : {"layers", "width", "head_size", "d_ff", "vocabulary", "batch", "context", "image_size",
+  for (const char* key : {"layers", "width", "head_size", "d_ff", "vocabulary", "batch_size", "context", "image_size",
                           "attention", "feed_forward"}) {
-    if (std::string_view(key) == "batch") numbers.push_back(text(key, " ", s.batch));
+    if (std::string_view(key) == "batch_size") numbers.push_back(text(key, " ", s.batch));
     const Setting* const found = find_setting(members, key);
     const bool of_width = std::string_view(key) == "head_size" && number_of(s, key, 0) == 0;
     if (!found || of_width) continue;
@@ -178,8 +178,8 @@ int64_t MemoryPlan::total() const {
 }
 std::vector<std::pair<std::string, int64_t>> MemoryPlan::kinds() const {
   std::vector<std::pair<std::string, int64_t>> all = {
-      {"weights", weights}, {"gradients", gradients},     {"optimizer", moments}, {"nan guard", guard},
-      {"probe", probe},     {"activations", activations}, {"data", data},         {"program", program}};
+      {"weights", weights},          {"gradients", gradients},     {"optimizer", moments}, {"nan guard", guard},
+      {"signal propagation", probe}, {"activations", activations}, {"data", data},         {"program", program}};
   std::erase_if(all, [](const auto& kind) { return kind.second == 0; });
   return all;
 }

@@ -40,7 +40,8 @@ void check_settings(const TrainSettings& s) {
   check_available(parse_device(s.device));
   check(!s.graph || s.device == "cuda", "train: --graph=yes needs a GPU; add --device=cuda, or leave --graph out");
   check(s.resume || !(s.from_previous || s.other_text),
-        "train: --from_previous and --other_text apply only to a resumed run; add --resume=yes, or leave them out");
+        "train: --resume_from_previous and --allow_new_text apply only to a resumed run; add --resume=yes, or leave "
+        "them out");
   constexpr int64_t most = std::numeric_limits<int32_t>::max();
   check(s.steps <= most / s.gradient_accumulation_steps, "train: steps (", s.steps,
         ") times gradient_accumulation_steps (", s.gradient_accumulation_steps, ") must be at most ", most,
@@ -129,9 +130,10 @@ void Trainer::resume(const std::string& checkpoint, const CheckpointState& state
   step_ = state.step, validation_loss_ = state.validation_loss, validated_ = state.validated;
   data_since_ = state.data_since;
   if (has_other_data(s, state, *task_)) {
-    check(step_ < s.steps, "train: steps ", s.steps, ", but the run in ", s.out, " has done ", step_,
-          ", so it would not train on the other data of --other_text=yes; raise --steps, or evaluate it on them with "
-          "orrery evaluate and --validation_data=PATH");
+    check(
+        step_ < s.steps, "train: steps ", s.steps, ", but the run in ", s.out, " has done ", step_,
+        ", so it would not train on the other data of --allow_new_text=yes; raise --steps, or evaluate it on them with "
+        "orrery evaluate and --validation_data=PATH");
     data_since_ = step_, validation_loss_ = 0, validated_ = -1;
   }
   optimizer_->set_steps_done(step_);
