@@ -230,10 +230,10 @@ class Translation final : public Task {
     pairs.resize(kept), texts.resize(kept);
     const char* const command = judged_ ? "evaluate" : "train";
     check(!pairs.empty(), command, ": no pair of ", file, " has at most ", settings_.longest,
-          " tokens on both sides; raise --longest");
+          " tokens on both sides; raise --max_length");
     check(longer == 0, command, ": ", longer, " of ", pairs.size(), " pairs of ", file,
           " have more tokens on a side than context (", context, "); the longest has ", longest,
-          judged_ ? "; " : "; raise --context, or ", "leave them out with --longest=", context);
+          judged_ ? "; " : "; raise --context, or ", "leave them out with --max_length=", context);
     return pairs;
   }
   // Returns null if there are no pairs.

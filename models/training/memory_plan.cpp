@@ -218,8 +218,8 @@ MemoryPlan plan_memory(const TrainSettings& s, const Task& task) {
   int64_t batches = 0;
   for (const Tensor& x : task.sample(1, 1))
     // Per micro-batch: as made, on the device, twice on the host to overlap with the transfer.
-    batches += product_of_sizes("train: batch x length", {4 * s.gradient_accumulation_steps + 1,
-                                                          task.training_batch(s.batch), task.length(), x.bytes()});
+    batches += product_of_sizes("train: batch_size x length", {4 * s.gradient_accumulation_steps + 1,
+                                                               task.training_batch(s.batch), task.length(), x.bytes()});
   plan.data = task.bytes() + batches;
   const int64_t fixed = on_host ? plan.program + plan.data : batches;
   if (fixed > plan.free)
@@ -281,7 +281,7 @@ void check_duration(int64_t steps, double seconds_of_step) {
   const double all = static_cast<double>(steps) * seconds_of_step;
   check(all <= most, "train: the run would take about ", grouped(std::llround(std::min(all / year, 1e18))),
         " years: ", grouped(steps), " steps of about ", significant(seconds_of_step, 2),
-        " s; lower steps, or the sizes that make a step slow, such as layers, width, context and batch");
+        " s; lower steps, or the sizes that make a step slow, such as layers, width, context and batch_size");
 }
 
 }  // namespace orrery::models
