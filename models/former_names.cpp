@@ -75,12 +75,6 @@ std::string with_former_metrics(std::string_view text) {
   return replaced(text, &FormerName::current, &FormerName::former);
 }
 
-std::string former_preset(std::string_view name) {
-  for (const FormerName& each : presets_of_revival)
-    if (each.current == name) return std::string(each.former);
-  return std::string(name);
-}
-
 bool matches_metric(const std::string& pattern, const std::string& name) {
   if (::fnmatch(pattern.c_str(), name.c_str(), 0) == 0) return true;
   const std::string_view first = std::string_view(name).substr(0, name.find('/'));

@@ -23,8 +23,6 @@ std::vector<std::string> former_names(std::string_view current);
 std::string with_current_metrics(std::string_view text);
 // The reverse, for hashes, which must not change with a name.
 std::string with_former_metrics(std::string_view text);
-// Returns the former name of a preset; other text is returned unchanged.
-std::string former_preset(std::string_view name);
 
 // Returns true if a pattern (fnmatch) matches a metric by its current or its former name.
 bool matches_metric(const std::string& pattern, const std::string& name);

@@ -187,9 +187,9 @@ double measure(const Tensor& logits, const RowDifference& at) {
 // Returns the rows with a target in both examples, largest difference first; only `place` if set.
 std::vector<RowDifference> differences(const Subject& subject, const Subject& other, int64_t place) {
   const Tensor here = subject.run(), there = other.run();
-  check(here.shape() == there.shape(), "inspect: the example and --other have ", here.size(0), " and ", there.size(0),
-        " rows of logits, but patching requires equal numbers; give an --other with as many tokens");
-  check(place < here.size(0), "inspect: --place=", place, " is out of range; positions have numbers from 0 to ",
+  check(here.shape() == there.shape(), "inspect: the example and --patch_from have ", here.size(0), " and ",
+        there.size(0), " rows of logits, but patching requires equal numbers; give a --patch_from with as many tokens");
+  check(place < here.size(0), "inspect: --position=", place, " is out of range; positions have numbers from 0 to ",
         here.size(0) - 1);
   const std::vector<int32_t> own = answers_to(subject, here).of_rows, others = answers_to(other, there).of_rows;
   std::vector<RowDifference> all;
@@ -200,7 +200,7 @@ std::vector<RowDifference> differences(const Subject& subject, const Subject& ot
     at.here = measure(here, at), at.there = measure(there, at);
     all.push_back(at);
   }
-  check(!all.empty(), "inspect: ", place < 0 ? text("no position") : text("--place=", place),
+  check(!all.empty(), "inspect: ", place < 0 ? text("no position") : text("--position=", place),
         place < 0 ? " has a target in both examples; give longer examples"
                   : " does not have a target in both examples; choose an earlier position, or give longer examples");
   std::stable_sort(all.begin(), all.end(),
@@ -275,9 +275,9 @@ void look_at_patches(std::vector<View>& views, const Subject& subject, const Sub
   const std::vector<ResidualStream> of_other = observe_streams(other).streams;
   for (size_t i = 0; i < streams.size(); ++i) {
     const ResidualState &own = streams[i].states[0], &others = of_other.at(i).states[0];
-    check(own.value.shape() == others.value.shape(), "inspect: the example and --other have ", own.value.size(0),
+    check(own.value.shape() == others.value.shape(), "inspect: the example and --patch_from have ", own.value.size(0),
           " and ", others.value.size(0), " positions in ", own.path,
-          ", but patching requires equal numbers; give an --other with as many tokens");
+          ", but patching requires equal numbers; give a --patch_from with as many tokens");
   }
   if (streams.empty()) return;
   const std::vector<RowDifference> all = differences(subject, other, s.place);

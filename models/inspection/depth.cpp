@@ -94,7 +94,8 @@ Lens lens_of(const Subject& subject, const ResidualStream& stream, const Tensor&
 // Returns row s.place; if it is -1, the row whose target has the smallest p, and the last row.
 std::set<size_t> chosen_rows(const Lens& lens, const LookSettings& s) {
   const auto rows = static_cast<int64_t>(lens.words.size());
-  check(s.place < rows, "inspect: --place=", s.place, " is out of range; positions have numbers from 0 to ", rows - 1);
+  check(s.place < rows, "inspect: --position=", s.place, " is out of range; positions have numbers from 0 to ",
+        rows - 1);
   if (s.place >= 0) return {static_cast<size_t>(s.place)};
   size_t hardest = lens.answers.last();
   const Verdicts& end = lens.verdicts.back();

@@ -71,8 +71,8 @@ Assignments settings_of_run(const Claim& claim, const Variant& variant, size_t s
     all.emplace_back("checkpoint_every", "0");
   }
   if (derived) {
-    all.emplace_back("figures", "all");
-    all.emplace_back("figures_every", "1");
+    all.emplace_back("metrics", "all");
+    all.emplace_back("metrics_every", "1");
   }
   return all;
 }

@@ -209,7 +209,7 @@ std::unique_ptr<nn::Module> copy_without_dropout(const TrainSettings& settings, 
   const auto parameters = nn::parameters_of(model), copies = nn::parameters_of(*copy);
   const auto buffers = nn::buffers_of(model), of_copy = nn::buffers_of(*copy);
   check(parameters.size() == copies.size() && buffers.size() == of_copy.size(),
-        "probe: the model without dropout has other parameters; leave --probe out");
+        "signal_propagation: the model without dropout has other parameters; leave --signal_propagation out");
   for (size_t i = 0; i < copies.size(); ++i) copies[i].parameter->value.copy_from(parameters[i].parameter->value);
   for (size_t i = 0; i < of_copy.size(); ++i) of_copy[i].second->copy_from(*buffers[i].second);
   return copy;

@@ -1,4 +1,4 @@
-// probe.json, written and read.
+// signal_propagation.json, written and read.
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -24,7 +24,12 @@ Json finite(double x) { return std::isfinite(x) ? Json(x) : Json(); }
 
 }  // namespace
 
-std::string probe_file(const std::string& run) { return run + "/probe.json"; }
+std::string probe_file(const std::string& run) { return run + "/signal_propagation.json"; }
+
+std::string probe_file_to_read(const std::string& run) {
+  const std::string former = run + "/probe.json";
+  return file_exists(probe_file(run)) || !file_exists(former) ? probe_file(run) : former;
+}
 
 void write_probe(const std::string& file, const Probe& probe) {
   Json values = Json::array(), ratios = Json::array();
@@ -68,7 +73,7 @@ void check_free_for_probe(const std::string& run) {
       return false;
     }
   };
-  check_output("train", probe_file(run), {"a file of --probe=yes", can_be_read});
+  check_output("train", probe_file(run), {"a file of --signal_propagation=yes", can_be_read});
 }
 
 }  // namespace orrery::models

@@ -43,7 +43,7 @@ def small_run(program, folder, *more):
         "--heads=2",
         "--width=16",
         "--context=16",
-        "--batch=2",
+        "--batch_size=2",
         "--warmup_steps=10",
         "--evaluate_every=20",
         "--validation_tokens=2000",
@@ -610,7 +610,7 @@ layers = 1
 heads = 2
 width = 16
 context = 16
-batch = 2
+batch_size = 2
 validation_tokens = 2000
 [sweep]
 learning_rate = [1e-3, 3e-3]
@@ -656,7 +656,7 @@ def main():
             "--heads=2",
             "--width=16",
             "--context=16",
-            "--batch=2",
+            "--batch_size=2",
             "--steps=20",
             "--validation_tokens=2000",
         ]
@@ -680,7 +680,7 @@ def main():
             pages[name] = os.path.join(folder, name + ".html")
             orrery(program, "report", *folders, "--out=" + pages[name])
         pages["looks"] = os.path.join(folder, "looks.html")
-        orrery(program, "inspect", b, "--text=First Citizen:", "--look=all", "--page=" + pages["looks"])
+        orrery(program, "inspect", b, "--text=First Citizen:", "--analysis=all", "--html=" + pages["looks"])
         for name in pages:
             check(os.path.getsize(pages[name]) < 5e6, f"{name}: {os.path.getsize(pages[name])} bytes")
         driver = browser()

@@ -30,7 +30,7 @@ TEST_CASE("long logs: report, compare, metrics and resuming take no more memory 
   const Folder folder;
   const std::string text = folder.write("text.txt", tiny_text());
   const auto run = [&](int64_t rows, const std::string& name) { return folder / (name + std::to_string(rows)); };
-  const Words train = Words{"train", "--data=" + text, "--figures=none"} + tiny;
+  const Words train = Words{"train", "--data=" + text, "--metrics=none"} + tiny;
   for (const int64_t rows : {few, many})
     for (const char* name : {"a", "b"}) {
       REQUIRE(run_orrery(train + Words{"--out=" + run(rows, name)}).code == 0);

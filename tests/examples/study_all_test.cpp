@@ -88,7 +88,7 @@ TEST_CASE("study: all claims of a folder, each trained or read, and one that is 
   // Another claim in the file is tested again, unless claims are only listed.
   folder.write("claims/a.toml", claim_text(folder, trained + "refuted_if = \"relu < softmax + 1\"", two));
   Words listing = words;
-  listing.push_back("--judge=no");
+  listing.push_back("--test=no");
   CHECK(run_orrery(listing).code == 0);
   CHECK(contains(read_file(folder / "out/README.md"), "2 claims: 1 shown at this scale, 1 without a verdict.\n"));
   CHECK(contains(read_file(folder / "out/verdicts.csv"), "a,-,Two variants differ.,not tested yet,"));
@@ -103,7 +103,7 @@ TEST_CASE("study: a claim is judged again when its config or its data have chang
   const Folder folder;
   fs::create_directory(folder / "claims");
   folder.write("text.txt", tiny_text());
-  const std::string config = "layers = 1\nheads = 2\nwidth = 16\ncontext = 8\nbatch = 2\nsteps = 4\n";
+  const std::string config = "layers = 1\nheads = 2\nwidth = 16\ncontext = 8\nbatch_size = 2\nsteps = 4\n";
   folder.write("base.toml", config);
   folder.write("claims/a.toml", "source = \"a test\"\nsentence = \"Two variants differ.\"\n" + trained +
                                     "refuted_if = \"relu > softmax + 1\"\nconfig = \"base.toml\"\n[base]\ndata = \"" +
@@ -137,7 +137,7 @@ TEST_CASE("study: the table of verdicts is what the program writes of the claims
   fs::create_directory(folder / "examples");
   fs::copy(ORRERY_SOURCE_DIR "/examples/configs", folder / "examples/configs");  // at the path that the claims name
   fs::remove(copy + "/README.md");
-  const Outcome outcome = run_orrery({"study", "--all=" + copy, "--judge=no"});
+  const Outcome outcome = run_orrery({"study", "--all=" + copy, "--test=no"});
   INFO(outcome.out, outcome.err);
   CHECK(outcome.code == 0);
   CHECK(read_file(copy + "/README.md") == read_file(kept + "/README.md"));

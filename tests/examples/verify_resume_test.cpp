@@ -68,8 +68,8 @@ TEST_CASE("verify_resume: streams, problems, images and translations") {
   check_same(train_tiny(folder, "stream", {"--model=stream-char-small"}), folder / "stream");
   check_same(Words{"train", "--task=algorithmic", "--problem=copy(length=3)", out("copy")} + tiny, folder / "copy");
   const std::string scraps = ORRERY_SOURCE_DIR "/tests/models/";
-  check_same({"train", "--model=resnet", "--width=8", "--data=" + scraps + "images/shapes", "--batch=4", "--steps=2",
-              "--flip", "--optimizer=sgd(momentum=0.9)", out("shapes")},
+  check_same({"train", "--model=resnet", "--width=8", "--data=" + scraps + "images/shapes", "--batch_size=4",
+              "--steps=2", "--flip", "--optimizer=sgd(momentum=0.9)", out("shapes")},
              folder / "shapes");
   check_same({"train", "--model=translation-small", "--layers=1", "--width=16", "--heads=2", "--steps=2",
               "--data=" + scraps + "translation/bible.tsv", "--tokenizer=byte", "--batch_tokens=256", out("bible")},

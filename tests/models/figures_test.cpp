@@ -40,17 +40,17 @@ Assignments small_run(const Folder& folder, const std::string& out, const Assign
                {"heads", "2"},
                {"width", "16"},
                {"context", "12"},
-               {"batch", "3"},
+               {"batch_size", "3"},
                {"gradient_accumulation_steps", "2"},
                {"warmup_steps", "2"},
                {"dropout", "0.1"},
                {"evaluate_every", "0"},
-               {"figures", "all"},
-               {"figures_every", "2"}},
+               {"metrics", "all"},
+               {"metrics_every", "2"}},
               more);
 }
 const Assignments stream = {{"model", "stream"},
-                            {"memory", "40"},
+                            {"cache_length", "40"},
                             {"attention", "softmax(span=adaptive_span(40, R=8), persistent=4)"},
                             {"losses.span_penalty", "1e-4"}};
 const Assignments translation = {{"model", "encoder_decoder"},
@@ -106,7 +106,7 @@ TEST_CASE("figures: a run has the same bits with all of them and with none, what
   for (const Assignments& kind : {Assignments{}, stream, translation}) {
     const Folder folder;
     train(small_run(folder, "all", kind));
-    train(small_run(folder, "none", with(kind, {{"figures", "none"}})));
+    train(small_run(folder, "none", with(kind, {{"metrics", "none"}})));
     for (const char* file : {"/step_000006/weights.safetensors", "/step_000006/optimizer.safetensors"})
       CHECK(read_file(folder / ("all" + std::string(file))) == read_file(folder / ("none" + std::string(file))));
     const std::vector<nlohmann::json> all = rows_of(folder / "all"), none = rows_of(folder / "none");
@@ -204,7 +204,7 @@ TEST_CASE(
   CHECK(looked.row.at("dead_units/blocks.1.feed_forward") == doctest::Approx(dead / static_cast<double>(units)));
   CHECK(zeros > 0);
 
-  Looked saturated("saturation", {{"normalization", "dyt(alpha=30)"}, {"initial_std", "0.5"}});
+  Looked saturated("saturation", {{"normalization", "dyt(alpha=30)"}, {"initialization", "0.5"}});
   const Tensor x = saturated.shown({"*.input"}).at("blocks.1.attention_norm.input");
   double flat = 0;
   for (const double each : x.to_vector()) flat += std::abs(30 * each) > 2;
@@ -301,7 +301,7 @@ TEST_CASE("figures: the multiply-adds of a step are those of its products, forwa
   // Without attention a step has only products, each computed three times (result, 2 gradients).
   const Folder folder;
   const Assignments plain = {
-      {"layers", "1"}, {"batch", "3"}, {"gradient_accumulation_steps", "1"}, {"vocabulary", "0"}};
+      {"layers", "1"}, {"batch_size", "3"}, {"gradient_accumulation_steps", "1"}, {"vocabulary", "0"}};
   train(small_run(folder, "one", plain));
   train(small_run(folder, "two", with(plain, {{"gradient_accumulation_steps", "2"}, {"peak_tflops", "0.5"}})));
   const nlohmann::json one = rows_of(folder / "one").at(3), two = rows_of(folder / "two").at(3);
@@ -316,7 +316,7 @@ TEST_CASE("figures: the multiply-adds of a step are those of its products, forwa
 
 TEST_CASE("figures: a name that there is not is refused before the folder is made") {
   const Folder folder;
-  const Assignments unknown = {{"figures", "entropies"}};
+  const Assignments unknown = {{"metrics", "entropies"}};
   expect_error([&] { train(small_run(folder, "run", unknown)); }).value("entropies").offers("'entropy'");
   CHECK(!file_exists(folder / "run"));
   CHECK(figures_called("none").empty());

@@ -31,7 +31,7 @@ struct Looked {
   std::map<std::string, Tensor> shown;
   explicit Looked(const Assignments& more, const Words& patterns) {
     Assignments all = {{"model", "gpt"}, {"vocabulary", "9"}, {"context", "8"}, {"layers", "2"},
-                       {"heads", "2"},   {"width", "16"},     {"bias", "yes"},  {"initial_std", "0.3"}};
+                       {"heads", "2"},   {"width", "16"},     {"bias", "yes"},  {"initialization", "0.3"}};
     all.insert(all.end(), more.begin(), more.end());
     model = make_model(make_settings(all));
     nn::initialize(*model, 3);

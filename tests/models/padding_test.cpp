@@ -31,7 +31,7 @@ struct Translator {
                                  {"layers", "2"},
                                  {"heads", "2"},
                                  {"width", "16"},
-                                 {"initial_std", "0.5"},
+                                 {"initialization", "0.5"},
                                  {"normalization", "dyt(alpha=3)"},
                                  {"decoder_attention", "softmax(span=dynamic_span(64, R=4), attend_to_self=yes)"},
                                  {"cross_attention", "softmax(qk_norm=dyt(alpha=3))"},

@@ -55,7 +55,7 @@ TEST_CASE("former names of settings are read, the present ones are shown, and th
 TEST_CASE("former names inside of specs are read and shown as the present ones") {
   const auto optimizer = [](const Pairs& assignments) { return value(assignments, "optimizer"); };
   CHECK(optimizer({{"optimizer", "adamw(decay=0.05, rates=by_group(gammas=2))"}}) ==
-        "adamw(weight_decay=0.05, learning_rates=by_group(gammas=2))");
+        "adamw(weight_decay=0.05, lr_scales=groups(gammas=2))");
   CHECK(optimizer({{"optimizer", "adagrad(clip=1)"}}) == "adagrad(grad_clip=1)");
   CHECK(optimizer({{"optimizer", "muon(adamw_rate=1)"}}) == "muon(adamw_learning_rate=1)");
   CHECK(optimizer({{"optimizer", "adamw(weight_decay=1)"}, {"optimizer.decay", "2"}}) == "adamw(weight_decay=2)");

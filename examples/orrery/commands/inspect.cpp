@@ -40,23 +40,24 @@ struct InspectSettings {
   template <class V>
   void visit(V& v) {
     example.visit(v);
-    v("look", looks, "analyses (below), comma-separated, or all; none: " + usual_looks + ", as far as available");
+    v("analysis|look", looks,
+      "analyses (below), comma-separated, or all; none: " + usual_looks + ", as far as available");
     v("layer", look.layer, "attention or feed-forward layer, in forward order, from 0; -1: all", between(-1, 1e6));
     v("head", look.head, "head of an attention, from 0; -1: all", between(-1, 1e6));
     v("slot", look.slot, "hidden unit or persistent slot, from 0; -1: those with the largest values", between(-1, 1e9));
-    v("place", look.place,
+    v("position|place", look.place,
       "position (token or patch) for logit_lens and ablation, from 0; -1: that of the highest loss, and the last",
       between(-1, 1e9));
     v("top", look.top, "number of entries of a list", between(1, 1e6));
-    v("other", other, "second example (text, image or source) to patch values from, for --look=ablation");
-    v("corpus", corpus, "text file searched for top activations, for --look=neurons; none: only the example");
+    v("patch_from|other", other, "second example (text, image or source) to patch values from, for --analysis=ablation");
+    v("corpus", corpus, "text file searched for top activations, for --analysis=neurons; none: only the example");
     v("seed", look.seed, "random seed of examples that an analysis generates", between(0, models::largest_seed));
     begin.visit(v);
     v("hooks", hooks,
       "values to capture, comma-separated, as blocks.*.attention.weights; TransformerLens's names work too");
     v("out", out,
       "FILE.safetensors, or a folder for .npy files and figures.csv: all values; FILE.csv: the metrics only");
-    v("page", page, "FILE.html: a page with plots of the analyses");
+    v("html|page", page, "FILE.html: a page with plots of the analyses");
     v("threads", threads, "cores to use; 0: all", between(0, 1024));
   }
 };
@@ -149,7 +150,7 @@ void check_out(const std::string& out) {
 void write_numbers(const std::string& out, std::vector<NamedTensor> all, const std::vector<models::View>& views) {
   const std::map<std::string, double> figures = models::figures_of(views);
   check(!all.empty() || !figures.empty(),
-        "inspect: these analyses return no values for --out; choose others with --look, or values with --hooks");
+        "inspect: these analyses return no values for --out; choose others with --analysis, or values with --hooks");
   if (is_one_file(out)) {
     for (const auto& [name, value] : figures)
       all.push_back({name, Tensor::from(Shape{1}, std::vector<double>{value}, Dtype::f64)});
@@ -181,7 +182,7 @@ void write_numbers(const std::string& out, std::vector<NamedTensor> all, const s
 void write_figures(const std::string& out, const std::vector<models::View>& views) {
   const std::map<std::string, double> figures = models::figures_of(views);
   check(!figures.empty(),
-        "inspect: these analyses return no metrics for --out; choose --look=heads, logit_lens, neurons, "
+        "inspect: these analyses return no metrics for --out; choose --analysis=heads, logit_lens, neurons, "
         "ablation or normalization_curves");
   models::write_output("inspect", out, figures_kind(), figures_csv(figures));
   std::cout << for_terminal(out) << ": " << counted(static_cast<int64_t>(figures.size()), "metric") << std::endl;
@@ -213,10 +214,10 @@ void check_looks_use(const InspectSettings& s) {
   for (std::string& name : looks) name = models::with_current_metrics(name);
   const auto check_used = [&](const std::string& value, const char* key, const char* look) {
     check(value.empty() || s.looks == "all" || std::find(looks.begin(), looks.end(), look) != looks.end(),
-          "inspect: --", key, " is for the analysis ", look, ", which is not requested; add --look=", look,
+          "inspect: --", key, " is for the analysis ", look, ", which is not requested; add --analysis=", look,
           ", or leave --", key, " out");
   };
-  check_used(s.other, "other", "ablation"), check_used(s.corpus, "corpus", "neurons");
+  check_used(s.other, "patch_from", "ablation"), check_used(s.corpus, "corpus", "neurons");
 }
 
 // Returns the user's example, else the first held-out example of the run.
@@ -250,9 +251,10 @@ std::string inspect_help(const Arguments&) {
   for (const auto& [name, look] : models::looks()) looks += "  " + name + ": " + look.description + "\n";
   return "orrery inspect RUN --key=value: analyzes a trained model on one example.  RUN is the folder of a run (its\n"
          "last checkpoint) or of a checkpoint.  The default example is the first of the run's held-out data.  If the\n"
-         "model supports none of the default analyses, all are tried; with --hooks and without --page none is run.\n" +
+         "model supports none of the default analyses, all are tried; with --hooks and without --html none is run.\n" +
          describe(settings_of(settings)) + "\nAnalyses:\n" + looks +
-         "\nExample: orrery inspect runs/quickstart-1 --text=\"First Citizen:\" --look=attention --layer=0 --head=0";
+         "\nExample: orrery inspect runs/quickstart-1 --text=\"First Citizen:\" --analysis=attention --layer=0 "
+         "--head=0";
 }
 
 int inspect(const Arguments& arguments) {
@@ -261,7 +263,7 @@ int inspect(const Arguments& arguments) {
   check(words.size() == 1, "inspect: ", words.size(),
         " runs are given; give one, as in orrery inspect runs/latest --text=\"First Citizen:\"");
   if (!s.out.empty()) check_out(s.out);
-  const PagePlace page{"inspect", s.page, "--page"};
+  const PagePlace page{"inspect", s.page, "--html"};
   if (!s.page.empty()) page.check_free();
   const bool usual = s.looks.empty() && (s.hooks.empty() || !s.page.empty());
   if (usual) s.looks = usual_looks;

@@ -30,7 +30,8 @@ struct MetricsSettings {
   void visit(V& v) {
     v("format", format, "csv or tensorboard", one_of({"csv", "tensorboard"}));
     v("out", out, text("csv: file; none: standard output; tensorboard: folder for ", event_file, "; none: RUN"));
-    v("figures", figures, "metrics to write: PATTERN, ..., * matches any text, as in 'loss,gradient_norm*'; none: all");
+    v("metrics|figures", figures,
+      "metrics to write: PATTERN, ..., * matches any text, as in 'loss,gradient_norm*'; none: all");
   }
 };
 

@@ -174,7 +174,7 @@ int study(const Arguments& arguments) {
           "' out");
     return judge_all(s);
   }
-  check(s.judge, "study: --judge=no only lists verdicts and requires --all=FOLDER; leave it out, or add --all=FOLDER");
+  check(s.judge, "study: --test=no only lists verdicts and requires --all=FOLDER; leave it out, or add --all=FOLDER");
   check(words.size() == 1, "study: give ", words.empty() ? "a claim" : "one claim",
         ", as in orrery study examples/studies/all_attention/feed_forward_can_be_dropped.toml, or --all=FOLDER");
   StudyVerdict verdict;

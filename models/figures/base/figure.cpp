@@ -13,7 +13,7 @@
 
 namespace orrery::models {
 Registry<Figure>& figures() {
-  static Registry<Figure> all("figure");
+  static Registry<Figure> all("metric");
   return all;
 }
 
@@ -26,7 +26,7 @@ bool add_figure(Figure figure) {
 
 std::vector<const Figure*> figures_called(const std::string& names) {
   std::vector<const Figure*> chosen;
-  const bool all = names == "all", usual = names == "usual";
+  const bool all = names == "all", usual = names == "default";
   if (names == "none") return chosen;
   if (all || usual) {
     for (const std::string& name : figures().names())

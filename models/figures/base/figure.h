@@ -35,7 +35,7 @@ bool add_figure(Figure figure);  // also under its former names (models/former_n
 #define REGISTER_FIGURE(name, ...) \
   [[maybe_unused]] static const bool registered_figure_##name = ::orrery::models::add_figure(__VA_ARGS__)
 
-// Parses "usual", "all", "none" or a list with commas; errors name the nearest known name.
+// Parses "default", "all", "none" or a list with commas; errors name the nearest known name.
 std::vector<const Figure*> figures_called(const std::string& names);
 
 // Runs `forward`, a pass through the model, and adds the figures of its hook values to `row`.

@@ -10,7 +10,7 @@
 namespace orrery::models {
 
 Registry<Look>& looks() {
-  static Registry<Look> all("look");
+  static Registry<Look> all("analysis");
   return all;
 }
 

@@ -29,7 +29,7 @@ Tensor from_place(const Tensor& x, int64_t first, int64_t next) {
 int64_t checked_head_size(const AttentionLayerOptions& o) {
   check(o.heads >= 1 && (o.head_size > 0 || o.width % o.heads == 0), "attention: heads (", o.heads,
         ") must divide width (", o.width, "); change heads, or give head_size");
-  check(o.key_heads == 0 || o.heads % o.key_heads == 0, "attention: key_heads (", o.key_heads, ") must divide heads (",
+  check(o.key_heads == 0 || o.heads % o.key_heads == 0, "attention: kv_heads (", o.key_heads, ") must divide heads (",
         o.heads, ")");
   return o.head_size > 0 ? o.head_size : o.width / o.heads;
 }
