@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <set>
+#include <span>
 
+#include "engine/system/hash.h"
 #include "models/inspection/base/look.h"
+#include "models/study/id_names.h"
 
 namespace orrery::models {
 
@@ -35,6 +38,11 @@ std::vector<std::string> Claim::looks() const {
       if (const size_t slash = figure.find('/'); slash != std::string::npos)
         if (const std::string name = figure.substr(0, slash); models::looks().find(name)) named.insert(name);
   return {named.begin(), named.end()};
+}
+
+std::string claim_hash(const std::string& path) {
+  const std::string parsed = claim_in_id(path);
+  return sha256(std::as_bytes(std::span(parsed)));
 }
 
 Claim for_smoke(Claim claim) {

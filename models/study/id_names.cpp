@@ -59,18 +59,70 @@ std::string value_in_id(const std::string& key, const std::string& value) {
   return all;
 }
 
-std::string config_in_id(const std::string& path) {
-  toml::table named;
-  for (const auto& [key, node] : read_toml(path)) {
-    const std::string name(key.str());
-    if (const auto* const value = node.as_string())
-      named.insert(key_in_id(name), value_in_id(name, value->get()));
+namespace {
+
+// Returns the node, with every text in it renamed.
+template <class Rename>
+toml::array renamed_list(const toml::array& list, const Rename& rename) {
+  toml::array all;
+  for (const toml::node& each : list)
+    if (const auto* const text = each.as_string())
+      all.push_back(rename(text->get()));
     else
-      named.insert(key_in_id(name), node);
+      all.push_back(each);
+  return all;
+}
+template <class Rename>
+void insert(toml::table& to, const std::string& key, const toml::node& node, const Rename& rename) {
+  if (const auto* const text = node.as_string())
+    to.insert(key, rename(text->get()));
+  else if (const auto* const list = node.as_array())
+    to.insert(key, renamed_list(*list, rename));
+  else
+    to.insert(key, node);
+}
+
+toml::table settings_in_id(const toml::table& settings) {
+  toml::table named;
+  for (const auto& [name, node] : settings) {
+    const std::string key(name.str());
+    insert(named, key_in_id(key), node, [&](const std::string& value) { return value_in_id(key, value); });
   }
+  return named;
+}
+
+std::string as_json(const toml::table& table) {
   std::ostringstream json;
-  json << toml::json_formatter(named);
+  json << toml::json_formatter(table);
   return json.str();
+}
+
+}  // namespace
+
+std::string config_in_id(const std::string& path) { return as_json(settings_in_id(read_toml(path))); }
+
+std::string claim_in_id(const std::string& path) {
+  toml::table named;
+  for (const auto& [name, node] : read_toml(path)) {
+    const std::string key(name.str());
+    const toml::table* const table = node.as_table();
+    if (table && (key == "base" || key == "sweep")) {
+      named.insert(key, settings_in_id(*table));
+    } else if (table && key == "variants") {
+      toml::table variants;
+      for (const auto& [variant, settings] : *table)
+        if (const toml::table* const its = settings.as_table())
+          variants.insert(variant, settings_in_id(*its));
+        else
+          variants.insert(variant, settings);
+      named.insert(key, std::move(variants));
+    } else if (key == "metric" || key == "refuted_if") {
+      insert(named, key, node, with_former_metrics);
+    } else {
+      named.insert(key == "reported" ? "figure" : key, node);
+    }
+  }
+  return as_json(named);
 }
 
 }  // namespace orrery::models

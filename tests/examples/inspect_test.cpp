@@ -274,7 +274,10 @@ TEST_CASE("inspect: what does not fit is said") {
   refusal({run, "--txt=abc"}).value("txt").offers("'text'");
   for (const Words& unread : {Words{"--image", "x.png"}, {"--label", "0"}, {"--source", "ab"}, {"--target", "ab"}})
     refusal({run, "--text=abe", unread[0] + "=" + unread[1]}).names(unread[0]).offers("leave it out");
-  refusal({run, "--text=abe", "--patch_from=abd"}).names("inspect: --patch_from").names("ablation").offers("--analysis=ablation");
+  refusal({run, "--text=abe", "--patch_from=abd"})
+      .names("inspect: --patch_from")
+      .names("ablation")
+      .offers("--analysis=ablation");
   refusal({run, "--text=abe", "--corpus=x.txt", "--analysis=heads"}).names("--corpus").offers("--analysis=neurons");
   refusal({folder / "nothing", "--text=abe"}).names("folder").value(folder / "nothing").offers("orrery train");
   fs::create_directory(folder / "empty");

@@ -49,7 +49,8 @@ struct InspectSettings {
       "position (token or patch) for logit_lens and ablation, from 0; -1: that of the highest loss, and the last",
       between(-1, 1e9));
     v("top", look.top, "number of entries of a list", between(1, 1e6));
-    v("patch_from|other", other, "second example (text, image or source) to patch values from, for --analysis=ablation");
+    v("patch_from|other", other,
+      "second example (text, image or source) to patch values from, for --analysis=ablation");
     v("corpus", corpus, "text file searched for top activations, for --analysis=neurons; none: only the example");
     v("seed", look.seed, "random seed of examples that an analysis generates", between(0, models::largest_seed));
     begin.visit(v);
