@@ -355,7 +355,7 @@ TEST_CASE("a value may have aliases, which are read inside of specs too, and nev
   CHECK(print(r.start) == "0.5");
   set("groups", "by_group(equal=2)");  // the keys of items have no aliases
   CHECK(print(r.groups) == "groups(equal=2)");
-  expect_error([&] { set("place", "beside"); }).names("place").value("'beside'").offers("before, after");
+  expect_error([&] { set("place", "between"); }).names("place").value("'between'").offers("before, after");
   const std::vector<Setting> settings = settings_of(r);
   CHECK(print(without_aliases(parse_spec("thing(pre, start=equal(1), groups=equal)"), settings)) ==
         "thing(before, start=normal(1), groups=none)");
