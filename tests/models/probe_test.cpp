@@ -378,17 +378,23 @@ TEST_CASE("probe: a file that no run has written is not replaced, and one of ano
   const Run run;
   std::filesystem::create_directories(run.out);
   write(probe_file(run.out), "mine\n");
-  expect_error([&] {
-    run.train({{"signal_propagation", "yes"}});
-  })
-      .names("train")
-      .value(probe_file(run.out))
-      .offers("--out");
+  const auto train = [&] { run.train({{"signal_propagation", "yes"}}); };
+  expect_error(train).names("train").value(probe_file(run.out)).offers("--out");
   CHECK(read_file(probe_file(run.out)) == "mine\n");
   run.train();  // without a probe the file stays
   CHECK(read_file(probe_file(run.out)) == "mine\n");
   write(probe_file(run.out), R"({"format": "orrery probe 9", "values": [], "ratios": []})");
   expect_error([&] { read_probe(probe_file(run.out)); }).names("format").value("orrery probe 9").offers("orrery");
+}
+
+TEST_CASE("probe: the file of an older run is read under its former name") {
+  const Run run;
+  std::filesystem::create_directories(run.out);
+  CHECK(probe_file_to_read(run.out) == run.out + "/signal_propagation.json");
+  write(run.out + "/probe.json", "{}");
+  CHECK(probe_file_to_read(run.out) == run.out + "/probe.json");
+  write(probe_file(run.out), "{}");
+  CHECK(probe_file_to_read(run.out) == run.out + "/signal_propagation.json");
 }
 
 TEST_CASE("probe: formulas by themselves") {

@@ -129,14 +129,14 @@ TEST_CASE("resume: other data for validation are refused, as other data to learn
   })
       .names("validation_data")
       .value(held_out)
-      .offers("other_text");
+      .offers("allow_new_text");
 
   const Run apart("apart");
   const Assignments own = {{"validation_data", held_out}};
   apart.train(own);
   CHECK_NOTHROW(begin_again(apart, own));
   write(held_out, "the lazy dog number 8 jumps over the quick fox.\n");
-  expect_error([&] { begin_again(apart, own); }).names(held_out).names("validation_data").offers("other_text");
+  expect_error([&] { begin_again(apart, own); }).names(held_out).names("validation_data").offers("allow_new_text");
   const std::string same = apart.folder / "same.txt";
   write(same, "the quick fox number 7 jumps over the lazy dog.\n");
   CHECK_NOTHROW(begin_again(apart, {{"validation_data", same}}));

@@ -92,8 +92,8 @@ Assignments inherited(const ParsedArguments& parsed) {
   if (from == "scratch") refuse("to start from scratch, as in nanoGPT, leave it out");
   if (from == "resume") refuse("to resume, as in nanoGPT, give --resume=RUN");
   if (from.starts_with("gpt2")) refuse("run `orrery import FOLDER --out=RUN` first, then give --init_from=RUN");
-  const Assignments its = models::read_state(models::checkpoint_at(from)).settings;
-  const models::TrainSettings known = models::make_settings(its);
+  const models::TrainSettings known = models::make_settings(models::read_state(models::checkpoint_at(from)).settings);
+  const Assignments its = list_settings(known);  // by today's names
   const std::string& its_class = models::named_model(known.model).of.name;
   const std::string wanted = last_value(parsed, "model", known.model);
   const std::string& class_wanted = models::named_model(wanted).of.name;
