@@ -324,3 +324,26 @@ TEST_CASE("inspect: logit lens, ablation, neurons and normalization curves throu
   CHECK(contains(inspect({run, "--text=abeabe", "--analysis=normalization_curves"}).out, "blocks.0.attention_norm"));
   CHECK(contains(inspect({run, "--text=abeabe", "--analysis=all"}).out, "Heads: "));
 }
+
+TEST_CASE("inspect: former names of analyses and hooks give the same output, and are not shown") {
+  const Folder folder;
+  const std::string run = trained(folder, {"--layers=1", "--normalization=dyt"}), corpus = folder / "text.txt";
+  const auto shown = [&](const Words& words) { return inspect(Words{run, "--text=abeabe"} + words).out; };
+  CHECK(shown({"--analysis=causes,depth,curves,memories"}) ==
+        shown({"--analysis=ablation,logit_lens,normalization_curves,neurons"}));
+  CHECK(shown({"--analysis=causes", "--patch_from=abedbe"}) == shown({"--analysis=ablation", "--patch_from=abedbe"}));
+  CHECK(shown({"--analysis=memories", "--corpus=" + corpus}) == shown({"--analysis=neurons", "--corpus=" + corpus}));
+  CHECK(shown({"--hooks=*.read,*.hidden_before"}) == shown({"--hooks=*.head_output,*.pre_activation"}));
+  const std::string help = run_orrery({"inspect", "--help"}).out, listed = run_orrery({"list", "analyses"}).out;
+  for (const char* former : {"causes", "memories", "  depth:", "  curves:"}) {
+    CHECK(!contains(help, former));
+    CHECK(!contains(listed, former));
+  }
+  CHECK(run_orrery({"list", "causes"}).out == run_orrery({"list", "ablation"}).out);
+  CHECK(run_orrery({"list", "sm-ln-g"}).out == run_orrery({"list", "pre-ln-gelu"}).out);
+  CHECK(run_orrery({"list", "largest_score"}).out == run_orrery({"list", "max_score"}).out);
+  // A file of metrics that an older program wrote can be replaced.
+  folder.write("seen.csv", "figure,value\ncauses/loss,2.5\n");
+  inspect({run, "--text=abeabe", "--analysis=ablation", "--out=" + (folder / "seen.csv")});
+  CHECK(contains(read_file(folder / "seen.csv"), "ablation/loss,"));
+}

@@ -144,7 +144,38 @@ TEST_CASE("TransformerLens's names: patterns, and replacing by them") {
     nn::Pass pass;
     return (*looked.model)(Tensor::from({1, 4}, std::vector<int32_t>{1, 2, 3, 4}), pass);
   };
-  CHECK(largest_difference(run_without("blocks.*.attn.hook_z"), run_without("blocks.*.attention.head_output")) == 0);
+  for (const char* name : {"blocks.*.attn.hook_z", "blocks.*.attention.read"})
+    CHECK(largest_difference(run_without(name), run_without("blocks.*.attention.head_output")) == 0);
+}
+
+TEST_CASE("former hook names: each matches the value of its current name, also by a pattern") {
+  const std::map<std::string, std::string> renamed = {
+      {"blocks.0.attention.read", "blocks.0.attention.head_output"},
+      {"blocks.0.feed_forward.hidden_before", "blocks.0.feed_forward.pre_activation"},
+      {"blocks.0.attention.row_zero_share", "blocks.0.attention.row_zero_fraction"},
+      {"blocks.0.attention.row_maximum", "blocks.0.attention.row_max"}};
+  for (const auto& each : renamed) {
+    const std::string &former = each.first, &current = each.second;
+    CAPTURE(former);
+    CHECK(our_hook_names(former) == Words{current});
+    CHECK(our_hook_names(current) == Words{current});
+    const Looked by_former({}, {former}), by_current({}, {current});
+    REQUIRE(by_former.shown.size() == 1);
+    CHECK(by_former.shown.begin()->first == current);
+    CHECK(largest_difference(by_former.shown.begin()->second, by_current.shown.at(current)) == 0);
+  }
+  // A pattern matches the values that it matched before.
+  const auto names = [](const std::string& pattern) {
+    std::set<std::string> all;
+    for (const auto& [name, value] : Looked({}, {pattern}).shown) all.insert(name.substr(name.rfind('.') + 1));
+    return all;
+  };
+  CHECK(names("*.read") == std::set<std::string>{"head_output"});
+  CHECK(names("*.hidden_*") == std::set<std::string>{"pre_activation"});
+  CHECK(names("*.hidden*") == std::set<std::string>{"hidden", "pre_activation"});
+  CHECK(names("*read") == std::set<std::string>{"head_output"});
+  CHECK(names("*.row_*") == std::set<std::string>{"row_sum", "row_entropy", "row_zero_fraction", "row_max"});
+  expect_error([] { Looked({}, {"*.hidden_befor"}); }).names("hooks").value("'*.hidden_befor'");
 }
 
 TEST_CASE("TransformerLens's names: a star for the layer gives one value of each block") {

@@ -150,6 +150,7 @@ TEST_CASE("study: a run's id does not depend on what its settings are called") {
   };
   CHECK(key({{"model", "gpt"}}, {}) == "87caea8219ced7e7");
   CHECK(key({{"model", "sm-g"}}, {{"figures", "hidden_zeros"}}) == "7761814fa055fa9e");
+  CHECK(key({{"model", "norm-free-gelu"}}, {{"metrics", "hidden_zero_fraction"}}) == "7761814fa055fa9e");
   const Assignments gpt = {{"model", "gpt"}, {"attention", "softmax(qk_norm=rms, temperature=learned)"}};
   const Assignments former = {{"batch", "2"},
                               {"key_heads", "1"},
