@@ -7,6 +7,7 @@
 
 #include "engine/settings/registry.h"
 #include "engine/types/check.h"
+#include "models/former_names.h"
 
 namespace orrery::models {
 namespace {
@@ -95,11 +96,11 @@ std::span<const HookAlias> hook_aliases() {
       {"attn.hook_rot_k", "attention.key", true},
       {"attn.hook_attn_scores", "attention.scores", true},
       {"attn.hook_pattern", "attention.weights", true},
-      {"attn.hook_z", "attention.read", true},
+      {"attn.hook_z", "attention.head_output", true},
       {"hook_attn_out", "attention.output", true},
       {"hook_resid_mid", "attention.residual", true},
       {"ln2.hook_normalized", "feed_forward_norm.output", true},
-      {"mlp.hook_pre", "feed_forward.hidden_before", true},
+      {"mlp.hook_pre", "feed_forward.pre_activation", true},
       {"mlp.hook_post", "feed_forward.hidden", true},
       {"hook_mlp_out", "feed_forward.output", true},
       {"hook_resid_post", "output", true},
@@ -108,9 +109,26 @@ std::span<const HookAlias> hook_aliases() {
   return all;
 }
 
+std::string current_hook_name(const std::string& pattern) {
+  static constexpr FormerName all[] = {{"head_output", "read"},
+                                       {"pre_activation", "hidden_before"},
+                                       {"row_zero_fraction", "row_zero_share"},
+                                       {"row_max", "row_maximum"}};
+  const size_t last = pattern.rfind('.') + 1;  // 0 without a dot
+  const std::string word = pattern.substr(last);
+  std::string more;
+  for (const auto& [current, former] : all) {
+    if (word == former) return pattern.substr(0, last) + std::string(current);
+    // A star at the beginning matches any module path as well.
+    if (fits(word, std::string(former)) && !fits(word, std::string(current)))
+      more += text("|", word.starts_with('*') ? "*" : "", current);
+  }
+  return more.empty() ? pattern : text(pattern.substr(0, last), "@(", word, more, ")");
+}
+
 std::vector<std::string> our_hook_names(const std::string& pattern) {
   const Words words = words_of(pattern);
-  if (!looks_like_theirs(words)) return {pattern};
+  if (!looks_like_theirs(words)) return {current_hook_name(pattern)};
   std::vector<std::string> ours;
   for (const HookAlias& alias : hook_aliases())
     if (const std::string layer = layer_in(words, alias); !layer.empty())

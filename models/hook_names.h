@@ -1,4 +1,5 @@
-// Aliases of orrery's hook names (engine/autograd/hooks.h): the names of TransformerLens,
+// Aliases of orrery's hook names (engine/autograd/hooks.h): former names (read, hidden_before,
+// row_zero_share and row_maximum), and the names of TransformerLens,
 // https://github.com/TransformerLensOrg/TransformerLens. Its studies get equal values here:
 //
 //   Hooks hooks(hook_patterns({"blocks.*.attn.hook_pattern"}), observer);       // blocks.*([0-9]).attention.weights
@@ -18,9 +19,9 @@
 //   blocks.0.attn.hook_v            blocks.0.attention.value             (B, T, H, D)
 //   blocks.0.attn.hook_attn_scores  blocks.0.attention.scores            (B, H, T, T)  3
 //   blocks.0.attn.hook_pattern      blocks.0.attention.weights           (B, H, T, T)
-//   blocks.0.attn.hook_z            blocks.0.attention.read              (B, T, H, D)
+//   blocks.0.attn.hook_z            blocks.0.attention.head_output       (B, T, H, D)
 //   blocks.0.hook_attn_out          blocks.0.attention.output            (B, T, C)
-//   blocks.0.mlp.hook_pre           blocks.0.feed_forward.hidden_before  (B, T, S)     4
+//   blocks.0.mlp.hook_pre           blocks.0.feed_forward.pre_activation (B, T, S)     4
 //   blocks.0.mlp.hook_post          blocks.0.feed_forward.hidden         (B, T, S)
 //   blocks.0.hook_mlp_out           blocks.0.feed_forward.output         (B, T, C)
 // 1: layer normalization that is not folded into the following weights. Its RMS normalization, and
@@ -42,14 +43,19 @@ namespace orrery::models {
 
 // Returns our names for one of TransformerLens; several if its * or ? matches several. A * for the
 // layer matches digits: blocks.*.hook_resid_pre is one value per block. Other names are returned
-// unchanged: Hooks::check_seen reports names without a value. Throws for an unknown name with hook,
-// attn, mlp, ln1, ln2 or ln_final in it; the error names the nearest.
+// unchanged, except for former names: Hooks::check_seen reports names without a value. Throws for an
+// unknown name with hook, attn, mlp, ln1, ln2 or ln_final in it; the error names the nearest.
 std::vector<std::string> our_hook_names(const std::string& pattern);
 // Returns the names for all patterns, in order.
 std::vector<std::string> hook_patterns(std::span<const std::string> patterns);
 inline std::vector<std::string> hook_patterns(const std::vector<std::string>& patterns) {
   return hook_patterns(std::span<const std::string>(patterns));
 }
+
+// Returns a name or pattern with the current name of its value in place of a former one:
+// "blocks.*.attention.head_output" for "blocks.*.attention.read". A pattern of a former name matches
+// the current one too: "*.@(hidden_*|pre_activation)" for "*.hidden_*".
+std::string current_hook_name(const std::string& pattern);
 
 // The table: {"attn.hook_q", "attention.query"}; entries of blocks have no blocks.N in front.
 struct HookAlias {

@@ -12,8 +12,9 @@ Registry<Preset>& presets() {
 }
 
 NamedModel named_model(const std::string& name) {
-  if (const ModelClass* const found = model_classes().find(name)) return {*found, found->settings};
-  if (const Preset* const found = presets().find(name)) return {model_classes().at(found->model), found->settings};
+  if (const ModelClass* const found = model_classes().find(name)) return {*found, found->settings, found->name};
+  if (const Preset* const found = presets().find(name))
+    return {model_classes().at(found->model), found->settings, found->name};
   std::vector<std::string> names = presets().names();
   for (const std::string& one : model_classes().names()) names.push_back(one);
   detail::fail_unknown("model", name, names, {});

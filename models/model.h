@@ -55,6 +55,7 @@ Registry<Preset>& presets();
 struct NamedModel {
   const ModelClass& of;
   AnySettings settings;
+  std::string name;  // the current one, also if an alias was given
 };
 NamedModel named_model(const std::string& name);
 

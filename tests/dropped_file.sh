@@ -39,7 +39,7 @@ if [ "$(grep -c 'Building' "$copy/build.log")" != "$dropped" ]; then
 fi
 or_show nn_tests.log "$copy/build/nn_tests"
 # All but what takes its time and knows no registry.
-or_show models_tests.log "$copy/build/models_tests" "-tce=memory plan:*,depth: it takes*,sentence piece:*,picture:*,\
+or_show models_tests.log "$copy/build/models_tests" "-tce=memory plan:*,logit_lens: it takes*,sentence piece:*,picture:*,\
 foreign files:*,translation:*,byte pairs:*"
 grep -h 'test cases' "$copy/nn_tests.log" "$copy/models_tests.log"
 
@@ -69,8 +69,8 @@ for part in feed_forward='dense(dropped)' attention='pointwise(dropped)' normali
 done
 trained "all the others" 3.6 $text --feed_forward='dense(dropped_learned)' --attention=dropped_attention \
   --normalization=dropped_normalization --position=dropped_position --schedule=dropped_schedule \
-  --task=dropped_task --figures=dropped_figure --optimizer=dropped_optimizer --learning_rate=0.05
+  --task=dropped_task --metrics=dropped_figure --optimizer=dropped_optimizer --learning_rate=0.05
 grep -q dropped_figure "$copy/run/metrics.jsonl"
-or_show inspect.log "$orrery" inspect "$copy/run" --look=dropped_look
+or_show inspect.log "$orrery" inspect "$copy/run" --analysis=dropped_look
 grep -q 'mean |x|' "$copy/inspect.log"
 trained "dropped_model" 2.9 --data=examples/data/tinyshakespeare.txt --model=dropped_model --learning_rate=0.03

@@ -159,7 +159,7 @@ train() {
   if [ -n "$emulated" ]; then
     data=$BUILD/text.txt
     head -c 10000 "$text" > "$data"
-    set -- --layers=2 --width=64 --heads=2 --context=32 --batch=4 "$@"
+    set -- --layers=2 --width=64 --heads=2 --context=32 --batch_size=4 "$@"
   fi
   rm -rf "$out"
   "$program" train --model=gpt-char-small "--data=$data" --steps=10 --warmup_steps=2 --evaluate_every=0 \
@@ -184,8 +184,8 @@ stage_repeat() {
   train cuda "$BUILD/train_first" && train cuda "$BUILD/train_second" || return 1
   same_run "$BUILD/train_first" "$BUILD/train_second" || return 1
   echo "two runs: the same losses and weights, to the bit"
-  "$program" train --help | grep -q -e --graph || { echo "this version has no --graph"; return 0; }
-  train cuda "$BUILD/train_graph" --graph=yes && same_run "$BUILD/train_first" "$BUILD/train_graph" || return 1
+  "$program" train --help | grep -q -e --cuda_graph || { echo "this version has no --cuda_graph"; return 0; }
+  train cuda "$BUILD/train_graph" --cuda_graph=yes && same_run "$BUILD/train_first" "$BUILD/train_graph" || return 1
   echo "a run that replays its steps: the same again"
 }
 stage_gradcheck() { "$program" gradcheck --all --device=cuda; }

@@ -25,7 +25,7 @@ layers = 1
 heads = 2
 width = 16
 context = 8
-batch = 2
+batch_size = 2
 threads = 1
 steps = 40
 checkpoint_every = 3
@@ -44,7 +44,7 @@ slow_train() { exec env LD_PRELOAD="$work/slow.so" "$orrery" train --config=../k
 # All that a run has written, without what depends on the clock.
 digest() {
   (cd run && ls -A && find . -name '*.safetensors' -o -name state.json | sort | xargs cat | sha256sum &&
-    sed 's/,"milliseconds":.*//' metrics.jsonl)
+    sed 's/,"step_ms":.*//' metrics.jsonl)
 }
 passed=0 failed=0
 # judge WHAT STATUS EXPECTED: counts a run that has come to its end.

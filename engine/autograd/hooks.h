@@ -5,7 +5,7 @@
 //   model(tokens, pass);   // calls the function with each matching value when it is computed
 //   hooks.check_seen();    // throws if a name or pattern matched no value; suggests the nearest
 //
-//   Hooks ablated({"blocks.0.attention.read"}, Hooks::Replace{[](const std::string&, const Tensor& value) {
+//   Hooks ablated({"blocks.0.attention.head_output"}, Hooks::Replace{[](const std::string&, const Tensor& value) {
 //                   return value * without_head_2;
 //                 }});
 //
@@ -13,13 +13,13 @@
 // characters, ? matches one, *([0-9]) matches digits.
 //   every module            input, output
 //   an attention            query, key, value (B, T, H, D) as they enter the scores; scores, 0 where masked, weights
-//                           and visible, 1 or 0 (B, H, Tq, Tk + N), and slot_scores for split slots; read, the head
-//                           output (B, T, H, D); per row of weights (B, H, T): row_sum row_entropy row_zero_share
-//                           row_maximum, NaN where no key is visible (reduced in nn/diagnostics/diagnostics.h)
+//                           and visible, 1 or 0 (B, H, Tq, Tk + N), and slot_scores for split slots; head_output
+//                           (B, T, H, D); per row of weights (B, H, T): row_sum row_entropy row_zero_fraction
+//                           row_max, NaN where no key is visible (reduced in nn/diagnostics/diagnostics.h)
 //   its span                span, z + 1 in tokens (nn/attentions/base/span.h)
 //   a dynamic normalization saturation, the fraction of its inputs with |alpha x| > 2, padding included
-//   a feed-forward          hidden_before and hidden, before and after its activation: (B, T, N), or (B, H, T, N) for
-//                           slots that softmax attends to
+//   a feed-forward          pre_activation and hidden, before and after its activation: (B, T, N), or (B, H, T, N)
+//                           for slots that softmax attends to
 //   a sublayer of a block   residual, the residual stream after its output is added
 //   a model                 embedding, the input of the first block; logits
 #pragma once

@@ -97,14 +97,17 @@ void check_word(std::string_view what, const std::string& word, const Limits& li
 void check_limits(std::string_view what, const std::string& x, const Limits& limits) { check_word(what, x, limits); }
 void check_limits(std::string_view what, const Spec& x, const Limits& limits) { check_word(what, x.name, limits); }
 
-void assign(const Setting& setting, std::string_view owner, std::string_view value) {
-  const std::string what = text(owner, ": ", setting.key.empty() ? setting.aliases.at(0) : setting.key);
+// `key`: the name by which the setting is given, for error messages.
+void assign(const Setting& setting, std::string_view owner, std::string_view key, std::string_view value) {
+  const std::string what = text(owner, ": ", key);
   std::visit(
       [&](auto* member) {
         if constexpr (std::is_same_v<decltype(member), int64_t*>)  // a limit is a clearer error than the type
           if (const std::optional<double> x = number_in(value); x && std::isfinite(*x) && std::abs(*x) > exact)
             check_number(what, *x, setting.limits, std::string(trimmed(value)));
         auto read = read_value(what, value, *member);
+        if constexpr (requires { detail::replace_aliases(read, setting.limits); })
+          detail::replace_aliases(read, setting.limits);
         check_limits(what, read, setting.limits);
         *member = std::move(read);
       },
@@ -136,20 +139,15 @@ std::vector<std::string> keys_of(std::span<const Setting> settings) {
 
 void detail::SettingCollector::add(std::string_view key, decltype(Setting::value) value, std::string_view help,
                                    Limits limits) {
-  const size_t bar = std::min(key.find('|'), key.size());
-  Setting setting{
-      bar ? prefix_ + std::string(key.substr(0, bar)) : "", {}, value, std::string(help), std::move(limits)};
-  for (size_t begin = bar; begin < key.size();) {
-    const size_t end = std::min(key.find('|', begin + 1), key.size());
-    setting.aliases.push_back(prefix_ + std::string(key.substr(begin + 1, end - begin - 1)));
-    begin = end;
-  }
+  const std::vector<std::string> names = split_at_bars(key);
+  Setting setting{names[0].empty() ? "" : prefix_ + names[0], {}, value, std::string(help), std::move(limits)};
+  for (size_t i = 1; i < names.size(); ++i) setting.aliases.push_back(prefix_ + names[i]);
   settings.push_back(std::move(setting));
 }
 
 void set_setting(std::span<const Setting> settings, std::string_view owner, std::string_view key,
                  std::string_view value, std::span<const ForeignKey> foreign) {
-  if (const Setting* const setting = find_setting(settings, key)) return assign(*setting, owner, value);
+  if (const Setting* const setting = find_setting(settings, key)) return assign(*setting, owner, key, value);
   for (const ForeignKey& other : foreign) {
     if (other.key != key) continue;
     check(other.ours.find(' ') == std::string_view::npos, owner, ": unknown setting '", key, "'; ", other.ours);
@@ -193,15 +191,24 @@ void read_settings(const Spec& spec, std::span<const Setting> settings) {
           settings.empty() ? "no settings"
                            : text("at most ", settings.size(), settings.size() == 1 ? " setting" : " settings"),
           "; leave out '", print(item.value), "'", settings.empty() ? "" : "; available: " + join(keys_of(settings)));
-    assign(settings[i], spec.name, print(item.value));
+    const Setting& setting = settings[i];
+    assign(setting, spec.name, setting.key.empty() ? setting.aliases.at(0) : setting.key, print(item.value));
   }
+}
+
+const Setting* setting_of_item(const Spec& spec, size_t i, std::span<const Setting> settings) {
+  const std::string& key = spec.items[i].key;
+  if (!key.empty()) return find_setting(settings, key);
+  return i < settings.size() ? &settings[i] : nullptr;
 }
 
 Spec without_aliases(Spec spec, std::span<const Setting> settings) {
   std::vector<Spec::Item> items;
-  for (Spec::Item& item : spec.items) {
-    const Setting* const setting = item.key.empty() ? nullptr : find_setting(settings, item.key);
-    if (setting) {
+  for (size_t i = 0; i < spec.items.size(); ++i) {
+    Spec::Item& item = spec.items[i];
+    const Setting* const setting = setting_of_item(spec, i, settings);
+    if (setting) detail::replace_aliases(item.value, setting->limits);
+    if (setting && !item.key.empty()) {
       item.key = setting->key;
       std::erase_if(items, [&](const Spec::Item& before) { return before.key == item.key; });
     }

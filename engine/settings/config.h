@@ -93,7 +93,7 @@ struct ForeignKey {
 };
 
 // Sets one member from text. Error messages begin with `owner`:
-//   train: batch: 'abc' is not a whole number
+//   train: batch: 'abc' is not a whole number            // by the name that is given, also if it is an alias
 //   train: unknown setting 'layrs'; did you mean 'layers'?
 // A dotted key below a Spec sets one item of it: "attention.dropout".
 void set_setting(std::span<const Setting> settings, std::string_view owner, std::string_view key,
@@ -102,7 +102,10 @@ std::string print_value(const Setting& setting);
 std::pair<std::string, std::string> split_assignment(std::string_view owner, std::string_view text);  // "key=value"
 // Sets members from a spec's items. A named item comes after positional ones and overrides them.
 void read_settings(const Spec& spec, std::span<const Setting> settings);
-// Returns the spec with keys instead of aliases. If two items have one key, the later one stays.
+// Returns the setting that item i of a spec sets, by its key or position; null if there is none.
+const Setting* setting_of_item(const Spec& spec, size_t i, std::span<const Setting> settings);
+// Returns the spec with keys and words instead of their aliases. If two items have one key, the
+// later one stays.
 Spec without_aliases(Spec spec, std::span<const Setting> settings);
 
 template <Visited Settings>

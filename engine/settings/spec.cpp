@@ -20,6 +20,38 @@ std::string_view detail::trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
 }
 
+std::vector<std::string> detail::split_at_bars(std::string_view text) {
+  std::vector<std::string> all;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find('|', begin), text.size());
+    all.emplace_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return all;
+}
+
+void detail::replace_aliases(std::string& word, const Limits& limits) {
+  if (const auto found = limits.aliases.find(word); found != limits.aliases.end()) word = found->second;
+}
+void detail::replace_aliases(Spec& spec, const Limits& limits) {
+  replace_aliases(spec.name, limits);
+  for (Spec::Item& item : spec.items) replace_aliases(item.value, limits);
+}
+
+Limits with_aliases(const std::vector<std::string>& words) {
+  Limits limits;
+  for (const std::string& word : words) {
+    const std::vector<std::string> names = detail::split_at_bars(word);
+    for (size_t i = 1; i < names.size(); ++i) limits.aliases[names[i]] = names[0];
+  }
+  return limits;
+}
+Limits one_of(const std::vector<std::string>& words) {
+  Limits limits = with_aliases(words);
+  for (const std::string& word : words) limits.words.push_back(detail::split_at_bars(word)[0]);
+  return limits;
+}
+
 namespace {
 
 using detail::shown, detail::trimmed;

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <optional>
 #include <ostream>
 #include <string>
@@ -59,6 +60,8 @@ struct Limits {
   double smallest = 0;                  // smallest magnitude except 0: f32 loses smaller numbers
   std::vector<std::string> words = {};  // allowed texts; empty: any
   std::string family = {};              // registry of a spec's name, such as "attention"
+  // Former words and the words that they are read as; also for the words inside a spec.
+  std::map<std::string, std::string, std::less<>> aliases = {};
 };
 constexpr double unlimited = std::numeric_limits<double>::infinity(), tiny = 1e-30;
 inline Limits at_least(double low, double high = unlimited) { return {.low = low, .high = high}; }
@@ -68,12 +71,18 @@ inline Limits above(double low, double high = unlimited, double smallest = tiny)
 inline Limits between(double low, double high) { return {.low = low, .high = high}; }  // [low, high]
 inline Limits fraction() { return {.low = 0, .high = 1, .high_allowed = false}; }      // [0, 1)
 inline Limits zero_or(double smallest, double high) { return {.low = 0, .high = high, .smallest = smallest}; }
-inline Limits one_of(std::vector<std::string> words) { return {.words = std::move(words)}; }
+// Each word may be followed by aliases after bars, as in the name of a setting: "groups|by_group".
+Limits one_of(const std::vector<std::string>& words);
+Limits with_aliases(const std::vector<std::string>& words);  // any text; only these words have aliases
 inline Limits name_of_family(std::string family) { return {.family = std::move(family)}; }
 
 namespace detail {
 std::string_view trimmed(std::string_view text);  // without surrounding white space
 std::string shown(std::string_view text);         // shortened for error messages
+std::vector<std::string> split_at_bars(std::string_view text);  // "a|b" -> {"a", "b"}
+// Replace aliases of allowed words.
+void replace_aliases(std::string& word, const Limits& limits);
+void replace_aliases(Spec& spec, const Limits& limits);
 }  // namespace detail
 
 }  // namespace orrery

@@ -65,7 +65,7 @@ def sweep(folder):
 
 
 def logging(folder):
-    ways = {"nothing": ["--figures=none", "--figures_every=0"], "usual": [], "all": ["--figures=all"]}
+    ways = {"nothing": ["--metrics=none", "--metrics_every=0"], "usual": [], "all": ["--metrics=all"]}
     best = {}
     for number in range(args.rounds):
         for way, words in ways.items():

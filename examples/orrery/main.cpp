@@ -50,7 +50,7 @@ const std::vector<Command>& commands() {
       {"generate", "--checkpoint=RUN [--key=value ...]", "generate text with a trained model", generate_help, generate,
        "give a shorter prompt, or use a smaller model"},
       {"translate", "--checkpoint=RUN --input=FILE [--key=value ...]", "translate sentences with a trained model",
-       translate_help, translate, "translate fewer or shorter sentences, or use a smaller --batch or --beam"},
+       translate_help, translate, "translate fewer or shorter sentences, or use a smaller --batch_size or --beam"},
       {"import", "PATH --out=RUN [--key=value ...]", "import another program's weights as a run", import_help,
        import_weights, smaller_model},
       {"export", "RUN --out=FOLDER [--key=value ...]", "export a run's weights for another program", export_help,

@@ -67,8 +67,9 @@ struct EncoderDecoderSettings {
     v("shared_embedding", shared_embedding, "use one embedding table for source and target");
     v("tied_head", tied_head, "use the target's embedding table as the head");
     v("embedding_scale", embedding_scale, embedding_scale_help);
-    v("initial_std", initial_std,
-      "initial weights: a std, by_width, equal(...), fixup(...), ...; see nn/layers/initial_weights.h");
+    v("initialization|initial_std", initial_std,
+      "initial weights: a std, inverse_sqrt_width, normal(STD), ...; see nn/layers/initial_weights.h",
+      nn::initialization_names());
   }
 };
 

@@ -67,7 +67,7 @@ struct GptSettings {
     v("feed_forward_residual", feed_forward_residual,
       "factor of the residual that the feed-forward's output is added to", between(-1e6, 1e6));
     v("embedding_scale", embedding_scale, embedding_scale_help);
-    v("key_heads", key_heads, "key and value heads, each for heads / key_heads query heads; 0: heads",
+    v("kv_heads|key_heads", key_heads, "key and value heads, each for heads / kv_heads query heads; 0: heads",
       between(0, 65536));
     v("head_size", head_size, "channels of a head; 0: width / heads", between(0, 65536));
     visit_own_normalizations(v, *this);
@@ -75,8 +75,9 @@ struct GptSettings {
     v("head_bias", head_bias, "add a bias to the logits");
     v("tied_head", tied_head, "use the embedding matrix as the head");
     v("shared_activation", shared_activation, "share the learned parameters of the activation among all feed-forwards");
-    v("initial_std", initial_std,
-      "initial weights: a std, by_width, equal(...), fixup(...), ...; see nn/layers/initial_weights.h");
+    v("initialization|initial_std", initial_std,
+      "initial weights: a std, inverse_sqrt_width, normal(STD), ...; see nn/layers/initial_weights.h",
+      nn::initialization_names());
   }
 };
 

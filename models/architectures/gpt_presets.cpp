@@ -1,12 +1,14 @@
 // Named decoders, with the sizes and conventions of their publishers.
 #include "models/architectures/gpt.h"
+#include "models/former_names.h"
 
 namespace orrery::models {
 namespace {
 
 void add(const char* name, const char* description, const GptSettings& settings, int64_t parameters,
          const char* vocabulary) {
-  presets().add({name, description, "gpt", AnySettings(settings), parameters, {{"vocabulary", vocabulary}}});
+  presets().add({name, description, "gpt", AnySettings(settings), parameters, {{"vocabulary", vocabulary}}},
+                former_names(name));
 }
 
 GptSettings of_size(int64_t layers, int64_t heads, int64_t width, int64_t context) {
@@ -43,9 +45,9 @@ GptSettings dyt_small() {
   return s;
 }
 
-// Jha and Reagen 2024, ReLU's Revival, arXiv:2410.09637: GPT-2 with 128 tokens, named by its
-// nonlinearities: softmax, layer norm in the blocks, GELU, ReLU or none. Biases of queries and keys
-// alone, no dropout, no smaller start of output matrices; the final normalization stays.
+// Jha and Reagen 2024, ReLU's Revival, arXiv:2410.09637: GPT-2 with 128 tokens. Its labels name the
+// nonlinearities: SM softmax, LN layer norm in the blocks, G GELU, R ReLU. Biases of queries and
+// keys alone, no dropout, no smaller start of output matrices; the final normalization stays.
 GptSettings revival(const char* normalization, const char* activation) {
   GptSettings s = of_size(12, 12, 768, 128);
   s.normalization = parse_spec(normalization), s.final_normalization = parse_spec("layer");
@@ -55,19 +57,21 @@ GptSettings revival(const char* normalization, const char* activation) {
 }
 void add_revival() {
   constexpr int64_t with = 123687168, without = 123650304;  // parameters, with layer norm in the blocks or without
-  add("sm-ln-g", "GPT-2 of ReLU's Revival: softmax, layer normalization, GELU", revival("layer", "gelu"), with,
-      "50257");
-  add("sm-ln-r", "sm-ln-g with ReLU", revival("layer", "relu"), with, "50257");
-  add("sm-ln", "sm-ln-g without an activation", revival("layer", "identity"), with, "50257");
-  add("sm-g", "GPT-2 of ReLU's Revival without normalization in the blocks: softmax, GELU", revival("none", "gelu"),
+  add("pre-ln-gelu", "SM+LN+G of Jha and Reagen: GPT-2 with GELU", revival("layer", "gelu"), with, "50257");
+  add("pre-ln-relu", "SM+LN+R of Jha and Reagen: pre-ln-gelu with ReLU", revival("layer", "relu"), with, "50257");
+  add("pre-ln-identity", "SM+LN of Jha and Reagen: pre-ln-gelu without an activation", revival("layer", "identity"),
+      with, "50257");
+  add("norm-free-gelu", "SM+G of Jha and Reagen: GPT-2 with GELU, without normalization in the blocks",
+      revival("none", "gelu"), without, "50257");
+  add("norm-free-relu", "SM+R of Jha and Reagen: norm-free-gelu with ReLU", revival("none", "relu"), without, "50257");
+  add("norm-free-identity", "SM of Jha and Reagen: norm-free-gelu without an activation", revival("none", "identity"),
       without, "50257");
-  add("sm-r", "sm-g with ReLU", revival("none", "relu"), without, "50257");
-  add("sm", "sm-g without an activation", revival("none", "identity"), without, "50257");
   GptSettings leaky = revival("none", "leaky_relu_learned");
-  add("sm-leaky-per-layer", "sm-g with leaky ReLU, one learned slope per layer", leaky, without + leaky.layers,
-      "50257");
+  add("norm-free-leaky-per-layer", "norm-free-gelu with leaky ReLU, one learned slope per layer", leaky,
+      without + leaky.layers, "50257");
   leaky.shared_activation = true;
-  add("sm-leaky-global", "sm-g with leaky ReLU, one learned slope for all layers", leaky, without + 1, "50257");
+  add("norm-free-leaky-global", "norm-free-gelu with leaky ReLU, one learned slope for all layers", leaky, without + 1,
+      "50257");
 }
 
 [[maybe_unused]] const bool registered_presets = [] {

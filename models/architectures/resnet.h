@@ -28,7 +28,7 @@ struct ResnetSettings {
   int64_t blocks = 1, width = 16;
   int64_t image_size = 0, channels = 0, classes = 0;  // 0: from the data
   std::string shortcut = "projection";
-  Spec normalization = parse_spec("batch"), activation = parse_spec("relu"), initial_std = parse_spec("by_inputs");
+  Spec normalization = parse_spec("batch"), activation = parse_spec("relu"), initial_std = parse_spec("fan_in");
 
   template <class V>
   void visit(V& v) {
@@ -44,8 +44,9 @@ struct ResnetSettings {
     v("normalization", normalization, "normalization after each convolution, from `orrery list normalization`",
       name_of_family("normalization"));
     v("activation", activation, "activation of every layer, without learned parameters");
-    v("initial_std", initial_std,
-      "initial weights: by_inputs, or another of nn/layers/initial_weights.h, for the first stage's width");
+    v("initialization|initial_std", initial_std,
+      "initial weights: fan_in, or another of nn/layers/initial_weights.h, for the first stage's width",
+      nn::initialization_names());
   }
 };
 

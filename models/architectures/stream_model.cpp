@@ -17,7 +17,7 @@ void check_span(const Spec& attention) {
 
 StreamSettings checked(StreamSettings s) {
   check(s.layers >= 1 && s.width >= 1 && s.context >= 1 && s.heads >= 1 && s.memory >= 1, "stream: layers ", s.layers,
-        ", heads ", s.heads, ", width ", s.width, ", context ", s.context, " and memory ", s.memory,
+        ", heads ", s.heads, ", width ", s.width, ", context ", s.context, " and cache_length ", s.memory,
         " must all be at least 1");
   check(s.vocabulary >= 1, "stream: the vocabulary has ", s.vocabulary, " tokens; at least 1 is needed");
   check_span(s.attention);

@@ -46,7 +46,7 @@ struct StreamSettings {
     v("heads", heads, "attention heads per block", between(1, 65536));
     v("width", width, "channels of the residual stream", between(1, 65536));
     v("context", context, "tokens per block of text; gradients flow within a block", between(1, 16777216));
-    v("memory", memory, "cache length: tokens before the block, without gradient; upper limit of spans",
+    v("cache_length|memory", memory, "cached positions before the block, without gradient; upper limit of spans",
       between(1, 16777215));
     v("vocabulary", vocabulary, "number of tokens; 0: the tokenizer's", between(0, 1048576));
     v("d_ff|inner", d_ff, "hidden channels of a feed-forward; 0: 4 width", between(0, 262144));
@@ -66,8 +66,9 @@ struct StreamSettings {
     v("norm_place", norm_place,
       "place of normalizations; pre: before each sublayer and the head; post: after the residual addition",
       one_of({"pre", "post"}));
-    v("initial_std", initial_std,
-      "initial weights: a std, by_width, equal(...), fixup(...), ...; see nn/layers/initial_weights.h");
+    v("initialization|initial_std", initial_std,
+      "initial weights: a std, inverse_sqrt_width, normal(STD), ...; see nn/layers/initial_weights.h",
+      nn::initialization_names());
     v("embedding_scale", embedding_scale, embedding_scale_help);
     v("bias", bias, "biases in the blocks' linear layers");
     visit_own_biases(v, *this);

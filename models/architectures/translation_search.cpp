@@ -178,7 +178,7 @@ class Search {  // of one batch
 
 std::vector<std::vector<int32_t>> translate(TranslationModel& model, std::span<const std::vector<int32_t>> sources,
                                             const SentenceMarks& marks, const SearchSettings& s) {
-  check(s.beam >= 1 && s.batch >= 1 && s.most_tokens >= 0, "translate: beam ", s.beam, " and batch ", s.batch,
+  check(s.beam >= 1 && s.batch >= 1 && s.most_tokens >= 0, "translate: beam ", s.beam, " and batch_size ", s.batch,
         " must be at least 1, and most_tokens ", s.most_tokens, " at least 0");
   check(std::isfinite(s.length_penalty), "translate: length_penalty ", s.length_penalty, " must be finite");
   check(marks.vocabulary <= model.vocabulary(), "translate: the tokenizer has ", marks.vocabulary,

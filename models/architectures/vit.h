@@ -65,8 +65,9 @@ struct VitSettings {
       between(-1e3, 1e3));
     v("norm_place", norm_place, "place of normalizations; pre: before each sublayer; post: after the residual addition",
       one_of({"pre", "post"}));
-    v("initial_std", initial_std,
-      "initial weights: a std, by_width, equal(...), fixup(...), ...; see nn/layers/initial_weights.h");
+    v("initialization|initial_std", initial_std,
+      "initial weights: a std, inverse_sqrt_width, normal(STD), ...; see nn/layers/initial_weights.h",
+      nn::initialization_names());
     v("embedding_scale", embedding_scale, embedding_scale_help);
     v("residual_gain", residual_gain, "factor of a sublayer's output; learned(0): SkipInit", between(-1e6, 1e6));
   }

@@ -91,7 +91,7 @@ template <class Entry>
 CatalogueEntry registered(const Registry<Entry>& registry, const std::string& name,
                           const char* keeps = "saved for backward") {
   const Entry& e = registry.at(name);
-  CatalogueEntry entry{name, registry.aliases(name), std::string(e.formula), std::string(e.source), {}, {}};
+  CatalogueEntry entry{name, {}, std::string(e.formula), std::string(e.source), {}, {}, registry.aliases(name)};
   if constexpr (requires { e.settings; }) entry.settings = e.settings;
   if constexpr (requires { e.parameters; }) entry.facts.emplace_back("parameters", e.parameters);
   if constexpr (requires { e.keeps; }) entry.facts.emplace_back(keeps, e.keeps);
@@ -100,7 +100,9 @@ CatalogueEntry registered(const Registry<Entry>& registry, const std::string& na
   return entry;
 }
 
-CatalogueEntry tokenizer(const std::string& name) { return {name, {}, tokenizers().at(name).description, {}, {}, {}}; }
+CatalogueEntry tokenizer(const std::string& name) {
+  return {name, {}, tokenizers().at(name).description, {}, {}, {}, tokenizers().aliases(name)};
+}
 
 CatalogueEntry data(const std::string& name) {
   const DataFormat& d = data_formats().at(name);
@@ -126,16 +128,18 @@ CatalogueEntry task(const std::string& name) {
 
 CatalogueEntry figure(const std::string& name) {
   const Figure& f = figures().at(name);
-  return {name, {}, f.description, {}, {}, {{"usual", f.usual ? "yes" : "no"}}};
+  return {name, {}, f.description, {}, {}, {{"default", f.usual ? "yes" : "no"}}, figures().aliases(name)};
 }
 
-CatalogueEntry look(const std::string& name) { return {name, {}, looks().at(name).description, {}, {}, {}}; }
+CatalogueEntry look(const std::string& name) {
+  return {name, {}, looks().at(name).description, {}, {}, {}, looks().aliases(name)};
+}
 
 // Lists a preset's sizes and all settings that differ from its class.
 CatalogueEntry model_preset(const std::string& name) {
   static constexpr std::array sizes = {"layers", "blocks", "heads", "width", "context", "patch"};
   const Preset& p = presets().at(name);
-  CatalogueEntry entry{name, {}, p.description, {}, {}, {}};
+  CatalogueEntry entry{name, {}, p.description, {}, {}, {}, presets().aliases(name)};
   const Pairs defaults = list_settings(model_classes().at(p.model).settings);
   for (const auto& setting : list_settings(p.settings)) {
     const bool size = std::find(sizes.begin(), sizes.end(), setting.first) != sizes.end();
@@ -164,6 +168,7 @@ struct FamilyForm {
   std::string name, title, description;
   CatalogueEntry (*entry)(const std::string& name);
   bool formulas = true;
+  std::string former_name = {};
 };
 const std::vector<FamilyForm>& forms() {
   using Name = const std::string&;
@@ -199,9 +204,9 @@ const std::vector<FamilyForm>& forms() {
       {"problem", "Problems",
        "Problems of the task `algorithmic`: generated sequences; the loss counts the answers only.",
        [](Name n) { return registered(problems(), n); }},
-      {"figure", "Figures", "Metrics of model components for `--figures`, logged every `figures_every` steps.", figure,
-       false},
-      {"look", "Looks", "Analyses for `orrery inspect --look`.", look, false},
+      {"metric", "Metrics", "Metrics of model components for `--metrics`, logged every `metrics_every` steps.", figure,
+       false, "figure"},
+      {"analysis", "Analyses", "Analyses for `orrery inspect --analysis`.", look, false, "look"},
       {"task", "Tasks", "Training tasks; a task determines batches, loss and validation.", task, false},
   };
   return all;
@@ -220,8 +225,8 @@ std::vector<nn::Family> named_families() {
   add("data", data_formats().names());
   add("model", model_classes().names());
   add("model_preset", presets().names());
-  add("figure", figures().names());
-  add("look", looks().names());
+  add("metric", figures().names());
+  add("analysis", looks().names());
   add("task", tasks().names());
   return all;
 }
@@ -237,7 +242,7 @@ std::vector<CatalogueFamily> catalogue() {
   std::vector<nn::Family> named = named_families();
   std::vector<CatalogueFamily> all;
   for (const FamilyForm& form : forms()) {
-    CatalogueFamily family{form.name, form.title, form.description, {}, form.formulas};
+    CatalogueFamily family{form.name, form.title, form.description, {}, form.formulas, form.former_name};
     for (nn::Family& f : named)
       if (f.name == form.name)
         for (const std::string& member : std::exchange(f.members, {})) family.entries.push_back(form.entry(member));

@@ -13,11 +13,13 @@ struct CatalogueEntry {
   std::string formula, source;
   std::vector<std::pair<std::string, std::string>> settings;  // with defaults, in the order of a spec
   std::vector<std::pair<std::string, std::string>> facts;     // equal names throughout a family
+  std::vector<std::string> other_names = {};                  // former ones and synonyms, found but not shown
 };
 struct CatalogueFamily {
   std::string name, title, description;
   std::vector<CatalogueEntry> entries;  // by name
   bool formulas = true;                 // false: `formula` describes an entry in words
+  std::string former_name = {};         // found but not shown
 };
 
 // Returns all names registered now, by family.

@@ -74,7 +74,7 @@ bool stands_on(const TrainSettings& settings, const Plugin& plugin) {
     return std::any_of(figures.begin(), figures.end(), [&](const auto* figure) { return figure->name == name; });
   };
   const auto counts = [&](const Name& name) {
-    return name.first == "figure" ? noted(name.second) : named(name.second);
+    return name.first == "metric" ? noted(name.second) : named(name.second);
   };
   return std::any_of(plugin.names.begin(), plugin.names.end(), counts) ||
          std::any_of(plugin.aliases.begin(), plugin.aliases.end(), named);

@@ -60,8 +60,8 @@ ImageBatches::ImageBatches(const Images& images, const PixelScale& scale, const 
       augmentation_(augmentation),
       batch_(batch),
       key_(RandomKey{seed, 0}.derive("images")) {
-  check(batch >= 1 && images.count() >= 1, "images: batch is ", batch, " and the number of images is ", images.count(),
-        "; both must be at least 1");
+  check(batch >= 1 && images.count() >= 1, "images: batch_size is ", batch, " and the number of images is ",
+        images.count(), "; both must be at least 1");
 }
 
 void ImageBatches::draw(RandomKey key, float* to, int32_t& label) const {

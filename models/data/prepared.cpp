@@ -108,7 +108,7 @@ std::unique_ptr<Tokenizer> tokenizer_of_prepared(const std::string& path) {
 }
 
 void check_tokenizer_of_prepared(const std::string& path, const Tokenizer& tokenizer) {
-  const auto own = tokenizer.name() == "numbers" ? nullptr : tokenizer_of_prepared(path);
+  const auto own = tokenizer.name() == "token_ids" ? nullptr : tokenizer_of_prepared(path);
   if (own && !is_same_tokenizer(*own, tokenizer))
     fail("tokens: ", path, " was prepared with another tokenizer (", own->name(), ", ", own->size(),
          " tokens) than the model's (", tokenizer.name(), ", ", tokenizer.size(),

@@ -29,7 +29,7 @@ PreparedTokens read_prepared(const std::string& path, int64_t vocabulary);
 // Returns the tokenizer in the tokens.json of a prepared folder, or next to a file that it lists; null
 // without tokens.json.
 std::unique_ptr<Tokenizer> tokenizer_of_prepared(const std::string& path);
-// Throws Error if tokenizer_of_prepared is another tokenizer. "numbers", which imported models without
+// Throws Error if tokenizer_of_prepared is another tokenizer. "token_ids", which imported models without
 // a tokenizer have, is accepted with any.
 void check_tokenizer_of_prepared(const std::string& path, const Tokenizer& tokenizer);
 

@@ -22,11 +22,12 @@ std::vector<int32_t> read_around(const TokenSequence& tokens, int64_t place, int
 
 TextStreams::TextStreams(TokenSequence tokens, int64_t rows, int64_t context, const std::string& what)
     : tokens_(std::move(tokens)), rows_(rows), context_(context) {
-  check(rows >= 1 && context >= 1, what, ": batch is ", rows, " and context is ", context, "; both must be at least 1");
+  check(rows >= 1 && context >= 1, what, ": batch_size is ", rows, " and context is ", context,
+        "; both must be at least 1");
   const int64_t needed = product_of_sizes(what + ": streams x context", {rows, context});
-  check(tokens_.size() > needed, what, " has too few tokens for training (", tokens_.size(), "); batch=", rows,
+  check(tokens_.size() > needed, what, " has too few tokens for training (", tokens_.size(), "); batch_size=", rows,
         " and context=", context, " need more than ", needed,
-        "; use a longer text, a smaller batch or a shorter context");
+        "; use a longer text, a smaller batch_size or a shorter context");
 }
 
 Batch TextStreams::at(int64_t step, int64_t first_row, int64_t rows) const {

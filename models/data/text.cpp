@@ -125,10 +125,11 @@ void Text::check_context(int64_t context) const {
 
 TextBatches::TextBatches(TokenSequence tokens, int64_t batch, int64_t context, uint64_t seed)
     : tokens_(std::move(tokens)), batch_(batch), context_(context), key_(RandomKey{seed, 0}.derive("text")) {
-  check(batch >= 1 && context >= 1, "text: batch is ", batch, " and context is ", context, "; both must be at least 1");
+  check(batch >= 1 && context >= 1, "text: batch_size is ", batch, " and context is ", context,
+        "; both must be at least 1");
   check(tokens_.size() > context, "text: too few tokens (", tokens_.size(), "); context=", context, " needs at least ",
         static_cast<uint64_t>(context) + 1, "; use a longer text or a shorter context");
-  static_cast<void>(product_of_sizes("text: batch x context", {batch, context}));
+  static_cast<void>(product_of_sizes("text: batch_size x context", {batch, context}));
 }
 
 Batch TextBatches::at(int64_t step, int64_t micro_batch) const {
@@ -167,7 +168,8 @@ void check_documents(const TokenSequence& tokens, int32_t end, const std::string
 
 void each_window(const TokenSequence& tokens, int64_t context, int64_t batch,
                  const std::function<bool(const Batch&)>& take) {
-  check(batch >= 1 && context >= 1, "text: batch is ", batch, " and context is ", context, "; both must be at least 1");
+  check(batch >= 1 && context >= 1, "text: batch_size is ", batch, " and context is ", context,
+        "; both must be at least 1");
   check(tokens.size() >= 2, "text: validation needs at least 2 tokens, but has ", tokens.size(),
         "; use a longer text or another validation_fraction");
   const int64_t targets = tokens.size() - 1;

@@ -121,7 +121,7 @@ void write(const ExportedModel& what, const std::string& folder) {
   const TrainSettings& run = what.settings;
   const auto& s = run.model_settings.as<GptSettings>();
   check_plain_decoder(format, run);
-  if (s.key_heads != 0 && s.key_heads != s.heads) refuse_setting(format, run, "key_heads");
+  if (s.key_heads != 0 && s.key_heads != s.heads) refuse_setting(format, run, "kv_heads");
   if (s.head_size != 0 && s.head_size != s.width / s.heads) refuse_setting(format, run, "head_size");
   const Spec normalization = common_normalization(format, run, "layer");
   const Spec activation = activation_of_feed_forward(format, run, "dense");

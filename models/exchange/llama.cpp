@@ -69,7 +69,7 @@ GptSettings settings_of_config(const HuggingFaceConfig& config) {
   config.read(s, "layers", "num_hidden_layers", 32), config.read(s, "heads", "num_attention_heads", 32);
   config.read(s, "width", "hidden_size", 4096), config.read(s, "d_ff", "intermediate_size", 11008);
   config.read(s, "context", "max_position_embeddings", 2048), config.read(s, "vocabulary", "vocab_size", 32000);
-  config.read(s, "key_heads", "num_key_value_heads", 0), config.read(s, "head_size", "head_dim", 0);
+  config.read(s, "kv_heads", "num_key_value_heads", 0), config.read(s, "head_size", "head_dim", 0);
   if (s.key_heads == s.heads) s.key_heads = 0;
   if (s.head_size * s.heads == s.width) s.head_size = 0;
   s.normalization = parse_spec("rms(epsilon=" + print_number(config.positive("rms_norm_eps", 1e-6)) + ")");

@@ -70,7 +70,7 @@ int64_t tensorboard_events(const RunLog& log, std::span<const std::string> figur
   double seconds = 0;
   log.each([&](const LogRow& row) {
     ++rows;
-    const auto time = row.figures.find("milliseconds");
+    const auto time = row.figures.find("step_ms");
     if (time != row.figures.end() && std::isfinite(time->second)) seconds += time->second / 1000;
     std::string values;
     for (const std::string& name : figures)

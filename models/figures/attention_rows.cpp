@@ -12,11 +12,11 @@ REGISTER_FIGURE(entropy, {.name = "entropy",
                           .of_value = [](FigureRow& row, nn::Module& attention, const Tensor& rows) {
                             tell_each(row, "entropy", attention.path(), means_of_heads(rows));
                           }});
-REGISTER_FIGURE(attention_zeros, {.name = "attention_zeros",
+REGISTER_FIGURE(attention_zeros, {.name = "attention_zero_fraction",
                                   .description = "fraction of exact zeros among a head's visible attention weights",
-                                  .watches = "row_zero_share",
+                                  .watches = "row_zero_fraction",
                                   .of_value = [](FigureRow& row, nn::Module& attention, const Tensor& rows) {
-                                    tell_each(row, "attention_zeros", attention.path(), means_of_heads(rows));
+                                    tell_each(row, "attention_zero_fraction", attention.path(), means_of_heads(rows));
                                   }});
 REGISTER_FIGURE(row_sum, {.name = "row_sum",
                           .description = "sum of a head's attention weights, mean over queries; 1 for softmax",

@@ -1,6 +1,6 @@
 // Use of few slots: over many slots softmax concentrates, and their values become parallel (A Study
 // on ReLU and Softmax in Transformer, arXiv:2302.06461: 0.2 % of them carry over 85 %).
-//   top share      fraction of a position's hidden values in the largest 0.2 % of the slots, at least one slot;
+//   top fraction   fraction of a position's hidden values in the largest 0.2 % of the slots, at least one slot;
 //                  values below 0 count as 0
 //   value cosine   sum_(s != t) m_s m_t cos(v_s, v_t) / sum_(s != t) m_s m_t,  m_s the mean |hidden value| of slot s:
 //                  the mean cosine of two values, weighted by use. With u_s = v_s / |v_s| the sums are
@@ -17,11 +17,11 @@ namespace {
 constexpr double top = 0.002;
 
 REGISTER_FIGURE(top_share,
-                {.name = "top_share",
+                {.name = "top_unit_fraction",
                  .description = "fraction of a feed-forward's hidden values in the largest 0.2 % of its units",
                  .watches = "hidden",
                  .of_value = [](FigureRow& row, nn::Module& layer, const Tensor& hidden) {
-                   tell(row, "top_share", layer.path(), nn::top_share(hidden, top));
+                   tell(row, "top_unit_fraction", layer.path(), nn::top_share(hidden, top));
                  }});
 
 // Returns the parameter `value`, one row per slot; undefined if the layer has no slots.

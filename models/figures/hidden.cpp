@@ -6,11 +6,11 @@
 namespace orrery::models {
 namespace {
 
-REGISTER_FIGURE(hidden_zeros, {.name = "hidden_zeros",
+REGISTER_FIGURE(hidden_zeros, {.name = "hidden_zero_fraction",
                                .description = "fraction of exact zeros among a feed-forward's hidden values",
                                .watches = "hidden",
                                .of_value = [](FigureRow& row, nn::Module& layer, const Tensor& hidden) {
-                                 tell(row, "hidden_zeros", layer.path(), nn::zero_share(hidden));
+                                 tell(row, "hidden_zero_fraction", layer.path(), nn::zero_share(hidden));
                                }});
 
 // hidden (..., N) as positions x N: a unit is dead if all of its values are exact zeros.

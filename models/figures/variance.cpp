@@ -20,17 +20,17 @@ REGISTER_FIGURE(output_variance,
                    if (dynamic_cast<nn::Sublayer*>(&module))
                      tell(row, "output_variance", module.path(), nn::variance(output));
                  }});
-REGISTER_FIGURE(stream_variance, {.name = "stream_variance",
+REGISTER_FIGURE(stream_variance, {.name = "residual_variance",
                                   .description = "variance of the residual stream that a sublayer adds its output to",
                                   .watches = "stream",
                                   .of_value = [](FigureRow& row, nn::Module& sublayer, const Tensor& x) {
-                                    tell(row, "stream_variance", sublayer.path(), nn::variance(x));
+                                    tell(row, "residual_variance", sublayer.path(), nn::variance(x));
                                   }});
-REGISTER_FIGURE(read_variance, {.name = "read_variance",
+REGISTER_FIGURE(read_variance, {.name = "head_output_variance",
                                 .description = "variance of an attention's head outputs, before the output projection",
-                                .watches = "read",
+                                .watches = "head_output",
                                 .of_value = [](FigureRow& row, nn::Module& attention, const Tensor& read) {
-                                  tell(row, "read_variance", attention.path(), nn::variance(read));
+                                  tell(row, "head_output_variance", attention.path(), nn::variance(read));
                                 }});
 REGISTER_FIGURE(value_variance, {.name = "value_variance",
                                  .description = "variance of an attention's values",

@@ -1,4 +1,4 @@
-// Output files at the user's paths (--out, --page). An existing file is replaced only if this
+// Output files at the user's paths (--out, --html). An existing file is replaced only if this
 // program wrote it as an output of the same kind. Files of runs, other kinds and programs stay.
 //
 // A kind is recognized by the beginning of its files:
@@ -10,7 +10,7 @@
 //   *.safetensors (inspect)                its metadata, {"written_by": "orrery inspect"}
 //   events of TensorBoard (metrics)        the first record, whose time is 0
 //   verdict.json, sweep.json, README.md    the first member, the heading
-//   settings.toml, metrics.jsonl, probe.json (train)  the first line, the first row, all of it
+//   settings.toml, metrics.jsonl, signal_propagation.json (train)  the first line, the first row, all of it
 // prepare, export and verify_resume never replace files. No file, not even a new one, is written
 // into a checkpoint, because a folder with files other than a checkpoint's is never removed.
 #pragma once

@@ -1,7 +1,7 @@
 // Ablation and activation patching: the components that the loss of an example depends on.
 //
 // Ablation: loss without one component minus loss with all. The loss is the targets' mean -ln p.
-//   a head       its `read` (TransformerLens: hook_z) is zero at every position, as if its columns of W_o were zero
+//   a head       its head_output (TransformerLens: hook_z) is zero at every position, as if its columns of W_o were 0
 //   a sublayer   its `output` is zero, biases too: the residual stream bypasses it
 //   a unit       the feed-forward's hidden value, or the weight of a persistent slot, is zero at every position;
 //                other softmax weights do not change. Only units with the largest mean |value| are ablated
@@ -56,7 +56,7 @@ class Ablation {
 
 void nothing(const Shape&, std::vector<double>& numbers) { std::fill(numbers.begin(), numbers.end(), 0.0); }
 
-// Sets the values of one head in `read` (1, T, H, D) to 0.
+// Sets the values of one head in `head_output` (1, T, H, D) to 0.
 Change without_head(int64_t head) {
   return [=](const Shape& shape, std::vector<double>& read) {
     const int64_t heads = shape[-2], size = shape[-1];
@@ -66,7 +66,7 @@ Change without_head(int64_t head) {
 }
 
 void without_heads(std::vector<View>& views, Ablation& ablation, const Subject& subject, const LookSettings& s) {
-  const std::vector<Seen> reads = see(subject, "read");
+  const std::vector<Seen> reads = see(subject, "head_output");
   if (reads.empty()) return;
   MapView map{.figure = "loss increase (nats)", .rows = {}, .columns = {}, .values = {}, .has_sign = true};
   map.axes = {"", "head"}, map.none = "not ablated";
@@ -79,9 +79,10 @@ void without_heads(std::vector<View>& views, Ablation& ablation, const Subject& 
     check_head(s.head, heads, path);
     map.rows.push_back(path), harms.emplace_back();
     for (int64_t head = 0; head < heads; ++head)
-      harms.back().push_back(s.head >= 0 && s.head != head
-                                 ? NAN
-                                 : ablation.without(text(path, " head ", head), path + ".read", without_head(head)));
+      harms.back().push_back(
+          s.head >= 0 && s.head != head
+              ? NAN
+              : ablation.without(text(path, " head ", head), path + ".head_output", without_head(head)));
     most = std::max(most, harms.back().size());
     s.tell("ablated heads", harms.size(), layers.size());
   }
@@ -93,7 +94,7 @@ void without_heads(std::vector<View>& views, Ablation& ablation, const Subject& 
   for (size_t head = 0; head < most; ++head) map.columns.push_back(std::to_string(head));
   map.values =
       Tensor::from(Shape{1, static_cast<int64_t>(harms.size()), static_cast<int64_t>(most)}, values, Dtype::f64);
-  views.push_back({"Causes", "causes/heads", "Loss without each head",
+  views.push_back({"Ablation", "ablation/heads", "Loss without each head",
                    "Increase of the example's loss without one head; below 0, the loss is lower without it.",
                    std::move(map)});
 }
@@ -110,9 +111,8 @@ void without_sublayers(std::vector<View>& views, Ablation& ablation, const std::
       s.tell("ablated sublayers", k + 1, stream.states.size());
     }
   if (!bars.bars.empty())
-    views.push_back({"Causes", "", "Loss without each sublayer",
-                     "Increase of the example's loss without a whole attention or feed-forward.",
-                     std::move(bars)});
+    views.push_back({"Ablation", "", "Loss without each sublayer",
+                     "Increase of the example's loss without a whole attention or feed-forward.", std::move(bars)});
 }
 
 // Returns the units with the largest mean |value|, at most s.top, or only s.slot if it is set.
@@ -150,18 +150,18 @@ void look_at_ablations(std::vector<View>& views, const Subject& subject, const L
   if (all.empty()) return;
   std::stable_sort(all.begin(), all.end(), [](const Harm& a, const Harm& b) { return a.difference > b.difference; });
   TableView table{{"ablated", "loss", "difference"}, "lrr", {}};
-  std::vector<std::pair<std::string, double>> told = {{"causes/loss", ablation.loss()}};
+  std::vector<std::pair<std::string, double>> told = {{"ablation/loss", ablation.loss()}};
   for (const Harm& harm : all) {
     std::string name = harm.what;
     std::replace(name.begin(), name.end(), ' ', '.');
-    told.emplace_back("causes/without/" + name, harm.difference);
+    told.emplace_back("ablation/without/" + name, harm.difference);
     if (static_cast<int64_t>(table.rows.size()) < s.top)
       table.rows.push_back({harm.what, fixed(ablation.loss() + harm.difference, 4), signed_fixed(harm.difference, 4)});
   }
-  views.push_back({"Causes", "", "Components with the largest effect on the loss",
+  views.push_back({"Ablation", "", "Components with the largest effect on the loss",
                    text("The loss of the example, the mean -ln p of ", ablation.answers().described(), ", is ",
-                        fixed(ablation.loss(), 4), " nats.  Ablated one at a time: ",
-                        counted(static_cast<int64_t>(all.size()), "component"),
+                        fixed(ablation.loss(), 4),
+                        " nats.  Ablated one at a time: ", counted(static_cast<int64_t>(all.size()), "component"),
                         " (heads, sublayers and the units with the largest values).  The smallest difference is ",
                         signed_fixed(all.back().difference, 4), ", without ", all.back().what, "."),
                    std::move(table), false, std::move(told)});
@@ -187,9 +187,9 @@ double measure(const Tensor& logits, const RowDifference& at) {
 // Returns the rows with a target in both examples, largest difference first; only `place` if set.
 std::vector<RowDifference> differences(const Subject& subject, const Subject& other, int64_t place) {
   const Tensor here = subject.run(), there = other.run();
-  check(here.shape() == there.shape(), "inspect: the example and --other have ", here.size(0), " and ", there.size(0),
-        " rows of logits, but patching requires equal numbers; give an --other with as many tokens");
-  check(place < here.size(0), "inspect: --place=", place, " is out of range; positions have numbers from 0 to ",
+  check(here.shape() == there.shape(), "inspect: the example and --patch_from have ", here.size(0), " and ",
+        there.size(0), " rows of logits, but patching requires equal numbers; give a --patch_from with as many tokens");
+  check(place < here.size(0), "inspect: --position=", place, " is out of range; positions have numbers from 0 to ",
         here.size(0) - 1);
   const std::vector<int32_t> own = answers_to(subject, here).of_rows, others = answers_to(other, there).of_rows;
   std::vector<RowDifference> all;
@@ -200,7 +200,7 @@ std::vector<RowDifference> differences(const Subject& subject, const Subject& ot
     at.here = measure(here, at), at.there = measure(there, at);
     all.push_back(at);
   }
-  check(!all.empty(), "inspect: ", place < 0 ? text("no position") : text("--place=", place),
+  check(!all.empty(), "inspect: ", place < 0 ? text("no position") : text("--position=", place),
         place < 0 ? " has a target in both examples; give longer examples"
                   : " does not have a target in both examples; choose an earlier position, or give longer examples");
   std::stable_sort(all.begin(), all.end(),
@@ -226,7 +226,7 @@ View view_of_no_difference(const Subject& subject, std::span<const RowDifference
   for (const RowDifference& at : all.first(std::min(all.size(), static_cast<size_t>(std::max<int64_t>(most, 1)))))
     table.rows.push_back({std::to_string(at.row), subject.answer(at.own), subject.answer(at.others),
                           significant(at.here, 4), significant(at.there, 4), signed_fixed(at.there - at.here, 4)});
-  return {"Causes", "", "Patching from the other example: no difference to restore",
+  return {"Ablation", "", "Patching from the other example: no difference to restore",
           text("The model predicts the same for both examples: the largest difference, in ", said_of(subject, all[0]),
                ", is below ", least_difference, ", so patching a state cannot restore any."),
           std::move(table)};
@@ -275,9 +275,9 @@ void look_at_patches(std::vector<View>& views, const Subject& subject, const Sub
   const std::vector<ResidualStream> of_other = observe_streams(other).streams;
   for (size_t i = 0; i < streams.size(); ++i) {
     const ResidualState &own = streams[i].states[0], &others = of_other.at(i).states[0];
-    check(own.value.shape() == others.value.shape(), "inspect: the example and --other have ", own.value.size(0),
+    check(own.value.shape() == others.value.shape(), "inspect: the example and --patch_from have ", own.value.size(0),
           " and ", others.value.size(0), " positions in ", own.path,
-          ", but patching requires equal numbers; give an --other with as many tokens");
+          ", but patching requires equal numbers; give a --patch_from with as many tokens");
   }
   if (streams.empty()) return;
   const std::vector<RowDifference> all = differences(subject, other, s.place);
@@ -304,7 +304,7 @@ void look_at_patches(std::vector<View>& views, const Subject& subject, const Sub
     std::string file = begin;
     std::replace(file.begin(), file.end(), '.', '_');
     const std::string changes = said_of_changes(map);
-    views.push_back({"Causes", "causes/patched_" + file, "Patching from the other example",
+    views.push_back({"Ablation", "ablation/patched_" + file, "Patching from the other example",
                      "Fraction of the difference between the examples that is restored if one state of the residual "
                      "stream is taken from the other example.  The difference is in " +
                          said_of(subject, all[0]) + "." + changes,
@@ -318,10 +318,11 @@ void look(std::vector<View>& views, const Subject& subject, const LookSettings& 
   if (s.other) look_at_patches(views, subject, *s.other, s, streams);
 }
 
-REGISTER_LOOK(causes, {.name = "causes",
-                       .description = "loss without each head, sublayer or top unit; patching from another example by "
-                                      "layer and position",
-                       .look = look});
+REGISTER_LOOK(ablation,
+              {.name = "ablation",
+               .description = "loss without each head, sublayer or top unit; patching from another example by "
+                              "layer and position",
+               .look = look});
 
 }  // namespace
 }  // namespace orrery::models

@@ -155,7 +155,7 @@ void add_map(std::vector<View>& views, const Curve& curve) {
     map.columns.push_back(significant(of_x.middle(bin), 3));
   }
   map.values = Tensor::from(Shape{1, bins, bins}, counts, Dtype::f64);
-  views.push_back({"Curves", "curves/" + curve.path, curve.path + " (" + curve.kind + ")",
+  views.push_back({"Normalization curves", "normalization_curves/" + curve.path, curve.path + " (" + curve.kind + ")",
                    "Number of elements by input (from the left) and output (from below).", std::move(map), true});
 }
 
@@ -194,7 +194,7 @@ void look_at_curves(std::vector<View>& views, const Subject& subject, const Look
     for (const auto& [name, value] : {std::pair("inverse_deviation", steepness), std::pair("straight", straight),
                                       std::pair("like_tanh", tanh.share), std::pair("slope", tanh.slope),
                                       std::pair("alpha", curve.alpha), std::pair("saturated", curve.saturation)})
-      told.emplace_back(text("curves/", name, "/", curve.path), value);
+      told.emplace_back(text("normalization_curves/", name, "/", curve.path), value);
     if (dynamic) {
       const bool has_alpha = !std::isnan(curve.saturation);
       table.rows.back().push_back(has_alpha && std::isnan(curve.alpha) ? "fixed" : number(curve.alpha, 4));
@@ -207,16 +207,18 @@ void look_at_curves(std::vector<View>& views, const Subject& subject, const Look
       "Fractions of the variance of the output elements, before weight and bias, that a straight line and a tanh "
       "explain.";
   if (dynamic) said += "  Saturated: fraction of the inputs with |alpha x| > 2.";
-  views.push_back(
-      {"Curves", "", "Input-output curves of normalizations", said, std::move(table), false, std::move(told)});
-  views.push_back({"Curves", "curves/means", "Mean output by input", "Before weight and bias.", std::move(lines)});
+  views.push_back({"Normalization curves", "", "Input-output curves of normalizations", said, std::move(table), false,
+                   std::move(told)});
+  views.push_back({"Normalization curves", "normalization_curves/means", "Mean output by input",
+                   "Before weight and bias.", std::move(lines)});
   std::move(maps.begin(), maps.end(), std::back_inserter(views));
 }
 
-REGISTER_LOOK(curves, {.name = "curves",
-                       .description = "input-output curve of each normalization, and its fits by a line and a tanh; "
-                                      "alpha and 1 / std",
-                       .look = look_at_curves});
+REGISTER_LOOK(normalization_curves,
+              {.name = "normalization_curves",
+               .description = "input-output curve of each normalization, and its fits by a line and a tanh; "
+                              "alpha and 1 / std",
+               .look = look_at_curves});
 
 }  // namespace
 }  // namespace orrery::models

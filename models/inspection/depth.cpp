@@ -94,7 +94,8 @@ Lens lens_of(const Subject& subject, const ResidualStream& stream, const Tensor&
 // Returns row s.place; if it is -1, the row whose target has the smallest p, and the last row.
 std::set<size_t> chosen_rows(const Lens& lens, const LookSettings& s) {
   const auto rows = static_cast<int64_t>(lens.words.size());
-  check(s.place < rows, "inspect: --place=", s.place, " is out of range; positions have numbers from 0 to ", rows - 1);
+  check(s.place < rows, "inspect: --position=", s.place, " is out of range; positions have numbers from 0 to ",
+        rows - 1);
   if (s.place >= 0) return {static_cast<size_t>(s.place)};
   size_t hardest = lens.answers.last();
   const Verdicts& end = lens.verdicts.back();
@@ -116,7 +117,7 @@ View table_of_row(const Subject& subject, const Lens& lens, size_t row) {
   const std::string asked = answer < 0 ? "The target is unknown."
                                        : text("Rank and -ln p of ", lens.answers.described(), ", ",
                                               subject.answer(answer), ", among ", lens.choices, ".");
-  return {"Depth", "", text("Logit lens at position ", row, ", ", lens.words[row]), asked, std::move(table)};
+  return {"Logit lens", "", text("Predictions at position ", row, ", ", lens.words[row]), asked, std::move(table)};
 }
 
 void add_lens(std::vector<View>& views, const Subject& subject, const Lens& lens, const std::string& end,
@@ -139,19 +140,20 @@ void add_lens(std::vector<View>& views, const Subject& subject, const Lens& lens
     double sum = 0, count = 0;
     for (const Verdict& v : lens.verdicts[layer])
       if (!std::isnan(v.of_answer)) sum -= v.of_answer, ++count;
-    told.emplace_back("depth/lens_loss/" + lens.layers[layer], sum / count);
+    told.emplace_back("logit_lens/lens_loss/" + lens.layers[layer], sum / count);
   }
-  views.push_back({"Depth", "depth/log_probability", "Logit lens: ln p of " + described,
+  views.push_back({"Logit lens", "logit_lens/log_probability", "ln p of " + described,
                    "Prediction of the model if it ended after each sublayer.  " + end,
                    map_of("ln p", lens.layers, lens.words, chances), false, std::move(told)});
   for (const size_t row : chosen_rows(lens, s)) views.push_back(table_of_row(subject, lens, row));
   const auto draw = [&](const char* file, const std::string& title, const std::string& figure,
                         const std::vector<double>& values) {
-    views.push_back({"Depth", text("depth/", file), title, "", map_of(figure, lens.layers, lens.words, values), true});
+    views.push_back(
+        {"Logit lens", text("logit_lens/", file), title, "", map_of(figure, lens.layers, lens.words, values), true});
   };
-  draw("rank", "Logit lens: rank of " + described, "rank", ranks);
-  draw("likeliest", "Logit lens: probability of the top prediction", "p", tops);
-  views.push_back({"Depth", "", "Logit lens: top prediction", end, std::move(words), true});
+  draw("rank", "Rank of " + described, "rank", ranks);
+  draw("likeliest", "Probability of the top prediction", "p", tops);
+  views.push_back({"Logit lens", "", "Top prediction", end, std::move(words), true});
 }
 
 void add_sizes(std::vector<View>& views, const std::vector<ResidualStream>& streams) {
@@ -166,8 +168,8 @@ void add_sizes(std::vector<View>& views, const std::vector<ResidualStream>& stre
       const double size = root_mean_square(state.value), own = root_mean_square(state.added);
       lines.places.push_back(state.path);
       sizes.x.push_back(static_cast<double>(k)), sizes.y.push_back(size);
-      told.emplace_back("depth/size/" + state.path, size);
-      if (k > 0) told.emplace_back("depth/added/" + state.path, own);
+      told.emplace_back("logit_lens/size/" + state.path, size);
+      if (k > 0) told.emplace_back("logit_lens/added/" + state.path, own);
       if (k > 0) added.x.push_back(static_cast<double>(k)), added.y.push_back(own);
       table.rows.push_back({state.path, significant(size, 4), k > 0 ? significant(own, 4) : "",
                             k > 0 && size > 0 ? fixed(own / size, 3) : ""});
@@ -175,7 +177,7 @@ void add_sizes(std::vector<View>& views, const std::vector<ResidualStream>& stre
     lines.lines.push_back(std::move(sizes)), lines.lines.push_back(std::move(added));
     const std::string& begin = stream.states[0].path;
     const std::string of = streams.size() == 1 ? "" : begin.substr(0, begin.find('.'));
-    drawn.push_back({"Depth", "depth/size" + (of.empty() ? "" : "_" + of),
+    drawn.push_back({"Logit lens", "logit_lens/size" + (of.empty() ? "" : "_" + of),
                      "Sizes along the residual stream" + (of.empty() ? "" : " of the " + of), "", std::move(lines),
                      true});
   }
@@ -185,7 +187,7 @@ void add_sizes(std::vector<View>& views, const std::vector<ResidualStream>& stre
     said +=
         "  Normalizations act on the stream itself, so its last state is not the sum of the added terms, and none has "
         "a direct contribution to a logit.";
-  views.push_back({"Depth", "", "Size of the residual stream", said, std::move(table), false, std::move(told)});
+  views.push_back({"Logit lens", "", "Size of the residual stream", said, std::move(table), false, std::move(told)});
   std::move(drawn.begin(), drawn.end(), std::back_inserter(views));
 }
 
@@ -208,7 +210,7 @@ void add_contributions(std::vector<View>& views, const Subject& subject, const R
       if (lens.answers.of_rows[row] >= 0) total += values.back(), ++count;
     }
     bars.bars.push_back({.name = name, .value = total / count});
-    if (name.find(' ') == std::string::npos) told.emplace_back("depth/contribution/" + name, total / count);
+    if (name.find(' ') == std::string::npos) told.emplace_back("logit_lens/contribution/" + name, total / count);
   };
   for (size_t k = 0; k < stream.states.size(); ++k)
     add(stream.states[k].path, [&](size_t row) { return whole[row] - logits[k + 2][row]; });
@@ -221,8 +223,10 @@ void add_contributions(std::vector<View>& views, const Subject& subject, const R
                                       : "; because of the final normalization they do not add up to the logit.");
   MapView map = map_of("logit", components, lens.words, values);
   map.has_sign = true;
-  views.push_back({"Depth", "", title, said + "  Means over the positions.", std::move(bars), false, std::move(told)});
-  views.push_back({"Depth", "depth/contribution", "Direct contribution at each position", "", std::move(map)});
+  views.push_back(
+      {"Logit lens", "", title, said + "  Means over the positions.", std::move(bars), false, std::move(told)});
+  views.push_back(
+      {"Logit lens", "logit_lens/contribution", "Direct contribution at each position", "", std::move(map)});
 }
 
 void look(std::vector<View>& views, const Subject& subject, const LookSettings& s) {
@@ -235,10 +239,11 @@ void look(std::vector<View>& views, const Subject& subject, const LookSettings& 
   if (stream.is_sum) add_contributions(views, subject, stream, lens, end.empty());
 }
 
-REGISTER_LOOK(depth, {.name = "depth",
-                      .description = "logit lens, sizes of the residual stream, direct contribution of each sublayer "
-                                     "to the logit",
-                      .look = look});
+REGISTER_LOOK(logit_lens,
+              {.name = "logit_lens",
+               .description = "logit lens, sizes of the residual stream, direct contribution of each sublayer "
+                              "to the logit",
+               .look = look});
 
 }  // namespace
 }  // namespace orrery::models

@@ -117,9 +117,9 @@ void add_induction(std::vector<Scores>& scores, const Subject& subject, uint64_t
 void add_figures(std::vector<Scores>& scores, const Subject& subject, const std::vector<AttentionSeen>& all) {
   FigureRow row;
   const NoGrad guard;
-  look(row, figures_called("entropy, attention_zeros, row_sum, span"), subject.model(), [&] { subject.run(); });
+  look(row, figures_called("entropy, attention_zero_fraction, row_sum, span"), subject.model(), [&] { subject.run(); });
   for (size_t layer = 0; layer < all.size(); ++layer)
-    for (const auto& [figure, name] : {std::pair("entropy", "entropy"), std::pair("attention_zeros", "zeros"),
+    for (const auto& [figure, name] : {std::pair("entropy", "entropy"), std::pair("attention_zero_fraction", "zeros"),
                                        std::pair("row_sum", "row sum"), std::pair("span", "span")})
       for (int64_t head = 0; head < all[layer].heads(); ++head)
         if (const auto found = row.find(text(figure, "/", all[layer].path, ".", head)); found != row.end())

@@ -223,7 +223,7 @@ void add_unit(std::vector<View>& views, const Subject& subject, const Record& re
     if (static_cast<int64_t>(table.rows.size()) < s.top)
       table.rows.push_back({significant(peak.value, 4), std::to_string(peak.place),
                             in_context(peak.subject->places(memory.path), peak.place)});
-  views.push_back({"Memories", "", name,
+  views.push_back({"Neurons", "", name,
                    peaks.empty() ? "The unit is 0 at every position." : "Positions with the unit's largest |value|.",
                    std::move(table)});
   const Peak at = peaks.empty() ? Peak{0, &subject, 0} : peaks[0];
@@ -237,7 +237,7 @@ void add_unit(std::vector<View>& views, const Subject& subject, const Record& re
     if (std::find(answers.begin(), answers.end(), *answer) == answers.end()) answers.push_back(*answer);
   for (const int32_t answer : answers)
     bars.bars.push_back({.name = subject.answer(answer), .value = votes->rises[static_cast<size_t>(answer)]});
-  views.push_back({"Memories", "", name + ": promoted logits",
+  views.push_back({"Neurons", "", name + ": promoted logits",
                    text("Change of the logits if the unit's contribution at value ", significant(votes->value, 4),
                         " is added to the last residual state."),
                    std::move(bars)});
@@ -264,7 +264,7 @@ void add_outstanding(std::vector<View>& views, const Subject& subject, const Rec
       values.push_back(all[static_cast<size_t>(place * memory.units() + unit)]);
   }
   if (table.rows.empty()) return;
-  views.push_back({"Memories", "", memory.path,
+  views.push_back({"Neurons", "", memory.path,
                    "The units with the largest |values|, the logits that each increases most at its top activation, "
                    "and the contexts of its top activations.",
                    std::move(table)});
@@ -274,7 +274,7 @@ void add_outstanding(std::vector<View>& views, const Subject& subject, const Rec
   map.has_sign = std::any_of(values.begin(), values.end(), [](double value) { return value < 0; });
   map.values = Tensor::from(shape, values, Dtype::f64);
   views.push_back(
-      {"Memories", "memories/" + memory.path, memory.path + ": values of these units", "", std::move(map), true});
+      {"Neurons", "neurons/" + memory.path, memory.path + ": values of these units", "", std::move(map), true});
 }
 
 void add_shares(std::vector<View>& views, const std::vector<Record>& records, const std::vector<size_t>& layers) {
@@ -289,14 +289,13 @@ void add_shares(std::vector<View>& views, const std::vector<Record>& records, co
     lines.lines.push_back(record.curve());
     for (const auto& [name, value] :
          {std::pair("carriers", record.carriers()), std::pair("never_open", record.never())})
-      told.emplace_back(text("memories/", name, "/", record.memory().path), value);
+      told.emplace_back(text("neurons/", name, "/", record.memory().path), value);
   }
-  views.push_back({"Memories", "", "Concentration of the activations",
+  views.push_back({"Neurons", "", "Concentration of the activations",
                    "Number of largest units that have 85 % of the sum of |value| at a position, as a mean over the "
                    "positions, and the fraction of dead units, which are 0 at every position.",
                    std::move(table), false, std::move(told)});
-  views.push_back(
-      {"Memories", "memories/mass", "Cumulative fraction of the largest units", "", std::move(lines), true});
+  views.push_back({"Neurons", "neurons/mass", "Cumulative fraction of the largest units", "", std::move(lines), true});
 }
 
 void look(std::vector<View>& views, const Subject& subject, const LookSettings& s) {
@@ -314,10 +313,10 @@ void look(std::vector<View>& views, const Subject& subject, const LookSettings& 
   }
 }
 
-REGISTER_LOOK(memories, {.name = "memories",
-                         .description = "feed-forward units and persistent slots: top activations, promoted logits, "
-                                        "concentration, dead units",
-                         .look = look});
+REGISTER_LOOK(neurons, {.name = "neurons",
+                        .description = "feed-forward units and persistent slots: top activations, promoted logits, "
+                                       "concentration, dead units",
+                        .look = look});
 
 }  // namespace
 }  // namespace orrery::models

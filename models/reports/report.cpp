@@ -54,7 +54,7 @@ void add_overview_of(Json& sections, const ReportedRun& run) {
       if (!(best <= x)) best = x, best_at = row.step;
     }
     if (row.figures.contains("loss")) loss = figure("loss");
-    if (const double x = figure("milliseconds"); std::isfinite(x)) milliseconds += x;
+    if (const double x = figure("step_ms"); std::isfinite(x)) milliseconds += x;
     for (const auto& [key, x] : row.figures)
       if (key.ends_with(per_second) && std::isfinite(x))
         unit = key.substr(0, key.size() - per_second.size()), speeds.push_back(x);

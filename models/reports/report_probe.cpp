@@ -61,7 +61,7 @@ void add_probe(Json& sections, const std::string& name, const Probe& probe) {
 
 void add_probes(Json& sections, std::span<const ReportedRun> runs) {
   for (const ReportedRun& run : runs) {
-    const std::string file = probe_file(run.folder);
+    const std::string file = probe_file_to_read(run.folder);
     if (!file_exists(file)) continue;
     try {
       add_probe(sections, run.name, read_probe(file));

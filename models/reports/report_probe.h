@@ -1,4 +1,4 @@
-// The report of signal propagation, measured by --probe=yes (models/training/probe.h).
+// The report of signal propagation, measured by --signal_propagation=yes (models/training/probe.h).
 #pragma once
 
 #include <span>
@@ -7,7 +7,7 @@
 
 namespace orrery::models {
 
-// Appends, for each run with a probe.json, the residual stream as bars and with gradients as a
+// Appends, for each run with a signal_propagation.json, the residual stream as bars and with gradients as a
 // table, and ratios with predictions. A file that cannot be read becomes a section with the error.
 void add_probes(Json& sections, std::span<const ReportedRun> runs);
 

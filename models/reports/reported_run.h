@@ -20,7 +20,7 @@ struct ReportedRun {
   std::vector<std::string> notes;         // messages about files that cannot be read
   std::string version_note;               // newest checkpoint's note, see run_files.h
 
-  // Returns the step at which other_text last changed the data; losses up to it are of other data.
+  // Returns the step at which allow_new_text last changed the data; losses up to it are of other data.
   int64_t data_since() const { return state ? state->data_since : 0; }
   int64_t last_step() const;                          // maximum over the log and the newest checkpoint
   std::string setting(const std::string& key) const;  // empty: it has none, or settings are unknown

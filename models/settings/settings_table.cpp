@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <sstream>
 
 #include "engine/system/files.h"
 #include "models/formats/unicode.h"
@@ -45,12 +44,6 @@ toml::table read_toml(const std::string& path) {
     const size_t line = error.source().begin.line;
     fail(path, ":", line, ": ", mistake_in(line_of(text, line), error.description()));
   }
-}
-
-std::string what_toml_says(const std::string& path) {
-  std::ostringstream said;
-  said << toml::json_formatter(read_toml(path));
-  return said.str();
 }
 
 std::vector<std::pair<std::string, const toml::node*>> members_in_order(const toml::table& table) {

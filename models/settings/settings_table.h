@@ -14,8 +14,6 @@ namespace orrery::models {
 
 // Reads a file as a table. Errors begin with its path and the line.
 toml::table read_toml(const std::string& path);
-// Returns the file as JSON in key order, so comments and the order of lines do not matter.
-std::string what_toml_says(const std::string& path);
 
 // Returns the members in the order of the file; toml++ sorts a table by its keys.
 std::vector<std::pair<std::string, const toml::node*>> members_in_order(const toml::table& table);

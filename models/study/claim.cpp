@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <set>
+#include <span>
 
+#include "engine/system/hash.h"
 #include "models/inspection/base/look.h"
+#include "models/study/id_names.h"
 
 namespace orrery::models {
 
@@ -35,6 +38,11 @@ std::vector<std::string> Claim::looks() const {
       if (const size_t slash = figure.find('/'); slash != std::string::npos)
         if (const std::string name = figure.substr(0, slash); models::looks().find(name)) named.insert(name);
   return {named.begin(), named.end()};
+}
+
+std::string claim_hash(const std::string& path) {
+  const std::string parsed = claim_in_id(path);
+  return sha256(std::as_bytes(std::span(parsed)));
 }
 
 Claim for_smoke(Claim claim) {
@@ -71,8 +79,8 @@ Assignments settings_of_run(const Claim& claim, const Variant& variant, size_t s
     all.emplace_back("checkpoint_every", "0");
   }
   if (derived) {
-    all.emplace_back("figures", "all");
-    all.emplace_back("figures_every", "1");
+    all.emplace_back("metrics", "all");
+    all.emplace_back("metrics_every", "1");
   }
   return all;
 }

@@ -3,7 +3,7 @@
 //   source = "A Study on ReLU and Softmax in Transformer, arXiv:2302.06461"
 //   sentence = "A ReLU memory beats a softmax memory, and the more the more slots there are."
 //   kind = "trained"                           # or derived, or timed
-//   figure = "BLEU 34.22 against 33.08"        # optional: the result that the source reports
+//   reported = "BLEU 34.22 against 33.08"      # optional: the result that the source reports; formerly `figure`
 //   smaller = "a language model of 4 layers"   # optional: how the test is smaller than the source's
 //   main = true                                # optional: a main claim of the source, listed first
 //   config = "examples/configs/quickstart.toml"    # settings common to all runs: a file, [base], or both; its path is
@@ -99,6 +99,9 @@ struct Claim {
 };
 std::string name(Claim::Kind kind);  // trained, derived, timed
 
+// Returns the SHA-256 of a claim's parsed values: comments, the order of its lines and renamed settings
+// and metrics do not matter (id_names.h).
+std::string claim_hash(const std::string& path);
 // Reads a claim. Errors name file and line, and state what is missing or contradictory.
 Claim read_claim(const std::string& path);
 // Returns the path of a file or folder that a claim names: relative to the current folder, else

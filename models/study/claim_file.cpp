@@ -20,7 +20,8 @@ constexpr size_t most_variants = 64, most_values = 64, most_seeds = 1000, most_r
 
 const std::vector<std::string> known_keys = {
     "source", "sentence", "kind",     "config",      "seeds",   "learning_rates", "metric",  "refuted_if", "rounds",
-    "base",   "sweep",    "variants", "round_steps", "example", "figure",         "smaller", "main"};
+    "base",   "sweep",    "variants", "round_steps", "example", "reported",       "smaller", "main"};
+constexpr const char* former_reported = "figure";
 
 class ClaimReader {
  public:
@@ -37,7 +38,10 @@ class ClaimReader {
       check(!claim_.config.empty(), place("config"), ": config file ", config,
             " not found; give a path relative to the current folder, the claim's folder or a folder above that");
     }
-    claim_.figure = text_at("figure").value_or(""), claim_.smaller = text_at("smaller").value_or("");
+    check(!table_.contains("reported") || !table_.contains(former_reported), place("reported"),
+          ": reported is given twice, because ", former_reported, " is its former name; leave one out");
+    claim_.figure = text_at("reported").value_or(text_at(former_reported).value_or("")),
+    claim_.smaller = text_at("smaller").value_or("");
     if (const toml::node* const main = table_.get("main")) {
       check(main->is_boolean(), place("main"), ": main must be true or false");
       claim_.main = main->as_boolean()->get();
@@ -57,7 +61,7 @@ class ClaimReader {
 
  private:
   void check_known(const std::string& key, const toml::node& node) const {
-    if (std::find(known_keys.begin(), known_keys.end(), key) != known_keys.end()) return;
+    if (std::find(known_keys.begin(), known_keys.end(), key) != known_keys.end() || key == former_reported) return;
     const std::string meant = nearest(key, known_keys);
     fail(place(node), ": unknown key '", key, "'; ",
          meant.empty() ? "known keys are " + join(known_keys) + "; settings belong in [base]"
@@ -196,7 +200,7 @@ class ClaimReader {
     }
     const auto sets_rate = [](const Assignments& settings) {
       return std::any_of(settings.begin(), settings.end(), [](const auto& s) {
-        return s.first == "learning_rate" || s.first == "rate" || s.first == "min_learning_rate" ||
+        return s.first == "learning_rate" || s.first == "lr" || s.first == "rate" || s.first == "min_learning_rate" ||
                s.first == "final_rate";
       });
     };
@@ -213,7 +217,7 @@ class ClaimReader {
     std::string text = text_at("metric").value_or("");
     check(!text.empty() || timed, path_,
           ": the claim has no metric; name a metric that its runs log, as in metric = \"validation_loss\"");
-    if (text.empty()) text = "milliseconds";
+    if (text.empty()) text = "step_ms";
     claim_.metrics = {checked_metric(place("metric"), text)};
     claim_.metric_places = {place("metric")};
   }
@@ -226,10 +230,10 @@ class ClaimReader {
           ": the metric uses swept, but the claim has no [sweep]; list values of a setting there");
     const std::vector<std::string> figures = metric.figures();
     check(!figures.empty(), where, ": the metric '", text, "' contains no logged metric; name one, such as ",
-          claim_.kind == Claim::Kind::timed ? "milliseconds" : "loss");
+          claim_.kind == Claim::Kind::timed ? "step_ms" : "loss");
     if (claim_.kind == Claim::Kind::timed)
-      check(figures == std::vector<std::string>{"milliseconds"}, where,
-            ": a timed claim can only measure milliseconds, not ", join(figures));
+      check(figures == std::vector<std::string>{"step_ms"}, where, ": a timed claim can only measure step_ms, not ",
+            join(figures));
     else if (metric.is_of_sweep() && (metric.name == "power" || metric.name == "doubling"))
       for (size_t i = 0; i < claim_.swept_values(); ++i)
         check(claim_.swept_number(i) > 0, where, ": ", metric.name, "(...) requires swept values above 0, but ",
@@ -259,7 +263,7 @@ class ClaimReader {
             "' uses swept, but its metric has no swept value; give a number instead");
       if (claim_.kind == Claim::Kind::timed) {
         check(comparison.of_variants || over_sweep, place(*node),
-              ": milliseconds depend on the machine and cannot be compared with a number; compare '", comparison.left,
+              ": step_ms depends on the machine and cannot be compared with a number; compare '", comparison.left,
               "' with another variant");
         if (!over_sweep) {
           check(comparison.share || comparison.bound == 0, place(*node),

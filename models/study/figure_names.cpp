@@ -1,7 +1,5 @@
 #include "models/study/figure_names.h"
 
-#include <fnmatch.h>
-
 #include <algorithm>
 #include <cstring>
 #include <set>
@@ -9,6 +7,7 @@
 #include "engine/settings/registry.h"
 #include "engine/types/check.h"
 #include "engine/types/wording.h"
+#include "models/former_names.h"
 
 namespace orrery::models {
 namespace {
@@ -37,7 +36,7 @@ std::vector<std::string> fitting_figures(const std::string& command, const std::
   for (const std::string& pattern : asked) {
     bool fits = false;
     for (const std::string& name : names)
-      if (::fnmatch(pattern.c_str(), name.c_str(), 0) == 0) fits = true, fitting.insert(name);
+      if (matches_metric(pattern, name)) fits = true, fitting.insert(name);
     if (fits) continue;
     const std::string meant = nearest(pattern, names);
     fail(command, ": no metric matches '", pattern, "'; ",
@@ -47,7 +46,7 @@ std::vector<std::string> fitting_figures(const std::string& command, const std::
 }
 
 bool tells_time(const std::string& figure) {
-  return figure == "mfu" || figure.starts_with("milliseconds") || figure.ends_with("_per_second");
+  return figure == "mfu" || figure.starts_with("step_ms") || figure.ends_with("_per_second");
 }
 
 }  // namespace orrery::models

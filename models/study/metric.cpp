@@ -1,16 +1,15 @@
 #include "models/study/metric.h"
 
-#include <fnmatch.h>
-
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <numeric>
 #include <optional>
 
-#include "engine/settings/spec.h"
 #include "engine/settings/registry.h"
+#include "engine/settings/spec.h"
 #include "engine/types/check.h"
+#include "models/former_names.h"
 #include "models/study/figure_names.h"
 
 namespace orrery::models {
@@ -138,6 +137,8 @@ class Parser {
     } else if (const char first = metric.name[0]; (first >= '0' && first <= '9') || first == '-' || first == '+') {
       metric.kind = Kind::number, metric.value = parse_number(what_, metric.name);
       check(std::isfinite(metric.value), what_, ": ", metric.name, " is not a finite number");
+    } else {
+      metric.name = with_current_metrics(metric.name);
     }
     return metric;
   }
@@ -188,7 +189,7 @@ Numbers places_of(const Metric& part, const LogRow& row) {
   if (part.kind == Kind::number) return {part.value};
   Numbers places;
   for (const auto& [name, value] : row.figures)
-    if (::fnmatch(part.name.c_str(), name.c_str(), 0) == 0) places.push_back(value);
+    if (matches_metric(part.name, name)) places.push_back(value);
   return places;
 }
 

@@ -31,7 +31,7 @@ namespace orrery::models {
 struct Metric {
   enum class Kind { figure, number, swept, of_places, of_rows, of_numbers, of_sweep };
   Kind kind = Kind::figure;
-  std::string name;  // pattern of a logged metric, name of a function, or text of a number
+  std::string name;  // pattern of a logged metric by its current name, name of a function, or text of a number
   double value = 0;  // if `kind` is number
   std::vector<Metric> parts;
 

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "models/formats/json.h"
+#include "models/former_names.h"
 
 namespace orrery::models {
 namespace {
@@ -15,7 +16,8 @@ LogRow parse_row(std::string_view line, const std::string& what) {
   LogRow row{.step = whole_number_member(json, "step", what), .figures = {}};
   for (const auto& [key, value] : json.items()) {
     if (key == "step" || !(value.is_number() || value.is_null())) continue;
-    row.figures[key] = value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
+    const double number = value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
+    row.figures[with_current_metrics(key)] = number;
   }
   return row;
 }

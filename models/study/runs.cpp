@@ -10,8 +10,9 @@
 #include "engine/system/files.h"
 #include "engine/system/hash.h"
 #include "engine/system/version.h"
-#include "models/formats/json.h"
 #include "models/catalogue/plugins.h"
+#include "models/formats/json.h"
+#include "models/study/id_names.h"
 #include "models/study/source_hash.h"
 #include "models/study/statistics.h"
 #include "models/tasks/base/task.h"
@@ -21,9 +22,21 @@ namespace orrery::models {
 namespace {
 
 // Settings that do not change a run's numbers, or that the data's fingerprint covers.
-const std::set<std::string, std::less<>> without_effect = {
-    "out",   "threads", "checkpoint_every", "keep_checkpoints", "keep_best", "save_optimizer", "resume",     "profile",
-    "probe", "data",    "from_previous",    "other_text",       "graph",     "nan_guard",      "peak_tflops"};
+const std::set<std::string, std::less<>> without_effect = {"out",
+                                                           "threads",
+                                                           "checkpoint_every",
+                                                           "keep_checkpoints",
+                                                           "keep_best",
+                                                           "save_optimizer",
+                                                           "resume",
+                                                           "resume_from_previous",
+                                                           "allow_new_text",
+                                                           "profile",
+                                                           "signal_propagation",
+                                                           "data",
+                                                           "cuda_graph",
+                                                           "nan_guard",
+                                                           "peak_tflops"};
 
 struct Row {
   int64_t step;
@@ -129,7 +142,7 @@ std::string key_of(const ReadRun& run, const std::string& data) {
   for (const auto& [key, value] : list_settings(run.settings)) {
     if (without_effect.contains(key)) continue;
     const auto found = run.files.find(key);
-    all += key + "=" + (found == run.files.end() ? value : found->second.sha256) + "\n";
+    all += key_in_id(key) + "=" + (found == run.files.end() ? value_in_id(key, value) : found->second.sha256) + "\n";
   }
   for (const auto& [what, file] : run.files) {
     if (what.starts_with(plug_in)) all += plug_in + file.sha256 + "\n";
@@ -207,7 +220,7 @@ Outcome outcome_of(const RunLog& log) {
     outcome.step = std::max(outcome.step, row.step);
     if (row.figures.contains("loss")) {
       rows.push_back({row.step, number("loss"), number("gradient_norm")});
-      if (std::isfinite(number("milliseconds"))) milliseconds.push_back(number("milliseconds"));
+      if (std::isfinite(number("step_ms"))) milliseconds.push_back(number("step_ms"));
     } else if (row.figures.contains("validation_loss")) {
       outcome.figures.clear();
       for (const auto& [key, value] : row.figures)

@@ -7,6 +7,7 @@
 #include "engine/system/files.h"
 #include "engine/types/check.h"
 #include "models/formats/json.h"
+#include "models/former_names.h"
 
 namespace orrery::models {
 namespace {
@@ -51,8 +52,8 @@ Json json_of(const JudgedComparison& c) {
 }
 JudgedComparison comparison_in(const Json& json, const std::string& what) {
   JudgedComparison c;
-  c.refuted_if = text_member(json, "refuted_if", what), c.name = text_member(json, "name", what);
-  c.metric = text_member(json, "metric", what);
+  c.refuted_if = with_current_metrics(text_member(json, "refuted_if", what)), c.name = text_member(json, "name", what);
+  c.metric = with_current_metrics(text_member(json, "metric", what));
   c.at = text_member(json, "at", what), c.sentence = text_member(json, "sentence", what);
   c.verdict = parse_verdict(text_member(json, "verdict", what), what);
   c.known = flag_member(json, "known", what), c.on_border = flag_member(json, "on_border", what);
@@ -97,6 +98,7 @@ void write_verdict(const std::string& path, const StudyVerdict& v) {
                {"metric", v.metric},
                {"version", v.version},
                {"claim", v.claim},
+               {"meaning", v.meaning},
                {"command", v.command},
                {"runs", v.runs},
                {"smoke", v.smoke},
@@ -123,9 +125,10 @@ StudyVerdict read_verdict(const std::string& path) {
   StudyVerdict v;
   v.file = text_member(json, "file", path), v.source = text_member(json, "source", path);
   v.sentence = text_member(json, "sentence", path), v.kind = text_member(json, "kind", path);
-  v.metric = text_member(json, "metric", path), v.version = text_member(json, "version", path);
+  v.metric = with_current_metrics(text_member(json, "metric", path)), v.version = text_member(json, "version", path);
   v.claim = text_member(json, "claim", path), v.command = text_member(json, "command", path);
   v.runs = text_member(json, "runs", path), v.samples = text_member(json, "samples", path);
+  if (json.contains("meaning")) v.meaning = text_member(json, "meaning", path);
   v.smoke = flag_member(json, "smoke", path);
   v.minutes = number_member(json, "minutes", path), v.minutes_of_runs = number_member(json, "minutes_of_runs", path);
   if (json.contains("read")) v.read = hashes_in(json["read"], path);

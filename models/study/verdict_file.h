@@ -13,10 +13,12 @@
 
 namespace orrery::models {
 
+// Metrics have their current names, also if a former program wrote the file.
 struct StudyVerdict {
   std::string file, source, sentence, kind, metric, version, figure, smaller;
   bool main = false;
   std::string claim;           // SHA-256 of the claim's file
+  std::string meaning;         // claim_hash of its file; empty: an older program wrote the verdict
   // SHA-256 hashes of the other inputs, by name: "config" and inputs of the runs (read_by in
   // runs.h), such as "data". An input has several hashes if it differed between runs.
   std::map<std::string, std::set<std::string>> read;

@@ -120,7 +120,8 @@ std::string verdicts_page(std::span<const ListedVerdict> all, const std::string&
       "bound that would refute it, reversed if one is on the other side of this bound and of zero, else not shown; "
       "\"at this scale\" means that the test is smaller than the source's.  `orrery study FILE` repeats a test.  The "
       "time is that of all steps at the pace of the fastest tenth of each run, which excludes brief load by other "
-      "programs, but not lasting load.  The last column is the start of the SHA-256 of the claim file.  Tested by "
+      "programs, but not lasting load.  The last column is the start of the SHA-256 of the claim file as it was when "
+      "the claim was tested; a later change of comments or names does not count.  Tested by "
       "orrery " +
       versions(all) + ".\n";
   std::vector<ListedVerdict> main;

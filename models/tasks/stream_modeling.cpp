@@ -29,8 +29,7 @@ class StreamModeling final : public TextTask {
   using Settings = TextSettings;
 
   StreamModeling(Settings& s, AnySettings& model, const TaskOptions& options)
-      : TextTask(s, model, options),
-        memory_(setting_of<int64_t>(model, "memory")) {
+      : TextTask(s, model, options), memory_(setting_of<int64_t>(model, "cache_length")) {
     if (options.purpose != Purpose::judge)
       streams_.emplace(training(), product_of_sizes("train: streams", {options.batch, options.micro_batches}),
                        context(), "text: " + s.data);

@@ -22,7 +22,8 @@ struct TextSettings {
     v("validation_data", validation_data,
       "validation text; of a prepared folder its val.bin; none: the end of `data` (validation_fraction)");
     v("tokenizer", tokenizer,
-      "character, byte, byte_pair(vocabulary=N), sentence_piece(vocabulary=N), or a tokenizer's path");
+      "character, byte, byte_pair(vocabulary=N), sentence_piece(vocabulary=N), or a tokenizer's path",
+      with_aliases({"token_ids|numbers"}));
     v("validation_fraction|held_out", validation_fraction,
       "fraction of the text, at its end, for validation, unless validation has its own file", between(0.001, 0.9));
     v("validation_tokens", validation_tokens,

@@ -45,14 +45,16 @@ class Translation final : public Task {
       v("document_lines", document_lines,
         "maximum lines of a document per pair; further lines form the next pairs; 0: no limit", between(0, 1000000));
       v("tokenizer", tokenizer,
-        "tokenizer of both languages: sentence_piece(vocabulary=8000), character, byte, or a path");
+        "tokenizer of both languages: sentence_piece(vocabulary=8000), character, byte, or a path",
+        with_aliases({"token_ids|numbers"}));
       v("validation_fraction|held_out", validation_fraction,
         "fraction of the pairs, at their end, for validation without validation_data", between(0.001, 0.9));
       v("training_loss_pairs", training_loss_pairs,
         "number of training pairs whose loss a validation also reports, without dropout; 0: none", between(0, 1e15));
       v("batch_tokens", batch_tokens,
-        "maximum tokens per micro-batch, sources and targets together; `batch` is not used", between(1, 16777216));
-      v("longest", longest, "maximum tokens on a side; longer pairs are left out; 0: no limit", between(0, 16777216));
+        "maximum tokens per micro-batch, sources and targets together; `batch_size` is not used", between(1, 16777216));
+      v("max_length|longest", longest, "maximum tokens on a side; longer pairs are left out; 0: no limit",
+        between(0, 16777216));
       v("label_smoothing", label_smoothing, "fraction of each target spread evenly over all tokens, in training only",
         fraction());
       v("exchanged_sources", exchanged_sources,
@@ -228,10 +230,10 @@ class Translation final : public Task {
     pairs.resize(kept), texts.resize(kept);
     const char* const command = judged_ ? "evaluate" : "train";
     check(!pairs.empty(), command, ": no pair of ", file, " has at most ", settings_.longest,
-          " tokens on both sides; raise --longest");
+          " tokens on both sides; raise --max_length");
     check(longer == 0, command, ": ", longer, " of ", pairs.size(), " pairs of ", file,
           " have more tokens on a side than context (", context, "); the longest has ", longest,
-          judged_ ? "; " : "; raise --context, or ", "leave them out with --longest=", context);
+          judged_ ? "; " : "; raise --context, or ", "leave them out with --max_length=", context);
     return pairs;
   }
   // Returns null if there are no pairs.

@@ -25,7 +25,7 @@ struct CheckpointState {
   std::vector<std::pair<std::string, std::string>> settings;
   double validation_loss = 0;                      // nats, the latest; 0 if there was none
   int64_t validated = -1;                          // step of validation_loss; -1: none, or not recorded
-  int64_t data_since = 0;                          // step at which other_text last changed the data; 0: never
+  int64_t data_since = 0;                          // step at which allow_new_text last changed the data; 0: never
   Fingerprint text = {};                           // of the training data; without a hash: not recorded
   std::map<std::string, Fingerprint> beside = {};  // of other inputs (Task::read_beside); empty: not recorded
   std::map<std::string, Fingerprint> files = {};   // of the checkpoint, by name; empty: older format without hashes

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "engine/types/check.h"
+#include "models/former_names.h"
 
 namespace orrery::models {
 namespace {
@@ -87,12 +88,14 @@ bool FlatRowReader::read(std::string_view line, LogRow& row) {
   bool flat = take(line, "{") && read_member(line, row);
   while (flat && take(line, ",")) flat = read_member(line, row);
   flat = flat && line == "}" && has_step_;
-  if (flat && members_ < last_.size()) {
-    for (size_t i = members_; i < last_.size(); ++i) row.figures.erase(last_[i].first);
-    last_.resize(members_);
-  }
+  if (flat) drop_rest(row);
   if (!flat) of_ = nullptr;
   return flat;
+}
+
+void FlatRowReader::drop_rest(LogRow& row) {
+  for (size_t i = members_; i < last_.size(); ++i) row.figures.erase(last_[i].second);
+  last_.resize(members_);
 }
 
 bool FlatRowReader::read_member(std::string_view& rest, LogRow& row) {
@@ -113,15 +116,13 @@ bool FlatRowReader::read_member(std::string_view& rest, LogRow& row) {
     return true;
   }
   if (members_ < last_.size() && last_[members_].first == key) {
-    *last_[members_++].second = number.value;
+    last_[members_++].second->second = number.value;
     return true;
   }
-  // Another kind of row begins here: remove the remaining keys of the previous row.
-  for (size_t i = members_; i < last_.size(); ++i) row.figures.erase(last_[i].first);
-  last_.resize(members_);
-  const auto [place, is_new] = row.figures.try_emplace(std::string(key), number.value);
+  drop_rest(row);  // another kind of row begins here
+  const auto [place, is_new] = row.figures.try_emplace(with_current_metrics(key), number.value);
   if (!is_new) return false;
-  last_.emplace_back(key, &place->second), ++members_;
+  last_.emplace_back(key, place), ++members_;
   return true;
 }
 

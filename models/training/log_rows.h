@@ -14,7 +14,7 @@ namespace orrery::models {
 
 struct LogRow {
   int64_t step = 0;
-  std::map<std::string, double> figures;  // by name; NaN if not finite
+  std::map<std::string, double> figures;  // by current name (models/former_names.h); NaN if not finite
 };
 
 constexpr size_t longest_row = size_t{1} << 24;  // bytes; all metrics of 24 layers with 16 heads take 70 thousand
@@ -46,9 +46,11 @@ class FlatRowReader {
 
  private:
   bool read_member(std::string_view& rest, LogRow& row);
+  void drop_rest(LogRow& row);  // removes the keys of the previous row that this row lacks so far
 
+  using Figure = std::map<std::string, double>::iterator;
   const LogRow* of_ = nullptr;                        // row that `last_` points into
-  std::vector<std::pair<std::string, double*>> last_;  // keys of the previous row and pointers to their values
+  std::vector<std::pair<std::string, Figure>> last_;  // keys of the previous row as in the file, and their metrics
   size_t members_ = 0;                                // in this row so far, without the step
   bool has_step_ = false;
 };

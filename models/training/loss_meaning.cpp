@@ -37,7 +37,7 @@ constexpr auto meaning_settings =
                                    {"target_column", Of::all, true},
                                    {"document_column", Of::all, true},
                                    {"document_lines", Of::all, true},
-                                   {"longest", Of::all, true},
+                                   {"max_length", Of::all, true},
                                    {"skip_broken", Of::all, true},
                                    {"tokenizer", Of::all},
                                    {"documents", Of::all},

@@ -33,9 +33,9 @@ int64_t number_of(const TrainSettings& s, std::string_view key, int64_t otherwis
                               int64_t free) {
   std::vector<std::string> numbers;
   const std::vector<Setting> members = s.model_settings.members();
-  for (const char* key : {"layers", "width", "head_size", "d_ff", "vocabulary", "batch", "context", "image_size",
+  for (const char* key : {"layers", "width", "head_size", "d_ff", "vocabulary", "batch_size", "context", "image_size",
                           "attention", "feed_forward"}) {
-    if (std::string_view(key) == "batch") numbers.push_back(text(key, " ", s.batch));
+    if (std::string_view(key) == "batch_size") numbers.push_back(text(key, " ", s.batch));
     const Setting* const found = find_setting(members, key);
     const bool of_width = std::string_view(key) == "head_size" && number_of(s, key, 0) == 0;
     if (!found || of_width) continue;
@@ -178,8 +178,8 @@ int64_t MemoryPlan::total() const {
 }
 std::vector<std::pair<std::string, int64_t>> MemoryPlan::kinds() const {
   std::vector<std::pair<std::string, int64_t>> all = {
-      {"weights", weights}, {"gradients", gradients},     {"optimizer", moments}, {"nan guard", guard},
-      {"probe", probe},     {"activations", activations}, {"data", data},         {"program", program}};
+      {"weights", weights},          {"gradients", gradients},     {"optimizer", moments}, {"nan guard", guard},
+      {"signal propagation", probe}, {"activations", activations}, {"data", data},         {"program", program}};
   std::erase_if(all, [](const auto& kind) { return kind.second == 0; });
   return all;
 }
@@ -218,8 +218,8 @@ MemoryPlan plan_memory(const TrainSettings& s, const Task& task) {
   int64_t batches = 0;
   for (const Tensor& x : task.sample(1, 1))
     // Per micro-batch: as made, on the device, twice on the host to overlap with the transfer.
-    batches += product_of_sizes("train: batch x length", {4 * s.gradient_accumulation_steps + 1,
-                                                          task.training_batch(s.batch), task.length(), x.bytes()});
+    batches += product_of_sizes("train: batch_size x length", {4 * s.gradient_accumulation_steps + 1,
+                                                               task.training_batch(s.batch), task.length(), x.bytes()});
   plan.data = task.bytes() + batches;
   const int64_t fixed = on_host ? plan.program + plan.data : batches;
   if (fixed > plan.free)
@@ -281,7 +281,7 @@ void check_duration(int64_t steps, double seconds_of_step) {
   const double all = static_cast<double>(steps) * seconds_of_step;
   check(all <= most, "train: the run would take about ", grouped(std::llround(std::min(all / year, 1e18))),
         " years: ", grouped(steps), " steps of about ", significant(seconds_of_step, 2),
-        " s; lower steps, or the sizes that make a step slow, such as layers, width, context and batch");
+        " s; lower steps, or the sizes that make a step slow, such as layers, width, context and batch_size");
 }
 
 }  // namespace orrery::models

@@ -6,7 +6,7 @@
 
 namespace orrery::models {
 
-// Applies the settings `rate_factors` and `decays`: lists of PATTERN=VALUE, where * matches any
+// Applies the settings `lr_scales` and `weight_decay_rules`: lists of PATTERN=VALUE, where * matches any
 // characters, ? matches one and [ab] a choice; the last match counts. Throws for a malformed list,
 // a negative or non-finite factor, or a pattern without a match.
 void apply_rules(const TrainSettings& settings, nn::Module& model);

@@ -95,7 +95,7 @@ class Watch {
                              seen;
     for (const auto& [path, module] : modules_) {
       const bool sublayer = dynamic_cast<nn::Sublayer*>(module) != nullptr;
-      for (const char* name : {"query", "key", "value", "read", "hidden_before", "hidden", "output"})
+      for (const char* name : {"query", "key", "value", "head_output", "pre_activation", "hidden", "output"})
         if (sublayer) passing.push_back(path + "." + name);
       if (sublayer) seen.push_back(path + ".scores");
       if (is_normalization(path)) passing.push_back(path + ".input"), passing.push_back(path + ".output");
@@ -123,7 +123,7 @@ class Watch {
   struct Places {
     Mean forward, backward;
     int64_t channels = 0;
-    Scores rows;  // of hidden_before, treated as the scores of a softmax over slots
+    Scores rows;  // of pre_activation, treated as the scores of a softmax over slots
   };
 
   Tensor passed(const std::string& name, const Tensor& value) {
@@ -132,7 +132,7 @@ class Watch {
     Places& of = place->second;
     const std::vector<int64_t> lengths = padding_.lengths(name, value);
     of.forward.add(without_padding(name, value, lengths)), of.channels = value.size(-1);
-    if (fresh && name.ends_with(".hidden_before") && value.shape().rank() >= 2)
+    if (fresh && name.ends_with(".pre_activation") && value.shape().rank() >= 2)
       of.rows = scores_of(value.detach(), lengths);
     return record(Passing{&of.backward, name, lengths}, value);
   }
@@ -151,7 +151,7 @@ class Watch {
     if (const auto scores = scores_.find(path + ".scores"); scores != scores_.end()) {
       given.mean_square = scores->second.all.value(), given.row_variance = scores->second.row_variance;
       given.queries = scores->second.queries;
-    } else if (const auto hidden = places_.find(path + ".hidden_before"); hidden != places_.end()) {
+    } else if (const auto hidden = places_.find(path + ".pre_activation"); hidden != places_.end()) {
       given.mean_square = hidden->second.forward.value(), given.row_variance = hidden->second.rows.row_variance;
     } else if (const auto input = places_.find(path + ".input"); input != places_.end()) {
       given.mean_square = input->second.forward.value(), given.channels = input->second.channels;
@@ -173,8 +173,8 @@ class Watch {
       probe.ratios.push_back({path, ratio, above / below, predicted ? same->value : none,
                               predicted ? same->formula : "", predicted ? same->v : none});
     };
-    add(nn::ratio::read, size(path + ".read"), size(path + ".value"));
-    add(nn::ratio::hidden, size(path + ".hidden"), size(path + ".hidden_before"));
+    add(nn::ratio::read, size(path + ".head_output"), size(path + ".value"));
+    add(nn::ratio::hidden, size(path + ".hidden"), size(path + ".pre_activation"));
     add(nn::ratio::slots, size(path + ".output"), none);
     add(nn::ratio::normalized, size(path + ".output"), size(path + ".input"));
     add(nn::ratio::gradient, gradient(path + ".input"), gradient(path + ".output"));
@@ -209,7 +209,7 @@ std::unique_ptr<nn::Module> copy_without_dropout(const TrainSettings& settings, 
   const auto parameters = nn::parameters_of(model), copies = nn::parameters_of(*copy);
   const auto buffers = nn::buffers_of(model), of_copy = nn::buffers_of(*copy);
   check(parameters.size() == copies.size() && buffers.size() == of_copy.size(),
-        "probe: the model without dropout has other parameters; leave --probe out");
+        "signal_propagation: the model without dropout has other parameters; leave --signal_propagation out");
   for (size_t i = 0; i < copies.size(); ++i) copies[i].parameter->value.copy_from(parameters[i].parameter->value);
   for (size_t i = 0; i < of_copy.size(); ++i) of_copy[i].second->copy_from(*buffers[i].second);
   return copy;

@@ -5,7 +5,8 @@
 // model. Its dropout is 0, because dropout would add noise to the predicted values. The run's own
 // model, gradients and random numbers are not touched, so the run stays bit-identical.
 //
-//   RUN/probe.json    {"format": "orrery probe 1", "values": [{"name", "mean_square", "gradient"}],
+//   RUN/signal_propagation.json
+//                     {"format": "orrery probe 1", "values": [{"name", "mean_square", "gradient"}],
 //                      "ratios": [{"place", "ratio", "measured", "predicted", "formula", "v"}]}, null for no number
 #pragma once
 
@@ -27,7 +28,7 @@ struct Probe {
   };
   struct Ratio {
     std::string place;  // module path
-    std::string ratio;  // of mean squares: "read / value"
+    std::string ratio;  // of mean squares: "head_output / value"
     double measured;
     double predicted;     // NaN without a prediction
     std::string formula;  // of the prediction; empty if there is none
@@ -55,7 +56,8 @@ Probe probe_signals(const TrainSettings& settings, const Task& task, nn::Module&
 // serves models without a task. `pass` is the forward pass of `run`, needed if tokens are padded.
 Probe probe_modules(nn::Module& root, const std::function<Tensor()>& run, const nn::Pass* pass = nullptr);
 
-std::string probe_file(const std::string& run);  // RUN/probe.json
+std::string probe_file(const std::string& run);          // RUN/signal_propagation.json, which this program writes
+std::string probe_file_to_read(const std::string& run);  // that file or, of an older run, RUN/probe.json
 void write_probe(const std::string& file, const Probe& probe);
 Probe read_probe(const std::string& file);  // Errors begin with the file
 // Throws if a probe of this run would replace a file that no probe has written.

@@ -1,4 +1,4 @@
-// probe.json, written and read.
+// signal_propagation.json, written and read.
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -7,7 +7,9 @@
 #include "engine/system/version.h"
 #include "models/formats/json.h"
 #include "models/formats/output_file.h"
+#include "models/hook_names.h"
 #include "models/training/probe.h"
+#include "nn/diagnostics/predictions.h"
 
 namespace orrery::models {
 namespace {
@@ -22,7 +24,12 @@ Json finite(double x) { return std::isfinite(x) ? Json(x) : Json(); }
 
 }  // namespace
 
-std::string probe_file(const std::string& run) { return run + "/probe.json"; }
+std::string probe_file(const std::string& run) { return run + "/signal_propagation.json"; }
+
+std::string probe_file_to_read(const std::string& run) {
+  const std::string former = run + "/probe.json";
+  return file_exists(probe_file(run)) || !file_exists(former) ? probe_file(run) : former;
+}
 
 void write_probe(const std::string& file, const Probe& probe) {
   Json values = Json::array(), ratios = Json::array();
@@ -46,12 +53,14 @@ Probe read_probe(const std::string& file) {
         "'; use the version of orrery that wrote it");
   Probe probe;
   for (const Json& v : list_member(json, "values", file))
-    probe.values.push_back(
-        {text_member(v, "name", file), number_or_null(v, "mean_square", file), number_or_null(v, "gradient", file)});
-  for (const Json& r : list_member(json, "ratios", file))
-    probe.ratios.push_back({text_member(r, "place", file), text_member(r, "ratio", file),
+    probe.values.push_back({current_hook_name(text_member(v, "name", file)), number_or_null(v, "mean_square", file),
+                            number_or_null(v, "gradient", file)});
+  for (const Json& r : list_member(json, "ratios", file)) {
+    const std::string ratio = text_member(r, "ratio", file);
+    probe.ratios.push_back({text_member(r, "place", file), ratio == "read / value" ? nn::ratio::read : ratio,
                             number_or_null(r, "measured", file), number_or_null(r, "predicted", file),
                             text_member(r, "formula", file), number_or_null(r, "v", file)});
+  }
   return probe;
 }
 
@@ -64,7 +73,7 @@ void check_free_for_probe(const std::string& run) {
       return false;
     }
   };
-  check_output("train", probe_file(run), {"a file of --probe=yes", can_be_read});
+  check_output("train", probe_file(run), {"a file of --signal_propagation=yes", can_be_read});
 }
 
 }  // namespace orrery::models

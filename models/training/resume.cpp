@@ -25,10 +25,10 @@ constexpr std::string_view free_settings[] = {"model",  // a preset; the model's
                                               "flip",
                                               "crop_padding",
                                               "out",
-                                              "rate_factors",
-                                              "decays",
+                                              "lr_scales",
+                                              "weight_decay_rules",
                                               "steps",
-                                              "batch",
+                                              "batch_size",
                                               "batch_tokens",
                                               "gradient_accumulation_steps",
                                               "learning_rate",
@@ -42,20 +42,20 @@ constexpr std::string_view free_settings[] = {"model",  // a preset; the model's
                                               "device",
                                               "precision",
                                               "products",
-                                              "graph",
+                                              "cuda_graph",
                                               "evaluate_every",
                                               "checkpoint_every",
-                                              "figures",
-                                              "figures_every",
+                                              "metrics",
+                                              "metrics_every",
                                               "peak_tflops",
                                               "keep_checkpoints",
                                               "keep_best",
                                               "save_optimizer",
                                               "resume",
-                                              "from_previous",
-                                              "other_text",
+                                              "resume_from_previous",
+                                              "allow_new_text",
                                               "nan_guard",
-                                              "probe",
+                                              "signal_propagation",
                                               "profile"};
 constexpr std::string_view free_group = "losses.";  // weights; logged losses do not include them
 
@@ -66,9 +66,10 @@ bool is_in(const auto& names, std::string_view key) {
 bool is_path_of_data(const std::string& key) { return is_in(paths_of_data, key); }
 
 void check_same(const std::string& run, const std::string& key, const std::string& its, const std::string& ours) {
-  check(its == ours, "train: the run in ", run, " has ", key, "=", its, ", not ", ours,
-        divides_data(key) || is_path_of_data(key) ? "; add --other_text=yes to continue with other data, or " : "; ",
-        "resume it with its own settings: ", command_to_resume(run));
+  check(
+      its == ours, "train: the run in ", run, " has ", key, "=", its, ", not ", ours,
+      divides_data(key) || is_path_of_data(key) ? "; add --allow_new_text=yes to continue with other data, or " : "; ",
+      "resume it with its own settings: ", command_to_resume(run));
 }
 
 // Earlier versions recorded the default where prepared data came with their own tokenizer.
@@ -102,7 +103,7 @@ void check_same_data(const TrainSettings& now, const TrainSettings& then, const 
     check(its.sha256.empty() || its == found, "train: ", key, "=", ours, " (", found.bytes, " bytes, SHA-256 ",
           found.sha256.substr(0, 12), "...) differs from the ", task.kind(), " of the run in ", now.out, ", ", key, "=",
           setting_of(then, key), " (", its.bytes, " bytes, SHA-256 ", its.sha256.substr(0, 12),
-          "...); resume it with that, or add --other_text=yes to continue with this");
+          "...); resume it with that, or add --allow_new_text=yes to continue with this");
   };
   check_same(task.fingerprint(), before.text, task.data(), "data");
   const std::map<std::string, Fingerprint> beside = task.read_beside();
@@ -112,7 +113,7 @@ void check_same_data(const TrainSettings& now, const TrainSettings& then, const 
       const std::string setting = key.substr(0, key.size() - division_mark.size());
       check(found != beside.end() && found->second == its, "train: --", setting, "=", setting_of(now, setting),
             " is split into other files than the ", its.bytes, " that the run in ", now.out,
-            " read; resume it with those, or add --other_text=yes to continue with these");
+            " read; resume it with those, or add --allow_new_text=yes to continue with these");
     } else if (found != beside.end() && key != "tokenizer") {  // the checkpoint holds that, in its version's form
       check_same(found->second, its, setting_of(now, key), key);
     }
@@ -173,7 +174,7 @@ bool has_other_data(const TrainSettings& now, const CheckpointState& before, con
   try {
     check_same_run(strict, before, task);
     return false;
-  } catch (const Error&) {  // an error that other_text permits
+  } catch (const Error&) {  // an error that allow_new_text permits
     return true;
   }
 }

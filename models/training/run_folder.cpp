@@ -232,7 +232,7 @@ std::string latest_checkpoint(const std::string& folder, bool weights_alone) {
     const std::string before = first_whole(checkpoints, weights_alone);
     check(!before.empty(), damage, "; there is no checkpoint before it that is intact");
     fail(damage, "; the checkpoint before it, ", before, ", is intact: use --checkpoint=", before,
-         ", or resume from it: ", command_to_resume(folder, {"--from_previous=yes"}));
+         ", or resume from it: ", command_to_resume(folder, {"--resume_from_previous=yes"}));
   }
 }
 

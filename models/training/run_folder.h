@@ -2,10 +2,10 @@
 // are verifiably its own.
 //
 //   settings.toml  metrics.jsonl        written by the trainer
-//   probe.json                          result of --probe=yes, before the first step (probe.h)
+//   signal_propagation.json             of --signal_propagation=yes, before the first step (probe.h)
 //   step_000050/                        a checkpoint (checkpoint.h), complete from the moment it has this name
 //   step_000060.partial/                a checkpoint being written or removed, or left by a killed program
-//   step_000040.damaged/                a checkpoint renamed by --from_previous=yes
+//   step_000040.damaged/                a checkpoint renamed by --resume_from_previous=yes
 //   replay/                             result of --nan_guard=yes (replay.h); not a checkpoint of the run
 //   .orrery.lock                        process id, while a run is active
 //
@@ -30,7 +30,7 @@ std::string latest_checkpoint(const std::string& folder, bool weights_alone = fa
 // Returns `folder` itself if it is a checkpoint, else the latest in it, which may lack the
 // optimizer. Throws if there is none.
 std::string checkpoint_at(const std::string& folder);
-// Returns true if --from_previous=yes can resume: the newest intact one has an optimizer.
+// Returns true if --resume_from_previous=yes can resume: the newest intact one has an optimizer.
 bool can_resume(const std::string& folder);
 // Returns the checkpoint with the lowest validation loss at its own step, among those of the
 // newest one's data (CheckpointState::data_since); empty if none has one.

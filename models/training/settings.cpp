@@ -1,5 +1,6 @@
 #include "models/training/settings.h"
 
+#include "models/former_names.h"
 #include "models/model.h"
 #include "models/tasks/base/task.h"
 #include "nn/base/spec_family.h"
@@ -12,9 +13,11 @@ std::span<const ForeignKey> nanogpt_keys() {
       {"n_layer", "layers"},
       {"n_head", "heads"},
       {"n_embd", "width"},
+      {"num_heads", "heads"},
+      {"d_model", "width"},
+      {"lr", "learning_rate"},
       {"block_size", "context"},
       {"vocab_size", "vocabulary"},
-      {"batch_size", "batch"},
       {"max_iters", "steps"},
       {"min_lr", "min_learning_rate"},
       {"warmup_iters", "warmup_steps"},
@@ -40,7 +43,7 @@ std::span<const ForeignKey> nanogpt_keys() {
 }
 
 TrainSettings::TrainSettings(const std::string& model_name, const std::string& task_name)
-    : model(model_name),
+    : model(named_model(model_name).name),
       task(task_name.empty() ? named_model(model_name).of.task : task_name),
       model_settings(named_model(model_name).settings),
       task_settings(tasks().at(task).settings) {}
@@ -61,6 +64,7 @@ TrainSettings make_settings(const std::vector<std::pair<std::string, std::string
     set_setting(std::span<const Setting>(members), "train", key, value, nanogpt_keys());
   }
   rename();
+  settings.model = named_model(model).name, settings.figures = with_current_metrics(settings.figures);
   if (settings.task.empty()) settings.task = named_model(model).of.task;
   const int64_t decay = settings.lr_decay_iters, steps = settings.steps;
   check(decay == 0 || decay == steps, "train: lr_decay_iters (", decay, ") must equal steps (", steps,

@@ -47,7 +47,7 @@ struct TrainSettings {
   double grad_clip = 1;
   int64_t seed = 1337, threads = 0;
   int64_t evaluate_every = 500, checkpoint_every = 500, keep_checkpoints = 2, figures_every = 100;
-  std::string figures = "usual";
+  std::string figures = "default";
   double peak_tflops = 0;
   bool keep_best = true, save_optimizer = true, overfit_one_batch = false, graph = false, resume = false,
        from_previous = false, other_text = false, nan_guard = false, probe = false, profile = false;
@@ -65,7 +65,7 @@ struct TrainSettings {
     v("init_from", init_from,
       "run or checkpoint to take model, task, weights and tokenizer from; none: random initial weights");
     v("steps", steps, "total number of updates, including those before a resume", between(1, 1e9));
-    v("batch", batch, "sequences or images per micro-batch", between(1, 16384));
+    v("batch_size|batch", batch, "sequences or images per micro-batch", between(1, 16384));
     v("gradient_accumulation_steps|accumulate", gradient_accumulation_steps, "micro-batches per update",
       between(1, 4096));
     v("learning_rate|rate", learning_rate, "peak learning rate", above(0, 1e30));
@@ -81,9 +81,10 @@ struct TrainSettings {
       name_of_family("schedule"));
     v("optimizer", optimizer, "optimizer from `orrery list optimizer`, such as adamw(beta2=0.95)",
       name_of_family("optimizer"));
-    v("rate_factors", rate_factors,
+    v("lr_scales|rate_factors", rate_factors,
       "learning rate factors by parameter path, PATTERN=FACTOR, ...; the last match counts: '*.bias=2'");
-    v("decays", decays, "turn weight decay on or off by parameter path, PATTERN=yes|no, ...; default: matrices only");
+    v("weight_decay_rules|decays", decays,
+      "turn weight decay on or off by parameter path, PATTERN=yes|no, ...; default: matrices only");
     v.group("losses", losses);
     v("grad_clip|clip", grad_clip, "maximum global norm of the gradients; 0: no clipping", zero_or(tiny, 1e12));
     v("seed", seed, "random seed; equal seeds give bit-identical runs", between(0, largest_seed));
@@ -96,12 +97,15 @@ struct TrainSettings {
       one_of({"highest", "high", "medium"}));
     v("products", products, "CPU kernels for matrix products: auto (the fastest of orrery's), one by name, or openblas",
       one_of({"auto", "avx2", "avx512", "avx512_bf16", "openblas"}));
-    v("graph", graph, "with device=cuda: capture a step as a CUDA graph and replay it; speeds up small models most");
+    v("cuda_graph|graph", graph,
+      "with device=cuda: capture a step as a CUDA graph and replay it; speeds up small models most");
     v("evaluate_every", evaluate_every, "steps between validations; 0: at the end only", between(0, 1e9));
     v("checkpoint_every", checkpoint_every, "steps between checkpoints; 0: at the end only", between(0, 1e9));
-    v("figures", figures,
-      "logged metrics of model components: usual, all, none, or names from `orrery list figures`: a,b");
-    v("figures_every", figures_every, "steps between two rows of the metrics in `figures`; 0: never", between(0, 1e9));
+    v("metrics|figures", figures,
+      "logged metrics of model components: default, all, none, or names from `orrery list metrics`: a,b",
+      with_aliases({"default|usual"}));
+    v("metrics_every|figures_every", figures_every, "steps between two rows of the metrics in `metrics`; 0: never",
+      between(0, 1e9));
     v("peak_tflops", peak_tflops,
       "peak TFLOPS of the machine, for the fraction in use (MFU); 0: the GPU's, if its type is known",
       zero_or(1e-6, 1e6));
@@ -113,18 +117,18 @@ struct TrainSettings {
     v("overfit_one_batch", overfit_one_batch,
       "train on the first batch only, as a check: the loss must fall to nearly 0");
     v("resume", resume, "continue the run in `out` with its own settings, except those given; --resume=RUN: that run");
-    v("from_previous", from_previous,
+    v("resume_from_previous|from_previous", from_previous,
       "with resume: if the last checkpoint is damaged, rename it to step_....damaged and use the previous");
-    v("other_text", other_text, "with resume: allow other data than the run was trained on so far");
+    v("allow_new_text|other_text", other_text, "with resume: allow other data than the run was trained on so far");
     v("nan_guard", nan_guard,
       "stop at the first non-finite value, report its source, and save the step for `orrery replay`");
-    v("probe", probe,
+    v("signal_propagation|probe", probe,
       "before step 1, print mean squares of activations and gradients per layer, with predicted values");
     v("profile", profile, "print a table of the operations and their times at the end");
   }
 };
 
-// Maps nanoGPT's setting names to those of orrery.
+// Maps setting names of other programs, mostly nanoGPT, to those of orrery.
 std::span<const ForeignKey> nanogpt_keys();
 
 // Returns the preset of the last "model" among the assignments {key, value}, changed by all of them

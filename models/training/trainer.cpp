@@ -38,15 +38,18 @@ std::unique_ptr<nn::Schedule> schedule_of(const TrainSettings& s) {
 void check_settings(const TrainSettings& s) {
   check_utf8_settings("train", list_settings(s));
   check_available(parse_device(s.device));
-  check(!s.graph || s.device == "cuda", "train: --graph=yes needs a GPU; add --device=cuda, or leave --graph out");
+  check(!s.graph || s.device == "cuda",
+        "train: --cuda_graph=yes needs a GPU; add --device=cuda, or leave --cuda_graph out");
   check(s.resume || !(s.from_previous || s.other_text),
-        "train: --from_previous and --other_text apply only to a resumed run; add --resume=yes, or leave them out");
+        "train: --resume_from_previous and --allow_new_text apply only to a resumed run; add --resume=yes, or leave "
+        "them out");
   constexpr int64_t most = std::numeric_limits<int32_t>::max();
   check(s.steps <= most / s.gradient_accumulation_steps, "train: steps (", s.steps,
         ") times gradient_accumulation_steps (", s.gradient_accumulation_steps, ") must be at most ", most,
         "; lower one of the two");
-  check(!s.nan_guard || !s.graph,
-        "train: --nan_guard=yes checks each operation, but a replayed step runs none separately; leave --graph out");
+  check(
+      !s.nan_guard || !s.graph,
+      "train: --nan_guard=yes checks each operation, but a replayed step runs none separately; leave --cuda_graph out");
   check(!s.nan_guard || !s.profile,
         "train: --nan_guard=yes would distort the times of --profile=yes; leave one of them out");
   check(s.resume || s.min_learning_rate <= s.learning_rate || schedule_of(s)->learning_rate(s.steps) <= s.learning_rate,
@@ -54,7 +57,7 @@ void check_settings(const TrainSettings& s) {
         ", above its peak, learning_rate ", print_number(s.learning_rate),
         "; use --min_learning_rate=", print_number(s.learning_rate / 10), " or --schedule=constant");
   check(!s.graph || !s.profile,
-        "train: --profile=yes times each operation, but a replayed step runs none separately; leave --graph out");
+        "train: --profile=yes times each operation, but a replayed step runs none separately; leave --cuda_graph out");
 }
 
 }  // namespace
@@ -88,12 +91,13 @@ Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
                                                         : Purpose::begin};
   task_ = tasks().at(s.task).make(s.task_settings, s.model_settings, options);
   check(!s.graph || !task_->varies() || s.gradient_accumulation_steps == 1,
-        "train: --graph=yes captures a step per combination of batch shapes, and the batches of task=", s.task,
+        "train: --cuda_graph=yes captures a step per combination of batch shapes, and the batches of task=", s.task,
         " vary in shape; use gradient_accumulation_steps=1 with larger batches instead of ",
-        s.gradient_accumulation_steps, ", or leave --graph out");
+        s.gradient_accumulation_steps, ", or leave --cuda_graph out");
   if (!resumed.empty()) check_same_run(s, state, *task_);
   check(!s.graph || task_->carried() == 0,
-        "train: --graph=yes replays equal steps, but the stream state grows from step to step; leave --graph out");
+        "train: --cuda_graph=yes replays equal steps, but the stream state grows from step to step; leave --cuda_graph "
+        "out");
   plan_ = plan_memory(s, *task_);
   check_duration(s.steps - (resumed.empty() ? 0 : state.step), plan_.seconds_of_step);
   model_ = make_model(s);
@@ -124,14 +128,15 @@ void Trainer::resume(const std::string& checkpoint, const CheckpointState& state
     check(static_cast<int64_t>(carried_.size()) == s.gradient_accumulation_steps && rows == s.batch,
           "train: the run in ", s.out, " has ", carried_.size(), " micro-batches of ", rows,
           " streams, but these settings have ", s.gradient_accumulation_steps, " of ", s.batch,
-          "; resume it with batch=", rows, " and gradient_accumulation_steps=", carried_.size());
+          "; resume it with batch_size=", rows, " and gradient_accumulation_steps=", carried_.size());
   }
   step_ = state.step, validation_loss_ = state.validation_loss, validated_ = state.validated;
   data_since_ = state.data_since;
   if (has_other_data(s, state, *task_)) {
-    check(step_ < s.steps, "train: steps ", s.steps, ", but the run in ", s.out, " has done ", step_,
-          ", so it would not train on the other data of --other_text=yes; raise --steps, or evaluate it on them with "
-          "orrery evaluate and --validation_data=PATH");
+    check(
+        step_ < s.steps, "train: steps ", s.steps, ", but the run in ", s.out, " has done ", step_,
+        ", so it would not train on the other data of --allow_new_text=yes; raise --steps, or evaluate it on them with "
+        "orrery evaluate and --validation_data=PATH");
     data_since_ = step_, validation_loss_ = 0, validated_ = -1;
   }
   optimizer_->set_steps_done(step_);
@@ -253,7 +258,7 @@ void Trainer::report(Audience& audience) {
   if (has_targets) row.emplace_back("loss", loss);
   row.insert(row.end(), {{"gradient_norm", norm}, {"learning_rate", done.learning_rate}});
   for (const auto& [name, weight] : loss_weights_) row.emplace_back(name, *++losses);
-  row.insert(row.end(), {{"milliseconds", seconds * 1e3},
+  row.insert(row.end(), {{"step_ms", seconds * 1e3},
                          {task_->unit() + "_per_second", units / seconds},
                          {"multiply_adds", done.flops / 2}});
   const double used = peak_flops_ > 0 ? done.flops / seconds / peak_flops_ : NAN;

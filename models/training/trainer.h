@@ -101,7 +101,7 @@ class Trainer {
   std::unique_ptr<nn::Optimizer> optimizer_;
   std::unique_ptr<nn::Schedule> schedule_;
   std::map<std::string, double> loss_weights_;  // above 0, by name
-  std::vector<const Figure*> wanted_figures_;   // logged every figures_every steps
+  std::vector<const Figure*> wanted_figures_;   // logged every metrics_every steps
   double peak_flops_ = 0;                       // FLOPS of the device; 0: unknown
   std::unique_ptr<StepInputsByShape> steps_;
   StepInputs* inputs_ = nullptr;              // of this step
@@ -118,7 +118,7 @@ class Trainer {
   double validation_loss_ = 0;
   std::vector<std::pair<std::string, double>> figures_;
   int64_t validated_ = -1;  // step of validation_loss_
-  int64_t data_since_ = 0;  // step at which other_text changed the data; 0: never
+  int64_t data_since_ = 0;  // step at which allow_new_text changed the data; 0: never
 };
 
 }  // namespace orrery::models

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "nn/base/spec_family.h"
+
 namespace orrery::nn {
 
 void check_keys(const Spec& spec, const std::string& name, const std::vector<std::string>& aliases,
@@ -39,6 +41,15 @@ Spec from_preset(const std::string& preset, const Spec& spec) {
     all.items.push_back(*item);
   }
   return all;
+}
+
+Spec renamed_items(const Spec& spec, std::span<const Setting> settings) {
+  Spec renamed = without_aliases(spec, settings);
+  for (size_t i = 0; i < renamed.items.size(); ++i)
+    if (const Setting* const setting = setting_of_item(renamed, i, settings);
+        setting && !setting->limits.family.empty())
+      renamed.items[i].value = spec_families().at(setting->limits.family).renamed(renamed.items[i].value);
+  return renamed;
 }
 
 void fail_with_spec(const Spec& spec, const std::string& name, std::string_view message) {

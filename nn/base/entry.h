@@ -7,6 +7,7 @@
 
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -22,6 +23,7 @@ struct Info {
   std::string_view parameters = {};            // learned, each with its initial value: "weight 1, bias 0"
   std::string_view keeps = {};                 // saved for backward: "x, mean and 1/std of each row"
   std::vector<Setting> (*ranges)() = nullptr;  // settings and limits, if the family has no registry of types
+  std::string_view alias = {};                 // another program's name for it, read like the name: "rope"
 };
 
 // Returns the settings of a spec such as `memory(softmax, norm=layer)`.
@@ -56,6 +58,9 @@ void check_keys(const Spec& spec, const std::string& name, const std::vector<std
                 const std::map<std::string, const Defaults*>& family);
 [[noreturn]] void fail_with_spec(const Spec& spec, const std::string& name, std::string_view message);
 
+// Returns the spec without aliases in its items, also in those that name members of other families.
+Spec renamed_items(const Spec& spec, std::span<const Setting> settings);
+
 template <class Entry>
 Entry described(const Info& info) {
   Entry entry{};
@@ -89,11 +94,13 @@ template <class Type, class Product, class... Arguments>
   entry.rename = [](const Spec& spec) -> Spec {
     if constexpr (requires { typename Type::Settings; }) {
       typename Type::Settings settings;
-      return without_aliases(spec, settings_of(settings));
+      return renamed_items(spec, settings_of(settings));
     }
     return spec;
   };
-  family.add(std::move(entry));
+  std::vector<std::string> aliases;
+  if (!Type::info.alias.empty()) aliases.emplace_back(Type::info.alias);
+  family.add(std::move(entry), aliases);
   return true;
 }
 
@@ -125,14 +132,14 @@ template <class Product, class... Arguments>
 Spec resolved(const Registry<Entry<Product, Arguments...>>& family, const Spec& spec) {
   const Entry<Product, Arguments...>* const entry = family.find(spec.name);
   if (entry && !entry->preset.empty()) return resolved(family, from_preset(entry->preset, spec));
-  return entry ? entry->resolve(spec) : spec;
+  return entry ? entry->resolve({entry->name, spec.items}) : spec;
 }
 // Returns the spec with names in place of aliases; unchanged if its name is not in the family.
 template <class Product, class... Arguments>
 Spec renamed(const Registry<Entry<Product, Arguments...>>& family, const Spec& spec) {
   const Entry<Product, Arguments...>* const entry = family.find(spec.name);
   if (entry && !entry->preset.empty()) return renamed(family, from_preset(entry->preset, spec));
-  return entry ? entry->rename(spec) : spec;
+  return entry ? entry->rename({entry->name, spec.items}) : spec;
 }
 
 }  // namespace orrery::nn

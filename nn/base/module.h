@@ -34,7 +34,7 @@ struct Parameter {
   // apply per-tensor steps (a clip, an orthogonal step) to each packed tensor.
   std::vector<int64_t> parts = {};
   double rate_factor = 1;       // factor of the learning rate
-  std::string rate_group = "";  // lr group, which the setting `learning_rates` of every optimizer scales
+  std::string rate_group = "";  // lr group, which the setting `lr_scales` of every optimizer scales
   double lowest = -std::numeric_limits<double>::infinity();  // every step clamps the values to
   double highest = std::numeric_limits<double>::infinity();  // [lowest, highest]
 };

@@ -1,5 +1,5 @@
 // Effect of random weights on the size of a signal at initialization: formulas of papers, which
-// `orrery train --probe=yes` compares with measurements.
+// `orrery train --signal_propagation=yes` compares with measurements.
 //
 // A module predicts in its own file, next to the derivation, by a line REGISTER_PREDICTION(Type).
 // Sizes are mean squares. Formulas assume values of mean zero, independent of each other and of the
@@ -32,7 +32,7 @@ struct Given {
 
 // Names of measured ratios of mean squares that formulas may predict.
 namespace ratio {
-constexpr const char* read = "read / value";
+constexpr const char* read = "head_output / value";
 constexpr const char* hidden = "hidden / before F";
 constexpr const char* slots = "output / slots' values";
 constexpr const char* normalized = "output / input";

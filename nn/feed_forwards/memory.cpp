@@ -39,7 +39,7 @@ class Memory final : public SlotReader {
     void visit(V& v) {
       v("function", function, "softmax over the slots, or any activation");
       v("d_ff|slots", d_ff, "number of keys and values; 0: the block's d_ff", between(0, 262144));
-      v("norm", norm, "normalization of the output, before the residual is added", one_of({"none", "layer"}));
+      v("norm", norm, "normalization of the output, before the residual is added", one_of({"none", "layer|layernorm"}));
       v("scale", scale, "factor of the scores, for softmax only", above(0, 1e6));
       v("epsilon", epsilon, "added to the variance by norm=layer", above(0, 100));
     }

@@ -12,9 +12,9 @@ constexpr double smallest = 1e-6, largest = 1e3;  // standard deviations outside
 double by_width(int64_t width) { return 1 / std::sqrt(static_cast<double>(width)); }
 
 double std_of(const Spec& spec, int64_t width) {
-  if (spec.name == "by_width" && spec.items.empty()) return by_width(width);
-  const double std = parse_number("initial_std", print(spec));
-  check(std >= smallest && std <= largest, "initial_std: ", print_number(std), " must be at least ",
+  if (spec.name == "inverse_sqrt_width" && spec.items.empty()) return by_width(width);
+  const double std = parse_number("initialization", print(spec));
+  check(std >= smallest && std <= largest, "initialization: ", print_number(std), " must be at least ",
         print_number(smallest), " and at most ", print_number(largest));
   return std;
 }
@@ -28,6 +28,10 @@ Initialization shrunk(double std, int64_t layers, int64_t branches) {
 }
 
 }  // namespace
+
+Limits initialization_names() {
+  return with_aliases({"fan_in|by_inputs", "inverse_sqrt_width|by_width", "normal|equal"});
+}
 
 // Fixup scales the matrices of L branches of m matrices by L^(-1 / (2 m - 2)). Here m = 2.
 Initialization InitialWeights::inner(int64_t inputs, int64_t outputs, int64_t layers, int64_t branches) const {
@@ -47,26 +51,26 @@ Initialization InitialWeights::head(int64_t inputs, int64_t outputs) const {
 
 InitialWeights initial_weights(const Spec& spec, int64_t width) {
   using Form = InitialWeights::Form;
-  if (spec.name == "by_width" || is_number(spec)) {
+  if (spec.name == "inverse_sqrt_width" || is_number(spec)) {
     const double std = std_of(spec, width);
     return {.std = std, .table_std = std};
   }
-  if (const bool fixup = spec.name == "fixup"; fixup || spec.name == "equal") {
-    check(spec.items.size() == 1 && spec.items[0].key.empty(), "initial_std: '", spec,
-          "' needs one standard deviation, as in ", spec.name, "(0.02) or ", spec.name, "(by_width)");
+  if (const bool fixup = spec.name == "fixup"; fixup || spec.name == "normal") {
+    check(spec.items.size() == 1 && spec.items[0].key.empty(), "initialization: '", spec,
+          "' needs one standard deviation, as in ", spec.name, "(0.02) or ", spec.name, "(inverse_sqrt_width)");
     const double std = std_of(spec.items[0].value, width);
     if (fixup) return {.form = Form::fixup, .std = std, .table_std = std, .zero_head = true};
     return {.std = std, .equal = true, .table_std = std};
   }
-  check(spec.items.empty(), "initial_std: '", spec, "': only equal(...) and fixup(...) take an argument");
+  check(spec.items.empty(), "initialization: '", spec, "': only normal(...) and fixup(...) take an argument");
   if (spec.name == "relu_revival") return {.equal = true};
-  if (spec.name == "adaptive_span" || spec.name == "by_inputs") return {.form = Form::by_inputs, .table_std = 1};
+  if (spec.name == "adaptive_span" || spec.name == "fan_in") return {.form = Form::by_inputs, .table_std = 1};
   if (spec.name == "relu_vision") return {.form = Form::xavier, .table_std = by_width(width), .zero_head = true};
   if (spec.name == "relu_former") return {.form = Form::xavier, .table_std = by_width(width)};
-  static const std::vector<std::string> words = {"a number",     "by_width",      "equal",     "fixup",
-                                                 "relu_revival", "adaptive_span", "by_inputs", "relu_vision",
-                                                 "relu_former"};
-  detail::fail_unknown("initial_std", spec.name, words, {});
+  static const std::vector<std::string> words = {"a number", "inverse_sqrt_width", "normal",
+                                                 "fixup",    "relu_revival",       "adaptive_span",
+                                                 "fan_in",   "relu_vision",        "relu_former"};
+  detail::fail_unknown("initialization", spec.name, words, {});
 }
 
 }  // namespace orrery::nn

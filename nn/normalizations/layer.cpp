@@ -112,7 +112,8 @@ class LayerNormalization final : public Module {
                                 .formula = "(x - mean) / sqrt(variance + epsilon) * weight + bias",
                                 .source = "Ba et al. 2016, arXiv:1607.06450",
                                 .parameters = "weight 1, bias 0",
-                                .keeps = "x, mean and 1/std of each row"};
+                                .keeps = "x, mean and 1/std of each row",
+                                .alias = "layernorm"};
 
   LayerNormalization(const Spec& spec, const NormalizationOptions& options)
       : weight_(Shape{options.width}, constant(1)) {

@@ -99,7 +99,8 @@ class RmsNormalization final : public Module {
                                 .formula = "x / sqrt(mean(x^2) + epsilon) * weight",
                                 .source = "Zhang and Sennrich 2019, arXiv:1910.07467",
                                 .parameters = "weight 1",
-                                .keeps = "x, 1/root mean square of each row"};
+                                .keeps = "x, 1/root mean square of each row",
+                                .alias = "rmsnorm"};
 
   RmsNormalization(const Spec& spec, const NormalizationOptions& options) : weight_(Shape{options.width}, constant(1)) {
     Settings settings;

@@ -23,7 +23,8 @@ struct AdamWOfSettings : AdamWFormula {
                                  "corrected",
                              .source = "Loshchilov and Hutter 2019, arXiv:1711.05101",
                              .parameters = "m 0, v 0",
-                             .keeps = "m and v: two numbers per parameter"};
+                             .keeps = "m and v: two numbers per parameter",
+                             .alias = "adam"};
   static constexpr const char* moment_names[] = {"first_moment", "second_moment"};
 
   explicit AdamWOfSettings(const Settings& s) : AdamWFormula{s.beta1, s.beta2, s.epsilon, s.weight_decay} {}

@@ -84,7 +84,8 @@ class RotaryPositions final : public Position {
                                 .formula = "q, k rotated in pairs by position base^(-2i / D)",
                                 .source = "Su et al. 2021, arXiv:2104.09864",
                                 .parameters = "none",
-                                .keeps = "nothing"};
+                                .keeps = "nothing",
+                                .alias = "rope"};
 
   RotaryPositions(const Spec& spec, const PositionOptions& options) : spec_(spec), context_(options.context) {
     read_settings(spec, settings_);

@@ -43,7 +43,7 @@ def small_run(program, folder, *more):
         "--heads=2",
         "--width=16",
         "--context=16",
-        "--batch=2",
+        "--batch_size=2",
         "--warmup_steps=10",
         "--evaluate_every=20",
         "--validation_tokens=2000",
@@ -422,7 +422,7 @@ def synthetic(n=256):  # attention of 4 x 4 heads: rows that add up to 1, each h
             ),
             section(
                 "matrix",
-                "causes",
+                "ablation",
                 {
                     "rows": [f"block {r}" for r in range(8)],
                     "columns": [f"token {c}" for c in range(12)],
@@ -563,7 +563,7 @@ def check_maps(driver, page, path, pictures):
     check_contents(maps, "maps")
     check_marks(maps.open())
 
-    canvas = maps.find("section[aria-label='causes'] canvas[role]")
+    canvas = maps.find("section[aria-label='ablation'] canvas[role]")
     maps.show(canvas)
     maps.run("arguments[0].focus()", canvas)
     ActionChains(driver).send_keys(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT, Keys.ARROW_DOWN, Keys.ARROW_DOWN).perform()
@@ -577,7 +577,7 @@ def check_maps(driver, page, path, pictures):
     )
     number = float(said.split(": ")[1].split(",")[0].replace("−", "-"))
     check(abs(number - value) < 1e-3, f"a cell says {number}, it is {value}")
-    ends = maps.run("return document.querySelector(\"section[aria-label='causes'] .scale\").innerText")
+    ends = maps.run("return document.querySelector(\"section[aria-label='ablation'] .scale\").innerText")
     most = max(abs(x) for x in signed if math.isfinite(x))
     check(number_text(most)[:4] in ends and "−" in ends, f"the scale's ends read '{ends}'")
     radio = maps.find(".thumbs button[aria-checked=true]")
@@ -610,7 +610,7 @@ layers = 1
 heads = 2
 width = 16
 context = 16
-batch = 2
+batch_size = 2
 validation_tokens = 2000
 [sweep]
 learning_rate = [1e-3, 3e-3]
@@ -656,7 +656,7 @@ def main():
             "--heads=2",
             "--width=16",
             "--context=16",
-            "--batch=2",
+            "--batch_size=2",
             "--steps=20",
             "--validation_tokens=2000",
         ]
@@ -680,7 +680,7 @@ def main():
             pages[name] = os.path.join(folder, name + ".html")
             orrery(program, "report", *folders, "--out=" + pages[name])
         pages["looks"] = os.path.join(folder, "looks.html")
-        orrery(program, "inspect", b, "--text=First Citizen:", "--look=all", "--page=" + pages["looks"])
+        orrery(program, "inspect", b, "--text=First Citizen:", "--analysis=all", "--html=" + pages["looks"])
         for name in pages:
             check(os.path.getsize(pages[name]) < 5e6, f"{name}: {os.path.getsize(pages[name])} bytes")
         driver = browser()

@@ -56,7 +56,7 @@ class Runs {
     std::ifstream in(folder_ / name + "/metrics.jsonl");
     for (std::string line; std::getline(in, line);) {
       nlohmann::json row = nlohmann::json::parse(line);
-      for (const char* of_time : {"milliseconds", "tokens_per_second", "mfu"}) row.erase(of_time);
+      for (const char* of_time : {"step_ms", "tokens_per_second", "mfu"}) row.erase(of_time);
       rows.push_back(row);
     }
     return rows;
@@ -82,7 +82,7 @@ class Runs {
 };
 
 const Assignments on_card = {{"device", "cuda"}};
-const Assignments replayed = {{"device", "cuda"}, {"graph", "yes"}};
+const Assignments replayed = {{"device", "cuda"}, {"cuda_graph", "yes"}};
 
 }  // namespace
 
@@ -92,7 +92,7 @@ TEST_CASE("a GPT trains on the device with the CPU's losses") {
                    {"width", "64"},
                    {"heads", "2"},
                    {"context", "32"},
-                   {"batch", "4"},
+                   {"batch_size", "4"},
                    {"steps", thread_sanitizer ? "3" : "20"},
                    {"warmup_steps", "5"},
                    {"bias", "yes"}});
@@ -117,7 +117,7 @@ TEST_CASE("dropout, accumulation, clipping: the CPU's losses; replayed steps hav
                    {"width", "32"},
                    {"heads", "2"},
                    {"context", "16"},
-                   {"batch", "2"},
+                   {"batch_size", "2"},
                    {"steps", "6"},
                    {"gradient_accumulation_steps", "2"},
                    {"dropout", "0.1"},
@@ -152,7 +152,8 @@ TEST_CASE("dropout, accumulation, clipping: the CPU's losses; replayed steps hav
 
 TEST_CASE("a loss that is not finite: the device changes nothing, and the host tells the step") {
   if (no_card()) return;
-  const Runs runs({{"layers", "1"}, {"width", "16"}, {"heads", "1"}, {"context", "8"}, {"batch", "2"}, {"steps", "9"}});
+  const Runs runs(
+      {{"layers", "1"}, {"width", "16"}, {"heads", "1"}, {"context", "8"}, {"batch_size", "2"}, {"steps", "9"}});
   Trainer trainer = runs.begin("cuda", on_card);
   Tensor before;
   TrainingEvents events;
@@ -171,7 +172,8 @@ TEST_CASE("a loss that is not finite: the device changes nothing, and the host t
 
 TEST_CASE("nan guard: on the device it finds what it finds on the CPU, undoes an update, and changes no bit") {
   if (no_card()) return;
-  const Runs runs({{"layers", "1"}, {"width", "16"}, {"heads", "1"}, {"context", "8"}, {"batch", "2"}, {"steps", "3"}});
+  const Runs runs(
+      {{"layers", "1"}, {"width", "16"}, {"heads", "1"}, {"context", "8"}, {"batch_size", "2"}, {"steps", "3"}});
   const Assignments guard = {{"nan_guard", "yes"}}, far = {{"learning_rate", "1e30"}, {"warmup_steps", "0"}};
   const auto found = [&](const std::string& name, const Assignments& settings) {
     expect_error([&] { runs.train(name, guard + far + settings); }).names("train").value("not finite").names("step");
@@ -183,11 +185,11 @@ TEST_CASE("nan guard: on the device it finds what it finds on the CPU, undoes an
   CHECK(on_device.call.module == on_cpu.call.module);
   CHECK(on_device.call.made[0].facts.shape == on_cpu.call.made[0].facts.shape);
 
-  const Finding update = found("update", on_card + Assignments{{"rate_factors", "*=1e9"}});
+  const Finding update = found("update", on_card + Assignments{{"lr_scales", "*=1e9"}});
   CHECK(update.step == 1);
   CHECK(update.call.direction == "update");
   Trainer again =
-      runs.begin("update/replay", guard + far + on_card + Assignments{{"rate_factors", "*=1e9"}, {"resume", "yes"}});
+      runs.begin("update/replay", guard + far + on_card + Assignments{{"lr_scales", "*=1e9"}, {"resume", "yes"}});
   const std::optional<Finding> shown = again.replay(false);
   REQUIRE(shown.has_value());
   CHECK(shown->call == update.call);
@@ -196,13 +198,16 @@ TEST_CASE("nan guard: on the device it finds what it finds on the CPU, undoes an
   for (const char* name : {"weights.safetensors", "optimizer.safetensors"})
     CHECK(runs.file(plain.checkpoint, name) == runs.file(guarded.checkpoint, name));
   CHECK(runs.metrics("plain") == runs.metrics("guarded"));
-  expect_error([&] { runs.train("graph", guard + replayed); }).names("--nan_guard=yes").value("step").offers("--graph");
+  expect_error([&] { runs.train("graph", guard + replayed); })
+      .names("--nan_guard=yes")
+      .value("step")
+      .offers("--cuda_graph");
 }
 
 TEST_CASE("text is generated on the device as on the CPU") {
   if (no_card()) return;
   const Runs runs(
-      {{"layers", "1"}, {"width", "32"}, {"heads", "2"}, {"context", "16"}, {"batch", "2"}, {"steps", "3"}});
+      {{"layers", "1"}, {"width", "32"}, {"heads", "2"}, {"context", "16"}, {"batch_size", "2"}, {"steps", "3"}});
   Trainer trainer = runs.begin("cpu", {});
   const std::vector<int32_t> start = {1, 2, 3};
   const SamplingSettings sampling = {.tokens = 20, .temperature = 0};
@@ -223,15 +228,16 @@ TEST_CASE("every task and model trains on the device with the CPU's losses, and 
       {"stream",
        {{{"model", "stream"},
          {"context", "12"},
-         {"memory", "24"},
-         {"batch", "2"},
+         {"cache_length", "24"},
+         {"batch_size", "2"},
          {"attention", "softmax(span=adaptive_span(24, R=8))"},
          {"losses.span_penalty", "1e-3"}},
         small}},
       {"algorithmic",
-       {{{"model", "gpt"}, {"task", "algorithmic"}, {"problem", "copy(length=4)"}, {"batch", "2"}}, small}},
-      {"vit", {{{"model", "vit-fashion"}, {"batch", "2"}}, small + Assignments{{"data", tests + "images/fashion"}}}},
-      {"resnet", {{{"model", "resnet"}, {"width", "4"}, {"batch", "4"}}, {{"data", tests + "images/shapes"}}}},
+       {{{"model", "gpt"}, {"task", "algorithmic"}, {"problem", "copy(length=4)"}, {"batch_size", "2"}}, small}},
+      {"vit",
+       {{{"model", "vit-fashion"}, {"batch_size", "2"}}, small + Assignments{{"data", tests + "images/fashion"}}}},
+      {"resnet", {{{"model", "resnet"}, {"width", "4"}, {"batch_size", "4"}}, {{"data", tests + "images/shapes"}}}},
       {"translation",
        {{{"model", "translation-small"}},
         small + Assignments{{"data", tests + "translation/bible.tsv"},
@@ -290,5 +296,5 @@ TEST_CASE("translation: steps of each shape are recorded once, and replayed have
   CHECK(runs.metrics("eager") == runs.metrics("graph"));
   const Assignments two = pairs + replayed + Assignments{{"gradient_accumulation_steps", "2"}};
   const auto accumulate = [&] { runs.train("more", two); };
-  expect_error(accumulate).names("--graph").offers("batches").names("gradient_accumulation_steps").value(2);
+  expect_error(accumulate).names("--cuda_graph").offers("batches").names("gradient_accumulation_steps").value(2);
 }

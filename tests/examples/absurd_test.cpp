@@ -42,7 +42,7 @@ TEST_CASE("absurd: sizes and counts are refused at once, by name, and leave noth
       {"--layers=2147483648", {"layers"}, "2147483648", "4096"},
       {"--steps=9223372036854775807", {"steps"}, "9223372036854775807", "1e9"},
       {"--context=9223372036854775807", {"context"}, "9223372036854775807", "16777216"},
-      {"--batch=1e18", {"batch"}, "1e18", "16384"},
+      {"--batch_size=1e18", {"batch_size"}, "1e18", "16384"},
       {"--vocabulary=4611686018427387904", {"vocabulary"}, "4611686018427387904", "1048576"},
       {"--d_ff=1e300", {"d_ff"}, "1e300", "262144"},
       {"--threads=4294967297", {"threads"}, "4294967297", "1024"},

@@ -25,7 +25,7 @@ std::vector<std::string> train(const Folder& folder, const std::vector<std::stri
 TEST_CASE("classify: a model that has learned shapes names them, with shares of one") {
   const Folder folder;
   const Outcome trained =
-      run_orrery(train(folder, {"--model=resnet", "--width=8", "--data=" + scraps + "/shapes", "--batch=8",
+      run_orrery(train(folder, {"--model=resnet", "--width=8", "--data=" + scraps + "/shapes", "--batch_size=8",
                                 "--steps=60", "--optimizer=sgd(momentum=0.9)", "--learning_rate=0.1", "--flip"}));
   REQUIRE_MESSAGE(trained.code == 0, trained.err);
   CHECK(std::regex_search(trained.out, std::regex("images: 8 .* 4 ")));  // training, validation
@@ -63,7 +63,7 @@ TEST_CASE("classify: classes that a model has beyond the names of the data are n
                       (folder / "set/") + name + "'")
                 .code == 0);
   const Outcome trained = run_orrery(
-      train(folder, {"--model=vit", "--layers=1", "--heads=2", "--width=16", "--patch=4", "--steps=1", "--batch=4",
+      train(folder, {"--model=vit", "--layers=1", "--heads=2", "--width=16", "--patch=4", "--steps=1", "--batch_size=4",
                      "--classes=14", "--validation_fraction=0.3", "--data=" + (folder / "set")}));
   REQUIRE_MESSAGE((trained.code == 0 || trained.code == 3), trained.err);
   const Outcome found = run_orrery({"classify", "--checkpoint=" + run, "--top=14", scraps + "/shapes/val/rings/0.png"});
@@ -95,7 +95,7 @@ TEST_CASE("images: the committed configurations train on scraps") {
     CAPTURE(config);
     const Folder folder;
     const Outcome run = run_orrery(train(folder, {"--config=" ORRERY_SOURCE_DIR "/examples/configs/" + config + ".toml",
-                                                  "--data=" + scraps + "/" + data, "--steps=2", "--batch=4"}));
+                                                  "--data=" + scraps + "/" + data, "--steps=2", "--batch_size=4"}));
     CHECK_MESSAGE(is_complete(run), run.err);
     CHECK(contains(last_line(run.out), "accuracy"));
   }
@@ -113,7 +113,8 @@ TEST_CASE("images: a model is judged by a test set alone, and begins a run on ot
   };
   const std::string run = folder / "run", same = classes("same", {"rings", "stripes"}),
                     numbers = classes("numbers", {"0", "1"}), others = classes("others", {"a", "b", "c"});
-  const std::vector<std::string> small = {"--steps=2", "--batch=4", "--evaluate_every=0", "--validation_fraction=0.25"};
+  const std::vector<std::string> small = {"--steps=2", "--batch_size=4", "--evaluate_every=0",
+                                          "--validation_fraction=0.25"};
   const Outcome trained = run_orrery(train(folder, {"--model=resnet", "--width=4", "--data=" + same}) + small);
   REQUIRE_MESSAGE(trained.code == 0, trained.err);
   std::filesystem::remove_all(same);
@@ -156,7 +157,7 @@ TEST_CASE("images: a model is judged by a test set alone, and begins a run on ot
 TEST_CASE("images: a run that begins with another's weights reads pictures and takes its loss as that one does") {
   using Words = std::vector<std::string>;
   const Folder folder;
-  const Words data = {"--data=" + scraps + "/shapes", "--batch=4", "--warmup_steps=1"};
+  const Words data = {"--data=" + scraps + "/shapes", "--batch_size=4", "--warmup_steps=1"};
   REQUIRE(is_complete(run_orrery(
       train(folder, data + Words{"--model=vit", "--layers=1", "--heads=2", "--width=8", "--patch=4", "--steps=2",
                                  "--loss=sigmoid", "--pixel_mean=0.9,0.1,0.9", "--pixel_std=0.3"}))));
@@ -189,7 +190,7 @@ TEST_CASE("images: a run that begins with another's weights reads pictures and t
 TEST_CASE("images: a warning reports how many images of a validation are training data of the run") {
   const Folder folder;
   const std::string data = scraps + "/shapes/train";  // two classes of four images each
-  REQUIRE(is_complete(run_orrery(train(folder, {"--model=resnet", "--width=4", "--data=" + data, "--batch=4",
+  REQUIRE(is_complete(run_orrery(train(folder, {"--model=resnet", "--width=4", "--data=" + data, "--batch_size=4",
                                                 "--steps=1", "--validation_fraction=0.25"}))));
   const auto judged = [&](const std::string& setting) {
     const Outcome outcome = run_orrery({"evaluate", "--checkpoint=" + (folder / "run"), setting});

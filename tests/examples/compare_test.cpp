@@ -73,7 +73,7 @@ TEST_CASE("compare: where numbers part, what differs most, and what only one has
   CHECK(!contains(out, "note: validation_loss"));
   CHECK(!contains(compared({a, b}), "note: "));
 
-  const std::string few = compared({a, b, "--parameters=2", "--figures=gradient_*"}),
+  const std::string few = compared({a, b, "--parameters=2", "--metrics=gradient_*"}),
                     all = compared({a, b, "--parameters=0"});
   INFO(few, all);
   CHECK(contains(few, "gradient_norm by step\n"));
@@ -117,7 +117,7 @@ TEST_CASE("compare: what makes no sense is refused") {
   refusal({a}).value(1).offers("orrery compare runs/a runs/b");
   refusal({a, folder / "none"}).value(folder / "none").offers("orrery train --out");
   refusal({folder.path(), a}).value(folder.path()).offers("settings.toml");
-  refusal({a, a, "--figures=los"}).names("metric").value("los").offers("loss");
+  refusal({a, a, "--metrics=los"}).names("metric").value("los").offers("loss");
   refusal({a, a, "--parameter=3"}).value("parameter").offers("parameters");
   const std::string weights = a + "/step_000004/weights.safetensors";
   std::string bytes = read_file(weights);
@@ -146,7 +146,7 @@ TEST_CASE("compare: differences of parameters and of numbers are what they say")
   CHECK(found.same == Words{"same"});
 
   using Rows = std::vector<LogRow>;
-  const Rows rows = {{1, {{"loss", 2}, {"milliseconds", 3}}},
+  const Rows rows = {{1, {{"loss", 2}, {"step_ms", 3}}},
                      {2, {{"loss", NAN}, {"tokens_per_second", 3}}},
                      {3, {{"loss", 1}, {"alpha/blocks.0", 1}, {"a/b", 5}}}};
   Rows other = {{2, {{"loss", NAN}, {"tokens_per_second", 4}}},

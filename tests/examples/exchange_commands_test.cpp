@@ -32,7 +32,7 @@ TEST_CASE(
     const Outcome out = run_orrery({"export", folder / "run", "--out=" + (folder / "theirs/")});
     REQUIRE_MESSAGE(out.code == 0, out.err);
     const Outcome again = run_orrery({"import", folder / "theirs", "--out=" + (folder / "again"),
-                                      "--check=" + golden + "/" + name + "/logits.safetensors"});
+                                      "--reference_logits=" + golden + "/" + name + "/logits.safetensors"});
     REQUIRE_MESSAGE(again.code == 0, again.err);
     CHECK(last_line(again.out) == last_line(in.out));
     expect_error(run_orrery({"import", golden + "/" + name, "--out=" + (folder / "run")}))
@@ -190,7 +190,7 @@ TEST_CASE("translate: sentences go in, a line each comes out, and BLEU is told a
                     nothing = folder.write("nothing.txt", "\n\n");
   CHECK(run_orrery({"translate", "--checkpoint=" + run, "--input=" + nothing, "--beam=2"}).out == "\n\n");
   const Outcome found = run_orrery({"translate", "--checkpoint=" + run, "--input=" + input, "--reference=" + reference,
-                                    "--beam=2", "--most_tokens=8"});
+                                    "--beam=2", "--max_tokens=8"});
   REQUIRE_MESSAGE(found.code == 0, found.err);
   CHECK(std::count(found.out.begin(), found.out.end(), '\n') >= 2);
   CHECK(std::regex_search(found.out + found.err, std::regex("BLEU *[=:]? *\\d")));
@@ -225,7 +225,7 @@ TEST_CASE("translate: sentences go in, a line each comes out, and BLEU is told a
   std::string endless = "Am Anfang";
   for (int i = 0; i < 200; ++i) endless += " schuf Gott Himmel und Erde";
   const std::string mixed = folder.write("mixed.txt", "Und es ward Licht.\n" + endless + "\nUnd es ward Licht.\n");
-  const Words limits = {"--beam=2", "--most_tokens=8"};
+  const Words limits = {"--beam=2", "--max_tokens=8"};
   const Outcome rest = run_orrery(Words{"translate", "--checkpoint=" + run, "--input=" + mixed} + limits),
                 plain = run_orrery(Words{"translate", "--checkpoint=" + run, "--input=" + input} + limits);
   expect_error(rest).names("translate").names("line 2").names("context").value(128);

@@ -42,8 +42,8 @@ TEST_CASE("foreign text: what files and classes are called does not act on the t
   }
   const std::string run = folder / ("run" + act), other = folder / ("other" + act);
   const Words train = {"train",     "--model=vit",        "--layers=1",     "--width=16",
-                       "--heads=2", "--patch=4",          "--image_size=8", "--batch=4",
-                       "--steps=2", "--evaluate_every=0", "--figures=none", "--data=" + (folder / "set")};
+                       "--heads=2", "--patch=4",          "--image_size=8", "--batch_size=4",
+                       "--steps=2", "--evaluate_every=0", "--metrics=none", "--data=" + (folder / "set")};
   const Outcome trained = harmless(train + Words{"--out=" + run});
   CHECK(contains(trained.out, "\\x1b[31m\\x0aQQQ"));
   harmless(train + Words{"--out=" + other, "--seed=2"});
@@ -53,7 +53,7 @@ TEST_CASE("foreign text: what files and classes are called does not act on the t
     if (entry.is_regular_file()) some = entry.path().string();
   CHECK(contains(harmless({"classify", "--checkpoint=" + run, some}).out, "\\x0aQQQ"));
   harmless({"evaluate", "--checkpoint=" + run});
-  harmless({"inspect", run, "--look=all", "--out=" + (folder / ("seen" + act))});
+  harmless({"inspect", run, "--analysis=all", "--out=" + (folder / ("seen" + act))});
   harmless({"compare", run, other});
   harmless({"metrics", run, "--out=" + (folder / ("m" + act + ".csv"))});
   harmless({"report", run, "--out=" + (folder / ("page" + act + ".html"))});
@@ -74,7 +74,7 @@ TEST_CASE("foreign text: claims do not act on the terminal") {
       "claims/one" + act + ".toml",
       "source = \"\\u001B[31m\\nQQQ\"\nsentence = \"<b>\\u001B[31m\\nQQQ\"\nkind = \"trained\"\n"
       "metric = \"validation_loss\"\nrefuted_if = \"b > a + 1\"\nseeds = [1, 2]\n"
-      "[base]\nlayers = 1\nheads = 2\nwidth = 16\ncontext = 8\nbatch = 2\nsteps = 2\nwarmup_steps = 1\ndata = \"" +
+      "[base]\nlayers = 1\nheads = 2\nwidth = 16\ncontext = 8\nbatch_size = 2\nsteps = 2\nwarmup_steps = 1\ndata = \"" +
           text + "\"\n[variants.a]\n[variants.b]\nlearning_rate = 0.002\n");
   const Outcome judged = harmless({"study", "--all=" + (folder / "claims"), "--runs=" + (folder / "pool")});
   CHECK(contains(judged.out, "<b>\\x1b[31m\\x0aQQQ"));

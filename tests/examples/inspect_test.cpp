@@ -38,16 +38,17 @@ Message refusal(const Words& words) { return expect_error(run_orrery(Words{"insp
 TEST_CASE("inspect: one head of a text as a map, with its strongest links") {
   const Folder folder;
   const std::string run = trained(folder, {"--layers=2"});
-  const Outcome map = inspect({run, "--text=abeabe", "--look=attention", "--layer=1", "--head=0", "--top=3"});
+  const Outcome map = inspect({run, "--text=abeabe", "--analysis=attention", "--layer=1", "--head=0", "--top=3"});
   CHECK(contains(map.out, "Attention: blocks.1.attention, head 0\n"));
   Message(map.out).names("weights").value("add up to 1.");
   CHECK(contains(map.out, "     abeabe\n  a |█·····|\n"));
   CHECK(contains(map.out, "; ·: not visible\n"));
   CHECK(std::regex_search(map.out, std::regex("query  key  weight\n +0 a +0 a +1\\.0000\n")));
-  const Outcome all = inspect({run, "--text=abeabe", "--look=attention"});
-  Message(all.out).names("4 maps").value("6 x 6").offers("--page=FILE.html");
+  const Outcome all = inspect({run, "--text=abeabe", "--analysis=attention"});
+  Message(all.out).names("4 maps").value("6 x 6").offers("--html=FILE.html");
   const std::string file = folder.write("example.txt", "abeabe");
-  CHECK(inspect({run, "--text=FILE:" + file, "--look=attention", "--layer=1", "--head=0", "--top=3"}).out == map.out);
+  CHECK(inspect({run, "--text=FILE:" + file, "--analysis=attention", "--layer=1", "--head=0", "--top=3"}).out ==
+        map.out);
 }
 
 TEST_CASE("inspect: the documents of --documents=yes are read as the run reads them, of its data and of a text") {
@@ -58,21 +59,21 @@ TEST_CASE("inspect: the documents of --documents=yes are read as the run reads t
   const Outcome learned =
       run_orrery(Words{"train", "--data=" + folder.write("d", text), "--validation_data=" + folder.write("v", held_out),
                        "--documents=yes", "--tokenizer=" ORRERY_SOURCE_DIR "/tests/cases/gpt2_end_of_text",
-                       "--learning_rate=0.05", "--figures=none", "--out=" + run} +
+                       "--learning_rate=0.05", "--metrics=none", "--out=" + run} +
                  tiny + Words{"--context=64", "--steps=40"});
   REQUIRE_MESSAGE(learned.code == 0, learned.err);
   std::smatch loss;
   const std::string told = last_line(learned.out);
   REQUIRE_MESSAGE(std::regex_search(told, loss, std::regex("validation loss (\\d+\\.\\d{4})")), told);
   for (const Words& example : {Words{}, Words{"--text=" + held_out}})
-    Message(inspect(Words{run, "--look=causes"} + example).out).names("loss").value(loss.str(1));
+    Message(inspect(Words{run, "--analysis=ablation"} + example).out).names("loss").value(loss.str(1));
 }
 
 TEST_CASE("inspect: what heads do, as a table, a page and numbers") {
   const Folder folder;
   const std::string run = trained(folder), page = folder / "page.html", file = folder / "seen.safetensors";
-  const Outcome heads = inspect(
-      {run, "--text=abeabeab", "--look=heads,attention", "--page=" + page, "--out=" + file, "--seed=3", "--threads=1"});
+  const Outcome heads = inspect({run, "--text=abeabeab", "--analysis=heads,attention", "--html=" + page,
+                                 "--out=" + file, "--seed=3", "--threads=1"});
   CHECK(std::regex_search(heads.out, std::regex("attention +head  entropy  zeros  row sum  distance  induction")));
   CHECK(contains(heads.out, "Entropies relative to uniform weights"));
   CHECK(last_line(heads.out) == page);
@@ -87,11 +88,11 @@ TEST_CASE("inspect: what heads do, as a table, a page and numbers") {
 TEST_CASE("inspect: a signed picture keeps its signs on a terminal") {
   const Folder folder;
   const std::string run = trained(folder);
-  const Outcome votes = inspect({run, "--text=abeabe", "--look=memories", "--slot=3"});
+  const Outcome votes = inspect({run, "--text=abeabe", "--analysis=neurons", "--slot=3"});
   CHECK(std::regex_search(votes.out, std::regex("  -0\\.\\d+ +(█)+\\|\n")));  // negative: left of the line
   CHECK(std::regex_search(votes.out, std::regex("   0\\.\\d+ +\\|(█)+\n")));  // positive: right of it
   CHECK(!std::regex_search(votes.out, std::regex("  -0\\.\\d+ +(█)*\\|█")));
-  const Outcome lens = inspect({run, "--text=abeabe", "--look=depth"});
+  const Outcome lens = inspect({run, "--text=abeabe", "--analysis=logit_lens"});
   CHECK(std::regex_search(lens.out, std::regex("scale: ln p 0 to -\\d\\.\\d+ \\(square root\\); ")));
   Message(lens.out).names(". - = #").value("negative");
 }
@@ -99,7 +100,7 @@ TEST_CASE("inspect: a signed picture keeps its signs on a terminal") {
 TEST_CASE("inspect: --out writes whatever is seen, or says what it does not write") {
   const Folder folder;
   const std::string run = trained(folder, {"--normalization=dyt"});
-  const Words all = {run, "--text=abeabeab", "--look=all"};
+  const Words all = {run, "--text=abeabeab", "--analysis=all"};
   inspect(all + Words{"--out=" + (folder / "seen.safetensors")});
   const std::string listed = run_orrery({"show", folder / "seen.safetensors"}).out;
   inspect(all + Words{"--out=" + (folder / "seen.csv")});
@@ -110,14 +111,14 @@ TEST_CASE("inspect: --out writes whatever is seen, or says what it does not writ
   for (; std::getline(figures, line); ++count)
     CHECK_MESSAGE(contains(listed, line.substr(0, line.find(',')) + " "), line);
   CHECK(count > 50);
-  for (const char* figure :
-       {"depth/size/blocks.0.attention", "causes/without/blocks.0.attention", "curves/inverse_deviation/",
-        "curves/like_tanh/", "memories/carriers/blocks.0.feed_forward", "depth/size/state",
-        "curves/means/blocks.0.attention_norm", "memories/mass/"})
+  for (const char* figure : {"logit_lens/size/blocks.0.attention", "ablation/without/blocks.0.attention",
+                             "normalization_curves/inverse_deviation/", "normalization_curves/like_tanh/",
+                             "neurons/carriers/blocks.0.feed_forward", "logit_lens/size/state",
+                             "normalization_curves/means/blocks.0.attention_norm", "neurons/mass/"})
     CHECK_MESSAGE(contains(listed, figure), figure);
   inspect(all + Words{"--out=" + (folder / "seen")});
   CHECK(read_file(folder / "seen/figures.csv") == read_file(folder / "seen.csv"));
-  CHECK(fs::exists(folder / "seen/memories.mass.blocks.0.feed_forward.npy"));
+  CHECK(fs::exists(folder / "seen/neurons.mass.blocks.0.feed_forward.npy"));
   Message json = refusal({run, "--text=abe", "--out=" + (folder / "x.json")});
   json.names("--out").value("x.json").value(".json").offers("FILE.safetensors").offers("FILE.csv").offers("folder");
   CHECK(!fs::exists(folder / "x.json"));
@@ -144,7 +145,7 @@ TEST_CASE("inspect: any value that modules show, listed and written") {
   Message(last_line(seen.out)).names(out).value("2 files");
   CHECK(fs::exists(out + "/blocks.0.attention.weights.npy"));
   CHECK(!contains(seen.out, "Attention: "));
-  const Outcome both = inspect({run, "--text=abed", "--hooks=*.hidden", "--look=heads"});
+  const Outcome both = inspect({run, "--text=abed", "--hooks=*.hidden", "--analysis=heads"});
   CHECK(contains(both.out, "blocks.0.feed_forward.hidden  f32"));
   CHECK(contains(both.out, "Heads: Metrics of each head"));
   refusal({run, "--text=abed", "--hooks=blocks.0.attention.weihgts"})
@@ -156,12 +157,12 @@ TEST_CASE("inspect: any value that modules show, listed and written") {
 TEST_CASE("inspect: images and translations") {
   const Folder folder;
   const std::string vit = folder / "vit", pairs = folder / "pairs";
-  const Outcome images =
-      run_orrery({"train", "--model=vit-fashion", "--layers=1", "--width=16", "--heads=2", "--batch=4", "--steps=2",
-                  "--evaluate_every=0", "--data=" + scraps + "/images/shapes", "--image_size=8", "--out=" + vit});
+  const Outcome images = run_orrery({"train", "--model=vit-fashion", "--layers=1", "--width=16", "--heads=2",
+                                     "--batch_size=4", "--steps=2", "--evaluate_every=0",
+                                     "--data=" + scraps + "/images/shapes", "--image_size=8", "--out=" + vit});
   REQUIRE_MESSAGE(images.code == 0, images.err);
   const std::string picture = scraps + "/images/shapes/val/rings/0.png";
-  const Outcome patches = inspect({vit, "--image=" + picture, "--label=1", "--look=attention,heads"});
+  const Outcome patches = inspect({vit, "--image=" + picture, "--label=1", "--analysis=attention,heads"});
   Message(patches.out).names("2 maps").value("4 x 4");
   Message(patches.out).names("pixels");
   refusal({vit, "--text=abe"}).names("inspect").value("image").offers("--image=FILE.png");
@@ -171,10 +172,11 @@ TEST_CASE("inspect: images and translations") {
        "--data=" + scraps + "/translation/bible.tsv", "--source_column=4", "--target_column=3",
        "--tokenizer=sentence_piece(vocabulary=150)", "--context=256", "--out=" + pairs});
   REQUIRE_MESSAGE(is_complete(translation), translation.err);
-  const Outcome given = inspect({pairs, "--source=Im Anfang", "--target=In the beginning", "--look=attention,heads"});
+  const Outcome given =
+      inspect({pairs, "--source=Im Anfang", "--target=In the beginning", "--analysis=attention,heads"});
   for (const char* kind : {"encoder.attention", "decoder.attention", "decoder.cross_attention"})
     CHECK_MESSAGE(contains(given.out, std::string("Attention: ") + kind), kind);
-  CHECK(contains(inspect({pairs, "--source=Im Anfang", "--look=attention"}).out, "decoder.cross_attention"));
+  CHECK(contains(inspect({pairs, "--source=Im Anfang", "--analysis=attention"}).out, "decoder.cross_attention"));
 }
 
 TEST_CASE("inspect, report: a model of a problem reads numbers, and blocks without feed-forwards have their stream") {
@@ -182,9 +184,9 @@ TEST_CASE("inspect, report: a model of a problem reads numbers, and blocks witho
   const std::string run = folder / "problem";
   const Outcome outcome =
       run_orrery({"train", "--task=algorithmic", "--problem=copy(length=8)", "--layers=1", "--heads=2", "--width=16",
-                  "--context=16", "--batch=2", "--steps=2", "--feed_forward=none", "--out=" + run});
+                  "--context=16", "--batch_size=2", "--steps=2", "--feed_forward=none", "--out=" + run});
   REQUIRE_MESSAGE(is_complete(outcome), outcome.err);
-  CHECK(contains(inspect({run, "--text=1 2 3", "--look=attention", "--head=0", "--top=1"}).out,
+  CHECK(contains(inspect({run, "--text=1 2 3", "--analysis=attention", "--head=0", "--top=1"}).out,
                  "Attention: blocks.0.attention, head 0"));
   const Outcome hooks = inspect({run, "--text=1 2 3", "--hooks=blocks.0.hook_resid_post,blocks.0.attention.weights"});
   CHECK(contains(hooks.out, "blocks.0.output"));
@@ -202,7 +204,8 @@ TEST_CASE("inspect: without an example it looks at what the run has held out, by
   const Folder folder;
   // The validation split is the last 100 of 1,000 characters; the model reads 8 at once.
   const std::string run = trained(folder, {"--layers=2"});
-  const Outcome text = inspect({run, "--look=attention", "--layer=1", "--head=0", "--page=" + (folder / "page.html")});
+  const Outcome text =
+      inspect({run, "--analysis=attention", "--layer=1", "--head=0", "--html=" + (folder / "page.html")});
   Message(text.out).names("first").value("held-out").offers("--text");
   std::string first = tiny_text().substr(900, 8), rows;
   for (const char c : first)
@@ -223,7 +226,7 @@ TEST_CASE("inspect: without an example it looks at what the run has held out, by
   folder.write("cifar/data_batch_1.bin", records);
   folder.write("cifar/test_batch.bin", records);
   folder.write("cifar/batches.meta.txt", "even\nodd\n");
-  const Words of_images = {"--batch=2", "--steps=2", "--evaluate_every=0", "--figures=none"};
+  const Words of_images = {"--batch_size=2", "--steps=2", "--evaluate_every=0", "--metrics=none"};
   const Words vit = Words{"--model=vit", "--layers=1", "--width=16", "--heads=2"} + of_images,
               resnet = Words{"--model=resnet", "--width=4", "--blocks=1"} + of_images;
   const std::vector<Words> runs = {
@@ -232,9 +235,10 @@ TEST_CASE("inspect: without an example it looks at what the run has held out, by
       vit + Words{"--patch=4", "--image_size=8", "--data=" + scraps + "/images/shapes"},
       resnet + Words{"--data=" + (folder / "cifar")},
       {"--task=algorithmic", "--problem=copy(length=8)", "--layers=1", "--heads=2", "--width=16", "--context=16",
-       "--batch=2", "--steps=2", "--evaluate_every=0"},
+       "--batch_size=2", "--steps=2", "--evaluate_every=0"},
       {"--model=stream", "--data=" + (folder / "moved.txt"), "--layers=1", "--heads=2", "--width=16", "--context=8",
-       "--memory=8", "--attention=softmax(span=adaptive_span(8, R=4))", "--batch=2", "--steps=2", "--evaluate_every=0"},
+       "--cache_length=8", "--attention=softmax(span=adaptive_span(8, R=4))", "--batch_size=2", "--steps=2",
+       "--evaluate_every=0"},
       {"--model=translation-small", "--layers=1", "--width=16", "--heads=2", "--steps=2", "--evaluate_every=0",
        "--data=" + scraps + "/translation/bible.tsv", "--source_column=4", "--target_column=3",
        "--tokenizer=sentence_piece(vocabulary=150)", "--context=256"}};
@@ -261,13 +265,20 @@ TEST_CASE("inspect: what does not fit is said") {
   refusal({}).names("inspect").value(0).names("runs").offers("orrery inspect");
   refusal({run, "--text="}).value("text").offers("--text").offers("empty");
   refusal({run, "--text=abedkabedka"}).names("inspect").value("11 tokens").offers(8).offers("shorter");
-  refusal({run, "--text=abe", "--look=heds"}).names("look").value("heds").offers("'heads'");
-  refusal({run, "--text=abe", "--look=attention", "--layer=5"}).names("layer").value(5).names("attention").offers(0);
+  refusal({run, "--text=abe", "--analysis=heds"}).names("analysis").value("heds").offers("'heads'");
+  refusal({run, "--text=abe", "--analysis=attention", "--layer=5"})
+      .names("layer")
+      .value(5)
+      .names("attention")
+      .offers(0);
   refusal({run, "--txt=abc"}).value("txt").offers("'text'");
   for (const Words& unread : {Words{"--image", "x.png"}, {"--label", "0"}, {"--source", "ab"}, {"--target", "ab"}})
     refusal({run, "--text=abe", unread[0] + "=" + unread[1]}).names(unread[0]).offers("leave it out");
-  refusal({run, "--text=abe", "--other=abd"}).names("inspect: --other").names("causes").offers("--look=causes");
-  refusal({run, "--text=abe", "--corpus=x.txt", "--look=heads"}).names("--corpus").offers("--look=memories");
+  refusal({run, "--text=abe", "--patch_from=abd"})
+      .names("inspect: --patch_from")
+      .names("ablation")
+      .offers("--analysis=ablation");
+  refusal({run, "--text=abe", "--corpus=x.txt", "--analysis=heads"}).names("--corpus").offers("--analysis=neurons");
   refusal({folder / "nothing", "--text=abe"}).names("folder").value(folder / "nothing").offers("orrery train");
   fs::create_directory(folder / "empty");
   refusal({folder / "empty", "--text=abe"}).names(folder / "empty").names("checkpoint").offers("run");
@@ -284,32 +295,55 @@ TEST_CASE("report: looks inside, by default at what the model itself writes") {
     return read_file(page);
   };
   CHECK(contains(made({}), "\"title\":\"Metrics of each head\""));
-  CHECK(!contains(made({"--look=none"}), "\"title\":\"Metrics of each head\""));
-  CHECK(contains(made({"--text=abeabe", "--look=attention"}), "\"rows\":[\"a\",\"b\",\"e\",\"a\",\"b\",\"e\"]"));
+  CHECK(!contains(made({"--analysis=none"}), "\"title\":\"Metrics of each head\""));
+  CHECK(contains(made({"--text=abeabe", "--analysis=attention"}), "\"rows\":[\"a\",\"b\",\"e\",\"a\",\"b\",\"e\"]"));
   expect_error(run_orrery({"report", run, "--text=abedkabedkabe"})).names("text").value("13 tokens").offers(8);
   expect_error(run_orrery({"report", run, "--source=abe"})).names("report").offers("--text").offers("--source");
-  const Outcome unknown = run_orrery({"report", run, "--look=heds", "--out=" + (folder / "none.html")});
-  expect_error(unknown).names("look").value("heds").offers("'heads'");
+  const Outcome unknown = run_orrery({"report", run, "--analysis=heds", "--out=" + (folder / "none.html")});
+  expect_error(unknown).names("analysis").value("heds").offers("'heads'");
   CHECK(!fs::exists(folder / "none.html"));
 }
 
-TEST_CASE("inspect: depth, causes, memories and curves through the program") {
+TEST_CASE("inspect: logit lens, ablation, neurons and normalization curves through the program") {
   const Folder folder;
   const std::string run = trained(folder, {"--layers=2", "--normalization=dyt"}), page = folder / "page.html";
-  const Outcome depth = inspect({run, "--text=abeabe", "--look=depth", "--place=2"});
+  const Outcome depth = inspect({run, "--text=abeabe", "--analysis=logit_lens", "--position=2"});
   CHECK(contains(depth.out, "Logit lens: ln p of"));
-  CHECK(contains(depth.out, "Logit lens at position 2, e"));
-  refusal({run, "--text=abeabe", "--look=depth", "--place=6"}).names("place").value(6).offers(5);
+  CHECK(contains(depth.out, "Logit lens: Predictions at position 2, e"));
+  refusal({run, "--text=abeabe", "--analysis=logit_lens", "--position=6"}).names("position").value(6).offers(5);
   const Outcome causes =
-      inspect({run, "--text=abeabe", "--other=abedbe", "--look=causes", "--top=4", "--page=" + page});
+      inspect({run, "--text=abeabe", "--patch_from=abedbe", "--analysis=ablation", "--top=4", "--html=" + page});
   CHECK(contains(causes.out, "blocks.1.attention"));
-  CHECK(contains(read_file(page), "\"group\":\"Causes\""));
-  refusal({run, "--text=abeabe", "--other=ab", "--look=causes"}).value(6).value(2).offers("tokens");
+  CHECK(contains(read_file(page), "\"group\":\"Ablation\""));
+  refusal({run, "--text=abeabe", "--patch_from=ab", "--analysis=ablation"}).value(6).value(2).offers("tokens");
   const std::string corpus = folder.write("corpus.txt", tiny_text());
   const Outcome memories =
-      inspect({run, "--text=abeabe", "--corpus=" + corpus, "--look=memories", "--layer=0", "--slot=3"});
-  CHECK(contains(memories.out, "Memories: "));
-  refusal({run, "--text=abeabe", "--look=memories", "--slot=999"}).names("slot").value(999).names("feed_forward");
-  CHECK(contains(inspect({run, "--text=abeabe", "--look=curves"}).out, "blocks.0.attention_norm"));
-  CHECK(contains(inspect({run, "--text=abeabe", "--look=all"}).out, "Heads: "));
+      inspect({run, "--text=abeabe", "--corpus=" + corpus, "--analysis=neurons", "--layer=0", "--slot=3"});
+  CHECK(contains(memories.out, "Neurons: "));
+  refusal({run, "--text=abeabe", "--analysis=neurons", "--slot=999"}).names("slot").value(999).names("feed_forward");
+  CHECK(contains(inspect({run, "--text=abeabe", "--analysis=normalization_curves"}).out, "blocks.0.attention_norm"));
+  CHECK(contains(inspect({run, "--text=abeabe", "--analysis=all"}).out, "Heads: "));
+}
+
+TEST_CASE("inspect: former names of analyses and hooks give the same output, and are not shown") {
+  const Folder folder;
+  const std::string run = trained(folder, {"--layers=1", "--normalization=dyt"}), corpus = folder / "text.txt";
+  const auto shown = [&](const Words& words) { return inspect(Words{run, "--text=abeabe"} + words).out; };
+  CHECK(shown({"--analysis=causes,depth,curves,memories"}) ==
+        shown({"--analysis=ablation,logit_lens,normalization_curves,neurons"}));
+  CHECK(shown({"--analysis=causes", "--patch_from=abedbe"}) == shown({"--analysis=ablation", "--patch_from=abedbe"}));
+  CHECK(shown({"--analysis=memories", "--corpus=" + corpus}) == shown({"--analysis=neurons", "--corpus=" + corpus}));
+  CHECK(shown({"--hooks=*.read,*.hidden_before"}) == shown({"--hooks=*.head_output,*.pre_activation"}));
+  const std::string help = run_orrery({"inspect", "--help"}).out, listed = run_orrery({"list", "analyses"}).out;
+  for (const char* former : {"causes", "memories", "  depth:", "  curves:"}) {
+    CHECK(!contains(help, former));
+    CHECK(!contains(listed, former));
+  }
+  CHECK(run_orrery({"list", "causes"}).out == run_orrery({"list", "ablation"}).out);
+  CHECK(run_orrery({"list", "sm-ln-g"}).out == run_orrery({"list", "pre-ln-gelu"}).out);
+  CHECK(run_orrery({"list", "largest_score"}).out == run_orrery({"list", "max_score"}).out);
+  // A file of metrics that an older program wrote can be replaced.
+  folder.write("seen.csv", "figure,value\ncauses/loss,2.5\n");
+  inspect({run, "--text=abeabe", "--analysis=ablation", "--out=" + (folder / "seen.csv")});
+  CHECK(contains(read_file(folder / "seen.csv"), "ablation/loss,"));
 }

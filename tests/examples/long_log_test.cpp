@@ -17,7 +17,7 @@ void write_log(const std::string& run, int64_t rows) {
   for (int64_t step = 1; step <= rows; ++step) {
     const std::string number = std::to_string(step);
     out << "{\"step\":" << number << ",\"loss\":2." << number << ",\"gradient_norm\":0." << number
-        << ",\"learning_rate\":0.00025,\"milliseconds\":1.5,\"tokens_per_second\":12345.678,\"multiply_adds\":123456,"
+        << ",\"learning_rate\":0.00025,\"step_ms\":1.5,\"tokens_per_second\":12345.678,\"multiply_adds\":123456,"
            "\"entropy/blocks.0.attention.0\":1.25,\"entropy/blocks.0.attention.1\":null}\n";
     if (step % 100 == 0) out << "{\"step\":" << number << ",\"validation_loss\":2.5,\"bits_per_character\":1.5}\n";
   }
@@ -30,7 +30,7 @@ TEST_CASE("long logs: report, compare, metrics and resuming take no more memory 
   const Folder folder;
   const std::string text = folder.write("text.txt", tiny_text());
   const auto run = [&](int64_t rows, const std::string& name) { return folder / (name + std::to_string(rows)); };
-  const Words train = Words{"train", "--data=" + text, "--figures=none"} + tiny;
+  const Words train = Words{"train", "--data=" + text, "--metrics=none"} + tiny;
   for (const int64_t rows : {few, many})
     for (const char* name : {"a", "b"}) {
       REQUIRE(run_orrery(train + Words{"--out=" + run(rows, name)}).code == 0);

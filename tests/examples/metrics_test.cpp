@@ -181,7 +181,7 @@ TEST_CASE("metrics: CSV has a column for each figure and every number as it was"
   const Outcome written = run_orrery({"metrics", run, "--format=csv", "--out=" + file});
   Message(last_line(written.out)).names(file).value(6);
   CHECK(read_file(file) == printed.out);
-  CHECK(csv(run_orrery({"metrics", run, "--figures=loss, g*t_nor?"}).out)[0] == Words{"step", "gradient_norm", "loss"});
+  CHECK(csv(run_orrery({"metrics", run, "--metrics=loss, g*t_nor?"}).out)[0] == Words{"step", "gradient_norm", "loss"});
 
   // Any key, values that are not numbers, fields that need quotes, and an incomplete last line.
   fs::create_directory(folder / "odd");
@@ -216,7 +216,7 @@ TEST_CASE("metrics: TensorBoard's records hold each figure of each row, and are 
   double seconds = 0;
   for (size_t i = 0; i < rows.size(); ++i) {
     const Event& event = events[i + 1];
-    if (rows[i].contains("milliseconds")) seconds += rows[i]["milliseconds"].get<double>() / 1000;
+    if (rows[i].contains("step_ms")) seconds += rows[i]["step_ms"].get<double>() / 1000;
     CHECK(event.wall_time == seconds);
     CHECK(event.step == rows[i]["step"]);
     CHECK(event.values.size() + 1 == rows[i].size());
@@ -225,7 +225,7 @@ TEST_CASE("metrics: TensorBoard's records hold each figure of each row, and are 
   // Without --out the file is in the run's folder.
   REQUIRE(run_orrery({"metrics", run, "--format=tensorboard"}).code == 0);
   CHECK(read_file(run + "/" + event_file) == file);
-  REQUIRE(run_orrery({"metrics", run, "--format=tensorboard", "--figures=validation_*", "--out=" + out}).code == 0);
+  REQUIRE(run_orrery({"metrics", run, "--format=tensorboard", "--metrics=validation_*", "--out=" + out}).code == 0);
   const std::vector<Event> few = decode(read_file(out + "/" + event_file));
   REQUIRE(few.size() == 3);
   CHECK(few[2].step == 4);
@@ -241,7 +241,7 @@ TEST_CASE("metrics: what makes no sense is refused") {
     CHECK(outcome.out.empty());
     return expect_error(outcome).names("metrics");
   };
-  refusal({run, "--figures=los"}).names("metric").value("los").offers("loss");
+  refusal({run, "--metrics=los"}).names("metric").value("los").offers("loss");
   refusal({run, "--format=xml"}).names("format").value("xml").offers("csv, tensorboard");
   refusal({}).value(0).offers("orrery metrics runs/mine");
   refusal({folder / "none"}).value(folder / "none").offers("orrery train --out");

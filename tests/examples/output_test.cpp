@@ -31,9 +31,9 @@ std::map<std::string, std::string> contents_of(const std::string& folder) {
 }
 
 std::string trained(const Folder& folder) {
-  const Outcome outcome = run_orrery(
-      Words{"train", "--data=" + folder.write("text.txt", tiny_text()), "--out=" + (folder / "run"), "--probe=yes"} +
-      tiny);
+  const Outcome outcome = run_orrery(Words{"train", "--data=" + folder.write("text.txt", tiny_text()),
+                                           "--out=" + (folder / "run"), "--signal_propagation=yes"} +
+                                     tiny);
   REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
   return folder / "run";
 }
@@ -45,10 +45,10 @@ TEST_CASE("output: metrics, inspect, report and show replace their own kind of f
   const std::string run = trained(folder);
   const std::vector<Output> outputs = {
       {"csv", {"metrics", run}, "out"},
-      {"csv", {"inspect", run, "--text=abe", "--look=heads"}, "out"},
-      {"safetensors", {"inspect", run, "--text=abe", "--look=heads"}, "out"},
-      {"html", {"inspect", run, "--text=abe", "--look=heads"}, "page"},
-      {"html", {"report", run, "--look=none", "--samples=0"}, "out"},
+      {"csv", {"inspect", run, "--text=abe", "--analysis=heads"}, "out"},
+      {"safetensors", {"inspect", run, "--text=abe", "--analysis=heads"}, "out"},
+      {"html", {"inspect", run, "--text=abe", "--analysis=heads"}, "html"},
+      {"html", {"report", run, "--analysis=none", "--samples=0"}, "out"},
       {"npy", {"show", run, "--tensor=norm.weight"}, "out"},
   };
   std::vector<std::string> made;
@@ -90,8 +90,8 @@ TEST_CASE("output: metrics replace their own table if it has other columns, and 
   const Folder folder;
   const std::string run = trained(folder), table = folder / "table.csv";
   const auto write = [&](const Words& more = {}) { return run_orrery(Words{"metrics", run, "--out=" + table} + more); };
-  const Words few = {"--figures=loss,validation_loss"};
-  for (const Words& figures : {few, Words(), few, Words{"--figures=loss"}, Words()}) {
+  const Words few = {"--metrics=loss,validation_loss"};
+  for (const Words& figures : {few, Words(), few, Words{"--metrics=loss"}, Words()}) {
     const Outcome written = write(figures);
     CHECK_MESSAGE(written.code == 0, written.err);
   }
@@ -122,7 +122,7 @@ TEST_CASE("output: files in the folders of inspect, metrics, sweep and study sta
   const std::string run = trained(folder);
   fs::create_directory(folder / "seen");
   folder.write("seen/figures.csv", "figure,value\nmine,3\n");
-  const Words inspect = {"inspect", run, "--text=abe", "--look=heads,depth", "--out=" + (folder / "seen")};
+  const Words inspect = {"inspect", run, "--text=abe", "--analysis=heads,logit_lens", "--out=" + (folder / "seen")};
   expect_error(run_orrery(inspect)).names(folder / "seen/figures.csv").offers("--out");
   CHECK(contents_of(folder / "seen").size() == 1);
   fs::remove(folder / "seen/figures.csv");

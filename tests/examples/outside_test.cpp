@@ -99,7 +99,7 @@ TEST_CASE("outside: a signal within a validation ends it; the checkpoint is not 
                        "--layers=4",
                        "--width=128",
                        "--context=128",
-                       "--batch=1",
+                       "--batch_size=1",
                        "--validation_fraction=0.9",
                        "--steps=" + endless_steps,
                        "--evaluate_every=1"};
@@ -134,7 +134,7 @@ TEST_CASE("outside: a second signal ends the program at once, and one that nohup
                       "--width=256",
                       "--heads=4",
                       "--context=256",
-                      "--batch=64"};
+                      "--batch_size=64"};
   const Outcome twice =
       after_first_step(folder, slow + endless, "sleep 0.3; kill -INT $pid; sleep 0.1; kill -TERM $pid");
   INFO(twice.out, twice.err);
@@ -379,8 +379,8 @@ TEST_CASE("outside: a plug-in that is not the file that was made is refused befo
 
   // A plug-in of the same name can have another formula.
   const std::string text = folder.write("text.txt", read_file(ORRERY_SOURCE_DIR "/README.md").substr(0, 20'000));
-  const Words more = {"--plugin=" + plugin,  "--model=gpt", "--layers=1", "--heads=2",
-                      "--width=8",           "--context=8", "--batch=2",  "--feed_forward=dense(smelu)",
+  const Words more = {"--plugin=" + plugin,  "--model=gpt", "--layers=1",     "--heads=2",
+                      "--width=8",           "--context=8", "--batch_size=2", "--feed_forward=dense(smelu)",
                       "--learning_rate=0.01"};
   REQUIRE(run_orrery(Words{"train", "--data=" + text, "--out=" + (folder / "run"), "--steps=60"} + more).code == 0);
   CHECK(run_orrery({"train", "--resume=" + (folder / "run"), "--plugin=" + plugin, "--steps=61"}).code == 0);

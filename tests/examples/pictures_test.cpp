@@ -31,7 +31,7 @@ Outcome classify(const std::string& run, const Words& more) {
 }
 Outcome train(const std::string& data, const std::string& run) {
   return run_orrery({"train", "--model=vit", "--layers=1", "--heads=2", "--width=16", "--patch=4", "--steps=2",
-                     "--batch=2", "--evaluate_every=0", "--figures=none", "--validation_fraction=0.25",
+                     "--batch_size=2", "--evaluate_every=0", "--metrics=none", "--validation_fraction=0.25",
                      "--data=" + data, "--out=" + run});
 }
 // Adds four images in a folder with this name.
@@ -165,7 +165,7 @@ TEST_CASE("pictures: an Exif orientation is noted by train, evaluate and classif
       fs::copy(cases + "picture_forms/turned.jpg", set + "/" + name + "/" + file);
   }
   const Outcome trained = run_orrery({"train", "--model=resnet", "--width=4", "--image_size=8", "--data=" + set,
-                                      "--validation_fraction=0.5", "--steps=1", "--batch=2", "--figures=none",
+                                      "--validation_fraction=0.5", "--steps=1", "--batch_size=2", "--metrics=none",
                                       "--out=" + (folder / "run")});
   REQUIRE_MESSAGE(is_complete(trained), trained.err);
   Message(trained.out + trained.err).names("warning").value(4).names(set).value("4 of orientation 6");

@@ -332,7 +332,7 @@ TEST_CASE("outside: a folder that another program writes into is refused by ever
       {Words{"sweep", "--data=" + text, "--out=" + busy, pool} + tiny, busy},
       {{"study", claim, "--out=" + busy, pool}, busy},
       {{"study", "--all=" + folder.path(), "--out=" + busy, pool}, busy},
-      {{"inspect", run, "--text=abe", "--look=curves", "--out=" + busy}, busy},
+      {{"inspect", run, "--text=abe", "--analysis=normalization_curves", "--out=" + busy}, busy},
   };
   for (const Case& each : cases) {
     const std::string command = each.words[0];

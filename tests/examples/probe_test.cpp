@@ -1,4 +1,4 @@
-// orrery train --probe=yes: its table, file, section in a report, and plug-in components.
+// orrery train --signal_propagation=yes: its table, file, section in a report, and plug-in components.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -16,7 +16,8 @@ namespace {
 const std::string golden = ORRERY_SOURCE_DIR "/tests/golden/hugging_face";
 
 Words probing(const Folder& folder, const Words& more = {}) {
-  return Words{"train", "--data=" + folder.write("text.txt", tiny_text()), "--out=" + (folder / "run"), "--probe=yes"} +
+  return Words{"train", "--data=" + folder.write("text.txt", tiny_text()), "--out=" + (folder / "run"),
+               "--signal_propagation=yes"} +
          tiny + more;
 }
 bool has_line(const std::string& text, const std::string& expression) {
@@ -36,13 +37,13 @@ TEST_CASE("probe: before the first step there is a table, which the run's folder
   for (const char* place : {"attention", "feed_forward"})
     CHECK(has_line(run.out,
                    std::string("  blocks\\.0\\.") + place + number + number + number + number + number + number));
-  CHECK(has_line(run.out,
-                 "  blocks\\.0\\.attention +read / value" + number + number + " +\\d\\S* +exp\\(v\\) / n" + number));
+  CHECK(has_line(run.out, "  blocks\\.0\\.attention +head_output / value" + number + number +
+                              " +\\d\\S* +exp\\(v\\) / n" + number));
   CHECK(has_line(run.out,
                  "  norm +gradient of input / of output" + number + number + " +\\S+ +\\(1 - 2/C\\) / v" + number));
   CHECK(run.out.find("residual stream") < run.out.find("step 1/4"));
-  CHECK(contains(run.out, "\n  " + (folder / "run/probe.json") + "\n"));
-  const Json file = Json::parse(read_file(folder / "run/probe.json"));
+  CHECK(contains(run.out, "\n  " + (folder / "run/signal_propagation.json") + "\n"));
+  const Json file = Json::parse(read_file(folder / "run/signal_propagation.json"));
   CHECK(file["format"] == "orrery probe 1");
 
   REQUIRE(run_orrery({"report", folder / "run"}).code == 0);
@@ -65,12 +66,12 @@ TEST_CASE("probe: before the first step there is a table, which the run's folder
   CHECK(tables == 2);
   CHECK(bars == 1);
 
-  // A run without --probe prints nothing about it.
+  // A run without --signal_propagation prints nothing about it.
   std::filesystem::remove_all(folder / "run");
-  const Outcome plain = run_orrery(probing(folder, {"--probe=no"}));
+  const Outcome plain = run_orrery(probing(folder, {"--signal_propagation=no"}));
   CHECK(!contains(plain.out, "residual stream"));
-  CHECK(!std::filesystem::exists(folder / "run/probe.json"));
-  CHECK(contains(run_orrery({"train", "--help"}).out, "\n  --probe "));
+  CHECK(!std::filesystem::exists(folder / "run/signal_propagation.json"));
+  CHECK(contains(run_orrery({"train", "--help"}).out, "\n  --signal_propagation "));
 }
 
 TEST_CASE("probe: imported weights, and parts of a plug-in") {
@@ -79,7 +80,7 @@ TEST_CASE("probe: imported weights, and parts of a plug-in") {
   for (int i = 0; i < 2000; ++i) numbers += std::to_string(i * i % 53) + " ";
   REQUIRE(run_orrery({"import", golden + "/llama", "--out=" + (folder / "llama")}).code == 0);
   const Outcome imported =
-      run_orrery({"train", "--model=gpt", "--init_from=" + (folder / "llama"), "--probe=yes",
+      run_orrery({"train", "--model=gpt", "--init_from=" + (folder / "llama"), "--signal_propagation=yes",
                   "--data=" + folder.write("numbers.txt", numbers), "--steps=1", "--out=" + (folder / "run")});
   INFO(imported.out, imported.err);
   CHECK(is_complete(imported));

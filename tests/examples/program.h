@@ -58,7 +58,7 @@ class RunningOrrery {
 };
 
 // Settings of a model that trains almost instantly.
-inline const std::vector<std::string> tiny = {"--layers=1", "--heads=2", "--width=16",      "--context=8",
-                                              "--batch=2",  "--steps=4", "--warmup_steps=1"};
+inline const std::vector<std::string> tiny = {"--layers=1",     "--heads=2", "--width=16",      "--context=8",
+                                              "--batch_size=2", "--steps=4", "--warmup_steps=1"};
 std::string tiny_text();  // 1,000 characters, 27 distinct
 std::vector<std::string> operator+(std::vector<std::string> words, const std::vector<std::string>& more);

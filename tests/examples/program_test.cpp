@@ -18,6 +18,7 @@
 namespace fs = std::filesystem;
 using orrery::testing::expect_error;
 using orrery::testing::Message;
+using Words = std::vector<std::string>;
 
 Outcome run_shell(const std::string& command) {
   const Folder folder;
@@ -219,4 +220,62 @@ TEST_CASE("program: words before a command are refused, help COMMAND is its help
   CHECK(general.out == run_orrery({"--help"}).out);
   CHECK(general.out == run_orrery({}).out);
   CHECK(contains(general.out, "orrery help COMMAND"));
+}
+
+TEST_CASE("program: former names of options are read like the present ones, and help has only these") {
+  struct Renamed {
+    Words command;
+    std::string former, present, value;
+  };
+  const Folder folder;
+  const std::string run = folder / "none", file = folder / "none.html";
+  const std::vector<Renamed> all = {{{"inspect", run}, "look", "analysis", "heads"},
+                                    {{"inspect", run}, "place", "position", "1"},
+                                    {{"inspect", run}, "other", "patch_from", "a text"},
+                                    {{"inspect", run}, "page", "html", file},
+                                    {{"report", run}, "look", "analysis", "none"},
+                                    {{"sweep", "--data=" + run, "--seed={1,2}"}, "against", "baseline", "7"},
+                                    {{"sweep", "--data=" + run, "--seed={1,2}"}, "fresh", "retrain", "yes"},
+                                    {{"study", run}, "fresh", "retrain", "yes"},
+                                    {{"study", run}, "judge", "test", "no"},
+                                    {{"translate", "--checkpoint=" + run}, "most_tokens", "max_tokens", "5"},
+                                    {{"translate", "--checkpoint=" + run}, "batch", "batch_size", "1"},
+                                    {{"import", run, "--out=" + file}, "check", "reference_logits", "a file"},
+                                    {{"compare", run, run}, "figures", "metrics", "loss"},
+                                    {{"metrics", run}, "figures", "metrics", "loss"},
+                                    {{"train", "--data=" + run}, "batch", "batch_size", "2"}};
+  for (const Renamed& each : all) {
+    INFO(each.command[0], " ", each.former);
+    const auto with = [&](const std::string& option, const std::string& value) {
+      return run_orrery(each.command + Words{"--" + option + "=" + value});
+    };
+    const Outcome before = with(each.former, each.value), now = with(each.present, each.value);
+    CHECK(before.code == 1);
+    CHECK(before.err == now.err);
+    CHECK(!contains(before.err, "unknown setting"));
+    CHECK(contains(with(each.former + "s", each.value).err, "unknown setting"));
+    const std::string help = run_orrery({each.command[0], "--help"}).out;
+    CHECK(contains(help, "--" + each.present + " "));
+    CHECK(!contains(help, "--" + each.former + " "));
+  }
+}
+
+TEST_CASE("program: list finds former names of families and other names of members, and shows the present ones") {
+  const auto list = [](const std::string& name) { return run_orrery({"list", name}).out; };
+  const std::vector<Words> same = {{"metric", "metrics", "figure", "figures"},
+                                   {"analysis", "analyses", "look", "looks"},
+                                   {"rotary", "rope"},
+                                   {"dense", "mlp"},
+                                   {"gated", "glu"},
+                                   {"adamw", "adam"},
+                                   {"rms", "rmsnorm"},
+                                   {"token_ids", "numbers"}};
+  for (const Words& names : same)
+    for (const std::string& name : names) {
+      CHECK(!list(name).empty());
+      CHECK(list(name) == list(names[0]));
+    }
+  const std::string all = run_orrery({"list"}).out, help = run_orrery({"list", "--help"}).out;
+  for (const char* former : {"(rope)", "(rmsnorm)", "(layernorm)", "(numbers)"}) CHECK(!contains(all, former));
+  for (const char* former : {"figure", "look"}) CHECK(!contains(help, former));
 }

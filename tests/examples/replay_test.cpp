@@ -64,14 +64,14 @@ TEST_CASE("replay: a run that met a value that is not finite ends in one sentenc
 TEST_CASE("replay: with other settings it tells what would have become of the step") {
   const Folder folder;
   // Step 1 makes weights of 1e30; with a lower learning rate the step is finite.
-  const Outcome run = run_orrery(diverging(folder, {"--rate_factors=*=1e9"}));
+  const Outcome run = run_orrery(diverging(folder, {"--lr_scales=*=1e9"}));
   INFO(run.out, run.err);
   expect_error(run).names("step 1").names("update").names("adamw");
   const Outcome again = run_orrery({"replay", folder / "run"});
   INFO(again.out, again.err);
   CHECK(again.code == 0);
   CHECK(contains(again.out, ", before  "));
-  const Outcome lower = run_orrery({"replay", folder / "run", "--learning_rate=1e-3", "--rate_factors="});
+  const Outcome lower = run_orrery({"replay", folder / "run", "--learning_rate=1e-3", "--lr_scales="});
   INFO(lower.out, lower.err);
   CHECK(lower.code == 1);
   Message(lower.out).names("step 1").value("every value").names("step 1").names("update").names("adamw");

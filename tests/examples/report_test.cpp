@@ -201,7 +201,7 @@ TEST_CASE("report: a model without texts has a page without samples") {
   const Folder folder;
   const Outcome outcome =
       run_orrery({"train", "--task=algorithmic", "--problem=copy(length=4)", "--layers=1", "--heads=2", "--width=16",
-                  "--batch=2", "--steps=4", "--warmup_steps=1", "--out=" + (folder / "run")});
+                  "--batch_size=2", "--steps=4", "--warmup_steps=1", "--out=" + (folder / "run")});
   INFO(outcome.err);
   REQUIRE(is_complete(outcome));
   const Page page = report_of(folder, {folder / "run"});

@@ -107,8 +107,8 @@ TEST_CASE("resume: an interruption prints the command that goes on, as a shell t
     return all + "'";
   }();
   const std::string begin = "\"$ORRERY\" train --data=" + text + " --out=" + quoted +
-                            " --layers=1 --heads=2 --width=16 --context=8 --batch=2 --evaluate_every=0 "
-                            "--checkpoint_every=0 --figures=none --schedule=constant --steps=100000000";
+                            " --layers=1 --heads=2 --width=16 --context=8 --batch_size=2 --evaluate_every=0 "
+                            "--checkpoint_every=0 --metrics=none --schedule=constant --steps=100000000";
   const Outcome stopped = run_shell("( " + begin + " & pid=$!; while [ ! -s " + quoted +
                                     "/metrics.jsonl ]; do sleep 0.05; done; kill -INT $pid; wait $pid )");
   CHECK(stopped.code == 130);

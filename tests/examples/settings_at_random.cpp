@@ -47,21 +47,21 @@ class Draw {
       : random_(seed * 1'000'003 + number), mild_(number % 2 == 0), within_(number % 4 == 1) {}
 
   Assignments assignments(const std::string& text, const std::string& out) {
-    Assignments all = {{"layers", "1"}, {"heads", "2"}, {"width", "8"},          {"context", "8"},
-                       {"batch", "2"},  {"steps", "2"}, {"evaluate_every", "0"}, {"threads", "1"}};
+    Assignments all = {{"layers", "1"},     {"heads", "2"}, {"width", "8"},          {"context", "8"},
+                       {"batch_size", "2"}, {"steps", "2"}, {"evaluate_every", "0"}, {"threads", "1"}};
     static const std::vector<Setting> known = settings_without_values<models::TrainSettings>();
     const bool alone = !mild_ && chance(0.02);
     for (const Setting& setting : known) {
       // Settings of a resumed run fit no other run.
-      static const std::vector<std::string> not_drawn = {"model",      "task",   "data",   "validation_data",
-                                                         "out",        "steps",  "resume", "from_previous",
-                                                         "other_text", "device", "profile"};
+      static const std::vector<std::string> not_drawn = {
+          "model",          "task",   "data",   "validation_data", "out", "steps", "resume", "resume_from_previous",
+          "allow_new_text", "device", "profile"};
       if (setting.key.empty() || std::count(not_drawn.begin(), not_drawn.end(), setting.key)) continue;
       // With another maximum it takes hours, which a user may want: it is drawn alone.
       const bool repeats = setting.key == "gradient_accumulation_steps";
       if (!mild_ && repeats != alone) continue;
       const bool name = std::holds_alternative<Spec*>(setting.value);
-      const bool seldom = setting.key == "graph" || setting.key == "init_from" || setting.key == "documents" ||
+      const bool seldom = setting.key == "cuda_graph" || setting.key == "init_from" || setting.key == "documents" ||
                           setting.key.starts_with("losses.");  // most models refuse these
       if (alone || chance(name ? 0.5 : seldom ? 0.03 : 0.15)) all.emplace_back(setting.key, value(setting, 0));
     }
@@ -93,9 +93,9 @@ class Draw {
   std::string free_text(const std::string& key) {
     static const std::map<std::string, std::vector<std::string>> known = {
         {"tokenizer", {"character", "byte"}},
-        {"figures", {"usual", "all", "none", "entropy, residual_rms"}},
-        {"rate_factors", {"*.bias=2", "blocks.0.*=0.5, *.weight=0", "nothing=1"}},
-        {"decays", {"*.weight=no", "*norm*.weight=yes, head.*=no", "nothing=yes"}}};
+        {"metrics", {"default", "all", "none", "entropy, residual_rms"}},
+        {"lr_scales", {"*.bias=2", "blocks.0.*=0.5, *.weight=0", "nothing=1"}},
+        {"weight_decay_rules", {"*.weight=no", "*norm*.weight=yes, head.*=no", "nothing=yes"}}};
     const auto found = known.find(key);
     return found == known.end() ? "nonsense" : one_of(found->second);
   }
@@ -138,12 +138,21 @@ class Draw {
     return chance(0.7) ? one_of(absurd) : print_number(one_of(beyond));
   }
   std::string mild_number(const std::string& key, const Limits& limits, bool whole) {
-    static const std::map<std::string, std::vector<std::string>> known = {
-        {"layers", {"1", "2", "3"}},   {"heads", {"1", "2", "4"}}, {"width", {"8", "16"}},
-        {"context", {"4", "8", "16"}}, {"batch", {"1", "2", "5"}}, {"vocabulary", {"0", "50"}},
-        {"groups", {"1", "2", "4"}},   {"S", {"4", "8"}},          {"R", {"1", "2"}},
-        {"learning_rate", {"1e-3"}},   {"length", {"1", "8"}},     {"validation_fraction", {"0.1", "0.2"}},
-        {"epsilon", {"1e-5"}},         {"iterations", {"1", "5"}}, {"base", {"100", "1e4"}}};
+    static const std::map<std::string, std::vector<std::string>> known = {{"layers", {"1", "2", "3"}},
+                                                                          {"heads", {"1", "2", "4"}},
+                                                                          {"width", {"8", "16"}},
+                                                                          {"context", {"4", "8", "16"}},
+                                                                          {"batch_size", {"1", "2", "5"}},
+                                                                          {"vocabulary", {"0", "50"}},
+                                                                          {"groups", {"1", "2", "4"}},
+                                                                          {"S", {"4", "8"}},
+                                                                          {"R", {"1", "2"}},
+                                                                          {"learning_rate", {"1e-3"}},
+                                                                          {"length", {"1", "8"}},
+                                                                          {"validation_fraction", {"0.1", "0.2"}},
+                                                                          {"epsilon", {"1e-5"}},
+                                                                          {"iterations", {"1", "5"}},
+                                                                          {"base", {"100", "1e4"}}};
     if (const auto found = known.find(key); found != known.end()) return one_of(found->second);
     const double low = std::max(limits.low, -1.0), high = std::min(limits.high, whole ? 12.0 : 1.0);
     const double x = low + (high - low) * std::uniform_real_distribution<>(0.1, 0.9)(random_);
@@ -160,9 +169,10 @@ class Draw {
     if (key == "optimizer") return member(nn::optimizers(), depth);
     if (key.ends_with("_normalization") && chance(0.5)) return "same";
     if (key.ends_with("normalization")) return member(nn::normalizations(), depth);
-    if (key == "initial_std")
-      return one_of<std::string>({number("std", between(1e-6, 1e3), false), "by_width", "equal(by_width)", "fixup(0.1)",
-                                  "relu_revival", "adaptive_span", "by_inputs", "relu_vision", "relu_former"});
+    if (key == "initialization")
+      return one_of<std::string>({number("std", between(1e-6, 1e3), false), "inverse_sqrt_width",
+                                  "normal(inverse_sqrt_width)", "fixup(0.1)", "relu_revival", "adaptive_span", "fan_in",
+                                  "relu_vision", "relu_former"});
     if (key == "embedding_scale")
       return one_of<std::string>(
           {"none", "sqrt_width", "learned", "learned(" + number("", between(1e-6, 1e6), false) + ")"});
@@ -172,8 +182,7 @@ class Draw {
     if (key == "length")
       return one_of<std::string>({"keys_visible", "row_index", "padded_length",
                                   "fixed(" + number("length", between(1, 16777216), true) + ")"});
-    if (key == "learning_rates")
-      return chance(0.5) ? "equal" : "by_group(spans=" + number("", between(0, 1e6), false) + ")";
+    if (key == "lr_scales") return chance(0.5) ? "none" : "groups(spans=" + number("", between(0, 1e6), false) + ")";
     if (key == "persistent" && chance(0.3)) return number("N", between(1, 65536), true);
     if (key == "span" || key == "persistent") return setting_of_attention(key);
     return "none";

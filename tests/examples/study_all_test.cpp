@@ -53,7 +53,7 @@ TEST_CASE("study: all claims of a folder, each trained or read, and one that is 
   folder.write("claims/notes.txt", "no claim");
   fs::create_directory(folder / "claims/group");
   folder.write("claims/group/c.toml", claim_text(folder,
-                                                 "main = true\nfigure = \"BLEU 34 | 33\"\nsmaller = \"one layer\"\n" +
+                                                 "main = true\nreported = \"BLEU 34 | 33\"\nsmaller = \"one layer\"\n" +
                                                      trained + "refuted_if = \"relu > softmax + 1\"",
                                                  two));
   const Words words = {"study", "--all=" + (folder / "claims"), "--out=" + (folder / "out"),
@@ -88,7 +88,7 @@ TEST_CASE("study: all claims of a folder, each trained or read, and one that is 
   // Another claim in the file is tested again, unless claims are only listed.
   folder.write("claims/a.toml", claim_text(folder, trained + "refuted_if = \"relu < softmax + 1\"", two));
   Words listing = words;
-  listing.push_back("--judge=no");
+  listing.push_back("--test=no");
   CHECK(run_orrery(listing).code == 0);
   CHECK(contains(read_file(folder / "out/README.md"), "2 claims: 1 shown at this scale, 1 without a verdict.\n"));
   CHECK(contains(read_file(folder / "out/verdicts.csv"), "a,-,Two variants differ.,not tested yet,"));
@@ -103,7 +103,7 @@ TEST_CASE("study: a claim is judged again when its config or its data have chang
   const Folder folder;
   fs::create_directory(folder / "claims");
   folder.write("text.txt", tiny_text());
-  const std::string config = "layers = 1\nheads = 2\nwidth = 16\ncontext = 8\nbatch = 2\nsteps = 4\n";
+  const std::string config = "layers = 1\nheads = 2\nwidth = 16\ncontext = 8\nbatch_size = 2\nsteps = 4\n";
   folder.write("base.toml", config);
   folder.write("claims/a.toml", "source = \"a test\"\nsentence = \"Two variants differ.\"\n" + trained +
                                     "refuted_if = \"relu > softmax + 1\"\nconfig = \"base.toml\"\n[base]\ndata = \"" +
@@ -130,6 +130,45 @@ TEST_CASE("study: a claim is judged again when its config or its data have chang
   judged().names("a.toml: ").value("tested before\n");
 }
 
+TEST_CASE("study: a claim stays tested when its names change, and an older verdict when its text does not") {
+  const Folder folder;
+  fs::create_directory(folder / "claims");
+  const std::string metric = "kind = \"derived\"\nseeds = [1, 2]\nmetric = \"mean(read_variance/*)\"\n";
+  const std::string text =
+      claim_text(folder, metric + "figure = \"BLEU 34\"\nrefuted_if = \"relu > softmax + 100\"", two);
+  const auto judged = [&](std::string claim, const std::vector<std::pair<std::string, std::string>>& changes) {
+    for (const auto& [from, to] : changes) claim.replace(claim.find(from), from.size(), to);
+    folder.write("claims/a.toml", claim);
+    const Outcome outcome = run_orrery({"study", "--all=" + (folder / "claims"), "--runs=" + (folder / "pool")});
+    INFO(outcome.out, outcome.err);
+    CHECK(outcome.code == 0);
+    return Message(outcome.out);
+  };
+  judged(text, {}).value("verdict: shown");
+  const auto runs = written_runs(folder / "pool");
+  const auto first = verdict_in(folder / "claims/a");
+  CHECK(first["metric"] == "mean(head_output_variance/*)");
+  CHECK(first["figure"] == "BLEU 34");
+  const std::vector<std::pair<std::string, std::string>> renamed = {
+      {"read_variance", "head_output_variance"}, {"figure", "# The paper's.\nreported"}, {"batch", "batch_size"}};
+  judged(text, renamed).names("a.toml: ").value("tested before\n");
+  // The runs of a renamed claim are those of the pool: only the verdict is computed again.
+  fs::remove(folder / "claims/a/verdict.json");
+  judged(text, renamed).value("verdict: shown");
+  CHECK(written_runs(folder / "pool") == runs);
+  CHECK(verdict_in(folder / "claims/a")["comparisons"] == first["comparisons"]);
+  CHECK(verdict_in(folder / "claims/a")["meaning"] == first["meaning"]);
+  // An older program wrote no meaning: its verdict is of this text only.
+  judged(text, {}).names("a.toml: ").value("tested before\n");
+  std::string older = read_file(folder / "claims/a/verdict.json");
+  const std::string hash = verdict_in(folder / "claims/a")["claim"], hash_of_text = first["claim"];
+  older.replace(older.find(hash), hash.size(), hash_of_text);
+  const size_t meaning = older.find(" \"meaning\"");
+  folder.write("claims/a/verdict.json", older.erase(meaning, older.find('\n', meaning) + 1 - meaning));
+  judged(text, {}).names("a.toml: ").value("tested before\n");
+  judged(text, {{"batch", "batch_size"}}).value("verdict: shown");
+}
+
 TEST_CASE("study: the table of verdicts is what the program writes of the claims as they are") {
   const Folder folder;
   const std::string kept = ORRERY_SOURCE_DIR "/examples/studies", copy = folder / "studies";
@@ -137,7 +176,7 @@ TEST_CASE("study: the table of verdicts is what the program writes of the claims
   fs::create_directory(folder / "examples");
   fs::copy(ORRERY_SOURCE_DIR "/examples/configs", folder / "examples/configs");  // at the path that the claims name
   fs::remove(copy + "/README.md");
-  const Outcome outcome = run_orrery({"study", "--all=" + copy, "--judge=no"});
+  const Outcome outcome = run_orrery({"study", "--all=" + copy, "--test=no"});
   INFO(outcome.out, outcome.err);
   CHECK(outcome.code == 0);
   CHECK(read_file(copy + "/README.md") == read_file(kept + "/README.md"));

@@ -44,7 +44,7 @@ TEST_CASE("study: a trained claim, its files, its report, and nothing trained tw
                    tiny)
             .code == 0);
   CHECK(written_runs(folder / "pool").size() == 8);
-  const Outcome fresh = judge(folder, text, {"--fresh"});
+  const Outcome fresh = judge(folder, text, {"--retrain"});
   CHECK(fresh.code == 0);
   for (const auto& [run, time] : runs) CHECK(written_runs(folder / "pool").at(run) != time);
 
@@ -204,8 +204,9 @@ TEST_CASE("study: figures of looks inside, of the trained models and an example"
   const Folder folder;
   const std::string head = "kind = \"trained\"\nseeds = [1, 2]\nmetric = \"max(heads/row_sum/*)\"\n";
   const std::string rest = two + "[example]\ntext = \"abeabeab\"\n";
-  const Outcome outcome = judge(
-      folder, claim_text(folder, head + "refuted_if = [\"softmax != 1 +- 0.001\", \"causes/loss: relu > 99\"]", rest));
+  const Outcome outcome =
+      judge(folder,
+            claim_text(folder, head + "refuted_if = [\"softmax != 1 +- 0.001\", \"ablation/loss: relu > 99\"]", rest));
   INFO(outcome.out, outcome.err);
   REQUIRE(outcome.code == 0);
   Message(outcome.out).value("verdict: shown");
@@ -214,15 +215,15 @@ TEST_CASE("study: figures of looks inside, of the trained models and an example"
   const size_t line = runs.find("relu,1,") + 7;
   const std::string figures = folder / "figures.csv";
   const Outcome inspected = run_orrery({"inspect", folder / ("pool/" + runs.substr(line, runs.find(',', line) - line)),
-                                        "--text=abeabeab", "--look=all", "--out=" + figures});
+                                        "--text=abeabeab", "--analysis=all", "--out=" + figures});
   INFO(inspected.out, inspected.err);
   REQUIRE(inspected.code == 0);
-  const std::string csv = read_file(figures), name = "causes/loss,";
+  const std::string csv = read_file(figures), name = "ablation/loss,";
   const size_t at = csv.find(name) + name.size();
-  CHECK(contains(samples, "causes/loss,relu,,1," + csv.substr(at, csv.find('\n', at) - at)));
-  for (const char* each : {"figure,value\n", "\nheads/induction/blocks.0.attention.1,", "\ndepth/lens_loss/embedding,",
-                           "\nmemories/carriers/blocks.0.feed_forward,", "\ncurves/like_tanh/norm,",
-                           "\ncauses/without/blocks.0.attention.head.0,"})
+  CHECK(contains(samples, "ablation/loss,relu,,1," + csv.substr(at, csv.find('\n', at) - at)));
+  for (const char* each : {"figure,value\n", "\nheads/induction/blocks.0.attention.1,",
+                           "\nlogit_lens/lens_loss/embedding,", "\nneurons/carriers/blocks.0.feed_forward,",
+                           "\nnormalization_curves/like_tanh/norm,", "\nablation/without/blocks.0.attention.head.0,"})
     CHECK_MESSAGE(contains(csv, each), csv);
 
   const auto refusal = [&](const std::string& top, const std::string& tables) {
@@ -280,7 +281,7 @@ TEST_CASE("study: a formula of one's own") {
   int lacking = 0;
   for (const auto& [run, time] : written_runs(folder / "swept")) {
     const std::string path = (folder / "swept/") + run, page = folder / "page.html";
-    const Words inspect = {"inspect", path, "--text=abe", "--look=curves"};
+    const Words inspect = {"inspect", path, "--text=abe", "--analysis=normalization_curves"};
     CHECK(run_orrery(inspect + plugin).code == 0);
     CHECK(last_line(run_orrery(Words{"report", path, "--out=" + page} + plugin).out) == page);
     if (!contains(read_file(path + "/settings.toml"), "scale_norm")) continue;
@@ -309,7 +310,7 @@ TEST_CASE("study: a config and data near the claim are found from anywhere") {
   std::filesystem::create_directories(folder / "elsewhere");
   folder.write("text.txt", tiny_text());
   folder.write("base.toml",
-               "data = \"text.txt\"\nlayers = 1\nheads = 2\nwidth = 16\ncontext = 8\nbatch = 2\nsteps = 4\n");
+               "data = \"text.txt\"\nlayers = 1\nheads = 2\nwidth = 16\ncontext = 8\nbatch_size = 2\nsteps = 4\n");
   const std::string claim = "source = \"a test\"\nsentence = \"Two variants differ.\"\n" + trained +
                             "refuted_if = \"relu > softmax + 1\"\nconfig = \"base.toml\"\n" + two;
   folder.write("claims/group/claim.toml", claim);
@@ -348,7 +349,7 @@ TEST_CASE("study: what says too little, or contradicts itself, is refused with a
   refusal(good + "\nlearning_rates = [0.1, 1e-1]").names("learning rate").value("0.1").offers("leave one");
   refusal(kind("derived") + two_seeds + "learning_rates = [0.1]\n" + of_loss).names("learning_rates").value("derived");
   refusal(kind("timed") + two_seeds + refuted).names("timed").value("seeds").offers("rounds");
-  refusal(kind("timed") + of_loss).names("timed").offers("milliseconds").value("loss");
+  refusal(kind("timed") + of_loss).names("timed").offers("step_ms").value("loss");
 
   const auto refuted_if = [](const std::string& rule) { return "refuted_if = \"" + rule + "\""; };
   refusal(kind("timed") + refuted_if("relu > softmax + 3")).names("margin").names("timed").offers("softmax + 5 %");
@@ -391,14 +392,14 @@ TEST_CASE("study: what says too little, or contradicts itself, is refused with a
   told("validation_los").names("claim.toml:5").names("relu").value("'validation_los'").offers("'validation_loss'");
   // Two metrics that never share a row.
   told("rank_correlation(loss, validation_loss)").names("claim.toml:5").names("metric").names("relu");
-  told("entropy/*").names("claim.toml:5").names("relu").value("entropy/*").offers("figures = \"entropy\" to [base]");
+  told("entropy/*").names("claim.toml:5").names("relu").value("entropy/*").offers("metrics = \"entropy\" to [base]");
   CHECK(written_runs(folder / "pool").size() == 1);  // of six; each call finds it
 
   const auto fails = [&](const Words& words) { return expect_error(run_orrery(Words{"study"} + words)); };
   const std::string example = "orrery study examples/studies/all_attention/feed_forward_can_be_dropped.toml";
   fails({}).names("study").names("a claim").offers(example).offers("--all=FOLDER");
   fails({"a.toml", "b.toml"}).names("study").names("one claim").offers(example).offers("--all=FOLDER");
-  fails({"a.toml", "--judge=no"}).names("study").value("--judge=no").offers("--all=FOLDER");
+  fails({"a.toml", "--test=no"}).names("study").value("--test=no").offers("--all=FOLDER");
   fails({"--all=" + folder.path(), "a.toml"}).names("--all").names(folder.path()).value("'a.toml'");
   fails({"--all=" + (folder / "nowhere")}).names("study").value(folder / "nowhere").offers("--all=examples/studies");
   fails({folder / "nowhere.toml"}).names(folder / "nowhere.toml").value("No such file");

@@ -86,8 +86,8 @@ TEST_CASE("sweep: every combination, its table, and the same again without train
   auto more = written_runs(folder / "pool");
   CHECK(more.size() == 8);
   for (const auto& [run, time] : runs) CHECK(more.at(run) == time);
-  // --against by name, with the sign reversed.
-  const Outcome against = run_orrery(words + Words{"--against=attention=pointwise(relu, alpha=1)"});
+  // --baseline by name, with the sign reversed.
+  const Outcome against = run_orrery(words + Words{"--baseline=attention=pointwise(relu, alpha=1)"});
   CHECK(std::stod(csv(folder / "sweep/table.csv")[1][4]) == doctest::Approx(-mean).epsilon(1e-9));
   CHECK(written_runs(folder / "pool") == more);
 }
@@ -116,7 +116,7 @@ TEST_CASE("sweep: runs of other sources are listed, used, and trained again only
     const Words words = sweep_of(folder, {"--seed={1,2}"});
     const Outcome first = run_orrery(words);
     REQUIRE(first.code == 0);
-    CHECK(!contains(first.out, "--fresh"));
+    CHECK(!contains(first.out, "--retrain"));
     const auto own = written_runs(folder / "pool");
     REQUIRE(own.size() == 2);
     rename_hash(folder / "pool", end);
@@ -127,9 +127,9 @@ TEST_CASE("sweep: runs of other sources are listed, used, and trained again only
     CHECK(used.code == 0);
     CHECK(written_runs(folder / "pool") == others);
     for (const auto& [run, time] : others)
-      Message(used.out).names(run).value("0.0.9 (sources 0123456789ab)").offers("--fresh");
+      Message(used.out).names(run).value("0.0.9 (sources 0123456789ab)").offers("--retrain");
 
-    const Outcome fresh = run_orrery(words + Words{"--fresh"});
+    const Outcome fresh = run_orrery(words + Words{"--retrain"});
     CHECK(fresh.code == 0);
     CHECK(!contains(fresh.out, "0.0.9"));
     CHECK(written_runs(folder / "pool").size() == 4);
@@ -188,7 +188,7 @@ TEST_CASE("sweep: interrupted, it goes on with what is missing") {
   const std::string text = folder.write("text.txt", tiny_text());
   const std::string command =
       "$ORRERY sweep --data=" + text + " --out=" + (folder / "sweep") + " --runs=" + (folder / "pool") +
-      " --layers=1 --heads=2 --width=16 --context=8 --batch=2 --steps=3000" + " '--seed={1..3}' --jobs=1";
+      " --layers=1 --heads=2 --width=16 --context=8 --batch_size=2 --steps=3000" + " '--seed={1..3}' --jobs=1";
   const Outcome stopped =
       run_shell(command + " & pid=$!; for i in $(seq 200); do sleep 0.05; [ $(ls " + (folder / "pool") +
                 "/*.json 2>/dev/null | wc -l) -ge 1 ] && break; done; kill -TERM $pid; wait $pid");
@@ -206,11 +206,11 @@ TEST_CASE("sweep: interrupted, it goes on with what is missing") {
 
 TEST_CASE("sweep: a run that diverges in its first steps is a row that says so") {
   const Folder folder;
-  const Outcome outcome = run_orrery({"sweep", "--data=" + folder.write("text.txt", tiny_text()),
-                                      "--out=" + (folder / "sweep"), "--runs=" + (folder / "pool"), "--layers=2",
-                                      "--heads=2", "--width=32", "--context=8", "--batch=2", "--steps=60",
-                                      "--warmup_steps=0", "--learning_rate={0.01,1}", "--normalization=none",
-                                      "--seed=0", "--figures_every=20", "--peak_tflops=0.5"});
+  const Outcome outcome =
+      run_orrery({"sweep", "--data=" + folder.write("text.txt", tiny_text()), "--out=" + (folder / "sweep"),
+                  "--runs=" + (folder / "pool"), "--layers=2", "--heads=2", "--width=32", "--context=8",
+                  "--batch_size=2", "--steps=60", "--warmup_steps=0", "--learning_rate={0.01,1}",
+                  "--normalization=none", "--seed=0", "--metrics_every=20", "--peak_tflops=0.5"});
   INFO(outcome.out, outcome.err);
   CHECK(outcome.code == 0);
   const auto runs = csv(folder / "sweep/runs.csv");
@@ -225,7 +225,7 @@ TEST_CASE("sweep: a run that diverges in its first steps is a row that says so")
   for (std::string line; std::getline(log, line);) {
     const auto row = nlohmann::json::parse(line);
     if (!row.contains("loss")) continue;
-    const double multiply_adds = row["multiply_adds"], milliseconds = row["milliseconds"];
+    const double multiply_adds = row["multiply_adds"], milliseconds = row["step_ms"];
     const double share = 2 * multiply_adds / (milliseconds * 1e-3) / 0.5e12;
     CHECK(row["mfu"].get<double>() == doctest::Approx(share).epsilon(1e-6));
     if (row.contains("gradient_norm/token_embedding")) steps.push_back(row["step"]);
@@ -339,11 +339,11 @@ TEST_CASE("sweep: what makes no sense is refused before anything is trained") {
   refusal({"--seed={0..4"}).names("sweep").value("'{0..4'").names("brace");
   refusal({"--seed={0..1000}"}).names("sweep").value("1001 runs").value("1,000").offers("--yes");
   refusal({"--attntion={softmax,rela}"}).value("'attntion'").offers("'attention'");
-  refusal({"--against=7", "--seed={1,2}"}).names("sweep").names("row").value("'7'").offers("all");
+  refusal({"--baseline=7", "--seed={1,2}"}).names("sweep").names("row").value("'7'").offers("all");
   refusal({"--resume={yes,no}"}).names("sweep").value("--resume={yes,no}").offers("same command");
   refusal({"--dropout={0,0.0}"}).names("dropout=0").value("dropout=0.0").offers("leave one");
   refusal({"--width={16,016,1.6e1}"}).names("width=16").value("width=016").offers("leave one");
-  refusal({"--against={softmax,rela}"}).names("against").value("{softmax,rela}").offers("one value");
+  refusal({"--baseline={softmax,rela}"}).names("baseline").value("{softmax,rela}").offers("one value");
   refusal({"--threads=2"}).names("sweep").value("--threads=2").offers("--jobs");
 }
 

@@ -42,7 +42,7 @@ TEST_CASE("generate: a model's vocabulary that is larger than the tokenizer's is
   const Folder folder;
   const std::string run = folder / "run";
   REQUIRE(run_orrery(Words{"train", "--model=gpt", "--vocabulary=200", "--data=" + shakespeare, "--out=" + run,
-                           "--evaluate_every=0", "--figures=none"} +
+                           "--evaluate_every=0", "--metrics=none"} +
                      tiny)
               .code == 0);
   for (const char* const seed : {"--seed=1", "--seed=2"}) {
@@ -52,7 +52,7 @@ TEST_CASE("generate: a model's vocabulary that is larger than the tokenizer's is
   }
   REQUIRE(run_orrery({"report", run}).code == 0);
   CHECK(!contains(read_file(run + "/report.html"), "out of range"));
-  CHECK(run_orrery({"inspect", run, "--text=First", "--look=depth"}).code == 0);
+  CHECK(run_orrery({"inspect", run, "--text=First", "--analysis=logit_lens"}).code == 0);
 }
 
 TEST_CASE("import: a tokenizer that is larger than the model's vocabulary comes with a note") {
@@ -112,7 +112,7 @@ TEST_CASE(
   const std::string run = "--checkpoint=" + (folder / "run"), good = folder.write("good.txt", "Und es ward Licht.\n"),
                     latin = cases + "latin1/latin1.txt";
   for (const char* const beam : {"--beam=1", "--beam=4"}) {
-    const Outcome found = run_orrery({"translate", run, "--input=" + good, "--most_tokens=30", beam});
+    const Outcome found = run_orrery({"translate", run, "--input=" + good, "--max_tokens=30", beam});
     CHECK_MESSAGE(found.code == 0, found.err);
     CHECK(found.out.ends_with('\n'));
   }
@@ -138,7 +138,7 @@ TEST_CASE("generate: a text begins and ends as in the folder that the model was 
   CHECK(evaluated({}) == evaluated({"--begin=yes"}));
   CHECK(evaluated({}) != evaluated({"--begin=no"}));
   const auto inspected = [&](const Words& more) {
-    return run_orrery(Words{"inspect", folder / "llama_bos", "--text=First", "--look=depth"} + more).out;
+    return run_orrery(Words{"inspect", folder / "llama_bos", "--text=First", "--analysis=logit_lens"} + more).out;
   };
   CHECK(inspected({}) == inspected({"--begin=yes"}));
   CHECK(inspected({}) != inspected({"--begin=no"}));

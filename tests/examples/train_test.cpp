@@ -47,7 +47,7 @@ TEST_CASE("train: a file of settings first, then the keys, later ones win") {
   const Folder folder;
   const std::string config =
       folder.write("run.toml",
-                   "layers = 1\nheads = 2\nwidth = 16\ncontext = 8\nbatch = 2\nsteps = 9\nwarmup_steps = 1\n"
+                   "layers = 1\nheads = 2\nwidth = 16\ncontext = 8\nbatch_size = 2\nsteps = 9\nwarmup_steps = 1\n"
                    "data = \"" +
                        folder.write("text.txt", tiny_text()) + "\"\n");
   const Outcome outcome =
@@ -154,7 +154,7 @@ TEST_CASE("train: a model from a plug-in is tried, trained, gone on with and ask
   const Words plugin = {"--plugin=" + (folder / "plugins/bigram.so")};
   const std::string text = folder.write("text.txt", tiny_text()), run = folder / "run";
   const Words train = {"train",     "--model=bigram", "--data=" + text,       "--out=" + run,
-                       "--steps=4", "--batch=2",      "--checkpoint_every=2", "--keep_checkpoints=0"};
+                       "--steps=4", "--batch_size=2", "--checkpoint_every=2", "--keep_checkpoints=0"};
   CHECK(contains(run_orrery(Words{"train", "--help", "--model=bigram"} + plugin).out, "tokens of a row"));
   const Outcome trained = run_orrery(train + plugin);
   INFO(trained.out, trained.err);
@@ -205,7 +205,7 @@ TEST_CASE("train: --profile reports the multiply-adds that a span saves") {
     const Outcome outcome =
         run_orrery(train_tiny(folder, "run-" + attention.substr(0, 9),
                               {"--profile", "--data=" ORRERY_SOURCE_DIR "/examples/data/tinyshakespeare.txt",
-                               "--context=512", "--batch=1", "--layers=1", "--attention=" + attention}));
+                               "--context=512", "--batch_size=1", "--layers=1", "--attention=" + attention}));
     INFO(outcome.out, outcome.err);
     REQUIRE(outcome.code == 0);
     double billions = 0;
@@ -257,7 +257,7 @@ TEST_CASE("train: what cannot be trained is said before anything is written") {
 #if !defined(ORRERY_CUDA)
   refusal({data, "--device=cuda"}).names("device").value("'cuda'").offers("-DORRERY_CUDA=ON").offers("nvcc");
 #endif
-  refusal({data, "--graph=yes"}).names("--graph").offers("--device=cuda");
+  refusal({data, "--cuda_graph=yes"}).names("--cuda_graph").offers("--device=cuda");
 }
 
 TEST_CASE("train: what --init_from brings along is said in the settings, and no other is taken in silence") {
@@ -307,7 +307,7 @@ TEST_CASE("train: a run that ends worse than a uniform guess is complete, with a
                                       "--steps=4", "--warmup_steps=1"},
                                 "vocabulary"},
                            Case{Words{"train", "--model=resnet", "--width=4", "--data=" + scraps + "images/shapes",
-                                      "--batch=8", "--steps=4", "--warmup_steps=1"},
+                                      "--batch_size=8", "--steps=4", "--warmup_steps=1"},
                                 "classes"}}) {
     fs::remove_all(folder / "run");
     const Outcome outcome = run_orrery(each.words + diverging);

@@ -24,7 +24,7 @@ inline std::vector<std::string> metrics(const std::string& run) {
   std::istringstream lines(read_file(run + "/metrics.jsonl"));
   for (std::string line; std::getline(lines, line);) {
     nlohmann::ordered_json row = nlohmann::ordered_json::parse(line);
-    row.erase("milliseconds"), row.erase("tokens_per_second");
+    row.erase("step_ms"), row.erase("tokens_per_second");
     rows.push_back(row.dump());
   }
   return rows;

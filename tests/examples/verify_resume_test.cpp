@@ -68,8 +68,8 @@ TEST_CASE("verify_resume: streams, problems, images and translations") {
   check_same(train_tiny(folder, "stream", {"--model=stream-char-small"}), folder / "stream");
   check_same(Words{"train", "--task=algorithmic", "--problem=copy(length=3)", out("copy")} + tiny, folder / "copy");
   const std::string scraps = ORRERY_SOURCE_DIR "/tests/models/";
-  check_same({"train", "--model=resnet", "--width=8", "--data=" + scraps + "images/shapes", "--batch=4", "--steps=2",
-              "--flip", "--optimizer=sgd(momentum=0.9)", out("shapes")},
+  check_same({"train", "--model=resnet", "--width=8", "--data=" + scraps + "images/shapes", "--batch_size=4",
+              "--steps=2", "--flip", "--optimizer=sgd(momentum=0.9)", out("shapes")},
              folder / "shapes");
   check_same({"train", "--model=translation-small", "--layers=1", "--width=16", "--heads=2", "--steps=2",
               "--data=" + scraps + "translation/bible.tsv", "--tokenizer=byte", "--batch_tokens=256", out("bible")},
@@ -170,8 +170,8 @@ TEST_CASE("verify_resume: what differs first is named, in tensors, states, other
 
   using Rows = std::vector<orrery::models::LogRow>;
   using orrery::models::log_difference;
-  const Rows rows = {{1, {{"loss", 2}, {"milliseconds", 3}}}, {2, {{"loss", NAN}}}};
-  CHECK(log_difference(rows, Rows{{1, {{"loss", 2}, {"milliseconds", 4}}}, {2, {{"loss", NAN}}}}).empty());
+  const Rows rows = {{1, {{"loss", 2}, {"step_ms", 3}}}, {2, {{"loss", NAN}}}};
+  CHECK(log_difference(rows, Rows{{1, {{"loss", 2}, {"step_ms", 4}}}, {2, {{"loss", NAN}}}}).empty());
   const auto differ = [](const Rows& a, const Rows& b) { return Message(log_difference(a, b)); };
   differ(rows, {rows[0], {2, {{"loss", 1}}}}).names("row 2").names("step 2").names("loss").value("nan").value(1);
   differ(rows, {rows[0], {3, {{"loss", NAN}}}}).names("row 2").names("step 2").names("step").value(2).value(3);

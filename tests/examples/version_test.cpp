@@ -33,8 +33,8 @@ TEST_CASE("version: inspect, compare, report and verify_resume tell that another
     if (told) orrery::testing::Message(outcome.out).names(old).value("orrery 0.0.9");
     return told;
   };
-  CHECK(warned({"inspect", old, "--text=abe", "--look=attention"}));
-  CHECK(!warned({"inspect", now, "--text=abe", "--look=attention"}));
+  CHECK(warned({"inspect", old, "--text=abe", "--analysis=attention"}));
+  CHECK(!warned({"inspect", now, "--text=abe", "--analysis=attention"}));
   CHECK(warned({"compare", old, now}));
   CHECK(warned({"compare", now, old}));
   CHECK(!warned({"compare", now, now}));

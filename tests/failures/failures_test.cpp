@@ -49,8 +49,8 @@ std::vector<Command> commands() {
       {"generate", t.done, {"generate", "--checkpoint=run", "--tokens=12", "--threads=1"}, false, unchanged},
       {"list", t.done, {"list"}, false, unchanged},
       {"try", t.done, {"try", "formula.cpp", "--data=text.txt", "--steps=2", "--out=plugins"}, true, any},
-      {"two threads", t.fresh, train_words() + Words{"--threads=2", "--width=32", "--context=32", "--batch=8"}, false,
-       any},
+      {"two threads", t.fresh, train_words() + Words{"--threads=2", "--width=32", "--context=32", "--batch_size=8"},
+       false, any},
   };
 }
 

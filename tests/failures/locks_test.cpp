@@ -11,8 +11,8 @@ using namespace failures;
 
 TEST_CASE("failures: where files cannot be locked, every command that locks ends with the file and a way out") {
   const Templates& t = Templates::get();
-  const Words tiny = {"--layers=1", "--heads=2", "--width=16",     "--context=8",
-                      "--batch=2",  "--steps=4", "--data=text.txt"};
+  const Words tiny = {"--layers=1",     "--heads=2", "--width=16",     "--context=8",
+                      "--batch_size=2", "--steps=4", "--data=text.txt"};
   struct Case {
     Words words;
     long at;  // number of the first call that fails; all later ones fail too
@@ -40,7 +40,7 @@ TEST_CASE("failures: where files cannot be locked, every command that locks ends
     std::ofstream(folder + "/claim.toml")
         << "source = \"a test\"\nsentence = \"s\"\nkind = \"trained\"\nseeds = [1, 2]\nmetric = \"validation_loss\"\n"
            "refuted_if = \"a > b\"\n[base]\ndata = \"text.txt\"\nlayers = 1\nheads = 2\nwidth = 16\ncontext = 8\n"
-           "batch = 2\nsteps = 4\n[variants.a]\nattention = \"pointwise(relu)\"\n[variants.b]\n";
+           "batch_size = 2\nsteps = 4\n[variants.a]\nattention = \"pointwise(relu)\"\n[variants.b]\n";
     const Ran ran = run(folder, each.words, {"lock", each.at, true});
     CHECK(wrong_end(ran) == "");
     orrery::testing::expect_error(ran)

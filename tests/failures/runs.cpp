@@ -57,7 +57,7 @@ const Words& train_words() {
                               "--heads=2",
                               "--width=8",
                               "--context=8",
-                              "--batch=2",
+                              "--batch_size=2",
                               "--steps=4",
                               "--threads=1",
                               "--warmup_steps=1",

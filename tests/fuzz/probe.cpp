@@ -1,4 +1,4 @@
-// probe.json, which --probe=yes writes to a run folder and a report reads.
+// signal_propagation.json, which --signal_propagation=yes writes to a run folder and a report reads.
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>

@@ -25,7 +25,7 @@ using orrery::models::Outcome;
 
 const std::vector<std::string> words_of_runs =
     json_words({"\"step\":", "\"loss\":", "\"why\"", "done\"", "failed\"", "\"validation_loss\":", "\"figures\":{",
-                "\"gradient_norm\":", "\"milliseconds\":", "\n"});
+                "\"gradient_norm\":", "\"step_ms\":", "\n"});
 
 void promise_same_again(const std::string& folder, const Outcome& outcome) {
   const std::string path = folder + "/again.json";

@@ -100,7 +100,7 @@ def check(orrery, source, scratch):
     model = read(source)
     logits = scratch / "logits.safetensors"
     asked = write_logits(model, logits)
-    told = run(orrery, "import", source, f"--out={scratch / 'run'}", f"--check={logits}")
+    told = run(orrery, "import", source, f"--out={scratch / 'run'}", f"--reference_logits={logits}")
     there = float(re.search(r"largest difference of the logits: (\S+)", told)[1])
     run(orrery, "export", scratch / "run", f"--out={scratch / 'exported'}")
     again = read(scratch / "exported")
@@ -121,7 +121,7 @@ TEXTS = ["First Citizen:", " begins with a space", "ends with one ", "two  space
 def check_tokenizer(orrery, name, text, scratch):
     """The texts of which transformers make other tokens than orrery."""
     run(orrery, "train", f"--data={text}", f"--tokenizer={name}", "--model=gpt", "--layers=1", "--heads=2", "--width=8",
-        "--context=8", "--batch=2", "--steps=60", "--learning_rate=0.01", "--validation_fraction=0.01",
+        "--context=8", "--batch_size=2", "--steps=60", "--learning_rate=0.01", "--validation_fraction=0.01",
         f"--out={scratch / 'run'}")
     run(orrery, "export", scratch / "run", f"--out={scratch / 'exported'}")
     theirs = AutoTokenizer.from_pretrained(scratch / "exported")

@@ -58,7 +58,7 @@ def check_tensorboard(run, folder):
     events.Reload()
     expected, seconds = {}, 0.0
     for row in rows:
-        seconds += row.get("milliseconds", 0) / 1000
+        seconds += row.get("step_ms", 0) / 1000
         for key, value in row.items():
             if key != "step":
                 expected.setdefault(key, []).append((seconds, row["step"], as_f32(value)))
@@ -72,7 +72,7 @@ with tempfile.TemporaryDirectory() as work:
     text = work / "text.txt"
     text.write_text("".join(f"line {i} of a text, {i * 7919 % 101}\n" for i in range(100)))
     run = work / "run"
-    orrery("train", f"--data={text}", f"--out={run}", "--layers=1", "--heads=2", "--width=16", "--context=8", "--batch=2",
+    orrery("train", f"--data={text}", f"--out={run}", "--layers=1", "--heads=2", "--width=16", "--context=8", "--batch_size=2",
            "--steps=40", "--evaluate_every=10", "--learning_rate=0.01", "--warmup_steps=1")  # enough to learn something
     check_csv(run)
     check_tensorboard(run, work / "board")

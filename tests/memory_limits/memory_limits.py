@@ -203,9 +203,9 @@ class Draw:
         s["steps"] = str(self.one(1, 2, 3))
         s["optimizer"] = self.optimizer()
         s["dtype"] = self.one("f32", "f32", "f32", "bf16", "f64")
-        s["probe"] = self.one("no", "no", "yes")
+        s["signal_propagation"] = self.one("no", "no", "yes")
         s["nan_guard"] = self.one("no", "no", "no", "yes")
-        s["figures"] = self.one("usual", "usual", "all", "none")
+        s["metrics"] = self.one("default", "default", "all", "none")
         s["grad_clip"] = self.one("0", "1")
         if self.chance(0.3):
             s["gradient_accumulation_steps"] = str(self.one(2, 3))
@@ -249,7 +249,7 @@ class Draw:
         self.shape(), self.parts(), self.text_settings()
         s = self.s
         s["context"] = str(self.about(8, 512))
-        s["batch"] = str(self.about(1, 48))
+        s["batch_size"] = str(self.about(1, 48))
         s["attention"] = self.one("softmax", "softmax", "softmax", "sparsemax", "entmax15", "linear(relu)", "naive",
                                   "pointwise(relu)", "rela", "softmax(persistent=32)")
         s["position"] = self.one("learned", "rotary", "sinusoidal", "none")
@@ -265,9 +265,9 @@ class Draw:
         self.shape(6), self.text_settings()
         s = self.s
         s["context"] = str(self.about(8, 128))
-        s["memory"] = str(self.about(8, 512))
+        s["cache_length"] = str(self.about(8, 512))
         s["attention"] = f"softmax(span={self.one('adaptive_span', 'fixed')}({s['memory']}))"
-        s["batch"] = str(self.about(1, 24))
+        s["batch_size"] = str(self.about(1, 24))
         if self.chance(0.5):
             s["feed_forward"] = self.one("none", "dense(relu)")
 
@@ -296,7 +296,7 @@ class Draw:
         else:
             s["data"] = self.data.class_folders(self.one(32, 300, 1500))
             s["image_size"] = str(self.one(32, 64))
-        s["batch"] = str(self.about(1, 128))
+        s["batch_size"] = str(self.about(1, 128))
         s["training_loss_images"] = self.one("0", "32")
         if kind != "folders":
             s["validation_fraction"] = "0.1"
@@ -318,14 +318,14 @@ class Draw:
         self.s.update(model="gpt", task="algorithmic", problem="copy(length=30)")
         self.shape(), self.parts()
         self.s["context"] = "64"
-        self.s["batch"] = str(self.about(1, 128))
+        self.s["batch_size"] = str(self.about(1, 128))
         self.s["validation_sequences"] = "64"
 
     def preset(self):
         self.s["model"] = self.one("gpt-char-small", "gpt-char-medium", "stream-char-small")
         self.text_settings()
         self.s.pop("vocabulary", None)
-        self.s["batch"] = str(self.about(1, 16))
+        self.s["batch_size"] = str(self.about(1, 16))
 
 
 # ---- a run and what is made of it

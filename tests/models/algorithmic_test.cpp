@@ -53,7 +53,7 @@ Assignments small_run(const Folder& folder, const std::string& out, const std::s
           {"heads", "2"},
           {"width", "32"},
           {"context", "16"},
-          {"batch", "16"},
+          {"batch_size", "16"},
           {"warmup_steps", "5"},
           {"validation_sequences", "50"},
           {"evaluate_every", "0"},
@@ -175,7 +175,7 @@ TEST_CASE("algorithmic: every problem trains, with a stream model too, and resum
   Assignments stream = small_run(folder, "stream", "ladder(length=40, first=3, gap=4, rungs=3)", 2);
   stream.insert(stream.end(), {{"model", "stream"},
                                {"context", "40"},
-                               {"memory", "40"},
+                               {"cache_length", "40"},
                                {"attention", "softmax(span=adaptive_span(40, R=8))"}});
   const TrainingResult result = train(stream);
   CHECK(result.figures.size() == 3);  // accuracy, span_mean, span_max

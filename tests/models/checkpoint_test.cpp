@@ -66,7 +66,7 @@ TEST_CASE("checkpoint: any flipped bit of a checkpoint is noticed, by training a
           .names(path)
           .names(run.checkpoint(4))
           .offers("--checkpoint=" + run.checkpoint(4))
-          .offers(command_to_resume(run.out, {"--from_previous=yes"}));
+          .offers(command_to_resume(run.out, {"--resume_from_previous=yes"}));
     }
     Message(run.resume_error()).names(path);
     write(path, whole);
@@ -81,14 +81,16 @@ TEST_CASE(
   run.train();
   const std::string weights = run.checkpoint(6) + "/weights.safetensors";
   fs::resize_file(weights, fs::file_size(weights) - 1);
-  resume_fails(run).names(weights).value(fs::file_size(weights)).offers("--from_previous=yes");
-  CHECK(run.resume({{"from_previous", "yes"}}).steps_done == 8);
+  resume_fails(run).names(weights).value(fs::file_size(weights)).offers("--resume_from_previous=yes");
+  CHECK(run.resume({{"resume_from_previous", "yes"}}).steps_done == 8);
   CHECK(fs::exists(run.checkpoint(6) + ".damaged/weights.safetensors"));
   CHECK(read_file(run.checkpoint(8) + "/weights.safetensors") ==
         read_file(whole.checkpoint(8) + "/weights.safetensors"));
   fs::remove(run.checkpoint(8) + "/state.json");
   fs::remove(run.checkpoint(6) + "/optimizer.safetensors");
-  resume_fails(run, {{"from_previous", "yes"}}).names(run.checkpoint(8) + "/state.json").names("no checkpoint before");
+  resume_fails(run, {{"resume_from_previous", "yes"}})
+      .names(run.checkpoint(8) + "/state.json")
+      .names("no checkpoint before");
 }
 
 TEST_CASE("checkpoint: files of different steps, and steps that are none") {
@@ -97,21 +99,21 @@ TEST_CASE("checkpoint: files of different steps, and steps that are none") {
   for (const char* name : {"weights.safetensors", "optimizer.safetensors"}) {
     const std::string path = run.checkpoint(6) + "/" + name, whole = read_file(path);
     write(path, read_file(run.checkpoint(4) + "/" + name));
-    resume_fails(run).names(path).value(6).names("SHA-256").offers("--from_previous=yes");
+    resume_fails(run).names(path).value(6).names("SHA-256").offers("--resume_from_previous=yes");
     write(path, whole);
   }
   const std::string path = run.checkpoint(6) + "/state.json", whole = read_file(path);
   write(path, read_file(run.checkpoint(4) + "/state.json"));
-  resume_fails(run).names(path).value("step 4").offers("--from_previous=yes");
+  resume_fails(run).names(path).value("step 4").offers("--resume_from_previous=yes");
   for (const char* step : {"-5", "5.7", "9223372036854775808", "9223372036854775807", "1e300", "\"6\"", "null"}) {
     write(path, whole);
     change_state(run.checkpoint(6), [&](Json& json) { json["step"] = Json::parse(step); });
     const std::string found = Json::parse(step).dump();
-    resume_fails(run).names(path).names("step").value(found).offers("--from_previous=yes");
+    resume_fails(run).names(path).names("step").value(found).offers("--resume_from_previous=yes");
     expect_error([&] { read_state(run.checkpoint(6)); }).names(path).names("step").value(found).offers("whole number");
   }
   write(path, std::string(100'000, '['));
-  resume_fails(run).names(path).names("damaged").offers("--from_previous=yes");
+  resume_fails(run).names(path).names("damaged").offers("--resume_from_previous=yes");
 }
 
 TEST_CASE("checkpoint: data of another dtype than the run's are refused") {
@@ -147,9 +149,9 @@ TEST_CASE("checkpoint: another text or tokenizer is refused, and the first can b
   run.train();
   const std::string other = run.folder / "other.txt";
   write(other, read_file(run.text) + "one more line\n");
-  resume_fails(run, {{"data", other}}).value(other).names(run.out).offers(run.text).offers("--other_text=yes");
+  resume_fails(run, {{"data", other}}).value(other).names(run.out).offers(run.text).offers("--allow_new_text=yes");
   resume_fails(run, {{"tokenizer", "byte"}}).names("tokenizer").value("character").value("byte").offers("--resume=");
-  CHECK(run.resume({{"data", other}, {"other_text", "yes"}}).steps_done == 8);
+  CHECK(run.resume({{"data", other}, {"allow_new_text", "yes"}}).steps_done == 8);
   resume_fails(run, {{"steps", "9"}}).value(run.text).names(run.out).offers(other);  // the run's text is now `other`
   const std::string moved = run.folder / "moved.txt";
   fs::rename(other, moved);

@@ -21,10 +21,10 @@ Tensor input_of(const Subject& subject, const std::string& path) {
 
 }  // namespace
 
-TEST_CASE("curves: dyt is tanh of alpha x, before its weight and bias") {
+TEST_CASE("normalization_curves: dyt is tanh of alpha x, before its weight and bias") {
   const auto model = small_gpt({{"normalization", "dyt(alpha=0.8)"}, {"final_normalization", "layer"}});
   const auto subject = subject_of(*model);
-  const std::vector<View> views = look_at(*subject, "curves", {});
+  const std::vector<View> views = look_at(*subject, "normalization_curves", {});
   const auto& table = shown<TableView>(views, title);
   REQUIRE(table.rows.size() == 5);
   REQUIRE(table.columns.back() == "saturated");
@@ -37,7 +37,7 @@ TEST_CASE("curves: dyt is tanh of alpha x, before its weight and bias") {
     for (const double each : x) mean += each / static_cast<double>(x.size());
     for (const double each : x) square += (each - mean) * (each - mean) / static_cast<double>(x.size());
     CHECK(std::stod(row[2]) == doctest::Approx(1 / std::sqrt(square)).epsilon(1e-3));
-    const LineView::Line& line = shown<LineView>(views, "curves/means").lines[i];
+    const LineView::Line& line = shown<LineView>(views, "normalization_curves/means").lines[i];
     if (i == 4) {
       CHECK(row[6] == "-");
       CHECK(row[7] == "-");
@@ -56,10 +56,10 @@ TEST_CASE("curves: dyt is tanh of alpha x, before its weight and bias") {
   }
 }
 
-TEST_CASE("curves: a layer normalization's elements, counted, without its weight and bias") {
+TEST_CASE("normalization_curves: a layer normalization's elements, counted, without its weight and bias") {
   const auto model = small_gpt({});
   const auto subject = subject_of(*model);
-  const std::vector<View> views = look_at(*subject, "curves", {.layer = 0});
+  const std::vector<View> views = look_at(*subject, "normalization_curves", {.layer = 0});
   const auto& table = shown<TableView>(views, title);
   REQUIRE(table.rows.size() == 1);
   CHECK(table.columns.size() == 6);  // no columns for alpha
@@ -67,7 +67,7 @@ TEST_CASE("curves: a layer normalization's elements, counted, without its weight
   double straight = std::stod(table.rows[0][3]);
   CHECK(straight > 0.5);  // each token has its own line
   CHECK(straight < 1);
-  const auto& map = shown<MapView>(views, "curves/blocks.0.attention_norm");
+  const auto& map = shown<MapView>(views, "normalization_curves/blocks.0.attention_norm");
   double elements = 0;
   for (const double lg : map.values.to_vector())
     if (!std::isnan(lg)) elements += std::round(std::pow(10, lg) - 1);
@@ -84,11 +84,11 @@ TEST_CASE("curves: a layer normalization's elements, counted, without its weight
   CHECK(straight == doctest::Approx(uv * uv / (uu * vv)).epsilon(1e-3));
 }
 
-TEST_CASE("curves: a fixed alpha is said to be fixed, and what is no normalization has no curve") {
+TEST_CASE("normalization_curves: a fixed alpha is said to be fixed, and what is no normalization has no curve") {
   const auto fixed = small_gpt({{"normalization", "dynamic(tanh, learn_alpha=no)"}, {"final_normalization", "none"}});
-  const std::vector<View> views = look_at(*subject_of(*fixed), "curves", {});
+  const std::vector<View> views = look_at(*subject_of(*fixed), "normalization_curves", {});
   CHECK(shown<TableView>(views, title).rows[0][6] == "fixed");
   CHECK(shown<TableView>(views, title).rows.size() == 4);
   const auto none = small_gpt({{"normalization", "none"}});
-  CHECK(look_at(*subject_of(*none), "curves", {}).empty());
+  CHECK(look_at(*subject_of(*none), "normalization_curves", {}).empty());
 }

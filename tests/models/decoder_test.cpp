@@ -58,7 +58,7 @@ bool near(double found, double expected) { return std::abs(found - expected) <= 
 }  // namespace
 
 TEST_CASE("decoder: grouped key heads are full heads whose keys and values repeat") {
-  const auto grouped = made(small({{"key_heads", "2"}})), full = made(small());
+  const auto grouped = made(small({{"kv_heads", "2"}})), full = made(small());
   for (auto& [path, value] : values_of(*full)) {
     const Tensor source = values_of(*grouped).at(path).detach();
     if (!path.ends_with("query_key_value.weight")) {
@@ -72,7 +72,7 @@ TEST_CASE("decoder: grouped key heads are full heads whose keys and values repea
     value.copy_from(concatenate(rows, 0));
   }
   CHECK(largest_difference(logits(*grouped), logits(*full)) <= 1e-12);
-  refusal({{"key_heads", "3"}}).names("attention").value(3).names("heads").value(4);
+  refusal({{"kv_heads", "3"}}).names("attention").value(3).names("heads").value(4);
 }
 
 TEST_CASE("decoder: heads of any size, cached or not") {
@@ -99,7 +99,7 @@ TEST_CASE("decoder: heads of any size, cached or not") {
 TEST_CASE("decoder: relative positions and rotary ones know the size of a head") {
   for (const char* position : {"relative", "relative(8, bias)", "rotary", "alibi"}) {
     CAPTURE(position);
-    const auto model = made(small({{"head_size", "6"}, {"heads", "3"}, {"key_heads", "1"}, {"position", position}}));
+    const auto model = made(small({{"head_size", "6"}, {"heads", "3"}, {"kv_heads", "1"}, {"position", position}}));
     CHECK(logits(*model).shape() == Shape{2, 6, 11});
   }
 }
@@ -137,8 +137,8 @@ TEST_CASE("decoder: biases of attention, feed-forward and head stand apart, and 
 
 TEST_CASE("decoder: queries and keys alone may have biases, which are added to what is projected") {
   // Grouped key heads: 4 query heads, 2 key heads, 4 channels each.
-  const auto apart = made(small({{"attention_bias", "query_key"}, {"key_heads", "2"}})),
-             whole = made(small({{"attention_bias", "yes"}, {"key_heads", "2"}}));
+  const auto apart = made(small({{"attention_bias", "query_key"}, {"kv_heads", "2"}})),
+             whole = made(small({{"attention_bias", "yes"}, {"kv_heads", "2"}}));
   ByPath few = values_of(*apart), all = values_of(*whole);
   CHECK(!few.contains("blocks.0.attention.output.bias"));
   CHECK(largest_difference(logits(*apart), logits(*whole)) == 0);  // biases start at 0
@@ -183,7 +183,7 @@ TEST_CASE("decoder: the embedding's scale is a number, sqrt(width) or learned, a
 TEST_CASE("decoder: weights start at the standard deviation that is set") {
   const auto check_starts = [](const char* text, double inner, double joining, double table) {
     CAPTURE(text);
-    GptSettings s = small({{"initial_std", text}, {"position", "learned"}, {"tied_head", "no"}});
+    GptSettings s = small({{"initialization", text}, {"position", "learned"}, {"tied_head", "no"}});
     s.width = 64, s.vocabulary = 200, s.context = 50;
     const auto model = made(s);
     ByPath all = values_of(*model);
@@ -195,23 +195,23 @@ TEST_CASE("decoder: weights start at the standard deviation that is set") {
   };
   check_starts("0.02", 0.02, 0.01, 0.02);  // 0.02 / sqrt(2 * 2 layers)
   check_starts("0.3", 0.3, 0.15, 0.3);
-  check_starts("by_width", 0.125, 0.0625, 0.125);
-  check_starts("equal(by_width)", 0.125, 0.125, 0.125);
+  check_starts("inverse_sqrt_width", 0.125, 0.0625, 0.125);
+  check_starts("normal(inverse_sqrt_width)", 0.125, 0.125, 0.125);
   check_starts("fixup(0.3)", 0.15, 0, 0.3);  // 0.3 / sqrt(2 * 2 layers)
   check_starts("relu_revival", 0.02, 0.02, 0.02);
   check_starts("adaptive_span", 0.125 / std::sqrt(3.0), 0.125 / std::sqrt(3.0), 1);
-  check_starts("by_inputs", 0.125 / std::sqrt(3.0), 0.125 / std::sqrt(3.0), 1);
+  check_starts("fan_in", 0.125 / std::sqrt(3.0), 0.125 / std::sqrt(3.0), 1);
   check_starts("relu_former", 0.125, 0.125, 0.125);  // 2 / (64 + 64)
-  GptSettings of_vision = small({{"initial_std", "relu_vision"}, {"position", "learned"}, {"tied_head", "no"}});
+  GptSettings of_vision = small({{"initialization", "relu_vision"}, {"position", "learned"}, {"tied_head", "no"}});
   of_vision.width = 64, of_vision.context = 50;
   ByPath all = values_of(*made(of_vision));
   CHECK(near(std_of(all.at("blocks.1.attention.output.weight")), 0.125));
   CHECK(near(std_of(all.at("position_embedding.weight")), 0.125));
   CHECK(std_of(all.at("head.weight")) == 0);
-  refusal({{"initial_std", "0"}}).names("initial_std").value(0).offers("1e-6").offers(1000);
-  refusal({{"initial_std", "by_with"}}).names("initial_std").value("by_with").offers("'by_width'");
-  refusal({{"initial_std", "equal"}}).names("initial_std").value("'equal'").offers("equal(0.02)");
-  refusal({{"initial_std", "relu_revival(1)"}}).value("relu_revival(1)").offers("equal(...)").offers("fixup(...)");
+  refusal({{"initialization", "0"}}).names("initialization").value(0).offers("1e-6").offers(1000);
+  refusal({{"initialization", "relu_revial"}}).names("initialization").value("relu_revial").offers("'relu_revival'");
+  refusal({{"initialization", "normal"}}).names("initialization").value("'normal'").offers("normal(0.02)");
+  refusal({{"initialization", "relu_revival(1)"}}).value("relu_revival(1)").offers("normal(...)").offers("fixup(...)");
 }
 
 TEST_CASE("decoder: a slope that all layers share feels the gradients of all of them") {

@@ -26,19 +26,19 @@ double seconds_of(const auto& work) {
 
 }  // namespace
 
-TEST_CASE("depth: the model runs as often as its stream needs, however many sublayers it has") {
+TEST_CASE("logit_lens: the model runs as often as its stream needs, however many sublayers it has") {
   for (const char* layers : {"2", "6"}) {
     const auto model = small_gpt({{"layers", layers}});
     const auto subject = subject_of(*model);
     int runs = 0;
     const Hooks hooks({"embedding"}, [&](const std::string&, const Tensor&) { ++runs; });
-    look_at(*subject, "depth", {});
+    look_at(*subject, "logit_lens", {});
     CHECK(runs == 2);
   }
 }
 
 // The model has GPT-2's proportions.
-TEST_CASE("depth: it takes at most 2.5 times the product of all states with the head") {
+TEST_CASE("logit_lens: it takes at most 2.5 times the product of all states with the head") {
   const int64_t layers = 12, places = 128, states = 2 * layers + 1;
   const auto model = make_model(make_settings({{"model", "gpt"},
                                                {"vocabulary", "50257"},
@@ -56,9 +56,9 @@ TEST_CASE("depth: it takes at most 2.5 times the product of all states with the 
   double look = INFINITY, product = INFINITY;
   for (int turn = 0; turn < 4; ++turn) {
     const NoGrad guard;
-    look = std::min(look, seconds_of([&] { look_at(*subject, "depth", {}); }));
+    look = std::min(look, seconds_of([&] { look_at(*subject, "logit_lens", {}); }));
     product = std::min(product, seconds_of([&] { nn::linear(rows, headed.head().weight); }));
   }
-  MESSAGE("depth: ", look, " s; the product alone: ", product, " s; ", look / product, " times");
+  MESSAGE("logit_lens: ", look, " s; the product alone: ", product, " s; ", look / product, " times");
   CHECK(look <= 2.5 * product);
 }

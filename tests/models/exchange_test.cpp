@@ -99,7 +99,7 @@ TEST_CASE("exchange: transformers' models give transformers' logits, and go back
     REQUIRE(report.largest_difference.has_value());
     CHECK(*report.largest_difference <= 1e-5);
     CHECK(report.left.empty());
-    CHECK(report.tokenizer == "numbers");
+    CHECK(report.tokenizer == "token_ids");
     const Trained run = read_run(folder / "run");
     CHECK(report.parameters == nn::count_parameters(*run.model));
     CHECK(export_model(run.exported(), folder / "exported", "") == name.substr(0, name.find('_')));
@@ -386,11 +386,11 @@ TEST_CASE("exchange: a tokenizer that is missing is one of numbers, one that is 
     message("tokenizer.json", cut).names("import").names("tokenizer.json").offers("--tokenizer=FOLDER");
   message("tokenizer.model", "no model").names("tokenizer.model").value("SentencePiece").offers("--tokenizer=FOLDER");
   const ImportReport missing = import_with("", "", "");
-  CHECK(missing.tokenizer == "numbers");
+  CHECK(missing.tokenizer == "token_ids");
   Message(join(missing.notes)).names("tokenizer").value(folder / "gpt2");
   fs::remove_all(folder / "run");
   const ImportReport other = import_with("tokenizer.json", R"({"model": {"type": "Unigram"}})", "");
-  CHECK(other.tokenizer == "numbers");
+  CHECK(other.tokenizer == "token_ids");
   Message(join(other.notes)).names("tokenizer.json").names("\"type\"").value("\"Unigram\"");
   fs::remove_all(folder / "run");
   const ImportReport larger = import_with("tokenizer.json", "{", byte_pairs);
@@ -538,7 +538,7 @@ TEST_CASE("exchange: ours are refused with the setting that the format cannot sa
                                                                      {"parallel", "yes"},
                                                                      {"norm_place", "post"},
                                                                      {"residual_gain", "0.5"},
-                                                                     {"key_heads", "1"},
+                                                                     {"kv_heads", "1"},
                                                                      {"head_size", "4"},
                                                                      {"head_bias", "yes"},
                                                                      {"position", "alibi(learned=no)"}})
@@ -619,7 +619,7 @@ TEST_CASE("exchange: llama2.c's files, of both versions, tied or not, with group
                                 {"feed_forward", "gated(silu)"},
                                 {"d_ff", "24"},
                                 {"heads", "4"},
-                                {"key_heads", "2"},
+                                {"kv_heads", "2"},
                                 {"tied_head", tied}});
       write_llama2c(folder / "x.bin", run, second);
       const ImportReport report = imported(folder / "x.bin", folder / "run");

@@ -40,17 +40,17 @@ Assignments small_run(const Folder& folder, const std::string& out, const Assign
                {"heads", "2"},
                {"width", "16"},
                {"context", "12"},
-               {"batch", "3"},
+               {"batch_size", "3"},
                {"gradient_accumulation_steps", "2"},
                {"warmup_steps", "2"},
                {"dropout", "0.1"},
                {"evaluate_every", "0"},
-               {"figures", "all"},
-               {"figures_every", "2"}},
+               {"metrics", "all"},
+               {"metrics_every", "2"}},
               more);
 }
 const Assignments stream = {{"model", "stream"},
-                            {"memory", "40"},
+                            {"cache_length", "40"},
                             {"attention", "softmax(span=adaptive_span(40, R=8), persistent=4)"},
                             {"losses.span_penalty", "1e-4"}};
 const Assignments translation = {{"model", "encoder_decoder"},
@@ -106,7 +106,7 @@ TEST_CASE("figures: a run has the same bits with all of them and with none, what
   for (const Assignments& kind : {Assignments{}, stream, translation}) {
     const Folder folder;
     train(small_run(folder, "all", kind));
-    train(small_run(folder, "none", with(kind, {{"figures", "none"}})));
+    train(small_run(folder, "none", with(kind, {{"metrics", "none"}})));
     for (const char* file : {"/step_000006/weights.safetensors", "/step_000006/optimizer.safetensors"})
       CHECK(read_file(folder / ("all" + std::string(file))) == read_file(folder / ("none" + std::string(file))));
     const std::vector<nlohmann::json> all = rows_of(folder / "all"), none = rows_of(folder / "none");
@@ -143,7 +143,7 @@ TEST_CASE("figures: every one is told of some small model") {
 TEST_CASE("figures: entropies, zeros and sums of rows are those of the weights, and sizes those of what is shown") {
   for (const char* attention : {"softmax", "pointwise(relu)", "softmax(persistent=3)"}) {
     CAPTURE(attention);
-    Looked looked("entropy, attention_zeros, row_sum, largest_score, residual_rms", {{"attention", attention}});
+    Looked looked("entropy, attention_zero_fraction, row_sum, max_score, residual_rms", {{"attention", attention}});
     const auto shown = looked.shown({"*.weights", "*.scores", "*.residual"});
     for (const std::string path : {"blocks.0.attention", "blocks.1.attention"}) {
       const Tensor w = shown.at(path + ".weights");
@@ -165,11 +165,11 @@ TEST_CASE("figures: entropies, zeros and sums of rows are those of the weights, 
         const std::string place = path + "." + std::to_string(h);
         CHECK(looked.row.at("entropy/" + place) == doctest::Approx(entropy / rows).epsilon(1e-6));
         CHECK(looked.row.at("row_sum/" + place) == doctest::Approx(sum / rows).epsilon(1e-6));
-        CHECK(looked.row.at("attention_zeros/" + place) == doctest::Approx(zeros / rows).epsilon(1e-6));
+        CHECK(looked.row.at("attention_zero_fraction/" + place) == doctest::Approx(zeros / rows).epsilon(1e-6));
       }
       double largest = 0, squares = 0;
       for (const double x : shown.at(path + ".scores").to_vector()) largest = std::max(largest, std::abs(x));
-      CHECK(looked.row.at("largest_score/" + path) == doctest::Approx(largest));
+      CHECK(looked.row.at("max_score/" + path) == doctest::Approx(largest));
       const Tensor residual = shown.at(path + ".residual");
       for (const double x : residual.to_vector()) squares += x * x;
       CHECK(looked.row.at("residual_rms/" + path) ==
@@ -189,7 +189,7 @@ TEST_CASE("figures: padding counts for nothing") {
 
 TEST_CASE(
     "figures: hidden units that no token opens are dead, and a dynamic normalization is saturated where it is flat") {
-  Looked looked("dead_units, hidden_zeros", {{"feed_forward", "dense(relu)"}, {"bias", "yes"}});
+  Looked looked("dead_units, hidden_zero_fraction", {{"feed_forward", "dense(relu)"}, {"bias", "yes"}});
   const Tensor hidden = looked.shown({"*.hidden"}).at("blocks.1.feed_forward.hidden");
   const std::vector<double> values = hidden.to_vector();
   const auto units = static_cast<size_t>(hidden.size(-1));
@@ -199,12 +199,12 @@ TEST_CASE(
     for (size_t i = unit; i < values.size(); i += units) zeros += values[i] == 0, open |= values[i] != 0;
     dead += !open;
   }
-  CHECK(looked.row.at("hidden_zeros/blocks.1.feed_forward") ==
+  CHECK(looked.row.at("hidden_zero_fraction/blocks.1.feed_forward") ==
         doctest::Approx(zeros / static_cast<double>(values.size())));
   CHECK(looked.row.at("dead_units/blocks.1.feed_forward") == doctest::Approx(dead / static_cast<double>(units)));
   CHECK(zeros > 0);
 
-  Looked saturated("saturation", {{"normalization", "dyt(alpha=30)"}, {"initial_std", "0.5"}});
+  Looked saturated("saturation", {{"normalization", "dyt(alpha=30)"}, {"initialization", "0.5"}});
   const Tensor x = saturated.shown({"*.input"}).at("blocks.1.attention_norm.input");
   double flat = 0;
   for (const double each : x.to_vector()) flat += std::abs(30 * each) > 2;
@@ -215,9 +215,9 @@ TEST_CASE(
 
 TEST_CASE(
     "figures: variances are those of what sublayers add, of the stream before them, and of what attentions read") {
-  Looked looked("output_variance, stream_variance, read_variance, value_variance", {{"attention", "naive"}});
+  Looked looked("output_variance, residual_variance, head_output_variance, value_variance", {{"attention", "naive"}});
   CHECK(looked.row.size() == 2 * 2 * 2 + 2 * 2);  // 2 metrics of 2 sublayers, 2 metrics of 1 attention, in 2 blocks
-  const auto shown = looked.shown({"*.output", "*.stream", "*.residual", "*.read", "*.value"});
+  const auto shown = looked.shown({"*.output", "*.stream", "*.residual", "*.head_output", "*.value"});
   const auto variance_of = [](const Tensor& x) {
     double sum = 0, squares = 0;
     for (const double each : x.to_vector()) sum += each, squares += each * each;
@@ -227,9 +227,9 @@ TEST_CASE(
   for (const std::string sublayer : {"blocks.0.attention", "blocks.1.attention", "blocks.1.feed_forward"}) {
     const Tensor stream = shown.at(sublayer + ".stream"), added = shown.at(sublayer + ".residual") - stream;
     CHECK(looked.row.at("output_variance/" + sublayer) == doctest::Approx(variance_of(added)).epsilon(1e-4));
-    CHECK(looked.row.at("stream_variance/" + sublayer) == doctest::Approx(variance_of(stream)).epsilon(1e-5));
+    CHECK(looked.row.at("residual_variance/" + sublayer) == doctest::Approx(variance_of(stream)).epsilon(1e-5));
   }
-  for (const char* what : {"read", "value"})
+  for (const char* what : {"head_output", "value"})
     CHECK(looked.row.at(std::string(what) + "_variance/blocks.1.attention") ==
           doctest::Approx(variance_of(shown.at(std::string("blocks.1.attention.") + what))).epsilon(1e-5));
 }
@@ -237,7 +237,7 @@ TEST_CASE(
 TEST_CASE("figures: what the largest slots carry, and whether the values that are read point the same way") {
   for (const char* memory : {"memory(relu, slots=9)", "memory(softmax, slots=9)"}) {
     CAPTURE(memory);
-    Looked looked("top_share, value_cosine", {{"feed_forward", memory}});
+    Looked looked("top_unit_fraction, value_cosine", {{"feed_forward", memory}});
     const std::string path = "blocks.1.feed_forward";
     const std::vector<double> hidden = looked.shown({"*.hidden"}).at(path + ".hidden").to_vector();
     Tensor v;
@@ -253,7 +253,7 @@ TEST_CASE("figures: what the largest slots carry, and whether the values that ar
       }
       if (all > 0) largest += most / all, ++rows;  // the top 0.2 % of nine slots: at least one
     }
-    CHECK(looked.row.at("top_share/" + path) == doctest::Approx(largest / rows).epsilon(1e-5));
+    CHECK(looked.row.at("top_unit_fraction/" + path) == doctest::Approx(largest / rows).epsilon(1e-5));
     double together = 0, pairs = 0;
     const auto at = [](size_t i) { return static_cast<int64_t>(i); };
     for (size_t s = 0; s < slots; ++s)
@@ -301,14 +301,14 @@ TEST_CASE("figures: the multiply-adds of a step are those of its products, forwa
   // Without attention a step has only products, each computed three times (result, 2 gradients).
   const Folder folder;
   const Assignments plain = {
-      {"layers", "1"}, {"batch", "3"}, {"gradient_accumulation_steps", "1"}, {"vocabulary", "0"}};
+      {"layers", "1"}, {"batch_size", "3"}, {"gradient_accumulation_steps", "1"}, {"vocabulary", "0"}};
   train(small_run(folder, "one", plain));
   train(small_run(folder, "two", with(plain, {{"gradient_accumulation_steps", "2"}, {"peak_tflops", "0.5"}})));
   const nlohmann::json one = rows_of(folder / "one").at(3), two = rows_of(folder / "two").at(3);
   CHECK(two["multiply_adds"].get<double>() == 2 * one["multiply_adds"].get<double>());
   CHECK(!one.contains("mfu"));
   CHECK(two["mfu"].get<double>() ==
-        doctest::Approx(2 * two["multiply_adds"].get<double>() / (two["milliseconds"].get<double>() * 1e-3 * 0.5e12)));
+        doctest::Approx(2 * two["multiply_adds"].get<double>() / (two["step_ms"].get<double>() * 1e-3 * 0.5e12)));
   const double before = flops_counted();
   matmul(Tensor::full({3, 5}, 1), Tensor::full({5, 7}, 1));
   CHECK(flops_counted() - before == 2 * 3 * 5 * 7);
@@ -316,7 +316,7 @@ TEST_CASE("figures: the multiply-adds of a step are those of its products, forwa
 
 TEST_CASE("figures: a name that there is not is refused before the folder is made") {
   const Folder folder;
-  const Assignments unknown = {{"figures", "entropies"}};
+  const Assignments unknown = {{"metrics", "entropies"}};
   expect_error([&] { train(small_run(folder, "run", unknown)); }).value("entropies").offers("'entropy'");
   CHECK(!file_exists(folder / "run"));
   CHECK(figures_called("none").empty());

@@ -31,7 +31,7 @@ struct Looked {
   std::map<std::string, Tensor> shown;
   explicit Looked(const Assignments& more, const Words& patterns) {
     Assignments all = {{"model", "gpt"}, {"vocabulary", "9"}, {"context", "8"}, {"layers", "2"},
-                       {"heads", "2"},   {"width", "16"},     {"bias", "yes"},  {"initial_std", "0.3"}};
+                       {"heads", "2"},   {"width", "16"},     {"bias", "yes"},  {"initialization", "0.3"}};
     all.insert(all.end(), more.begin(), more.end());
     model = make_model(make_settings(all));
     nn::initialize(*model, 3);
@@ -123,16 +123,16 @@ TEST_CASE("TransformerLens's names: the values are what theirs are") {
 TEST_CASE("TransformerLens's names: patterns, and replacing by them") {
   CHECK(our_hook_names("blocks.*.attn.hook_pattern") == Words{"blocks.*([0-9]).attention.weights"});
   CHECK(our_hook_names("blocks.1?.hook_mlp_out") == Words{"blocks.1?.feed_forward.output"});
-  CHECK(our_hook_names("*.hook_z") == Words{"blocks.*([0-9]).attention.read"});
-  CHECK(our_hook_names("*hook_z") == Words{"blocks.*([0-9]).attention.read"});
-  CHECK(our_hook_names("*.attn.hook_z") == Words{"blocks.*([0-9]).attention.read"});
+  CHECK(our_hook_names("*.hook_z") == Words{"blocks.*([0-9]).attention.head_output"});
+  CHECK(our_hook_names("*hook_z") == Words{"blocks.*([0-9]).attention.head_output"});
+  CHECK(our_hook_names("*.attn.hook_z") == Words{"blocks.*([0-9]).attention.head_output"});
   CHECK(our_hook_names("*hook_normalized") ==
         Words{"blocks.*([0-9]).attention_norm.output", "blocks.*([0-9]).feed_forward_norm.output", "norm.output"});
   CHECK(our_hook_names("blocks.0.hook_resid_*") ==
         Words{"blocks.0.input", "blocks.0.attention.residual", "blocks.0.output"});
   CHECK(our_hook_names("blocks.3.attn.hook_[qk]") == Words{"blocks.3.attention.query", "blocks.3.attention.key"});
   CHECK(our_hook_names("blocks.*.mlp.*").size() == 2);
-  for (const char* ours : {"blocks.*.attention.weights", "*", "norm.output", "encoder.0.attention.layer.read"})
+  for (const char* ours : {"blocks.*.attention.weights", "*", "norm.output", "encoder.0.attention.layer.head_output"})
     CHECK(our_hook_names(ours) == Words{ours});  // our names do not change
   CHECK(hook_patterns(Words{"blocks.0.hook_mlp_out", "logits"}) == Words{"blocks.0.feed_forward.output", "logits"});
 
@@ -144,7 +144,38 @@ TEST_CASE("TransformerLens's names: patterns, and replacing by them") {
     nn::Pass pass;
     return (*looked.model)(Tensor::from({1, 4}, std::vector<int32_t>{1, 2, 3, 4}), pass);
   };
-  CHECK(largest_difference(run_without("blocks.*.attn.hook_z"), run_without("blocks.*.attention.read")) == 0);
+  for (const char* name : {"blocks.*.attn.hook_z", "blocks.*.attention.read"})
+    CHECK(largest_difference(run_without(name), run_without("blocks.*.attention.head_output")) == 0);
+}
+
+TEST_CASE("former hook names: each matches the value of its current name, also by a pattern") {
+  const std::map<std::string, std::string> renamed = {
+      {"blocks.0.attention.read", "blocks.0.attention.head_output"},
+      {"blocks.0.feed_forward.hidden_before", "blocks.0.feed_forward.pre_activation"},
+      {"blocks.0.attention.row_zero_share", "blocks.0.attention.row_zero_fraction"},
+      {"blocks.0.attention.row_maximum", "blocks.0.attention.row_max"}};
+  for (const auto& each : renamed) {
+    const std::string &former = each.first, &current = each.second;
+    CAPTURE(former);
+    CHECK(our_hook_names(former) == Words{current});
+    CHECK(our_hook_names(current) == Words{current});
+    const Looked by_former({}, {former}), by_current({}, {current});
+    REQUIRE(by_former.shown.size() == 1);
+    CHECK(by_former.shown.begin()->first == current);
+    CHECK(largest_difference(by_former.shown.begin()->second, by_current.shown.at(current)) == 0);
+  }
+  // A pattern matches the values that it matched before.
+  const auto names = [](const std::string& pattern) {
+    std::set<std::string> all;
+    for (const auto& [name, value] : Looked({}, {pattern}).shown) all.insert(name.substr(name.rfind('.') + 1));
+    return all;
+  };
+  CHECK(names("*.read") == std::set<std::string>{"head_output"});
+  CHECK(names("*.hidden_*") == std::set<std::string>{"pre_activation"});
+  CHECK(names("*.hidden*") == std::set<std::string>{"hidden", "pre_activation"});
+  CHECK(names("*read") == std::set<std::string>{"head_output"});
+  CHECK(names("*.row_*") == std::set<std::string>{"row_sum", "row_entropy", "row_zero_fraction", "row_max"});
+  expect_error([] { Looked({}, {"*.hidden_befor"}); }).names("hooks").value("'*.hidden_befor'");
 }
 
 TEST_CASE("TransformerLens's names: a star for the layer gives one value of each block") {

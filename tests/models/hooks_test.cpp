@@ -36,8 +36,9 @@ TEST_CASE("watching shows named values and changes none, to the bit") {
   std::map<std::string, Tensor> seen;
   const std::string attention = "blocks.1.attention";
   {
-    Hooks hooks({attention + ".weights", attention + ".value", attention + ".read", "blocks.0.feed_forward.residual"},
-                [&](const std::string& name, const Tensor& value) { seen[name] = value; });
+    Hooks hooks(
+        {attention + ".weights", attention + ".value", attention + ".head_output", "blocks.0.feed_forward.residual"},
+        [&](const std::string& name, const Tensor& value) { seen[name] = value; });
     CHECK(largest_difference(run(), plain) == 0);
     hooks.check_seen();
   }
@@ -47,7 +48,7 @@ TEST_CASE("watching shows named values and changes none, to the bit") {
   CHECK(weights.shape() == Shape{2, 2, 8, 8});
   CHECK(largest_difference(sum(weights, {-1}), Tensor::full({2, 2, 8}, 1)) <= 1e-6);
   const Tensor read = permute(matmul(weights, permute(seen.at(attention + ".value"), {0, 2, 1, 3})), {0, 2, 1, 3});
-  CHECK(largest_difference(read, seen.at(attention + ".read")) <= 1e-6);
+  CHECK(largest_difference(read, seen.at(attention + ".head_output")) <= 1e-6);
   CHECK(seen.at("blocks.0.feed_forward.residual").shape() == Shape{2, 8, 16});
 }
 
@@ -66,7 +67,7 @@ TEST_CASE("a name that never arises is an error that names the nearest") {
 namespace {
 
 bool leaves_fused_path(const std::string& name) {
-  for (const char* end : {".scores", ".slot_scores", ".weights", ".hidden", ".hidden_before", ".output"})
+  for (const char* end : {".scores", ".slot_scores", ".weights", ".hidden", ".pre_activation", ".output"})
     if (name.ends_with(end)) return true;
   return false;
 }
@@ -105,7 +106,7 @@ TEST_CASE("a head whose read is replaced by zero is one without its columns of W
   const Tensor keep = Tensor::from({4, 1}, {1, 1, 0, 1}, Dtype::f32);  // drops head 2 of layer 1
   Tensor ablated;
   {
-    const Hooks hooks({"blocks.1.attention.read"},
+    const Hooks hooks({"blocks.1.attention.head_output"},
                       Hooks::Replace{[&](const std::string&, const Tensor& read) { return read * keep; }});
     ablated = run_text(model);
   }
@@ -134,9 +135,9 @@ TEST_CASE("replacing: several act in their order, an undefined tensor leaves a v
     const Hooks left({"*"}, Hooks::Replace{[](const std::string&, const Tensor&) { return Tensor(); }});
     CHECK(largest_difference(run_text(model), plain * 2 * 3) <= 1e-5);
   }
-  const Hooks wrong({"blocks.0.attention.read"},
+  const Hooks wrong({"blocks.0.attention.head_output"},
                     Hooks::Replace{[](const std::string&, const Tensor&) { return Tensor::zeros({2}); }});
   const auto run = [&] { orrery::testing::run_text(model); };
-  expect_error(run).names("blocks.0.attention.read").value("f32 (2) on cpu").offers("f32 (2, 8, 2, 8) on cpu");
+  expect_error(run).names("blocks.0.attention.head_output").value("f32 (2) on cpu").offers("f32 (2, 8, 2, 8) on cpu");
   expect_error([] { Hooks({}, Hooks::Replace{}); }).names("hooks").offers("names").offers("pattern");
 }

@@ -34,7 +34,7 @@ Assignments small_vit(const std::string& out, const Assignments& more = {}) {
                      {"width", "16"},
                      {"patch", "7"},
                      {"data", scraps + "/fashion"},
-                     {"batch", "12"},
+                     {"batch_size", "12"},
                      {"steps", "12"},
                      {"evaluate_every", "6"},
                      {"out", out},
@@ -49,7 +49,7 @@ Assignments small_resnet(const std::string& out, const Assignments& more = {}) {
   Assignments all = {{"model", "resnet"},
                      {"width", "4"},
                      {"data", scraps + "/shapes"},
-                     {"batch", "4"},
+                     {"batch_size", "4"},
                      {"steps", "12"},
                      {"evaluate_every", "6"},
                      {"out", out},
@@ -227,7 +227,7 @@ TEST_CASE("images: a run goes on with its own data and classes only") {
   const std::string shapes = folder / "shapes";
   std::filesystem::rename(shapes + "/val/rings/1.png", shapes + "/val/rings/9.png");
   const auto resume = [&] { train(small_resnet(folder / "run", more)); };
-  expect_error(resume).value(shapes).names("images").names(folder / "run").offers("--other_text=yes");
+  expect_error(resume).value(shapes).names("images").names(folder / "run").offers("--allow_new_text=yes");
   for (const char* part : {"/train", "/val"}) std::filesystem::rename(shapes + part + "/rings", shapes + part + "/a");
   expect_error(resume).names(shapes).value("a, stripes").offers("rings, stripes");
 }

@@ -1,4 +1,4 @@
-// All model classes: initial_std reaches each weight matrix and table; tables are marked for Muon.
+// All model classes: initialization reaches each weight matrix and table; tables are marked for Muon.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -15,9 +15,9 @@ using Assignments = std::vector<std::pair<std::string, std::string>>;
 
 // Makes a small model from the settings that its class has.
 std::unique_ptr<nn::Module> small_model(const ModelClass& of, const Assignments& more) {
-  const Assignments small = {{"layers", "2"},      {"heads", "2"},    {"width", "32"},
-                             {"context", "32"},    {"memory", "256"}, {"vocabulary", "64"},
-                             {"image_size", "16"}, {"channels", "3"}, {"classes", "24"}};
+  const Assignments small = {{"layers", "2"},      {"heads", "2"},          {"width", "32"},
+                             {"context", "32"},    {"cache_length", "256"}, {"vocabulary", "64"},
+                             {"image_size", "16"}, {"channels", "3"},       {"classes", "24"}};
   AnySettings settings = of.settings;
   for (const Assignments* const some : {&small, &more})
     for (const auto& [key, value] : *some)
@@ -32,14 +32,14 @@ double deviation(const nn::Parameter& parameter) {
 
 }  // namespace
 
-TEST_CASE("initial_std: every weight matrix and table of every class of models starts with it") {
+TEST_CASE("initialization: every weight matrix and table of every class of models starts with it") {
   for (const auto& each : model_classes())
     for (const Assignments& more :
          {Assignments{}, Assignments{{"feed_forward", "gated(silu)"}, {"pooling", "class_token"}, {"tied_head", "no"}},
           Assignments{{"feed_forward", "memory(relu)"}, {"shared_embedding", "no"}, {"shortcut", "option_b"}}}) {
       CAPTURE(each.first);
       Assignments all = more;
-      all.emplace_back("initial_std", "equal(0.37)");
+      all.emplace_back("initialization", "normal(0.37)");
       const auto model = small_model(each.second, all);
       nn::initialize(*model, 1);
       size_t weights = 0;

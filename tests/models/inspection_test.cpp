@@ -1,4 +1,4 @@
-// Analyses of the residual stream (depth, causes) against plain computations; all on every model.
+// Analyses of the residual stream (logit_lens, ablation) against plain computations; all on every model.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -51,13 +51,13 @@ TEST_CASE("the lens of the last state is the model's own answer, of every class 
     stir(*model);
     const auto subject = subject_of(*model);
     const std::vector<ResidualStream> streams = observe_streams(*subject).streams;
-    const std::vector<View> views = look_at(*subject, "depth", {});
+    const std::vector<View> views = look_at(*subject, "logit_lens", {});
     CHECK(streams.empty() == views.empty());
     if (streams.empty()) continue;
     ++lenses;
     const Tensor logits = subject->run();
     CHECK(largest_difference(logits_of(*subject, streams.back(), streams.back().last().value), logits) == 0);
-    const auto& map = shown<MapView>(views, "depth/log_probability");
+    const auto& map = shown<MapView>(views, "logit_lens/log_probability");
     const Answers answers = answers_to(*subject, logits);
     const std::vector<double> plain = log_probabilities(logits, answers.of_rows), last = row_of(map, map.rows.back());
     REQUIRE(plain.size() == last.size());
@@ -74,19 +74,19 @@ TEST_CASE("lens: a state goes through the model's own normalization and head, an
   for (const std::string last : {"layer", "none"}) {
     const auto model = small_gpt({{"final_normalization", last}});
     const auto subject = subject_of(*model, "0 1 4 2 2 4 1 0");
-    const std::vector<View> views = look_at(*subject, "depth", {.place = 2});
+    const std::vector<View> views = look_at(*subject, "logit_lens", {.place = 2});
     Tensor state = shown_by(*subject, {"embedding"}).at("embedding").reshape(Shape{8, 16});
     if (last == "layer")
       state = nn::layer_norm(state, parameter_of(*model, "norm.weight"), parameter_of(*model, "norm.bias"));
     const Tensor logits = matmul(state, parameter_of(*model, "token_embedding.weight"), {.b = true});
     const Tensor spread = logits - log(sum(exp(logits), {-1}, true));
-    const std::vector<double> of_embedding = row_of(shown<MapView>(views, "depth/log_probability"), "embedding");
+    const std::vector<double> of_embedding = row_of(shown<MapView>(views, "logit_lens/log_probability"), "embedding");
     CHECK(std::abs(of_embedding[2] - spread[2].to_vector()[2]) <= 1e-9);  // the token after position 2 is 2
     CHECK(std::isnan(of_embedding[7]));
-    const std::string said = find_view(views, "depth/log_probability")->said;
+    const std::string said = find_view(views, "logit_lens/log_probability")->said;
     Message(said).names(last == "none" ? "no normalization" : "norm (layer)");
 
-    const auto& table = shown<TableView>(views, "Logit lens at position 2, ␣4");
+    const auto& table = shown<TableView>(views, "Predictions at position 2, ␣4");
     REQUIRE(table.rows.size() == 5);
     const std::vector<double> z = logits[2].to_vector();
     CHECK(table.rows[0][0] == "embedding");
@@ -96,14 +96,14 @@ TEST_CASE("lens: a state goes through the model's own normalization and head, an
   }
 }
 
-TEST_CASE("depth: sizes are root mean squares of what was there and of what was added") {
+TEST_CASE("logit_lens: sizes are root mean squares of what was there and of what was added") {
   const auto model = small_gpt({{"residual_gain", "0.5"}}, Dtype::f32);
   const auto subject = subject_of(*model);
   std::vector<std::string> names = {"embedding"};
   for (const std::string& path : sublayers) names.push_back(path + ".residual"), names.push_back(path + ".output");
   const auto seen = shown_by(*subject, names);
-  const std::vector<View> views = look_at(*subject, "depth", {});
-  const auto& lines = shown<LineView>(views, "depth/size").lines;
+  const std::vector<View> views = look_at(*subject, "logit_lens", {});
+  const auto& lines = shown<LineView>(views, "logit_lens/size").lines;
   REQUIRE(lines.size() == 2);
   const auto size = [](const Tensor& x) {
     double squares = 0;
@@ -129,8 +129,8 @@ TEST_CASE("direct contributions: without a last normalization they add up to the
       const auto model = small_gpt(all, dtype);
       const auto subject = subject_of(*model);
       const Tensor logits = subject->run();
-      const std::vector<View> views = look_at(*subject, "depth", {});
-      const auto& map = shown<MapView>(views, "depth/contribution");
+      const std::vector<View> views = look_at(*subject, "logit_lens", {});
+      const auto& map = shown<MapView>(views, "logit_lens/contribution");
       CHECK(map.rows.size() == (settings.size() == 3 ? 6 : 5));  // with the head's bias
       const Tensor total = sum(map.values, {1});
       for (size_t place = 0; place < 7; ++place) {
@@ -153,8 +153,8 @@ TEST_CASE("direct contributions: what the logit loses when a sublayer's words le
   };
   const Tensor last = seen.at("blocks.1.feed_forward.residual");
   const Tensor lost = end(last) - end(last - seen.at("blocks.0.attention.output") * 0.5);
-  const std::vector<View> views = look_at(*subject, "depth", {});
-  const std::vector<double> row = row_of(shown<MapView>(views, "depth/contribution"), "blocks.0.attention");
+  const std::vector<View> views = look_at(*subject, "logit_lens", {});
+  const std::vector<double> row = row_of(shown<MapView>(views, "logit_lens/contribution"), "blocks.0.attention");
   double total = 0;
   for (size_t place = 0; place < 7; ++place) {
     const double plain = lost[static_cast<int64_t>(place)].to_vector()[static_cast<size_t>(subject->answers()[place])];
@@ -166,22 +166,23 @@ TEST_CASE("direct contributions: what the logit loses when a sublayer's words le
                  total) <= 1e-9);
 }
 
-TEST_CASE("depth: with normalizations on the stream there are no direct contributions, and it is said") {
+TEST_CASE("logit_lens: with normalizations on the stream there are no direct contributions, and it is said") {
   const auto model = small_gpt({{"norm_place", "post"}});
-  const std::vector<View> views = look_at(*subject_of(*model), "depth", {});
-  CHECK_FALSE(find_view(views, "depth/contribution"));
+  const std::vector<View> views = look_at(*subject_of(*model), "logit_lens", {});
+  CHECK_FALSE(find_view(views, "logit_lens/contribution"));
   Message(find_view(views, "Size of the residual stream")->said).names("none").value("direct contribution");
   const auto without = small_gpt({{"norm_place", "post"}, {"normalization", "none"}, {"final_normalization", "none"}});
-  CHECK(find_view(look_at(*subject_of(*without), "depth", {}), "depth/contribution"));  // the stream is a sum again
+  CHECK(find_view(look_at(*subject_of(*without), "logit_lens", {}),
+                  "logit_lens/contribution"));  // the stream is a sum again
 }
 
-TEST_CASE("causes: the loss without a head is that without its columns of W_o") {
+TEST_CASE("ablation: the loss without a head is that without its columns of W_o") {
   for (const Dtype dtype : {Dtype::f32, Dtype::f64}) {
     const auto model = small_gpt({}, dtype);
     const auto subject = subject_of(*model);
     const double loss = subject->loss(subject->run());
-    const std::vector<View> views = look_at(*subject, "causes", {});
-    const auto& map = shown<MapView>(views, "causes/heads");
+    const std::vector<View> views = look_at(*subject, "ablation", {});
+    const auto& map = shown<MapView>(views, "ablation/heads");
     CHECK(map.rows == std::vector<std::string>{"blocks.0.attention", "blocks.1.attention"});
     for (const auto& [layer, head] : {std::pair(0, 0), std::pair(0, 1), std::pair(1, 1)}) {
       const Tensor weight = parameter_of(*model, "blocks." + std::to_string(layer) + ".attention.output.weight");
@@ -197,11 +198,11 @@ TEST_CASE("causes: the loss without a head is that without its columns of W_o") 
   }
 }
 
-TEST_CASE("causes: the loss without a sublayer, without a hidden unit, without a slot") {
+TEST_CASE("ablation: the loss without a sublayer, without a hidden unit, without a slot") {
   const auto model = small_gpt({{"attention", "softmax(persistent=slots(3))"}, {"feed_forward", "dense(relu)"}});
   const auto subject = subject_of(*model);
   const double loss = subject->loss(subject->run());
-  const std::vector<View> views = look_at(*subject, "causes", {.top = 1000});
+  const std::vector<View> views = look_at(*subject, "ablation", {.top = 1000});
   const auto& table = shown<TableView>(views, "Components with the largest effect on the loss");
   const auto harm = [&](const std::string& what) -> std::string {
     for (const auto& row : table.rows)
@@ -234,7 +235,7 @@ TEST_CASE("causes: the loss without a sublayer, without a hidden unit, without a
             .epsilon(1e-12));
   CHECK(std::is_sorted(table.rows.begin(), table.rows.end(),
                        [](const auto& a, const auto& b) { return std::stod(a[2]) > std::stod(b[2]); }));
-  const std::vector<View> shorter = look_at(*subject, "causes", {.top = 3});
+  const std::vector<View> shorter = look_at(*subject, "ablation", {.top = 3});
   CHECK(shown<TableView>(shorter, "Components with the largest effect on the loss").rows.size() == 3);
 }
 
@@ -253,8 +254,8 @@ TEST_CASE("a residual state in its own place changes nothing, to the bit") {
 TEST_CASE("patching: everything at the embedding restores all, the same states nothing") {
   const auto model = small_gpt({});
   const auto subject = subject_of(*model, "0 1 4 2 2 4 1 0"), other = subject_of(*model, "0 1 5 2 2 4 1 3");
-  const std::vector<View> views = look_at(*subject, "causes", {.place = 6, .other = other.get()});
-  const auto& map = shown<MapView>(views, "causes/patched_embedding");
+  const std::vector<View> views = look_at(*subject, "ablation", {.place = 6, .other = other.get()});
+  const auto& map = shown<MapView>(views, "ablation/patched_embedding");
   CHECK(map.marked == std::vector<size_t>{2, 7});
   CHECK(map.has_sign);
   const Subject::Words words = {"␣0", "␣1", "␣4|␣5", "␣2", "␣2", "␣4", "␣1", "␣0|␣3", "all"};
@@ -285,8 +286,8 @@ TEST_CASE("patching: everything at the embedding restores all, the same states n
   };
   const int64_t between = std::max({3, 4, 5}, [&](int64_t a, int64_t b) { return difference(a) < difference(b); });
   REQUIRE(difference(between) > 0.1);
-  const std::vector<View> earlier = look_at(*subject, "causes", {.place = between, .other = other.get()});
-  const auto& of_place = shown<MapView>(earlier, "causes/patched_embedding");
+  const std::vector<View> earlier = look_at(*subject, "ablation", {.place = between, .other = other.get()});
+  const auto& of_place = shown<MapView>(earlier, "ablation/patched_embedding");
   CHECK(row_of(of_place, "blocks.1.feed_forward")[static_cast<size_t>(between)] == doctest::Approx(1).epsilon(1e-9));
   CHECK(row_of(of_place, "embedding")[static_cast<size_t>(between) + 1] == 0);
   const Tensor own = observe_streams(*subject).streams[0].states[1].value,
@@ -314,15 +315,15 @@ TEST_CASE("patching: the place with the largest difference is taken, and a small
     if (const double difference = std::abs(m(there) - m(here)); difference > most) most = difference, largest = row;
   }
   REQUIRE(most > 0.1);
-  const std::vector<View> views = look_at(*subject, "causes", {.other = other.get()});
-  const View* const drawn = find_view(views, "causes/patched_embedding");
+  const std::vector<View> views = look_at(*subject, "ablation", {.other = other.get()});
+  const View* const drawn = find_view(views, "ablation/patched_embedding");
   REQUIRE(drawn != nullptr);
   Message(drawn->said).names("at position").value(largest).value("2 (␣4|␣5), 7 (␣0|␣3)");
 
   const auto same = subject_of(*model, "0 1 4 2 2 4 1 0");
   const auto nothing_of = [&](const Subject& example, int64_t place) {
-    const std::vector<View> views = look_at(*subject, "causes", {.place = place, .other = &example});
-    CHECK_FALSE(find_view(views, "causes/patched_embedding"));
+    const std::vector<View> views = look_at(*subject, "ablation", {.place = place, .other = &example});
+    CHECK_FALSE(find_view(views, "ablation/patched_embedding"));
     for (const View& view : views)
       if (view.title == title) return view.said;
     return std::string("not said");
@@ -338,13 +339,13 @@ TEST_CASE("looks: what does not fit is said in a sentence") {
   const auto refused = [&](const char* look, const LookSettings& settings) {
     return expect_error([&] { look_at(*subject, look, settings); });
   };
-  refused("causes", {.other = longer.get()}).value(4).value(5).names("embedding").offers("as many tokens");
-  refused("causes", {.other = stranger.get()}).names("patching").offers("one model");
-  refused("causes", {.place = 3, .other = same.get()}).names("place").value(3).offers("earlier").offers("longer");
-  refused("depth", {.place = 4}).names("place").value(4).offers(0).offers(3);
-  refused("causes", {.layer = 2}).names("layer").value(2).names("attention").offers(0).offers(1);
-  refused("causes", {.head = 2}).names("head").value(2).names("blocks.0.attention").offers(0).offers(1);
-  refused("memories", {.slot = 64}).names("slot").value(64).names("blocks.0.feed_forward").offers(0).offers(63);
+  refused("ablation", {.other = longer.get()}).value(4).value(5).names("embedding").offers("as many tokens");
+  refused("ablation", {.other = stranger.get()}).names("patching").offers("one model");
+  refused("ablation", {.place = 3, .other = same.get()}).names("place").value(3).offers("earlier").offers("longer");
+  refused("logit_lens", {.place = 4}).names("place").value(4).offers(0).offers(3);
+  refused("ablation", {.layer = 2}).names("layer").value(2).names("attention").offers(0).offers(1);
+  refused("ablation", {.head = 2}).names("head").value(2).names("blocks.0.attention").offers(0).offers(1);
+  refused("neurons", {.slot = 64}).names("slot").value(64).names("blocks.0.feed_forward").offers(0).offers(63);
 }
 
 namespace {
@@ -385,9 +386,9 @@ TEST_CASE("looks take a model of bf16") {
   const auto subject = subject_of(*model, 0), other = subject_of(*model, 1);
   const std::vector<View> views = look_at(*subject, "all", {.other = other.get()});
   for (const View& view : views) check_whole(view);
-  const std::vector<double> of_embedding = row_of(shown<MapView>(views, "causes/patched_embedding"), "embedding");
+  const std::vector<double> of_embedding = row_of(shown<MapView>(views, "ablation/patched_embedding"), "embedding");
   CHECK(of_embedding.back() == doctest::Approx(1));
-  CHECK(find_view(views, "depth/contribution"));  // rounding does not hide that the stream is a sum
+  CHECK(find_view(views, "logit_lens/contribution"));  // rounding does not hide that the stream is a sum
 }
 
 TEST_CASE("every look takes every model: numbers are finite, what a model lacks adds nothing") {
@@ -408,15 +409,16 @@ TEST_CASE("every look takes every model: numbers are finite, what a model lacks 
       subject->run();
     }
     CHECK(groups.contains("Attention") == shows.contains("weights"));
-    CHECK(groups.contains("Depth") == shows.contains("embedding"));
-    CHECK(groups.contains("Causes") == shows.contains("embedding"));
-    CHECK(groups.contains("Curves") == !normalizations_of(*model).empty());
+    CHECK(groups.contains("Logit lens") == shows.contains("embedding"));
+    CHECK(groups.contains("Ablation") == shows.contains("embedding"));
+    CHECK(groups.contains("Normalization curves") == !normalizations_of(*model).empty());
     const bool has_slots = each.described().find("persistent") != std::string::npos;
-    CHECK(groups.contains("Memories") == (shows.contains("hidden") || has_slots));
-    CHECK((find_view(views, "causes/heads") != nullptr) == shows.contains("read"));
+    CHECK(groups.contains("Neurons") == (shows.contains("hidden") || has_slots));
+    CHECK((find_view(views, "ablation/heads") != nullptr) == shows.contains("head_output"));
     // One unit, one position, one head: the shorter views.
     LookSettings one{.layer = 0, .head = 0, .slot = 1, .place = 0, .top = 3};
     if (!groups.contains("Attention")) one.head = -1;
-    for (const View& view : look_at(*subject, "depth, causes, memories, curves", one)) check_whole(view);
+    for (const View& view : look_at(*subject, "logit_lens, ablation, neurons, normalization_curves", one))
+      check_whole(view);
   }
 }

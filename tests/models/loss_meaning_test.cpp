@@ -98,5 +98,5 @@ TEST_CASE("meaning: a resumed run may not change what gives a loss its meaning")
     CHECK(gives_meaning(key));
     CHECK_THROWS_AS(run.resume({{key, value}}), Error);
   }
-  for (const char* const key : {"learning_rate", "dropout", "batch", "seed", "width"}) CHECK(!gives_meaning(key));
+  for (const char* const key : {"learning_rate", "dropout", "batch_size", "seed", "width"}) CHECK(!gives_meaning(key));
 }

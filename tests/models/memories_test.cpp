@@ -36,7 +36,7 @@ std::vector<double> column(const Tensor& matrix, int64_t at) { return transpose(
 
 }  // namespace
 
-TEST_CASE("memories: a unit's votes are its activation times W_head times its column of W_out") {
+TEST_CASE("neurons: a unit's votes are its activation times W_head times its column of W_out") {
   for (const char* gain : {"1", "learned(-0.5)"}) {
     const auto model =
         small_gpt({{"feed_forward", "dense(relu)"}, {"final_normalization", "none"}, {"residual_gain", gain}});
@@ -45,7 +45,7 @@ TEST_CASE("memories: a unit's votes are its activation times W_head times its co
     const std::vector<double> of_unit = column(hidden, 7);
     const auto at = std::max_element(of_unit.begin(), of_unit.end());
     REQUIRE(*at > 0);
-    const std::vector<View> views = look_at(*subject, "memories", {.layer = 1, .slot = 7, .top = 9});
+    const std::vector<View> views = look_at(*subject, "neurons", {.layer = 1, .slot = 7, .top = 9});
     Tensor out = transpose(parameter_of(*model, "blocks.1.feed_forward.output.weight"))[7] * *at;
     if (std::string(gain) != "1") out = out * parameter_of(*model, "blocks.1.feed_forward_gain").item();
     const Tensor rises = matmul(out.reshape(Shape{1, 16}), parameter_of(*model, "token_embedding.weight"), {.b = true});
@@ -58,12 +58,12 @@ TEST_CASE("memories: a unit's votes are its activation times W_head times its co
   }
 }
 
-TEST_CASE("memories: a persistent slot's votes go through its head's part of W_o") {
+TEST_CASE("neurons: a persistent slot's votes go through its head's part of W_o") {
   const auto model = small_gpt({{"attention", "softmax(persistent=slots(3, scaled=no))"},
                                 {"feed_forward", "none"},
                                 {"final_normalization", "none"}});
   const auto subject = subject_of(*model);
-  const std::vector<View> views = look_at(*subject, "memories", {.layer = 0, .slot = 4, .top = 9});  // head 1 slot 1
+  const std::vector<View> views = look_at(*subject, "neurons", {.layer = 0, .slot = 4, .top = 9});   // head 1 slot 1
   const Tensor weights = see(*subject, "weights")[0].value;                                          // (1, 2, 8, 11)
   const std::vector<double> of_slot = column(weights[0][1], 8 + 1);
   const double most = *std::max_element(of_slot.begin(), of_slot.end());
@@ -75,7 +75,7 @@ TEST_CASE("memories: a persistent slot's votes go through its head's part of W_o
   CHECK(shown<TableView>(views, "Concentration of the activations").rows[0][1] == "6");
 }
 
-TEST_CASE("memories: through a last normalization, the votes are what its logits do") {
+TEST_CASE("neurons: through a last normalization, the votes are what its logits do") {
   const auto model = small_gpt({{"feed_forward", "gated(silu)"}});
   const auto subject = subject_of(*model);
   const std::vector<double> of_unit = column(hidden_of(*subject, 0), 3);
@@ -84,11 +84,11 @@ TEST_CASE("memories: through a last normalization, the votes are what its logits
   const Tensor last = see(*subject, "residual").back().value;
   const Tensor out = transpose(parameter_of(*model, "blocks.0.feed_forward.output.weight"))[3] * *at;
   const Tensor moved = run_with(*subject, "blocks.1.feed_forward.residual", last + out);
-  check_votes(look_at(*subject, "memories", {.layer = 0, .slot = 3, .top = 9}), "blocks.0.feed_forward unit 3",
+  check_votes(look_at(*subject, "neurons", {.layer = 0, .slot = 3, .top = 9}), "blocks.0.feed_forward unit 3",
               (moved - subject->run())[at - of_unit.begin()], *subject);
 }
 
-TEST_CASE("memories: how many units do the work, and how many never do") {
+TEST_CASE("neurons: how many units do the work, and how many never do") {
   const auto model = small_gpt({{"feed_forward", "memory(relu)"}});
   const auto subject = subject_of(*model), other = subject_of(*model, 1);
   for (const bool with_corpus : {false, true}) {
@@ -108,17 +108,17 @@ TEST_CASE("memories: how many units do the work, and how many never do") {
       never += std::all_of(rows.begin(), rows.end(), [&](const auto& row) { return row[unit] == 0; });
     LookSettings settings{.layer = 1};
     if (with_corpus) settings.corpus = {other.get()};
-    const std::vector<View> views = look_at(*subject, "memories", settings);
+    const std::vector<View> views = look_at(*subject, "neurons", settings);
     const auto& row = shown<TableView>(views, "Concentration of the activations").rows[0];
     CHECK(row[2] == fixed(carriers / static_cast<double>(rows.size()), 1));
     CHECK(row[4] == fixed(100 * never / 64, 1) + " %");
-    const auto& line = shown<LineView>(views, "memories/mass").lines[0];
+    const auto& line = shown<LineView>(views, "neurons/mass").lines[0];
     CHECK(line.y.back() == doctest::Approx(1));
     CHECK(line.x.back() == 64);
   }
 }
 
-TEST_CASE("memories: places of the corpus open units as well, shown among their words") {
+TEST_CASE("neurons: places of the corpus open units as well, shown among their words") {
   const auto model = small_gpt({{"feed_forward", "dense(relu)"}});
   const auto subject = subject_of(*model, "0 1"), other = subject_of(*model, "5 3 8 6 2 2 7 4");
   const Tensor here = hidden_of(*subject, 0), there = hidden_of(*other, 0);
@@ -134,7 +134,7 @@ TEST_CASE("memories: places of the corpus open units as well, shown among their 
   REQUIRE(chosen >= 0);
   LookSettings settings{.layer = 0, .slot = chosen, .corpus = {other.get()}};
   const std::string name = text("blocks.0.feed_forward unit ", chosen);
-  const std::vector<View> views = look_at(*subject, "memories", settings);
+  const std::vector<View> views = look_at(*subject, "neurons", settings);
   const auto& row = shown<TableView>(views, name).rows[0];
   CHECK(row[0] == significant(of_unit[4], 4));
   CHECK(row[1] == "4");
@@ -145,11 +145,11 @@ TEST_CASE("memories: places of the corpus open units as well, shown among their 
   double most = 0;
   for (const Tensor& hidden : {here, there})
     for (const double value : hidden.to_vector()) most = std::max(most, value);
-  const std::vector<View> all = look_at(*subject, "memories", settings);
+  const std::vector<View> all = look_at(*subject, "neurons", settings);
   const auto& table = shown<TableView>(all, "blocks.0.feed_forward");
   CHECK(table.rows.size() == 10);
   CHECK(table.rows[0][1] == significant(most, 4));
-  const auto& map = shown<MapView>(all, "memories/blocks.0.feed_forward");
+  const auto& map = shown<MapView>(all, "neurons/blocks.0.feed_forward");
   REQUIRE(map.rows[0] == table.rows[0][0]);
   CHECK(largest_difference(map.values[0][0], transpose(here)[std::stol(map.rows[0].substr(5))]) == 0);
 }

@@ -110,18 +110,19 @@ TEST_CASE("memory plan: within a factor of 1.5 of the peak") {
     check_reckoned("gpt-char-small", {{"optimizer", optimizer}});
   check_reckoned("gpt-char-small", {{"dtype", "bf16"}});
   check_reckoned("gpt-char-small", {{"dtype", "f64"}, {"layers", "9"}});
-  check_reckoned("gpt-char-small", {{"width", "512"}, {"heads", "8"}, {"vocabulary", "20000"}, {"batch", "2"}});
-  check_reckoned("gpt-char-small", {{"batch", "1"}, {"context", "1000"}, {"attention", "entmax15"}});
+  check_reckoned("gpt-char-small", {{"width", "512"}, {"heads", "8"}, {"vocabulary", "20000"}, {"batch_size", "2"}});
+  check_reckoned("gpt-char-small", {{"batch_size", "1"}, {"context", "1000"}, {"attention", "entmax15"}});
   // Three steps fill the cache of a stream.
-  check_reckoned("stream-char-small", {{"batch", "4"}, {"optimizer", "adagrad"}, {"grad_clip", "0"}}, "3");
+  check_reckoned("stream-char-small", {{"batch_size", "4"}, {"optimizer", "adagrad"}, {"grad_clip", "0"}}, "3");
   for (const char* batch : {"2", "8"})
-    check_reckoned("stream-char-all-attention", {{"batch", batch}, {"gradient_accumulation_steps", "2"}}, "3");
-  check_reckoned("gpt-char-small", {{"probe", "yes"}});
-  check_reckoned("gpt-char-small", {{"probe", "yes"}, {"layers", "8"}, {"context", "512"}, {"batch", "2"}});
-  check_reckoned("gpt-char-small", {{"figures", "all"}, {"context", "256"}});
+    check_reckoned("stream-char-all-attention", {{"batch_size", batch}, {"gradient_accumulation_steps", "2"}}, "3");
+  check_reckoned("gpt-char-small", {{"signal_propagation", "yes"}});
+  check_reckoned("gpt-char-small",
+                 {{"signal_propagation", "yes"}, {"layers", "8"}, {"context", "512"}, {"batch_size", "2"}});
+  check_reckoned("gpt-char-small", {{"metrics", "all"}, {"context", "256"}});
   check_reckoned("gpt-char-small", {{"nan_guard", "yes"}, {"gradient_accumulation_steps", "3"}});
-  check_reckoned("vit-fashion", {{"data", ORRERY_SOURCE_DIR "/tests/models/images/fashion"}, {"batch", "32"}});
-  check_reckoned("resnet8", {{"data", ORRERY_SOURCE_DIR "/tests/models/images/fashion"}, {"batch", "32"}});
+  check_reckoned("vit-fashion", {{"data", ORRERY_SOURCE_DIR "/tests/models/images/fashion"}, {"batch_size", "32"}});
+  check_reckoned("resnet8", {{"data", ORRERY_SOURCE_DIR "/tests/models/images/fashion"}, {"batch_size", "32"}});
   check_reckoned("translation-small", {{"data", ORRERY_SOURCE_DIR "/tests/models/translation/bible.tsv"},
                                        {"source_column", "4"},
                                        {"target_column", "3"},
@@ -145,15 +146,16 @@ TEST_CASE("memory plan: what cannot fit is refused before anything is made, with
   const double began = seconds_of_work();
   refusal({{"layers", "4096"}, {"width", "65536"}, {"heads", "64"}}).names("layers 4096").names("width 65536");
   refusal({{"d_ff", "262144"}, {"width", "32768"}, {"heads", "64"}}).names("width 32768").names("d_ff 262144");
-  refusal({{"batch", "16384"}, {"gradient_accumulation_steps", "4096"}, {"context", "4096"}}).names("batch 16384");
+  refusal({{"batch_size", "16384"}, {"gradient_accumulation_steps", "4096"}, {"context", "4096"}})
+      .names("batch_size 16384");
   {
     const Limit limit(20'000'000);
     refusal({{"layers", "40"}}).names("layers 40");
-    refusal({{"optimizer", "adamw"}, {"layers", "12"}, {"batch", "1"}}).names("layers 12").names("batch 1");
-    refusal({{"batch", "1000"}})
+    refusal({{"optimizer", "adamw"}, {"layers", "12"}, {"batch_size", "1"}}).names("layers 12").names("batch_size 1");
+    refusal({{"batch_size", "1000"}})
         .names("cpu")
         .names("layers 4, width 128, d_ff 512, vocabulary")
-        .names("batch 1000, context 64, attention softmax, feed_forward dense(gelu_tanh)")
+        .names("batch_size 1000, context 64, attention softmax, feed_forward dense(gelu_tanh)")
         .offers("lower");
     CHECK(memory_limit(Device::cpu) > 0);
   }
@@ -163,7 +165,7 @@ TEST_CASE("memory plan: what cannot fit is refused before anything is made, with
              {"layers", "1"},
              {"heads", "1"},
              {"width", "8"},
-             {"batch", "1"},
+             {"batch_size", "1"},
              {"context", "8"},
              {"head_size", "4096"}})
         .value("more than")
@@ -175,10 +177,10 @@ TEST_CASE("memory plan: what cannot fit is refused before anything is made, with
 
 TEST_CASE("memory plan: a run is refused, or it trains to its end: at every limit one of the two") {
   const std::vector<Assignments> runs = {
-      {{"layers", "3"}, {"probe", "yes"}, {"context", "256"}, {"figures", "all"}},
+      {{"layers", "3"}, {"signal_propagation", "yes"}, {"context", "256"}, {"metrics", "all"}},
       {{"layers", "6"}, {"nan_guard", "yes"}, {"optimizer", "lion"}, {"gradient_accumulation_steps", "2"}},
-      {{"layers", "3"}, {"dtype", "bf16"}, {"vocabulary", "8000"}, {"batch", "2"}},
-      {{"layers", "3"}, {"optimizer", "sgd"}, {"batch", "1"}, {"context", "8"}, {"width", "512"}}};
+      {{"layers", "3"}, {"dtype", "bf16"}, {"vocabulary", "8000"}, {"batch_size", "2"}},
+      {{"layers", "3"}, {"optimizer", "sgd"}, {"batch_size", "1"}, {"context", "8"}, {"width", "512"}}};
   for (const Assignments& run : runs) {
     CAPTURE(run[1].first);
     int64_t refused = 0, trains = 0;
@@ -192,7 +194,7 @@ TEST_CASE("memory plan: a run is refused, or it trains to its end: at every limi
 
 TEST_CASE("memory plan: the refusal has what is needed and what is free") {
   const Limit limit(40'000'000);
-  const std::string told = refusal({{"layers", "12"}, {"probe", "yes"}}).names("cpu").message();
+  const std::string told = refusal({{"layers", "12"}, {"signal_propagation", "yes"}}).names("cpu").message();
   CAPTURE(told);
   const auto number_before = [&](size_t unit) { return std::atoll(told.c_str() + told.rfind(' ', unit - 1) + 1); };
   REQUIRE(told.find(" MB") != told.npos);

@@ -34,13 +34,13 @@ const std::vector<Kind> kinds = {
     {"bf16", {{"dtype", "bf16"}}},
     {"streams",
      {{"model", "stream"},
-      {"memory", "16"},
+      {"cache_length", "16"},
       {"gradient_accumulation_steps", "2"},
       {"dropout", "0.1"},
       {"attention", "softmax(span=adaptive_span(16, R=4))"}}},
     {"images", {{"model", "vit"}, {"patch", "7"}, {"data", data_of_tests + "images/fashion"}, {"flip", "yes"}}},
     {"batch statistics",
-     {{"model", "resnet"}, {"width", "4"}, {"data", data_of_tests + "images/shapes"}, {"batch", "4"}}},
+     {{"model", "resnet"}, {"width", "4"}, {"data", data_of_tests + "images/shapes"}, {"batch_size", "4"}}},
     {"pairs",
      {{"model", "encoder_decoder"},
       {"data", data_of_tests + "translation/bible.tsv"},
@@ -53,8 +53,8 @@ const std::vector<Kind> kinds = {
 
 // Returns the settings of a run of this kind, without those that its model lacks.
 TrainSettings settings_of_kind(const Run& run, const Kind& kind, const Assignments& more) {
-  Assignments all = {{"data", run.text}, {"out", run.out}, {"layers", "2"}, {"heads", "2"},         {"width", "8"},
-                     {"batch", "2"},     {"context", "8"}, {"steps", "4"},  {"evaluate_every", "0"}};
+  Assignments all = {{"data", run.text},  {"out", run.out}, {"layers", "2"}, {"heads", "2"},         {"width", "8"},
+                     {"batch_size", "2"}, {"context", "8"}, {"steps", "4"},  {"evaluate_every", "0"}};
   all.insert(all.end(), kind.settings.begin(), kind.settings.end());
   all.insert(all.end(), more.begin(), more.end());
   std::string model = "gpt", task;
@@ -131,7 +131,7 @@ TEST_CASE("nan guard: the first overflow is found in the very attention and scor
   const Run run;
   // exp of scores of some hundreds overflows f32 in the first step, before any checkpoint.
   expect_error([&] {
-    run.train({{"nan_guard", "yes"}, {"attention", "pointwise(exp, scale=1e6)"}, {"initial_std", "1"}});
+    run.train({{"nan_guard", "yes"}, {"attention", "pointwise(exp, scale=1e6)"}, {"initialization", "1"}});
   })
       .value("step 1")
       .names("forward")
@@ -148,8 +148,8 @@ TEST_CASE("nan guard: the first overflow is found in the very attention and scor
 TEST_CASE("nan guard: an update that overflows is undone, and the parameter is named") {
   const Run run;
   // A learning rate of 1e39 overflows f32, regardless of the gradients.
-  const Assignments settings = {{"nan_guard", "yes"},      {"learning_rate", "1e30"}, {"warmup_steps", "0"},
-                                {"rate_factors", "*=1e9"}, {"optimizer", "sgd"},      {"checkpoint_every", "1"}};
+  const Assignments settings = {{"nan_guard", "yes"},   {"learning_rate", "1e30"}, {"warmup_steps", "0"},
+                                {"lr_scales", "*=1e9"}, {"optimizer", "sgd"},      {"checkpoint_every", "1"}};
   run.train({{"nan_guard", "yes"}, {"steps", "3"}, {"optimizer", "sgd"}});
   const std::string good = latest_checkpoint(run.out), before = read_file(good + "/weights.safetensors");
   Assignments more = settings;

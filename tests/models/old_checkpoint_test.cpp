@@ -90,12 +90,12 @@ TEST_CASE("an old run goes on to the losses and weights that it had, and is reco
   for (const auto& [key, setting] : list_settings(TrainSettings())) present.push_back(key);
   CHECK(keys == present);
   CHECK(recorded["optimizer"] ==
-        "adamw(beta1=0.9, beta2=0.95, epsilon=1e-8, weight_decay=0.05, learning_rates=by_group(thresholds=0.5))");
+        "adamw(beta1=0.9, beta2=0.95, epsilon=1e-8, weight_decay=0.05, lr_scales=groups(thresholds=0.5))");
   const std::string toml = read_file(folder / "run/settings.toml");
   for (const char* line : {"\nlearning_rate = 0.02\n", "\nd_ff = 24\n", "\nkeep_checkpoints = 3\n",
                            "\nposition = \"rotary(partial_rotary_factor=0.5)\"\n",
                            "\noptimizer = \"adamw(weight_decay=0.05, beta2=0.95, "
-                           "learning_rates=by_group(thresholds=0.5))\"\n"})
+                           "lr_scales=groups(thresholds=0.5))\"\n"})
     CHECK_MESSAGE(toml.find(line) != std::string::npos, line);
 }
 

@@ -31,7 +31,7 @@ struct Translator {
                                  {"layers", "2"},
                                  {"heads", "2"},
                                  {"width", "16"},
-                                 {"initial_std", "0.5"},
+                                 {"initialization", "0.5"},
                                  {"normalization", "dyt(alpha=3)"},
                                  {"decoder_attention", "softmax(span=dynamic_span(64, R=4), attend_to_self=yes)"},
                                  {"cross_attention", "softmax(qk_norm=dyt(alpha=3))"},
@@ -74,7 +74,7 @@ TEST_CASE("padding: no figure counts it") {
     const std::string figure = key.substr(0, key.find('/'));
     const double a = of_a.at(key), b = of_b.at(key), n = Translator::tokens(key, t.a), m = Translator::tokens(key, t.b);
     const auto mean = [&](double x, double y) { return (n * x + m * y) / (n + m); };
-    if (figure == "largest_score") {
+    if (figure == "max_score") {
       CHECK(value == doctest::Approx(std::max(a, b)).epsilon(1e-5));
     } else if (figure == "residual_rms") {
       CHECK(value == doctest::Approx(std::sqrt(mean(a * a, b * b))).epsilon(1e-5));
@@ -82,14 +82,15 @@ TEST_CASE("padding: no figure counts it") {
       CHECK(value <= std::min(a, b));
     } else if (figure.ends_with("variance")) {  // mean of variances plus variance of means
       CHECK(value >= mean(a, b) * 0.9999);
-    } else if (figure == "top_share" || figure == "value_cosine" || figure == "loss") {
+    } else if (figure == "top_unit_fraction" || figure == "value_cosine" || figure == "loss") {
       continue;  // not only means over tokens
     } else {
       CHECK(value == doctest::Approx(mean(a, b)).epsilon(1e-5));
     }
     compared.insert(figure);
   }
-  for (const char* figure : {"attention_zeros", "entropy", "row_sum", "span", "saturation", "hidden_zeros"})
+  for (const char* figure :
+       {"attention_zero_fraction", "entropy", "row_sum", "span", "saturation", "hidden_zero_fraction"})
     CHECK_MESSAGE(compared.contains(figure), figure, " is not told");
 }
 

@@ -24,8 +24,8 @@ std::map<std::string, nn::Parameter*> by_path(nn::Module& model) {
 TEST_CASE("parameter rules: the last pattern that fits counts; what is not named stays as it is") {
   const Run run;
   TrainSettings s = run.settings({{"vocabulary", "60"},
-                                  {"rate_factors", "blocks.*=0.5, *norm.*=2,norm.weight=0"},
-                                  {"decays", "*norm.weight=yes, token_embedding.weight=no"}});
+                                  {"lr_scales", "blocks.*=0.5, *norm.*=2,norm.weight=0"},
+                                  {"weight_decay_rules", "*norm.weight=yes, token_embedding.weight=no"}});
   const auto model = make_model(s);
   apply_rules(s, *model);
   auto all = by_path(*model);
@@ -50,9 +50,9 @@ TEST_CASE("parameter rules: a factor of 0 holds still, one of 1 changes nothing,
     for (const auto& [path, parameter] : by_path(trainer.model())) all[path] = parameter->value.to_vector();
     return all;
   };
-  const auto plain = weights({}), held = weights({{"rate_factors", "norm.weight=0"}}),
-             decayed = weights({{"decays", "norm.weight=yes"}});
-  CHECK(weights({{"rate_factors", "*=1"}}) == plain);
+  const auto plain = weights({}), held = weights({{"lr_scales", "norm.weight=0"}}),
+             decayed = weights({{"weight_decay_rules", "norm.weight=yes"}});
+  CHECK(weights({{"lr_scales", "*=1"}}) == plain);
   CHECK(held.at("norm.weight") == std::vector<double>(8, 1.0));
   CHECK(plain.at("norm.weight") != held.at("norm.weight"));
   CHECK(decayed.at("norm.weight") != plain.at("norm.weight"));
@@ -63,14 +63,19 @@ TEST_CASE("parameter rules: what is no rule is refused") {
   const auto refused = [&](const std::string& key, const std::string& value, const std::string& why) {
     CHECK(error_of([&] { run.train({{key, value}}); }) == "train: " + key + ": " + why);
   };
-  refused("rate_factors", "norm", "'norm' is not of the form PATTERN=VALUE");
-  refused("rate_factors", "a, norm.*=1", "'a' is not of the form PATTERN=VALUE");
-  refused("rate_factors", "norm.*=-1", "-1 must be a number of at least 0");
-  refused("decays", "gains=no",
+  refused("lr_scales", "norm", "'norm' is not of the form PATTERN=VALUE");
+  refused("lr_scales", "a, norm.*=1", "'a' is not of the form PATTERN=VALUE");
+  refused("lr_scales", "norm.*=-1", "-1 must be a number of at least 0");
+  refused("weight_decay_rules", "gains=no",
           "no parameter path matches 'gains'; the first path is token_embedding.weight, the last norm.bias");
-  CHECK(contains(error_of([&] { run.train({{"decays", "norm.*=perhaps"}}); }), "train: decays"));
-  CHECK(contains(error_of([&] { run.train({{"optimizer", "adagrad"}, {"decays", "norm.*=yes"}}); }),
-                 " has no weight_decay; leave decays out, or use an optimizer that has it, such as adamw"));
+  CHECK(contains(error_of([&] {
+                   run.train({{"weight_decay_rules", "norm.*=perhaps"}});
+                 }),
+                 "train: weight_decay_rules"));
+  CHECK(contains(error_of([&] {
+                   run.train({{"optimizer", "adagrad"}, {"weight_decay_rules", "norm.*=yes"}});
+                 }),
+                 " has no weight_decay; leave weight_decay_rules out, or use an optimizer that has it, such as adamw"));
 }
 
 TEST_CASE("init_from: a run begins with another's weights and tokenizer, at step 0") {

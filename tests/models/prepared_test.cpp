@@ -244,7 +244,12 @@ TEST_CASE("prepared: tokens of another tokenizer are refused where it is known, 
   }
   CHECK(run.train({{"data", pp}}).steps_done == 6);
   refused(pb, {{"init_from", run.out}, {"data", pb}});
-  expect_error([&] { run.resume({{"data", pb}, {"other_text", "yes"}}); }).names(pb).value("byte").value("byte_pair");
+  expect_error([&] {
+    run.resume({{"data", pb}, {"allow_new_text", "yes"}});
+  })
+      .names(pb)
+      .value("byte")
+      .value("byte_pair");
   CHECK(Run("same").train({{"tokenizer", pairs}, {"validation_data", pp}}).steps_done == 6);
 
   const auto own = tokenizer_of_prepared(pp), bytes = tokenizer_of_prepared(pb + "/train.bin");

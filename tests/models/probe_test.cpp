@@ -1,4 +1,4 @@
-// --probe=yes: measurements against plain computations and the papers' formulas at random weights.
+// --signal_propagation=yes: measurements against plain computations and the papers' formulas at random weights.
 // The run stays bit-identical.
 #include "models/training/probe.h"
 
@@ -80,7 +80,7 @@ Probe::Ratio read_of(const std::string& spec, bool causal, Shape4 s, double devi
                                                        .read_heads({.query = q, .key = k, .value = v}, {}, pass);
                                   return mean(y * y);
                                 }),
-                  "read / value");
+                  "head_output / value");
 }
 
 std::vector<nlohmann::json> rows_without_times(const std::string& run) {
@@ -88,7 +88,7 @@ std::vector<nlohmann::json> rows_without_times(const std::string& run) {
   std::istringstream in(read_file(run + "/metrics.jsonl"));
   for (std::string line; std::getline(in, line);) {
     nlohmann::json row = nlohmann::json::parse(line);
-    for (const char* key : {"milliseconds", "tokens_per_second", "images_per_second"}) row.erase(key);
+    for (const char* key : {"step_ms", "tokens_per_second", "images_per_second"}) row.erase(key);
     rows.push_back(row);
   }
   return rows;
@@ -128,7 +128,7 @@ const std::vector<Kind> kinds = {
       {"width", "8"},
       {"heads", "2"},
       {"context", "8"},
-      {"memory", "16"},
+      {"cache_length", "16"},
       {"feed_forward", "none"},
       {"attention", "softmax(span=adaptive_span(16, R=4), persistent=3)"}},
      4,
@@ -142,7 +142,10 @@ const std::vector<Kind> kinds = {
       {"data", data_of_tests + "images/fashion"}},
      6,
      2},
-    {"resnet", {{"model", "resnet"}, {"width", "4"}, {"data", data_of_tests + "images/shapes"}, {"batch", "4"}}, 4, 1},
+    {"resnet",
+     {{"model", "resnet"}, {"width", "4"}, {"data", data_of_tests + "images/shapes"}, {"batch_size", "4"}},
+     4,
+     1},
     {"encoder_decoder",
      {{"model", "encoder_decoder"},
       {"layers", "1"},
@@ -158,8 +161,8 @@ const std::vector<Kind> kinds = {
      3},
 };
 TrainSettings settings_of_kind(const Run& run, const Kind& kind, const Assignments& more) {
-  Assignments all = {{"data", run.text}, {"out", run.out},        {"batch", "2"},
-                     {"steps", "3"},     {"evaluate_every", "0"}, {"figures_every", "2"}};
+  Assignments all = {{"data", run.text}, {"out", run.out},        {"batch_size", "2"},
+                     {"steps", "3"},     {"evaluate_every", "0"}, {"metrics_every", "2"}};
   all.insert(all.end(), kind.settings.begin(), kind.settings.end());
   all.insert(all.end(), more.begin(), more.end());
   std::erase_if(all, [&](const auto& each) {  // translation counts its batches in tokens
@@ -281,7 +284,7 @@ TEST_CASE("probe: sizes forward and backward are those of a plain pass") {
   const std::vector<std::string> looked = {"embedding",
                                            "logits",
                                            "blocks.0.attention.value",
-                                           "blocks.0.attention.read",
+                                           "blocks.0.attention.head_output",
                                            "blocks.1.attention.stream",
                                            "blocks.1.feed_forward.output",
                                            "blocks.1.feed_forward.residual",
@@ -320,7 +323,7 @@ TEST_CASE("probe: a run of every family has the same bits with it, and its file 
     TrainingEvents events;
     events.probe = [&](const Probe& probe) { told = probe; };
     const TrainingResult one = Trainer(settings_of_kind(plain, kind, {})).run(),
-                         other = Trainer(settings_of_kind(probed, kind, {{"probe", "yes"}})).run(events);
+                         other = Trainer(settings_of_kind(probed, kind, {{"signal_propagation", "yes"}})).run(events);
     for (const char* file : {"/weights.safetensors", "/optimizer.safetensors"})
       CHECK(read_file(one.checkpoint + file) == read_file(other.checkpoint + file));
     CHECK(rows_without_times(plain.out) == rows_without_times(probed.out));
@@ -351,7 +354,7 @@ TEST_CASE("probe: a run of every family has the same bits with it, and its file 
 
 TEST_CASE("probe: dropout does not act in it, and the first step of all is its only one") {
   const Run without, with;
-  const Assignments probing = {{"probe", "yes"}, {"steps", "2"}};
+  const Assignments probing = {{"signal_propagation", "yes"}, {"steps", "2"}};
   without.train(probing);
   Assignments dropping = probing;
   dropping.insert(dropping.end(), {{"dropout", "0.5"}, {"attention", "softmax(dropout=0.5)"}});
@@ -361,13 +364,13 @@ TEST_CASE("probe: dropout does not act in it, and the first step of all is its o
   for (size_t i = 0; i < one.values.size(); ++i) CHECK(one.values[i].mean_square == other.values[i].mean_square);
 
   std::filesystem::remove(probe_file(without.out));
-  without.resume({{"probe", "yes"}, {"steps", "4"}});
+  without.resume({{"signal_propagation", "yes"}, {"steps", "4"}});
   CHECK(!file_exists(probe_file(without.out)));
 
   // init_from weights are probed unchanged: 20 steps at a high learning rate made them larger.
   const Run first, second;
   first.train({{"steps", "20"}, {"learning_rate", "0.03"}, {"warmup_steps", "0"}});
-  second.train({{"init_from", first.out}, {"probe", "yes"}, {"steps", "1"}});
+  second.train({{"init_from", first.out}, {"signal_propagation", "yes"}, {"steps", "1"}});
   CHECK(read_probe(probe_file(second.out)).find("logits")->mean_square > 2 * one.find("logits")->mean_square);
 }
 
@@ -375,12 +378,23 @@ TEST_CASE("probe: a file that no run has written is not replaced, and one of ano
   const Run run;
   std::filesystem::create_directories(run.out);
   write(probe_file(run.out), "mine\n");
-  expect_error([&] { run.train({{"probe", "yes"}}); }).names("train").value(probe_file(run.out)).offers("--out");
+  const auto train = [&] { run.train({{"signal_propagation", "yes"}}); };
+  expect_error(train).names("train").value(probe_file(run.out)).offers("--out");
   CHECK(read_file(probe_file(run.out)) == "mine\n");
   run.train();  // without a probe the file stays
   CHECK(read_file(probe_file(run.out)) == "mine\n");
   write(probe_file(run.out), R"({"format": "orrery probe 9", "values": [], "ratios": []})");
   expect_error([&] { read_probe(probe_file(run.out)); }).names("format").value("orrery probe 9").offers("orrery");
+}
+
+TEST_CASE("probe: the file of an older run is read under its former name") {
+  const Run run;
+  std::filesystem::create_directories(run.out);
+  CHECK(probe_file_to_read(run.out) == run.out + "/signal_propagation.json");
+  write(run.out + "/probe.json", "{}");
+  CHECK(probe_file_to_read(run.out) == run.out + "/probe.json");
+  write(probe_file(run.out), "{}");
+  CHECK(probe_file_to_read(run.out) == run.out + "/signal_propagation.json");
 }
 
 TEST_CASE("probe: formulas by themselves") {

@@ -39,7 +39,7 @@ Assignments run_with(const Folder& folder, const Assignments& more) {
                    {"heads", "2"},
                    {"width", "16"},
                    {"context", "16"},
-                   {"batch", "2"}};
+                   {"batch_size", "2"}};
   a.insert(a.end(), more.begin(), more.end());
   return a;
 }

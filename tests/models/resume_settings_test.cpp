@@ -49,7 +49,7 @@ TEST_CASE("resume: settings that change what a number means are refused") {
   const auto settings_of_problem = [&](const Assignments& more) {
     Assignments all = {{"out", problem.out}, {"model", "gpt"}, {"task", "algorithmic"}, {"problem", "copy(length=3)"},
                        {"layers", "1"},      {"heads", "2"},   {"width", "8"},          {"context", "8"},
-                       {"batch", "2"},       {"steps", "2"},   {"evaluate_every", "0"}};
+                       {"batch_size", "2"},  {"steps", "2"},   {"evaluate_every", "0"}};
     all.insert(all.end(), more.begin(), more.end());
     return make_settings(all);
   };
@@ -90,21 +90,30 @@ TEST_CASE("resume: a folder that is divided into other files is other data") {
           .names(key)
           .value(folder)
           .value(3)
-          .offers("--other_text=yes");
+          .offers("--allow_new_text=yes");
     }
-    begin_again(run, {{key, folder}, {"other_text", "yes"}});
+    begin_again(run, {{key, folder}, {"allow_new_text", "yes"}});
   }
 }
 
 TEST_CASE("resume: how a run goes on learning, computes and logs may change") {
   const Run run;
   run.train();
-  const Assignments changes = {
-      {"learning_rate", "1e-4"}, {"schedule", "linear"},   {"warmup_steps", "3"},
-      {"grad_clip", "0.5"},      {"batch", "3"},           {"gradient_accumulation_steps", "2"},
-      {"dropout", "0.1"},        {"threads", "1"},         {"evaluate_every", "1"},
-      {"checkpoint_every", "1"}, {"figures", "none"},      {"keep_best", "no"},
-      {"nan_guard", "yes"},      {"decays", "*.bias=yes"}, {"optimizer", "adamw(weight_decay=0)"}};
+  const Assignments changes = {{"learning_rate", "1e-4"},
+                               {"schedule", "linear"},
+                               {"warmup_steps", "3"},
+                               {"grad_clip", "0.5"},
+                               {"batch_size", "3"},
+                               {"gradient_accumulation_steps", "2"},
+                               {"dropout", "0.1"},
+                               {"threads", "1"},
+                               {"evaluate_every", "1"},
+                               {"checkpoint_every", "1"},
+                               {"metrics", "none"},
+                               {"keep_best", "no"},
+                               {"nan_guard", "yes"},
+                               {"weight_decay_rules", "*.bias=yes"},
+                               {"optimizer", "adamw(weight_decay=0)"}};
   for (const auto& change : changes) {
     CAPTURE(change.first);
     CHECK_NOTHROW(begin_again(run, {change}));
@@ -120,16 +129,17 @@ TEST_CASE("resume: other data for validation are refused, as other data to learn
   })
       .names("validation_data")
       .value(held_out)
-      .offers("other_text");
+      .offers("allow_new_text");
 
   const Run apart("apart");
   const Assignments own = {{"validation_data", held_out}};
   apart.train(own);
   CHECK_NOTHROW(begin_again(apart, own));
   write(held_out, "the lazy dog number 8 jumps over the quick fox.\n");
-  expect_error([&] { begin_again(apart, own); }).names(held_out).names("validation_data").offers("other_text");
+  expect_error([&] { begin_again(apart, own); }).names(held_out).names("validation_data").offers("allow_new_text");
   const std::string same = apart.folder / "same.txt";
   write(same, "the quick fox number 7 jumps over the lazy dog.\n");
   CHECK_NOTHROW(begin_again(apart, {{"validation_data", same}}));
-  CHECK_NOTHROW(begin_again(apart, {{"validation_data", held_out}, {"validation_tokens", "9"}, {"other_text", "yes"}}));
+  CHECK_NOTHROW(
+      begin_again(apart, {{"validation_data", held_out}, {"validation_tokens", "9"}, {"allow_new_text", "yes"}}));
 }

@@ -180,7 +180,7 @@ TEST_CASE("run folder: after other data only the validation losses on these coun
   run.train(with({{"learning_rate", "0.03"}}), events);
   CHECK(kept() == std::set<std::string>{"step_000006"});
   const double lowest_of_first = losses[5];
-  run.resume(with({{"data", other}, {"other_text", "yes"}, {"learning_rate", "1e-5"}}), events);
+  run.resume(with({{"data", other}, {"allow_new_text", "yes"}, {"learning_rate", "1e-5"}}), events);
   REQUIRE(losses.size() == 8);
   REQUIRE(losses[7] < losses[6]);
   REQUIRE(losses[7] > lowest_of_first);
@@ -192,7 +192,7 @@ TEST_CASE("run folder: after other data only the validation losses on these coun
   CHECK(read_state(run.checkpoint(9)).data_since == 6);
   // The other data are refused where no step would train on them.
   expect_error([&] {
-    run.resume({{"other_text", "yes"}, {"steps", "9"}});
+    run.resume({{"allow_new_text", "yes"}, {"steps", "9"}});
   })
       .names("steps")
       .value(9)
@@ -201,7 +201,7 @@ TEST_CASE("run folder: after other data only the validation losses on these coun
       .offers("--steps")
       .offers("--validation_data");
   // Checkpoint 9 keeps its loss on the former data, and checkpoint 10 has none on the new data yet.
-  run.resume(with({{"other_text", "yes"},
+  run.resume(with({{"allow_new_text", "yes"},
                    {"steps", "11"},
                    {"evaluate_every", "3"},
                    {"checkpoint_every", "1"},

@@ -75,7 +75,7 @@ std::string write_documents(const Folder& folder) {
 }
 const Assignments packed = {{"tokenizer", "byte_pair(vocabulary=270)"},
                             {"documents", "yes"},
-                            {"batch", "1"},
+                            {"batch_size", "1"},
                             {"steps", "1"},
                             {"training_loss_tokens", "0"}};
 
@@ -146,7 +146,7 @@ TEST_CASE("means: steps without a target are trained through and have no loss") 
                                                           {"out", out},
                                                           {"context", "16"},
                                                           {"steps", "60"},
-                                                          {"batch", batch},
+                                                          {"batch_size", batch},
                                                           {"validation_tokens", "100"}}),
                                             events);
     CHECK(result.steps_done == 60);

@@ -314,7 +314,7 @@ TEST_CASE(
                                                             {"layers", "1"},
                                                             {"width", "16"},
                                                             {"d_ff", "32"},
-                                                            {"memory", "16"},
+                                                            {"cache_length", "16"},
                                                             {"vocabulary", "9"},
                                                             {"attention", "softmax(span=adaptive_span(16))"}};
     all.insert(all.end(), changes.begin(), changes.end());

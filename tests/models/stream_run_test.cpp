@@ -34,10 +34,10 @@ Assignments small_run(const Folder& folder, const std::string& out, int steps, c
                      {"heads", "2"},
                      {"width", "16"},
                      {"context", "12"},
-                     {"memory", "40"},
+                     {"cache_length", "40"},
                      {"attention", "softmax(span=adaptive_span(40, R=8))"},
                      {"losses.span_penalty", "1e-4"},
-                     {"batch", "3"},
+                     {"batch_size", "3"},
                      {"gradient_accumulation_steps", "2"},
                      {"optimizer", "adagrad"},
                      {"grad_clip", "0"},
@@ -183,7 +183,7 @@ TEST_CASE("streams: each configuration of the novels trains, on any text") {
                            {"out", folder / name},
                            {"steps", "2"},
                            {"context", "16"},
-                           {"batch", "2"},
+                           {"batch_size", "2"},
                            {"warmup_steps", "1"},
                            {"validation_fraction", "0.02"}});
     CHECK(train(all).validation_loss < 6);  // ln 256 = 5.5
@@ -195,9 +195,9 @@ TEST_CASE("streams: what does not fit is refused with a sentence") {
   const auto refused = [&](const Assignments& more) {
     return expect_error([&] { Trainer trainer(make_settings(small_run(folder, "refused", 5, more))); });
   };
-  refused({{"batch", "400"}}).value(800).value(12).offers(9600).offers("batch");
+  refused({{"batch_size", "400"}}).value(800).value(12).offers(9600).offers("batch_size");
   refused({{"data", folder / "absent.txt"}}).names("absent.txt");
-  refused({{"task", "stream_modeling"}, {"model", "gpt-char-small"}}).names("memory");
+  refused({{"task", "stream_modeling"}, {"model", "gpt-char-small"}}).names("cache_length");
   const std::string tiny = folder / "tiny.txt";
   write_file_atomically(tiny, "x");
   refused({{"validation_data", tiny}}).names("validation").value(1).offers(2);
@@ -207,12 +207,12 @@ TEST_CASE("streams: what does not fit is refused with a sentence") {
     all.insert(all.end(), more.begin(), more.end());
     const Trainer trainer(make_settings(small_run(folder, "run", 9, all)));
   };
-  for (const Assignments& other : {Assignments{{"batch", "2"}}, {{"gradient_accumulation_steps", "3"}}})
+  for (const Assignments& other : {Assignments{{"batch_size", "2"}}, {{"gradient_accumulation_steps", "3"}}})
     expect_error([&] { resumed(other); })
         .names(folder / "run")
         .value(2)
         .value(3)
-        .offers("batch")
+        .offers("batch_size")
         .offers("gradient_accumulation_steps");
   expect_error([&] { resumed({{"context", "10"}}); }).names("context").value(12).value(10);
   CHECK_NOTHROW(resumed({}));

@@ -3,11 +3,16 @@
 
 #include <cmath>
 
+#include "engine/system/files.h"
+#include "engine/system/folders.h"
+#include "engine/system/hash.h"
 #include "models/study/combinations.h"
 #include "models/study/figure_names.h"
+#include "models/study/id_names.h"
 #include "models/study/run_log.h"
 #include "models/study/runs.h"
 #include "models/study/statistics.h"
+#include "models/study/verdict_file.h"
 #include "tests/support/message.h"
 #include "tests/support/small_run.h"
 
@@ -127,6 +132,109 @@ TEST_CASE("study: a run is known by all that it reads") {
   CHECK(translated("one sentence\tSatz ein\n") != ein);
 }
 
+// The ids are those of the program before its settings got their present names: pools hold them.
+TEST_CASE("study: a run's id does not depend on what its settings are called") {
+  const Folder folder;
+  const std::string text = folder / "text.txt", pairs = folder / "pairs.tsv";
+  std::string numbers, sentences;
+  for (int i = 1; i <= 3000; ++i) numbers += std::to_string(i) + "\n";
+  for (int i = 1; i <= 60; ++i)
+    sentences += "one sentence " + std::to_string(i) + "\tein Satz " + std::to_string(i) + "\n";
+  write(text, numbers), write(pairs, sentences);
+  const Assignments small = {{"data", text},    {"layers", "1"}, {"heads", "2"}, {"width", "16"},
+                             {"context", "16"}, {"steps", "1"},  {"seed", "7"},  {"evaluate_every", "0"}};
+  const auto key = [&](const Assignments& first, const Assignments& more) {
+    Assignments all = small;
+    for (const Assignments* const some : {&first, &more}) all.insert(all.end(), some->begin(), some->end());
+    return run_key(make_settings(all));
+  };
+  CHECK(key({{"model", "gpt"}}, {}) == "87caea8219ced7e7");
+  CHECK(key({{"model", "sm-g"}}, {{"figures", "hidden_zeros"}}) == "7761814fa055fa9e");
+  CHECK(key({{"model", "norm-free-gelu"}}, {{"metrics", "hidden_zero_fraction"}}) == "7761814fa055fa9e");
+  const Assignments gpt = {{"model", "gpt"}, {"attention", "softmax(qk_norm=rms, temperature=learned)"}};
+  const Assignments former = {{"batch", "2"},
+                              {"key_heads", "1"},
+                              {"initial_std", "equal(by_width)"},
+                              {"optimizer", "adamw(learning_rates=by_group(gammas=2))"},
+                              {"figures", "entropy,gradient_norm"},
+                              {"figures_every", "5"},
+                              {"rate_factors", "*.bias=2"},
+                              {"decays", "head*=no"},
+                              {"graph", "yes"},
+                              {"probe", "yes"}},
+                    present = {{"batch_size", "2"},
+                               {"kv_heads", "1"},
+                               {"initialization", "normal(inverse_sqrt_width)"},
+                               {"optimizer", "adamw(lr_scales=groups(gammas=2))"},
+                               {"metrics", "entropy,gradient_norm"},
+                               {"metrics_every", "5"},
+                               {"lr_scales", "*.bias=2"},
+                               {"weight_decay_rules", "head*=no"},
+                               {"cuda_graph", "yes"},
+                               {"signal_propagation", "yes"}};
+  for (const Assignments& some : {former, present}) CHECK(key(gpt, some) == "942580865d3dc789");
+  const Assignments stream = {{"model", "stream"}, {"attention", "softmax(span=fixed(8))"}, {"batch_size", "2"}};
+  CHECK(key(stream, {{"memory", "16"}, {"initial_std", "by_inputs"}}) == "564c9c69a4623a55");
+  CHECK(key(stream, {{"cache_length", "16"}, {"initialization", "fan_in"}}) == "564c9c69a4623a55");
+  for (const char* const length : {"longest", "max_length"})
+    CHECK(run_key(make_settings({{"model", "translation-small"},
+                                 {"data", pairs},
+                                 {"tokenizer", "character"},
+                                 {length, "50"},
+                                 {"layers", "1"},
+                                 {"heads", "2"},
+                                 {"width", "16"},
+                                 {"steps", "1"},
+                                 {"seed", "7"},
+                                 {"evaluate_every", "0"}})) == "be6befd72d3feec0");
+}
+
+TEST_CASE("study: a run's id has the former names of values, also of those in lists") {
+  CHECK(key_in_id("batch_size") == "batch");
+  CHECK(key_in_id("width") == "width");
+  CHECK(value_in_id("metrics", "entropy, hidden_zero_fraction,max_score") == "entropy, hidden_zeros,largest_score");
+  CHECK(value_in_id("metrics", "default") == "usual");
+  CHECK(value_in_id("model", "norm-free-gelu") == "sm-g");
+  CHECK(value_in_id("optimizer", "lion(beta1=0.9, lr_scales=none)") == "lion(beta1=0.9, learning_rates=equal)");
+  CHECK(value_in_id("optimizer", "lion(lr_scales=groups(spans=2))") == "lion(learning_rates=by_group(spans=2))");
+  CHECK(value_in_id("tokenizer", "token_ids") == "numbers");
+  CHECK(value_in_id("tokenizer", "my/token_ids") == "my/token_ids");
+  CHECK(value_in_id("attention", "normal(default)") == "normal(default)");
+  CHECK(value_in_id("metrics", "").empty());
+}
+
+TEST_CASE("study: a config means the same under the former and the present names of its settings") {
+  const Folder folder;
+  const std::string former = folder / "former.toml", present = folder / "present.toml";
+  write(former,
+        "batch = 2\nfigures = \"usual\"\nlayers = 1\ninitial_std = \"equal(0.02)\"\n[optimizer]\nbeta1 = 0.5\n");
+  write(present,
+        "# now\ninitialization = \"normal(0.02)\"\nlayers = 1\nbatch_size = 2\nmetrics = \"default\"\n"
+        "[optimizer]\nbeta1 = 0.5\n");
+  CHECK(config_in_id(former) == config_in_id(present));
+  write(present, "batch_size = 3\n");
+  CHECK(config_in_id(former) != config_in_id(present));
+}
+
+// The committed verdicts name the hashes of the configs with the former names.
+TEST_CASE("study: the configs of the committed claims are known to their verdicts") {
+  std::set<std::string> known, now;
+  for (const std::string& group : files_in(ORRERY_SOURCE_DIR "/examples/studies")) {
+    if (!folder_exists(group)) continue;
+    for (const std::string& claim : files_in(group)) {
+      if (!folder_exists(claim) || !file_exists(claim + "/verdict.json")) continue;
+      const StudyVerdict verdict = read_verdict(claim + "/verdict.json");
+      if (const auto found = verdict.read.find("config"); found != verdict.read.end())
+        known.insert(found->second.begin(), found->second.end());
+    }
+  }
+  for (const char* name : {"quickstart", "vit-fashion", "novels-adaptive", "resnet-cifar"}) {
+    const std::string config = config_in_id(ORRERY_SOURCE_DIR "/examples/configs/" + std::string(name) + ".toml");
+    now.insert(sha256(std::as_bytes(std::span(config))));
+  }
+  CHECK(known == now);
+}
+
 TEST_CASE("study: what became of a run, told by its metrics, comes back from its file") {
   const Folder folder;
   const std::string metrics = folder / "metrics.jsonl", file = folder / "outcome.json";
@@ -136,7 +244,7 @@ TEST_CASE("study: what became of a run, told by its metrics, comes back from its
       const bool lost = lost_at > 0 && step >= lost_at;
       all += "{\"step\":" + std::to_string(step) + ",\"loss\":" + std::to_string(lost ? last : 4 - 0.01 * step) +
              ",\"gradient_norm\":" + (step == lost_at ? "1e10" : "0.5") +
-             ",\"milliseconds\":" + (step % 4 == 0 ? "10" : "25") + "}\n";  // a busy machine
+             ",\"step_ms\":" + (step % 4 == 0 ? "10" : "25") + "}\n";  // a busy machine
     }
     return all;
   };
@@ -156,10 +264,10 @@ TEST_CASE("study: what became of a run, told by its metrics, comes back from its
   CHECK(name(outcome_of(RunLog::of_run(folder.path)).kind) == "done");
   // Diverged at the start, regardless of the medians: the loss stays far above the untrained one.
   const auto from_the_start = [&](double loss, double norm, double end, double validated) {
-    std::string all = "{\"step\":1,\"loss\":4.08,\"gradient_norm\":0.02,\"milliseconds\":10}\n";
+    std::string all = "{\"step\":1,\"loss\":4.08,\"gradient_norm\":0.02,\"step_ms\":10}\n";
     for (int step = 2; step <= 60; ++step)
       all += "{\"step\":" + std::to_string(step) + ",\"loss\":" + print_number(step > 50 ? end : loss) +
-             ",\"gradient_norm\":" + print_number(norm) + ",\"milliseconds\":10}\n";
+             ",\"gradient_norm\":" + print_number(norm) + ",\"step_ms\":10}\n";
     write(metrics, all + "{\"step\":60,\"validation_loss\":" + print_number(validated) + "}\n");
     return outcome_of(RunLog::of_run(folder.path));
   };
@@ -233,6 +341,6 @@ TEST_CASE("study: the rows of a run's log, whatever their figures, but for one t
   CHECK(figure_names(RunLog::of_run(folder.path)) ==
         std::vector<std::string>{"a/blocks.1.x", "a/blocks.2.x", "a/blocks.9.x", "a/blocks.10.x"});
   CHECK(tells_time("tokens_per_second"));
-  CHECK(tells_time("milliseconds"));
+  CHECK(tells_time("step_ms"));
   CHECK(!tells_time("loss"));
 }

@@ -27,7 +27,7 @@ Assignments small_run(const Folder& folder, const std::string& out, Assignments 
                      {"heads", "2"},
                      {"width", "32"},
                      {"context", "16"},
-                     {"batch", "4"},
+                     {"batch_size", "4"},
                      {"warmup_steps", "5"},
                      {"checkpoint_every", "25"},
                      {"evaluate_every", "0"},

@@ -45,7 +45,7 @@ Assignments small_run(const std::string& text, const std::string& out, int steps
           {"heads", "2"},
           {"width", "32"},
           {"context", "16"},
-          {"batch", "4"},
+          {"batch_size", "4"},
           {"warmup_steps", "5"},
           {"checkpoint_every", "10"},
           {"evaluate_every", "0"},
@@ -64,7 +64,7 @@ std::vector<nlohmann::json> rows_without_time(const std::string& path) {
   std::ifstream in(path);
   for (std::string line; std::getline(in, line);) {
     nlohmann::json row = nlohmann::json::parse(line);
-    row.erase("milliseconds"), row.erase("tokens_per_second");
+    row.erase("step_ms"), row.erase("tokens_per_second");
     rows.push_back(row);
   }
   return rows;
@@ -308,14 +308,14 @@ TEST_CASE("bad input is answered before any training") {
   refused({{"data", folder / "short.txt"}}).names(folder / "short.txt").names("context").value(16).offers(17);
   refused({{"n_layer", "0"}}).names("train").names("layers").value(0).offers(1);
   refused({{"layerz", "3"}}).names("train").value("layerz").offers("layers");
-  refused({{"batch", "abc"}}).names("train").names("batch").value("abc").offers("whole number");
+  refused({{"batch_size", "abc"}}).names("train").names("batch_size").value("abc").offers("whole number");
   refused({{"model", "gpt-char-smal"}}).names("model").value("gpt-char-smal").offers("gpt-char-small");
   refused({{"attention", "softmux"}}).names("attention").value("softmux").offers("softmax");
-  refused({{"optimizer", "lion(learning_rates=by_group(spans=2))"}})
+  refused({{"optimizer", "lion(lr_scales=groups(spans=2))"}})
       .names("lion")
-      .names("learning_rates")
+      .names("lr_scales")
       .value("spans")
-      .offers("learning_rates");
+      .offers("lr_scales");
   refused({{"schedule", "warmup_stable_decay(decay_fraction=2)"}})
       .names("warmup_stable_decay")
       .names("decay_fraction")
@@ -328,7 +328,7 @@ TEST_CASE("bad input is answered before any training") {
 #if !defined(ORRERY_CUDA) && !defined(EMULATE_CUDA)
   refused({{"device", "cuda"}}).names("device").value("cuda").offers("--device=cpu");
 #endif
-  refused({{"graph", "yes"}}).names("--graph").offers("--device=cuda");
+  refused({{"cuda_graph", "yes"}}).names("--cuda_graph").offers("--device=cuda");
   for (const char* schedule : {"cosine", "linear", "warmup_stable_decay"})
     refused({{"schedule", schedule}, {"learning_rate", "0.01"}, {"min_learning_rate", "0.5"}})
         .names(schedule)
@@ -369,11 +369,11 @@ TEST_CASE("damaged checkpoints are named; nothing is loaded from them") {
   const std::string state = folder / "run/step_000020/state.json";
   const auto resume = [&] { return train(with(small_run(text, folder / "run", 30), {{"resume", "yes"}})); };
   write_file_atomically(weights, whole.substr(0, whole.size() / 2));
-  expect_error(resume).names(weights).value(whole.size() / 2).offers("--from_previous=yes");
+  expect_error(resume).names(weights).value(whole.size() / 2).offers("--resume_from_previous=yes");
   CHECK(fs::exists(folder / "run/step_000010/weights.safetensors"));
   write_file_atomically(weights, whole);
   write_file_atomically(state, "{\"step\": ");
-  expect_error(resume).names(state).names("damaged").offers("--from_previous=yes");
+  expect_error(resume).names(state).names("damaged").offers("--resume_from_previous=yes");
   fs::remove_all(folder / "run/step_000020");
   CHECK(resume().steps_done == 30);  // from the previous checkpoint
   expect_error([&] {

@@ -248,8 +248,8 @@ TEST_CASE("translation: what cannot be is refused with a sentence") {
     return expect_error([&] { Trainer(make_settings(small_run(folder / "run", more))); });
   };
   refused({{"data", ""}}).names("train").names("sentences").offers("--data=FILE").offers("--translations=FILE");
-  refused({{"context", "20"}}).names(bible).names("context").value(20).offers("--context").offers("--longest=20");
-  refused({{"context", "20"}, {"longest", "5"}}).names("train").names(bible).value(5).offers("--longest");
+  refused({{"context", "20"}}).names(bible).names("context").value(20).offers("--context").offers("--max_length=20");
+  refused({{"context", "20"}, {"max_length", "5"}}).names("train").names(bible).value(5).offers("--max_length");
   refused({{"vocabulary", "20"}}).names("vocabulary").value(20).names("tokenizer").offers(150);
   refused({{"validation_fraction", "0.002"}}).names("validation_fraction").value("0.002").value(48).names("pairs");
   refused({{"source_column", "9"}}).names(bible).value(9);

@@ -62,7 +62,8 @@ TEST_CASE("validation: what stands between the files of a folder is a target and
   for (int i = 100; i < 200; ++i) write(files + std::to_string(i), "ab cd\n");
   const std::string tokenizer = ORRERY_SOURCE_DIR "/tests/cases/gpt2_end_of_text";
   for (const Assignments& model :
-       {Assignments{}, Assignments{{"model", "stream"}, {"memory", "8"}, {"attention", "softmax(span=fixed(8))"}}}) {
+       {Assignments{},
+        Assignments{{"model", "stream"}, {"cache_length", "8"}, {"attention", "softmax(span=fixed(8))"}}}) {
     Assignments of_folder = {{"data", files}, {"tokenizer", tokenizer}, {"training_loss_tokens", "0"}};
     of_folder.insert(of_folder.end(), model.begin(), model.end());
     const Judged judged(run, of_folder);
@@ -84,7 +85,7 @@ TEST_CASE("validation: a stream's is told for learned tokens as well, read on an
                               {"heads", "2"},
                               {"width", "8"},
                               {"context", "8"},
-                              {"memory", "8"},
+                              {"cache_length", "8"},
                               {"attention", "softmax(span=fixed(8))"}};
   const auto [loss, figures] = Judged(run, stream).validate();
   CHECK(figures.at("bits_per_character") == doctest::Approx(loss / std::log(2.0)).epsilon(1e-12));

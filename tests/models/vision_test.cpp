@@ -202,10 +202,10 @@ TEST_CASE("resnet: weights start as they are told") {
     return -1.0;
   };
   const std::string first = "blocks.0.first.weight", second = "blocks.0.second.weight";  // 16 channels, 3 x 3 pixels
-  CHECK(deviation("by_inputs", first) == doctest::Approx(1 / std::sqrt(3 * 144.)).epsilon(0.05));
+  CHECK(deviation("fan_in", first) == doctest::Approx(1 / std::sqrt(3 * 144.)).epsilon(0.05));
   CHECK(deviation("0.3", first) == doctest::Approx(0.3).epsilon(0.05));
   CHECK(deviation("0.3", second) == doctest::Approx(0.3 / std::sqrt(9.)).epsilon(0.05));  // 9 branches
-  CHECK(deviation("equal(0.3)", second) == doctest::Approx(0.3).epsilon(0.05));
+  CHECK(deviation("normal(0.3)", second) == doctest::Approx(0.3).epsilon(0.05));
   CHECK(deviation("fixup(0.3)", first) == doctest::Approx(0.1).epsilon(0.05));
   CHECK(deviation("fixup(0.3)", second) == 0);
   CHECK(deviation("fixup(0.3)", "head.weight") == 0);

@@ -52,7 +52,7 @@ inline std::vector<ModelCase> model_cases() {
       {{{"model", "stream"},
         {"vocabulary", "9"},
         {"context", "8"},
-        {"memory", "8"},
+        {"cache_length", "8"},
         {"attention", "softmax(span=adaptive_span(8, R=4), persistent=3)"}},
        run_text},
       {{{"model", "encoder_decoder"}, {"vocabulary", "9"}, {"attention", "relu_former"}}, run_pair},

@@ -39,7 +39,7 @@ struct Run {
                        {"layers", "1"},
                        {"heads", "2"},
                        {"width", "8"},
-                       {"batch", "2"},
+                       {"batch_size", "2"},
                        {"context", "8"},
                        {"evaluate_every", "0"},
                        {"checkpoint_every", "2"},

@@ -28,7 +28,7 @@ struct CompareSettings {
 
   template <class V>
   void visit(V& v) {
-    v("figures", figures, "metrics to plot: PATTERN, ..., * matches any text; none: loss and validation_loss");
+    v("metrics|figures", figures, "metrics to plot: PATTERN, ..., * matches any text; none: loss and validation_loss");
     v("parameters", parameters, "rows of the parameter table; 0: all", between(0, 1e6));
   }
 };
@@ -248,7 +248,7 @@ std::string compare_help(const Arguments&) {
          "excluded), and the parameters of the last checkpoints that differ most.  A run in training is compared\n"
          "up to its last logged step.\n" +
          describe(settings_of(settings)) +
-         "\nExample: orrery compare runs/softmax runs/relu '--figures=loss,gradient_norm*' --parameters=0";
+         "\nExample: orrery compare runs/softmax runs/relu '--metrics=loss,gradient_norm*' --parameters=0";
 }
 
 int compare(const Arguments& arguments) {

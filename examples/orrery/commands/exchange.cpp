@@ -19,7 +19,8 @@ struct ImportSettings {
   void visit(V& v) {
     v("out", out, "folder of the new run");
     v("tokenizer", tokenizer, "file or folder of the tokenizer; none: the one in the imported folder");
-    v("check", check, "safetensors file with tokens (B, T) or pixel_values (B, C, H, W), and the expected logits");
+    v("reference_logits|check", check,
+      "safetensors file with tokens (B, T) or pixel_values (B, C, H, W), and the expected logits");
     v("threads", threads, "cores to use; 0: all", between(0, 1024));
   }
 };
@@ -94,7 +95,7 @@ int export_weights(const Arguments& arguments) {
       models::export_model({trained.settings, *trained.model, trained.tokenizer}, s.out, s.format);
   const bool writes = dynamic_cast<const models::LanguageModel*>(trained.model.get()) != nullptr;
   const std::string tokenizer = writes ? models::restore_tokenizer(trained.tokenizer)->name() : "";
-  if (tokenizer == "numbers")
+  if (tokenizer == "token_ids")
     std::cout << "note: the tokens of this run are numbers, so no tokenizer file is written\n";
   if (tokenizer == "sentence_piece")
     std::cout << "note: after a token such as </s> within a text, transformers inserts a space and orrery does not\n";

@@ -19,6 +19,7 @@
 #include "examples/orrery/terminal/view_text.h"
 #include "models/exchange/npy.h"
 #include "models/formats/csv.h"
+#include "models/former_names.h"
 #include "models/hook_names.h"
 #include "models/inspection/base/look.h"
 #include "models/reports/report_views.h"
@@ -27,7 +28,7 @@
 namespace orrery::program {
 namespace {
 
-const std::string usual_looks = "attention, heads, depth";
+const std::string usual_looks = "attention, heads, logit_lens";
 
 struct InspectSettings {
   std::string looks, hooks, out, page, other, corpus;
@@ -39,23 +40,25 @@ struct InspectSettings {
   template <class V>
   void visit(V& v) {
     example.visit(v);
-    v("look", looks, "analyses (below), comma-separated, or all; none: " + usual_looks + ", as far as available");
+    v("analysis|look", looks,
+      "analyses (below), comma-separated, or all; none: " + usual_looks + ", as far as available");
     v("layer", look.layer, "attention or feed-forward layer, in forward order, from 0; -1: all", between(-1, 1e6));
     v("head", look.head, "head of an attention, from 0; -1: all", between(-1, 1e6));
     v("slot", look.slot, "hidden unit or persistent slot, from 0; -1: those with the largest values", between(-1, 1e9));
-    v("place", look.place,
-      "position (token or patch) for depth and causes, from 0; -1: that of the highest loss, and the last",
+    v("position|place", look.place,
+      "position (token or patch) for logit_lens and ablation, from 0; -1: that of the highest loss, and the last",
       between(-1, 1e9));
     v("top", look.top, "number of entries of a list", between(1, 1e6));
-    v("other", other, "second example (text, image or source) to patch values from, for --look=causes");
-    v("corpus", corpus, "text file searched for top activations, for --look=memories; none: only the example");
+    v("patch_from|other", other,
+      "second example (text, image or source) to patch values from, for --analysis=ablation");
+    v("corpus", corpus, "text file searched for top activations, for --analysis=neurons; none: only the example");
     v("seed", look.seed, "random seed of examples that an analysis generates", between(0, models::largest_seed));
     begin.visit(v);
     v("hooks", hooks,
       "values to capture, comma-separated, as blocks.*.attention.weights; TransformerLens's names work too");
     v("out", out,
       "FILE.safetensors, or a folder for .npy files and figures.csv: all values; FILE.csv: the metrics only");
-    v("page", page, "FILE.html: a page with plots of the analyses");
+    v("html|page", page, "FILE.html: a page with plots of the analyses");
     v("threads", threads, "cores to use; 0: all", between(0, 1024));
   }
 };
@@ -105,7 +108,11 @@ constexpr const char *figures_header = "figure,value\n", *written_by = "written_
 models::OutputKind figures_kind() {
   const std::string name = "a CSV file of metrics";
   const auto is_ours = [name](const std::string& path) {
-    const std::vector<std::string> looks = models::looks().names();
+    std::vector<std::string> looks;
+    for (const std::string& look : models::looks().names()) {
+      looks.push_back(look);
+      for (std::string& former : models::looks().aliases(look)) looks.push_back(std::move(former));
+    }
     return std::any_of(looks.begin(), looks.end(), [&](const std::string& look) {
       return models::marked_kind(name, figures_header + look + "/").is_ours(path);
     });
@@ -144,7 +151,7 @@ void check_out(const std::string& out) {
 void write_numbers(const std::string& out, std::vector<NamedTensor> all, const std::vector<models::View>& views) {
   const std::map<std::string, double> figures = models::figures_of(views);
   check(!all.empty() || !figures.empty(),
-        "inspect: these analyses return no values for --out; choose others with --look, or values with --hooks");
+        "inspect: these analyses return no values for --out; choose others with --analysis, or values with --hooks");
   if (is_one_file(out)) {
     for (const auto& [name, value] : figures)
       all.push_back({name, Tensor::from(Shape{1}, std::vector<double>{value}, Dtype::f64)});
@@ -176,8 +183,8 @@ void write_numbers(const std::string& out, std::vector<NamedTensor> all, const s
 void write_figures(const std::string& out, const std::vector<models::View>& views) {
   const std::map<std::string, double> figures = models::figures_of(views);
   check(!figures.empty(),
-        "inspect: these analyses return no metrics for --out; choose --look=heads, curves, depth, memories or "
-        "causes");
+        "inspect: these analyses return no metrics for --out; choose --analysis=heads, logit_lens, neurons, "
+        "ablation or normalization_curves");
   models::write_output("inspect", out, figures_kind(), figures_csv(figures));
   std::cout << for_terminal(out) << ": " << counted(static_cast<int64_t>(figures.size()), "metric") << std::endl;
 }
@@ -204,13 +211,14 @@ std::vector<std::unique_ptr<models::Subject>> pieces_of(const std::string& file,
 
 // Rejects options of an analysis that is not requested, which would have no effect.
 void check_looks_use(const InspectSettings& s) {
-  const std::vector<std::string> looks = items_of(s.looks);
+  std::vector<std::string> looks = items_of(s.looks);
+  for (std::string& name : looks) name = models::with_current_metrics(name);
   const auto check_used = [&](const std::string& value, const char* key, const char* look) {
     check(value.empty() || s.looks == "all" || std::find(looks.begin(), looks.end(), look) != looks.end(),
-          "inspect: --", key, " is for the analysis ", look, ", which is not requested; add --look=", look,
+          "inspect: --", key, " is for the analysis ", look, ", which is not requested; add --analysis=", look,
           ", or leave --", key, " out");
   };
-  check_used(s.other, "other", "causes"), check_used(s.corpus, "corpus", "memories");
+  check_used(s.other, "patch_from", "ablation"), check_used(s.corpus, "corpus", "neurons");
 }
 
 // Returns the user's example, else the first held-out example of the run.
@@ -244,9 +252,10 @@ std::string inspect_help(const Arguments&) {
   for (const auto& [name, look] : models::looks()) looks += "  " + name + ": " + look.description + "\n";
   return "orrery inspect RUN --key=value: analyzes a trained model on one example.  RUN is the folder of a run (its\n"
          "last checkpoint) or of a checkpoint.  The default example is the first of the run's held-out data.  If the\n"
-         "model supports none of the default analyses, all are tried; with --hooks and without --page none is run.\n" +
+         "model supports none of the default analyses, all are tried; with --hooks and without --html none is run.\n" +
          describe(settings_of(settings)) + "\nAnalyses:\n" + looks +
-         "\nExample: orrery inspect runs/quickstart-1 --text=\"First Citizen:\" --look=attention --layer=0 --head=0";
+         "\nExample: orrery inspect runs/quickstart-1 --text=\"First Citizen:\" --analysis=attention --layer=0 "
+         "--head=0";
 }
 
 int inspect(const Arguments& arguments) {
@@ -255,7 +264,7 @@ int inspect(const Arguments& arguments) {
   check(words.size() == 1, "inspect: ", words.size(),
         " runs are given; give one, as in orrery inspect runs/latest --text=\"First Citizen:\"");
   if (!s.out.empty()) check_out(s.out);
-  const PagePlace page{"inspect", s.page, "--page"};
+  const PagePlace page{"inspect", s.page, "--html"};
   if (!s.page.empty()) page.check_free();
   const bool usual = s.looks.empty() && (s.hooks.empty() || !s.page.empty());
   if (usual) s.looks = usual_looks;

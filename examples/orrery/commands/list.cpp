@@ -18,18 +18,28 @@ struct ListSettings {
   }
 };
 
+std::string plural(const std::string& name) {
+  if (name.ends_with("sis")) return name.substr(0, name.size() - 2) + "es";
+  return name + (name.ends_with("s") ? "es" : "s");
+}
+
 // Matches "attention" or the folder's name, "attentions", with the family's settings and presets.
 bool called(const models::CatalogueFamily& family, const std::string& word) {
+  const std::string& former = family.former_name;
+  if (!former.empty() && (word == former || word == plural(former))) return true;
   const std::string name = family.name;
   for (const std::string part : {"_setting", "_preset"}) {
     if (!name.ends_with(part) || word == name || word == name + "s") continue;
     const std::string owner = name.substr(0, name.size() - part.size());
     return word == owner || word == owner + "s";
   }
-  return word == name || word == name + "s" || word == name + "es";
+  return word == name || word == plural(name);
 }
 bool called(const models::CatalogueEntry& entry, const std::string& word) {
-  return entry.name == word || std::find(entry.aliases.begin(), entry.aliases.end(), word) != entry.aliases.end();
+  const auto has = [&](const std::vector<std::string>& names) {
+    return std::find(names.begin(), names.end(), word) != names.end();
+  };
+  return entry.name == word || has(entry.aliases) || has(entry.other_names);
 }
 
 void print_matches(const std::string& word) {

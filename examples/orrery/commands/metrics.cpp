@@ -11,6 +11,7 @@
 #include "models/exchange/tensorboard.h"
 #include "models/formats/csv.h"
 #include "models/formats/output_file.h"
+#include "models/former_names.h"
 #include "models/study/figure_names.h"
 #include "models/study/run_files.h"
 
@@ -29,7 +30,8 @@ struct MetricsSettings {
   void visit(V& v) {
     v("format", format, "csv or tensorboard", one_of({"csv", "tensorboard"}));
     v("out", out, text("csv: file; none: standard output; tensorboard: folder for ", event_file, "; none: RUN"));
-    v("figures", figures, "metrics to write: PATTERN, ..., * matches any text, as in 'loss,gradient_norm*'; none: all");
+    v("metrics|figures", figures,
+      "metrics to write: PATTERN, ..., * matches any text, as in 'loss,gradient_norm*'; none: all");
   }
 };
 
@@ -59,7 +61,7 @@ int64_t write_csv(const models::RunLog& log, const std::vector<std::string>& fig
   return rows;
 }
 
-// Returns the metric columns of a file; none if its first line is not a header of this command.
+// Returns the current names of a file's metric columns; none if its first line is not a header of this command.
 std::vector<std::string> columns_of(const std::string& path) {
   constexpr size_t longest = size_t{1} << 20;
   std::string begin(longest, '\0');
@@ -67,7 +69,9 @@ std::vector<std::string> columns_of(const std::string& path) {
   try {
     const auto rows = models::parse_csv(begin.substr(0, begin.find('\n')), path);
     if (rows.empty() || rows[0].size() < 2 || rows[0][0] != "step") return {};
-    return {rows[0].begin() + 1, rows[0].end()};
+    std::vector<std::string> names;
+    for (size_t i = 1; i < rows[0].size(); ++i) names.push_back(models::with_current_metrics(rows[0][i]));
+    return names;
   } catch (const Error&) {
     return {};
   }
@@ -91,7 +95,7 @@ bool begins_table(const models::RunLog& log, const std::vector<std::string>& col
 // Returns true if these were all metrics of the run before it was repeated with more metrics.
 bool is_whole_table(const models::RunLog& log, const std::vector<std::string>& columns) {
   const std::vector<std::string> noted = models::figure_names(log);
-  const std::set<std::string> always = {"gradient_norm", "learning_rate", "loss", "milliseconds"},
+  const std::set<std::string> always = {"gradient_norm", "learning_rate", "loss", "step_ms"},
                               all(noted.begin(), noted.end()), its(columns.begin(), columns.end());
   return its.size() == columns.size() && std::includes(its.begin(), its.end(), always.begin(), always.end()) &&
          std::includes(all.begin(), all.end(), its.begin(), its.end());

@@ -29,7 +29,7 @@ struct ReportSettings {
   std::string out, title;
   SampleSettings samples;
   models::ExampleSettings example;
-  std::string looks = "attention, heads, depth";
+  std::string looks = "attention, heads, logit_lens";
   int64_t threads = 0;
 
   template <class V>
@@ -39,7 +39,8 @@ struct ReportSettings {
     v("samples", samples.samples, "sample texts per language model; four times as many sentences per translation model",
       between(0, 100));
     v("sample_tokens", samples.tokens, "tokens per sample text", between(1, 100'000));
-    v("look", looks, "analyses to include, comma-separated, or all, or none; `orrery list looks` prints them");
+    v("analysis|look", looks,
+      "analyses to include, comma-separated, or all, or none; `orrery list analyses` prints them");
     example.visit(v);
     samples.bounds.visit(v);
     v("seed", samples.seed, "random seed of the sample texts; each further text uses the next seed",

@@ -125,7 +125,7 @@ TrainedRows train_rows(const RunRows& rows, const PoolOptions& options, const Ru
   for (const auto& [key, outcome] : trained.outcomes)
     if (outcome.version != models::program_version())
       std::cout << "warning: " << for_terminal(key) << " was trained by orrery " << for_terminal(outcome.version)
-                << ", but this is " << models::program_version() << "; --fresh trains it again\n";
+                << ", but this is " << models::program_version() << "; --retrain trains it again\n";
   for (const auto& [key, outcome] : trained.outcomes)
     if (!outcome.why.empty())
       std::cout << for_terminal(rows.named.at(key).first) << " seed=" << rows.named.at(key).second << ": "

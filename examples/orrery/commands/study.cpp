@@ -31,8 +31,17 @@ std::string folder_of(const StudySettings& s, const std::string& file) {
   return s.out.empty() ? "runs/studies/" + fs::path(file).stem().string() : s.out;
 }
 
-// Returns the stored verdict if the claim's file and its inputs, as far as
-// they exist, are unchanged.
+// Returns true if the file has the text that was tested, or the same meaning.
+bool is_of_claim(const StudyVerdict& before, const std::string& file) {
+  if (before.claim == sha256_of_file(file)) return true;
+  try {
+    return before.meaning == models::claim_hash(file);
+  } catch (const Error&) {  // reported when the claim is tested
+    return false;
+  }
+}
+
+// Returns the stored verdict if the claim and its inputs, as far as they exist, are unchanged.
 std::optional<StudyVerdict> judged_before(const StudySettings& s, const std::string& file, const std::string& out) {
   const std::string path = out + "/verdict.json";
   if (s.fresh || s.smoke || !file_exists(path)) return {};
@@ -43,7 +52,7 @@ std::optional<StudyVerdict> judged_before(const StudySettings& s, const std::str
     std::cout << "warning: " << for_terminal(error.what()) << "; the claim counts as not tested\n";
     return {};
   }
-  if (before.smoke || before.claim != sha256_of_file(file)) return {};
+  if (before.smoke || !is_of_claim(before, file)) return {};
   std::map<std::string, std::set<std::string>> now;
   try {
     now = read_by_claim(models::read_claim(file), s.data);
@@ -174,7 +183,7 @@ int study(const Arguments& arguments) {
           "' out");
     return judge_all(s);
   }
-  check(s.judge, "study: --judge=no only lists verdicts and requires --all=FOLDER; leave it out, or add --all=FOLDER");
+  check(s.judge, "study: --test=no only lists verdicts and requires --all=FOLDER; leave it out, or add --all=FOLDER");
   check(words.size() == 1, "study: give ", words.empty() ? "a claim" : "one claim",
         ", as in orrery study examples/studies/all_attention/feed_forward_can_be_dropped.toml, or --all=FOLDER");
   StudyVerdict verdict;

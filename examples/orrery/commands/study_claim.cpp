@@ -193,6 +193,7 @@ int judge_file(const StudySettings& s, const std::string& file, const std::strin
              .smaller = claim.smaller,
              .main = claim.main,
              .claim = sha256_of_file(file),
+             .meaning = models::claim_hash(file),
              .read = read_by_claim(claim, s.data),
              .command = repeating(s, file, out),
              .runs = s.runs,

@@ -18,12 +18,12 @@ struct StudySettings {
     v("out", out, "folder for the results; none: runs/studies/NAME for NAME.toml, with --all the folder of the claims");
     v("runs", runs, "folder of the runs that sweeps and studies share; each run is trained once");
     v("all", all, "folder of claims, also in subfolders: test each new or changed one, and list all verdicts");
-    v("judge", judge, "no: with --all, only list the verdicts so far");
+    v("test|judge", judge, "no: with --all, only list the verdicts so far");
     v("data", data, "folder of the data sets that claims name, as images/fashion-mnist");
     v("jobs", jobs, "runs in parallel; 0: one per core, with one thread each; times are measured one at a time",
       between(0, 1024));
     v("smoke", smoke, "only check that it runs: one seed, one learning rate, two variants, two steps; no verdict");
-    v("fresh", fresh, "train and measure all runs again");
+    v("retrain|fresh", fresh, "train and measure all runs again");
     v("yes", yes, "allow more than 1,000 runs");
   }
 };

@@ -13,8 +13,8 @@
 #include "examples/orrery/commands/train_settings.h"
 #include "models/figures/base/figure.h"
 #include "models/inspection/base/look.h"
-#include "models/settings/settings_table.h"
 #include "models/study/figure_names.h"
+#include "models/study/id_names.h"
 #include "models/study/pool.h"
 #include "models/tasks/base/task.h"
 #include "models/training/loss_meaning.h"
@@ -68,7 +68,7 @@ void check_figures(const Claim& claim, const std::string& variant, const models:
       const bool logged = std::any_of(names.begin(), names.end(),
                                       [&](const std::string& name) { return name.starts_with(figure + "/"); });
       check(logged || !models::figures().find(figure), claim.metric_places[m], ": the runs of ", variant,
-            " do not log '", pattern, "'; if the model has this metric, add figures = \"", figure, "\" to [base]");
+            " do not log '", pattern, "'; if the model has this metric, add metrics = \"", figure, "\" to [base]");
       models::fitting_figures(where, names, pattern);
     }
     try {
@@ -276,7 +276,7 @@ bool combines_numbers(const models::Metric& metric) {
 
 // Hashes parsed values: comments and the order of lines do not matter.
 std::string sha256_of_config(const std::string& path) {
-  const std::string sets = models::what_toml_says(path);
+  const std::string sets = models::config_in_id(path);
   return sha256(std::as_bytes(std::span(sets)));
 }
 

@@ -112,7 +112,7 @@ StudiedRuns time_claim(const Claim& claim, const std::string& folder, const std:
       studied.minutes += median * static_cast<double>(claim.round_steps) / 60'000;
       medians.push_back(median);
       if (round < 0) continue;
-      const models::RunLog row = {{round, {{"milliseconds", median}}}};
+      const models::RunLog row = {{round, {{"step_ms", median}}}};
       for (size_t m = 0; m < all.size(); ++m)
         all[m][each.variant][each.swept].emplace_back(
             models::measure(claim.metrics[m], row, claim.swept_number(each.swept)));

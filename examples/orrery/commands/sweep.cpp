@@ -48,10 +48,10 @@ struct SweepSettings {
   void visit(V& v) {
     v("out", out, "folder for runs.csv (per run) and table.csv (per combination); `orrery report` shows them");
     v("runs", runs, "folder of the runs that sweeps and studies share; each run is trained once");
-    v("against", against, "reference row of the comparison, by its number or text; none: the first");
+    v("baseline|against", against, "reference row of the comparison, by its number or text; none: the first");
     v("metric", metric, "metric of the last validation to compare: validation_loss, bits_per_character, accuracy, ...");
     v("jobs", jobs, "runs in parallel; 0: one per core, with one thread each", between(0, 1024));
-    v("fresh", fresh, "train all runs again");
+    v("retrain|fresh", fresh, "train all runs again");
     v("yes", yes, "allow more than 1,000 runs");
   }
 };
@@ -67,7 +67,8 @@ struct Sweep {
 void check_may_be_set(const std::string& key, const std::string& value) {
   check(key != "threads", "sweep: --threads=", value,
         " cannot be set, because parallel runs share the cores; set their number with --jobs");
-  const bool of_resume = key == "resume" || key == "from_previous" || key == "other_text";
+  const bool of_resume = key == "resume" || key == "resume_from_previous" || key == "from_previous" ||
+                         key == "allow_new_text" || key == "other_text";
   check(!of_resume || value == "no" || value == "false", "sweep: --", key, "=", value,
         " cannot be set; the same command resumes an interrupted sweep");
 }
@@ -146,7 +147,7 @@ size_t reference_row(const Sweep& sweep) {
     if (sweep.all.rows[i].label == against || std::to_string(i + 1) == against) return i;
     labels.push_back(sweep.all.rows[i].label);
   }
-  fail("sweep: there is no row '", against, "' for --against; rows are ", join(labels), ", or their numbers from 1");
+  fail("sweep: there is no row '", against, "' for --baseline; rows are ", join(labels), ", or their numbers from 1");
 }
 
 std::optional<double> figure(const Outcomes& outcomes, const std::string& key, const std::string& metric) {

@@ -74,9 +74,10 @@ Assignments of_resumed(const ParsedArguments& parsed) {
   const std::string wanted = last_value(parsed, "model", its.model);
   models::check_same_kind(run, wanted, last_value(parsed, "task", its.task), its);
   const std::vector<Setting> model = its.model_settings.members();
+  const bool same = models::named_model(wanted).name == its.model;
   Assignments taken;  // another preset has its own values, which the trainer compares
   for (const auto& [key, value] : list_settings(its))
-    if (wanted == its.model || !(key == "model" || find_setting(model, key))) taken.emplace_back(key, value);
+    if (same || !(key == "model" || find_setting(model, key))) taken.emplace_back(key, value);
   return taken;
 }
 
@@ -91,8 +92,8 @@ Assignments inherited(const ParsedArguments& parsed) {
   if (from == "scratch") refuse("to start from scratch, as in nanoGPT, leave it out");
   if (from == "resume") refuse("to resume, as in nanoGPT, give --resume=RUN");
   if (from.starts_with("gpt2")) refuse("run `orrery import FOLDER --out=RUN` first, then give --init_from=RUN");
-  const Assignments its = models::read_state(models::checkpoint_at(from)).settings;
-  const models::TrainSettings known = models::make_settings(its);
+  const models::TrainSettings known = models::make_settings(models::read_state(models::checkpoint_at(from)).settings);
+  const Assignments its = list_settings(known);  // by today's names
   const std::string& its_class = models::named_model(known.model).of.name;
   const std::string wanted = last_value(parsed, "model", known.model);
   const std::string& class_wanted = models::named_model(wanted).of.name;
@@ -105,7 +106,8 @@ Assignments inherited(const ParsedArguments& parsed) {
     const bool named = key == "model", of_task = is_of_weights(key) && find_setting(task, key);
     if (!named && !of_task && key != "dtype" && !find_setting(model, key)) continue;
     const std::string said = last_value(parsed, key, value);
-    check(!(named || (of_task && key == "tokenizer")) || said == value, "train: ", from, " has ", key, "=", value,
+    const bool same = named ? models::named_model(said).name == known.model : said == value;
+    check(!(named || (of_task && key == "tokenizer")) || same, "train: ", from, " has ", key, "=", value,
           ", which its weights require, but ", key, "=", said, " is given; leave ", key, " or init_from out");
     taken.emplace_back(key, value);
   }

@@ -12,7 +12,7 @@ namespace orrery::program {
 
 struct Trained {
   models::TrainSettings settings;
-  std::string tokenizer;  // see Task::tokenizer; "numbers" for a language model without one
+  std::string tokenizer;  // see Task::tokenizer; "token_ids" for a language model without one
   std::unique_ptr<nn::Module> model;
   std::string version;  // version of the program that wrote it; empty: unknown
   models::TrainingData trained_on = {};

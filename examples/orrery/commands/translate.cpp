@@ -30,9 +30,9 @@ struct TranslateSettings {
     v("beam", search.beam, "beam size: partial translations kept per sentence; 1: greedy", between(1, 1000));
     v("length_penalty", search.length_penalty,
       "preference for longer translations; 0: none, the most likely translation", between(-10, 10));
-    v("most_tokens", search.most_tokens, "limit of tokens per translation; 0: 20 more than twice those of the sentence",
-      between(0, 16777216));
-    v("batch", search.batch, "sentences per batch", between(1, 16384));
+    v("max_tokens|most_tokens", search.most_tokens,
+      "limit of tokens per translation; 0: 20 more than twice those of the sentence", between(0, 16777216));
+    v("batch_size|batch", search.batch, "sentences per batch", between(1, 16384));
     v("threads", threads, "cores to use; 0: all", between(0, 1024));
     v("device", device, "cpu or cuda", one_of({"cpu", "cuda"}));
   }

@@ -31,13 +31,13 @@ std::string probe_table(const models::Probe& probe) {
       inside.add({place, size(first.mean_square), size(second, &Value::mean_square), size(first.gradient),
                   size(second, &Value::gradient)});
     };
-    row("value", "read"), row("hidden_before", "hidden");
+    row("value", "head_output"), row("pre_activation", "hidden");
   }
   Table ratios({"", "ratio", "measured", "predicted", "measured / predicted", "formula", "v"}, "llrrrlr");
   for (const models::Probe::Ratio& r : probe.ratios)
     ratios.add({r.place, r.ratio, size(r.measured), size(r.predicted),
                 std::isnan(r.predicted) ? "-" : significant(r.measured / r.predicted, 3), r.formula, size(r.v)});
-  if (probe.values.empty()) return "probe: this model has no values to measure\n";
+  if (probe.values.empty()) return "signal_propagation: this model has no values to measure\n";
   return "residual stream before the first step, mean squares\n" + stream.print() +
          "inside: attention values and head outputs, hidden units before and after their activation F\n" +
          inside.print() + "ratios of mean squares, measured and predicted by papers\n" + ratios.print();

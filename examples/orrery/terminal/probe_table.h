@@ -1,4 +1,4 @@
-// Tables of signal propagation at initialization, measured by --probe=yes.
+// Tables of signal propagation at initialization, measured by --signal_propagation=yes.
 #pragma once
 
 #include <string>

@@ -79,9 +79,9 @@ std::string body(const MapView& map) {
   const size_t rows = map.rows.size(), columns = map.columns.size();
   if (maps > 1)
     return text("  ", maps, " maps of ", rows, " x ", columns,
-                "; --page=FILE.html plots all of them, --layer=0 --head=0 ", "prints one\n");
+                "; --html=FILE.html plots all of them, --layer=0 --head=0 ", "prints one\n");
   if (columns > widest_map)
-    return text("  a map of ", rows, " x ", columns, " is too wide for the terminal; --page=FILE.html plots it\n");
+    return text("  a map of ", rows, " x ", columns, " is too wide for the terminal; --html=FILE.html plots it\n");
   const std::vector<double> values = map.values.to_vector();
   double low = 0, high = 0;
   for (const double x : values)

@@ -1,4 +1,4 @@
-// Tokens written as numbers, " 15 3 7", for imported models without a tokenizer.
+// Token ids as text, " 15 3 7", for imported models without a tokenizer.
 #include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
@@ -9,12 +9,14 @@
 namespace orrery::models {
 namespace {
 
+constexpr const char* stored_name = "numbers";  // in checkpoints; one name keeps the hash of a tokenizer
+
 class NumbersTokenizer final : public Tokenizer {
  public:
   explicit NumbersTokenizer(int64_t size) : size_(size) {
-    check(size_ >= 1 && size_ <= 1'048'576, "numbers: vocabulary size is ", size_, "; it must be 1 to 1048576");
+    check(size_ >= 1 && size_ <= 1'048'576, "token_ids: vocabulary size is ", size_, "; it must be 1 to 1048576");
   }
-  std::string name() const override { return "numbers"; }
+  std::string name() const override { return "token_ids"; }
   int64_t size() const override { return size_; }
   std::vector<int32_t> encode(std::string_view text) const override {
     static constexpr std::string_view space = " \t\r\n";
@@ -24,7 +26,7 @@ class NumbersTokenizer final : public Tokenizer {
       const std::string_view word = text.substr(at, end - at);
       int32_t token = 0;
       const auto read = std::from_chars(word.data(), word.data() + word.size(), token);
-      check(read.ec == std::errc() && read.ptr == word.data() + word.size(), "numbers: '", word.substr(0, 40),
+      check(read.ec == std::errc() && read.ptr == word.data() + word.size(), "token_ids: '", word.substr(0, 40),
             "' is not a token; write the text as numbers with spaces between them");
       check_token(token, size_);
       tokens.push_back(token);
@@ -41,19 +43,21 @@ class NumbersTokenizer final : public Tokenizer {
     return text;
   }
   bool decodes_exactly(std::span<const int32_t>) const override { return false; }  // a number is not characters
-  std::string save() const override { return Json{{"name", name()}, {"size", size_}}.dump(); }
+  std::string save() const override { return Json{{"name", stored_name}, {"size", size_}}.dump(); }
 
  private:
   int64_t size_;
 };
 
-REGISTER_TOKENIZER(numbers, {.name = "numbers",
-                             .description = "token numbers with spaces, for imported models without a tokenizer",
-                             .restore = [](const std::string& json) -> std::unique_ptr<Tokenizer> {
-                               const std::string what(unreadable_tokenizer);
-                               return std::make_unique<NumbersTokenizer>(
-                                   whole_number_member(parse_json(json, what), "size", what));
-                             }});
+REGISTER_TOKENIZER(token_ids,
+                   {.name = "token_ids",
+                    .description = "token ids with spaces, for imported models without a tokenizer",
+                    .restore = [](const std::string& json) -> std::unique_ptr<Tokenizer> {
+                      const std::string what(unreadable_tokenizer);
+                      return std::make_unique<NumbersTokenizer>(
+                          whole_number_member(parse_json(json, what), "size", what));
+                    }},
+                   {stored_name});
 
 }  // namespace
 }  // namespace orrery::models

@@ -169,8 +169,8 @@ struct FoundTokenizer {
   std::vector<std::string> notes = {};  // why it is not the folder's own, and unsupported parts
 };
 
-// Returns the requested tokenizer, the folder's, or "numbers" if the folder has none that is
-// supported. Throws if the folder's is damaged, because "numbers" would hide that.
+// Returns the requested tokenizer, the folder's, or "token_ids" if the folder has none that is
+// supported. Throws if the folder's is damaged, because "token_ids" would hide that.
 FoundTokenizer tokenizer_for(const ImportedModel& from, const std::string& asked, int64_t vocabulary) {
   const auto with_notes = [](std::unique_ptr<Tokenizer> tokenizer, const std::string& setting) {
     std::vector<std::string> notes = tokenizer->notes();
@@ -199,7 +199,7 @@ FoundTokenizer tokenizer_for(const ImportedModel& from, const std::string& asked
   else if (!from.tokenizer_path.empty())
     notes = {"tokenizer: " + from.tokenizer_path +
              " has no supported tokenizer; texts are token ids unless --tokenizer=PATH gives one"};
-  return {restore_tokenizer(Json{{"name", "numbers"}, {"size", vocabulary}}.dump()), "numbers", notes};
+  return {restore_tokenizer(Json{{"name", "numbers"}, {"size", vocabulary}}.dump()), "token_ids", notes};
 }
 
 // Applies the source's begin and end tokens, if the model has them, and the number of its tokens.
@@ -213,13 +213,13 @@ void use_as_theirs(FoundTokenizer& found, const ImportedModel& from, int64_t voc
   TokenizerUse use{.begin = mark(begins ? std::optional<int64_t>(found.tokenizer->begin()) : from.begin_token),
                    .end = mark(from.end_token),
                    .vocabulary = known};
-  if (found.tokenizer->name() != "numbers") use.begins_texts = from.begins_texts;  // "numbers" never adds one
+  if (found.tokenizer->name() != "token_ids") use.begins_texts = from.begins_texts;  // "token_ids" never adds one
   if (begins && !use.begin) {
     use.begins_texts = false;
     found.notes.push_back(text("the tokenizer begins a text with token ", *found.tokenizer->begin(),
                                ", but the model's tokens are 0 to ", known - 1, "; no begin token is added here"));
   }
-  if (found.tokenizer->name() != "numbers" && use.begin && !from.begins_texts)
+  if (found.tokenizer->name() != "token_ids" && use.begin && !from.begins_texts)
     found.notes.push_back(text("no file specifies whether texts begin with token ", *use.begin,
                                "; they do not here; --begin=yes adds it"));
   for (const int64_t end : from.ends)

@@ -6,18 +6,27 @@
 #include "engine/autograd/hooks.h"
 #include "engine/types/wording.h"
 #include "models/figures/base/padding.h"
+#include "models/former_names.h"
+#include "models/hook_names.h"
 #include "models/modules.h"
 #include "nn/losses/base/loss.h"
 
 namespace orrery::models {
 Registry<Figure>& figures() {
-  static Registry<Figure> all("figure");
+  static Registry<Figure> all("metric");
   return all;
+}
+
+bool add_figure(Figure figure) {
+  const std::vector<std::string> aliases = former_names(figure.name);
+  figure.watches = current_hook_name(figure.watches);
+  figures().add(std::move(figure), aliases);
+  return true;
 }
 
 std::vector<const Figure*> figures_called(const std::string& names) {
   std::vector<const Figure*> chosen;
-  const bool all = names == "all", usual = names == "usual";
+  const bool all = names == "all", usual = names == "default";
   if (names == "none") return chosen;
   if (all || usual) {
     for (const std::string& name : figures().names())

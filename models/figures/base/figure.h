@@ -31,10 +31,11 @@ struct Figure {
   void (*of_parameters)(FigureRow& row, const nn::FlatParameters& parameters) = nullptr;
 };
 Registry<Figure>& figures();
+bool add_figure(Figure figure);  // also under its former names (models/former_names.h)
 #define REGISTER_FIGURE(name, ...) \
-  [[maybe_unused]] static const bool registered_figure_##name = (::orrery::models::figures().add(__VA_ARGS__), true)
+  [[maybe_unused]] static const bool registered_figure_##name = ::orrery::models::add_figure(__VA_ARGS__)
 
-// Parses "usual", "all", "none" or a list with commas; errors name the nearest known name.
+// Parses "default", "all", "none" or a list with commas; errors name the nearest known name.
 std::vector<const Figure*> figures_called(const std::string& names);
 
 // Runs `forward`, a pass through the model, and adds the figures of its hook values to `row`.

@@ -17,7 +17,7 @@ std::string_view last_of(std::string_view name) { return name.substr(name.rfind(
 // Returns 2 for values of heads, (B, H, T, ...), else 1, (B, T, ...): see engine/autograd/hooks.h.
 int axis_of_tokens(const std::string& name, const Tensor& value) {
   const std::string_view shown = last_of(name);
-  const bool by_slots = shown.starts_with("hidden") && value.shape().rank() == 4;
+  const bool by_slots = (shown == "hidden" || shown == "pre_activation") && value.shape().rank() == 4;
   return by_slots || shown.starts_with("row_") || shown == "scores" || shown == "span" ? 2 : 1;
 }
 

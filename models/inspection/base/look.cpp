@@ -5,12 +5,19 @@
 
 #include "engine/ops/ops.h"
 #include "engine/types/wording.h"
+#include "models/former_names.h"
 
 namespace orrery::models {
 
 Registry<Look>& looks() {
-  static Registry<Look> all("look");
+  static Registry<Look> all("analysis");
   return all;
+}
+
+bool add_look(Look look) {
+  const std::vector<std::string> aliases = former_names(look.name);
+  looks().add(std::move(look), aliases);
+  return true;
 }
 
 namespace {

@@ -34,8 +34,9 @@ struct Look {
   void (*look)(std::vector<View>& views, const Subject& subject, const LookSettings& settings);
 };
 Registry<Look>& looks();
+bool add_look(Look look);  // also under its former names (models/former_names.h)
 #define REGISTER_LOOK(id, ...) \
-  [[maybe_unused]] static const bool registered_look_##id = (::orrery::models::looks().add(__VA_ARGS__), true)
+  [[maybe_unused]] static const bool registered_look_##id = ::orrery::models::add_look(__VA_ARGS__)
 
 // Returns the views of the named analyses ("attention, heads", or "all"), in the catalogue's order.
 // Throws if a name is unknown (offers the nearest) or the model lacks the layer, head or slot.

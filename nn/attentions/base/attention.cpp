@@ -29,7 +29,7 @@ Tensor from_place(const Tensor& x, int64_t first, int64_t next) {
 int64_t checked_head_size(const AttentionLayerOptions& o) {
   check(o.heads >= 1 && (o.head_size > 0 || o.width % o.heads == 0), "attention: heads (", o.heads,
         ") must divide width (", o.width, "); change heads, or give head_size");
-  check(o.key_heads == 0 || o.heads % o.key_heads == 0, "attention: key_heads (", o.key_heads, ") must divide heads (",
+  check(o.key_heads == 0 || o.heads % o.key_heads == 0, "attention: kv_heads (", o.key_heads, ") must divide heads (",
         o.heads, ")");
   return o.head_size > 0 ? o.head_size : o.width / o.heads;
 }
@@ -292,7 +292,7 @@ void AttentionLayer::show_rows(const Tensor& w, const AttentionInputs& r, const 
   const Tensor some = sum(visible, {-1}), none = Tensor::full_like(w, {1}, NAN);
   const auto show = [&](const char* name, const Tensor& x) { hook(path(), name, where(some, x, none)); };
   show("row_sum", rows.sum), show("row_entropy", rows.entropy);
-  show("row_zero_share", rows.zero_share), show("row_maximum", rows.maximum);
+  show("row_zero_fraction", rows.zero_share), show("row_max", rows.maximum);
 }
 
 Tensor AttentionLayer::read_all(const AttentionInputs& r, const AttentionOptions& o, Pass& pass) {
@@ -300,7 +300,7 @@ Tensor AttentionLayer::read_all(const AttentionInputs& r, const AttentionOptions
   // Uses |= instead of ||, because each call must offer its name to the hooks.
   bool scores = false, rows = false, looked_at = is_hooked(path(), "weights");
   for (const Part& part : parts) scores |= is_hooked(path(), part.options.hooked_name);
-  for (const char* name : {"visible", "row_sum", "row_entropy", "row_zero_share", "row_maximum"})
+  for (const char* name : {"visible", "row_sum", "row_entropy", "row_zero_fraction", "row_max"})
     rows |= is_hooked(path(), name);
   looked_at |= scores || rows;
   bool replaced = is_replaced(path(), "weights");
@@ -344,7 +344,7 @@ Tensor AttentionLayer::read_heads(AttentionInputs r, const Tensor& x, Pass& pass
     continue_from_cache(*this, r, pass, pass.cache && span_ ? span_->reach(span_limits()) : 0);
   add_terms(x, r, pass);
   const AttentionOptions o = options_of(r, pass);
-  const Tensor read = hook(path(), "read", read_all(r, o, pass));
+  const Tensor read = hook(path(), "head_output", read_all(r, o, pass));
   const Tensor y = read.reshape(Shape{read.size(0), read.size(1), read.size(2) * read.size(3)});
   return gate_ ? gate_function_->gate((*gate_)(x, pass), y) : y;
 }

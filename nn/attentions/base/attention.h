@@ -50,7 +50,8 @@ struct AttentionSettings {
   template <class V>
   void visit(V& v) {
     v("gate", gate, "activation F of a gate: head outputs are multiplied by F(x W_g); none: no gate");
-    v("qk_norm", qk_norm, "normalization of queries and keys over the head size: none, layer, rms, ...");
+    v("qk_norm", qk_norm, "normalization of queries and keys over the head size: none, layer, rms, ...",
+      name_of_family("normalization"));
     v("scale", scale, "factor of the scores; 0: 1 / sqrt(head size)", zero_or(tiny, 1e6));
     v("dropout", dropout, "fraction of the attention weights set to zero in training", fraction());
     v("attend_to_self|own", attend_to_self,

@@ -12,10 +12,10 @@ namespace orrery::nn {
 
 namespace {
 
-// Offers hidden() to hooks, which itself offers hidden_before. Empty unless one may replace either.
+// Offers hidden() to hooks, which itself offers pre_activation. Empty unless one may replace either.
 Tensor hooked(std::string_view path, const std::function<Tensor()>& hidden) {
-  if (!is_hooked(path, "hidden_before") && !is_hooked(path, "hidden")) return {};
-  const bool replaced = is_replaced(path, "hidden_before") || is_replaced(path, "hidden");
+  if (!is_hooked(path, "pre_activation") && !is_hooked(path, "hidden")) return {};
+  const bool replaced = is_replaced(path, "pre_activation") || is_replaced(path, "hidden");
   std::optional<NoGrad> guard;
   if (!replaced) guard.emplace();
   const Tensor a = hook(path, "hidden", hidden());
@@ -26,7 +26,7 @@ Tensor hooked(std::string_view path, const std::function<Tensor()>& hidden) {
 
 Tensor hooked_hidden(std::string_view path, const std::function<Tensor()>& before,
                      const std::function<Tensor(const Tensor& z)>& after) {
-  return hooked(path, [&] { return after(hook(path, "hidden_before", before())); });
+  return hooked(path, [&] { return after(hook(path, "pre_activation", before())); });
 }
 
 Tensor read_dense(const Module& layer, const Tensor& x, const PointwiseFunction& function, const DenseWeights& w,
@@ -42,7 +42,7 @@ Tensor read_hooked_slots(std::string_view path, const Tensor& x, const SlotKeysA
   const AttentionInputs alone = slots_alone(x, slots);
   AttentionOptions o = options;
   o.mask.causal = false;
-  o.hooked_path = path, o.hooked_name = "hidden_before";
+  o.hooked_path = path, o.hooked_name = "pre_activation";
   const Tensor weights = hooked(path, [&] { return attention_weights(alone, o, {}); });
   return weights ? read_values(weights, alone, o).reshape(x.shape().with(-1, slots.value.size(1) * slots.value.size(2)))
                  : read_slots(x, slots, options);

@@ -182,15 +182,15 @@ bool Optimizer::step(double rate, double clip, double* norm) {
 std::pair<double, double> Optimizer::corrections(int64_t) const { return {1, 1}; }
 
 void Optimizer::scale_rates(const std::string& name, const GroupRates& rates) {
-  const std::string what = name + ": learning_rates";
-  check(rates.spec.name != "equal" || rates.spec.items.empty(), what, ": equal takes no factors, not ", rates.spec,
-        "; use by_group(GROUP=FACTOR)");
+  const std::string what = name + ": lr_scales";
+  check(rates.spec.name != "none" || rates.spec.items.empty(), what, ": none takes no factors, not ", rates.spec,
+        "; use groups(GROUP=FACTOR)");
   const std::vector<std::string> groups = parameters_.rate_groups();
   for (const Spec::Item& item : rates.spec.items) {
     const std::string value = print(item.value);
-    check(!item.key.empty(), what, ": ", value, " in ", rates.spec, " has no group name; use by_group(GROUP=FACTOR)");
+    check(!item.key.empty(), what, ": ", value, " in ", rates.spec, " has no group name; use groups(GROUP=FACTOR)");
     check(!groups.empty(), what, ": this model has no parameters in groups, so group '", item.key,
-          "' does not exist; leave learning_rates out");
+          "' does not exist; leave lr_scales out");
     if (std::find(groups.begin(), groups.end(), item.key) == groups.end())
       orrery::detail::fail_unknown(what + ": group", item.key, groups, {});
     const double factor = parse_number(text(what, ": ", item.key), value);

@@ -61,14 +61,14 @@ class FlatParameters {
   Tensor values_, gradients_, rounded_;
 };
 
-// The setting `learning_rates` of every optimizer: by_group(slopes=0.1, spans=10) multiplies the
+// The setting `lr_scales` of every optimizer: groups(slopes=0.1, spans=10) multiplies the
 // learning rate of parameters by the factor of their rate_group; 0 freezes them.
 struct GroupRates {
-  Spec spec{"equal", {}};
+  Spec spec{"none", {}};
   template <class V>
   void visit(V& v) {
-    v("learning_rates|rates", spec, "factors of the learning rate: equal, or by_group(GROUP=FACTOR, ...)",
-      one_of({"equal", "by_group"}));
+    v("lr_scales|learning_rates|rates", spec, "factors of the learning rate: none, or groups(GROUP=FACTOR, ...)",
+      one_of({"none|equal", "groups|by_group"}));
   }
 };
 

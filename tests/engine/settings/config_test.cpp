@@ -224,10 +224,10 @@ TEST_CASE("an unknown key names the nearest") {
   for (const auto& [key, offered] : unknown) set_error(key, "1").names("train").value(key).offers(offered);
 }
 
-TEST_CASE("aliases and keys of other programs set what they stand for, under whose key errors speak") {
+TEST_CASE("aliases and keys of other programs set what they stand for; errors name an alias as it is given") {
   for (const char* const key : {"rate", "speed", "pace", "lr"}) {
     CHECK(with(key, "0.5").rate == 0.5);
-    set_error(key, "0").names("train").names("rate").value(0).offers("above 0");
+    set_error(key, "0").names("train").names(std::string(key) == "lr" ? "rate" : key).value(0).offers("above 0");
   }
   CHECK(print(with("p", "0.1").attention) == "softmax(dropout=0.1)");
   Everything e;
@@ -328,6 +328,37 @@ TEST_CASE("assignments") {
   CHECK(split_assignment("train", "out=") == std::pair<std::string, std::string>("out", ""));
   for (const char* wrong : {"out", "=1"})
     expect_error([&] { split_assignment("train", wrong); }).names("train").value(wrong).offers("key=value");
+}
+
+struct Renamed {
+  std::string place = "before";
+  Spec start = parse_spec("normal"), groups = parse_spec("none");
+  template <class V>
+  void visit(V& v) {
+    v("place", place, "", one_of({"before|pre", "after|post|behind"}));
+    v("start", start, "", with_aliases({"normal|equal", "inverse_width|by_width"}));
+    v("groups", groups, "", one_of({"none|equal", "groups|by_group"}));
+  }
+};
+
+TEST_CASE("a value may have aliases, which are read inside of specs too, and never written") {
+  Renamed r;
+  const auto set = [&](const char* key, const char* value) { set_setting(r, "train", key, value); };
+  for (const char* const word : {"after", "post", "behind"}) {
+    r.place = "before";
+    set("place", word);
+    CHECK(r.place == "after");
+  }
+  set("start", "equal(by_width)");
+  CHECK(print(r.start) == "normal(inverse_width)");
+  set("start", "0.5");
+  CHECK(print(r.start) == "0.5");
+  set("groups", "by_group(equal=2)");  // the keys of items have no aliases
+  CHECK(print(r.groups) == "groups(equal=2)");
+  expect_error([&] { set("place", "between"); }).names("place").value("'between'").offers("before, after");
+  const std::vector<Setting> settings = settings_of(r);
+  CHECK(print(without_aliases(parse_spec("thing(pre, start=equal(1), groups=equal)"), settings)) ==
+        "thing(before, start=normal(1), groups=none)");
 }
 
 }  // namespace

@@ -161,17 +161,17 @@ TEST_CASE("row statistics of any layer's weights can be watched, and change noth
     const auto layer = layer_of(spec, {.width = 8, .heads = 2, .causal = false});
     const Tensor plain = read(*layer, x, false, 1);
     std::map<std::string, Tensor> seen;
-    const Hooks hooks({"weights", "row_sum", "row_entropy", "row_zero_share", "row_maximum"},
+    const Hooks hooks({"weights", "row_sum", "row_entropy", "row_zero_fraction", "row_max"},
                       [&](const std::string& name, const Tensor& value) { seen[name] = value; });
     CHECK(largest_difference(read(*layer, x, false, 1), plain) == 0);
     hooks.check_seen();
     const Tensor w = seen.at("weights");
     CHECK(largest_difference(seen.at("row_sum"), sum(w, {-1})) <= 1e-13);
     CHECK(largest_difference(seen.at("row_entropy"), row_entropy(w)) <= 1e-13);
-    CHECK(largest_difference(seen.at("row_maximum"), max(w, -1)) <= 1e-13);
+    CHECK(largest_difference(seen.at("row_max"), max(w, -1)) <= 1e-13);
     if (spec == "softmax")
-      CHECK(largest_difference(seen.at("row_zero_share"), Tensor::zeros({2, 2, 6}, Dtype::f64)) == 0);
-    if (spec == "naive") CHECK(mean(seen.at("row_zero_share")).item() > 0.1);
+      CHECK(largest_difference(seen.at("row_zero_fraction"), Tensor::zeros({2, 2, 6}, Dtype::f64)) == 0);
+    if (spec == "naive") CHECK(mean(seen.at("row_zero_fraction")).item() > 0.1);
   }
 }
 

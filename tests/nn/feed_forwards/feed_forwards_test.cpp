@@ -233,7 +233,7 @@ TEST_CASE("settings of feed-forwards are checked at construction") {
   error("memory(relu, scale=0.5)").names("memory").names("scale").value("0.5").names("softmax").names("relu").offers(1);
   error("memory(softmax(2))").names("memory").value("'softmax(2)'").names("softmax").offers("scale");
   error("memory(relu, d_ff=-1)").names("memory").names("d_ff").value(-1).offers(0);
-  error("memory(relu, slots=-1)").names("memory").names("d_ff").value(-1).offers(0);  // former name of d_ff
+  error("memory(relu, slots=-1)").names("memory").names("slots").value(-1).offers(0);  // former name of d_ff
   error("memory(relu, norm=rms)").names("memory").names("norm").value("'rms'").offers("none, layer");
   error("memory(sofmax)").names("memory").value("'sofmax'").offers("'softmax'");
   error("memory(softmax, epsilon=0)").names("memory").names("epsilon").value(0).offers(0);

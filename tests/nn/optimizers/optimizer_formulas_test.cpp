@@ -332,12 +332,12 @@ TEST_CASE("every optimizer: the rate of a group is scaled by its factor, and 0 h
                         model.table.value - before.table.value};
     };
     const std::string decay = name == "adamw" ? "weight_decay=0, " : "";
-    const auto plain = moved("(" + decay + "learning_rates=equal)"),
-               scaled = moved("(" + decay + "learning_rates=by_group(slopes=0.125, maps=4))");
+    const auto plain = moved("(" + decay + "lr_scales=none)"),
+               scaled = moved("(" + decay + "lr_scales=groups(slopes=0.125, maps=4))");
     CHECK(largest_difference(scaled[0], plain[0] * 4.0) <= 1e-13);
     CHECK(largest_difference(scaled[1], plain[1] * 0.125) <= 1e-13);
     CHECK(largest_difference(scaled[2], plain[2]) <= 1e-15);
-    const auto held = moved("(" + decay + "learning_rates=by_group(maps=0))");
+    const auto held = moved("(" + decay + "lr_scales=groups(maps=0))");
     CHECK(largest_difference(held[0], plain[0] * 0.0) == 0);
     CHECK(largest_difference(held[1], plain[1]) <= 1e-15);
   }
@@ -346,21 +346,21 @@ TEST_CASE("every optimizer: the rate of a group is scaled by its factor, and 0 h
 TEST_CASE("group factors that cannot work are refused with a sentence") {
   Three model;
   FlatParameters none(model);
-  const auto make_without = [&] { make_optimizer(parse_spec("lion(learning_rates=by_group(spans=2))"), none); };
-  expect_error(make_without).names("lion").names("learning_rates").value("'spans'").offers("leave learning_rates out");
+  const auto make_without = [&] { make_optimizer(parse_spec("lion(lr_scales=groups(spans=2))"), none); };
+  expect_error(make_without).names("lion").names("lr_scales").value("'spans'").offers("leave lr_scales out");
   model.matrix.rate_group = "spans", model.vector.rate_group = "slopes";
   FlatParameters flat(model);
   CHECK(flat.rate_groups() == std::vector<std::string>{"slopes", "spans"});
   const auto refused = [&](const std::string& optimizer, const std::string& rates) {
-    const Spec spec = parse_spec(optimizer + "(learning_rates=" + rates + ")");
-    return expect_error([&] { make_optimizer(spec, flat); }).names(optimizer).names("learning_rates");
+    const Spec spec = parse_spec(optimizer + "(lr_scales=" + rates + ")");
+    return expect_error([&] { make_optimizer(spec, flat); }).names(optimizer).names("lr_scales");
   };
-  refused("lion", "by_group(slope=2)").names("group").value("'slope'").offers("'slopes'").offers("slopes, spans");
-  refused("muon", "by_group(spans=-1)").names("spans").value(-1).offers("finite").offers(0);
-  refused("sgd", "by_group(spans=fast)").names("spans").value("'fast'").offers("number");
-  refused("adamw", "by_group(2)").value(2).names("by_group(2)").offers("by_group(GROUP=FACTOR)");
-  refused("adagrad", "equal(spans=2)").names("equal").value("equal(spans=2)").offers("by_group(GROUP=FACTOR)");
-  refused("adamw", "slopes").value("'slopes'").offers("equal, by_group");
+  refused("lion", "groups(slope=2)").names("group").value("'slope'").offers("'slopes'").offers("slopes, spans");
+  refused("muon", "groups(spans=-1)").names("spans").value(-1).offers("finite").offers(0);
+  refused("sgd", "groups(spans=fast)").names("spans").value("'fast'").offers("number");
+  refused("adamw", "groups(2)").value(2).names("groups(2)").offers("groups(GROUP=FACTOR)");
+  refused("adagrad", "none(spans=2)").names("none").value("none(spans=2)").offers("groups(GROUP=FACTOR)");
+  refused("adamw", "slopes").value("'slopes'").offers("none, groups");
 }
 
 TEST_CASE("every optimizer brings values back into their bounds after the step") {

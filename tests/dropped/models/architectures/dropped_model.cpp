@@ -18,7 +18,7 @@ struct DroppedModelSettings {
     v("vocabulary", vocabulary, "tokens that exist; 0: as many as the tokenizer has", between(0, 1048576));
     v("context", context, "the most tokens", between(1, 16777216));
     v("width", width, "channels of an embedding", between(1, 65536));
-    v("initial_std", initial_std, "standard deviation of weights at the start");
+    v("initialization", initial_std, "standard deviation of weights at the start");
   }
 };
 

@@ -1,0 +1,131 @@
+// Hashes of claims: by them a stored verdict is known to be of a claim, also after names have changed.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+
+#include "engine/system/files.h"
+#include "models/study/claim.h"
+#include "models/study/verdict_file.h"
+#include "tests/support/folder.h"
+#include "tests/support/message.h"
+
+using namespace orrery;
+using namespace orrery::models;
+using namespace orrery::testing;
+
+namespace {
+
+const std::string former = R"toml(source = "a test"
+sentence = "Two variants differ."
+kind = "trained"
+figure = "34 | 33"
+seeds = [1, 2, 3]
+metric = "mean(top_share/*)"
+refuted_if = ["relu > softmax", "max(causes/without/*): relu > softmax - 0.01"]
+[example]
+text = "a"
+[base]
+model = "sm-g"
+batch = 2
+learning_rate = 1e-3
+initial_std = "by_width"
+figures = "output_variance,stream_variance"
+[sweep]
+key_heads = [1, 2]
+[variants.relu]
+attention = "pointwise(relu)"
+[variants.softmax]
+initial_std = "by_inputs"
+)toml";
+const std::string current = R"toml(# Renamed, in another order.
+kind = "trained"
+source = "a test"
+sentence = "Two variants differ."
+reported = "34 | 33"
+metric   = "mean(top_unit_fraction/*)"
+seeds = [1, 2, 3]
+refuted_if = [
+  "relu > softmax",
+  "max(ablation/without/*): relu > softmax - 0.01",
+]
+sweep.kv_heads = [1, 2]
+[variants.softmax]
+initialization = "fan_in"
+[variants.relu]
+attention = "pointwise(relu)"
+[base]
+metrics = "output_variance,residual_variance"
+initialization = "inverse_sqrt_width"
+learning_rate = 0.001
+batch_size = 2
+model = "norm-free-gelu"
+[example]
+text = "a"
+)toml";
+
+std::string hash_of(const Folder& folder, const std::string& text) {
+  write_file_atomically(folder / "claim.toml", text);
+  return claim_hash(folder / "claim.toml");
+}
+
+}  // namespace
+
+TEST_CASE("claim: former and current names have one hash, whatever the comments and the order") {
+  const Folder folder;
+  CHECK(hash_of(folder, former) == "fadf833f76d6af65396f79dab0a4d2e54284074aa9689bf31b880fb336ce386e");
+  CHECK(hash_of(folder, current) == hash_of(folder, former));
+  const std::vector<std::pair<std::string, std::string>> changes = {{"[1, 2, 3]", "[1, 2, 4]"},
+                                                                    {"softmax - 0.01", "softmax"},
+                                                                    {"34 | 33", "34 | 32"},
+                                                                    {"top_unit", "dead_unit"},
+                                                                    {"fan_in", "normal"}};
+  for (const auto& [from, to] : changes) {
+    std::string other = current;
+    other.replace(other.find(from), from.size(), to);
+    CHECK(hash_of(folder, other) != hash_of(folder, current));
+  }
+}
+
+TEST_CASE("claim: former and current names are read as the same claim") {
+  const Folder folder;
+  hash_of(folder, former);
+  const Claim before = read_claim(folder / "claim.toml");
+  hash_of(folder, current);
+  const Claim now = read_claim(folder / "claim.toml");
+  CHECK(before.figure == now.figure);
+  CHECK(now.figure == "34 | 33");
+  CHECK(before.looks() == now.looks());
+  CHECK(now.looks() == std::vector<std::string>{"ablation"});
+  REQUIRE(before.metrics.size() == now.metrics.size());
+  for (size_t i = 0; i < now.metrics.size(); ++i) CHECK(print(before.metrics[i]) == print(now.metrics[i]));
+  CHECK(print(now.metrics[0]) == "mean(top_unit_fraction/*)");
+  hash_of(folder, "figure = \"34\"\n" + current);
+  expect_error([&] { read_claim(folder / "claim.toml"); }).names("reported").names("figure");
+}
+
+TEST_CASE("claim: an old verdict shows the current names of its metrics") {
+  const Folder folder;
+  StudyVerdict verdict;
+  verdict.metric = "top_share/blocks.0.feed_forward", verdict.kind = "derived";
+  verdict.judged.comparisons.resize(1);
+  verdict.judged.comparisons[0].refuted_if = "causes/loss: a > b";
+  verdict.judged.comparisons[0].metric = "causes/loss";
+  write_verdict(folder / "verdict.json", verdict);
+  const StudyVerdict read = read_verdict(folder / "verdict.json");
+  CHECK(read.metric == "top_unit_fraction/blocks.0.feed_forward");
+  CHECK(read.judged.comparisons.at(0).metric == "ablation/loss");
+  CHECK(read.judged.comparisons.at(0).refuted_if == "ablation/loss: a > b");
+}
+
+TEST_CASE("claim: each one that comes with the program is the claim that was tested") {
+  size_t count = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(ORRERY_SOURCE_DIR "/examples/studies")) {
+    if (entry.path().extension() != ".toml") continue;
+    const std::string file = entry.path();
+    CAPTURE(file);
+    const StudyVerdict verdict = read_verdict(file.substr(0, file.size() - 5) + "/verdict.json");
+    CHECK(verdict.meaning == claim_hash(file));
+    ++count;
+  }
+  CHECK(count == 48);
+}
