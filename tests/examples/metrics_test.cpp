@@ -192,6 +192,22 @@ TEST_CASE("metrics: CSV has a column for each figure and every number as it was"
         "step,\"a,b\",entropy/blocks.1.attention.3,loss\n1,nan,0.1,\n2,,,1e-300\n");
 }
 
+TEST_CASE("metrics: a log with former names gives the same table, which replaces one with former names") {
+  const Folder folder;
+  const std::string run = train(folder, "run"), printed = run_orrery({"metrics", run}).out;
+  const auto with_former_name = [](std::string text) {
+    for (size_t at; (at = text.find("step_ms")) != std::string::npos;) text.replace(at, 7, "milliseconds");
+    return text;
+  };
+  folder.write("run/metrics.jsonl", with_former_name(read_file(run + "/metrics.jsonl")));
+  CHECK(run_orrery({"metrics", run}).out == printed);
+  for (const char* pattern : {"milliseconds", "step_ms"})
+    CHECK(csv(run_orrery({"metrics", run, std::string("--metrics=") + pattern}).out)[0] == Words{"step", "step_ms"});
+  const std::string table = folder.write("old.csv", with_former_name(printed));
+  CHECK(run_orrery({"metrics", run, "--out=" + table}).code == 0);
+  CHECK(read_file(table) == printed);
+}
+
 TEST_CASE("metrics: what a figure is called does not act on the terminal, and is as it was in a pipe") {
   const Folder folder;
   fs::create_directory(folder / "run");
