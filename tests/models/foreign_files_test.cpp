@@ -165,7 +165,7 @@ TEST_CASE("foreign files: what TOML's parser takes for granted is checked before
     toml_error(odd).names("f:1").offers("number").offers("true").offers("false").offers("quotes");
   }
   toml_error("a = 'b\n'").names("f:1").names("quotes").value("closing quote");
-  toml_error("a = \"\"\"b\\\n c\"\"\"").names("f:1").names("backslash").value("escape");
+  toml_error("a = \"\"\"b\\\n c\"\"\"").names("f:1").names("escape").value("backslash");
   toml_error("a = 1\rb = 2").names("f:1").names("control character");
   toml_error("a = 1 ; b").names("f:1").names("character").value("outside of quotes");
   for (const char* closed : {"a = [1, }", "a = 1 }"}) toml_error(closed).names("f:1").names("bracket").value("opening");

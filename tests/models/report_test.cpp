@@ -123,7 +123,7 @@ TEST_CASE("report: where a run's data changed, only later validations count for 
   ReportedRun run;
   run.name = "a";
   run.log = {{2, {{"loss", 2.5}}}, {2, {{"validation_loss", 2.25}}}, {4, {{"loss", 5}}}};
-  run.state = CheckpointState{.step = 4, .data_since = 2};
+  run.state = CheckpointState{.step = 4, .tokenizer = {}, .settings = {}, .data_since = 2};
   const auto first_item = [&] {
     Json sections = Json::array();
     add_overview(sections, std::span(&run, 1));

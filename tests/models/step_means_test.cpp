@@ -204,7 +204,7 @@ TEST_CASE("means: data without any target are refused before the first step") {
   })
       .names("documents")
       .names("validation split")
-      .value(0)
+      .names("targets")
       .offers("documents");
   write(run.folder / "ends.txt", ends);
   write(run.folder / "words.txt", text);
@@ -215,6 +215,6 @@ TEST_CASE("means: data without any target are refused before the first step") {
   })
       .names("documents")
       .names("data")
-      .value(0)
+      .names("targets")
       .offers("documents");
 }
