@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "engine/settings/registry.h"
+#include "engine/types/usage_error.h"
 
 namespace orrery {
 namespace {
@@ -132,6 +133,23 @@ std::vector<std::string> keys_of(std::span<const Setting> settings) {
   fail(message, "available: ", join(keys));
 }
 
+void set_member(std::span<const Setting> settings, std::string_view owner, std::string_view key, std::string_view value,
+                std::span<const ForeignKey> foreign) {
+  if (const Setting* const setting = find_setting(settings, key)) return assign(*setting, owner, value);
+  for (const ForeignKey& other : foreign) {
+    if (other.key != key) continue;
+    check(other.ours.find(' ') == std::string_view::npos, owner, ": unknown setting '", key, "'; ", other.ours);
+    return set_member(settings, owner, other.ours, value, {});
+  }
+  for (size_t dot = key.rfind('.'); dot != std::string_view::npos && dot > 0; dot = key.rfind('.', dot - 1)) {
+    const Setting* const outer = find_setting(settings, key.substr(0, dot));
+    if (!outer || !std::holds_alternative<Spec*>(outer->value)) continue;
+    const std::string what = text(owner, ": ", key);
+    return set_item(*std::get<Spec*>(outer->value), key.substr(dot + 1), read_value(what, value, Spec()));
+  }
+  fail_unknown_key(settings, owner, key);
+}
+
 }  // namespace
 
 void detail::SettingCollector::add(std::string_view key, decltype(Setting::value) value, std::string_view help,
@@ -149,19 +167,7 @@ void detail::SettingCollector::add(std::string_view key, decltype(Setting::value
 
 void set_setting(std::span<const Setting> settings, std::string_view owner, std::string_view key,
                  std::string_view value, std::span<const ForeignKey> foreign) {
-  if (const Setting* const setting = find_setting(settings, key)) return assign(*setting, owner, value);
-  for (const ForeignKey& other : foreign) {
-    if (other.key != key) continue;
-    check(other.ours.find(' ') == std::string_view::npos, owner, ": unknown setting '", key, "'; ", other.ours);
-    return set_setting(settings, owner, other.ours, value);
-  }
-  for (size_t dot = key.rfind('.'); dot != std::string_view::npos && dot > 0; dot = key.rfind('.', dot - 1)) {
-    const Setting* const outer = find_setting(settings, key.substr(0, dot));
-    if (!outer || !std::holds_alternative<Spec*>(outer->value)) continue;
-    const std::string what = text(owner, ": ", key);
-    return set_item(*std::get<Spec*>(outer->value), key.substr(dot + 1), read_value(what, value, Spec()));
-  }
-  fail_unknown_key(settings, owner, key);
+  as_usage([&] { set_member(settings, owner, key, value, foreign); });
 }
 
 const Setting* find_setting(std::span<const Setting> settings, std::string_view key) {
@@ -189,11 +195,12 @@ void read_settings(const Spec& spec, std::span<const Setting> settings) {
       set_setting(settings, spec.name, item.key, print(item.value));
       continue;
     }
-    check(i < settings.size(), spec.name, ": takes ",
-          settings.empty() ? "no settings"
-                           : text("at most ", settings.size(), settings.size() == 1 ? " setting" : " settings"),
-          "; leave out '", print(item.value), "'", settings.empty() ? "" : "; available: " + join(keys_of(settings)));
-    assign(settings[i], spec.name, print(item.value));
+    check_usage(i < settings.size(), spec.name, ": takes ",
+                settings.empty() ? "no settings"
+                                 : text("at most ", settings.size(), settings.size() == 1 ? " setting" : " settings"),
+                "; leave out '", print(item.value), "'",
+                settings.empty() ? "" : "; available: " + join(keys_of(settings)));
+    as_usage([&] { assign(settings[i], spec.name, print(item.value)); });
   }
 }
 
