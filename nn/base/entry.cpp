@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/types/usage_error.h"
+
 namespace orrery::nn {
 
 void check_keys(const Spec& spec, const std::string& name, const std::vector<std::string>& aliases,
@@ -17,8 +19,8 @@ void check_keys(const Spec& spec, const std::string& name, const std::vector<std
     for (const auto& [other, settings] : family)
       if (has(*settings, item.key)) others.push_back(other);
     for (const auto& [key, value] : own) keys.push_back(key);
-    check(others.empty(), spec, ": ", item.key, "=", item.value, " is a setting of ", join(others), ", not of ", name,
-          keys.empty() ? ", which takes no settings" : "; " + name + " takes " + join(keys));
+    check_usage(others.empty(), spec, ": ", item.key, "=", item.value, " is a setting of ", join(others), ", not of ",
+                name, keys.empty() ? ", which takes no settings" : "; " + name + " takes " + join(keys));
   }
 }
 
@@ -42,8 +44,8 @@ Spec from_preset(const std::string& preset, const Spec& spec) {
 }
 
 void fail_with_spec(const Spec& spec, const std::string& name, std::string_view message) {
-  if (spec.items.empty() || message.starts_with(name + ":") || message.starts_with(print(spec))) fail(message);
-  fail(spec, ": ", message);
+  if (spec.items.empty() || message.starts_with(name + ":") || message.starts_with(print(spec))) fail_usage(message);
+  fail_usage(spec, ": ", message);
 }
 
 }  // namespace orrery::nn
