@@ -42,10 +42,10 @@ done
 
 echo
 echo "4. what it writes"
-"$build/orrery" generate --checkpoint="$out" --tokens=400 --seed=1
+"$build/orrery" generate "$out" --tokens=400 --seed=1
 
 echo
-echo "The run is in $out.  Another prompt: $build/orrery generate --checkpoint=$out --prompt=KING"
+echo "The run is in $out.  Another prompt: $build/orrery generate $out --prompt=KING"
 echo "Everything else: $build/orrery --help"
 
 echo

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "engine/settings/registry.h"
+#include "engine/types/usage_error.h"
 
 namespace orrery {
 namespace {
@@ -135,6 +136,23 @@ std::vector<std::string> keys_of(std::span<const Setting> settings) {
   fail(message, "available: ", join(keys));
 }
 
+void set_member(std::span<const Setting> settings, std::string_view owner, std::string_view key, std::string_view value,
+                std::span<const ForeignKey> foreign) {
+  if (const Setting* const setting = find_setting(settings, key)) return assign(*setting, owner, key, value);
+  for (const ForeignKey& other : foreign) {
+    if (other.key != key) continue;
+    check(other.ours.find(' ') == std::string_view::npos, owner, ": unknown setting '", key, "'; ", other.ours);
+    return set_member(settings, owner, other.ours, value, {});
+  }
+  for (size_t dot = key.rfind('.'); dot != std::string_view::npos && dot > 0; dot = key.rfind('.', dot - 1)) {
+    const Setting* const outer = find_setting(settings, key.substr(0, dot));
+    if (!outer || !std::holds_alternative<Spec*>(outer->value)) continue;
+    const std::string what = text(owner, ": ", key);
+    return set_item(*std::get<Spec*>(outer->value), key.substr(dot + 1), read_value(what, value, Spec()));
+  }
+  fail_unknown_key(settings, owner, key);
+}
+
 }  // namespace
 
 void detail::SettingCollector::add(std::string_view key, decltype(Setting::value) value, std::string_view help,
@@ -147,19 +165,7 @@ void detail::SettingCollector::add(std::string_view key, decltype(Setting::value
 
 void set_setting(std::span<const Setting> settings, std::string_view owner, std::string_view key,
                  std::string_view value, std::span<const ForeignKey> foreign) {
-  if (const Setting* const setting = find_setting(settings, key)) return assign(*setting, owner, key, value);
-  for (const ForeignKey& other : foreign) {
-    if (other.key != key) continue;
-    check(other.ours.find(' ') == std::string_view::npos, owner, ": unknown setting '", key, "'; ", other.ours);
-    return set_setting(settings, owner, other.ours, value);
-  }
-  for (size_t dot = key.rfind('.'); dot != std::string_view::npos && dot > 0; dot = key.rfind('.', dot - 1)) {
-    const Setting* const outer = find_setting(settings, key.substr(0, dot));
-    if (!outer || !std::holds_alternative<Spec*>(outer->value)) continue;
-    const std::string what = text(owner, ": ", key);
-    return set_item(*std::get<Spec*>(outer->value), key.substr(dot + 1), read_value(what, value, Spec()));
-  }
-  fail_unknown_key(settings, owner, key);
+  as_usage([&] { set_member(settings, owner, key, value, foreign); });
 }
 
 const Setting* find_setting(std::span<const Setting> settings, std::string_view key) {
@@ -187,12 +193,14 @@ void read_settings(const Spec& spec, std::span<const Setting> settings) {
       set_setting(settings, spec.name, item.key, print(item.value));
       continue;
     }
-    check(i < settings.size(), spec.name, ": takes ",
-          settings.empty() ? "no settings"
-                           : text("at most ", settings.size(), settings.size() == 1 ? " setting" : " settings"),
-          "; leave out '", print(item.value), "'", settings.empty() ? "" : "; available: " + join(keys_of(settings)));
+    check_usage(i < settings.size(), spec.name, ": takes ",
+                settings.empty() ? "no settings"
+                                 : text("at most ", settings.size(), settings.size() == 1 ? " setting" : " settings"),
+                "; leave out '", print(item.value), "'",
+                settings.empty() ? "" : "; available: " + join(keys_of(settings)));
     const Setting& setting = settings[i];
-    assign(setting, spec.name, setting.key.empty() ? setting.aliases.at(0) : setting.key, print(item.value));
+    const std::string& key = setting.key.empty() ? setting.aliases.at(0) : setting.key;
+    as_usage([&] { assign(setting, spec.name, key, print(item.value)); });
   }
 }
 

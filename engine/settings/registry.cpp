@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "engine/types/usage_error.h"
+
 namespace orrery {
 namespace {
 
@@ -55,7 +57,7 @@ void detail::fail_unknown(std::string_view family, std::string_view word, std::s
     const auto alias = aliases.find(meant);
     message += text("did you mean '", meant, "'", alias == aliases.end() ? "" : " (" + alias->second + ")", "? ");
   }
-  fail(message, "available: ", names.empty() ? "none" : join(names));
+  fail_usage(message, "available: ", names.empty() ? "none" : join(names));
 }
 
 }  // namespace orrery

@@ -164,6 +164,28 @@ std::string read_file(const std::string& path, uint64_t limit) {
   return bytes;
 }
 
+bool is_pipe(const std::string& path) {
+  struct stat status = {};
+  return path == "-" || (::stat(path.c_str(), &status) == 0 && S_ISFIFO(status.st_mode));
+}
+
+std::string read_pipe(const std::string& path, uint64_t limit) {
+  const bool standard = path == "-";
+  const std::string named = standard ? "the standard input" : path;
+  const Descriptor pipe(standard ? ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0)
+                                 : ::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (pipe.number() < 0) cannot_read(named, reason(errno));
+  std::string bytes, piece(size_t{1} << 16, '\0');
+  while (true) {
+    const ssize_t got = ::read(pipe.number(), piece.data(), piece.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) cannot_read(named, reason(errno));
+    if (got == 0) return bytes;
+    bytes.append(piece, 0, static_cast<size_t>(got));
+    check(bytes.size() <= limit, "read: ", named, " has more than the ", limit, " bytes that are read");
+  }
+}
+
 void sync_folder(const std::string& path) {
   const Descriptor folder(::open(path.empty() ? "." : path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (folder.number() < 0) fail("write: cannot open the folder ", path, ": ", reason(errno));

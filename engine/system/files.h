@@ -80,6 +80,12 @@ void write_file_atomically(const std::string& path, std::string_view text);
 // Returns the content of a regular file. Throws, before it reads, if the size exceeds `limit`:
 //   read: run/state.json has 20,971,520 bytes, more than the 16,777,216 that are read
 std::string read_file(const std::string& path, uint64_t limit = std::numeric_limits<int64_t>::max());
+
+// A pipe can be read once, to its end, and has no size before. Its path is -, the standard input,
+// or that of a FIFO, such as /dev/fd/63 of a shell's <(command).
+bool is_pipe(const std::string& path);
+std::string read_pipe(const std::string& path, uint64_t limit);  // throws if it delivers more bytes
+
 void sync_folder(const std::string& path);  // after a rename: the new name survives a power failure
 
 // Queries and changes of the file system. A query returns false only if nothing of that name

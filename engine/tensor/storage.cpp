@@ -11,6 +11,7 @@
 #include "engine/system/parallel.h"
 #include "engine/types/check.h"
 #include "engine/types/sizes.h"
+#include "engine/types/usage_error.h"
 
 #if defined(ORRERY_CUDA) || defined(EMULATE_CUDA)
 #define ORRERY_HAS_CUDA
@@ -110,7 +111,7 @@ void synchronize() {
 Device parse_device(const std::string& name) {
   for (const Device device : {Device::cpu, Device::cuda})
     if (name == orrery::name(device)) return device;
-  fail("device: '", name, "' is unknown; use cpu or cuda");
+  fail_usage("device: '", name, "' is unknown; use cpu or cuda");
 }
 void check_available(Device device) {
   if (device == Device::cpu) return;

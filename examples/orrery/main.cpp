@@ -4,11 +4,13 @@
 #include <iostream>
 #include <memory>
 
-#include "engine/types/check.h"
-#include "engine/system/machine_memory.h"
 #include "engine/settings/registry.h"
+#include "engine/system/machine_memory.h"
+#include "engine/types/check.h"
+#include "engine/types/usage_error.h"
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/terminal/outside.h"
+#include "examples/orrery/terminal/threads.h"
 #include "examples/orrery/terminal/version_text.h"
 #include "models/catalogue/plugins.h"
 
@@ -45,20 +47,19 @@ const std::vector<Command>& commands() {
        "inspect a shorter text or a smaller model"},
       {"prepare", "--input=PATH --out=FOLDER [--key=value ...]", "tokenize a text once, for many runs", prepare_help,
        prepare, "use a shorter text or a smaller tokenizer, or end other programs"},
-      {"evaluate", "--checkpoint=RUN [--key=value ...]", "evaluate a trained model on held-out data", evaluate_help,
-       evaluate},
-      {"generate", "--checkpoint=RUN [--key=value ...]", "generate text with a trained model", generate_help, generate,
+      {"evaluate", "RUN [--key=value ...]", "evaluate a trained model on held-out data", evaluate_help, evaluate},
+      {"generate", "RUN [--key=value ...]", "generate text with a trained model", generate_help, generate,
        "give a shorter prompt, or use a smaller model"},
-      {"translate", "--checkpoint=RUN --input=FILE [--key=value ...]", "translate sentences with a trained model",
-       translate_help, translate, "translate fewer or shorter sentences, or use a smaller --batch_size or --beam"},
+      {"translate", "RUN --input=FILE [--key=value ...]", "translate sentences with a trained model", translate_help,
+       translate, "translate fewer or shorter sentences, or use a smaller --batch_size or --beam"},
       {"import", "PATH --out=RUN [--key=value ...]", "import another program's weights as a run", import_help,
        import_weights, smaller_model},
       {"export", "RUN --out=FOLDER [--key=value ...]", "export a run's weights for another program", export_help,
        export_weights, smaller_model},
       {"show", "PATH [--key=value ...]", "list the tensors of a file or of a run, or write one as a NumPy array",
        show_help, show, "use a smaller file, or end other programs"},
-      {"classify", "--checkpoint=RUN IMAGE|FOLDER ... [--key=value ...]", "classify images with a trained model",
-       classify_help, classify, "give fewer or smaller images, or use a smaller model"},
+      {"classify", "RUN IMAGE|FOLDER ... [--key=value ...]", "classify images with a trained model", classify_help,
+       classify, "give fewer or smaller images, or use a smaller model"},
       {"gradcheck", "NAME ... | --all [--key=value ...]",
        "compare explicit derivatives with references and finite differences", gradcheck_help, gradcheck},
       {"list", "[FAMILY|NAME ...] [--key=value ...]",
@@ -92,7 +93,7 @@ std::vector<std::string> without_plugins(int count, char** words) {
       break;
     }
     if (word == key) {
-      check(i + 1 < count, "--plugin needs a file, as in --plugin=runs/plugins/my_activation.so");
+      check_usage(i + 1 < count, "--plugin needs a file, as in --plugin=runs/plugins/my_activation.so");
       models::load_noted_plugin(words[++i]);
     } else if (word.starts_with(key + "=")) {
       models::load_noted_plugin(word.substr(key.size() + 1));
@@ -122,11 +123,12 @@ void check_first(const std::vector<std::string>& words) {
   if (words.empty() || is_command(words[0]) || words[0] == "-h" || words[0] == "--help" || words[0] == "--version")
     return;
   const auto command = std::find_if(words.begin(), words.end(), is_command);
-  check(command == words.end(), "'", join(std::vector<std::string>(words.begin(), command), " "),
-        "' is given before the command ", command == words.end() ? "" : *command, "; the command must come first");
+  check_usage(command == words.end(), "'", join(std::vector<std::string>(words.begin(), command), " "),
+              "' is given before the command ", command == words.end() ? "" : *command,
+              "; the command must come first");
   const std::string meant = nearest(words[0], command_names());
-  fail("unknown command '", words[0], "'; ", meant.empty() ? "" : "did you mean '" + meant + "'? ",
-       "available: ", join(command_names()));
+  fail_usage("unknown command '", words[0], "'; ", meant.empty() ? "" : "did you mean '" + meant + "'? ",
+             "available: ", join(command_names()));
 }
 
 // Throws if `help COMMAND ...` has more than keys and values, which affect the keys listed.
@@ -134,8 +136,8 @@ void check_keys_alone(const std::vector<std::string>& words) {
   for (size_t i = 1; i < words.size() && words[i] != "--"; ++i) {
     const bool is_key = words[i].starts_with("--"),
                is_value = words[i - 1].starts_with("--") && words[i - 1].find('=') == std::string::npos;
-    check(is_key || is_value, "help: '", words[i], "' follows the command ", words[0],
-          "; give one command, as in orrery help ", words[0]);
+    check_usage(is_key || is_value, "help: '", words[i], "' follows the command ", words[0],
+                "; give one command, as in orrery help ", words[0]);
   }
 }
 
@@ -172,9 +174,13 @@ int run(int count, char** words) {
     sub->footer([&command, sub] { return command.help(sub->remaining()); });
   }
   app.footer(
-      "Exit codes: 0: success; 1: an error, with a message; 3: a complete training run whose validation loss is\n"
-      "above that of uniform guessing; 128 + N: signal N.  If no program reads the standard output any more, a\n"
-      "training run is saved and prints how to resume it; other commands end without a message.\n"
+      "Exit codes: 0: success; 1: an error, with a message; 2: wrong usage, such as an unknown setting, a value\n"
+      "out of its range or a missing argument; 3: a complete training run whose validation loss is above that of "
+      "uniform\n"
+      "guessing; 128 + N: signal N.\n"
+      "\n"
+      "Results are printed to the standard output; settings, progress, warnings and notes to the standard error.\n"
+      "OMP_NUM_THREADS is the default of --threads; NO_COLOR turns colors off.\n"
       "\n"
       "orrery COMMAND --help, or orrery help COMMAND, lists the arguments of a command.  Every command accepts\n"
       "--plugin=FILE.so, which loads a plug-in compiled by orrery try.  A plug-in is code and runs with your rights:\n"
@@ -185,10 +191,11 @@ int run(int count, char** words) {
   } catch (const CLI::Success& asked) {  // --help, --version
     return app.exit(asked);
   } catch (const CLI::ParseError& error) {
-    fail(error.what());
+    fail_usage(error.what());
   }
   for (const Command& command : commands())
     if (const CLI::App* const sub = app.get_subcommand(command.name); sub->parsed()) {
+      apply_omp_num_threads();
       if (command.way_out_of_memory) set_way_out_of_memory(command.way_out_of_memory);
       return command.run(Arguments(given.begin() + 1, given.end()));
     }

@@ -10,6 +10,7 @@
 #include "engine/system/files.h"
 #include "engine/system/folder_lock.h"
 #include "engine/types/check.h"
+#include "engine/types/usage_error.h"
 #include "models/data/characters.h"
 #include "models/data/data_format.h"
 #include "models/data/text_files.h"
@@ -153,8 +154,8 @@ void check_validation_fraction(double fraction) {
 }
 
 Prepared prepare(const Preparation& p, const std::function<void(const std::string&, double)>& progress) {
-  check(!p.input.empty(), "prepare: no text; give a file or a folder with --input=PATH");
-  check(!p.out.empty(), "prepare: no output folder; give one with --out=DIR");
+  check_usage(!p.input.empty(), "prepare: no text; give a file or a folder with --input=PATH");
+  check_usage(!p.out.empty(), "prepare: no output folder; give one with --out=DIR");
   check_validation_fraction(p.validation_fraction);
   check_utf8_settings("prepare", {{"input", p.input}, {"out", p.out}});
   const FolderLock lock(p.out, {"prepare"});

@@ -14,6 +14,7 @@
 #include "models/tasks/base/task.h"
 #include "models/training/loss_meaning.h"
 #include "models/training/memory_plan.h"
+#include "models/training/resume.h"
 
 namespace orrery::models {
 namespace {
@@ -183,12 +184,9 @@ void add_commands(Json& sections, std::span<const ReportedRun> runs) {
     item("train it again", {"train", config, "--out=" + run.folder + "-again"});
     if (run.newest.empty()) continue;
     item("resume from its last checkpoint", {"train", "--resume=" + run.folder});
-    const std::string checkpoint = "--checkpoint=" + run.folder, task = run.settings ? run.settings->task : "";
-    if (task == "translation") item("translate with it", {"translate", checkpoint, "--input=FILE"});
-    if (task == "image_classification") item("classify with it", {"classify", checkpoint, "FILE.png"});
-    if (task == "language_modeling" || task == "stream_modeling")
-      item("generate text with it", {"generate", checkpoint, "--tokens=300"});
-    item("evaluate it on its validation split", {"evaluate", checkpoint});
+    const auto use = words_to_use(run.settings ? run.settings->task : "", run.folder);
+    if (!use.empty()) item(use[0] + " with it", use);
+    item("evaluate it on its validation split", {"evaluate", run.folder});
   }
   sections.push_back(report_section("Commands", "text", "Commands to train and use the model", "", {{"items", items}}));
 }

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "engine/system/files.h"
+#include "engine/types/usage_error.h"
 #include "models/formats/unicode.h"
 #include "models/settings/toml.h"
 
@@ -84,7 +85,7 @@ class TableReader {
       }
       const std::string value = node->is_string() ? node->as_string()->get() : plain(*node);
       check_once(prefix + key, *node);
-      set_setting(scratch_, place(*node), prefix + key, value, foreign_);
+      as_content([&] { set_setting(scratch_, place(*node), prefix + key, value, foreign_); });
       pairs_.emplace_back(prefix + key, value);
     }
   }

@@ -7,6 +7,7 @@
 
 #include "engine/settings/registry.h"
 #include "engine/system/files.h"
+#include "engine/types/usage_error.h"
 #include "models/settings/settings_file.h"
 #include "models/settings/settings_table.h"
 #include "models/study/claim.h"
@@ -367,6 +368,8 @@ std::string found_near(const std::string& claim, const std::string& path) {
   }
 }
 
-Claim read_claim(const std::string& path) { return ClaimReader(path).read(); }
+Claim read_claim(const std::string& path) {
+  return as_content([&] { return ClaimReader(path).read(); });
+}
 
 }  // namespace orrery::models

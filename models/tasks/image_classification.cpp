@@ -11,8 +11,9 @@
 #include <utility>
 
 #include "engine/autograd/autograd.h"
-#include "models/ahead.h"
 #include "engine/ops/ops.h"
+#include "engine/types/usage_error.h"
+#include "models/ahead.h"
 #include "models/data/image_batches.h"
 #include "models/data/images.h"
 #include "models/model.h"
@@ -155,8 +156,8 @@ class ImageClassification final : public Task {
   static ImageSet read(const Settings& s, const AnySettings& model, const TaskOptions& options) {
     using Parts = ImageOptions::Parts;
     const bool judged = options.purpose == Purpose::judge, apart = !s.validation_data.empty();
-    check(!s.data.empty() || judged, "train: there are no training images; use --data=FOLDER");
-    check(!s.data.empty() || apart, "evaluate: there are no images to evaluate on; use --validation_data=FOLDER");
+    check_usage(!s.data.empty() || judged, "train: there are no training images; use --data=FOLDER");
+    check_usage(!s.data.empty() || apart, "evaluate: there are no images to evaluate on; use --validation_data=FOLDER");
     ImageOptions wanted{.size = setting_of<int64_t>(model, "image_size"),
                         .channels = setting_of<int64_t>(model, "channels"),
                         .validation_fraction = s.validation_fraction,

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/system/files.h"
+#include "engine/types/usage_error.h"
 #include "models/data/characters.h"
 #include "models/data/prepared.h"
 #include "models/model.h"
@@ -14,9 +15,9 @@ namespace {
 
 void check_named(const TextSettings& s, Purpose purpose) {
   if (!s.data.empty()) return;
-  check(purpose == Purpose::judge,
-        "train: there is no training text; use --data=FILE, such as --data=examples/data/tinyshakespeare.txt");
-  check(!s.validation_data.empty(), "evaluate: there is no text to evaluate on; use --validation_data=FILE");
+  check_usage(purpose == Purpose::judge,
+              "train: there is no training text; use --data=FILE, such as --data=examples/data/tinyshakespeare.txt");
+  check_usage(!s.validation_data.empty(), "evaluate: there is no text to evaluate on; use --validation_data=FILE");
 }
 
 // Replaces the default in `s` by the name of prepared data's tokenizer.

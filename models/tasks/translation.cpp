@@ -7,13 +7,14 @@
 #include <numeric>
 
 #include "engine/autograd/autograd.h"
+#include "engine/types/usage_error.h"
+#include "models/architectures/translation_search.h"
 #include "models/data/bleu.h"
 #include "models/data/pairs.h"
 #include "models/model.h"
 #include "models/tasks/base/task.h"
 #include "models/tasks/evaluation.h"
 #include "models/translation_model.h"
-#include "models/architectures/translation_search.h"
 #include "nn/losses/base/loss.h"
 
 namespace orrery::models {
@@ -192,12 +193,13 @@ class Translation final : public Task {
   }
   std::vector<TextPair> read_learned() const {
     const Settings& s = settings_;
-    check(!s.data.empty() || judged_,
-          "train: there are no training sentences; use --data=FILE and --translations=FILE, or --data=FILE.tsv with "
-          "columns");
-    check(!s.data.empty() || !s.validation_data.empty(),
-          "evaluate: there are no sentences to evaluate on; use --validation_data=FILE and "
-          "--validation_translations=FILE");
+    check_usage(
+        !s.data.empty() || judged_,
+        "train: there are no training sentences; use --data=FILE and --translations=FILE, or --data=FILE.tsv with "
+        "columns");
+    check_usage(!s.data.empty() || !s.validation_data.empty(),
+                "evaluate: there are no sentences to evaluate on; use --validation_data=FILE and "
+                "--validation_translations=FILE");
     check(s.validation_translations.empty() || !s.validation_data.empty(), judged_ ? "evaluate" : "train",
           ": --validation_translations=", s.validation_translations,
           " has no sentences to translate; add them with --validation_data=FILE");

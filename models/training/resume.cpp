@@ -151,6 +151,13 @@ std::string command_to_resume(const std::string& run, const std::vector<std::str
   return line;
 }
 
+std::vector<std::string> words_to_use(const std::string& task, const std::string& run) {
+  if (task == "translation") return {"translate", run, "--input=FILE"};
+  if (task == "image_classification") return {"classify", run, "IMAGE"};
+  if (task == "language_modeling" || task == "stream_modeling") return {"generate", run};
+  return {};
+}
+
 void check_same_kind(const std::string& run, const std::string& model, const std::string& task,
                      const TrainSettings& its) {
   check_same(run, "model", named_model(its.model).of.name, named_model(model).of.name);

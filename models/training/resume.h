@@ -33,6 +33,9 @@ std::vector<std::string> changed_plugins(const CheckpointState& before);
 
 // Returns true if the value of --resume is a run's folder, not yes or no.
 bool names_a_run(std::string_view value);
+// Returns the arguments that use a run's model, as its task defines: generate, translate or
+// classify. Other tasks have none.
+std::vector<std::string> words_to_use(const std::string& task, const std::string& run);
 // Returns the shell command that resumes the run: "orrery train --resume=runs/mine".
 std::string command_to_resume(const std::string& run, const std::vector<std::string>& more = {});
 

@@ -1,5 +1,6 @@
 #include "models/training/settings.h"
 
+#include "engine/types/usage_error.h"
 #include "models/former_names.h"
 #include "models/model.h"
 #include "models/tasks/base/task.h"
@@ -30,7 +31,7 @@ std::span<const ForeignKey> nanogpt_keys() {
       {"dataset", "did you mean 'data', the path of a text file?"},
       {"eval_iters", "leave it out; validation_tokens limits a validation"},
       {"log_interval", "leave it out; every step is reported"},
-      {"eval_only", "leave it out; `orrery evaluate --checkpoint=RUN` evaluates without training"},
+      {"eval_only", "leave it out; `orrery evaluate RUN` evaluates without training"},
       {"always_save_checkpoint", "leave it out; checkpoint_every and keep_best determine when checkpoints are written"},
       {"wandb_log", wandb},
       {"wandb_project", wandb},
@@ -61,7 +62,7 @@ TrainSettings make_settings(const std::vector<std::pair<std::string, std::string
   };
   for (const auto& [key, value] : assignments) {
     if (key.find('.') != std::string::npos) rename();  // gives items of specs their present names
-    set_setting(std::span<const Setting>(members), "train", key, value, nanogpt_keys());
+    as_content([&] { set_setting(std::span<const Setting>(members), "train", key, value, nanogpt_keys()); });
   }
   rename();
   settings.model = named_model(model).name, settings.figures = with_current_metrics(settings.figures);

@@ -88,7 +88,8 @@ struct TrainSettings {
     v.group("losses", losses);
     v("grad_clip|clip", grad_clip, "maximum global norm of the gradients; 0: no clipping", zero_or(tiny, 1e12));
     v("seed", seed, "random seed; equal seeds give bit-identical runs", between(0, largest_seed));
-    v("threads", threads, "CPU threads; 0: one per core; results do not depend on it", between(0, 1024));
+    v("threads", threads, "CPU threads; 0: OMP_NUM_THREADS, else one per core; results do not depend on it",
+      between(0, 1024));
     v("device", device, "device to train on: cpu or cuda", one_of({"cpu", "cuda"}));
     v("dtype", dtype, "dtype of weights and activations: f32, f64, or bf16 with f32 master weights",
       one_of({"f32", "f64", "bf16"}));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/types/usage_error.h"
 #include "nn/base/spec_family.h"
 
 namespace orrery::nn {
@@ -19,8 +20,8 @@ void check_keys(const Spec& spec, const std::string& name, const std::vector<std
     for (const auto& [other, settings] : family)
       if (has(*settings, item.key)) others.push_back(other);
     for (const auto& [key, value] : own) keys.push_back(key);
-    check(others.empty(), spec, ": ", item.key, "=", item.value, " is a setting of ", join(others), ", not of ", name,
-          keys.empty() ? ", which takes no settings" : "; " + name + " takes " + join(keys));
+    check_usage(others.empty(), spec, ": ", item.key, "=", item.value, " is a setting of ", join(others), ", not of ",
+                name, keys.empty() ? ", which takes no settings" : "; " + name + " takes " + join(keys));
   }
 }
 
@@ -53,8 +54,8 @@ Spec renamed_items(const Spec& spec, std::span<const Setting> settings) {
 }
 
 void fail_with_spec(const Spec& spec, const std::string& name, std::string_view message) {
-  if (spec.items.empty() || message.starts_with(name + ":") || message.starts_with(print(spec))) fail(message);
-  fail(spec, ": ", message);
+  if (spec.items.empty() || message.starts_with(name + ":") || message.starts_with(print(spec))) fail_usage(message);
+  fail_usage(spec, ": ", message);
 }
 
 }  // namespace orrery::nn

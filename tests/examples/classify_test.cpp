@@ -28,11 +28,10 @@ TEST_CASE("classify: a model that has learned shapes names them, with shares of 
       run_orrery(train(folder, {"--model=resnet", "--width=8", "--data=" + scraps + "/shapes", "--batch_size=8",
                                 "--steps=60", "--optimizer=sgd(momentum=0.9)", "--learning_rate=0.1", "--flip"}));
   REQUIRE_MESSAGE(trained.code == 0, trained.err);
-  CHECK(std::regex_search(trained.out, std::regex("images: 8 .* 4 ")));  // training, validation
-  CHECK(std::regex_search(trained.out, std::regex("images/s +MFU n/a +\\d+ MB")));
+  CHECK(std::regex_search(trained.err, std::regex("images: 8 .* 4 ")));  // training, validation
+  CHECK(std::regex_search(trained.err, std::regex("images/s +MFU n/a +\\d+ MB")));
   CHECK(std::regex_search(last_line(trained.out), std::regex("validation loss \\d\\.\\d+, accuracy [01]\\.\\d{4}")));
-  const Outcome found =
-      run_orrery({"classify", "--checkpoint=" + (folder / "run"), "--top=2", shapes, scraps + "/large.png"});
+  const Outcome found = run_orrery({"classify", folder / "run", "--top=2", shapes, scraps + "/large.png"});
   REQUIRE_MESSAGE(found.code == 0, found.err);
   CHECK(std::regex_search(found.out, std::regex("val/rings/0\\.png  rings 0\\.\\d{4}  stripes 0\\.\\d{4}\n")));
   CHECK(std::regex_search(found.out, std::regex("val/stripes/0\\.png  stripes 0\\.\\d{4}  rings 0\\.\\d{4}\n")));
@@ -125,7 +124,7 @@ TEST_CASE("images: a model is judged by a test set alone, and begins a run on ot
   REQUIRE_MESSAGE(judged.code == 0, judged.err);
   CHECK(contains(judged.out, "4 images\nloss "));
   CHECK(contains(judged.out, "\naccuracy "));
-  Message(judge(numbers).out).names(numbers).value("0, 1").offers("rings, stripes").names("order");
+  Message(judge(numbers).err).names(numbers).value("0, 1").offers("rings, stripes").names("order");
   expect_error(judge(others))
       .names("evaluate")
       .value(others)

@@ -27,7 +27,7 @@ std::string train(const Folder& folder, const std::string& name, const Words& mo
 std::string compared(const Words& words) {
   const Outcome outcome = run_orrery(Words{"compare"} + words);
   CHECK_MESSAGE(outcome.code == 0, outcome.err);
-  return outcome.out;
+  return outcome.out + outcome.err;
 }
 bool finds(const std::string& text, const std::string& pattern) { return std::regex_search(text, std::regex(pattern)); }
 
@@ -68,7 +68,7 @@ TEST_CASE("compare: where numbers part, what differs most, and what only one has
   CHECK(finds(out, "  with different shapes:\n    position_embedding.weight \\(8, 16\\) and \\(6, 16\\)\n"));
   CHECK(!contains(out, "only in 1"));
 
-  // The notes stand next to the losses: here label smoothing is in the loss of steps alone.
+  // Notes on losses: here label smoothing is in the loss of steps alone.
   CHECK(finds(out, "\nnote: loss [^\n]*\\blabel_smoothing\\b"));
   CHECK(!contains(out, "note: validation_loss"));
   CHECK(!contains(compared({a, b}), "note: "));

@@ -94,8 +94,9 @@ TEST_CASE("evaluate: a checkpoint is judged on held-out text, and on another one
   const std::string told = last_line(trained.out), loss = told.substr(16, 6);
   CHECK(std::regex_match(told, std::regex("validation loss \\d\\.\\d{4}, bits per character \\d\\.\\d{4}, "
                                           "training loss \\d\\.\\d{4}")));
-  const Outcome judged = run_orrery({"evaluate", "--checkpoint=" + run});
+  const Outcome judged = run_orrery({"evaluate", run});
   REQUIRE_MESSAGE(judged.code == 0, judged.err);
+  CHECK(judged.out == run_orrery({"evaluate", "--checkpoint=" + run}).out);
   CHECK(contains(judged.out, "100 tokens\nloss " + loss + " nats, perplexity "));
   CHECK(contains(judged.out, "\nbits per character "));
   const Outcome other = run_orrery({"evaluate", "--checkpoint=" + run, "--validation_data=" + text});
@@ -107,7 +108,7 @@ TEST_CASE("evaluate: a checkpoint is judged on held-out text, and on another one
       .names("tokenizer")
       .offers("--tokenizer=byte");
   CHECK(!contains(run_orrery({"evaluate", "--checkpoint=" + run, "--help"}).out, "--tokenizer"));
-  expect_error(run_orrery({"evaluate"})).names("evaluate").names("model").offers("--checkpoint=DIR");
+  expect_error(run_orrery({"evaluate"})).names("evaluate").names("model").offers("orrery evaluate runs/latest");
 }
 
 TEST_CASE("evaluate: a warning reports how much of a validation is training data of the run") {
@@ -146,7 +147,7 @@ TEST_CASE("evaluate: a warning reports how much of a validation is training data
   Message(trained("more", {begin, "--validation_fraction=0.5"})).value("400 of the 500 tokens").names("init_from");
   Message(trained("apart", {"--validation_data=" + text})).names("warning").value("1,000 of the 1,000 tokens");
   // Such a run trains on all of `data`, of which a validation then takes the end.
-  Message(run_orrery({"evaluate", "--checkpoint=" + (folder / "apart"), "--validation_data="}).out)
+  Message(run_orrery({"evaluate", "--checkpoint=" + (folder / "apart"), "--validation_data="}).err)
       .value("100 of the 100 tokens")
       .offers("--validation_data=PATH");
 }
@@ -189,8 +190,8 @@ TEST_CASE("translate: sentences go in, a line each comes out, and BLEU is told a
                     reference = folder.write("out.txt", "In the beginning.\nAnd there was light.\n"),
                     nothing = folder.write("nothing.txt", "\n\n");
   CHECK(run_orrery({"translate", "--checkpoint=" + run, "--input=" + nothing, "--beam=2"}).out == "\n\n");
-  const Outcome found = run_orrery({"translate", "--checkpoint=" + run, "--input=" + input, "--reference=" + reference,
-                                    "--beam=2", "--max_tokens=8"});
+  const Outcome found =
+      run_orrery({"translate", run, "--input=" + input, "--reference=" + reference, "--beam=2", "--max_tokens=8"});
   REQUIRE_MESSAGE(found.code == 0, found.err);
   CHECK(std::count(found.out.begin(), found.out.end(), '\n') >= 2);
   CHECK(std::regex_search(found.out + found.err, std::regex("BLEU *[=:]? *\\d")));
@@ -215,9 +216,9 @@ TEST_CASE("translate: sentences go in, a line each comes out, and BLEU is told a
       run_orrery({"evaluate", "--checkpoint=" + run, "--validation_data=" + pairs});
   REQUIRE_MESSAGE(elsewhere.code == 0, elsewhere.err);
   CHECK(!contains(elsewhere.out, "training loss"));
-  CHECK(!contains(of_loss.out, "warning"));
-  Message(elsewhere.out).names("warning").value("46 of the 48 pairs").value("95.8 %");
-  Message(run_orrery({"evaluate", "--checkpoint=" + run, "--bleu=no", "--validation_fraction=0.5"}).out)
+  CHECK(!contains(of_loss.err, "warning"));
+  Message(elsewhere.err).names("warning").value("46 of the 48 pairs").value("95.8 %");
+  Message(run_orrery({"evaluate", "--checkpoint=" + run, "--bleu=no", "--validation_fraction=0.5"}).err)
       .names("warning")
       .value("22 of the 24 pairs")
       .value("91.7 %")

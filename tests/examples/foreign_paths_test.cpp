@@ -63,12 +63,13 @@ TEST_CASE("paths: what a terminal would obey is printed as \\x1b, and a command 
   Words sweep = Words{"sweep", "--data=" + text, "--out=" + (folder / "sweep"), "--runs=" + pool} + tiny;
   const Outcome swept = run_orrery(sweep);
   REQUIRE_MESSAGE(swept.code == 0, swept.err);
-  CHECK_MESSAGE(contains(swept.out, quoted), swept.out);
+  CHECK_MESSAGE(contains(swept.err, quoted), swept.err);
   for (const auto& entry : fs::directory_iterator(pool))
     if (entry.path().extension() == ".json") folder.write("po\x1b[31m ol/" + entry.path().filename().string(), "{");
-  const std::string all = swept.out + run_orrery(sweep).out + run_orrery({"runs", "--runs=" + pool}).out +
+  const Outcome again = run_orrery(sweep);
+  const std::string all = swept.out + again.err + again.out + run_orrery({"runs", "--runs=" + pool}).out +
                           run_orrery({"runs", "--runs=" + pool, "--prune"}).out +
-                          run_orrery({"try", folder / "e\x1b[31m.cpp", "--steps=0"}).out;
+                          run_orrery({"try", folder / "e\x1b[31m.cpp", "--steps=0"}).err;
   Message(all).names("warning").names("po\\x1b[31m ol").names("line 1").offers("again").names("e\\x1b[31m.cpp");
   CHECK_MESSAGE(!contains(all, "\x1b"), all);
   expect_error(run_orrery({"runs", "--runs=" + pool, "0123"})).value("0123").offers(quoted);

@@ -20,7 +20,7 @@ Outcome harmless(const Words& words, int code = 0) {
   if (code == 0)
     CHECK(outcome.code == 0);
   else
-    orrery::testing::expect_error(outcome, code).value("\\x0aQQQ");
+    orrery::testing::expect_error(outcome).value("\\x0aQQQ");
   for (const std::string& text : {outcome.out, outcome.err}) {
     CHECK(!contains(text, "\x1b"));
     CHECK(!contains(text, "\x07"));
@@ -77,7 +77,7 @@ TEST_CASE("foreign text: claims do not act on the terminal") {
       "[base]\nlayers = 1\nheads = 2\nwidth = 16\ncontext = 8\nbatch_size = 2\nsteps = 2\nwarmup_steps = 1\ndata = \"" +
           text + "\"\n[variants.a]\n[variants.b]\nlearning_rate = 0.002\n");
   const Outcome judged = harmless({"study", "--all=" + (folder / "claims"), "--runs=" + (folder / "pool")});
-  CHECK(contains(judged.out, "<b>\\x1b[31m\\x0aQQQ"));
+  CHECK(contains(judged.out + judged.err, "<b>\\x1b[31m\\x0aQQQ"));
   const std::string page = read_file(folder / "claims/README.md");
   CHECK(!contains(page, "<b>"));
   CHECK(!contains(page, "\x1b"));

@@ -38,7 +38,7 @@ TEST_CASE("prepare, train: another tokenizer than that of the tokens is refused,
   CHECK(!fs::exists(run));
   const Outcome trained = run_orrery(train);
   CHECK_MESSAGE(is_complete(trained), trained.err);
-  CHECK(contains(trained.out, "tokenizer=byte"));
+  CHECK(contains(trained.err, "tokenizer=byte"));
   for (const std::string& taken : {run, run + "/", run + "/step_000002"})
     expect_error(run_orrery({"prepare", "--input=" + text, "--out=" + taken})).names("--out").offers("another --out");
   CHECK(!fs::exists(run + "/train.bin"));

@@ -206,7 +206,7 @@ TEST_CASE("inspect: without an example it looks at what the run has held out, by
   const std::string run = trained(folder, {"--layers=2"});
   const Outcome text =
       inspect({run, "--analysis=attention", "--layer=1", "--head=0", "--html=" + (folder / "page.html")});
-  Message(text.out).names("first").value("held-out").offers("--text");
+  Message(text.err).names("first").value("held-out").offers("--text");
   std::string first = tiny_text().substr(900, 8), rows;
   for (const char c : first)
     rows += std::string(rows.empty() ? "" : ",") + (c == '\n' ? "\"\\\\n\"" : text_in_quotes(c));
@@ -248,7 +248,7 @@ TEST_CASE("inspect: without an example it looks at what the run has held out, by
     const Outcome trains = run_orrery(Words{"train", "--out=" + out} + runs[i]);
     REQUIRE_MESSAGE(is_complete(trains), trains.err);
     const Outcome seen = inspect({out});
-    Message(seen.out).names("first").value("held-out").offers("--text");
+    Message(seen.err).names("first").value("held-out").offers("--text");
     CHECK(contains(seen.out, ": "));
     CHECK(std::count(seen.out.begin(), seen.out.end(), '\n') > 5);
   }

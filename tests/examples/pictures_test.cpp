@@ -101,7 +101,7 @@ TEST_CASE("pictures: files that are not read are counted by kind, in one line") 
   const std::string set = cases + "other_endings/set";
   const Outcome trained = train(set, folder / "run");
   REQUIRE_MESSAGE(trained.code == 0, trained.err);
-  CHECK(contains(trained.out, "images: 6 "));
+  CHECK(contains(trained.err, "images: 6 "));
   Message(trained.out + trained.err)
       .names("warning")
       .value(8)
@@ -143,7 +143,7 @@ TEST_CASE("pictures: a folder that links to a folder above it is read once, of p
   fs::create_directory_symlink(set + "/a", set + "/b/loop");  // a's loop leads back to both
   const Outcome trained = train(set, folder / "run");
   REQUIRE_MESSAGE(is_complete(trained), trained.err);
-  CHECK(std::regex_search(trained.out, std::regex("images: 6 .* 2 ")));  // training, validation
+  CHECK(std::regex_search(trained.err, std::regex("images: 6 .* 2 ")));  // training, validation
   const Outcome classified = classify(folder / "run", {set});
   CHECK(contains(classified.out, set + "/a/0.png  "));
   CHECK(!contains(classified.out, "/loop/loop/"));
@@ -153,7 +153,7 @@ TEST_CASE("pictures: a folder that links to a folder above it is read once, of p
   fs::create_directory_symlink("..", texts + "/inner/loop");
   const Outcome text = run_orrery(Words{"train", "--data=" + texts, "--out=" + (folder / "text_run")} + tiny);
   REQUIRE_MESSAGE(text.code == 0, text.err);
-  CHECK(std::regex_search(text.out, std::regex("text: 900 .* 100 ")));
+  CHECK(std::regex_search(text.err, std::regex("text: 900 .* 100 ")));
 }
 
 TEST_CASE("pictures: an Exif orientation is noted by train, evaluate and classify, and not applied") {

@@ -61,7 +61,7 @@ TEST_CASE("pool: a damaged outcome is reported, and its run is trained again to 
     const Outcome again = run_orrery(words);
     INFO(again.out, again.err);
     CHECK(again.code == 0);
-    Message(again.out).names("warning").names(outcome_file).names(folder / ("pool/" + runs[0])).offers("again");
+    Message(again.err).names("warning").names(outcome_file).names(folder / ("pool/" + runs[0])).offers("again");
     CHECK(table_of(folder) == table);
     CHECK(weights_of(folder, runs[0]) == weights);
     const auto after = written_runs(folder / "pool");
@@ -73,7 +73,7 @@ TEST_CASE("pool: a damaged outcome is reported, and its run is trained again to 
                std::string(outcome).replace(outcome.find("bits_per_character"), 18, "bits_per_charactes"));
   const Outcome again = run_orrery(words + Words{"--metric=bits_per_character"});
   CHECK_MESSAGE(again.code == 0, again.err);
-  Message(again.out).names("warning").names(folder / ("pool/" + runs[0])).offers("again");
+  Message(again.err).names("warning").names(folder / ("pool/" + runs[0])).offers("again");
   const auto before = written_runs(folder / "pool");
   expect_error(run_orrery(words + Words{"--metric=bits"})).names("bits");
   CHECK(written_runs(folder / "pool") == before);
@@ -95,8 +95,8 @@ TEST_CASE("pool: a run whose checkpoints are damaged is resumed from the one tha
     CHECK(table_of(folder) == table);
     CHECK(weights_of(folder, run) == weights);
     const bool begins_anew = damaged.size() == 2;
-    CHECK(contains(again.out, "warning") == begins_anew);
-    if (begins_anew) Message(again.out).names("warning").names(folder / ("pool/" + run)).names("optimizer");
+    CHECK(contains(again.err, "warning") == begins_anew);
+    if (begins_anew) Message(again.err).names("warning").names(folder / ("pool/" + run)).names("optimizer");
   }
   // A checkpoint without the optimizer state cannot be resumed.
   const Words smaller = sweep_of(folder, {"--seed=1", "--checkpoint_every=2", "--save_optimizer=no"});
@@ -124,7 +124,7 @@ TEST_CASE("pool: a study trains a run again whose log or checkpoint cannot be re
     const Outcome again = judge(folder, claim);
     INFO(again.out, again.err);
     CHECK(again.code == 0);
-    Message(again.out).names("warning").names(path).offers("again");
+    Message(again.err).names("warning").names(path).offers("again");
     CHECK(read_file(folder / "study/samples.csv") == samples);
   };
   folder.write("pool/" + run + "/metrics.jsonl", "{\"step\": 1, \"lo\n");
@@ -150,7 +150,7 @@ TEST_CASE("study: a claim whose runs failed has no verdict, and the runs are tri
     const Outcome outcome = judge(folder, broken_claim(folder));
     INFO(outcome.out, outcome.err);
     expect_error(outcome).names("claim.toml").names("no verdict").value(3).offers("again");
-    CHECK(contains(outcome.out, "gau"));  // the reason
+    CHECK(contains(outcome.err, "gau"));  // the reason
     CHECK(!contains(outcome.out, "not shown"));
     CHECK(!fs::exists(folder / "study/verdict.json"));
   }
@@ -162,7 +162,7 @@ TEST_CASE("study: a claim whose runs failed has no verdict, and the runs are tri
     const Outcome all = run_orrery(
         {"study", "--all=" + (folder / "claims"), "--out=" + (folder / "all"), "--runs=" + (folder / "pool")});
     CHECK(all.code == 1);
-    Message(all.out).names("a.toml").names("no verdict").value(3).offers("again");
+    Message(all.err).names("a.toml").names("no verdict").value(3).offers("again");
     CHECK(!fs::exists(folder / "all/a/verdict.json"));
     CHECK(contains(read_file(folder / "all/verdicts.csv"), "a,-,"));
   }
@@ -186,8 +186,8 @@ TEST_CASE("study: killed runs leave no verdict and no choice of a learning rate,
   const Outcome killed = run_shell(command + " & study=$!; " + wait_for_runs(folder, 1) + "kill -9 $runs; wait $study");
   INFO(killed.out, killed.err);
   expect_error(killed).names("no verdict").value(1).offers("again");
-  Message(killed.out).value("signal 9");
-  CHECK(!contains(killed.out, "of 8"));  // no run has a learning rate that was not chosen
+  Message(killed.err).value("signal 9");
+  CHECK(!contains(killed.err, "of 8"));  // no run has a learning rate that was not chosen
   CHECK(!fs::exists(folder / "study/verdict.json"));
   const Outcome again = run_shell(command);
   INFO(again.out, again.err);
@@ -210,7 +210,7 @@ TEST_CASE("study: a damaged verdict is judged again, and one on another claim is
     const Outcome again = run_orrery(all);
     INFO(again.out, again.err);
     CHECK(again.code == 0);
-    Message(again.out).names("warning").names(verdict).names(aside).offers("again");
+    Message(again.err).names("warning").names(verdict).names(aside).offers("again");
     CHECK(verdict_in(folder / "claims/a")["comparisons"] == nlohmann::json::parse(before)["comparisons"]);
     CHECK(read_file(aside) == damage);
     aside = verdict + ".2.damaged";
@@ -222,7 +222,7 @@ TEST_CASE("study: a damaged verdict is judged again, and one on another claim is
   expect_error(run_orrery(other)).names(folder / "claims/a").value("a.toml").offers("--out");
   const Outcome smoke = run_orrery(all + Words{"--smoke"});
   CHECK(smoke.code == 1);
-  Message(smoke.out).names(folder / "claims/a").names("verdict").value("--smoke").offers("--out");
+  Message(smoke.err).names(folder / "claims/a").names("verdict").value("--smoke").offers("--out");
   CHECK(read_file(verdict) == kept);
 }
 
@@ -296,15 +296,15 @@ TEST_CASE("pool: no run is left when the program that trains it is killed or end
     CHECK(!contains(outcome.out, "runs: left:"));
     CHECK(outcome.out.ends_with("left:\n"));
   }
-  // An error in the sweep: the first run ends, its output has no reader, the other run is endless.
+  // An error in the sweep: the first run ends without the compared metric, the other run is endless.
   {
     const Folder folder;
-    const Words words =
-        sweep_of(folder, {"--schedule=constant", "--seed=1", "--jobs=2"}, "{2000," + endless_steps + "}");
-    const Outcome outcome = run_shell("( " + command_of(words) + "; echo \"code $?\" >&2 ) | head -n 1 > /dev/null & " +
+    const Words words = sweep_of(folder, {"--schedule=constant", "--seed=1", "--jobs=2", "--metric=acuracy"},
+                                 "{2000," + endless_steps + "}");
+    const Outcome outcome = run_shell("( " + command_of(words) + "; echo \"code $?\" >&2 ) > /dev/null & " +
                                       wait_for_runs(folder, 2) + "wait; " + print_left);
     INFO(outcome.out, outcome.err);
-    CHECK(contains(outcome.err, "code "));
+    CHECK(contains(outcome.err, "code 1\n"));
     CHECK(!contains(outcome.out, "runs: left:"));
     CHECK(outcome.out.ends_with("left:\n"));
     // The run has saved and ended in order.

@@ -18,14 +18,14 @@ TEST_CASE("runs: the pool with sizes and uses; only what is not used, or what is
   const std::string pool = "--runs=" + (folder / "pool");
   const Outcome first = run_orrery(sweep_of(folder, {"--seed={1,2}"}));
   REQUIRE(first.code == 0);
-  Message(first.out).names(folder / "pool").value("2 runs").offers("orrery runs");
+  Message(first.err).names(folder / "pool").value("2 runs").offers("orrery runs");
   Words other = sweep_of(folder, {"--seed={2,3}"});
   other[2] = "--out=" + (folder / "other");
   REQUIRE(run_orrery(other).code == 0);
   const std::string claim = claim_text(folder, trained + "refuted_if = \"relu > softmax\"", two);
   const Outcome study = judge(folder, claim);
   REQUIRE(study.code == 0);
-  Message(study.out).names(folder / "pool").value("6 runs").offers("orrery runs");  // the sweeps trained three of them
+  Message(study.err).names(folder / "pool").value("6 runs").offers("orrery runs");  // the sweeps trained three of them
   const auto listed = [&](const Words& more = {}) {
     const Outcome outcome = run_orrery(Words{"runs", pool} + more);
     INFO(outcome.err);
@@ -57,7 +57,8 @@ TEST_CASE("runs: the pool with sizes and uses; only what is not used, or what is
   expect_error(run_orrery({"runs", pool, "0123"})).names(folder / "pool").value("0123").offers("orrery runs");
   const Outcome busy = run_shell("flock " + run_files + ".lock \"$ORRERY\" runs " + pool + " " + run + " --prune");
   CHECK(busy.code == 1);
-  Message(busy.out).names(run).names("program").names(folder / "pool").value("0 runs");
+  Message(busy.err).names(run).names("program");
+  Message(busy.out).names(folder / "pool").value("0 runs");
   CHECK(runs_in(folder).size() == 2);
   Message(listed({run, "--prune"})).names(folder / "pool").value("1 run");
   for (const char* end : {"", ".json", ".toml", ".log", ".lock"}) CHECK(!fs::exists(run_files + end));
@@ -116,14 +117,14 @@ TEST_CASE("pool: an interrupted run of other sources is named where the run begi
   const Words words = sweep_of(folder, {"--seed=1"});
   const Outcome first = run_orrery(words);
   REQUIRE(first.code == 0);
-  CHECK(!contains(first.out, "warning"));
+  CHECK(!contains(first.err, "warning"));
   const std::string run = runs_in(folder).at(0), other = run.substr(0, 16) + "-000000000000";
   for (const char* end : {"", ".toml", ".log"})
     fs::rename(folder / ("pool/" + run + end), folder / ("pool/" + other + end));
   fs::remove(folder / ("pool/" + run + ".json"));
   const Outcome again = run_orrery(words);
   CHECK_MESSAGE(again.code == 0, again.err);
-  Message(again.out).names("warning").names(folder / ("pool/" + other)).names(folder / ("pool/" + run));
+  Message(again.err).names("warning").names(folder / ("pool/" + other)).names(folder / ("pool/" + run));
   CHECK(runs_in(folder).size() == 2);
-  CHECK(!contains(run_orrery(words).out, "warning"));
+  CHECK(!contains(run_orrery(words).err, "warning"));
 }

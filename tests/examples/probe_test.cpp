@@ -32,16 +32,16 @@ TEST_CASE("probe: before the first step there is a table, which the run's folder
   const Outcome run = run_orrery(probing(folder));
   INFO(run.out, run.err);
   REQUIRE(run.code == 0);
-  CHECK(has_line(run.out, ".*\\bresidual stream\\b.*"));
-  CHECK(has_line(run.out, "  embedding +- +-" + number + " +- +-" + number));
+  CHECK(has_line(run.err, ".*\\bresidual stream\\b.*"));
+  CHECK(has_line(run.err, "  embedding +- +-" + number + " +- +-" + number));
   for (const char* place : {"attention", "feed_forward"})
-    CHECK(has_line(run.out,
+    CHECK(has_line(run.err,
                    std::string("  blocks\\.0\\.") + place + number + number + number + number + number + number));
-  CHECK(has_line(run.out, "  blocks\\.0\\.attention +head_output / value" + number + number +
+  CHECK(has_line(run.err, "  blocks\\.0\\.attention +head_output / value" + number + number +
                               " +\\d\\S* +exp\\(v\\) / n" + number));
-  CHECK(has_line(run.out,
+  CHECK(has_line(run.err,
                  "  norm +gradient of input / of output" + number + number + " +\\S+ +\\(1 - 2/C\\) / v" + number));
-  CHECK(run.out.find("residual stream") < run.out.find("step 1/4"));
+  CHECK(run.err.find("residual stream") < run.err.find("step 1/4"));
   CHECK(contains(run.out, "\n  " + (folder / "run/signal_propagation.json") + "\n"));
   const Json file = Json::parse(read_file(folder / "run/signal_propagation.json"));
   CHECK(file["format"] == "orrery probe 1");
@@ -69,7 +69,7 @@ TEST_CASE("probe: before the first step there is a table, which the run's folder
   // A run without --signal_propagation prints nothing about it.
   std::filesystem::remove_all(folder / "run");
   const Outcome plain = run_orrery(probing(folder, {"--signal_propagation=no"}));
-  CHECK(!contains(plain.out, "residual stream"));
+  CHECK(!contains(plain.err, "residual stream"));
   CHECK(!std::filesystem::exists(folder / "run/signal_propagation.json"));
   CHECK(contains(run_orrery({"train", "--help"}).out, "\n  --signal_propagation "));
 }
@@ -84,7 +84,7 @@ TEST_CASE("probe: imported weights, and parts of a plug-in") {
                   "--data=" + folder.write("numbers.txt", numbers), "--steps=1", "--out=" + (folder / "run")});
   INFO(imported.out, imported.err);
   CHECK(is_complete(imported));
-  CHECK(has_line(imported.out,
+  CHECK(has_line(imported.err,
                  "  blocks\\.1\\.attention_norm +output / input" + number + number + " +\\S+ +1 / v" + number));
 
   REQUIRE(run_orrery({"try", ORRERY_SOURCE_DIR "/tests/examples/plugins/extra_loss.cpp",
@@ -95,5 +95,5 @@ TEST_CASE("probe: imported weights, and parts of a plug-in") {
                                                      "--attention=priced_softmax", "--losses.output_power=0.5"}));
   INFO(priced.out, priced.err);
   REQUIRE(priced.code == 0);
-  CHECK(has_line(priced.out, "  blocks\\.0\\.attention" + number + number + number + number + number + number));
+  CHECK(has_line(priced.err, "  blocks\\.0\\.attention" + number + number + number + number + number + number));
 }

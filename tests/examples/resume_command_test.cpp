@@ -53,7 +53,7 @@ TEST_CASE("resume: the folder of a run is enough, and later keys change its sett
     }
     CAPTURE(words);
     const Outcome outcome = good(words);
-    Message(outcome.out).names("learning_rate=0.003").names("resumed").value("step 4");
+    Message(outcome.err).names("learning_rate=0.003").names("resumed").value("step 4");
     CHECK(fs::exists(run + "/step_000008"));
   }
   // Bit-identical to resuming with all settings given.
@@ -112,7 +112,7 @@ TEST_CASE("resume: an interruption prints the command that goes on, as a shell t
   const Outcome stopped = run_shell("( " + begin + " & pid=$!; while [ ! -s " + quoted +
                                     "/metrics.jsonl ]; do sleep 0.05; done; kill -INT $pid; wait $pid )");
   CHECK(stopped.code == 130);
-  const std::string command = last_line(stopped.out);
+  const std::string command = last_line(stopped.err);
   REQUIRE(command.starts_with("orrery train '--resume="));
   size_t reached = 0;
   for (const auto& entry : fs::directory_iterator(run)) reached += entry.is_directory();
@@ -122,6 +122,6 @@ TEST_CASE("resume: an interruption prints the command that goes on, as a shell t
       "/metrics.jsonl); ( " + command + " & pid=$!; while [ $(wc -l < " + quoted +
       "/metrics.jsonl) -le $rows ] && kill -0 $pid 2> /dev/null; do sleep 0.05; done; kill -INT $pid; wait $pid )");
   expect_error(Outcome{1, "", pasted.err}).names("device").value("none").offers("cpu");
-  Message(pasted.out).names("resumed").names("step");
-  CHECK(last_line(pasted.out) == command);
+  Message(pasted.err).names("resumed").names("step");
+  CHECK(last_line(pasted.err) == command);
 }

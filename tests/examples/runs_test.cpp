@@ -39,7 +39,7 @@ TEST_CASE("train: killed and resumed, the run ends as if nothing had happened") 
        train_tiny(folder, "killed", more + Words{"--steps=100000000", "--schedule=constant", "--keep_checkpoints=0"}))
     command += " '" + word + "'";
   const Outcome killed =
-      run_shell("mkfifo " + (folder / "pipe") + "; " + command + " > " + (folder / "pipe") +
+      run_shell("mkfifo " + (folder / "pipe") + "; " + command + " 2> " + (folder / "pipe") +
                 " & while read -r line; do case $line in checkpoint:*) kill -9 $!; break;; esac; done < " +
                 (folder / "pipe") + "; wait $!");
   REQUIRE(killed.code == 128 + 9);
@@ -52,7 +52,7 @@ TEST_CASE("train: killed and resumed, the run ends as if nothing had happened") 
   const Outcome resumed = run_orrery(train_tiny(folder, "killed", more + constant + Words{"--resume"}));
   INFO(resumed.out, resumed.err);
   CHECK(resumed.code == 0);
-  Message(resumed.out).names("resumed").value("step 20");
+  Message(resumed.err).names("resumed").value("step 20");
   CHECK(weights(folder / "killed/step_000060") == weights(folder / "constant/step_000060"));
   CHECK(metrics(folder / "killed") == metrics(folder / "constant"));
   CHECK(weights(folder / "killed/step_000060") != weights(folder / "whole/step_000060"));
@@ -65,7 +65,7 @@ TEST_CASE("train: an interrupt finishes the step, saves and says how to go on") 
        train_tiny(folder, "run", {"--steps=100000000", "--evaluate_every=0", "--checkpoint_every=0"}))
     command += " '" + word + "'";
   const Outcome outcome = run_shell(
-      "mkfifo " + (folder / "pipe") + "; " + command + " > " + (folder / "pipe") +
+      "mkfifo " + (folder / "pipe") + "; " + command + " 2> " + (folder / "pipe") +
       " & while read -r line; do echo \"$line\"; case $line in 'step '*' 1/100000000 '*) kill -INT $!;; esac; "
       "done < " +
       (folder / "pipe") + "; wait $!");
@@ -104,7 +104,7 @@ TEST_CASE("train: a second run in one folder is refused while the first goes on,
   };
   const Outcome outcome = run_shell(
       "mkfifo " + (folder / "pipe") + "; " +
-      command({"--steps=100000000", "--schedule=constant", "--checkpoint_every=0"}) + " > " + (folder / "pipe") +
+      command({"--steps=100000000", "--schedule=constant", "--checkpoint_every=0"}) + " 2> " + (folder / "pipe") +
       " & while read -r line; do case $line in 'step '*) break;; esac; done < " + (folder / "pipe") + "; " +
       command({}) + "; echo \"code $?, process $!\"; kill -9 $!; wait $!; " + command({}));
   INFO(outcome.out, outcome.err);

@@ -61,7 +61,7 @@ TEST_CASE("study: all claims of a folder, each trained or read, and one that is 
   const Outcome first = run_orrery(words);
   INFO(first.out, first.err);
   CHECK(first.code == 1);
-  Message(first.out).names("b.toml").value("'softmx'").offers("'softmax'");
+  Message(first.err).names("b.toml").value("'softmx'").offers("'softmax'");
   CHECK(contains(read_file(folder / "out/verdicts.csv"), "a,shown,Two variants differ."));
   CHECK(contains(read_file(folder / "out/verdicts.csv"), "b,-,"));
   CHECK(contains(read_file(folder / "out/verdicts.csv"), "group/c,shown at this scale,Two variants differ."));
@@ -83,7 +83,7 @@ TEST_CASE("study: all claims of a folder, each trained or read, and one that is 
   fs::remove(folder / "claims/b.toml");
   const Outcome second = run_orrery(words);
   CHECK(second.code == 0);
-  Message(second.out).names("a.toml: ").value("tested before\n");
+  Message(second.err).names("a.toml: ").value("tested before\n");
   CHECK(contains(second.out, "shown"));
   // Another claim in the file is tested again, unless claims are only listed.
   folder.write("claims/a.toml", claim_text(folder, trained + "refuted_if = \"relu < softmax + 1\"", two));
@@ -94,7 +94,7 @@ TEST_CASE("study: all claims of a folder, each trained or read, and one that is 
   CHECK(contains(read_file(folder / "out/verdicts.csv"), "a,-,Two variants differ.,not tested yet,"));
   CHECK(contains(read_file(folder / "out/README.md"), "| [Two variants differ.](../claims/a.toml) | "));
   const Outcome third = run_orrery(words);
-  CHECK(!contains(third.out, "a.toml: "));  // no note that it was tested before
+  CHECK(!contains(third.err, "a.toml: "));  // no note that it was tested before
   Message(third.out).names("relu - softmax").value("below").value("margin 1");
   CHECK(written_runs(folder / "pool") == runs);
 }
@@ -112,7 +112,7 @@ TEST_CASE("study: a claim is judged again when its config or its data have chang
     const Outcome outcome = run_orrery({"study", "--all=" + (folder / "claims"), "--runs=" + (folder / "pool")});
     INFO(outcome.out, outcome.err);
     CHECK(outcome.code == 0);
-    return Message(outcome.out);
+    return Message(outcome.out + outcome.err);
   };
   judged().value("verdict: shown");
   const auto read = verdict_in(folder / "claims/a")["read"];
@@ -142,7 +142,7 @@ TEST_CASE("study: a claim stays tested when its names change, and an older verdi
     const Outcome outcome = run_orrery({"study", "--all=" + (folder / "claims"), "--runs=" + (folder / "pool")});
     INFO(outcome.out, outcome.err);
     CHECK(outcome.code == 0);
-    return Message(outcome.out);
+    return Message(outcome.out + outcome.err);
   };
   judged(text, {}).value("verdict: shown");
   const auto runs = written_runs(folder / "pool");

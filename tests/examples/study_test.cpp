@@ -18,7 +18,7 @@ TEST_CASE("study: a trained claim, its files, its report, and nothing trained tw
   const Outcome first = judge(folder, text, {"--jobs=2"});
   INFO(first.out, first.err);
   REQUIRE(first.code == 0);
-  Message(first.out).names("trained").value("2 variants").value("3 seeds").value("6 runs").value("6 of 6");
+  Message(first.err).names("trained").value("2 variants").value("3 seeds").value("6 runs").value("6 of 6");
   Message(first.out).value("shown").names("validation loss").names("relu / softmax - 1").value("verdict: shown");
   const auto runs = written_runs(folder / "pool");
   CHECK(runs.size() == 6);
@@ -66,7 +66,7 @@ TEST_CASE("study: over a sweep, with a metric of its own for a comparison, at th
                                                    "feed_forward = \"dense(relu)\"\n"));
   INFO(outcome.out, outcome.err);
   REQUIRE(outcome.code == 0);
-  Message(outcome.out).value("2 values").names("d_ff").value("2 seeds").value("12 runs");
+  Message(outcome.err).value("2 values").names("d_ff").value("2 seeds").value("12 runs");
   const auto verdict = verdict_in(folder / "study");
   REQUIRE(verdict["comparisons"].size() == 3);  // the slope, and the ratio at both values
   CHECK(verdict["comparisons"][0]["at"] == "");
@@ -149,7 +149,8 @@ TEST_CASE("study: a timed claim takes turns, alone") {
   INFO(outcome.out, outcome.err);
   REQUIRE(outcome.code == 0);
   // The verdict depends on the load of the machine.
-  Message(outcome.out).value("round 3 of 3").names("wide").names("verdict: ");
+  Message(outcome.err).value("round 3 of 3").names("wide");
+  Message(outcome.out).names("verdict: ");
   const auto verdict = verdict_in(folder / "study");
   CHECK(verdict["comparisons"][0]["mean"] > 0);
   CHECK(verdict["comparisons"][0]["name"] == "wide / narrow - 1");
@@ -187,7 +188,7 @@ TEST_CASE("study: interrupted, it goes on with what is missing") {
                 "/*.json 2>/dev/null | wc -l) -ge 1 ] && break; done; kill -TERM $pid; wait $pid");
   INFO(stopped.out, stopped.err);
   CHECK(stopped.code == 128 + 15);
-  Message(stopped.out).names("stopped").offers("same command");
+  Message(stopped.err).names("stopped").offers("same command");
   CHECK(!fs::exists(folder / "study/verdict.json"));
   std::map<std::string, fs::file_time_type> done;
   for (const auto& [run, time] : written_runs(folder / "pool"))
@@ -196,7 +197,7 @@ TEST_CASE("study: interrupted, it goes on with what is missing") {
   const Outcome rest = run_shell(command);
   INFO(rest.out, rest.err);
   CHECK(rest.code == 0);
-  Message(rest.out).value("6 of 6");
+  Message(rest.err).value("6 of 6");
   for (const auto& [run, time] : done) CHECK(written_runs(folder / "pool").at(run) == time);
 }
 
@@ -251,7 +252,7 @@ TEST_CASE("study: a formula of one's own") {
                                       "[variants.own]\nnormalization = \"scale_norm\"\n[variants.layer]\n");
   const Outcome without = judge(folder, text);
   expect_error(without).names("no verdict").value(3).offers("again");
-  Message(without.out).names("own seed=1: ");
+  Message(without.err).names("own seed=1: ");
   const Outcome outcome = judge(folder, text, {"--plugin=" + (folder / "plugins/scale_norm.so")});
   INFO(outcome.out, outcome.err);
   CHECK(outcome.code == 0);
@@ -423,5 +424,5 @@ TEST_CASE("study: variants with other targets are not compared by a loss") {
       .offers("--validation_data");
   const Outcome bits = judged("bits_per_character");
   CHECK_MESSAGE(bits.code == 0, bits.err);
-  CHECK(!contains(bits.out, "warning"));
+  CHECK(!contains(bits.err, "warning"));
 }

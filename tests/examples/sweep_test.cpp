@@ -55,9 +55,9 @@ TEST_CASE("sweep: every combination, its table, and the same again without train
   const Outcome first = run_orrery(words);
   INFO(first.out, first.err);
   REQUIRE(first.code == 0);
-  Message(first.out).value("2 rows").value("6 runs").value("6 of 6").names("attention=");
+  Message(first.err).value("2 rows").value("6 runs").value("6 of 6").names("attention=");
   CHECK(contains(first.out, "reference"));
-  CHECK(first.out.find('\x1b') == std::string::npos);
+  CHECK((first.out + first.err).find('\x1b') == std::string::npos);
   const auto runs = written_runs(folder / "pool");
   CHECK(runs.size() == 6);
 
@@ -116,7 +116,7 @@ TEST_CASE("sweep: runs of other sources are listed, used, and trained again only
     const Words words = sweep_of(folder, {"--seed={1,2}"});
     const Outcome first = run_orrery(words);
     REQUIRE(first.code == 0);
-    CHECK(!contains(first.out, "--retrain"));
+    CHECK(!contains(first.err, "--retrain"));
     const auto own = written_runs(folder / "pool");
     REQUIRE(own.size() == 2);
     rename_hash(folder / "pool", end);
@@ -127,18 +127,18 @@ TEST_CASE("sweep: runs of other sources are listed, used, and trained again only
     CHECK(used.code == 0);
     CHECK(written_runs(folder / "pool") == others);
     for (const auto& [run, time] : others)
-      Message(used.out).names(run).value("0.0.9 (sources 0123456789ab)").offers("--retrain");
+      Message(used.err).names(run).value("0.0.9 (sources 0123456789ab)").offers("--retrain");
 
     const Outcome fresh = run_orrery(words + Words{"--retrain"});
     CHECK(fresh.code == 0);
-    CHECK(!contains(fresh.out, "0.0.9"));
+    CHECK(!contains(fresh.err, "0.0.9"));
     CHECK(written_runs(folder / "pool").size() == 4);
     for (const auto& [run, time] : own) CHECK(written_runs(folder / "pool").at(run) > time);
 
     const auto both = written_runs(folder / "pool");
     const Outcome again = run_orrery(words);
     CHECK(again.code == 0);
-    CHECK(!contains(again.out, "0.0.9"));
+    CHECK(!contains(again.err, "0.0.9"));
     CHECK(written_runs(folder / "pool") == both);
   }
 }
@@ -177,7 +177,7 @@ TEST_CASE("sweep: a run that fails is a row that says so, and is tried again") {
     INFO(outcome.out, outcome.err);
     expect_error(outcome).names("sweep").value(2).value(4).names("failed").offers("again");
     CHECK(contains(outcome.out, "1 failed"));
-    Message(outcome.out).names("gau: ").value("relative(S, keys)").offers("relative(S, bias)");  // the run's error
+    Message(outcome.err).names("gau: ").value("relative(S, keys)").offers("relative(S, bias)");  // the run's error
     CHECK(csv(folder / "sweep/runs.csv").size() == 5);
     CHECK(contains(read_file(folder / "sweep/table.csv"), "gau,0,"));
   }
@@ -194,12 +194,12 @@ TEST_CASE("sweep: interrupted, it goes on with what is missing") {
                 "/*.json 2>/dev/null | wc -l) -ge 1 ] && break; done; kill -TERM $pid; wait $pid");
   INFO(stopped.out, stopped.err);
   CHECK(stopped.code == 128 + 15);
-  Message(stopped.out).names("stopped").value("3 runs").offers("same command");
+  Message(stopped.err).names("stopped").value("3 runs").offers("same command");
   const auto before = written_runs(folder / "pool");
   const Outcome rest = run_shell(command);
   INFO(rest.out, rest.err);
   CHECK(rest.code == 0);
-  Message(rest.out).value("3 of 3");
+  Message(rest.err).value("3 of 3");
   const std::string done = csv(folder / "sweep/runs.csv")[1][2];
   CHECK(written_runs(folder / "pool").at(done) == before.at(done));
 }
@@ -258,8 +258,8 @@ TEST_CASE("sweep: a metric that the runs lack is told after the first of them, a
     CAPTURE(trained_before);
     const Outcome outcome = run_orrery(words);
     expect_error(outcome).names("sweep").value("'acuracy'").names("--metric");
-    Message(outcome.out).value("1 of 4");
-    CHECK(!contains(outcome.out, "2 of 4"));
+    Message(outcome.err).value("1 of 4");
+    CHECK(!contains(outcome.err, "2 of 4"));
     CHECK(written_runs(folder / "pool").size() == 1);
     CHECK(!fs::exists(folder / "sweep/table.csv"));
   }
@@ -310,14 +310,15 @@ TEST_CASE("sweep: on a terminal of 40 columns the table is drawn again in its pl
   for (const std::string& word :
        sweep_of(folder, {"--attention={softmax,pointwise(relu, alpha=1, length=keys_visible)}", "--seed={1,2}"}))
     command += " '" + word + "'";
-  const std::optional<Outcome> shown = run_on_terminal("stty cols 40\n\"$ORRERY\"" + command);
+  const std::optional<Outcome> shown = run_on_terminal("stty cols 40\nNO_COLOR=1 \"$ORRERY\"" + command);
   if (!shown) return;
   const Outcome& outcome = *shown;
   INFO(outcome.out, outcome.err);
   CHECK(outcome.code == 0);
   // Four drawings; three of them move up by the lines of the last one. No line exceeds the screen.
+  // The result, a table of any width, replaces the last drawing.
   size_t drawn = 0;
-  const size_t begin = outcome.out.find("2 rows, 4 runs"), end = outcome.out.find("files:");
+  const size_t begin = outcome.out.find("2 rows, 4 runs"), end = outcome.out.rfind("\x1b[4A\x1b[J");
   std::istringstream lines(outcome.out.substr(begin, end - begin));
   for (std::string line; std::getline(lines, line);) {
     const size_t up = line.find("\x1b[4A\x1b[J");
@@ -353,13 +354,13 @@ TEST_CASE("sweep: rows whose losses have another meaning are named in a warning,
   const Outcome outcome = run_orrery(words);
   INFO(outcome.out, outcome.err);
   REQUIRE(outcome.code == 0);
-  Message(outcome.out).names("warning: validation_loss").names("tokenizer").offers("bits_per_character");
+  Message(outcome.err).names("warning: validation_loss").names("tokenizer").offers("bits_per_character");
   const std::string note = nlohmann::json::parse(read_file(folder / "sweep/sweep.json")).at("note");
-  CHECK(contains(outcome.out, note));
+  CHECK(contains(outcome.err, note));
   REQUIRE(run_orrery({"report", folder / "sweep", "--out=" + (folder / "page.html")}).code == 0);
   CHECK(contains(read_file(folder / "page.html"), note));
   const Outcome bits = run_orrery(words + Words{"--metric=bits_per_character"});
   CHECK(bits.code == 0);
-  CHECK(!contains(bits.out, "warning"));
+  CHECK(!contains(bits.err, "warning"));
   CHECK(!contains(read_file(folder / "sweep/sweep.json"), "note"));
 }

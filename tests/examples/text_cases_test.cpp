@@ -20,7 +20,7 @@ const std::string cases = ORRERY_SOURCE_DIR "/tests/cases/";
 std::string imported(const Folder& folder, const std::string& name, const Words& told = {}) {
   const Outcome outcome = run_orrery({"import", cases + name, "--out=" + (folder / name)});
   REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
-  Message said(outcome.out);
+  Message said(outcome.err);
   for (const std::string& term : told) said.names(term);
   return "--checkpoint=" + (folder / name);
 }
@@ -74,7 +74,7 @@ TEST_CASE("import: an end of texts beyond the model's vocabulary comes with a no
   std::ofstream(settings) << json;
   const Outcome outcome = run_orrery({"import", model, "--out=" + (folder / "run")});
   REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
-  Message(outcome.out).names("note").value("token 320").offers("0 to 319");
+  Message(outcome.err).names("note").value("token 320").offers("0 to 319");
   const std::string run = "--checkpoint=" + (folder / "run");
   CHECK(likeliest(run, "the old gate", 10).size() > 12);
   CHECK(run_orrery({"generate", run, "--prompt=the", "--tokens=3", "--stop_at_end=yes"}).code < 2);
@@ -183,7 +183,7 @@ TEST_CASE("import: a text begins, has its space and ends as the folder's files s
     REQUIRE(run_orrery({"import", exported, "--out=" + run + "_again"}).code == 0);
     const std::string written = likeliest("--checkpoint=" + run, prompt, 12);
     CHECK(likeliest("--checkpoint=" + run + "_again", prompt, 12) == written);
-    return std::pair(written, outcome.out);
+    return std::pair(written, outcome.err);
   };
   CHECK(with("begin", "tokenizer_config.json", {{"bos_token", "</s>"}}).first ==
         prompt + "IUSnb his w his w hisorehfid\n");

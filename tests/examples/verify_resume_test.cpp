@@ -56,7 +56,7 @@ TEST_CASE("verify_resume: a run of text that has ended, and one that has steps l
   const Outcome verified = run_orrery({"verify_resume", folder / "going", "--steps=2", "--out=" + (folder / "work")});
   INFO(verified.out, verified.err);
   CHECK(verified.code == 0);
-  Message(verified.out).names("step 4").names("step 8").names("step 6");
+  Message(verified.err).names("step 4").names("step 8").names("step 6");
   CHECK(contains(verified.out, "5 rows"));  // four steps, and the validation of step 6
   CHECK(last_line(verified.out) == "all bytes are identical");
   CHECK(!fs::exists(folder / "work"));
@@ -131,7 +131,7 @@ TEST_CASE("verify_resume: interrupted itself, it leaves nothing") {
       run + ".verify_resume/run/metrics.jsonl ] && break; done; " + "kill -TERM $pid; wait $pid");
   INFO(stopped.out, stopped.err);
   CHECK(stopped.code == 128 + 15);
-  CHECK(last_line(stopped.out) == "stopped");
+  CHECK(last_line(stopped.err) == "stopped");
   CHECK(!fs::exists(run + ".verify_resume"));
 }
 

@@ -85,7 +85,7 @@ void try_all(const Command& command, const std::vector<Failure>& trials, const R
       if (wrong.empty() && harmless && ran.code != 0) wrong = "gives up: " + ran.err;
       const std::string left = command.check(folder, ran, undisturbed);
       // A checkpoint that could not be removed is reported and stays until the next run.
-      const bool told = ran.out.find("warning: an old checkpoint was not removed") != std::string::npos;
+      const bool told = ran.err.find("warning: an old checkpoint was not removed") != std::string::npos;
       if (!left.empty() && !(told && left.starts_with("leaves ")))
         wrong += (wrong.empty() ? "" : "; ") + left;
       fs::remove_all(folder);

@@ -388,9 +388,10 @@ def main():
                 code, stdout, stderr, late = train(orrery, draw.s, folder + "/run", group)
             finally:
                 group.remove()
-            numbers = numbers_of_refusal(stderr)
-            planned = re.search(r"^memory: about .*$", stdout, re.M)
-            told = (planned[0] if planned else "") + " | " + stderr.strip()
+            numbers = numbers_of_refusal("\n".join(re.findall(r"^orrery: .*$", stderr, re.M)))
+            planned = re.search(r"^memory: about .*$", stderr, re.M)
+            error = re.search(r"^orrery: .*$", stderr, re.M)
+            told = (planned[0] if planned else "") + " | " + (error[0] if error else stderr.strip()[-500:])
             outcome = None
             if late:
                 outcome = f"did not end in {PATIENCE} s"

@@ -101,14 +101,23 @@ Message expect_error(const F& f) {
   return Message("no error");
 }
 
-// Checks the exit code of a program's outcome (tests/examples/program.h). Returns its stderr.
+// Returns the last error of a program's stderr, which may have progress before it, or all of a
+// stderr without an error.
+inline std::string error_in(const std::string& err) {
+  const size_t begin = err.rfind("orrery: "), end = err.find('\n', begin);
+  return begin == err.npos ? err : err.substr(begin, end == err.npos ? err.npos : end + 1 - begin);
+}
+
+// Checks the exit code of a program's outcome (tests/examples/program.h), without a code that it is
+// an error, 1, or wrong usage, 2. Returns its error.
 template <class Outcome>
 requires requires(const Outcome& outcome) { outcome.code, outcome.err; }
-Message expect_error(const Outcome& outcome, int code = 1) {
-  CHECK_MESSAGE(outcome.code == code, "exit code ", outcome.code, " instead of ", code, "; stdout: ", outcome.out,
+Message expect_error(const Outcome& outcome, int code = 0) {
+  const bool as_expected = code == 0 ? outcome.code == 1 || outcome.code == 2 : outcome.code == code;
+  CHECK_MESSAGE(as_expected, "exit code ", outcome.code, " instead of ", code, "; stdout: ", outcome.out,
                 "; stderr: ", outcome.err);
-  check_golden(outcome.err);
-  return Message(outcome.err);
+  check_golden(error_in(outcome.err));
+  return Message(error_in(outcome.err));
 }
 
 }  // namespace orrery::testing

@@ -8,9 +8,11 @@
 #include "engine/system/parallel.h"
 #include "engine/system/version.h"
 #include "engine/tensor/storage.h"
+#include "engine/types/usage_error.h"
 #include "examples/orrery/commands/bench.h"
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/terminal/arguments.h"
+#include "examples/orrery/terminal/progress.h"
 #include "examples/orrery/terminal/table.h"
 
 namespace orrery::program {
@@ -31,7 +33,7 @@ struct BenchSettings {
       "highest (f32), high (on a GPU: products and attention as bf16 terms) or medium (all in bf16)",
       one_of({"highest", "high", "medium"}));
     v("device", device, "cpu or cuda", one_of({"cpu", "cuda"}));
-    v("threads", threads, "cores to use; 0: all", between(0, 1024));
+    v("threads", threads, "cores to use; 0: OMP_NUM_THREADS, else all", between(0, 1024));
     v("seconds", seconds, "seconds per measurement", above(0, 3600));
     v("json", json, "print one JSON object per line, as read by compare.py");
   }
@@ -64,8 +66,8 @@ const Group& group_at(const std::string& name) {
     if (group.name == name) return group;
   const std::vector<std::string> names = group_names();
   const std::string meant = nearest(name, names);
-  fail("bench: unknown group '", name, "'; ", meant.empty() ? "" : "did you mean '" + meant + "'? ",
-       "available: ", join(names));
+  fail_usage("bench: unknown group '", name, "'; ", meant.empty() ? "" : "did you mean '" + meant + "'? ",
+             "available: ", join(names));
 }
 
 double rounded(double x) { return std::round(x * 1e3) / 1e3; }
@@ -110,11 +112,12 @@ std::string bench_help(const Arguments&) {
 int bench(const Arguments& arguments) {
   BenchSettings s;
   const std::vector<std::string> words = read_arguments("bench", arguments, settings_of(s));
-  check(!words.empty(), "bench: no group is given; available: ", join(group_names()));
+  check_usage(!words.empty(), "bench: no group is given; available: ", join(group_names()));
   const Device device = parse_device(s.device);
   check_available(device);
-  check(s.precision != "high" || device == Device::cuda,
-        "bench: --precision=high requires --device=cuda, since it uses tensor cores; on the CPU use highest or medium");
+  check_usage(
+      s.precision != "high" || device == Device::cuda,
+      "bench: --precision=high requires --device=cuda, since it uses tensor cores; on the CPU use highest or medium");
   set_product_precision(s.precision == "high" ? ProductPrecision::high : ProductPrecision::highest);
   std::vector<BenchCase> cases;
   for (const std::string& word : words)
@@ -122,13 +125,16 @@ int bench(const Arguments& arguments) {
       if (c.name.find(s.only) != std::string::npos && (c.on_device || device == Device::cpu))
         cases.push_back(std::move(c));
   // JSON output may be empty: compare.py may request a case that only PyTorch has.
-  check(s.json || !cases.empty(), "bench: no case of these groups on ", device, " has a name that contains '", s.only,
-        "'; leave --only out to run all");
+  check_usage(s.json || !cases.empty(), "bench: no case of these groups on ", device, " has a name that contains '",
+              s.only, "'; leave --only out to run all");
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
   if (!s.json)
     std::cout << "case                                       ms best  ms median       rate  unit         ("
               << counted(thread_count(), "thread") << ")" << std::endl;
+  Progress progress("timing", Progress::Results::shown_at_once);
+  double done = 0;
   for (const BenchCase& c : cases) {
+    progress.share("timed", done++ / static_cast<double>(cases.size()));
     const BenchFigure figure = c.run({s.seconds, device, s.dtype()});
     std::cout << (s.json ? json_line(c, figure, s) : readable_line(c, figure)) << std::endl;
   }

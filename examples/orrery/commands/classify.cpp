@@ -6,14 +6,18 @@
 #include <numeric>
 
 #include "engine/autograd/autograd.h"
+#include "engine/settings/registry.h"
 #include "engine/system/files.h"
 #include "engine/system/folders.h"
 #include "engine/system/parallel.h"
+#include "engine/types/usage_error.h"
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/commands/picture_reader.h"
 #include "examples/orrery/commands/trained.h"
 #include "examples/orrery/terminal/arguments.h"
+#include "examples/orrery/terminal/progress.h"
 #include "examples/orrery/terminal/table.h"
+#include "examples/orrery/terminal/talk.h"
 #include "models/data/picture_tally.h"
 #include "models/image_model.h"
 #include "models/model.h"
@@ -28,10 +32,10 @@ struct ClassifySettings {
 
   template <class V>
   void visit(V& v) {
-    v("checkpoint|out_dir", checkpoint, "folder of a run (its last checkpoint) or of one checkpoint");
+    v("checkpoint|out_dir", checkpoint, "another way to give RUN: the folder of a run or of one checkpoint");
     v("top", top, "number of most likely classes to print per image", between(1, 1e6));
     v("skip_broken", skip_broken, "list images that cannot be decoded among the others, without an error");
-    v("threads", threads, "cores to use; 0: all", between(0, 1024));
+    v("threads", threads, "cores to use; 0: OMP_NUM_THREADS, else all", between(0, 1024));
     v("device", device, "cpu or cuda", one_of({"cpu", "cuda"}));
   }
 };
@@ -104,23 +108,31 @@ class Classifier {
 
 std::string classify_help(const Arguments&) {
   ClassifySettings settings;
-  return "Arguments are files, folders and --key=value:\n" + describe(settings_of(settings)) +
-         "\nExample: orrery classify --checkpoint=runs/latest --top=3 photos";
+  return "orrery classify RUN IMAGE|FOLDER ... --key=value, where RUN is the folder of a run (its last checkpoint)\n"
+         "or of a checkpoint:\n" +
+         describe(settings_of(settings)) + "\nExample: orrery classify runs/latest photos --top=3";
 }
 
 int classify(const Arguments& arguments) {
   ClassifySettings s;
   std::vector<std::string> pictures;
-  for (const std::string& word : read_arguments("classify", arguments, settings_of(s)))
+  std::vector<std::string> words = read_arguments("classify", arguments, settings_of(s));
+  s.checkpoint = take_run(s.checkpoint, words);
+  check_usage(!words.empty(),
+              "classify: there is no image to classify; give PNG or JPEG files, or folders with such files, after the "
+              "run");
+  for (const std::string& word : words)
     for (std::string& path : pictures_of(word)) pictures.push_back(std::move(path));
-  check(!pictures.empty(),
-        "classify: there is no image to classify; give PNG or JPEG files, or folders with such files");
+  check(!pictures.empty(), "classify: ", join(words), ": there is no image to classify; give PNG or JPEG files");
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
   const Device device = parse_device(s.device);
   check_available(device);
   Classifier classifier(s, device);
   int code = 0;
+  Progress progress("classifying", Progress::Results::shown_at_once);
+  double done = 0;
   for (const std::string& path : pictures) {
+    progress.share("classified", done++ / static_cast<double>(pictures.size()));
     std::vector<std::pair<std::string, double>> likeliest;
     std::string broken;
     try {
@@ -129,7 +141,7 @@ int classify(const Arguments& arguments) {
       broken = error.what();
     }
     if (!broken.empty() && !s.skip_broken) {
-      std::cerr << "classify: image left out: " << for_terminal(broken) << std::endl;
+      talk("classify: image left out: " + for_terminal(broken));
       code = 1;
       continue;
     }

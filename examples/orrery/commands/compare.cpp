@@ -2,15 +2,19 @@
 #include <algorithm>
 #include <iostream>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "engine/settings/registry.h"
 #include "engine/system/files.h"
+#include "engine/types/usage_error.h"
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/commands/trained.h"
 #include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/terminal/plot.h"
+#include "examples/orrery/terminal/progress.h"
 #include "examples/orrery/terminal/table.h"
+#include "examples/orrery/terminal/talk.h"
 #include "models/study/comparison.h"
 #include "models/study/figure_names.h"
 #include "models/study/run_files.h"
@@ -48,6 +52,7 @@ struct ComparedRun {
 
 ComparedRun read_run(const std::string& folder, size_t index) {
   models::check_is_run("compare", folder);
+  const Progress progress("reading the log of " + folder);
   ComparedRun run{std::to_string(index + 1), folder, models::settings_of_run(folder),
                   file_exists(folder + "/metrics.jsonl")};
   if (!run.logged) return run;
@@ -126,12 +131,14 @@ void print_curves(const std::vector<ComparedRun>& runs, const std::string& patte
     if (whole.rows > 1)  // a single value is not a curve
       curves[name].assign(runs.size(), Series(static_cast<double>(whole.first), static_cast<double>(whole.last)));
   }
+  std::optional<Progress> progress(std::in_place, "reading the curves");
   for (size_t i = 0; i < runs.size(); ++i)
     runs[i].log.each([&](const LogRow& row) {
       for (auto& [name, series] : curves)
         if (const auto found = row.figures.find(name); found != row.figures.end())
           series[i].add(static_cast<double>(row.step), found->second);
     });
+  progress.reset();
   for (const std::string& name : drawn)
     if (const auto found = curves.find(name); found != curves.end())
       std::cout << "\n" << plot_together(for_terminal(name) + " by step", found->second);
@@ -157,28 +164,29 @@ void print_validations(const std::vector<ComparedRun>& runs) {
 void print_meaning(const std::vector<ComparedRun>& runs) {
   std::vector<models::TrainSettings> settings;
   for (const ComparedRun& run : runs) settings.push_back(run.settings);
-  for (const std::string& note : models::notes_of_other_meanings(settings))
-    std::cout << "note: " << for_terminal(note) << "\n";
+  for (const std::string& each : models::notes_of_other_meanings(settings)) note(each);
 }
 
 void print_parting(const ComparedRun& first, const ComparedRun& other) {
-  std::cout << "\nmetrics of " << first.number << " and " << other.number << ": ";
+  const std::string head = "\nmetrics of " + first.number + " and " + other.number + ": ";
   const ComparedRun& silent = first.logged ? other : first;
   if (!silent.logged) {
-    std::cout << "not compared, because " << for_terminal(silent.folder) << " has no metrics.jsonl\n";
+    std::cout << head << "not compared, because " << for_terminal(silent.folder) << " has no metrics.jsonl\n";
     return;
   }
+  std::optional<Progress> progress(std::in_place, "comparing the logs");
   const models::LogComparison found = models::compare_logs(first.log, other.log);
+  progress.reset();
   if (found.steps == 0) {
-    std::cout << "not compared, because no step is in both logs\n";
+    std::cout << head << "not compared, because no step is in both logs\n";
     return;
   }
   if (found.parting < 0) {
-    std::cout << "the same in all " << counted(static_cast<size_t>(found.steps), "step")
+    std::cout << head << "the same in all " << counted(static_cast<size_t>(found.steps), "step")
               << " that both logged, up to step " << grouped(found.last) << "\n";
     return;
   }
-  std::cout << "the first difference is at step " << grouped(found.parting) << "\n";
+  std::cout << head << "the first difference is at step " << grouped(found.parting) << "\n";
   constexpr size_t most = 6;
   Table table({"", first.number, other.number}, "lll");
   for (size_t i = 0; i < std::min(most, found.figures.size()); ++i)
@@ -195,6 +203,7 @@ struct LatestWeights {
 };
 // Returns the weights of the last checkpoint, or none.
 std::optional<LatestWeights> weights_of(const std::string& folder) {
+  const Progress progress("reading the weights of " + folder);
   return models::read_newest([&] { return models::latest_checkpoint(folder, true); },
                              [](const std::string& checkpoint) -> std::optional<LatestWeights> {
                                if (checkpoint.empty()) return {};
@@ -254,8 +263,8 @@ std::string compare_help(const Arguments&) {
 int compare(const Arguments& arguments) {
   CompareSettings s;
   const std::vector<std::string> folders = read_arguments("compare", arguments, settings_of(s));
-  check(folders.size() >= 2, "compare: ", folders.size(), folders.size() == 1 ? " run is" : " runs are",
-        " given; give two or more, as in orrery compare runs/a runs/b");
+  check_usage(folders.size() >= 2, "compare: ", folders.size(), folders.size() == 1 ? " run is" : " runs are",
+              " given; give two or more, as in orrery compare runs/a runs/b");
   std::vector<ComparedRun> runs;
   for (const std::string& folder : folders) runs.push_back(read_run(folder, runs.size()));
   print_runs(runs);

@@ -5,12 +5,14 @@
 
 #include "engine/system/files.h"
 #include "engine/system/parallel.h"
+#include "engine/types/usage_error.h"
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/commands/text_bounds.h"
 #include "examples/orrery/commands/trained.h"
 #include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/terminal/progress.h"
 #include "examples/orrery/terminal/table.h"
+#include "examples/orrery/terminal/talk.h"
 #include "models/data/prepared.h"
 #include "models/model.h"
 #include "models/tasks/base/task.h"
@@ -27,8 +29,8 @@ struct EvaluateSettings {
 
   template <class V>
   void visit(V& v) {
-    v("checkpoint|out_dir", checkpoint, "folder of a run (its last checkpoint) or of one checkpoint");
-    v("threads", threads, "cores to use; 0: all", between(0, 1024));
+    v("checkpoint|out_dir", checkpoint, "another way to give RUN: the folder of a run or of one checkpoint");
+    v("threads", threads, "cores to use; 0: OMP_NUM_THREADS, else all", between(0, 1024));
     v("device", device, "cpu or cuda", one_of({"cpu", "cuda"}));
     v("bleu", bleu, "translation models: translate the evaluated data and print BLEU, which takes longest");
     begin.visit(v);
@@ -50,7 +52,8 @@ std::optional<std::string> given(EvaluateSettings& s, const Arguments& arguments
 // Parses the checkpoint alone, because it defines the other keys.
 std::string checkpoint_in(const Arguments& arguments) {
   EvaluateSettings first;
-  return given(first, arguments, "checkpoint").value_or("");
+  std::vector<std::string> words = parse_arguments("evaluate", arguments, settings_of(first)).words;
+  return take_run(given(first, arguments, "checkpoint").value_or(""), words);
 }
 
 // The run's data may have moved since.
@@ -82,9 +85,9 @@ std::vector<Setting> settings_to_give(EvaluateSettings& s) {
 }
 void refuse_tokenizer(EvaluateSettings& s, const Arguments& arguments) {
   const auto tokenizer = given(s, arguments, "tokenizer");
-  check(!tokenizer,
-        "evaluate: the tokenizer is always the one of the checkpoint; leave --tokenizer=", tokenizer.value_or(""),
-        " out");
+  check_usage(!tokenizer,
+              "evaluate: the tokenizer is always the one of the checkpoint; leave --tokenizer=", tokenizer.value_or(""),
+              " out");
 }
 
 // Clears the training data if validation data are given, because the files may be missing. An
@@ -105,9 +108,9 @@ std::string evaluate_help(const Arguments& given) {
   AnySettings task = checkpoint.empty() ? models::TrainSettings().task_settings
                                         : read_trained("evaluate", checkpoint).settings.task_settings;
   settings.task = &task;
-  return "Arguments are --key=value; settings of the checkpoint's task have the values of its run as defaults:\n" +
-         describe(settings_to_give(settings)) +
-         "\nExample: orrery evaluate --checkpoint=runs/latest --validation_data=test";
+  return "orrery evaluate RUN --key=value, where RUN is the folder of a run (its last checkpoint) or of a checkpoint.\n"
+         "Settings of its task have the values of the run as defaults:\n" +
+         describe(settings_to_give(settings)) + "\nExample: orrery evaluate runs/latest --validation_data=test";
 }
 
 int evaluate(const Arguments& arguments) {
@@ -116,16 +119,17 @@ int evaluate(const Arguments& arguments) {
   AnySettings task_settings = trained.settings.task_settings, model_settings = trained.settings.model_settings;
   s.task = &task_settings;
   refuse_tokenizer(s, arguments);
-  const std::vector<std::string> words = read_arguments("evaluate", arguments, settings_to_give(s));
+  std::vector<std::string> words = read_arguments("evaluate", arguments, settings_to_give(s));
+  take_run(s.checkpoint, words);
   leave_out_learned_data(s, arguments);
   check_data_is_there(s);
-  check(words.empty(), "evaluate: '", words.empty() ? "" : words[0],
-        "' is not of the form --key=value; did you mean --checkpoint?");
+  check_usage(words.empty(), "evaluate: '", words.empty() ? "" : words[0],
+              "' is not of the form --key=value; did you mean --validation_data?");
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
   const Device device = parse_device(s.device);
   check_available(device);
   follow_begin(s, trained);
-  std::optional<Progress> progress(std::in_place, std::cerr);
+  std::optional<Progress> progress(std::in_place, "evaluating");
   const models::TaskOptions options{
       .batch = trained.settings.batch,
       .micro_batches = trained.settings.gradient_accumulation_steps,
@@ -136,7 +140,7 @@ int evaluate(const Arguments& arguments) {
       .bleu = s.bleu,
       .progress = [&](const std::string& done, double share) { progress->share(done, share); }};
   const auto task = models::tasks().at(trained.settings.task).make(task_settings, model_settings, options);
-  for (const std::string& sentence : task->warnings()) std::cout << "warning: " << for_terminal(sentence) << "\n";
+  warn(task->warnings());
   nn::move(*trained.model, device);
   const auto found = task->validate(*trained.model, {});
   progress.reset();

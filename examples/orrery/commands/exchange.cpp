@@ -1,11 +1,15 @@
 // orrery import and orrery export: conversion of weights from and to other programs' formats.
 #include <iostream>
+#include <optional>
 
 #include "engine/system/parallel.h"
+#include "engine/types/usage_error.h"
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/commands/trained.h"
 #include "examples/orrery/terminal/arguments.h"
+#include "examples/orrery/terminal/progress.h"
 #include "examples/orrery/terminal/table.h"
+#include "examples/orrery/terminal/talk.h"
 #include "models/exchange/base/exchange.h"
 #include "models/language_model.h"
 
@@ -21,7 +25,7 @@ struct ImportSettings {
     v("tokenizer", tokenizer, "file or folder of the tokenizer; none: the one in the imported folder");
     v("reference_logits|check", check,
       "safetensors file with tokens (B, T) or pixel_values (B, C, H, W), and the expected logits");
-    v("threads", threads, "cores to use; 0: all", between(0, 1024));
+    v("threads", threads, "cores to use; 0: OMP_NUM_THREADS, else all", between(0, 1024));
   }
 };
 struct ExportSettings {
@@ -41,7 +45,7 @@ std::string formats_text() {
 }
 
 std::string only_word(const char* command, const std::vector<std::string>& words, const char* what) {
-  check(words.size() == 1, command, ": ", words.size(), " paths are given; give ", what);
+  check_usage(words.size() == 1, command, ": ", words.size(), " paths are given; give ", what);
   return words[0];
 }
 
@@ -57,15 +61,18 @@ int import_weights(const Arguments& arguments) {
   ImportSettings s;
   const std::string path =
       only_word("import", read_arguments("import", arguments, settings_of(s)), "the folder or file to import");
-  check(!s.out.empty(), "import: --out is missing; give the folder of the new run, as in --out=runs/imported");
+  check_usage(!s.out.empty(), "import: --out is missing; give the folder of the new run, as in --out=runs/imported");
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
-  const models::ImportReport report = models::import_model(path, s.out, s.tokenizer, s.check);
+  const auto convert = [&] { return models::import_model(path, s.out, s.tokenizer, s.check); };
+  std::optional<Progress> progress(std::in_place, "importing " + path);
+  const models::ImportReport report = as_content(convert);
+  progress.reset();
   Table placed({"target", "source", "conversion"}, "lll");
   for (const auto& line : report.placed) placed.add({line.ours, line.theirs, line.how});
   std::cout << placed.print(0);
   for (const auto& [name, why] : report.left)
     std::cout << "left out: " << for_terminal(name) << ": " << for_terminal(why) << '\n';
-  for (const std::string& note : report.notes) std::cout << "note: " << for_terminal(note) << '\n';
+  for (const std::string& each : report.notes) note(each);
   std::cout << "format: " << report.format
             << (report.classes > 0 ? text("; classes: ", report.classes)
                                    : "; tokenizer: " + for_terminal(report.tokenizer))
@@ -89,16 +96,17 @@ int export_weights(const Arguments& arguments) {
   ExportSettings s;
   const std::string run = only_word("export", read_arguments("export", arguments, settings_of(s)),
                                     "the folder of a run or of a checkpoint");
-  check(!s.out.empty(), "export: --out is missing; give a new folder, as in --out=exported");
+  check_usage(!s.out.empty(), "export: --out is missing; give a new folder, as in --out=exported");
   const Trained trained = read_trained("export", run);
+  std::optional<Progress> progress(std::in_place, "exporting " + run);
   const std::string format =
       models::export_model({trained.settings, *trained.model, trained.tokenizer}, s.out, s.format);
+  progress.reset();
   const bool writes = dynamic_cast<const models::LanguageModel*>(trained.model.get()) != nullptr;
   const std::string tokenizer = writes ? models::restore_tokenizer(trained.tokenizer)->name() : "";
-  if (tokenizer == "token_ids")
-    std::cout << "note: the tokens of this run are numbers, so no tokenizer file is written\n";
+  if (tokenizer == "token_ids") note("the tokens of this run are numbers, so no tokenizer file is written");
   if (tokenizer == "sentence_piece")
-    std::cout << "note: after a token such as </s> within a text, transformers inserts a space and orrery does not\n";
+    note("after a token such as </s> within a text, transformers inserts a space and orrery does not");
   std::cout << for_terminal(s.out) << ": " << grouped(nn::count_parameters(*trained.model)) << " parameters as "
             << format << std::endl;
   return 0;

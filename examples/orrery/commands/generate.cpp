@@ -5,12 +5,14 @@
 #include <iostream>
 
 #include "engine/system/parallel.h"
+#include "engine/types/usage_error.h"
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/commands/given_text.h"
 #include "examples/orrery/commands/text_bounds.h"
 #include "examples/orrery/commands/trained.h"
 #include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/terminal/table.h"
+#include "examples/orrery/terminal/talk.h"
 #include "models/data/running_text.h"
 #include "models/data/tokenizer.h"
 #include "models/language_model.h"
@@ -28,9 +30,9 @@ struct GenerateSettings {
 
   template <class V>
   void visit(V& v) {
-    v("checkpoint|out_dir", checkpoint, "folder of a run (its last checkpoint) or of one checkpoint");
-    v("prompt", prompt, "text to continue; none: the token that begins a text, or a line break without such a token");
-    v("start", start, "nanoGPT's form of prompt: a text, or FILE:PATH for the text of a file");
+    v("checkpoint|out_dir", checkpoint, "another way to give RUN: the folder of a run or of one checkpoint");
+    v("prompt", prompt, "text to continue, -: standard input; none: the token that begins a text, or a line break");
+    v("start", start, "nanoGPT's form of prompt: a text, or FILE:PATH for the text of a file or pipe");
     v("tokens|max_new_tokens", sampling.tokens, "number of tokens to generate", between(0, 1e9));
     v("temperature", sampling.temperature,
       "sampling temperature; 0: always the most likely token; 1: the model's probabilities", zero_or(tiny, 1e6));
@@ -43,21 +45,21 @@ struct GenerateSettings {
       between(0, 16777216));
     v("samples|num_samples", samples, "number of texts to generate", between(1, 1e6));
     bounds.visit(v);
-    v("threads", threads, "cores to use; 0: all", between(0, 1024));
+    v("threads", threads, "cores to use; 0: OMP_NUM_THREADS, else all", between(0, 1024));
     v("device", device, "cpu or cuda", one_of({"cpu", "cuda"}));
   }
 };
 
 // nanoGPT's settings that have no equivalent here.
 constexpr ForeignKey nanogpt_sample_keys[] = {
-    {"init_from", "give the model with --checkpoint=RUN; `orrery import` converts GPT-2's weights to a run"},
+    {"init_from", "give the model as in orrery generate RUN; `orrery import` converts GPT-2's weights to a run"},
     {"dtype", "a model computes in the dtype of its checkpoint; leave it out"},
     {"compile", "there is nothing to compile; leave it out"},
 };
 
 std::string prompt_of(const GenerateSettings& s) {
-  if (s.start.empty()) return s.prompt;
-  check(s.prompt.empty(), "generate: --prompt and --start both give a text to continue; use one");
+  if (s.start.empty()) return text_or_input(s.prompt);
+  check_usage(s.prompt.empty(), "generate: --prompt and --start both give a text to continue; use one");
   return given_text(s.start);
 }
 
@@ -94,21 +96,23 @@ class Speed {
 
 std::string generate_help(const Arguments&) {
   GenerateSettings settings;
-  return "Arguments are --key=value; the names of nanoGPT's sample.py are accepted too:\n" +
+  return "orrery generate RUN --key=value, where RUN is the folder of a run (its last checkpoint) or of a checkpoint.\n"
+         "The names of nanoGPT's sample.py are accepted too:\n" +
          describe(settings_of(settings)) +
-         "\nExample: orrery generate --checkpoint=runs/latest --prompt=\"To be\" --tokens=300 --top_k=20";
+         "\nExample: orrery generate runs/latest --prompt=\"To be\" --tokens=300 --top_k=20";
 }
 
 int generate(const Arguments& arguments) {
   GenerateSettings s;
-  const std::vector<std::string> words = read_arguments("generate", arguments, settings_of(s), nanogpt_sample_keys);
-  check(words.empty(), "generate: '", words.empty() ? "" : words[0],
-        "' is not of the form --key=value; did you mean --prompt?");
+  std::vector<std::string> words = read_arguments("generate", arguments, settings_of(s), nanogpt_sample_keys);
+  const std::string run = take_run(s.checkpoint, words);
+  check_usage(words.empty(), "generate: '", words.empty() ? "" : words[0],
+              "' is not of the form --key=value; did you mean --prompt?");
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
   const Device device = parse_device(s.device);
   check_available(device);
   const std::string prompt = prompt_of(s);
-  Trained trained = read_trained("generate", s.checkpoint);
+  Trained trained = read_trained("generate", run);
   follow("generate", s.bounds, trained);
   nn::move(*trained.model, device);
   auto& writes =
@@ -133,7 +137,7 @@ int generate(const Arguments& arguments) {
     ++s.sampling.seed;
   }
   std::cout << std::endl;
-  if (speed.measured()) std::cerr << speed.sentence() << "\n";
+  if (speed.measured()) talk(speed.sentence());
   return 0;
 }
 

@@ -1,13 +1,20 @@
-// Text arguments.
+// Text arguments: a text itself, a file, or what a pipe delivers.
 #pragma once
 
 #include <string>
 
+#include "models/data/lines.h"
+
 namespace orrery::program {
 
-// Returns the file's content for FILE:path, else the argument itself.
+// Returns the standard input for -, else the argument itself.
+std::string text_or_input(const std::string& given);
+// Returns the file's content for FILE:path, the standard input for -, else the argument itself.
 std::string given_text(const std::string& given);
-// Reads a file, possibly gzip, of at most 16 MiB; throws if it is longer or cannot be read.
+// Reads a file or pipe, possibly gzip, of at most 16 MiB; throws if it is longer or cannot be read.
 std::string text_of_file(const std::string& path);
+
+// Calls `take` for each line of a pipe (engine/system/files.h).
+void each_line_of_pipe(const std::string& path, const std::string& what, const models::TakeLine& take);
 
 }  // namespace orrery::program

@@ -5,9 +5,11 @@
 #include <set>
 
 #include "engine/settings/registry.h"
+#include "engine/types/usage_error.h"
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/commands/pointwise_check.h"
 #include "examples/orrery/terminal/arguments.h"
+#include "examples/orrery/terminal/progress.h"
 #include "examples/orrery/terminal/table.h"
 #include "models/catalogue/catalogue.h"
 #include "nn/base/gradient_case.h"
@@ -66,11 +68,11 @@ std::vector<Name> find_names(const std::string& word) {
       without.push_back(family.name);
     }
   if (!found.empty()) return found;
-  check(without.empty(), "gradcheck: '", word, "' belongs to the family ", without.empty() ? "" : without[0],
-        ", which has no derivative to check; give a name of another family (orrery list)");
+  check_usage(without.empty(), "gradcheck: '", word, "' belongs to the family ", without.empty() ? "" : without[0],
+              ", which has no derivative to check; give a name of another family (orrery list)");
   const std::string meant = nearest(word, known);
-  fail("gradcheck: unknown name '", word, "'; ", meant.empty() ? "" : "did you mean '" + meant + "'? ",
-       "orrery list prints all names");
+  fail_usage("gradcheck: unknown name '", word, "'; ", meant.empty() ? "" : "did you mean '" + meant + "'? ",
+             "orrery list prints all names");
 }
 
 std::string full(double x) { return scientific(x, 9); }
@@ -170,10 +172,10 @@ std::string gradcheck_help(const Arguments&) {
 int gradcheck(const Arguments& arguments) {
   GradcheckSettings settings;
   const std::vector<std::string> words = read_arguments("gradcheck", arguments, settings_of(settings));
-  check(settings.all || !words.empty(),
-        "gradcheck: no name is given; give names, as in orrery gradcheck silu rms, or --all");
-  check(!settings.all || words.empty(), "gradcheck: --all checks every name; leave '", words.empty() ? "" : words[0],
-        "' out");
+  check_usage(settings.all || !words.empty(),
+              "gradcheck: no name is given; give names, as in orrery gradcheck silu rms, or --all");
+  check_usage(!settings.all || words.empty(), "gradcheck: --all checks every name; leave '",
+              words.empty() ? "" : words[0], "' out");
   std::set<Name> names;
   for (const std::string& word : words)
     for (const Name& n : find_names(word)) names.insert(n);
@@ -182,7 +184,12 @@ int gradcheck(const Arguments& arguments) {
   const Device device = parse_device(settings.device);
   check_available(device);
   Totals totals;
-  for (const Name& n : names) check_name(n, static_cast<uint64_t>(settings.seed), device, totals);
+  Progress progress("checking", Progress::Results::shown_at_once);
+  double done = 0;
+  for (const Name& n : names) {
+    check_name(n, static_cast<uint64_t>(settings.seed), device, totals);
+    progress.share("checked", ++done / static_cast<double>(names.size()));
+  }
   if (!totals.failed.empty()) std::cout << "FAILED: " << join(totals.failed) << "\n";
   std::cout << counted(static_cast<int64_t>(names.size()), "name") << ", " << counted(totals.cases, "case") << ", "
             << counted(totals.comparisons, "comparison") << ", " << totals.failed.size() << " failed" << std::endl;

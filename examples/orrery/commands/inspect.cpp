@@ -8,6 +8,7 @@
 #include "engine/system/files.h"
 #include "engine/system/folder_lock.h"
 #include "engine/system/parallel.h"
+#include "engine/types/usage_error.h"
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/commands/given_text.h"
 #include "examples/orrery/commands/subject.h"
@@ -16,6 +17,7 @@
 #include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/terminal/progress.h"
 #include "examples/orrery/terminal/table.h"
+#include "examples/orrery/terminal/talk.h"
 #include "examples/orrery/terminal/view_text.h"
 #include "models/exchange/npy.h"
 #include "models/formats/csv.h"
@@ -51,7 +53,7 @@ struct InspectSettings {
     v("top", look.top, "number of entries of a list", between(1, 1e6));
     v("patch_from|other", other,
       "second example (text, image or source) to patch values from, for --analysis=ablation");
-    v("corpus", corpus, "text file searched for top activations, for --analysis=neurons; none: only the example");
+    v("corpus", corpus, "text file or pipe, -: standard input, searched for top activations; none: only the example");
     v("seed", look.seed, "random seed of examples that an analysis generates", between(0, models::largest_seed));
     begin.visit(v);
     v("hooks", hooks,
@@ -59,7 +61,7 @@ struct InspectSettings {
     v("out", out,
       "FILE.safetensors, or a folder for .npy files and figures.csv: all values; FILE.csv: the metrics only");
     v("html|page", page, "FILE.html: a page with plots of the analyses");
-    v("threads", threads, "cores to use; 0: all", between(0, 1024));
+    v("threads", threads, "cores to use; 0: OMP_NUM_THREADS, else all", between(0, 1024));
   }
 };
 
@@ -214,9 +216,9 @@ void check_looks_use(const InspectSettings& s) {
   std::vector<std::string> looks = items_of(s.looks);
   for (std::string& name : looks) name = models::with_current_metrics(name);
   const auto check_used = [&](const std::string& value, const char* key, const char* look) {
-    check(value.empty() || s.looks == "all" || std::find(looks.begin(), looks.end(), look) != looks.end(),
-          "inspect: --", key, " is for the analysis ", look, ", which is not requested; add --analysis=", look,
-          ", or leave --", key, " out");
+    check_usage(value.empty() || s.looks == "all" || std::find(looks.begin(), looks.end(), look) != looks.end(),
+                "inspect: --", key, " is for the analysis ", look, ", which is not requested; add --analysis=", look,
+                ", or leave --", key, " out");
   };
   check_used(s.other, "patch_from", "ablation"), check_used(s.corpus, "corpus", "neurons");
 }
@@ -229,8 +231,7 @@ std::unique_ptr<models::Subject> subject_for(const Trained& trained, const model
   });
   if (!example.given() && !asked && example.label < 0 && example.target.empty())
     if (auto held_out = held_out_subject("inspect", trained)) {
-      std::cout
-          << "the example is the first of the run's held-out data; give another with --text, --image or --source\n";
+      note("the example is the first of the run's held-out data; give another with --text, --image or --source");
       return held_out;
     }
   return make_subject("inspect", trained, example);
@@ -261,8 +262,8 @@ std::string inspect_help(const Arguments&) {
 int inspect(const Arguments& arguments) {
   InspectSettings s;
   const std::vector<std::string> words = read_arguments("inspect", arguments, settings_of(s));
-  check(words.size() == 1, "inspect: ", words.size(),
-        " runs are given; give one, as in orrery inspect runs/latest --text=\"First Citizen:\"");
+  check_usage(words.size() == 1, "inspect: ", words.size(),
+              " runs are given; give one, as in orrery inspect runs/latest --text=\"First Citizen:\"");
   if (!s.out.empty()) check_out(s.out);
   const PagePlace page{"inspect", s.page, "--html"};
   if (!s.page.empty()) page.check_free();
@@ -283,7 +284,7 @@ int inspect(const Arguments& arguments) {
   for (const auto& piece : pieces) s.look.corpus.push_back(piece.get());
   std::vector<models::View> views;
   {
-    Progress progress(std::cerr);
+    Progress progress("analyzing " + words[0]);
     s.look.progress = [&](const std::string& done, double share) { progress.share(done, share); };
     views = look_at(*subject, s.looks, s.look);
     if (views.empty() && usual) views = look_at(*subject, "all", s.look);

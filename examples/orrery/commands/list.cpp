@@ -3,6 +3,7 @@
 #include <iostream>
 
 #include "engine/settings/registry.h"
+#include "engine/types/usage_error.h"
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/terminal/arguments.h"
 #include "models/catalogue/catalogue.h"
@@ -60,8 +61,8 @@ void print_matches(const std::string& word) {
   }
   if (found) return;
   const std::string meant = nearest(word, known);
-  fail("list: unknown family or name '", word, "'; ",
-       meant.empty() ? "orrery list prints all" : "did you mean '" + meant + "'?");
+  fail_usage("list: unknown family or name '", word, "'; ",
+             meant.empty() ? "orrery list prints all" : "did you mean '" + meant + "'?");
 }
 
 }  // namespace
@@ -80,8 +81,8 @@ std::string list_help(const Arguments&) {
 int list(const Arguments& arguments) {
   ListSettings settings;
   const std::vector<std::string> words = read_arguments("list", arguments, settings_of(settings));
-  check(!settings.markdown || words.empty(), "list: --markdown prints the whole catalogue; leave '",
-        words.empty() ? "" : words[0], "' out");
+  check_usage(!settings.markdown || words.empty(), "list: --markdown prints the whole catalogue; leave '",
+              words.empty() ? "" : words[0], "' out");
   if (settings.markdown) {
     std::cout << models::catalogue_markdown();
     return 0;

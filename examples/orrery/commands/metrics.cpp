@@ -5,8 +5,10 @@
 #include <set>
 
 #include "engine/system/files.h"
+#include "engine/types/usage_error.h"
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/terminal/arguments.h"
+#include "examples/orrery/terminal/progress.h"
 #include "examples/orrery/terminal/table.h"
 #include "models/exchange/tensorboard.h"
 #include "models/formats/csv.h"
@@ -145,11 +147,13 @@ std::string metrics_help(const Arguments&) {
 int metrics(const Arguments& arguments) {
   MetricsSettings s;
   const std::vector<std::string> words = read_arguments("metrics", arguments, settings_of(s));
-  check(words.size() == 1, "metrics: ", words.size(), " runs are given; give one, as in orrery metrics runs/mine");
+  check_usage(words.size() == 1, "metrics: ", words.size(),
+              " runs are given; give one, as in orrery metrics runs/mine");
   const std::string& run = words[0];
   models::check_is_run("metrics", run);
   check(file_exists(run + "/metrics.jsonl"), "metrics: ", run,
         " has no metrics.jsonl; give a run that orrery train has trained");
+  const Progress progress("reading the log of " + run, Progress::Results::shown_at_once);
   const auto log = models::RunLog::of_run(run);
   const std::vector<std::string> figures = models::fitting_figures("metrics", models::figure_names(log), s.figures);
   const bool csv = s.format == "csv";

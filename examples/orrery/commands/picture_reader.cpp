@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "examples/orrery/terminal/talk.h"
 #include "models/formats/gzip.h"
 #include "models/model.h"
 

@@ -1,10 +1,12 @@
 // orrery prepare: tokenizes a text once, for many runs.
 #include <iostream>
 
+#include "engine/types/usage_error.h"
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/terminal/progress.h"
 #include "examples/orrery/terminal/table.h"
+#include "examples/orrery/terminal/talk.h"
 #include "models/data/prepared.h"
 #include "models/study/run_files.h"
 
@@ -40,20 +42,21 @@ std::string prepare_help(const Arguments&) {
 int prepare(const Arguments& arguments) {
   PrepareSettings s;
   const std::vector<std::string> words = read_arguments("prepare", arguments, settings_of(s));
-  check(words.empty(), "prepare: '", words.empty() ? "" : words[0],
-        "' is not of the form --key=value; did you mean --input?");
+  check_usage(words.empty(), "prepare: '", words.empty() ? "" : words[0],
+              "' is not of the form --key=value; did you mean --input?");
   if (s.vocabulary > 0) {
-    check(s.to.tokenizer == models::Preparation().tokenizer, "prepare: --vocabulary=", s.vocabulary,
-          " trains byte pairs, but --tokenizer=", s.to.tokenizer, " names another tokenizer; leave one of them out");
+    check_usage(s.to.tokenizer == models::Preparation().tokenizer, "prepare: --vocabulary=", s.vocabulary,
+                " trains byte pairs, but --tokenizer=", s.to.tokenizer,
+                " names another tokenizer; leave one of them out");
     s.to.tokenizer = text("byte_pair(vocabulary=", s.vocabulary, ")");
   }
   if (!s.to.out.empty()) models::check_no_run("prepare", without_last_slashes(s.to.out));
   models::Prepared made;
   {
-    Progress progress;
+    Progress progress("preparing " + s.to.input);
     made = models::prepare(s.to, [&](const std::string& done, double share) { progress.share(done, share); });
   }
-  for (const std::string& note : made.notes) std::cout << "note: " << for_terminal(note) << "\n";
+  for (const std::string& each : made.notes) note(each);
   std::cout << grouped(made.train) << " training tokens, " << grouped(made.validation)
             << " for validation; vocabulary size " << grouped(made.vocabulary) << "\nfiles:\n  "
             << for_terminal(s.to.out) << "/train.bin\n";

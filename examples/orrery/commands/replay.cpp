@@ -1,9 +1,12 @@
 // orrery replay: repeats a step in which --nan_guard=yes found a non-finite value, with details.
 #include <deque>
 #include <iostream>
+#include <optional>
 
+#include "engine/types/usage_error.h"
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/terminal/arguments.h"
+#include "examples/orrery/terminal/progress.h"
 #include "examples/orrery/terminal/table.h"
 #include "models/training/run_folder.h"
 #include "models/training/trainer.h"
@@ -39,7 +42,7 @@ Given read_given(const Arguments& arguments) {
   };
   models::TrainSettings known;
   if (const std::vector<std::string> folders = parse(known).words; !folders.empty()) {
-    check(folders.size() == 1, "replay: ", folders.size(), " folders are given; give one");
+    check_usage(folders.size() == 1, "replay: ", folders.size(), " folders are given; give one");
     given.folder = models::replay_folder_at(folders[0]);
     const std::string checkpoint = models::latest_checkpoint(given.folder);
     check(!checkpoint.empty(), "replay: ", given.folder, " has no saved state, because the run could not write ",
@@ -61,7 +64,7 @@ models::TrainSettings settings_of_replay(const Given& given) {
   all.insert(all.end(), given.changes.begin(), given.changes.end());
   for (const char* key : {"resume", "nan_guard"}) all.emplace_back(key, "yes");
   all.emplace_back("out", given.folder);
-  return models::make_settings(all);
+  return as_usage([&] { return models::make_settings(all); });
 }
 
 std::string module_text(const std::string& path) { return path.empty() ? "no module" : path; }
@@ -131,10 +134,11 @@ std::string replay_help(const Arguments& given) {
 
 int replay(const Arguments& arguments) {
   const Given given = read_given(arguments);
-  check(!given.folder.empty(),
-        "replay: no folder is given; give that of a run that --nan_guard=yes stopped, as in orrery replay "
-        "runs/latest");
+  check_usage(!given.folder.empty(),
+              "replay: no folder is given; give that of a run that --nan_guard=yes stopped, as in orrery replay "
+              "runs/latest");
   const Finding before = models::read_finding(given.folder);
+  std::optional<Progress> progress(std::in_place, "repeating the step");
   models::Trainer trainer(settings_of_replay(given));
   const int64_t step = trainer.steps_done() + (before.validating ? 0 : 1);
   check(step == before.step, "replay: the state in ", given.folder, " begins step ", step,
@@ -144,6 +148,7 @@ int replay(const Arguments& arguments) {
     calls.push_back(call);
     if (static_cast<int64_t>(calls.size()) > given.settings.calls) calls.pop_front();
   });
+  progress.reset();
   std::cout << step_text(before) << ", repeated from its state in " << for_terminal(given.folder) << "\n";
   if (!found) {
     std::cout << "not reproduced: every value is finite\nthe run reported: " << models::sentence(before) << std::endl;

@@ -2,14 +2,18 @@
 #include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
 
 #include "engine/system/files.h"
 #include "engine/system/parallel.h"
+#include "engine/types/usage_error.h"
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/commands/report_looks.h"
 #include "examples/orrery/commands/report_samples.h"
 #include "examples/orrery/page/report_page.h"
 #include "examples/orrery/terminal/arguments.h"
+#include "examples/orrery/terminal/progress.h"
 #include "examples/orrery/terminal/table.h"
 #include "models/inspection/base/look.h"
 #include "models/reports/report.h"
@@ -45,7 +49,7 @@ struct ReportSettings {
     samples.bounds.visit(v);
     v("seed", samples.seed, "random seed of the sample texts; each further text uses the next seed",
       between(-models::largest_seed, models::largest_seed));
-    v("threads", threads, "cores to use; 0: all", between(0, 1024));
+    v("threads", threads, "cores to use; 0: OMP_NUM_THREADS, else all", between(0, 1024));
   }
 };
 
@@ -102,7 +106,7 @@ std::string report_help(const Arguments&) {
 int report(const Arguments& arguments) {
   ReportSettings s;
   const std::vector<std::string> folders = read_arguments("report", arguments, settings_of(s));
-  check(!folders.empty(), "report: no folder is given; give folders of runs, as in orrery report runs/latest");
+  check_usage(!folders.empty(), "report: no folder is given; give folders of runs, as in orrery report runs/latest");
   if (s.looks != "none") models::check_looks(s.looks);  // checks the names before reading the runs
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
   std::string title = s.title;
@@ -110,7 +114,10 @@ int report(const Arguments& arguments) {
     for (const std::string& folder : folders) title += (title.empty() ? "" : ", ") + folder;
   const PagePlace place{"report", s.out.empty() ? folders[0] + "/report.html" : s.out};
   place.check_free();
-  write_page(place, title, sections_of(folders, s, arguments));
+  std::optional<Progress> progress(std::in_place, "making the page");
+  Json sections = sections_of(folders, s, arguments);
+  progress.reset();
+  write_page(place, title, std::move(sections));
   return 0;
 }
 

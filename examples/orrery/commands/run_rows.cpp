@@ -6,12 +6,16 @@
 #include <chrono>
 #include <exception>
 #include <iostream>
+#include <optional>
 
 #include "engine/system/hash.h"
 #include "engine/system/signals.h"
 #include "engine/types/wording.h"
 #include "examples/orrery/terminal/outside.h"
+#include "examples/orrery/terminal/progress.h"
+#include "examples/orrery/terminal/style.h"
 #include "examples/orrery/terminal/table.h"
+#include "examples/orrery/terminal/talk.h"
 #include "models/formats/csv.h"
 #include "models/study/run_files.h"
 
@@ -27,11 +31,11 @@ std::string clock_text(double seconds) {
   return std::to_string(whole / 60) + ":" + (rest.size() < 2 ? "0" : "") + rest;
 }
 
-// Progress: a table redrawn in place on a terminal, one line per run in a pipe.
+// Output while runs end: a table redrawn in place on a terminal, one line per run in a pipe.
 class Screen {
  public:
   Screen(const RunRows& rows, const RunWords& words)
-      : rows_(rows), words_(words), runs_(rows.named.size()), terminal_(::isatty(1) == 1) {}
+      : rows_(rows), words_(words), runs_(rows.named.size()), terminal_(is_live_terminal(STDERR_FILENO)) {}
 
   void ended(const PooledRun& run, const Outcome& outcome, const Outcomes& outcomes) {
     trained_ += Clock::now() - began_ > std::chrono::milliseconds(500);
@@ -39,26 +43,28 @@ class Screen {
       const auto& [label, seed] = rows_.named.at(run.key);
       std::string said = outcome.why;
       if (outcome.kind == Outcome::Kind::done) said = words_.said(outcome);
-      std::cout << outcomes.size() << " of " << runs_ << "  " << for_terminal(label) << " seed=" << seed << ": "
-                << for_terminal(said) << left(outcomes.size()) << std::endl;
-      return;
+      return talk(text(outcomes.size(), " of ", runs_, "  ", for_terminal(label), " seed=", seed, ": ",
+                       for_terminal(said), left(outcomes.size())));
     }
     draw(outcomes);
   }
   void draw(const Outcomes& outcomes) {
     const std::string table = words_.table(outcomes);
-    if (lines_ > 0) std::cout << "\x1b[" << lines_ << "A\x1b[J";
-    std::cout << cut_lines(table, terminal_columns()) << outcomes.size() << " of " << runs_ << " runs"
-              << left(outcomes.size()) << std::endl;
-    lines_ = std::count(table.begin(), table.end(), '\n') + 1, drawn_ = true;
+    talk(text(erase_codes(), cut_lines(table, terminal_columns(STDERR_FILENO)), outcomes.size(), " of ", runs_, " runs",
+              left(outcomes.size())));
+    lines_ = std::count(table.begin(), table.end(), '\n') + 1;
   }
-  void warn(const std::string& sentence) {
-    std::cout << "warning: " << for_terminal(sentence) << std::endl;
+  void show_warning(const std::string& sentence) {
+    warn(sentence);
     lines_ = 0;  // redraws the table below the warning
   }
-  bool drawn() const { return drawn_; }
+  // Erases the table, which the result replaces.
+  void erase() {
+    if (lines_ > 0) show_live_line(erase_codes()), erase_live_line();
+  }
 
  private:
+  std::string erase_codes() const { return lines_ > 0 ? text("\x1b[", lines_, "A\x1b[J") : ""; }
   std::string left(size_t done) const {
     if (trained_ == 0 || done == runs_) return "";
     const double so_far = std::chrono::duration<double>(Clock::now() - began_).count();
@@ -68,7 +74,7 @@ class Screen {
   const RunRows& rows_;
   const RunWords& words_;
   size_t runs_, trained_ = 0;
-  bool terminal_, drawn_ = false;
+  bool terminal_;
   std::ptrdiff_t lines_ = 0;
   Clock::time_point began_ = Clock::now();
 };
@@ -104,6 +110,8 @@ TrainedRows train_rows(const RunRows& rows, const PoolOptions& options, const Ru
                        const std::function<void(const PooledRun&, const Outcome&)>& look) {
   TrainedRows trained;
   Screen screen(rows, words);
+  std::optional<Progress> progress(std::in_place,
+                                   "training " + counted(static_cast<int64_t>(rows.named.size()), "run"));
   const StopSignals signals;
   std::exception_ptr refused;
   PoolEvents events;
@@ -116,20 +124,22 @@ TrainedRows train_rows(const RunRows& rows, const PoolOptions& options, const Ru
       refused = std::current_exception();
     }
   };
-  events.warning = [&](const std::string& sentence) { screen.warn(sentence); };
+  events.warning = [&](const std::string& sentence) { screen.show_warning(sentence); };
   events.stop = [&] { return signals.received() != 0 || refused; };
   const bool complete = train_pool(rows.runs, options, events);
   if (refused) std::rethrow_exception(refused);
   if (!complete) trained.signal = signals.received();
-  if (!screen.drawn()) std::cout << words.table(trained.outcomes);
+  progress.reset();
+  screen.erase();
+  std::cout << words.table(trained.outcomes) << std::flush;
   for (const auto& [key, outcome] : trained.outcomes)
     if (outcome.version != models::program_version())
-      std::cout << "warning: " << for_terminal(key) << " was trained by orrery " << for_terminal(outcome.version)
-                << ", but this is " << models::program_version() << "; --retrain trains it again\n";
+      warn(text(key, " was trained by orrery ", outcome.version, ", but this is ", models::program_version(),
+                "; --retrain trains it again"));
   for (const auto& [key, outcome] : trained.outcomes)
     if (!outcome.why.empty())
-      std::cout << for_terminal(rows.named.at(key).first) << " seed=" << rows.named.at(key).second << ": "
-                << for_terminal(outcome.why) << "\n";
+      talk(text(for_terminal(rows.named.at(key).first), " seed=", rows.named.at(key).second, ": ",
+                for_terminal(outcome.why)));
   return trained;
 }
 

@@ -40,7 +40,8 @@ class DistinctSettings {
   std::map<std::string, std::string> names_;  // by SHA-256
 };
 
-// Output while runs end: on a terminal, a table redrawn in place; in a pipe, one line per run.
+// Texts about runs: the table is redrawn on a terminal while runs end and printed at the end; else
+// each run that ends has one line.
 struct RunWords {
   std::function<std::string(const Outcomes&)> table;
   std::function<std::string(const models::Outcome&)> said;  // result of a finished run, such as its loss

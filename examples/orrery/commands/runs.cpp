@@ -8,6 +8,7 @@
 #include "examples/orrery/commands/run_rows.h"
 #include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/terminal/table.h"
+#include "examples/orrery/terminal/talk.h"
 #include "models/formats/shell_words.h"
 #include "models/study/pool.h"
 
@@ -80,7 +81,7 @@ std::string unknown_text(const std::vector<PooledFiles>& unknown) {
 int prune(const std::vector<PooledFiles>& runs, const std::string& pool, RunUse most) {
   std::vector<PooledFiles> removed, kept;
   for (const PooledFiles& run : runs) (models::remove_from_pool(pool, run.id, most) ? removed : kept).push_back(run);
-  for (const PooledFiles& run : kept) std::cout << run.id << " is kept, because a program is training or using it\n";
+  for (const PooledFiles& run : kept) talk(run.id + " is kept, because a program is training or using it");
   std::cout << "removed from " << for_terminal(pool) << ": " << count_text(removed) << std::endl;
   return kept.empty() ? 0 : 1;
 }

@@ -3,8 +3,10 @@
 #include <iostream>
 
 #include "engine/settings/registry.h"
+#include "engine/types/usage_error.h"
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/terminal/arguments.h"
+#include "examples/orrery/terminal/progress.h"
 #include "examples/orrery/terminal/table.h"
 #include "models/exchange/npy.h"
 
@@ -33,7 +35,10 @@ std::vector<std::string> row_of(const models::StoredTensor& x, const models::Num
 
 void print_table(const std::vector<models::StoredTensor>& tensors) {
   std::vector<models::NumberRange> ranges;
-  for (const models::StoredTensor& x : tensors) ranges.push_back(models::range_of(models::with_numbers(x)));
+  {
+    const Progress progress("reading the tensors");
+    for (const models::StoredTensor& x : tensors) ranges.push_back(models::range_of(models::with_numbers(x)));
+  }
   const bool broken = std::any_of(ranges.begin(), ranges.end(), [](const auto& r) { return r.not_finite > 0; });
   std::vector<std::string> header = {"tensor", "dtype", "shape", "min", "max", "mean"};
   if (broken) header.push_back("non-finite");
@@ -73,9 +78,9 @@ std::string show_help(const Arguments&) {
 int show(const Arguments& arguments) {
   ShowSettings s;
   const std::vector<std::string> words = read_arguments("show", arguments, settings_of(s));
-  check(words.size() == 1, "show: ", words.size(),
-        " files or folders are given; give one, as in orrery show runs/mine");
-  check(s.out.empty() || !s.tensor.empty(), "show: --out writes one tensor; name it with --tensor=NAME");
+  check_usage(words.size() == 1, "show: ", words.size(),
+              " files or folders are given; give one, as in orrery show runs/mine");
+  check_usage(s.out.empty() || !s.tensor.empty(), "show: --out writes one tensor; name it with --tensor=NAME");
   if (!s.out.empty()) models::check_output("show", s.out, models::npy_kind());
   const std::vector<models::StoredTensor> tensors = models::stored_tensors(words[0]);
   if (s.tensor.empty()) return print_table(tensors), 0;

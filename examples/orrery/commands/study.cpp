@@ -7,11 +7,13 @@
 #include "engine/system/files.h"
 #include "engine/system/folder_lock.h"
 #include "engine/system/hash.h"
+#include "engine/types/usage_error.h"
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/commands/study_claim.h"
 #include "examples/orrery/commands/study_runs.h"
 #include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/terminal/table.h"
+#include "examples/orrery/terminal/talk.h"
 #include "models/study/verdict_table.h"
 
 namespace orrery::program {
@@ -49,7 +51,7 @@ std::optional<StudyVerdict> judged_before(const StudySettings& s, const std::str
   try {
     before = models::read_verdict(path);
   } catch (const Error& error) {
-    std::cout << "warning: " << for_terminal(error.what()) << "; the claim counts as not tested\n";
+    warn(text(error.what(), "; the claim counts as not tested"));
     return {};
   }
   if (before.smoke || !is_of_claim(before, file)) return {};
@@ -61,7 +63,7 @@ std::optional<StudyVerdict> judged_before(const StudySettings& s, const std::str
   for (const auto& [what, hashes] : before.read) {
     const auto found = now.find(what);
     if (found == now.end() || found->second == hashes) continue;
-    std::cout << for_terminal(file) << ": its " << what << " has changed since the claim was tested\n";
+    talk(text(for_terminal(file), ": its ", what, " has changed since the claim was tested"));
     return {};
   }
   return before;
@@ -111,7 +113,7 @@ int judge_listed(const StudySettings& s, const std::string& to, std::vector<mode
       action();
     } catch (const Error& error) {
       code = 1, listed.error = error.what();
-      std::cout << for_terminal(error.what()) << "\n";
+      talk(for_terminal(error.what()));
     }
   };
   for (models::ListedVerdict* listed : turns)
@@ -119,12 +121,12 @@ int judge_listed(const StudySettings& s, const std::string& to, std::vector<mode
   for (models::ListedVerdict* listed : turns) {
     if (listed->verdict) {
       const std::string& version = listed->verdict->version;
-      std::cout << for_terminal(file_of(*listed)) << ": tested before"
-                << (version == models::program_version() ? "" : " by orrery " + for_terminal(version)) << "\n";
+      talk(text(for_terminal(file_of(*listed)), ": tested before",
+                version == models::program_version() ? "" : " by orrery " + for_terminal(version)));
       continue;
     }
     if (!s.judge || code > 128) continue;
-    std::cout << for_terminal(file_of(*listed)) << "\n";
+    talk(for_terminal(file_of(*listed)));
     tried(*listed, [&] {
       StudyVerdict verdict;
       const int its = judge_file(s, file_of(*listed), to + "/" + listed->place(), verdict);
@@ -154,7 +156,8 @@ int judge_all(const StudySettings& s) {
   std::cout << "\n" << table.print();
   if (!s.smoke)
     std::cout << "files:\n  " << for_terminal(to) << "/README.md\n  " << for_terminal(to) << "/verdicts.csv\n";
-  std::cout << (s.judge ? pool_line(s.runs) : "") << std::flush;
+  std::cout << std::flush;
+  if (s.judge) talk(pool_line(s.runs));
   return code;
 }
 
@@ -179,13 +182,14 @@ int study(const Arguments& arguments) {
   StudySettings s;
   const std::vector<std::string> words = read_arguments("study", arguments, settings_of(s));
   if (!s.all.empty()) {
-    check(words.empty(), "study: --all tests every claim of ", s.all, "; leave '", words.empty() ? "" : words[0],
-          "' out");
+    check_usage(words.empty(), "study: --all tests every claim of ", s.all, "; leave '", words.empty() ? "" : words[0],
+                "' out");
     return judge_all(s);
   }
-  check(s.judge, "study: --test=no only lists verdicts and requires --all=FOLDER; leave it out, or add --all=FOLDER");
-  check(words.size() == 1, "study: give ", words.empty() ? "a claim" : "one claim",
-        ", as in orrery study examples/studies/all_attention/feed_forward_can_be_dropped.toml, or --all=FOLDER");
+  check_usage(s.judge,
+              "study: --test=no only lists verdicts and requires --all=FOLDER; leave it out, or add --all=FOLDER");
+  check_usage(words.size() == 1, "study: give ", words.empty() ? "a claim" : "one claim",
+              ", as in orrery study examples/studies/all_attention/feed_forward_can_be_dropped.toml, or --all=FOLDER");
   StudyVerdict verdict;
   return judge_file(s, words[0], folder_of(s, words[0]), verdict);
 }

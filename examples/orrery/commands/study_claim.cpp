@@ -10,6 +10,7 @@
 #include "engine/system/hash.h"
 #include "examples/orrery/commands/study_runs.h"
 #include "examples/orrery/terminal/table.h"
+#include "examples/orrery/terminal/talk.h"
 #include "models/formats/csv.h"
 #include "models/formats/shell_words.h"
 #include "models/formats/unicode.h"
@@ -139,8 +140,7 @@ void check_replaceable(const StudySettings& s, const std::string& out, const Cla
   } catch (const Error& error) {
     const std::string aside = free_name(path, ".damaged");
     rename_file(path, aside);
-    std::cout << "warning: " << for_terminal(error.what()) << "; it is now " << for_terminal(aside)
-              << ", and the claim is tested again\n";
+    warn(text(error.what(), "; it is now ", aside, ", and the claim is tested again"));
     return;
   }
   const auto same_file = [&] {
@@ -162,22 +162,21 @@ int judge_file(const StudySettings& s, const std::string& file, const std::strin
   study_outputs().check(out);
   const Claim whole = models::read_claim(file), claim = s.smoke ? models::for_smoke(whole) : whole;
   const bool timed = claim.kind == Claim::Kind::timed;
-  std::cout << for_terminal(claim.source) << "\n\"" << for_terminal(claim.sentence) << "\"\n"
-            << name(claim.kind) << ": " << claim.variants.size()
-            << (claim.variants.size() == 1 ? " variant, " : " variants, ");
-  if (!claim.sweep.empty()) std::cout << claim.swept_values() << " values of " << claim.sweep[0].key << ", ";
   const size_t runs = timed ? 0 : count_runs(claim);
   check_many_runs("study: " + file + " has ", runs, s.yes);
-  std::cout << samples_text(claim) << (timed ? "" : ", " + std::to_string(runs) + " runs") << std::endl;
+  talk(text(for_terminal(claim.source), "\n\"", for_terminal(claim.sentence), "\"\n", name(claim.kind), ": ",
+            counted(static_cast<int64_t>(claim.variants.size()), "variant"), ", ",
+            claim.sweep.empty() ? "" : text(claim.swept_values(), " values of ", claim.sweep[0].key, ", "),
+            samples_text(claim), timed ? "" : ", " + std::to_string(runs) + " runs"));
   check_variants_differ(claim, s.data);
-  for (const std::string& note : notes_of_meaning(claim, s.data))
-    if (!s.smoke) std::cout << "warning: " << for_terminal(note) << std::endl;
+  const std::vector<std::string> notes = notes_of_meaning(claim, s.data);
+  if (!s.smoke) warn(notes);
   FolderLock lock(out, {"study"});
   check_replaceable(s, out, claim);
   const StudiedRuns studied = timed ? time_claim(claim, out + "/timing", s.runs, s.data)
                                     : train_claim(claim, {"study", s.runs, s.jobs, s.fresh}, s.data, lock);
   if (studied.signal != 0) {
-    std::cout << "stopped after " << studied.outcomes.size() << " runs; the same command resumes" << std::endl;
+    talk(text("stopped after ", studied.outcomes.size(), " runs; the same command resumes"));
     return 128 + studied.signal;
   }
   const int64_t failed = count_failed(studied.outcomes);
@@ -235,8 +234,8 @@ int judge_file(const StudySettings& s, const std::string& file, const std::strin
             << " minutes (the steps of all runs: " << fixed(verdict.minutes_of_runs, 1) << " minutes)\nfiles:\n";
   for (const char* written : {"verdict.json", "table.csv", "samples.csv", "runs.csv", "picture.svg"})
     if (file_exists(out + "/" + written)) std::cout << "  " << for_terminal(out) << "/" << written << "\n";
-  if (!timed && s.all.empty()) std::cout << pool_line(s.runs);
   std::cout << std::flush;
+  if (!timed && s.all.empty()) talk(pool_line(s.runs));
   return 0;
 }
 

@@ -11,6 +11,7 @@
 #include "engine/types/wording.h"
 #include "examples/orrery/commands/subject.h"
 #include "examples/orrery/commands/train_settings.h"
+#include "examples/orrery/terminal/progress.h"
 #include "models/figures/base/figure.h"
 #include "models/inspection/base/look.h"
 #include "models/study/figure_names.h"
@@ -203,6 +204,7 @@ class Study {
   }
 
   models::Measurements measure(const Keys& keys) const {
+    const Progress progress("measuring the runs");
     models::Measurements measured;
     measured.values.assign(claim_.metrics.size(), {});
     for (auto& each : measured.values) each.resize(claim_.variants.size());

@@ -1,7 +1,6 @@
 // Claims about time: variants alternate, a few training steps each, on an otherwise idle machine.
 #include <algorithm>
 #include <filesystem>
-#include <iostream>
 #include <memory>
 
 #include "engine/system/files.h"
@@ -13,6 +12,8 @@
 #include "engine/types/wording.h"
 #include "examples/orrery/commands/study_runs.h"
 #include "examples/orrery/terminal/outside.h"
+#include "examples/orrery/terminal/progress.h"
+#include "examples/orrery/terminal/talk.h"
 #include "models/study/run_files.h"
 #include "models/study/statistics.h"
 #include "models/training/trainer.h"
@@ -100,6 +101,7 @@ StudiedRuns time_claim(const Claim& claim, const std::string& folder, const std:
       turns.push_back({v, s, std::make_unique<models::Trainer>(settings)});
     }
   const StopSignals signals;
+  Progress progress("timing");
   for (int64_t round = -1; round < claim.rounds; ++round) {  // round -1 is a warm-up
     check_alone(pool);                                       // another program may have started training
     std::vector<double> medians;
@@ -117,12 +119,13 @@ StudiedRuns time_claim(const Claim& claim, const std::string& folder, const std:
         all[m][each.variant][each.swept].emplace_back(
             models::measure(claim.metrics[m], row, claim.swept_number(each.swept)));
     }
+    progress.share("timed", static_cast<double>(round + 1) / static_cast<double>(claim.rounds));
     if (round < 0) continue;
-    std::cout << "round " << round + 1 << " of " << claim.rounds;
+    std::string line = text("round ", round + 1, " of ", claim.rounds);
     for (size_t i = 0; i < turns.size(); ++i)
-      std::cout << (i == 0 ? ": " : ", ") << label_of(claim, claim.variants[turns[i].variant], turns[i].swept) << " "
-                << fixed(medians[i], 2) << " ms";
-    std::cout << std::endl;
+      line += text(i == 0 ? ": " : ", ", label_of(claim, claim.variants[turns[i].variant], turns[i].swept), " ",
+                   fixed(medians[i], 2), " ms");
+    talk(line);
   }
   return studied;
 }

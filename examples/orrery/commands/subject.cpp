@@ -2,13 +2,14 @@
 
 #include "engine/autograd/autograd.h"
 #include "engine/system/files.h"
+#include "engine/types/usage_error.h"
 #include "examples/orrery/commands/given_text.h"
 #include "examples/orrery/commands/picture_reader.h"
 #include "examples/orrery/commands/report_samples.h"
+#include "models/architectures/translation_search.h"
 #include "models/data/pairs.h"
 #include "models/model.h"
 #include "models/tasks/base/task.h"
-#include "models/architectures/translation_search.h"
 
 namespace orrery::program {
 namespace {
@@ -32,8 +33,8 @@ std::optional<int32_t> end_of_document(const Trained& trained, const models::Tok
 std::unique_ptr<models::Subject> make_subject(const std::string& command, const Trained& trained,
                                               const models::ExampleSettings& example) {
   const auto need = [&](const std::string& value, const char* key, const char* kind) {
-    check(!value.empty(), command, ": the input of this model is ", kind, "; give it with --", key, "=",
-          std::string(key) == "image" ? "FILE.png" : "\"...\", which must not be empty");
+    check_usage(!value.empty(), command, ": the input of this model is ", kind, "; give it with --", key, "=",
+                std::string(key) == "image" ? "FILE.png" : "\"...\", which must not be empty");
   };
   nn::Module& model = *trained.model;
   if (auto* const images = dynamic_cast<models::ImageModel*>(&model)) {
@@ -119,8 +120,8 @@ void check_all_is_read(const std::string& command, const Trained& trained, const
              writes = dynamic_cast<const models::LanguageModel*>(model) != nullptr,
              translates = dynamic_cast<const models::TranslationModel*>(model) != nullptr;
   const auto check_read = [&](const char* key, bool given, bool read, const char* kind) {
-    check(!given || read, command, ": --", key, " is for models of ", kind,
-          ", and the input of this model is something else; leave it out");
+    check_usage(!given || read, command, ": --", key, " is for models of ", kind,
+                ", and the input of this model is something else; leave it out");
   };
   check_read("text", !example.text.empty(), writes, "texts");
   check_read("image", !example.image.empty(), images, "images");

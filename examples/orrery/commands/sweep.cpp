@@ -2,15 +2,19 @@
 #include <algorithm>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "engine/settings/registry.h"
 #include "engine/system/files.h"
 #include "engine/system/folder_lock.h"
+#include "engine/types/usage_error.h"
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/commands/run_rows.h"
 #include "examples/orrery/commands/train_settings.h"
 #include "examples/orrery/terminal/arguments.h"
+#include "examples/orrery/terminal/progress.h"
 #include "examples/orrery/terminal/table.h"
+#include "examples/orrery/terminal/talk.h"
 #include "models/formats/csv.h"
 #include "models/formats/json.h"
 #include "models/formats/shell_words.h"
@@ -65,12 +69,12 @@ struct Sweep {
 // Rejects settings that the sweep controls: runs start new or resume by themselves, with an
 // equal share of the cores.
 void check_may_be_set(const std::string& key, const std::string& value) {
-  check(key != "threads", "sweep: --threads=", value,
-        " cannot be set, because parallel runs share the cores; set their number with --jobs");
+  check_usage(key != "threads", "sweep: --threads=", value,
+              " cannot be set, because parallel runs share the cores; set their number with --jobs");
   const bool of_resume = key == "resume" || key == "resume_from_previous" || key == "from_previous" ||
                          key == "allow_new_text" || key == "other_text";
-  check(!of_resume || value == "no" || value == "false", "sweep: --", key, "=", value,
-        " cannot be set; the same command resumes an interrupted sweep");
+  check_usage(!of_resume || value == "no" || value == "false", "sweep: --", key, "=", value,
+              " cannot be set; the same command resumes an interrupted sweep");
 }
 
 Sweep read_sweep(const Arguments& arguments) {
@@ -90,8 +94,8 @@ Sweep read_sweep(const Arguments& arguments) {
   std::vector<Setting> all = settings_of(known);
   all.insert(all.end(), own.begin(), own.end());
   const ParsedArguments parsed = parse_arguments("sweep", words, all);
-  check(parsed.words.empty(), "sweep: '", parsed.words.empty() ? "" : parsed.words[0],
-        "' is not of the form --key=value; give a file of settings first, or with --config");
+  check_usage(parsed.words.empty(), "sweep: '", parsed.words.empty() ? "" : parsed.words[0],
+              "' is not of the form --key=value; give a file of settings first, or with --config");
   Assignments given;
   for (const auto& [key, value] : parsed.assignments) {
     check_may_be_set(key, value);
@@ -99,8 +103,8 @@ Sweep read_sweep(const Arguments& arguments) {
       given.emplace_back(key, value);
       continue;
     }
-    check(value.find('}') == std::string::npos || value.find('{') > value.find('}'), "sweep: --", key, "=", value,
-          " is a setting of the sweep itself and cannot vary; give one value, without braces");
+    check_usage(value.find('}') == std::string::npos || value.find('{') > value.find('}'), "sweep: --", key, "=", value,
+                " is a setting of the sweep itself and cannot vary; give one value, without braces");
     set_setting(std::span<const Setting>(own), "sweep", key, value);
   }
   models::check_utf8_settings("sweep", list_settings(sweep.settings));
@@ -147,7 +151,8 @@ size_t reference_row(const Sweep& sweep) {
     if (sweep.all.rows[i].label == against || std::to_string(i + 1) == against) return i;
     labels.push_back(sweep.all.rows[i].label);
   }
-  fail("sweep: there is no row '", against, "' for --baseline; rows are ", join(labels), ", or their numbers from 1");
+  fail_usage("sweep: there is no row '", against, "' for --baseline; rows are ", join(labels),
+             ", or their numbers from 1");
 }
 
 std::optional<double> figure(const Outcomes& outcomes, const std::string& key, const std::string& metric) {
@@ -291,18 +296,19 @@ std::string sweep_help(const Arguments&) {
 }
 
 int sweep(const Arguments& arguments) {
+  std::optional<Progress> progress(std::in_place, "reading settings and data");
   const Sweep sweep = read_sweep(arguments);
+  progress.reset();
   reference_row(sweep);  // checks it before any training
   sweep_outputs().check(sweep.settings.out);
   FolderLock lock(sweep.settings.out, {"sweep"});
   check_replaceable(sweep);
   lock.keep();  // the runs of an interrupted sweep stay in use
   models::record_use(sweep.settings.runs, lock.folder(), sweep.all.keys());
-  std::cout << counted(static_cast<int64_t>(sweep.all.rows.size()), "row") << ", "
-            << counted(static_cast<int64_t>(sweep.all.named.size()), "run") << "\n";
+  talk(counted(static_cast<int64_t>(sweep.all.rows.size()), "row") + ", " +
+       counted(static_cast<int64_t>(sweep.all.named.size()), "run"));
   const std::string note = note_of_meaning(sweep);
-  if (!note.empty()) std::cout << "warning: " << for_terminal(note) << "\n";
-  std::cout << std::flush;
+  if (!note.empty()) warn(note);
   const std::string& metric = sweep.settings.metric;
   const RunWords words{[&](const Outcomes& outcomes) { return table_text(sweep, outcomes); },
                        [&](const Outcome& outcome) {
@@ -321,10 +327,11 @@ int sweep(const Arguments& arguments) {
   write_sweep_file(sweep, arguments, note);
   std::cout << "files:\n  " << for_terminal(sweep.settings.out) << "/table.csv\n  " << for_terminal(sweep.settings.out)
             << "/runs.csv\n"
-            << pool_line(sweep.settings.runs) << std::flush;
+            << std::flush;
+  talk(pool_line(sweep.settings.runs));
   if (trained.signal != 0) {
-    std::cout << "stopped after " << trained.outcomes.size() << " of " << sweep.all.named.size()
-              << " runs; the same command resumes" << std::endl;
+    talk(text("stopped after ", trained.outcomes.size(), " of ", sweep.all.named.size(),
+              " runs; the same command resumes"));
     return 128 + trained.signal;
   }
   const int64_t failed = count_failed(trained.outcomes);

@@ -1,8 +1,7 @@
 #include "examples/orrery/commands/text_bounds.h"
 
-#include <iostream>
-
 #include "engine/types/check.h"
+#include "examples/orrery/terminal/talk.h"
 #include "models/formats/shown_text.h"
 
 namespace orrery::program {
@@ -15,7 +14,7 @@ std::string named(const models::Tokenizer& tokenizer, int32_t token) {
 
 void say_once(const std::string& sentence) {  // prints a repeated message of several models once
   static std::string last;
-  if (sentence != last) std::cerr << models::for_terminal(sentence) << std::endl;
+  if (sentence != last) talk(models::for_terminal(sentence));
   last = sentence;
 }
 

@@ -1,9 +1,12 @@
 // orrery train: trains a model on its task.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "engine/system/files.h"
 #include "engine/system/parallel.h"
@@ -16,7 +19,9 @@
 #include "examples/orrery/terminal/profile_table.h"
 #include "examples/orrery/terminal/progress.h"
 #include "examples/orrery/terminal/table.h"
+#include "examples/orrery/terminal/talk.h"
 #include "models/catalogue/plugins.h"
+#include "models/formats/shell_words.h"
 #include "models/training/resume.h"
 #include "models/training/run_folder.h"
 #include "models/training/trainer.h"
@@ -36,18 +41,30 @@ int code_of(const models::Task& task, double loss) {
   return worse_than_guessing;
 }
 
+// Returns model, data, out and steps, and the settings that differ from the preset's and the task's.
+std::vector<std::pair<std::string, std::string>> chosen_settings(const models::TrainSettings& settings) {
+  const std::set<std::string> always = {"model", "data", "out", "steps"};
+  const auto all = list_settings(settings), resolved = list_settings(models::resolved(settings)),
+             usual = list_settings(models::resolved(models::TrainSettings(settings.model, settings.task)));
+  std::vector<std::pair<std::string, std::string>> chosen;
+  for (size_t i = 0; i < all.size(); ++i)
+    if (always.contains(all[i].first) ? !all[i].second.empty() : resolved[i] != usual[i]) chosen.push_back(all[i]);
+  return chosen;
+}
+
 void print_settings(const models::TrainSettings& settings) {
-  constexpr size_t columns = 100;
+  constexpr size_t max_columns = 100;
+  const size_t columns = std::min(max_columns, terminal_columns(STDERR_FILENO));
   std::string line = "settings:";
-  for (const auto& [key, value] : list_settings(settings)) {
+  for (const auto& [key, value] : chosen_settings(settings)) {
     const std::string item = " " + key + "=" + for_terminal(value);
     if (line.size() + item.size() > columns) {
-      std::cout << line << "\n";
+      talk(line);
       line = "         ";
     }
     line += item;
   }
-  std::cout << line << "\n";
+  talk(line);
 }
 
 std::string memory_line(const models::MemoryPlan& plan) {
@@ -63,6 +80,13 @@ std::string epoch_line(const models::Trainer& trainer) {
   if (epoch == 0) return text("epoch: none; data are generated, ", grouped(step), " ", task.unit(), " per step");
   return text("epoch: ", grouped(epoch), " ", task.unit(), ", ", counted((epoch + step - 1) / step, "step"), " of ",
               grouped(step));
+}
+
+std::string model_line(models::Trainer& trainer) {
+  const models::Task& task = trainer.task();
+  return text("model: ", grouped(nn::count_parameters(trainer.model())), " parameters; ", task.kind(), ": ",
+              task.epoch() > 0 ? grouped(task.epoch()) + " training " : "generated training ", task.unit(), ", ",
+              grouped(task.held_out()), " for validation; ", counted(thread_count(), "thread"));
 }
 
 // The time of a step is known before training only on the CPU.
@@ -91,6 +115,14 @@ void print_files(const models::TrainSettings& settings, const std::string& check
     if (file_exists(file)) std::cout << "  " << for_terminal(file) << "\n";
 }
 
+// Returns the commands that fit a trained model.
+std::string next_line(const models::TrainSettings& settings) {
+  const std::string run = settings.out.starts_with("-") ? "./" + settings.out : settings.out;
+  std::string line = "next: " + models::command_line(models::with_plugins({"report", run}));
+  const std::vector<std::string> use = models::words_to_use(settings.task, run);
+  return line + (use.empty() ? "" : "   or   " + models::command_line(models::with_plugins(use)));
+}
+
 }  // namespace
 
 std::string train_help(const Arguments& given) {
@@ -99,28 +131,30 @@ std::string train_help(const Arguments& given) {
          "names are accepted too.  orrery train --resume=RUN resumes a run; further arguments change its settings.\n"
          "  --config=FILE.toml  settings from a file, by the same names\n" +
          describe(settings_of(settings)) +
-         "\nThe exit code is 3 if the run is complete and its validation loss is above that of uniform guessing: the\n"
-         "logarithm of the vocabulary size or of the number of classes.\n"
+         "\nThe files and the last validation are printed to the standard output, everything else to the standard\n"
+         "error.  The exit code is 3 if the run is complete and its validation loss is above that of uniform\n"
+         "guessing: the logarithm of the vocabulary size or of the number of classes.\n"
          "\nExample: orrery train --model=gpt-char-small --data=examples/data/tinyshakespeare.txt --steps=200";
 }
 
 int train(const Arguments& arguments) {
   const models::TrainSettings given = read_train_settings("train", arguments);
   const auto make = [&] { return std::make_unique<models::Trainer>(given); };
-  const auto made = given.resume ? models::with_plugins_told(given.out, make) : make();
+  const auto read = [&] {
+    const Progress progress("reading data and planning memory");
+    return given.resume ? models::with_plugins_told(given.out, make) : make();
+  };
+  const auto made = read();
   models::Trainer& trainer = *made;
   trainer.name_plugins(models::plugins_of(given));
   const models::TrainSettings& settings = trainer.settings();
   const models::Task& task = trainer.task();
   print_settings(settings);
-  std::cout << "model: " << grouped(nn::count_parameters(trainer.model())) << " parameters; " << task.kind() << ": "
-            << (task.epoch() > 0 ? grouped(task.epoch()) + " training " : "generated training ") << task.unit() << ", "
-            << grouped(task.held_out()) << " for validation; " << counted(thread_count(), "thread") << "\n"
-            << memory_line(trainer.memory_plan()) << "\n"
-            << epoch_line(trainer) << "\n"
-            << time_line(trainer);
-  if (trainer.steps_done() > 0) std::cout << "resumed after step " << trainer.steps_done() << "\n";
-  std::cout << std::flush;
+  talk(model_line(trainer));
+  talk(memory_line(trainer.memory_plan()));
+  talk(epoch_line(trainer));
+  talk(time_line(trainer));
+  if (trainer.steps_done() > 0) talk(text("resumed after step ", trainer.steps_done()));
 
   const StopSignals signals;
   models::TrainingResult result;
@@ -129,24 +163,25 @@ int train(const Arguments& arguments) {
     models::TrainingEvents events;
     events.step = [&](const models::StepReport& report) { progress.step(report); };
     events.validation = [&](int64_t step, const models::Validation& found) {
-      progress.say(text("step ", step, ": ", validation_text(found.loss, found.figures)));
+      talk(text("step ", step, ": ", for_terminal(validation_text(found.loss, found.figures))));
     };
-    events.probe = [&](const models::Probe& probe) { std::cout << probe_table(probe) << std::flush; };
-    events.checkpoint = [&](const std::string& path) { progress.say(text("checkpoint: ", path)); };
-    events.warning = [&](const std::string& sentence) { progress.say("warning: " + sentence); };
+    events.probe = [&](const models::Probe& probe) { talk(probe_table(probe)); };
+    events.checkpoint = [&](const std::string& path) { talk("checkpoint: " + for_terminal(path)); };
+    events.warning = [&](const std::string& sentence) { warn(sentence); };
     events.stop = [&] { return signals.received() != 0; };
     result = trainer.run(events);
   }
-  if (settings.profile) std::cout << profile_table(result.profile);
+  if (settings.profile) talk(profile_table(result.profile));
   print_files(settings, result.checkpoint);
   if (result.stopped) {
-    std::cout << "stopped after step " << result.steps_done << " of " << settings.steps
-              << "; this command resumes it:\n"
-              << models::command_to_resume(settings.out) << std::endl;
+    talk(text("stopped after step ", result.steps_done, " of ", settings.steps, "; this command resumes it:\n",
+              models::command_to_resume(settings.out)));
     return 128 + signals.received();
   }
   std::cout << validation_text(result.validation_loss, result.figures) << std::endl;
-  return code_of(task, result.validation_loss);
+  const int code = code_of(task, result.validation_loss);
+  talk(next_line(settings));
+  return code;
 }
 
 }  // namespace orrery::program

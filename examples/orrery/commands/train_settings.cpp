@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "engine/system/files.h"
+#include "engine/types/usage_error.h"
 #include "examples/orrery/terminal/arguments.h"
 #include "models/data/prepared.h"
 #include "models/model.h"
@@ -52,8 +53,9 @@ void take_run_to_resume(const std::string& command, Assignments& given) {
   check(folder_exists(run), command, ": --resume=", value, ": there is no such folder; give yes, no or a run's folder");
   models::check_is_run(command, run);
   const std::string out = value_of(given, "out", run);
-  check(out == run || out == value, command, ": --resume=", value, " resumes the run in that folder, but --out=", out,
-        " names another; leave --out out, or start a new run with --init_from=", value);
+  check_usage(out == run || out == value, command, ": --resume=", value,
+              " resumes the run in that folder, but --out=", out,
+              " names another; leave --out out, or start a new run with --init_from=", value);
   for (auto& [key, each] : given)
     if (key == "resume") each = "yes";
   given.emplace_back("out", run);
@@ -123,8 +125,8 @@ Assignments begun_with(const ParsedArguments& parsed) {
 // Returns the defaults of the named model and task, which define the keys.
 models::TrainSettings settings_of_model(const ParsedArguments& parsed) {
   for (const auto& [key, value] : parsed.assignments)
-    check(key != "config" || !value.empty(),
-          "train: --config needs a file, as in --config=examples/configs/quickstart.toml");
+    check_usage(key != "config" || !value.empty(),
+                "train: --config needs a file, as in --config=examples/configs/quickstart.toml");
   const Assignments begun = begun_with(parsed);
   return models::TrainSettings(last_value(parsed, "model", value_of(begun, "model", models::TrainSettings().model)),
                                last_value(parsed, "task", value_of(begun, "task", "")));
@@ -147,8 +149,8 @@ models::TrainSettings known_train_settings(const std::string& command, const Arg
 models::TrainSettings read_train_settings(const std::string& command, const Arguments& arguments) {
   models::TrainSettings known = known_train_settings(command, arguments);
   const ParsedArguments parsed = parse(command, arguments, known);
-  check(parsed.words.empty(), command, ": '", parsed.words.empty() ? "" : parsed.words[0],
-        "' is not of the form --key=value; orrery train --help lists the settings");
+  check_usage(parsed.words.empty(), command, ": '", parsed.words.empty() ? "" : parsed.words[0],
+              "' is not of the form --key=value; orrery train --help lists the settings");
   Assignments assignments = begun_with(parsed);
   for (const auto& [key, value] : parsed.assignments)
     if (key == "config")
@@ -156,7 +158,7 @@ models::TrainSettings read_train_settings(const std::string& command, const Argu
         assignments.push_back(std::move(assignment));
   for (const auto& assignment : parsed.assignments)
     if (assignment.first != "config") assignments.push_back(assignment);
-  models::TrainSettings settings = models::make_settings(assignments);
+  models::TrainSettings settings = as_usage([&] { return models::make_settings(assignments); });
   models::check_utf8_settings(command, list_settings(settings));
   check_tokenizer_of_data(parsed, settings);
   return settings;

@@ -1,13 +1,14 @@
 #include "examples/orrery/commands/trained.h"
 
-#include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "engine/system/files.h"
+#include "engine/types/usage_error.h"
+#include "examples/orrery/terminal/progress.h"
+#include "examples/orrery/terminal/talk.h"
 #include "models/catalogue/plugins.h"
 #include "models/data/tokenizer.h"
 #include "models/formats/json.h"
-#include "models/formats/shown_text.h"
 #include "models/language_model.h"
 #include "models/study/run_files.h"
 #include "models/training/memory_plan.h"
@@ -19,9 +20,8 @@ namespace {
 
 // Returns the given folder if it is a checkpoint, else the newest checkpoint of the run.
 std::string find_checkpoint(const std::string& command, const std::string& folder) {
-  check(!folder.empty(), command,
-        ": no model is given; give the folder of a run with --checkpoint=DIR, as in "
-        "--checkpoint=runs/latest");
+  check_usage(!folder.empty(), command, ": no model is given; give the folder of a run, as in orrery ", command,
+              " runs/latest");
   check(folder_exists(folder), command, ": there is no folder ", folder, "; orrery train --out=DIR creates one");
   if (file_exists(folder + "/state.json")) return folder;
   const std::string latest = models::latest_checkpoint(folder, true);
@@ -48,8 +48,8 @@ Trained read_checkpoint(const std::string& command, const std::string& checkpoin
     trained.model = models::make_model(trained.settings);
   });
   for (const std::string& file : models::changed_plugins(state))
-    warn({"the plug-in " + file + " differs from the one that " + checkpoint +
-          " was trained with: its formula may have changed"});
+    warn("the plug-in " + file + " differs from the one that " + checkpoint +
+         " was trained with: its formula may have changed");
   models::load_weights(checkpoint, *trained.model);
   // A model trained on generated data has no tokenizer: its texts are token ids.
   const auto* const writes = dynamic_cast<const models::LanguageModel*>(trained.model.get());
@@ -60,18 +60,24 @@ Trained read_checkpoint(const std::string& command, const std::string& checkpoin
 
 }  // namespace
 
-void warn(const std::vector<std::string>& sentences) {
-  for (const std::string& sentence : sentences) std::cerr << "warning: " << models::for_terminal(sentence) << std::endl;
+std::string take_run(const std::string& checkpoint, std::vector<std::string>& words) {
+  if (!checkpoint.empty() || words.empty()) return checkpoint;
+  const std::string run = words[0];
+  words.erase(words.begin());
+  return run;
 }
 
 void warn_of_version(const std::string& run, const std::string& version) {
-  if (const std::string note = models::version_note(run, version); !note.empty())
-    std::cout << "warning: " << models::for_terminal(note) << std::endl;
+  if (const std::string found = models::version_note(run, version); !found.empty()) warn(found);
 }
 
 Trained read_trained(const std::string& command, const std::string& folder) {
-  return models::read_newest([&] { return find_checkpoint(command, folder); },
-                             [&](const std::string& checkpoint) { return read_checkpoint(command, checkpoint); });
+  const auto find = [&] { return find_checkpoint(command, folder); };
+  const auto read = [&](const std::string& checkpoint) {
+    return as_content([&] { return read_checkpoint(command, checkpoint); });
+  };
+  const Progress progress("reading " + folder);
+  return models::read_newest(find, read);
 }
 
 }  // namespace orrery::program

@@ -18,10 +18,11 @@ struct Trained {
   models::TrainingData trained_on = {};
 };
 
+// Returns the run that a command is given: --checkpoint=RUN, else the first word, which it removes.
+std::string take_run(const std::string& checkpoint, std::vector<std::string>& words);
+
 // Loads a checkpoint, or the newest one of a run. Errors begin with the command's name.
 Trained read_trained(const std::string& command, const std::string& folder);
-
-void warn(const std::vector<std::string>& sentences);  // one line each, to standard error
 
 // Prints a warning if another version of the program wrote that run.
 void warn_of_version(const std::string& run, const std::string& version);

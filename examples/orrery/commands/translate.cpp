@@ -4,11 +4,14 @@
 
 #include "engine/system/machine_memory.h"
 #include "engine/system/parallel.h"
+#include "engine/types/usage_error.h"
 #include "examples/orrery/commands/commands.h"
+#include "examples/orrery/commands/given_text.h"
 #include "examples/orrery/commands/trained.h"
 #include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/terminal/progress.h"
 #include "examples/orrery/terminal/table.h"
+#include "examples/orrery/terminal/talk.h"
 #include "models/architectures/translation_search.h"
 #include "models/data/bleu.h"
 #include "models/data/lines.h"
@@ -24,8 +27,8 @@ struct TranslateSettings {
 
   template <class V>
   void visit(V& v) {
-    v("checkpoint|out_dir", checkpoint, "folder of a run (its last checkpoint) or of one checkpoint");
-    v("input", input, "file with one sentence per line; -: the standard input");
+    v("checkpoint|out_dir", checkpoint, "another way to give RUN: the folder of a run or of one checkpoint");
+    v("input", input, "file or pipe with one sentence per line; -: standard input");
     v("reference", reference, "file with reference translations, line by line; prints BLEU at the end");
     v("beam", search.beam, "beam size: partial translations kept per sentence; 1: greedy", between(1, 1000));
     v("length_penalty", search.length_penalty,
@@ -33,7 +36,7 @@ struct TranslateSettings {
     v("max_tokens|most_tokens", search.most_tokens,
       "limit of tokens per translation; 0: 20 more than twice those of the sentence", between(0, 16777216));
     v("batch_size|batch", search.batch, "sentences per batch", between(1, 16384));
-    v("threads", threads, "cores to use; 0: all", between(0, 1024));
+    v("threads", threads, "cores to use; 0: OMP_NUM_THREADS, else all", between(0, 1024));
     v("device", device, "cpu or cuda", one_of({"cpu", "cuda"}));
   }
 };
@@ -42,8 +45,8 @@ constexpr const char* fewer = "translate fewer sentences at a time";
 
 std::string what_of(const std::string& input) { return "translate: " + (input == "-" ? "the standard input" : input); }
 void each_sentence(const std::string& input, const models::TakeLine& take) {
-  if (input == "-")
-    models::each_line(std::cin, what_of(input), take);
+  if (is_pipe(input))
+    each_line_of_pipe(input, what_of(input), take);
   else
     models::each_kept_line(input, what_of(input), fewer, take);
 }
@@ -77,8 +80,7 @@ Sources read_sources(const std::string& input, const models::Tokenizer& tokenize
     } catch (const Error& error) {
       tokens.clear();
       ++sources.left_out;
-      std::cerr << "translate: line " << sources.tokens.size() + 1 << " is left out: " << for_terminal(error.what())
-                << std::endl;
+      talk(text("translate: line ", sources.tokens.size() + 1, " is left out: ", for_terminal(error.what())));
     }
     tokens.reserve(tokens.size() + 1);
     tokens.push_back(marks.end);
@@ -91,19 +93,22 @@ Sources read_sources(const std::string& input, const models::Tokenizer& tokenize
 
 std::string translate_help(const Arguments&) {
   TranslateSettings settings;
-  return "Arguments are --key=value:\n" + describe(settings_of(settings)) +
-         "\nExample: orrery translate --checkpoint=runs/latest --input=test.de --reference=test.en --beam=5";
+  return "orrery translate RUN --key=value, where RUN is the folder of a run (its last checkpoint) or of a "
+         "checkpoint:\n" +
+         describe(settings_of(settings)) +
+         "\nExample: orrery translate runs/latest --input=test.de --reference=test.en --beam=5";
 }
 
 int translate(const Arguments& arguments) {
   TranslateSettings s;
-  const std::vector<std::string> words = read_arguments("translate", arguments, settings_of(s));
-  check(words.empty(), "translate: '", words.empty() ? "" : words[0],
-        "' is not of the form --key=value; did you mean --input?");
+  std::vector<std::string> words = read_arguments("translate", arguments, settings_of(s));
+  const std::string run = take_run(s.checkpoint, words);
+  check_usage(words.empty(), "translate: '", words.empty() ? "" : words[0],
+              "' is not of the form --key=value; did you mean --input?");
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
   const Device device = parse_device(s.device);
   check_available(device);
-  const Trained trained = read_trained("translate", s.checkpoint);
+  const Trained trained = read_trained("translate", run);
   const std::unique_ptr<models::Tokenizer> tokenizer = models::restore_tokenizer(trained.tokenizer);
   nn::move(*trained.model, device);
   auto& translates = models::model_as<models::TranslationModel>(
@@ -115,7 +120,7 @@ int translate(const Arguments& arguments) {
         s.reference, "; give one reference line per source line");
   std::vector<std::string> translations;
   {
-    Progress progress(std::cerr);
+    Progress progress("translating");
     s.search.progress = [&](double share) { progress.share("translated", share); };
     translations = models::translate_to_text(translates, sources.tokens, *tokenizer, s.search);
   }
@@ -128,7 +133,7 @@ int translate(const Arguments& arguments) {
   std::snprintf(numbers, sizeof numbers, "BLEU %.2f (%.1f/%.1f/%.1f/%.1f, brevity penalty %.3f, %s)", score.score,
                 score.precisions[0], score.precisions[1], score.precisions[2], score.precisions[3],
                 score.brevity_penalty, models::bleu_signature);
-  std::cerr << numbers << std::endl;
+  talk(numbers);
   return code;
 }
 

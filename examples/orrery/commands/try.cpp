@@ -6,15 +6,18 @@
 #include <cmath>
 #include <filesystem>
 #include <iostream>
+#include <optional>
 
 #include "engine/settings/plugin.h"
 #include "engine/settings/registry.h"
 #include "engine/system/compiler.h"
 #include "engine/system/files.h"
+#include "engine/types/usage_error.h"
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/commands/formula_source.h"
 #include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/terminal/plot.h"
+#include "examples/orrery/terminal/progress.h"
 #include "examples/orrery/terminal/table.h"
 #include "models/architectures/gpt.h"
 #include "models/catalogue/catalogue.h"
@@ -163,6 +166,7 @@ std::vector<std::string> train(const std::vector<Name>& names, const TrySettings
   const std::string data = data_file(settings);
   Table table({"model (2 layers, width 64)", "first loss", "last loss", "time (s)"}, "lrrr");
   std::vector<std::string> failed;
+  std::optional<Progress> progress(std::in_place, "training small models");
   const auto add = [&](const std::string& title, const models::NamedModel& model) {
     const models::ShortRun run = models::short_run(model, data, settings.steps);
     const bool well = std::isfinite(run.last_loss) && run.last_loss < run.first_loss;
@@ -180,6 +184,7 @@ std::vector<std::string> train(const std::vector<Name>& names, const TrySettings
     if (name.first == "model" || name.first == "model_preset")
       add("model = " + name.second, models::named_model(name.second));
   }
+  progress.reset();
   std::cout << "training, " << settings.steps << " steps of 4 x 64 characters, mean of the last 20 losses:\n"
             << table.print();
   return failed;
@@ -201,13 +206,14 @@ std::string try_out_help(const Arguments&) {
 int try_out(const Arguments& arguments) {
   TrySettings settings;
   const std::vector<std::string> words = read_arguments("try", arguments, settings_of(settings));
-  check(words.size() == 1, "try: ", words.size(),
-        " files are given; give one, as in orrery try examples/03_new_activation.cpp");
+  check_usage(words.size() == 1, "try: ", words.size(),
+              " files are given; give one, as in orrery try examples/03_new_activation.cpp");
   const auto start = std::chrono::steady_clock::now();
-  std::cout << "compiling " << for_terminal(words[0]) << " ..." << std::flush;
+  std::optional<Progress> progress(std::in_place, "compiling " + words[0]);
   const std::string plugin = compile(words[0], settings);
+  progress.reset();
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  std::cout << " " << fixed(took.count(), 1) << " s: " << for_terminal(plugin) << "\n";
+  std::cout << "compiled in " << fixed(took.count(), 1) << " s: " << for_terminal(plugin) << "\n";
 
   const std::vector<Name> names = models::load_noted_plugin(plugin).names;
   check(!names.empty(), "try: '", words[0],

@@ -11,11 +11,14 @@
 #include "engine/system/folder_lock.h"
 #include "engine/system/folders.h"
 #include "engine/system/signals.h"
+#include "engine/types/usage_error.h"
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/commands/trained.h"
 #include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/terminal/outside.h"
+#include "examples/orrery/terminal/progress.h"
 #include "examples/orrery/terminal/table.h"
+#include "examples/orrery/terminal/talk.h"
 #include "models/catalogue/plugins.h"
 #include "models/settings/settings_file.h"
 #include "models/study/resume_check.h"
@@ -110,9 +113,8 @@ class Verification {
     settings_.from_previous = settings_.other_text = settings_.profile = settings_.keep_best = false;
     settings_.save_optimizer = true, settings_.checkpoint_every = 0, settings_.keep_checkpoints = 2;
     models::write_settings_file(work_ / "settings.toml", list_settings(settings_));
-    std::cout << for_terminal(run) << ", from step " << grouped(from_) << " to step " << grouped(end_)
-              << ", interrupted after step " << grouped(middle_) << "\n"
-              << std::flush;
+    talk(text(for_terminal(run), ", from step ", grouped(from_), " to step ", grouped(end_),
+              ", interrupted after step ", grouped(middle_)));
   }
 
   // Trains both runs at the same path, because checkpoints contain `out`.
@@ -175,6 +177,7 @@ class Verification {
   void train_until(int64_t step, const std::string& what) const {
     const auto began = Clock::now();
     const std::string log = work_ / "log";
+    const Progress progress("training " + what);
     Child child("verify_resume",
                 models::with_plugins(
                     {"verify_resume", "--part=" + (work_ / "settings.toml"), "--until=" + std::to_string(step)}),
@@ -186,8 +189,7 @@ class Verification {
     }
     if (signals_.received() != 0) throw Interrupted{signals_.received()};
     if (*status != 0) fail("verify_resume: ", what, ": ", failure_of(*status, log));
-    std::cout << "  " << what << ": " << fixed(std::chrono::duration<double>(Clock::now() - began).count(), 1) << " s"
-              << std::endl;
+    talk(text("  ", what, ": ", fixed(std::chrono::duration<double>(Clock::now() - began).count(), 1), " s"));
   }
 
   const StopSignals signals_;
@@ -212,8 +214,8 @@ int verify_resume(const Arguments& arguments) {
   VerifySettings s;
   const std::vector<std::string> words = read_arguments("verify_resume", arguments, settings_of(s));
   if (!s.part.empty()) return train_part(s.part, s.until);
-  check(words.size() == 1, "verify_resume: ", words.size(),
-        " runs are given; give one, as in orrery verify_resume runs/mine");
+  check_usage(words.size() == 1, "verify_resume: ", words.size(),
+              " runs are given; give one, as in orrery verify_resume runs/mine");
   models::check_is_run("verify_resume", words[0]);
   const std::string lacking = models::plugins_lacking(words[0]);  // training needs all plug-ins
   check(lacking.empty(), "verify_resume: ", words[0], ": ", lacking);
@@ -222,7 +224,7 @@ int verify_resume(const Arguments& arguments) {
     verification.train();
     verification.compare();
   } catch (const Interrupted& interrupted) {
-    std::cout << "stopped" << std::endl;
+    talk("stopped");
     return 128 + interrupted.signal;
   }
   return 0;

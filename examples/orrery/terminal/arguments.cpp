@@ -1,6 +1,7 @@
 #include "examples/orrery/terminal/arguments.h"
 
 #include "engine/system/files.h"
+#include "engine/types/usage_error.h"
 #include "examples/orrery/terminal/table.h"
 
 namespace orrery::program {
@@ -18,8 +19,8 @@ ParsedArguments parse_arguments(std::string_view command, std::span<const std::s
       parsed.words.push_back(argument);
       continue;
     }
-    check(argument.starts_with("--") && argument.size() > 2, command, ": '", argument,
-          "' is not of the form --key=value; orrery ", command, " --help lists the settings");
+    check_usage(argument.starts_with("--") && argument.size() > 2, command, ": '", argument,
+                "' is not of the form --key=value; orrery ", command, " --help lists the settings");
     if (const size_t equals = argument.find('='); equals != std::string::npos) {
       parsed.assignments.emplace_back(argument.substr(2, equals - 2), argument.substr(equals + 1));
       continue;
@@ -32,7 +33,8 @@ ParsedArguments parse_arguments(std::string_view command, std::span<const std::s
     } else if (value_follows) {
       parsed.assignments.emplace_back(key, arguments[++i]);
     } else {
-      check(!setting, command, ": --", key, " needs a value, as in --", key, "=", setting ? print_value(*setting) : "");
+      check_usage(!setting, command, ": --", key, " needs a value, as in --", key, "=",
+                  setting ? print_value(*setting) : "");
       parsed.assignments.emplace_back(key, "");
     }
   }

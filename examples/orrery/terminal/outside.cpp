@@ -22,14 +22,14 @@
 #include "engine/system/machine_memory.h"
 #include "engine/system/signals.h"
 #include "engine/types/check.h"
+#include "engine/types/usage_error.h"
+#include "examples/orrery/terminal/style.h"
 #include "models/formats/shown_text.h"
 
 extern "C" [[gnu::weak]] void __lsan_do_leak_check();  // defined in sanitizer builds; normally an exit handler calls it
 
 namespace orrery::program {
-namespace {
 
-// Writes all bytes; returns 0 or an errno.
 int write_all(int descriptor, std::string_view bytes) noexcept {
   while (!bytes.empty()) {
     const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
@@ -45,8 +45,13 @@ int write_all(int descriptor, std::string_view bytes) noexcept {
   return 0;
 }
 
+namespace {
+
 class Line {  // an error message
  public:
+  void add_codes(std::string_view codes) noexcept {  // of a color
+    for (const char c : codes) bytes_[size_++] = c;
+  }
   void add(std::string_view text) noexcept {
     for (size_t at = 0; at < text.size();) {
       if (size_ + 16 > bytes_.size()) return;
@@ -68,8 +73,9 @@ class Line {  // an error message
 
 template <class... Parts>
 void complain_of(const Parts&... parts) noexcept {
+  const StyleCodes codes = style_codes(Style::error, STDERR_FILENO);
   Line line;
-  line.add("orrery: ");
+  line.add_codes(codes.begin), line.add("orrery:"), line.add_codes(codes.end), line.add(" ");
   (line.add(parts), ...);
   write_all(STDERR_FILENO, line.end());
 }
@@ -209,8 +215,11 @@ void complain_of_current_exception() noexcept {
 
 int exit_code_of_current_exception() noexcept {
   bool silent = false;
+  int code = 1;
   try {
     throw;
+  } catch (const UsageError&) {
+    code = 2;
   } catch (const ReaderGone&) {
     silent = true;
   } catch (const std::ios::failure&) {  // a write after a failed one
@@ -224,7 +233,7 @@ int exit_code_of_current_exception() noexcept {
     return 128 + SIGPIPE;  // reached if SIGPIPE is blocked
   }
   complain_of_current_exception();
-  return 1;
+  return code;
 }
 
 CheckedOutput::CheckedOutput() : to_(std::make_unique<Buffer>()), before_(std::cout.rdbuf(to_.get())) {

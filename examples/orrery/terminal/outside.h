@@ -7,6 +7,9 @@
 
 namespace orrery::program {
 
+// Writes all bytes; returns 0 or an errno.
+int write_all(int descriptor, std::string_view bytes) noexcept;
+
 // Prints the line "orrery: sentence" to standard error, at most 4,000 bytes. Escapes control
 // characters, such as \x1b (models/formats/shown_text.h). Allocates no memory, so that it can
 // report that memory is exhausted.
@@ -15,7 +18,8 @@ void complain(std::string_view sentence) noexcept;
 // Prints a message for the exception that is being handled.
 void complain_of_current_exception() noexcept;
 
-// Prints a message for the exception that is being handled; returns main's exit code. If only
+// Prints a message for the exception that is being handled; returns main's exit code, 2 for a usage
+// error (engine/types/usage_error.h). If only
 // standard output's reader is gone (`| head`), ends the process by SIGPIPE without a message.
 int exit_code_of_current_exception() noexcept;
 

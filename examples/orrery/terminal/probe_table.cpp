@@ -1,5 +1,7 @@
 #include "examples/orrery/terminal/probe_table.h"
 
+#include <unistd.h>
+
 #include <cmath>
 
 #include "examples/orrery/terminal/table.h"
@@ -38,9 +40,10 @@ std::string probe_table(const models::Probe& probe) {
     ratios.add({r.place, r.ratio, size(r.measured), size(r.predicted),
                 std::isnan(r.predicted) ? "-" : significant(r.measured / r.predicted, 3), r.formula, size(r.v)});
   if (probe.values.empty()) return "signal_propagation: this model has no values to measure\n";
-  return "residual stream before the first step, mean squares\n" + stream.print() +
+  return "residual stream before the first step, mean squares\n" + stream.print(2, STDERR_FILENO) +
          "inside: attention values and head outputs, hidden units before and after their activation F\n" +
-         inside.print() + "ratios of mean squares, measured and predicted by papers\n" + ratios.print();
+         inside.print(2, STDERR_FILENO) + "ratios of mean squares, measured and predicted by papers\n" +
+         ratios.print(2, STDERR_FILENO);
 }
 
 }  // namespace orrery::program

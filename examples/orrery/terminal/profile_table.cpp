@@ -1,5 +1,7 @@
 #include "examples/orrery/terminal/profile_table.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <vector>
 
@@ -50,8 +52,8 @@ std::string profile_table(const Profile& profile, const MeasuredPeak& peak) {
                fixed(100 * rest.seconds / std::max(seconds, 1e-12), 1) + " %", "-", "", "-",
                megabytes(static_cast<double>(rest.kept_bytes)), "-"});
   return "profile: totals over all calls of the run; saved: memory saved for backward, summed over the calls\n" +
-         table.print() + "  measured peak: " + fixed(peak.flops / 1e9, 1) + " GFLOP/s (product of 1536 x 1536, f32), " +
-         fixed(peak.bytes / 1e9, 1) + " GB/s (copy of 64 MiB)\n";
+         table.print(2, STDERR_FILENO) + "  measured peak: " + fixed(peak.flops / 1e9, 1) +
+         " GFLOP/s (product of 1536 x 1536, f32), " + fixed(peak.bytes / 1e9, 1) + " GB/s (copy of 64 MiB)\n";
 }
 
 }  // namespace orrery::program

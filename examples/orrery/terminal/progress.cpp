@@ -4,14 +4,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <system_error>
 
+#include "examples/orrery/terminal/style.h"
 #include "examples/orrery/terminal/table.h"
+#include "examples/orrery/terminal/talk.h"
 
 namespace orrery::program {
 namespace {
 
-constexpr std::chrono::milliseconds redraw_interval(100);
-constexpr std::chrono::seconds longest_silence(10);
+using std::chrono::milliseconds;
+constexpr milliseconds redraw_interval(100), shortest_work(2'000), longest_silence(10'000);
 
 // A step may be faster than the clock's resolution; the rate is then infinite.
 int64_t rounded(double x) { return std::llround(std::clamp(std::isnan(x) ? 0 : x, 0.0, 1e18)); }
@@ -48,48 +51,64 @@ int64_t line_interval(int64_t steps) {
       if ((steps - 1) / 25 < digit * power) return digit * power;  // avoids overflow of 25 times the interval
 }
 
-Progress::Progress(std::ostream& out)
-    : out_(out), terminal_(isatty(&out == &std::cerr ? STDERR_FILENO : STDOUT_FILENO) != 0), drawn_(Clock::now()) {}
+Progress::Progress(const std::string& work, Results results)
+    : line_(for_terminal(work)), silent_(results == Results::shown_at_once && is_live_terminal(STDOUT_FILENO)) {
+  if (silent_) return;
+  try {
+    thread_ = std::thread([this] { show_regularly(); });
+  } catch (const std::system_error&) {  // without another thread, only fractions are shown
+  }
+}
 
 Progress::~Progress() {
+  {
+    const std::lock_guard guard(lock_);
+    ended_ = true;
+  }
+  end_.notify_all();
+  if (thread_.joinable()) thread_.join();
   try {
-    if (live_) out_ << (last_.empty() ? "" : "\r\x1b[K" + last_) << std::endl;
+    if (erase_live_line()) talk(last_step_);
   } catch (const std::exception&) {  // a destructor must not throw; the next print throws this error again
   }
+}
+
+void Progress::show_regularly() {
+  try {
+    std::unique_lock guard(lock_);
+    while (!end_.wait_for(guard, redraw_interval, [this] { return ended_; })) show();
+  } catch (const std::exception&) {  // out of memory: the work itself reports it
+  }
+}
+
+void Progress::show() {
+  const auto now = Clock::now();
+  const bool live = is_live_terminal(STDERR_FILENO);
+  if (now - began_ < shortest_work || now - shown_ < (live ? redraw_interval : longest_silence)) return;
+  shown_ = now;
+  const std::string line = line_ + ", " + time_text(std::chrono::duration<double>(now - began_).count());
+  show_live_line(live ? cut_lines(line, terminal_columns(STDERR_FILENO) - 1) : line);
 }
 
 void Progress::step(const models::StepReport& report) {
   const auto now = Clock::now();
   const bool ends = report.step == 1 || report.step == report.steps;
-  if (terminal_) {
-    const size_t columns = terminal_columns();
-    last_ = step_line(report).size() < columns ? step_line(report) : step_line(report, true).substr(0, columns - 1);
-    if (ends || now - drawn_ >= redraw_interval) draw(last_), drawn_ = now;
-  } else if (ends || report.step % line_interval(report.steps) == 0 || now - drawn_ >= longest_silence) {
-    out_ << step_line(report) << std::endl;
-    drawn_ = now;
+  if (is_live_terminal(STDERR_FILENO)) {
+    const size_t columns = terminal_columns(STDERR_FILENO);
+    last_step_ =
+        step_line(report).size() < columns ? step_line(report) : step_line(report, true).substr(0, columns - 1);
+    if (ends || now - shown_ >= redraw_interval) show_live_line(last_step_), shown_ = now;
+  } else if (ends || report.step % line_interval(report.steps) == 0 || now - shown_ >= longest_silence) {
+    talk(step_line(report));
+    shown_ = now;
   }
 }
 
 void Progress::share(const std::string& done, double share) {
-  const auto now = Clock::now();
-  if (now - drawn_ < (terminal_ ? std::chrono::milliseconds(redraw_interval) : longest_silence)) return;
-  drawn_ = now;
-  const std::string line = text(done, " ", fixed(100 * share, 0), " %");
-  if (terminal_)
-    draw(last_ = line);
-  else
-    out_ << line << std::endl;
-}
-
-void Progress::say(const std::string& sentence) {
-  out_ << (live_ ? "\r\x1b[K" : "") << for_terminal(sentence) << std::endl;
-  live_ = false;
-}
-
-void Progress::draw(const std::string& line) {
-  out_ << "\r\x1b[K" << line << std::flush;
-  live_ = true;
+  const std::lock_guard guard(lock_);
+  if (silent_) return;
+  line_ = text(for_terminal(done), " ", fixed(100 * share, 0), " %");
+  show();
 }
 
 }  // namespace orrery::program

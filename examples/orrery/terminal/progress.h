@@ -1,32 +1,43 @@
-// Progress of long work: one redrawn line on a terminal, occasional lines in a pipe.
+// Progress of long work on standard error: one redrawn line on a terminal, else occasional lines.
 #pragma once
 
 #include <chrono>
-#include <iostream>
+#include <condition_variable>
+#include <mutex>
 #include <string>
+#include <thread>
 
 #include "models/training/trainer.h"
 
 namespace orrery::program {
 
+// A thread shows `work`, or the newest fraction, with the time so far: after two seconds on a
+// terminal, every ten seconds in a file or pipe. Shorter work shows nothing.
 class Progress {
  public:
-  explicit Progress(std::ostream& out = std::cout);  // standard output, or standard error if output is data
-  ~Progress();  // keeps the last step's line
+  enum class Results {
+    at_the_end,
+    shown_at_once  // on a terminal, they are the progress, and nothing else is shown
+  };
+
+  Progress() = default;  // of training: only steps are shown
+  explicit Progress(const std::string& work, Results results = Results::at_the_end);
+  ~Progress();  // keeps the last step's line and erases any other
   Progress(const Progress&) = delete;
 
   void step(const models::StepReport& report);
   void share(const std::string& done, double share);  // ("read", 0.25): a quarter is read
-  void say(const std::string& sentence);              // on its own line
 
  private:
-  void draw(const std::string& line);
   using Clock = std::chrono::steady_clock;
-  std::ostream& out_;
-  bool terminal_;
-  bool live_ = false;  // the cursor is on the live line
-  std::string last_;   // newest step's line, until printed permanently
-  Clock::time_point drawn_;
+  void show_regularly();
+  void show();  // lock_ is held
+  std::string line_, last_step_;
+  Clock::time_point began_ = Clock::now(), shown_ = began_;
+  bool silent_ = false, ended_ = false;
+  std::mutex lock_;
+  std::condition_variable end_;
+  std::thread thread_;
 };
 
 std::string step_line(const models::StepReport& report, bool narrow = false);  // narrow: at most about 80 columns

@@ -5,10 +5,13 @@
 
 #include <algorithm>
 
+#include "examples/orrery/terminal/style.h"
+
 namespace orrery::program {
 
-Table::Table(std::vector<std::string> header, std::string alignment)
-    : rows_{std::move(header)}, alignment_(std::move(alignment)) {}
+Table::Table(std::vector<std::string> header, std::string alignment) : alignment_(std::move(alignment)) {
+  add(std::move(header));
+}
 
 void Table::add(std::vector<std::string> row) {
   row.resize(alignment_.size());
@@ -29,25 +32,28 @@ std::string right_aligned(const std::string& text, size_t width) {
   return std::string(width > text.size() ? width - text.size() : 0, ' ') + text;
 }
 
-size_t terminal_columns() {
+size_t terminal_columns(int descriptor) {
   winsize size{};
-  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : 100;
+  return ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : 100;
 }
 
 std::string cut_lines(const std::string& text, size_t columns) {
   std::string all;
   size_t column = 0;
+  bool code = false;  // inside a color's code
   for (const char c : text) {
+    const bool counts = !code && c != '\x1b' && (c & 0xc0) != 0x80;
     if (c == '\n')
       column = 0;
-    else if ((c & 0xc0) != 0x80)
+    else if (counts)
       ++column;
-    if (column <= columns) all += c;
+    if (column <= columns || code || c == '\x1b') all += c;
+    code = c == '\x1b' || (code && c != 'm');
   }
   return all;
 }
 
-std::string Table::print(int indent) const {
+std::string Table::print(int indent, int descriptor) const {
   std::vector<size_t> widths(alignment_.size());
   for (const auto& row : rows_)
     for (size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], width_of(row[c]));
@@ -60,7 +66,7 @@ std::string Table::print(int indent) const {
       line += (c ? "  " : "") + (alignment_[c] == 'r' ? space + row[c] : row[c] + space);
     }
     line.erase(line.find_last_not_of(' ') + 1);
-    all += line + "\n";
+    all += (&row == &rows_[0] ? styled(line, Style::header, descriptor) : line) + "\n";
   }
   return all;
 }

@@ -19,7 +19,7 @@ class Table {
   // `alignment`: one letter per column, l or r. A header of empty texts is not printed.
   Table(std::vector<std::string> header, std::string alignment);
   void add(std::vector<std::string> row);  // prints cells with for_terminal
-  std::string print(int indent = 2) const;
+  std::string print(int indent = 2, int descriptor = 1) const;  // headers are bold if that stream has colors
 
  private:
   std::vector<std::vector<std::string>> rows_;
@@ -28,8 +28,8 @@ class Table {
 
 size_t width_of(const std::string& text);                          // terminal columns
 std::string right_aligned(const std::string& text, size_t width);  // width in bytes
-size_t terminal_columns();                                         // standard output's; 100 if it is not a terminal
-// Cuts each line after `columns` columns, because a longer one would wrap on a terminal.
+size_t terminal_columns(int descriptor = 1);                       // of this stream; 100 if it is not a terminal
+// Cuts each line after `columns` columns, because a longer one would wrap on a terminal. Colors stay.
 std::string cut_lines(const std::string& text, size_t columns);
 std::string megabytes(double bytes);  // 12.3
 

@@ -108,8 +108,9 @@ std::string body(const MapView& map) {
   const bool some_missing = std::any_of(values.begin(), values.end(), [](double x) { return !std::isfinite(x); });
   const std::string most = significant(largest, 4);
   const std::string scale = low == 0 ? "0 to " + most : high == 0 ? "0 to -" + most : "-" + most + " to " + most;
-  return all + wrapped(text("scale: ", map.figure, " ", scale, " (square root)",
-                            low < 0 ? "; . - = # are negative" : "", some_missing ? "; ·: " + map.none : ""));
+  all += wrapped(text("scale: ", map.figure, " ", scale, " (square root)", low < 0 ? "; . - = # are negative" : "",
+                      some_missing ? "; ·: " + map.none : ""));
+  return models::for_terminal_lines(all);
 }
 
 std::string body(const LineView& lines) {
@@ -130,7 +131,7 @@ std::string body(const LineView& lines) {
 std::string view_text(const models::View& view) {
   std::string all = view.group + ": " + view.title + "\n";
   if (!view.said.empty()) all += wrapped(view.said);
-  return models::for_terminal_lines(all + std::visit([](const auto& shown) { return body(shown); }, view.shown));
+  return models::for_terminal_lines(all) + std::visit([](const auto& shown) { return body(shown); }, view.shown);
 }
 
 }  // namespace orrery::program

@@ -13,7 +13,7 @@ struct ExampleSettings {
 
   template <class V>
   void visit(V& v) {
-    v("text", text, "input text of a language model; FILE:PATH reads it from a file");
+    v("text", text, "input text of a language model; FILE:PATH: of a file or pipe; -: of standard input");
     v("image", image, "input image of an image model: a PNG or JPEG file");
     v("label", label, "class of the image, from 0; -1: unknown", between(-1, 1e6));
     v("source", source, "sentence for a translation model to translate");

@@ -1,0 +1,44 @@
+// The error type for wrong usage: an unknown name or setting, a value out of its range, a missing
+// or superfluous argument. The program then exits with another code than after other errors.
+#pragma once
+
+#include "engine/types/check.h"
+
+namespace orrery {
+
+class UsageError : public Error {
+ public:
+  using Error::Error;
+};
+
+template <class... Parts>
+[[noreturn, gnu::cold, gnu::noinline]] void fail_usage(const Parts&... parts) {
+  throw UsageError(text(parts...));
+}
+
+template <class... Parts>
+void check_usage(bool holds, const Parts&... parts) {
+  if (!holds) fail_usage(parts...);
+}
+
+// Calls f, which reads values that a user gave; its errors become usage errors.
+template <class F>
+decltype(auto) as_usage(const F& f) {
+  try {
+    return f();
+  } catch (const Error& error) {
+    throw UsageError(error.what());
+  }
+}
+
+// Calls f, which reads settings from a file; a wrong setting there is an error of the file.
+template <class F>
+decltype(auto) as_content(const F& f) {
+  try {
+    return f();
+  } catch (const UsageError& error) {
+    throw Error(error.what());
+  }
+}
+
+}  // namespace orrery

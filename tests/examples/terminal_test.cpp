@@ -1,0 +1,214 @@
+// The command line's conventions: exit codes, streams, a run as a word, colors, progress, threads
+// and pipes.
+#include <doctest/doctest.h>
+
+#include "tests/examples/training.h"
+#include "tests/support/message.h"
+
+using Words = std::vector<std::string>;
+using orrery::testing::expect_error;
+using orrery::testing::Message;
+
+namespace {
+
+const std::string shapes = ORRERY_SOURCE_DIR "/tests/models/images/shapes";
+
+std::string trained(const Folder& folder) {
+  const Outcome outcome = run_orrery(train_tiny(folder, "run"));
+  REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+  return folder / "run";
+}
+
+}  // namespace
+
+TEST_CASE("exit code: wrong usage is 2") {
+  const Folder folder;
+  const std::string run = trained(folder), data = "--data=" + (folder / "text.txt"),
+                    none = "--out=" + (folder / "none");
+  for (const Words& words : {Words{"tran"},
+                             Words{"foo", "train"},
+                             Words{"help", "train", "extra"},
+                             Words{"list", "--plugin"},
+                             Words{"train", data, none, "--stepz=3"},
+                             Words{"train", data, none, "--steps=many"},
+                             Words{"train", data, none, "--batch_size=0"},
+                             Words{"train", data, none, "--model=gpt-char-smal"},
+                             Words{"train", data, none, "--attention=sofmax"},
+                             Words{"train", data, none, "--attention=softmax(dropout=2)"},
+                             Words{"train", data, none, "--optimizer=adamw(beta3=1)"},
+                             Words{"train", none},
+                             Words{"train", "--steps"},
+                             Words{"generate"},
+                             Words{"generate", run, "more"},
+                             Words{"generate", run, "--temperature=-1"},
+                             Words{"generate", run, "--prompt=a", "--start=b"},
+                             Words{"evaluate", run, "--tokenizer=byte"},
+                             Words{"classify", run},
+                             Words{"list", "activatoin"},
+                             Words{"list", "relu", "--markdown"},
+                             Words{"gradcheck"},
+                             Words{"gradcheck", "swosh"},
+                             Words{"bench", "row"},
+                             Words{"compare", run},
+                             Words{"show"},
+                             Words{"report"},
+                             Words{"inspect", run, "--image=x.png"},
+                             Words{"import", run},
+                             Words{"export", run},
+                             Words{"prepare"},
+                             Words{"replay"},
+                             Words{"verify_resume"},
+                             Words{"metrics"},
+                             Words{"try"},
+                             Words{"study"},
+                             Words{"runs", "--size"},
+                             Words{"sweep", data, "--threads=2"},
+                             Words{"sweep", data, "--baseline=7"}}) {
+    CAPTURE(words);
+    expect_error(run_orrery(words), 2).names("orrery");
+  }
+}
+
+TEST_CASE("exit code: other errors are 1, also wrong settings in files") {
+  const Folder folder;
+  const std::string run = trained(folder), none = "--out=" + (folder / "none");
+  const std::string config = folder.write("wrong.toml", "stepz = 3\n"),
+                    claim = folder.write("claim.toml",
+                                         "source = \"a\"\nsentence = \"b\"\nkind = \"trained\"\nseeds = [1]\n"
+                                         "metric = \"loss\"\n[base]\nstepz = 3\n");
+  for (const Words& words :
+       {Words{"train", "--data=/nowhere.txt", none}, Words{"train", "--config=/nowhere.toml", none},
+        Words{"train", "--config=" + config, none}, train_tiny(folder, "run"), Words{"generate", "/nowhere"},
+        Words{"show", "/nowhere"}, Words{"study", claim}, Words{"study", "/nowhere.toml"}}) {
+    CAPTURE(words);
+    expect_error(run_orrery(words), 1).names("orrery");
+  }
+  Message(run_orrery({"--help"}).out).names("Exit codes").value("2: wrong usage");
+}
+
+TEST_CASE("streams: results are on stdout, and nothing else") {
+  const Folder folder;
+  const std::string run = trained(folder);
+  for (const Words& words : {Words{"evaluate", run}, Words{"show", run}, Words{"list", "relu"},
+                             Words{"gradcheck", "relu"}, Words{"metrics", run}, Words{"compare", run, run}}) {
+    CAPTURE(words);
+    const Outcome outcome = run_orrery(words);
+    CHECK(outcome.code == 0);
+    CHECK(!outcome.out.empty());
+    CHECK(outcome.err.empty());
+  }
+  const Outcome swept = run_orrery(Words{"sweep", "--data=" + (folder / "text.txt"), "--seed={1,2}",
+                                         "--out=" + (folder / "sweep"), "--runs=" + (folder / "pool")} +
+                                   tiny);
+  REQUIRE_MESSAGE(swept.code == 0, swept.err);
+  CHECK(contains(swept.out, "reference"));
+  CHECK(last_line(swept.out) == "  " + (folder / "sweep/runs.csv"));
+  for (const char* report : {"1 row, 2 runs", "2 of 2", "pool: "}) {
+    CAPTURE(report);
+    CHECK(contains(swept.err, report));
+    CHECK(!contains(swept.out, report));
+  }
+}
+
+TEST_CASE("run: every command that reads a run takes it as a word") {
+  const Folder folder;
+  const std::string run = trained(folder), checkpoint = "--checkpoint=" + run;
+  const Words sampling = {"--prompt=abe", "--tokens=9", "--seed=3"};
+  const Outcome written = run_orrery(Words{"generate", run} + sampling);
+  CHECK(written.code == 0);
+  CHECK(written.out == run_orrery(Words{"generate", checkpoint} + sampling).out);
+  CHECK(written.out == run_orrery(Words{"generate"} + sampling + Words{run}).out);
+  expect_error(run_orrery({"generate", checkpoint, run}), 2).names(run).offers("--prompt");
+  CHECK(contains(run_orrery({"generate", "--help"}).out, "Usage: orrery generate RUN "));
+  CHECK(contains(run_orrery({"evaluate", run, "--help"}).out, folder / "text.txt"));  // the run's data
+
+  const std::string images = folder / "images";
+  const Outcome seen = run_orrery({"train", "--model=resnet", "--width=4", "--data=" + shapes, "--batch_size=8",
+                                   "--steps=2", "--evaluate_every=0", "--metrics=none", "--out=" + images});
+  REQUIRE_MESSAGE(is_complete(seen), seen.err);
+  const Outcome classified = run_orrery({"classify", images, shapes + "/val"});
+  CHECK_MESSAGE(classified.code == 0, classified.err);
+  CHECK(classified.out == run_orrery({"classify", "--checkpoint=" + images, shapes + "/val"}).out);
+  CHECK(contains(last_line(seen.err), "   or   orrery classify " + images + " IMAGE"));
+}
+
+TEST_CASE("train: the last line names the commands that fit, quoted for a shell") {
+  const Folder folder;
+  const Outcome made = run_orrery(
+      Words{"train", "--task=algorithmic", "--problem=copy(length=3)", "--out=" + (folder / "my run")} + tiny);
+  REQUIRE_MESSAGE(is_complete(made), made.err);
+  CHECK(last_line(made.err) == "next: orrery report '" + (folder / "my run") + "'");
+}
+
+TEST_CASE("color: errors, warnings and headers, on a terminal only") {
+  const Folder folder;
+  const std::string run = trained(folder), error = "\"$ORRERY\" tran; true", table = "\"$ORRERY\" show '" + run + "'",
+                    warning = "OMP_NUM_THREADS=x \"$ORRERY\" list relu";
+  const auto shown = run_on_terminal("export TERM=xterm; unset NO_COLOR; " + error + "; " + table + "; " + warning);
+  if (!shown) return;
+  CHECK(contains(shown->out, "\x1b[1;31morrery:\x1b[0m unknown command 'tran'"));
+  CHECK(contains(shown->out, "\x1b[1mtensor "));
+  CHECK(contains(shown->out, "\x1b[33mwarning:\x1b[0m OMP_NUM_THREADS"));
+  for (const std::string& setting : {"TERM=xterm NO_COLOR=1", "TERM=dumb"}) {
+    CAPTURE(setting);
+    const auto plain = run_on_terminal("export " + setting + "; " + error + "; " + table);
+    CHECK(contains(plain->out, "orrery: unknown command 'tran'"));
+    CHECK(contains(plain->out, "tensor "));
+    CHECK(!contains(plain->out, "\x1b"));
+  }
+  const Outcome piped = run_shell("export TERM=xterm; " + error + "; " + table);
+  CHECK(!contains(piped.out + piped.err, "\x1b"));
+}
+
+TEST_CASE("progress: work of more than two seconds has a live line on a terminal, shorter work none") {
+  const Folder folder;
+  const std::string run = trained(folder);
+  const std::string program = "export TERM=xterm; timeout --foreground 4 \"$ORRERY\" ";
+  const auto slow = run_on_terminal(program + "verify_resume '" + run + "' --steps=1000000");
+  if (!slow) return;
+  CHECK_MESSAGE(contains(slow->out, "\r\x1b[Ktraining uninterrupted, 0:0"), slow->out);
+  CHECK(!contains(run_on_terminal(program + "show '" + run + "'")->out, "\x1b[K"));
+}
+
+TEST_CASE("threads: OMP_NUM_THREADS is the default") {
+  const Folder folder;
+  const auto threads = [&](const std::string& value, const Words& more = {}) {
+    std::string command = "OMP_NUM_THREADS='" + value + "' \"$ORRERY\"";
+    for (const std::string& word : train_tiny(folder, "run" + std::to_string(more.size()) + value, more))
+      command += " '" + word + "'";
+    const Outcome outcome = run_shell(command);
+    CHECK_MESSAGE(outcome.code == 0, outcome.err);
+    return outcome.err;
+  };
+  CHECK(contains(threads("3"), "; 3 threads\n"));
+  CHECK(contains(threads("4,2"), "; 4 threads\n"));
+  CHECK(contains(threads("3", {"--threads=1"}), "; 1 thread\n"));
+  for (const char* wrong : {"many", "0", "-1", "5000"}) {
+    CAPTURE(wrong);
+    Message(threads(wrong)).names("warning").names("OMP_NUM_THREADS").value(wrong).value("ignored");
+  }
+  CHECK(contains(run_orrery({"generate", "--help"}).out, "OMP_NUM_THREADS"));
+}
+
+TEST_CASE("pipes: texts are read from standard input and from pipes") {
+  const Folder folder;
+  const std::string run = trained(folder), pipe = folder / "pipe",
+                    generate = "\"$ORRERY\" generate '" + run + "' --tokens=9 --seed=3 ";
+  const std::string written = run_shell(generate + "--prompt=abe").out;
+  CHECK(written.starts_with("abe"));
+  for (const std::string& from :
+       {"printf abe | " + generate + "--prompt=-", "printf abe | " + generate + "--start=-",
+        "printf abe | gzip | " + generate + "--start=FILE:-",
+        "mkfifo " + pipe + "; printf abe > " + pipe + " & " + generate + "--start=FILE:" + pipe}) {
+    CAPTURE(from);
+    const Outcome outcome = run_shell(from);
+    CHECK_MESSAGE(outcome.code == 0, outcome.err);
+    CHECK(outcome.out == written);
+  }
+  const std::string inspect = "\"$ORRERY\" inspect '" + run + "' --analysis=heads ";
+  CHECK(run_shell("printf abeabe | " + inspect + "--text=-").out == run_shell(inspect + "--text=abeabe").out);
+  const Outcome closed = run_shell(generate + "--prompt=- <&-");
+  expect_error(closed, 1).names("the standard input");
+  const Outcome endless = run_shell("yes | " + generate + "--prompt=-");
+  expect_error(endless, 1).names("the standard input").value(16777216);
+}
