@@ -266,7 +266,7 @@ class Draw:
         s = self.s
         s["context"] = str(self.about(8, 128))
         s["cache_length"] = str(self.about(8, 512))
-        s["attention"] = f"softmax(span={self.one('adaptive_span', 'fixed')}({s['memory']}))"
+        s["attention"] = f"softmax(span={self.one('adaptive_span', 'fixed')}({s['cache_length']}))"
         s["batch_size"] = str(self.about(1, 24))
         if self.chance(0.5):
             s["feed_forward"] = self.one("none", "dense(relu)")
