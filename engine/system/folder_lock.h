@@ -60,4 +60,8 @@ class FolderLock {
   std::unique_ptr<FileLock> file_;
 };
 
+// Returns true if a program holds the lock of a folder. It creates nothing. A program that locks the
+// folder at this very moment may be refused.
+bool is_locked(const std::string& folder);
+
 }  // namespace orrery
