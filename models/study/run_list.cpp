@@ -70,7 +70,9 @@ ListedRun listed_run(const std::string& folder) {
   int64_t validated = -1;
   run.age = age_of(has_log ? log : folder);
   try {
-    run.settings = settings_of_run(folder);
+    TrainSettings settings = settings_of_run(folder);
+    static_cast<void>(resolved(settings));  // throws for formulas that are missing here
+    run.settings = std::move(settings);
     if (has_log)
       read_log(run, validated);
     else
