@@ -43,7 +43,7 @@ std::string name_below(const std::string& folder, const std::string& path) {
 
 bool is_trained(const ListedRun& run) { return run.settings && run.state != models::RunState::imported; }
 
-std::string step_text(const ListedRun& run) {
+std::string progress_text(const ListedRun& run) {
   if (!is_trained(run)) return "-";
   return text(run.step, "/", run.settings->steps);
 }
@@ -81,7 +81,7 @@ Column model_column(const std::vector<ListedRun>& runs) {
 }
 
 std::vector<Column> progress_columns(const std::vector<ListedRun>& runs) {
-  return {column_of("step", 'r', runs, step_text),
+  return {column_of("step", 'r', runs, progress_text),
           column_of("loss", 'r', runs, [](const ListedRun& run) { return loss_text(run.validation_loss); }),
           column_of("best", 'r', runs, [](const ListedRun& run) { return loss_text(run.best_loss); }),
           column_of("age", 'r', runs, [](const ListedRun& run) { return age_text(run.age); }),

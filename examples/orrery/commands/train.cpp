@@ -9,8 +9,10 @@
 #include "engine/system/parallel.h"
 #include "engine/system/signals.h"
 #include "examples/orrery/commands/commands.h"
+#include "examples/orrery/commands/train_plan.h"
 #include "examples/orrery/commands/train_settings.h"
 #include "examples/orrery/terminal/arguments.h"
+#include "examples/orrery/terminal/json_output.h"
 #include "examples/orrery/terminal/outside.h"
 #include "examples/orrery/terminal/probe_table.h"
 #include "examples/orrery/terminal/profile_table.h"
@@ -23,6 +25,33 @@
 
 namespace orrery::program {
 namespace {
+
+// Settings of the command, which are not of the run.
+struct TrainCommandSettings {
+  bool plan = false, json = false;
+
+  template <class V>
+  void visit(V& v) {
+    v("plan", plan, "print the plan of the run (memory, time, data, parameters) and end; writes nothing");
+    v("json", json, text(json_help, "; after training: losses, metrics and files"));
+  }
+};
+
+// Sets the settings of the command and returns the other arguments, which are of the run.
+Arguments take_own(const Arguments& arguments, std::span<const Setting> own) {
+  Arguments rest;
+  const auto end = std::find(arguments.begin(), arguments.end(), "--");
+  for (auto word = arguments.begin(); word != end; ++word) {
+    const size_t equals = std::min(word->find('='), word->size());
+    const std::string key = word->starts_with("--") ? word->substr(2, equals - 2) : "";
+    if (!key.empty() && find_setting(own, key))
+      set_setting(own, "train", key, equals < word->size() ? word->substr(equals + 1) : "yes");
+    else
+      rest.push_back(*word);
+  }
+  rest.insert(rest.end(), end, arguments.end());
+  return rest;
+}
 
 // Returns the exit code of a complete run.
 int code_of(const models::Task& task, double loss) {
@@ -50,62 +79,68 @@ void print_settings(const models::TrainSettings& settings) {
   std::cout << line << "\n";
 }
 
-std::string memory_line(const models::MemoryPlan& plan) {
-  const auto megabytes = [](int64_t bytes) { return grouped((bytes + 500'000) / 1'000'000); };
-  std::string kinds;
-  for (const auto& [kind, bytes] : plan.kinds()) kinds += (kinds.empty() ? "" : ", ") + kind + " " + megabytes(bytes);
-  return text("memory: about ", megabytes(plan.total()), " MB (", kinds, "), ", megabytes(plan.free), " MB are free");
-}
-
-std::string epoch_line(const models::Trainer& trainer) {
-  const models::Task& task = trainer.task();
-  const int64_t step = task.units_of_batch() * trainer.settings().gradient_accumulation_steps, epoch = task.epoch();
-  if (epoch == 0) return text("epoch: none; data are generated, ", grouped(step), " ", task.unit(), " per step");
-  return text("epoch: ", grouped(epoch), " ", task.unit(), ", ", counted((epoch + step - 1) / step, "step"), " of ",
-              grouped(step));
-}
-
-// The time of a step is known before training only on the CPU.
-std::string time_line(const models::Trainer& trainer) {
-  const double step = trainer.memory_plan().seconds_of_step;
-  if (step == 0) return "";
-  const int64_t left = trainer.settings().steps - trainer.steps_done();
-  const std::string milliseconds = step < 0.1 ? significant(step * 1e3, 2) : grouped(std::llround(step * 1e3));
-  return text("time: about ", milliseconds, " ms per step, ", time_text(step * static_cast<double>(left)), " for ",
-              counted(left, "step"), "\n");
-}
-
 std::string validation_text(double loss, const std::vector<std::pair<std::string, double>>& figures) {
   std::string all = "validation loss " + fixed(loss, 4);
   for (const auto& [name, value] : figures) all += ", " + in_words(name) + " " + fixed(value, 4);
   return all;
 }
 
-void print_files(const models::TrainSettings& settings, const std::string& checkpoint) {
+std::vector<std::string> files_of(const models::TrainSettings& settings, const std::string& checkpoint) {
   std::vector<std::string> files = {settings.out + "/settings.toml", settings.out + "/metrics.jsonl"};
   if (settings.probe) files.push_back(models::probe_file(settings.out));
   if (!checkpoint.empty())
     for (std::string& file : files_in(checkpoint)) files.push_back(std::move(file));
+  std::erase_if(files, [](const std::string& file) { return !file_exists(file); });
+  return files;
+}
+
+// Prints the end of a run, complete or stopped.
+void print_result(const models::TrainSettings& settings, const models::TrainingResult& result) {
+  if (settings.profile) std::cout << profile_table(result.profile);
   std::cout << "files:\n";
-  for (const std::string& file : files)
-    if (file_exists(file)) std::cout << "  " << for_terminal(file) << "\n";
+  for (const std::string& file : files_of(settings, result.checkpoint)) std::cout << "  " << for_terminal(file) << "\n";
+  if (result.stopped)
+    std::cout << "stopped after step " << result.steps_done << " of " << settings.steps
+              << "; this command resumes it:\n"
+              << models::command_to_resume(settings.out) << std::endl;
+  else
+    std::cout << validation_text(result.validation_loss, result.figures) << std::endl;
+}
+
+// A stopped run has no validation at its end.
+Json result_json(const models::TrainSettings& settings, const models::TrainingResult& result, int code) {
+  return {{"run", settings.out},
+          {"state", result.stopped ? "stopped" : "complete"},
+          {"step", result.steps_done},
+          {"steps", settings.steps},
+          {"validation_loss", result.stopped ? Json() : json_number(result.validation_loss)},
+          {"metrics", result.stopped ? Json() : json_numbers(result.figures)},
+          {"seconds", json_number(result.seconds)},
+          {"checkpoint", result.checkpoint.empty() ? Json() : Json(result.checkpoint)},
+          {"files", files_of(settings, result.checkpoint)},
+          {"exit_code", code}};
 }
 
 }  // namespace
 
 std::string train_help(const Arguments& given) {
-  models::TrainSettings settings = known_train_settings("train", given);
+  TrainCommandSettings own;
+  models::TrainSettings settings = known_train_settings("train", take_own(given, settings_of(own)));
+  own = {};  // the defaults
   return "Arguments are --key=value.  Files of settings (--config) apply first, and later values win.  nanoGPT's\n"
          "names are accepted too.  orrery train --resume=RUN resumes a run; further arguments change its settings.\n"
          "  --config=FILE.toml  settings from a file, by the same names\n" +
-         describe(settings_of(settings)) +
+         describe(settings_of(own)) + describe(settings_of(settings)) +
          "\nThe exit code is 3 if the run is complete and its validation loss is above that of uniform guessing: the\n"
          "logarithm of the vocabulary size or of the number of classes.\n"
          "\nExample: orrery train --model=gpt-char-small --data=examples/data/tinyshakespeare.txt --steps=200";
 }
 
 int train(const Arguments& arguments) {
-  const models::TrainSettings given = read_train_settings("train", arguments);
+  TrainCommandSettings own;
+  const models::TrainSettings given = read_train_settings("train", take_own(arguments, settings_of(own)));
+  JsonOutput json(own.json);
+  if (own.plan) return print_plan(models::plan_run(given), json);
   const auto make = [&] { return std::make_unique<models::Trainer>(given); };
   const auto made = given.resume ? models::with_plugins_told(given.out, make) : make();
   models::Trainer& trainer = *made;
@@ -113,12 +148,12 @@ int train(const Arguments& arguments) {
   const models::TrainSettings& settings = trainer.settings();
   const models::Task& task = trainer.task();
   print_settings(settings);
-  std::cout << "model: " << grouped(nn::count_parameters(trainer.model())) << " parameters; " << task.kind() << ": "
-            << (task.epoch() > 0 ? grouped(task.epoch()) + " training " : "generated training ") << task.unit() << ", "
-            << grouped(task.held_out()) << " for validation; " << counted(thread_count(), "thread") << "\n"
-            << memory_line(trainer.memory_plan()) << "\n"
-            << epoch_line(trainer) << "\n"
-            << time_line(trainer);
+  const PlannedRun planned{settings, task, trainer.memory_plan(), settings.steps - trainer.steps_done()};
+  std::cout << "model: " << grouped(nn::count_parameters(trainer.model())) << " parameters; " << data_text(task) << "; "
+            << counted(thread_count(), "thread") << "\n"
+            << memory_line(planned.memory) << "\n"
+            << epoch_line(planned) << "\n"
+            << time_line(planned);
   if (trainer.steps_done() > 0) std::cout << "resumed after step " << trainer.steps_done() << "\n";
   std::cout << std::flush;
 
@@ -137,16 +172,10 @@ int train(const Arguments& arguments) {
     events.stop = [&] { return signals.received() != 0; };
     result = trainer.run(events);
   }
-  if (settings.profile) std::cout << profile_table(result.profile);
-  print_files(settings, result.checkpoint);
-  if (result.stopped) {
-    std::cout << "stopped after step " << result.steps_done << " of " << settings.steps
-              << "; this command resumes it:\n"
-              << models::command_to_resume(settings.out) << std::endl;
-    return 128 + signals.received();
-  }
-  std::cout << validation_text(result.validation_loss, result.figures) << std::endl;
-  return code_of(task, result.validation_loss);
+  print_result(settings, result);
+  const int code = result.stopped ? 128 + signals.received() : code_of(task, result.validation_loss);
+  if (json) json.print(result_json(settings, result, code));
+  return code;
 }
 
 }  // namespace orrery::program
