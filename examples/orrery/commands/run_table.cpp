@@ -102,7 +102,7 @@ Column setting_column(const DifferingSetting& setting) {
 
 // Adds a column per differing setting while there is room. Returns the number of settings without a
 // column; the model and the steps are shown anyway.
-size_t add_settings(std::vector<Column>& columns, const std::vector<DifferingSetting>& settings, size_t room) {
+size_t add_setting_columns(std::vector<Column>& columns, const std::vector<DifferingSetting>& settings, size_t room) {
   static const std::set<std::string> shown = {"model", "steps"};
   size_t left = 0;
   for (const DifferingSetting& setting : settings) {
@@ -181,7 +181,7 @@ std::string run_table(const std::string& folder, const RunList& list, size_t wid
   });
   const size_t used = names.width() + rest;
   columns.insert(columns.begin(), std::move(names));
-  const size_t left = add_settings(columns, differing_settings_of(list.runs), width > used ? width - used : 0);
+  const size_t left = add_setting_columns(columns, differing_settings_of(list.runs), width > used ? width - used : 0);
   std::move(progress.begin(), progress.end(), std::back_inserter(columns));
   std::string all = (list.runs.empty() ? "" : print_columns(columns)) + summary_line(list.runs, left);
   for (const ListedRun& run : list.runs)
