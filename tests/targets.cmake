@@ -102,11 +102,13 @@ endforeach()
 
 file(GLOB files CONFIGURE_DEPENDS tests/examples/*_test.cpp)
 if(TARGET orrery)
+  list(APPEND files examples/orrery/terminal/json_output.cpp examples/orrery/terminal/view_json.cpp)
   orrery_add_test_program(examples_tests LABEL examples FILES ${files}
                           LIBRARIES orrery_models nlohmann_json::nlohmann_json)
   if(TARGET examples_tests)
     target_compile_definitions(examples_tests PRIVATE "ORRERY_PROGRAM=\"$<TARGET_FILE:orrery>\"")
     add_executable(wrong_derivative tests/examples/wrong_derivative.cpp examples/orrery/commands/gradcheck.cpp
+                                    examples/orrery/commands/gradient_diagnosis.cpp
                                     examples/orrery/commands/pointwise_check.cpp examples/orrery/terminal/arguments.cpp
                                     examples/orrery/terminal/table.cpp)
     target_link_libraries(wrong_derivative PRIVATE orrery_models)

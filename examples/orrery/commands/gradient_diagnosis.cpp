@@ -39,8 +39,9 @@ std::string cause_of(const Failure& failure, const GradientBounds& bounds) {
   if (failure.reference && failure.difference) return "a wrong or missing term";
   if (failure.reference) return "rounding: a constant with too few digits, or values or sums in f32 instead of f64";
   if (has_reference)
-    return "a kink at the worst element, or cancellation in the finite difference: the " + bounds.reference +
-           " agrees; list the kink, or try another --seed";
+    return "a kink at the worst element, or cancellation in the finite difference, because the derivative agrees with "
+           "the " +
+           bounds.reference + "; list the kink, or try another --seed";
   return input.difference_error <= max_noise * bounds.difference_error
              ? "a kink near the worst element, or cancellation in the finite difference; try another --seed"
              : "a wrong or missing term, or a kink at the worst element";
