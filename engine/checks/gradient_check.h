@@ -31,12 +31,10 @@ struct GradientRow {  // of one input
   double against_reference = 0;  // largest |explicit - reference| / max(1, largest |explicit|); NaN counts as infinite
   double against_quotient = 0;   // the same against finite differences, for `quotients` elements
   int64_t worst_element = 0;     // by finite differences
-  double worst_explicit = 0, worst_quotient = 0;
-  double factor = NAN;  // common_factor of the derivative and its finite differences
+  double worst_explicit = 0, worst_quotient = 0, factor = NAN;  // factor: common_factor of all checked elements
 };
 
-// Returns f if x = f y in all elements, to within 10^-6 of the largest; else NaN. One element is not
-// enough.
+// Returns f if x = f y in all elements (two or more), to within 10^-6 of the largest; else NaN.
 double common_factor(std::span<const double> x, std::span<const double> y);
 
 struct GradientReport {

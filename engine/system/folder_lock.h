@@ -60,8 +60,7 @@ class FolderLock {
   std::unique_ptr<FileLock> file_;
 };
 
-// Returns true if a program holds the lock of a folder. It creates nothing. A program that locks the
-// folder at this very moment may be refused.
+// Returns true if a program holds the lock. A program that locks the folder just now may be refused.
 bool is_locked(const std::string& folder);
 
 }  // namespace orrery

@@ -42,7 +42,7 @@ struct MemoryPlan {
 // A run that does not fit, with its plan as far as it was made.
 class MemoryError : public Error {
  public:
-  MemoryError(const std::string& message, const MemoryPlan& plan) : Error(message), plan(plan) {}
+  MemoryError(const std::string& message, const MemoryPlan& of_run) : Error(message), plan(of_run) {}
   MemoryPlan plan;
 };
 class DurationError : public Error {  // a run that would take more than ten years

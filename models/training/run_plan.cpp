@@ -99,7 +99,8 @@ void use_machine(const TrainSettings& s) {
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
 }
 
-RunStart::RunStart(const TrainSettings& settings, const std::string& resumed) : resumed(resumed) {
+RunStart::RunStart(const TrainSettings& settings, std::string resumed_checkpoint)
+    : resumed(std::move(resumed_checkpoint)) {
   checkpoint = !resumed.empty() || settings.init_from.empty() ? resumed : checkpoint_at(settings.init_from);
   if (!checkpoint.empty()) state = read_state(checkpoint);
 }

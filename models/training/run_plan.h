@@ -27,7 +27,7 @@ struct RunStart {
   std::string checkpoint = {};  // `resumed`, or the one of init_from; empty: initial weights
   CheckpointState state = {};
 
-  RunStart(const TrainSettings& settings, const std::string& resumed);
+  RunStart(const TrainSettings& settings, std::string resumed_checkpoint);
 };
 
 // Reads the data and sets the model's settings that depend on them, such as its vocabulary. Throws
