@@ -102,13 +102,17 @@ endforeach()
 
 file(GLOB files CONFIGURE_DEPENDS tests/examples/*_test.cpp)
 if(TARGET orrery)
+  list(APPEND files examples/orrery/terminal/json_output.cpp examples/orrery/terminal/view_json.cpp)
   orrery_add_test_program(examples_tests LABEL examples FILES ${files}
                           LIBRARIES orrery_models nlohmann_json::nlohmann_json)
   if(TARGET examples_tests)
     target_compile_definitions(examples_tests PRIVATE "ORRERY_PROGRAM=\"$<TARGET_FILE:orrery>\"")
     add_executable(wrong_derivative tests/examples/wrong_derivative.cpp examples/orrery/commands/gradcheck.cpp
+                                    examples/orrery/commands/gradient_diagnosis.cpp
                                     examples/orrery/commands/pointwise_check.cpp examples/orrery/terminal/arguments.cpp
-                                    examples/orrery/terminal/table.cpp)
+                                    examples/orrery/terminal/outside.cpp examples/orrery/terminal/progress.cpp
+                                    examples/orrery/terminal/style.cpp examples/orrery/terminal/table.cpp
+                                    examples/orrery/terminal/talk.cpp)
     target_link_libraries(wrong_derivative PRIVATE orrery_models)
     orrery_add_formulas(wrong_derivative tests/examples/wrong_derivative.cpp)
     target_compile_definitions(examples_tests PRIVATE "WRONG_DERIVATIVE_PROGRAM=\"$<TARGET_FILE:wrong_derivative>\"")
@@ -129,7 +133,8 @@ if(TARGET orrery_models)
   if(ORRERY_LIBFUZZER)
     set(driver tests/fuzz/libfuzzer.cpp)
   endif()
-  add_executable(orrery_fuzz ${formats} ${driver} examples/orrery/terminal/arguments.cpp examples/orrery/terminal/table.cpp
+  add_executable(orrery_fuzz ${formats} ${driver} examples/orrery/terminal/arguments.cpp
+                             examples/orrery/terminal/style.cpp examples/orrery/terminal/table.cpp
                              examples/orrery/commands/formula_source.cpp)
   target_include_directories(orrery_fuzz PRIVATE "${PROJECT_SOURCE_DIR}")
   target_link_libraries(orrery_fuzz PRIVATE ${tested_models} nlohmann_json::nlohmann_json)
@@ -212,7 +217,8 @@ elseif(TARGET orrery_emulated)
   # What a step and what is timed launch, for tests/gpu_static/model.py.
   add_executable(gpu_launches EXCLUDE_FROM_ALL tests/gpu_static/launches.cpp tests/gpu_static/figures.cpp
                               tests/gpu_static/recorder.cpp examples/orrery/commands/bench_operations.cpp
-                              examples/orrery/commands/bench_train.cpp examples/orrery/terminal/table.cpp)
+                              examples/orrery/commands/bench_train.cpp examples/orrery/terminal/style.cpp
+                              examples/orrery/terminal/table.cpp)
   target_link_libraries(gpu_launches PRIVATE orrery_emulated ${CMAKE_DL_LIBS})
   # The program with the emulated card, for tests/gpu.sh: files that hold formulas are compiled with the emulation's
   # headers, the other objects are the program's.

@@ -78,6 +78,15 @@ double quotient(const GradientCase& test, const std::vector<Tensor>& x, size_t i
 
 }  // namespace
 
+double common_factor(std::span<const double> x, std::span<const double> y) {
+  double products = 0, squares = 0, size = 0, error = 0;
+  for (size_t i = 0; i < x.size(); ++i)
+    products += x[i] * y[i], squares += y[i] * y[i], size = std::max(size, std::fabs(y[i]));
+  const double factor = products / squares;
+  for (size_t i = 0; i < x.size(); ++i) error = std::max(error, std::fabs(x[i] - factor * y[i]));
+  return x.size() > 1 && error <= 1e-6 * size ? factor : NAN;
+}
+
 GradientReport check_gradients(const GradientCase& test, Device device) {
   const Result fast = differentiate(test, test.fast, device);
   GradientReport report;
@@ -95,6 +104,7 @@ GradientReport check_gradients(const GradientCase& test, Device device) {
     GradientRow row{.input = test.inputs[i].name, .elements = static_cast<int64_t>(g.size())};
     row.against_reference = largest_difference(g, slow.gradients[i]);
     const double size = size_of(g);
+    std::vector<double> checked, quotients;
     const size_t step = std::max<size_t>(1, g.size() / static_cast<size_t>(test.quotients));
     for (size_t e = 0; e < g.size(); e += step) {
       // A kink inside the stencil spoils a finite difference. A mismatch is therefore retried with
@@ -104,10 +114,12 @@ GradientReport check_gradients(const GradientCase& test, Device device) {
         const double finer = quotient(test, x, i, static_cast<int64_t>(e), h), miss = difference(g[e], finer, size);
         if (miss < d || h == 1e-3) q = finer, d = miss;
       }
+      checked.push_back(g[e]), quotients.push_back(q);
       if (e > 0 && d <= row.against_quotient) continue;
       row.against_quotient = d, row.worst_element = static_cast<int64_t>(e), row.worst_explicit = g[e],
       row.worst_quotient = q;
     }
+    row.factor = common_factor(checked, quotients);
     report.comparisons +=
         static_cast<int64_t>((g.size() + step - 1) / step) + (test.reference ? static_cast<int64_t>(g.size()) : 0);
     report.passed =

@@ -2,7 +2,9 @@
 // reference of simple operations and with finite differences. For `orrery gradcheck` and the tests.
 #pragma once
 
+#include <cmath>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -29,8 +31,11 @@ struct GradientRow {  // of one input
   double against_reference = 0;  // largest |explicit - reference| / max(1, largest |explicit|); NaN counts as infinite
   double against_quotient = 0;   // the same against finite differences, for `quotients` elements
   int64_t worst_element = 0;     // by finite differences
-  double worst_explicit = 0, worst_quotient = 0;
+  double worst_explicit = 0, worst_quotient = 0, factor = NAN;  // factor: common_factor of all checked elements
 };
+
+// Returns f if x = f y in all elements (two or more), to within 10^-6 of the largest; else NaN.
+double common_factor(std::span<const double> x, std::span<const double> y);
 
 struct GradientReport {
   double value_difference = 0;  // of the outputs: fast against reference

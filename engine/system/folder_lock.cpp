@@ -113,6 +113,12 @@ void FolderLock::rename_to(const std::string& folder) {
   file_->moved_to(path_);
 }
 
+bool is_locked(const std::string& folder) {
+  const std::string path = (fs::path(folder) / lock_name).string();
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  return file.number() >= 0 && ::flock(file.number(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+}
+
 bool FolderLock::is_alone() const {
   const std::vector<std::string> files = files_in(folder_);
   return files.size() == 1 && fs::path(files[0]).filename() == lock_name;

@@ -60,4 +60,7 @@ class FolderLock {
   std::unique_ptr<FileLock> file_;
 };
 
+// Returns true if a program holds the lock. A program that locks the folder just now may be refused.
+bool is_locked(const std::string& folder);
+
 }  // namespace orrery

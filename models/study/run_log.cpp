@@ -9,9 +9,8 @@
 #include "models/former_names.h"
 
 namespace orrery::models {
-namespace {
 
-LogRow parse_row(std::string_view line, const std::string& what) {
+LogRow parse_log_row(std::string_view line, const std::string& what) {
   const SortedJson json = parse_large_json(line, what);  // a row may have thousands of figures
   LogRow row{.step = whole_number_member(json, "step", what), .figures = {}};
   for (const auto& [key, value] : json.items()) {
@@ -21,8 +20,6 @@ LogRow parse_row(std::string_view line, const std::string& what) {
   }
   return row;
 }
-
-}  // namespace
 
 bool same_bits(double a, double b) {
   return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b) || (std::isnan(a) && std::isnan(b));
@@ -52,7 +49,7 @@ RunLog::Pass::Pass(const RunLog& log)
 const LogRow* RunLog::Pass::next() {
   for (std::string_view line; lines_ && lines_->next(line);) {
     ++rows_;
-    if (!flat_.read(line, row_)) row_ = parse_row(line, text(log_.path_, ", row ", rows_));
+    if (!flat_.read(line, row_)) row_ = parse_log_row(line, text(log_.path_, ", row ", rows_));
     if (!log_.keeps_ || log_.keeps_(row_)) return &row_;
   }
   lines_.reset();

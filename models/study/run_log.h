@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "models/training/log_rows.h"
@@ -13,6 +14,8 @@
 namespace orrery::models {
 
 bool same_bits(double a, double b);  // also true if both are NaN
+
+LogRow parse_log_row(std::string_view line, const std::string& what);  // errors begin with `what`
 
 // The rows of a log in order: steps (`loss`, ...) and validations (`validation_loss`, ...). Each
 // pass reads the file again, to save memory, and ignores rows that are written after of_run.

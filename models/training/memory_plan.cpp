@@ -30,7 +30,7 @@ int64_t number_of(const TrainSettings& s, std::string_view key, int64_t otherwis
 }
 
 [[noreturn]] void fail_to_fit(const TrainSettings& s, std::string_view about, double needed, const std::string& what,
-                              int64_t free) {
+                              const MemoryPlan& plan) {
   std::vector<std::string> numbers;
   const std::vector<Setting> members = s.model_settings.members();
   for (const char* key : {"layers", "width", "head_size", "d_ff", "vocabulary", "batch_size", "context", "image_size",
@@ -42,9 +42,10 @@ int64_t number_of(const TrainSettings& s, std::string_view key, int64_t otherwis
     const bool by_width = std::string_view(key) == "d_ff" && number_of(s, key, 1) == 0;
     numbers.push_back(text(key, " ", by_width ? std::to_string(4 * number_of(s, "width", 1)) : print_value(*found)));
   }
-  fail("train: the run does not fit into memory: it needs ", about, " ", in_megabytes(needed), " (", what, "), but ",
-       in_megabytes(static_cast<double>(free)), " are free on ", s.device, "; its sizes: ", join(numbers),
-       "; lower the largest of these");
+  throw MemoryError(orrery::text("train: the run does not fit into memory: it needs ", about, " ", in_megabytes(needed),
+                                 " (", what, "), but ", in_megabytes(static_cast<double>(plan.free)), " are free on ",
+                                 s.device, "; its sizes: ", join(numbers), "; lower the largest of these"),
+                    plan);
 }
 
 // Chooses the full length if the work limit allows it, then as much of the batch as it allows.
@@ -57,13 +58,6 @@ Sample choose_sample(const TrainSettings& s, const Task& task, int64_t parameter
                 sequences = std::clamp<int64_t>(std::min(static_cast<int64_t>(all), most_tokens) / tokens, 1,
                                                 task.training_batch(s.batch));
   return {sequences, sequences, tokens};
-}
-
-int64_t layers_of(const TrainSettings& s) { return std::max<int64_t>(1, number_of(s, "layers", 1)); }
-// Leaves a model without the setting `layers` as it is.
-TrainSettings settings_with_layers(TrainSettings s, int64_t layers) {
-  if (number_of(s, "layers", 0) > 0) setting_of<int64_t>(s.model_settings, "layers") = layers;
-  return s;
 }
 
 // Returns the bytes of a second copy of the model with gradients, which the probe makes.
@@ -98,8 +92,9 @@ void fill_in(MemoryPlan& plan, const Peaks& peaks) {
 }
 
 struct Measured {
-  double moments = 0, update = 0;  // bytes; seconds of the part of a step that depends on parameters alone
-  Peaks whole{}, half{};           // at the sample's tokens, and at half of them
+  double moments = 0;     // bytes
+  Cost update{};          // of the part of a step that depends on parameters alone
+  Peaks whole{}, half{};  // at the sample's tokens, and at half of them
 };
 
 Measured measure_layers(const TrainSettings& s, const Task& task, int64_t layers, const Sample& sample) {
@@ -115,7 +110,7 @@ Measured measure_layers(const TrainSettings& s, const Task& task, int64_t layers
   found.moments = static_cast<double>(rehearsal.bytes_of_moments());
   found.whole = peaks(sample.tokens);
   if (sample.tokens < task.length()) found.half = peaks(std::max<int64_t>(1, sample.tokens / 2));
-  found.update = rehearsal.seconds_of_update();
+  found.update = rehearsal.cost_of_update();
   return found;
 }
 
@@ -151,10 +146,11 @@ void extrapolate(const TrainSettings& s, const Task& task, int64_t parameters_of
            .probe = s.probe && !s.resume ? of_one(&Peaks::probe) * training + bytes_of_copy(s, plan.parameters) : 0,
            .carried = with_layers(one.whole.carried, two.whole.carried, layers) * training /
                       static_cast<double>(sample.training)});
+  const double batches = task.mean_batch(s.batch) * static_cast<double>(s.gradient_accumulation_steps);
+  plan.flops_of_step = with_layers(one.update.flops, two.update.flops, layers) + of_one(&Peaks::flops) * batches;
   if (parse_device(s.device) == Device::cpu)
     plan.seconds_of_step =
-        with_layers(one.update, two.update, layers) +
-        of_one(&Peaks::seconds) * task.mean_batch(s.batch) * static_cast<double>(s.gradient_accumulation_steps);
+        with_layers(one.update.seconds, two.update.seconds, layers) + of_one(&Peaks::seconds) * batches;
 }
 
 // Measures the full model, batches and lengths; extrapolates nothing.
@@ -165,6 +161,12 @@ void rehearse(const TrainSettings& s, const Task& task, MemoryPlan& plan) {
 }
 
 }  // namespace
+
+int64_t layers_of(const TrainSettings& s) { return std::max<int64_t>(1, number_of(s, "layers", 1)); }
+TrainSettings settings_with_layers(TrainSettings s, int64_t layers) {
+  if (number_of(s, "layers", 0) > 0) setting_of<int64_t>(s.model_settings, "layers") = layers;
+  return s;
+}
 
 HostMemoryLimit::HostMemoryLimit() : before_(memory_limit(Device::cpu)), refused_(memory_use(Device::cpu).refused) {
   const int64_t free = std::max<int64_t>(1, free_memory(Device::cpu) - kept_for_others);
@@ -226,7 +228,7 @@ MemoryPlan plan_memory(const TrainSettings& s, const Task& task) {
     fail_to_fit(s, "about", static_cast<double>(fixed),
                 orrery::text("the batches of gradient_accumulation_steps ", s.gradient_accumulation_steps, " alone ",
                              in_megabytes(static_cast<double>(batches))),
-                plan.free);
+                plan);
 
   const Dtype dtype = parse_dtype(s.dtype);
   const int64_t gradient = dtype == Dtype::bf16 ? 4 : bytes_of(dtype),
@@ -235,7 +237,7 @@ MemoryPlan plan_memory(const TrainSettings& s, const Task& task) {
   const std::optional<int64_t> parameters = count_parameters(s, most);
   if (!parameters)
     fail_to_fit(s, "more than", static_cast<double>(plan.free),
-                orrery::text("weights and gradients alone are more than ", most, " parameters"), plan.free);
+                orrery::text("weights and gradients alone are more than ", most, " parameters"), plan);
   plan.parameters = *parameters, plan.gradients = Pool::block_size(*parameters * gradient);
   plan.weights = plan.gradients + (dtype == Dtype::bf16 ? Pool::block_size(*parameters * bytes_of(dtype)) : 0);
 
@@ -247,7 +249,7 @@ MemoryPlan plan_memory(const TrainSettings& s, const Task& task) {
         measure();
       } catch (const Error&) {
         if (!limit.reached()) throw;
-        fail_to_fit(s, "more than", static_cast<double>(std::max(plan.free, plan.total())), too_large, plan.free);
+        fail_to_fit(s, "more than", static_cast<double>(std::max(plan.free, plan.total())), too_large, plan);
       }
     }
     reset_peak(Device::cpu);
@@ -261,7 +263,7 @@ MemoryPlan plan_memory(const TrainSettings& s, const Task& task) {
            static_cast<double>(on_host ? plan.program + plan.data : 0);
   };
   const auto check_fits = [&](double share) {
-    if (needs(share) > static_cast<double>(plan.free)) fail_to_fit(s, "about", needs(1), listed(plan), plan.free);
+    if (needs(share) > static_cast<double>(plan.free)) fail_to_fit(s, "about", needs(1), listed(plan), plan);
   };
   measured([&] { extrapolate(s, task, *count_parameters(two, most), plan); },
            layers_of(s) > 1 ? "a step of two layers alone does not fit" : "a step of its one layer does not fit");
@@ -279,9 +281,11 @@ MemoryPlan plan_memory(const TrainSettings& s, const Task& task) {
 void check_duration(int64_t steps, double seconds_of_step) {
   constexpr double year = 365.25 * 24 * 3600, most = 10 * year;
   const double all = static_cast<double>(steps) * seconds_of_step;
-  check(all <= most, "train: the run would take about ", grouped(std::llround(std::min(all / year, 1e18))),
-        " years: ", grouped(steps), " steps of about ", significant(seconds_of_step, 2),
-        " s; lower steps, or the sizes that make a step slow, such as layers, width, context and batch_size");
+  if (all <= most) return;
+  throw DurationError(orrery::text(
+      "train: the run would take about ", grouped(std::llround(std::min(all / year, 1e18))), " years: ", grouped(steps),
+      " steps of about ", significant(seconds_of_step, 2),
+      " s; lower steps, or the sizes that make a step slow, such as layers, width, context and batch_size"));
 }
 
 }  // namespace orrery::models

@@ -34,8 +34,20 @@ struct MemoryPlan {
   int64_t program = 0;      // the process without tensors and data: libraries, heap, threads; 0 on a GPU
   int64_t free = 0;         // what the device has for all this, plus what the process holds already
   double seconds_of_step = 0;  // approximate; 0: unknown, because it is measured on the CPU and the run uses a GPU
+  double flops_of_step = 0;    // of matrix products and attention, as flops_counted counts them; 0: unknown
   int64_t total() const;
   std::vector<std::pair<std::string, int64_t>> kinds() const;  // names and bytes, without zeros
+};
+
+// A run that does not fit, with its plan as far as it was made.
+class MemoryError : public Error {
+ public:
+  MemoryError(const std::string& message, const MemoryPlan& of_run) : Error(message), plan(of_run) {}
+  MemoryPlan plan;
+};
+class DurationError : public Error {  // a run that would take more than ten years
+ public:
+  using Error::Error;
 };
 
 // A scope that limits host tensors to the memory that is free at its start. An allocation beyond it
@@ -51,12 +63,17 @@ class HostMemoryLimit {
   int64_t before_, refused_;
 };
 
-// Plans a run whose data are in memory already. Throws if the run cannot fit, settings conflict or
-// the model lacks a loss that has a weight. Leaves nothing allocated and resets the peak of memory.
+// Plans a run whose data are in memory already. Throws MemoryError if the run cannot fit, or Error if
+// settings conflict or the model lacks a loss that has a weight. Leaves nothing allocated and resets
+// the peak of memory.
 MemoryPlan plan_memory(const TrainSettings& settings, const Task& task);
 
-// Throws if the steps would take more than ten years.
+// Throws DurationError if the steps would take more than ten years.
 void check_duration(int64_t steps, double seconds_of_step);
+
+int64_t layers_of(const TrainSettings& settings);  // 1 for a model without the setting `layers`
+// Leaves a model without the setting `layers` as it is.
+TrainSettings settings_with_layers(TrainSettings settings, int64_t layers);
 
 // Returns the number of parameters without allocating the model; nothing if there are more than
 // `most`. Throws if settings conflict.

@@ -9,6 +9,7 @@
 #include "engine/autograd/finite_guard.h"
 #include "engine/ops/ops.h"
 #include "engine/system/pool.h"
+#include "engine/tensor/flops.h"
 #include "engine/types/sizes.h"
 #include "models/figures/base/figure.h"
 #include "models/model.h"
@@ -26,17 +27,18 @@ double peak_of(const auto& work) {
 }
 
 // Returns the shortest of a few times: the first call also pays for one-time initialization.
-double seconds_of(const auto& work) {
+Cost cost_of(const auto& work) {
   constexpr double enough = 0.02;
   constexpr int most_times = 3;
-  double shortest = std::numeric_limits<double>::infinity(), all = 0;
+  double shortest = std::numeric_limits<double>::infinity(), all = 0, flops = 0;
   for (int i = 0; i < most_times && all < enough; ++i) {
+    const double before = flops_counted();
     const auto began = std::chrono::steady_clock::now();
     work();
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-    shortest = std::min(shortest, seconds), all += seconds;
+    shortest = std::min(shortest, seconds), all += seconds, flops = flops_counted() - before;
   }
-  return shortest;
+  return {shortest, flops};
 }
 
 std::unique_ptr<nn::Module> make_untouched(const TrainSettings& settings) {
@@ -70,10 +72,11 @@ Peaks Rehearsal::run(const Sample& sample) {
   for (const auto& [path, entry] : carried.entries) peaks.carried += static_cast<double>(entry.states.bytes());
   peaks.carried *= static_cast<double>(s_.gradient_accumulation_steps);
   peaks.step = peak_of([&] {
-    peaks.seconds = seconds_of([&] {
+    const Cost cost = cost_of([&] {
       parameters_->zero_gradients();
       learn(batch, carried);
     });
+    peaks.seconds = cost.seconds, peaks.flops = cost.flops;
     // Add a second micro-batch to the gradients of the first.
     if (s_.gradient_accumulation_steps > 1) learn(batch, carried);
     optimizer_->step(0);
@@ -96,8 +99,8 @@ Peaks Rehearsal::run(const Sample& sample) {
   return peaks;
 }
 
-double Rehearsal::seconds_of_update() {
-  return seconds_of([&] { parameters_->zero_gradients(), optimizer_->step(0); });
+Cost Rehearsal::cost_of_update() {
+  return cost_of([&] { parameters_->zero_gradients(), optimizer_->step(0); });
 }
 
 Tensor Rehearsal::loss(std::span<const Tensor> batch, nn::Pass& pass) {

@@ -14,12 +14,16 @@ struct Sample {  // sequences or images per micro-batch and per validation batch
   int64_t training, validation, tokens;
 };
 
+struct Cost {
+  double seconds = 0, flops = 0;  // flops: of matrix products and attention
+};
+
 // Peak bytes of each phase of a run in addition to weights, gradients and optimizer state, and the
-// seconds of a forward and a backward pass.
+// cost of a forward and a backward pass.
 struct Peaks {
   double step = 0, validation = 0, figures = 0, probe = 0;
   double carried = 0;  // stream state of all micro-batches between steps, in addition to each other peak
-  double seconds = 0;
+  double seconds = 0, flops = 0;
 };
 
 class Rehearsal {
@@ -28,7 +32,7 @@ class Rehearsal {
   Rehearsal(const TrainSettings& settings, const Task& task);
   int64_t bytes_of_moments() const;
   Peaks run(const Sample& sample);
-  double seconds_of_update();
+  Cost cost_of_update();
 
  private:
   Tensor loss(std::span<const Tensor> batch, nn::Pass& pass);

@@ -214,6 +214,11 @@ void discard(const std::string& partial) noexcept {
 
 bool holds_checkpoints(const std::string& folder) { return !checkpoints_in(folder).empty(); }
 
+std::optional<int64_t> last_checkpoint_step(const std::string& folder) {
+  const std::vector<std::string> checkpoints = checkpoints_in(folder);
+  return checkpoints.empty() ? std::nullopt : std::optional(step_of(name_of(checkpoints[0])));
+}
+
 bool can_resume(const std::string& folder) {
   const std::string whole = first_whole(checkpoints_in(folder), false);
   return !whole.empty() && has_optimizer(read_state(whole));

@@ -13,6 +13,7 @@
 // state.json has this format, the folder's step and the files, and it holds nothing else.
 #pragma once
 
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -23,6 +24,8 @@
 namespace orrery::models {
 
 bool holds_checkpoints(const std::string& folder);  // intact or damaged
+// Returns the step of the newest checkpoint by its name, without reading it; nothing if there is none.
+std::optional<int64_t> last_checkpoint_step(const std::string& folder);
 
 // Returns the newest checkpoint; empty if there is none. Reads all of it (or its weights alone).
 // Throws if it is damaged; the error names the damage and the newest intact one before it.

@@ -2,21 +2,18 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "engine/autograd/autograd.h"
-#include "engine/matmul/matmul.h"
 #include "engine/matmul/peak.h"
 #include "engine/ops/ops.h"
-#include "engine/system/parallel.h"
 #include "engine/tensor/flops.h"
 #include "models/model.h"
-#include "models/settings/settings_file.h"
 #include "models/training/extra_losses.h"
 #include "models/training/not_finite.h"
 #include "models/training/parameter_rules.h"
 #include "models/training/probe.h"
 #include "models/training/resume.h"
+#include "models/training/run_plan.h"
 
 namespace orrery::models {
 namespace {
@@ -27,39 +24,6 @@ std::vector<Tensor> tensors_of(std::span<const HostToDevice> places) {
   return tensors;
 }
 
-std::unique_ptr<nn::Schedule> schedule_of(const TrainSettings& s) {
-  return nn::make_schedule(s.schedule, {.learning_rate = s.learning_rate,
-                                        .min_learning_rate = s.min_learning_rate,
-                                        .warmup_steps = s.warmup_steps,
-                                        .steps = s.steps,
-                                        .warmup_form = s.warmup_form});
-}
-
-void check_settings(const TrainSettings& s) {
-  check_utf8_settings("train", list_settings(s));
-  check_available(parse_device(s.device));
-  check(!s.graph || s.device == "cuda",
-        "train: --cuda_graph=yes needs a GPU; add --device=cuda, or leave --cuda_graph out");
-  check(s.resume || !(s.from_previous || s.other_text),
-        "train: --resume_from_previous and --allow_new_text apply only to a resumed run; add --resume=yes, or leave "
-        "them out");
-  constexpr int64_t most = std::numeric_limits<int32_t>::max();
-  check(s.steps <= most / s.gradient_accumulation_steps, "train: steps (", s.steps,
-        ") times gradient_accumulation_steps (", s.gradient_accumulation_steps, ") must be at most ", most,
-        "; lower one of the two");
-  check(
-      !s.nan_guard || !s.graph,
-      "train: --nan_guard=yes checks each operation, but a replayed step runs none separately; leave --cuda_graph out");
-  check(!s.nan_guard || !s.profile,
-        "train: --nan_guard=yes would distort the times of --profile=yes; leave one of them out");
-  check(s.resume || s.min_learning_rate <= s.learning_rate || schedule_of(s)->learning_rate(s.steps) <= s.learning_rate,
-        "train: schedule ", print(s.schedule), " ends at min_learning_rate ", print_number(s.min_learning_rate),
-        ", above its peak, learning_rate ", print_number(s.learning_rate),
-        "; use --min_learning_rate=", print_number(s.learning_rate / 10), " or --schedule=constant");
-  check(!s.graph || !s.profile,
-        "train: --profile=yes times each operation, but a replayed step runs none separately; leave --cuda_graph out");
-}
-
 }  // namespace
 
 Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
@@ -67,10 +31,8 @@ Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
   check_settings(s);
   wanted_figures_ = figures_called(s.figures);
   device_ = parse_device(s.device);
-  set_product_precision(parse_product_precision(s.precision));
-  use_product_kernels(s.products);
+  use_machine(s);
   peak_flops_ = s.peak_tflops > 0 ? s.peak_tflops * 1e12 : peak_flops(device_, parse_dtype(s.dtype));
-  if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
   folder_ = std::make_unique<RunFolder>(s.out);
   check(s.resume || !holds_checkpoints(s.out), "train: ", s.out,
         " already holds a run; choose another --out, or resume it: ", command_to_resume(s.out));
@@ -79,31 +41,14 @@ Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
   const std::string resumed = s.resume ? folder_->checkpoint_to_resume(s.from_previous) : "";
   check(!s.resume || !resumed.empty(), "train: there is no checkpoint to resume in ", s.out,
         "; leave --resume out to start a new run");
-  const std::string begun = !resumed.empty() || s.init_from.empty() ? resumed : checkpoint_at(s.init_from);
-  const CheckpointState state = begun.empty() ? CheckpointState() : read_state(begun);
-  const TaskOptions options{.batch = s.batch,
-                            .micro_batches = s.gradient_accumulation_steps,
-                            .seed = static_cast<uint64_t>(s.seed),
-                            .tokenizer = state.tokenizer,
-                            .trained_on = training_data(state),
-                            .purpose = !resumed.empty() ? Purpose::go_on
-                                       : begun.empty()  ? Purpose::learn
-                                                        : Purpose::begin};
-  task_ = tasks().at(s.task).make(s.task_settings, s.model_settings, options);
-  check(!s.graph || !task_->varies() || s.gradient_accumulation_steps == 1,
-        "train: --cuda_graph=yes captures a step per combination of batch shapes, and the batches of task=", s.task,
-        " vary in shape; use gradient_accumulation_steps=1 with larger batches instead of ",
-        s.gradient_accumulation_steps, ", or leave --cuda_graph out");
-  if (!resumed.empty()) check_same_run(s, state, *task_);
-  check(!s.graph || task_->carried() == 0,
-        "train: --cuda_graph=yes replays equal steps, but the stream state grows from step to step; leave --cuda_graph "
-        "out");
+  const RunStart start(s, resumed);
+  task_ = make_task(s, start);
   plan_ = plan_memory(s, *task_);
-  check_duration(s.steps - (resumed.empty() ? 0 : state.step), plan_.seconds_of_step);
+  check_duration(s.steps - (resumed.empty() ? 0 : start.state.step), plan_.seconds_of_step);
   model_ = make_model(s);
   nn::initialize(*model_, static_cast<uint64_t>(s.seed));
   nn::convert(*model_, parse_dtype(s.dtype));
-  if (!begun.empty()) load_weights(begun, *model_, task_->fresh_modules());
+  if (!start.checkpoint.empty()) load_weights(start.checkpoint, *model_, task_->fresh_modules());
   nn::move(*model_, device_);
   apply_rules(s, *model_);
   parameters_ = std::make_unique<nn::FlatParameters>(*model_);
@@ -112,7 +57,7 @@ Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
   for (const auto& [name, weight] : s.losses.by_name)
     if (weight > 0) loss_weights_[name] = weight;
   make_inputs();
-  if (!resumed.empty()) resume(resumed, state);
+  if (!resumed.empty()) resume(resumed, start.state);
 }
 
 void Trainer::resume(const std::string& checkpoint, const CheckpointState& state) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <regex>
 
 #include "tests/examples/program.h"
@@ -36,6 +37,13 @@ TEST_CASE("classify: a model that has learned shapes names them, with shares of 
   CHECK(std::regex_search(found.out, std::regex("val/rings/0\\.png  rings 0\\.\\d{4}  stripes 0\\.\\d{4}\n")));
   CHECK(std::regex_search(found.out, std::regex("val/stripes/0\\.png  stripes 0\\.\\d{4}  rings 0\\.\\d{4}\n")));
   CHECK(contains(found.out, "large.png  "));
+  const auto json = nlohmann::ordered_json::parse(
+      run_orrery({"classify", "--checkpoint=" + (folder / "run"), "--top=2", "--json", shapes}).out);
+  REQUIRE(json.size() == 2);
+  CHECK(json[0]["path"].get<std::string>().ends_with("rings/0.png"));
+  CHECK(json[0]["classes"][0]["class"] == "rings");
+  const double most = json[0]["classes"][0]["probability"], least = json[0]["classes"][1]["probability"];
+  CHECK(most + least == doctest::Approx(1));
   REQUIRE(run_shell("gzip -c '" + scraps + "/large.png' > '" + (folder / "large.png.gz") + "'").code == 0);
   CHECK(contains(run_orrery({"classify", "--checkpoint=" + (folder / "run"), folder / "large.png.gz"}).out,
                  "large.png.gz  "));

@@ -73,7 +73,37 @@ TEST_CASE("gradcheck: wrong derivatives and names without a case fail") {
 
   const Outcome square = gradcheck("wrong_square");
   CHECK(square.code == 1);
-  Message(square.out).names("loss wrong_square").value("FAILED");
+  Message(square.out)
+      .names("loss wrong_square")
+      .value("FAILED")
+      .names("x: error against reference")
+      .value("times the bound 1.0e-12")
+      .names("x: error against finite difference")
+      .value("times the bound 1.0e-07")
+      .offers("likely cause: x: the derivative is 0.5 times the finite difference everywhere: a wrong factor");
+
+  const Outcome term = gradcheck("missing_term");
+  CHECK(term.code == 1);
+  Message(term.out)
+      .names("loss missing_term")
+      .value("FAILED")
+      .names("weight: error against reference")
+      .names("weight: error against finite difference")
+      .offers("likely cause: weight: a wrong or missing term")
+      .offers("likely cause: only weight fails");
+  CHECK(!contains(term.out, "x: error"));
+  Message(gelu.out).offers("likely cause: x: a wrong or missing term");
+
+  const Outcome kink = gradcheck("kink_on_grid");
+  CHECK(kink.code == 1);
+  Message(kink.out)
+      .names("activation kink_on_grid")
+      .value("FAILED")
+      .value("x = 0.3125")
+      .names("x: error against finite difference 5.0e-01 is 5.0e+08 times the bound 1.0e-09")
+      .offers("likely cause: x: a kink at the worst element")
+      .value("dual numbers");
+  CHECK(!contains(kink.out, "error against dual numbers"));
 
   const Outcome without = gradcheck("without_case");
   CHECK(without.code == 1);
@@ -100,14 +130,16 @@ TEST_CASE("gradcheck: wrong derivatives and names without a case fail") {
     for (const std::string& term : terms) said.value(term);
     CHECK_MESSAGE(contains(outcome.out, digits), outcome.out);
   }
-  CHECK(gradcheck("silu").code == 0);
+  const Outcome silu = gradcheck("silu");
+  CHECK(silu.code == 0);
+  CHECK(!contains(silu.out, "likely cause"));
   const Outcome all = gradcheck("--all");
   CHECK(all.code == 1);
   CHECK(
       contains(all.out,
                "FAILED: false_at_kink, false_default, false_from_output, false_homogeneous, false_kink, false_limits, "
-               "false_zero, hidden_kink, wrong_gelu, without_case, wrong_square\n"));
-  CHECK(totals(all)[3] == 11);
+               "false_zero, hidden_kink, kink_on_grid, wrong_gelu, missing_term, without_case, wrong_square\n"));
+  CHECK(totals(all)[3] == 13);
 }
 
 TEST_CASE("list: every registered name with formula and source") {

@@ -1,6 +1,6 @@
-// gradcheck with registrations that it must refuse: an activation with a wrong derivative, a loss
-// with a wrong gradient, and a name without a case. The other activations are correct but state
-// one false property each.
+// gradcheck with registrations that it must refuse: activations with a wrong derivative and with a
+// kink at a point of the check, losses with a wrong factor and a missing term, and a name without a
+// case. The other activations are correct but state one false property each.
 #include <iostream>
 
 #include "engine/autograd/autograd.h"
@@ -124,6 +124,39 @@ struct FalseDefault {
 };
 REGISTER_ACTIVATION(FalseDefault);
 
+struct KinkOnGrid {  // correct, but a finite difference at x = 0.3125 is the mean of both slopes
+  static inline const ActivationInfo info{.name = "kink_on_grid",
+                                          .formula = "max(x - 0.3125, 0)",
+                                          .source = "none",
+                                          .limits = {0, ActivationInfo::infinity}};
+  template <class T>
+  HOST_DEVICE T value(T x) const {
+    return x < T(0.3125) ? T(0) : x - T(0.3125);
+  }
+  template <class T>
+  HOST_DEVICE T derivative(T x) const {
+    return x < T(0.3125) ? T(0) : T(1);
+  }
+};
+REGISTER_ACTIVATION(KinkOnGrid);
+
+struct MissingTerm {
+  static constexpr const char* name = "missing_term";
+  Tensor forward(Saved& saved, const Tensor& x, const Tensor& weight) const {
+    saved.save(x, weight);
+    return x * weight + weight;
+  }
+  Gradients<2> backward(const Saved& saved, const Tensor& dy) const {
+    return {saved[1] * dy, saved[0] * dy};  // the weight's own dy is missing
+  }
+};
+GradientCase missing_case(const CaseTensors& random) {
+  return {{{"x", random({2, 3})}, {"weight", random({2, 3})}},
+          [](const auto& in) { return record(MissingTerm{}, in[0], in[1]); },
+          [](const auto& in) { return in[0] * in[1] + in[1]; }};
+}
+REGISTER_GRADIENT_CASE("loss", "missing_term", missing_case);
+
 struct WrongSquare {
   static constexpr const char* name = "wrong_square";
   Tensor forward(Saved& saved, const Tensor& x) const {
@@ -140,7 +173,8 @@ GradientCase wrong_case(const CaseTensors& random) {
 REGISTER_GRADIENT_CASE("loss", "wrong_square", wrong_case);
 
 const bool registered =
-    (losses().add({"wrong_square", "x^2", "none"}), losses().add({"without_case", "x", "none"}), true);
+    (losses().add({"wrong_square", "x^2", "none"}), losses().add({"missing_term", "x w + w", "none"}),
+     losses().add({"without_case", "x", "none"}), true);
 
 }  // namespace
 }  // namespace orrery::nn

@@ -15,6 +15,7 @@
 #include "examples/orrery/commands/picture_reader.h"
 #include "examples/orrery/commands/trained.h"
 #include "examples/orrery/terminal/arguments.h"
+#include "examples/orrery/terminal/json_output.h"
 #include "examples/orrery/terminal/progress.h"
 #include "examples/orrery/terminal/table.h"
 #include "examples/orrery/terminal/talk.h"
@@ -28,13 +29,14 @@ namespace {
 struct ClassifySettings {
   std::string checkpoint, device = "cpu";
   int64_t top = 1, threads = 0;
-  bool skip_broken = false;
+  bool skip_broken = false, json = false;
 
   template <class V>
   void visit(V& v) {
     v("checkpoint|out_dir", checkpoint, "another way to give RUN: the folder of a run or of one checkpoint");
     v("top", top, "number of most likely classes to print per image", between(1, 1e6));
     v("skip_broken", skip_broken, "list images that cannot be decoded among the others, without an error");
+    v("json", json, json_help);
     v("threads", threads, "cores to use; 0: OMP_NUM_THREADS, else all", between(0, 1024));
     v("device", device, "cpu or cuda", one_of({"cpu", "cuda"}));
   }
@@ -104,6 +106,33 @@ class Classifier {
   bool sigmoid_;
 };
 
+// The most likely classes of an image, or the reason why it cannot be read.
+struct Classified {
+  std::string path;
+  std::vector<std::pair<std::string, double>> classes = {};
+  std::string error = "";
+};
+Classified classified(Classifier& classifier, const std::string& path, int64_t top) {
+  try {
+    return {path, classifier.classify(path, top)};
+  } catch (const Error& error) {
+    return {.path = path, .error = error.what()};
+  }
+}
+
+void print_classes(const Classified& image) {
+  std::cout << (image.error.empty() ? for_terminal(image.path) : "left out: " + for_terminal(image.error));
+  for (const auto& [name, share] : image.classes) std::cout << "  " << for_terminal(name) << " " << fixed(share, 4);
+  std::cout << std::endl;
+}
+
+Json json_of(const Classified& image) {
+  Json classes = Json::array();
+  for (const auto& [name, share] : image.classes)
+    classes.push_back({{"class", name}, {"probability", json_number(share)}});
+  return {{"path", image.path}, {"classes", classes}, {"error", image.error.empty() ? Json() : Json(image.error)}};
+}
+
 }  // namespace
 
 std::string classify_help(const Arguments&) {
@@ -128,28 +157,24 @@ int classify(const Arguments& arguments) {
   const Device device = parse_device(s.device);
   check_available(device);
   Classifier classifier(s, device);
+  JsonOutput json(s.json);
+  Json all = Json::array();
   int code = 0;
-  Progress progress("classifying", Progress::Results::shown_at_once);
+  Progress progress("classifying", s.json ? Progress::Results::at_the_end : Progress::Results::shown_at_once);
   double done = 0;
   for (const std::string& path : pictures) {
     progress.share("classified", done++ / static_cast<double>(pictures.size()));
-    std::vector<std::pair<std::string, double>> likeliest;
-    std::string broken;
-    try {
-      likeliest = classifier.classify(path, s.top);
-    } catch (const Error& error) {
-      broken = error.what();
-    }
-    if (!broken.empty() && !s.skip_broken) {
-      talk("classify: image left out: " + for_terminal(broken));
+    const Classified image = classified(classifier, path, s.top);
+    if (!image.error.empty() && !s.skip_broken) {
+      talk("classify: image left out: " + for_terminal(image.error));
       code = 1;
-      continue;
+    } else if (!json) {
+      print_classes(image);
     }
-    std::cout << (broken.empty() ? for_terminal(path) : "left out: " + for_terminal(broken));
-    for (const auto& [name, share] : likeliest) std::cout << "  " << for_terminal(name) << " " << fixed(share, 4);
-    std::cout << std::endl;
+    if (json) all.push_back(json_of(image));
   }
   classifier.warn_of_turned_pictures();
+  if (json) json.print(all);
   return code;
 }
 

@@ -11,6 +11,7 @@
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/commands/trained.h"
 #include "examples/orrery/terminal/arguments.h"
+#include "examples/orrery/terminal/json_output.h"
 #include "examples/orrery/terminal/plot.h"
 #include "examples/orrery/terminal/progress.h"
 #include "examples/orrery/terminal/table.h"
@@ -29,11 +30,13 @@ using models::LogRow;
 struct CompareSettings {
   std::string figures;
   int64_t parameters = 10;
+  bool json = false;
 
   template <class V>
   void visit(V& v) {
     v("metrics|figures", figures, "metrics to plot: PATTERN, ..., * matches any text; none: loss and validation_loss");
     v("parameters", parameters, "rows of the parameter table; 0: all", between(0, 1e6));
+    v("json", json, json_help);
   }
 };
 
@@ -89,10 +92,13 @@ Table table_of_runs(const std::string& first, const std::vector<ComparedRun>& ru
   return Table(header, "l" + std::string(runs.size(), alignment));
 }
 
-void print_settings(const std::vector<ComparedRun>& runs) {
+std::vector<models::TrainSettings> settings_of_runs(const std::vector<ComparedRun>& runs) {
   std::vector<models::TrainSettings> settings;
   for (const ComparedRun& run : runs) settings.push_back(run.settings);
-  const std::vector<models::DifferingSetting> differing = models::differing_settings(settings);
+  return settings;
+}
+
+void print_settings(const std::vector<ComparedRun>& runs, const std::vector<models::DifferingSetting>& differing) {
   if (differing.empty()) {
     std::cout << "\nsettings: the same\n";
     return;
@@ -161,24 +167,25 @@ void print_validations(const std::vector<ComparedRun>& runs) {
   std::cout << "\nthe last validation:\n" << table.print();
 }
 
-void print_meaning(const std::vector<ComparedRun>& runs) {
-  std::vector<models::TrainSettings> settings;
-  for (const ComparedRun& run : runs) settings.push_back(run.settings);
-  for (const std::string& each : models::notes_of_other_meanings(settings)) note(each);
+// The metrics of a run compared with those of the first, or the reason why they are not.
+struct ComparedMetrics {
+  std::string not_compared;
+  models::LogComparison found = {};
+};
+ComparedMetrics compare_metrics(const ComparedRun& first, const ComparedRun& other) {
+  const ComparedRun& silent = first.logged ? other : first;
+  if (!silent.logged) return {silent.folder + " has no metrics.jsonl"};
+  const Progress progress("comparing the logs");
+  ComparedMetrics compared{"", models::compare_logs(first.log, other.log)};
+  if (compared.found.steps == 0) compared.not_compared = "no step is in both logs";
+  return compared;
 }
 
-void print_parting(const ComparedRun& first, const ComparedRun& other) {
+void print_metrics(const ComparedRun& first, const ComparedRun& other, const ComparedMetrics& compared) {
+  const models::LogComparison& found = compared.found;
   const std::string head = "\nmetrics of " + first.number + " and " + other.number + ": ";
-  const ComparedRun& silent = first.logged ? other : first;
-  if (!silent.logged) {
-    std::cout << head << "not compared, because " << for_terminal(silent.folder) << " has no metrics.jsonl\n";
-    return;
-  }
-  std::optional<Progress> progress(std::in_place, "comparing the logs");
-  const models::LogComparison found = models::compare_logs(first.log, other.log);
-  progress.reset();
-  if (found.steps == 0) {
-    std::cout << head << "not compared, because no step is in both logs\n";
+  if (!compared.not_compared.empty()) {
+    std::cout << head << "not compared, because " << for_terminal(compared.not_compared) << "\n";
     return;
   }
   if (found.parting < 0) {
@@ -219,18 +226,30 @@ void print_names(const std::string& what, const std::vector<std::string>& names)
   for (const std::string& name : names) std::cout << "    " << for_terminal(name) << "\n";
 }
 
-void print_parameters(const ComparedRun& first, const std::optional<LatestWeights>& a, const ComparedRun& other,
-                      size_t most) {
+// The parameters of a run compared with those of the first, or the reason why they are not.
+struct ComparedParameters {
+  std::string not_compared;
+  int64_t first_step = 0, step = 0;  // of the checkpoints
+  models::ParameterComparison found = {};
+};
+ComparedParameters compare_weights(const ComparedRun& first, const std::optional<LatestWeights>& a,
+                                   const ComparedRun& other) {
   const std::optional<LatestWeights> b = weights_of(other.folder);
   if (a && b) warn_of_version(other.folder, b->version);
+  if (!a || !b) return {(a ? other : first).folder + " has no checkpoint"};
+  return {"", a->step, b->step, models::compare_parameters(a->tensors, b->tensors)};
+}
+
+void print_parameters(const ComparedRun& first, const ComparedRun& other, const ComparedParameters& compared,
+                      size_t most) {
+  const models::ParameterComparison& found = compared.found;
   std::cout << "\nparameters of " << first.number << " and " << other.number;
-  if (!a || !b) {
-    std::cout << ": not compared, because " << for_terminal((a ? other : first).folder) << " has no checkpoint\n";
+  if (!compared.not_compared.empty()) {
+    std::cout << ": not compared, because " << for_terminal(compared.not_compared) << "\n";
     return;
   }
-  const models::ParameterComparison found = models::compare_parameters(a->tensors, b->tensors);
-  std::cout << ", of step " << grouped(a->step) << " and " << grouped(b->step) << ": " << found.differing.size()
-            << " differ, " << found.same.size() << " are the same\n";
+  std::cout << ", of step " << grouped(compared.first_step) << " and " << grouped(compared.step) << ": "
+            << found.differing.size() << " differ, " << found.same.size() << " are the same\n";
   if (!found.differing.empty()) {
     Table table({"", "|| a - b || / || a ||", "largest | a - b |"}, "lrr");
     const size_t shown = most == 0 ? found.differing.size() : std::min(most, found.differing.size());
@@ -247,6 +266,96 @@ void print_parameters(const ComparedRun& first, const std::optional<LatestWeight
   print_names("with different shapes", found.other_shape);
 }
 
+// All that is compared, for text and JSON.
+struct Comparison {
+  std::vector<ComparedRun> runs;
+  std::vector<models::DifferingSetting> settings;
+  std::vector<std::string> notes;
+  std::vector<ComparedMetrics> metrics = {};  // of each run but the first
+  std::vector<ComparedParameters> parameters = {};
+};
+Comparison compare_runs(std::vector<ComparedRun> runs) {
+  const std::vector<models::TrainSettings> settings = settings_of_runs(runs);
+  Comparison all{std::move(runs), models::differing_settings(settings), models::notes_of_other_meanings(settings)};
+  const ComparedRun& first = all.runs[0];
+  const std::optional<LatestWeights> weights = weights_of(first.folder);
+  if (weights) warn_of_version(first.folder, weights->version);
+  for (size_t i = 1; i < all.runs.size(); ++i) {
+    all.metrics.push_back(compare_metrics(first, all.runs[i]));
+    all.parameters.push_back(compare_weights(first, weights, all.runs[i]));
+  }
+  return all;
+}
+
+void print_comparison(const Comparison& all, const CompareSettings& s) {
+  print_runs(all.runs);
+  print_settings(all.runs, all.settings);
+  print_curves(all.runs, s.figures);
+  print_validations(all.runs);
+  for (const std::string& each : all.notes) note(each);
+  for (size_t i = 1; i < all.runs.size(); ++i) print_metrics(all.runs[0], all.runs[i], all.metrics[i - 1]);
+  for (size_t i = 1; i < all.runs.size(); ++i)
+    print_parameters(all.runs[0], all.runs[i], all.parameters[i - 1], static_cast<size_t>(s.parameters));
+  std::cout << std::flush;
+}
+
+Json json_of(const ComparedRun& run) {
+  Json validation;  // null: none
+  if (!run.validated.figures.empty())
+    validation = {{"step", run.validated.step}, {"metrics", json_numbers(run.validated.figures)}};
+  return {{"run", run.folder},
+          {"step", run.logged ? Json(run.last) : Json()},
+          {"steps", run.settings.steps},
+          {"last_validation", validation}};
+}
+
+Json json_of(const std::vector<models::DifferingSetting>& settings) {
+  Json all = Json::object();
+  for (const models::DifferingSetting& setting : settings) {
+    Json& values = all[setting.key] = Json::array();
+    for (const auto& value : setting.values) values.push_back(value ? Json(*value) : Json());
+  }
+  return all;
+}
+
+Json json_of(const ComparedMetrics& compared) {
+  if (!compared.not_compared.empty()) return {{"not_compared", compared.not_compared}};
+  const models::LogComparison& found = compared.found;
+  Json difference;  // null: bit-identical
+  if (found.parting >= 0) {
+    Json metrics = Json::object();
+    for (const auto& each : found.figures) metrics[each.name] = {json_number(each.first), json_number(each.second)};
+    difference = {{"step", found.parting}, {"metrics", metrics}};
+  }
+  return {{"common_steps", found.steps}, {"last_common_step", found.last}, {"first_difference", difference}};
+}
+
+Json json_of(const ComparedParameters& compared) {
+  if (!compared.not_compared.empty()) return {{"not_compared", compared.not_compared}};
+  const models::ParameterComparison& found = compared.found;
+  Json differing = Json::array();
+  for (const models::ParameterDifference& each : found.differing)
+    differing.push_back(
+        {{"name", each.name}, {"relative", json_number(each.relative)}, {"largest", json_number(each.largest)}});
+  return {{"first_step", compared.first_step},
+          {"step", compared.step},
+          {"differing", differing},
+          {"same", found.same},
+          {"only_in_first", found.first_alone},
+          {"only_in_this", found.second_alone},
+          {"other_shape", found.other_shape}};
+}
+
+Json json_of(const Comparison& all) {
+  Json runs = Json::array(), with_first = Json::array();
+  for (const ComparedRun& run : all.runs) runs.push_back(json_of(run));
+  for (size_t i = 1; i < all.runs.size(); ++i)
+    with_first.push_back({{"run", all.runs[i].folder},
+                          {"metrics", json_of(all.metrics[i - 1])},
+                          {"parameters", json_of(all.parameters[i - 1])}});
+  return {{"runs", runs}, {"settings", json_of(all.settings)}, {"notes", all.notes}, {"with_first", with_first}};
+}
+
 }  // namespace
 
 std::string compare_help(const Arguments&) {
@@ -255,7 +364,7 @@ std::string compare_help(const Arguments&) {
          "called by its number.  It shows the settings that differ, curves in one plot (* where they meet), the\n"
          "metrics of the last validation, the first step at which a logged metric is not bit-identical (times\n"
          "excluded), and the parameters of the last checkpoints that differ most.  A run in training is compared\n"
-         "up to its last logged step.\n" +
+         "up to its last logged step.  JSON has all parameters that differ and no curves (orrery metrics has them).\n" +
          describe(settings_of(settings)) +
          "\nExample: orrery compare runs/softmax runs/relu '--metrics=loss,gradient_norm*' --parameters=0";
 }
@@ -265,18 +374,11 @@ int compare(const Arguments& arguments) {
   const std::vector<std::string> folders = read_arguments("compare", arguments, settings_of(s));
   check_usage(folders.size() >= 2, "compare: ", folders.size(), folders.size() == 1 ? " run is" : " runs are",
               " given; give two or more, as in orrery compare runs/a runs/b");
+  JsonOutput json(s.json);
   std::vector<ComparedRun> runs;
   for (const std::string& folder : folders) runs.push_back(read_run(folder, runs.size()));
-  print_runs(runs);
-  print_settings(runs);
-  print_curves(runs, s.figures);
-  print_validations(runs);
-  print_meaning(runs);
-  for (size_t i = 1; i < runs.size(); ++i) print_parting(runs[0], runs[i]);
-  const std::optional<LatestWeights> first = weights_of(runs[0].folder);
-  if (first) warn_of_version(runs[0].folder, first->version);
-  for (size_t i = 1; i < runs.size(); ++i) print_parameters(runs[0], first, runs[i], static_cast<size_t>(s.parameters));
-  std::cout << std::flush;
+  const Comparison all = compare_runs(std::move(runs));
+  json ? json.print(json_of(all)) : print_comparison(all, s);
   return 0;
 }
 

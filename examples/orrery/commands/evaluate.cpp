@@ -10,6 +10,7 @@
 #include "examples/orrery/commands/text_bounds.h"
 #include "examples/orrery/commands/trained.h"
 #include "examples/orrery/terminal/arguments.h"
+#include "examples/orrery/terminal/json_output.h"
 #include "examples/orrery/terminal/progress.h"
 #include "examples/orrery/terminal/table.h"
 #include "examples/orrery/terminal/talk.h"
@@ -23,7 +24,7 @@ namespace {
 struct EvaluateSettings {
   std::string checkpoint, device = "cpu";
   int64_t threads = 0;
-  bool bleu = true;
+  bool bleu = true, json = false;
   TextBegin begin;
   AnySettings* task = nullptr;  // the checkpoint's task, once loaded
 
@@ -33,6 +34,7 @@ struct EvaluateSettings {
     v("threads", threads, "cores to use; 0: OMP_NUM_THREADS, else all", between(0, 1024));
     v("device", device, "cpu or cuda", one_of({"cpu", "cuda"}));
     v("bleu", bleu, "translation models: translate the evaluated data and print BLEU, which takes longest");
+    v("json", json, json_help);
     begin.visit(v);
     if (task) task->visit(v);
   }
@@ -100,6 +102,29 @@ void leave_out_learned_data(EvaluateSettings& s, const Arguments& arguments) {
   models::setting_of<std::string>(*s.task, "data").clear();
 }
 
+// Returns e^loss, which only a loss per token has.
+std::optional<double> perplexity(const models::Task& task, const models::Validation& found) {
+  return task.unit() == "tokens" ? std::optional(std::exp(found.loss)) : std::nullopt;
+}
+
+void print_validation(const models::Task& task, const models::Validation& found) {
+  if (found.answers > 0) std::cout << counted(found.answers, "target") << " in ";
+  std::cout << grouped(task.held_out()) << " " << task.unit() << "\nloss " << fixed(found.loss, 4) << " nats";
+  if (const auto value = perplexity(task, found)) std::cout << ", perplexity " << fixed(*value, 3);
+  std::cout << "\n";
+  for (const auto& [name, value] : found.figures) std::cout << in_words(name) << " " << fixed(value, 4) << "\n";
+  std::cout << std::flush;
+}
+
+Json json_of(const std::string& checkpoint, const models::Task& task, const models::Validation& found) {
+  Json all = {{"checkpoint", checkpoint}, {"unit", task.unit()}, {"units", task.held_out()}};
+  all["targets"] = found.answers > 0 ? Json(found.answers) : Json();  // null: every unit is a target
+  all["loss"] = json_number(found.loss);
+  if (const auto value = perplexity(task, found)) all["perplexity"] = json_number(*value);
+  all["metrics"] = json_numbers(found.figures);
+  return all;
+}
+
 }  // namespace
 
 std::string evaluate_help(const Arguments& given) {
@@ -120,7 +145,7 @@ int evaluate(const Arguments& arguments) {
   s.task = &task_settings;
   refuse_tokenizer(s, arguments);
   std::vector<std::string> words = read_arguments("evaluate", arguments, settings_to_give(s));
-  take_run(s.checkpoint, words);
+  const std::string run = take_run(s.checkpoint, words);
   leave_out_learned_data(s, arguments);
   check_data_is_there(s);
   check_usage(words.empty(), "evaluate: '", words.empty() ? "" : words[0],
@@ -129,6 +154,7 @@ int evaluate(const Arguments& arguments) {
   const Device device = parse_device(s.device);
   check_available(device);
   follow_begin(s, trained);
+  JsonOutput json(s.json);
   std::optional<Progress> progress(std::in_place, "evaluating");
   const models::TaskOptions options{
       .batch = trained.settings.batch,
@@ -144,12 +170,7 @@ int evaluate(const Arguments& arguments) {
   nn::move(*trained.model, device);
   const auto found = task->validate(*trained.model, {});
   progress.reset();
-  if (found->answers > 0) std::cout << counted(found->answers, "target") << " in ";
-  std::cout << grouped(task->held_out()) << " " << task->unit() << "\nloss " << fixed(found->loss, 4) << " nats";
-  if (task->unit() == "tokens") std::cout << ", perplexity " << fixed(std::exp(found->loss), 3);
-  std::cout << "\n";
-  for (const auto& [name, value] : found->figures) std::cout << in_words(name) << " " << fixed(value, 4) << "\n";
-  std::cout << std::flush;
+  json ? json.print(json_of(run, *task, *found)) : print_validation(*task, *found);
   return 0;
 }
 

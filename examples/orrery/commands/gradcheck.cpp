@@ -7,6 +7,7 @@
 #include "engine/settings/registry.h"
 #include "engine/types/usage_error.h"
 #include "examples/orrery/commands/commands.h"
+#include "examples/orrery/commands/gradient_diagnosis.h"
 #include "examples/orrery/commands/pointwise_check.h"
 #include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/terminal/progress.h"
@@ -77,8 +78,10 @@ std::vector<Name> find_names(const std::string& word) {
 
 std::string full(double x) { return scientific(x, 9); }
 
-void report(const std::string& title, bool passed, const Table& table, const std::string& name, Totals& totals) {
+void report(const std::string& title, bool passed, const Table& table, const std::vector<std::string>& diagnosis,
+            const std::string& name, Totals& totals) {
   std::cout << title << ": " << (passed ? "passed" : "FAILED") << "\n" << table.print() << std::flush;
+  for (const std::string& line : diagnosis) std::cout << "  " << line << "\n";
   totals.cases += 1;
   if (!passed && (totals.failed.empty() || totals.failed.back() != name)) totals.failed.push_back(name);
 }
@@ -88,15 +91,18 @@ void check_activation(const Name& n, Totals& totals) {
       {"input", "points", "against dual numbers", "against difference", "worst at", "explicit", "finite difference"},
       "lrrrrrr");
   bool passed = true;
+  std::vector<CheckedInput> inputs;
   for (const PointwiseRow& row : check_pointwise(n.name)) {
     passed = passed && row.elements > 0 && row.against_dual <= dual_tolerance &&
              row.against_quotient <= pointwise_quotient_tolerance;
+    inputs.push_back({row.input, row.against_dual, row.against_quotient, row.factor});
     totals.comparisons += 2 * row.elements;
     table.add({row.input, std::to_string(row.elements), scientific(row.against_dual), scientific(row.against_quotient),
                "x = " + fixed(row.worst_x, 4), full(row.worst_explicit), full(row.worst_quotient)});
   }
   const std::vector<std::string> facts = nn::false_facts(nn::Activation::any(n.name));
-  report(n.family + " " + n.name + ", point by point", passed && facts.empty(), table, n.name, totals);
+  report(n.family + " " + n.name + ", point by point", passed && facts.empty(), table,
+         diagnose(inputs, {"dual numbers", dual_tolerance, pointwise_quotient_tolerance}), n.name, totals);
   for (const std::string& fact : facts) std::cout << "  wrong property: " << fact << "\n";
 }
 
@@ -117,7 +123,9 @@ void check_registered(const nn::RegisteredCase& registered, uint64_t seed, Devic
       {"input", "elements", "against reference", "against difference", "worst at", "explicit", "finite difference"},
       "lrrrrrr");
   if (has_reference) table.add({"(result)", "", scientific(result.value_difference)});
+  std::vector<CheckedInput> inputs;
   for (const GradientRow& row : result.rows) {
+    inputs.push_back({row.input, has_reference ? row.against_reference : NAN, row.against_quotient, row.factor});
     const auto input =
         std::find_if(test.inputs.begin(), test.inputs.end(), [&](const auto& i) { return i.name == row.input; });
     table.add({row.input, std::to_string(row.elements), has_reference ? scientific(row.against_reference) : "-",
@@ -126,7 +134,8 @@ void check_registered(const nn::RegisteredCase& registered, uint64_t seed, Devic
   }
   totals.comparisons += result.comparisons;
   report(registered.family + " " + (registered.title.empty() ? registered.name : registered.title), result.passed,
-         table, registered.name, totals);
+         table, diagnose(inputs, {"reference", reference_tolerance, quotient_tolerance}, result.value_difference),
+         registered.name, totals);
 }
 
 void check_name(const Name& n, uint64_t seed, Device device, Totals& totals) {
@@ -165,7 +174,8 @@ std::string gradcheck_help(const Arguments&) {
          "(orrery list prints them), family/name, or a whole family.  Each input and parameter has a row: the\n"
          "error of the explicit derivative against autograd through a reference (activations: against dual\n"
          "numbers) and against a finite difference, and the element where the latter error is largest.  All in\n"
-         "f64.  The exit code is 0 if all agree, else 1.\n" +
+         "f64.  A failed check names the bound, the factor above it and the likely cause.  The exit code is 0 if all "
+         "agree, else 1.\n" +
          describe(settings_of(settings)) + "\nExample: orrery gradcheck silu rms softmax";
 }
 

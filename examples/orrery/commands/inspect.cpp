@@ -18,6 +18,7 @@
 #include "examples/orrery/terminal/progress.h"
 #include "examples/orrery/terminal/table.h"
 #include "examples/orrery/terminal/talk.h"
+#include "examples/orrery/terminal/view_json.h"
 #include "examples/orrery/terminal/view_text.h"
 #include "models/exchange/npy.h"
 #include "models/formats/csv.h"
@@ -38,6 +39,7 @@ struct InspectSettings {
   models::LookSettings look;
   TextBegin begin;
   int64_t threads = 0;
+  bool json = false;
 
   template <class V>
   void visit(V& v) {
@@ -61,6 +63,7 @@ struct InspectSettings {
     v("out", out,
       "FILE.safetensors, or a folder for .npy files and figures.csv: all values; FILE.csv: the metrics only");
     v("html|page", page, "FILE.html: a page with plots of the analyses");
+    v("json", json, json_help);
     v("threads", threads, "cores to use; 0: OMP_NUM_THREADS, else all", between(0, 1024));
   }
 };
@@ -78,14 +81,46 @@ std::vector<NamedTensor> watched(const models::Subject& subject, const std::stri
   return all;
 }
 
-std::string list_of(const std::vector<NamedTensor>& values) {
-  Table table({"value", "dtype", "shape", "min", "max", "mean"}, "lllrrr");
+// A captured value without its elements.
+struct ValueSummary {
+  std::string name, dtype;
+  Shape shape;
+  models::NumberRange range;
+};
+std::vector<ValueSummary> summaries_of(const std::vector<NamedTensor>& values) {
+  std::vector<ValueSummary> all;
   for (const NamedTensor& each : values) {
-    const models::NumberRange range = models::range_of({each.name, name(each.tensor.dtype()), {}, each.tensor, {}});
-    table.add({each.name, name(each.tensor.dtype()), text(each.tensor.shape()), text(range.low), text(range.high),
-               text(range.mean)});
+    const std::string dtype = name(each.tensor.dtype());
+    all.push_back({each.name, dtype, each.tensor.shape(), models::range_of({each.name, dtype, {}, each.tensor, {}})});
   }
+  return all;
+}
+
+std::string list_of(const std::vector<ValueSummary>& values) {
+  Table table({"value", "dtype", "shape", "min", "max", "mean"}, "lllrrr");
+  for (const ValueSummary& each : values)
+    table.add(
+        {each.name, each.dtype, text(each.shape), text(each.range.low), text(each.range.high), text(each.range.mean)});
   return table.print(0);
+}
+
+std::vector<int64_t> sizes_of(const Shape& shape) {
+  std::vector<int64_t> sizes;
+  for (int axis = 0; axis < shape.rank(); ++axis) sizes.push_back(shape[axis]);
+  return sizes;
+}
+
+Json json_of(const std::vector<ValueSummary>& values) {
+  Json all = Json::array();
+  for (const ValueSummary& each : values)
+    all.push_back({{"name", each.name},
+                   {"dtype", each.dtype},
+                   {"shape", sizes_of(each.shape)},
+                   {"min", json_number(each.range.low)},
+                   {"max", json_number(each.range.high)},
+                   {"mean", json_number(each.range.mean)},
+                   {"non_finite", each.range.not_finite}});
+  return all;
 }
 
 // Adds maps as they are, and each line as two rows, x and y.
@@ -171,11 +206,8 @@ void write_numbers(const std::string& out, std::vector<NamedTensor> all, const s
   models::check_output("inspect", out + "/figures.csv", figures_kind());
   const FolderLock lock(out, {"inspect"});
   for (const NamedTensor& each : all) {
-    const Shape& shape = each.tensor.shape();
-    std::vector<int64_t> sizes;
-    for (int axis = 0; axis < shape.rank(); ++axis) sizes.push_back(shape[axis]);
-    models::write_npy(path_of(each),
-                      {each.name, each.tensor.dtype() == Dtype::f64 ? "F64" : "F32", sizes, each.tensor, {}});
+    const std::string dtype = each.tensor.dtype() == Dtype::f64 ? "F64" : "F32";
+    models::write_npy(path_of(each), {each.name, dtype, sizes_of(each.tensor.shape()), each.tensor, {}});
   }
   if (!figures.empty()) models::write_output("inspect", out + "/figures.csv", figures_kind(), figures_csv(figures));
   const size_t files = all.size() + (figures.empty() ? 0 : 1);
@@ -245,6 +277,19 @@ models::ExampleSettings other_of(const InspectSettings& s, const nn::Module& mod
   return other;
 }
 
+void print_results(const std::vector<ValueSummary>& captured, const std::vector<models::View>& views) {
+  if (!captured.empty()) std::cout << list_of(captured);
+  for (const models::View& view : views)
+    if (!view.only_drawn) std::cout << view_text(view) << "\n";
+}
+
+Json json_of(const std::string& run, const std::vector<ValueSummary>& captured,
+             const std::vector<models::View>& views) {
+  Json all = Json::array();
+  for (const models::View& view : views) all.push_back(view_json(view));
+  return {{"run", run}, {"values", json_of(captured)}, {"views", all}, {"metrics", json_numbers(figures_of(views))}};
+}
+
 }  // namespace
 
 std::string inspect_help(const Arguments&) {
@@ -271,6 +316,7 @@ int inspect(const Arguments& arguments) {
   if (usual) s.looks = usual_looks;
   check_looks_use(s);
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
+  JsonOutput json(s.json);
   Trained trained = read_trained("inspect", words[0]);
   follow("inspect", s.begin, trained);
   warn_of_version(words[0], trained.version);
@@ -290,12 +336,9 @@ int inspect(const Arguments& arguments) {
     if (views.empty() && usual) views = look_at(*subject, "all", s.look);
   }
   std::vector<NamedTensor> numbers;
-  if (!s.hooks.empty()) {
-    numbers = watched(*subject, s.hooks);
-    std::cout << list_of(numbers);
-  }
-  for (const models::View& view : views)
-    if (!view.only_drawn) std::cout << view_text(view) << "\n";
+  if (!s.hooks.empty()) numbers = watched(*subject, s.hooks);
+  const std::vector<ValueSummary> captured = summaries_of(numbers);
+  if (!json) print_results(captured, views);
   check(!views.empty() || !s.hooks.empty(), "inspect: this model does not support ", usual ? "any analysis" : s.looks,
         "; ", usual ? "" : "choose from " + join(models::looks().names()) + ", or ", "list its values with --hooks=*");
   add_numbers(numbers, views);
@@ -310,6 +353,7 @@ int inspect(const Arguments& arguments) {
     sections.push_back(environment_section({}));
     write_page(page, "Analysis of " + words[0], std::move(sections));
   }
+  if (json) json.print(json_of(words[0], captured, views));
   std::cout << std::flush;
   return 0;
 }

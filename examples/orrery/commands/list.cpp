@@ -6,16 +6,18 @@
 #include "engine/types/usage_error.h"
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/terminal/arguments.h"
+#include "examples/orrery/terminal/json_output.h"
 #include "models/catalogue/catalogue.h"
 
 namespace orrery::program {
 namespace {
 
 struct ListSettings {
-  bool markdown = false;
+  bool markdown = false, json = false;
   template <class V>
   void visit(V& v) {
     v("markdown", markdown, "print the catalogue as Markdown, as in the README");
+    v("json", json, json_help);
   }
 };
 
@@ -43,26 +45,55 @@ bool called(const models::CatalogueEntry& entry, const std::string& word) {
   return entry.name == word || has(entry.aliases) || has(entry.other_names);
 }
 
-void print_matches(const std::string& word) {
-  bool found = false;
+// A family, or some of its entries.
+struct Match {
+  models::CatalogueFamily family;
+  bool whole;
+};
+
+// Returns the family or the entries with this name; throws if there are none.
+std::vector<Match> matches_of(const std::string& word) {
+  std::vector<Match> found;
   std::vector<std::string> known;
-  for (const models::CatalogueFamily& family : models::catalogue()) {
+  for (models::CatalogueFamily& family : models::catalogue()) {
     known.push_back(family.name);
-    if (called(family, word)) {
-      std::cout << models::catalogue_text(family);
-      found = true;
-    }
-    for (const models::CatalogueEntry& entry : family.entries) {
-      known.push_back(entry.name);
-      if (!called(entry, word)) continue;
-      std::cout << family.name << ":\n" << models::catalogue_text(entry);
-      found = true;
-    }
+    for (const models::CatalogueEntry& entry : family.entries) known.push_back(entry.name);
+    const bool whole = called(family, word);
+    if (!whole) std::erase_if(family.entries, [&](const auto& entry) { return !called(entry, word); });
+    if (whole || !family.entries.empty()) found.push_back({std::move(family), whole});
   }
-  if (found) return;
-  const std::string meant = nearest(word, known);
-  fail_usage("list: unknown family or name '", word, "'; ",
-             meant.empty() ? "orrery list prints all" : "did you mean '" + meant + "'?");
+  if (found.empty()) {
+    const std::string meant = nearest(word, known);
+    fail_usage("list: unknown family or name '", word, "'; ",
+               meant.empty() ? "orrery list prints all" : "did you mean '" + meant + "'?");
+  }
+  return found;
+}
+
+std::vector<Match> whole_catalogue() {
+  std::vector<Match> all;
+  for (models::CatalogueFamily& family : models::catalogue()) all.push_back({std::move(family), true});
+  return all;
+}
+
+std::string text_of(const Match& match) {
+  if (match.whole) return models::catalogue_text(match.family);
+  std::string all = match.family.name + ":\n";
+  for (const models::CatalogueEntry& entry : match.family.entries) all += models::catalogue_text(entry);
+  return all;
+}
+
+Json json_of(const models::CatalogueEntry& entry) {
+  Json settings = Json::object(), facts = Json::object();
+  for (const auto& [key, value] : entry.settings) settings[key] = value;
+  for (const auto& [key, value] : entry.facts) facts[key] = value;
+  return {{"name", entry.name},     {"aliases", entry.aliases}, {"formula", entry.formula},
+          {"source", entry.source}, {"settings", settings},     {"facts", facts}};
+}
+Json json_of(const Match& match) {
+  Json entries = Json::array();
+  for (const models::CatalogueEntry& entry : match.family.entries) entries.push_back(json_of(entry));
+  return {{"family", match.family.name}, {"description", match.family.description}, {"entries", entries}};
 }
 
 }  // namespace
@@ -81,16 +112,26 @@ std::string list_help(const Arguments&) {
 int list(const Arguments& arguments) {
   ListSettings settings;
   const std::vector<std::string> words = read_arguments("list", arguments, settings_of(settings));
+  check_usage(!settings.markdown || !settings.json,
+              "list: --markdown and --json are two forms of the catalogue; give one");
   check_usage(!settings.markdown || words.empty(), "list: --markdown prints the whole catalogue; leave '",
               words.empty() ? "" : words[0], "' out");
   if (settings.markdown) {
     std::cout << models::catalogue_markdown();
     return 0;
   }
-  for (const std::string& word : words) print_matches(word);
-  if (words.empty())
-    for (const models::CatalogueFamily& family : models::catalogue())
-      std::cout << models::catalogue_text(family) << "\n";
+  std::vector<Match> all = words.empty() ? whole_catalogue() : std::vector<Match>();
+  for (const std::string& word : words)
+    for (Match& match : matches_of(word)) all.push_back(std::move(match));
+  JsonOutput json(settings.json);
+  Json families = Json::array();
+  for (const Match& match : all) {
+    if (json)
+      families.push_back(json_of(match));
+    else
+      std::cout << text_of(match) << (words.empty() ? "\n" : "");
+  }
+  if (json) json.print(families);
   return 0;
 }
 

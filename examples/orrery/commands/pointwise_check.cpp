@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "engine/autograd/autograd.h"
+#include "engine/checks/gradient_check.h"
 #include "nn/formulas/activation.h"
 
 namespace orrery::program {
@@ -27,7 +28,12 @@ double quotient(const std::function<double(double)>& f) {  // finite difference 
   return (8 * (f(h) - f(-h)) - (f(2 * h) - f(-2 * h))) / (12 * h);
 }
 
-void compare(PointwiseRow& row, double x, double exact, double dual, double quotient) {
+struct Quotients {  // of one row, and the explicit derivatives at the same points
+  std::vector<double> exact, found;
+};
+
+void compare(PointwiseRow& row, Quotients& all, double x, double exact, double dual, double quotient) {
+  all.exact.push_back(exact), all.found.push_back(quotient);
   const double size = std::max(1.0, std::abs(exact));
   const auto difference = [&](double other) {
     const double d = std::abs(exact - other) / size;
@@ -63,10 +69,11 @@ std::vector<PointwiseRow> check_pointwise(const std::string& activation) {
 
   std::vector<PointwiseRow> rows = {{.input = "x"}};
   for (const std::string_view name : f.info().parameters) rows.push_back({.input = std::string(name)});
+  std::vector<Quotients> quotients(rows.size());
   for (size_t i = 0; i < columns; ++i) {
     std::vector<double> own(count);
     for (size_t j = 0; j < count; ++j) own[j] = parameters[j * columns + i];
-    compare(rows[0], points[i], slopes[i], f.derivative_by_dual(points[i], own),
+    compare(rows[0], quotients[0], points[i], slopes[i], f.derivative_by_dual(points[i], own),
             quotient([&](double d) { return f.value(points[i] + d, own); }));
     for (size_t j = 0; j < count; ++j) {
       const auto shifted = [&](double d) {
@@ -74,10 +81,11 @@ std::vector<PointwiseRow> check_pointwise(const std::string& activation) {
         moved[j] += d;
         return f.value(points[i], moved);
       };
-      compare(rows[j + 1], points[i], parameter_slopes[j * columns + i],
+      compare(rows[j + 1], quotients[j + 1], points[i], parameter_slopes[j * columns + i],
               f.derivative_by_dual(points[i], own, static_cast<int>(j)), quotient(shifted));
     }
   }
+  for (size_t i = 0; i < rows.size(); ++i) rows[i].factor = common_factor(quotients[i].exact, quotients[i].found);
   return rows;
 }
 

@@ -2,6 +2,7 @@
 // finite differences of the value.
 #pragma once
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@ struct PointwiseRow {  // for the input or one learned parameter
   double against_dual = 0;      // largest |explicit - dual| / max(1, |explicit|); NaN counts as infinite
   double against_quotient = 0;  // likewise, against the finite difference
   double worst_x = 0, worst_explicit = 0, worst_quotient = 0;  // largest deviation from the finite difference
+  double factor = NAN;  // common_factor of the derivative and its finite differences
 };
 inline constexpr double dual_tolerance = 1e-14, pointwise_quotient_tolerance = 1e-9;
 

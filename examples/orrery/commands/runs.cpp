@@ -1,12 +1,17 @@
-// orrery runs: lists the runs that sweeps and studies share, and removes unneeded ones.
+// orrery runs: lists the runs below a folder; lists the runs that sweeps and studies share, and
+// removes unneeded ones.
 #include <algorithm>
 #include <iostream>
 
 #include "engine/settings/registry.h"
 #include "engine/system/files.h"
+#include "engine/types/usage_error.h"
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/commands/run_rows.h"
+#include "examples/orrery/commands/run_table.h"
 #include "examples/orrery/terminal/arguments.h"
+#include "examples/orrery/terminal/json_output.h"
+#include "examples/orrery/terminal/progress.h"
 #include "examples/orrery/terminal/table.h"
 #include "examples/orrery/terminal/talk.h"
 #include "models/formats/shell_words.h"
@@ -19,16 +24,21 @@ using models::PooledFiles;
 using models::RunUse;
 using models::users_of;
 
+constexpr const char* default_pool = "runs/pool";
+
 struct RunsSettings {
-  std::string runs = "runs/pool";
-  bool prune = false, maybe_used = false;
+  std::string runs;
+  bool prune = false, maybe_used = false, json = false;
 
   template <class V>
   void visit(V& v) {
-    v("runs", runs, "folder of the runs that sweeps and studies share");
-    v("prune", prune, "remove the named runs, else those that no sweep or study uses; no: only list");
+    v("runs", runs,
+      text("list the runs of this pool, which sweeps and studies share, with sizes and uses; --prune: ", default_pool,
+           " if none is given"));
+    v("prune", prune, "remove the named runs of the pool, else those that no sweep or study uses; no: only list");
     v("maybe_used", maybe_used,
       "with --prune: also runs with unknown use (folder moved or removed, or an older version)");
+    v("json", json, json_help);
   }
 };
 
@@ -38,9 +48,11 @@ uint64_t bytes_of(const std::vector<PooledFiles>& runs) {
   return bytes;
 }
 
+std::string count_text(int64_t runs, uint64_t bytes) {
+  return text(counted(runs, "run"), ", ", megabytes(static_cast<double>(bytes)), " MB");
+}
 std::string count_text(const std::vector<PooledFiles>& runs) {
-  return text(counted(static_cast<int64_t>(runs.size()), "run"), ", ", megabytes(static_cast<double>(bytes_of(runs))),
-              " MB");
+  return count_text(static_cast<int64_t>(runs.size()), bytes_of(runs));
 }
 
 std::string listing(const std::string& pool) { return models::command_line({"runs", "--runs=" + pool}); }
@@ -78,60 +90,120 @@ std::string unknown_text(const std::vector<PooledFiles>& unknown) {
          "--prune --maybe_used removes them\n";
 }
 
-int prune(const std::vector<PooledFiles>& runs, const std::string& pool, RunUse most) {
+Json ids_json(const std::vector<PooledFiles>& runs) {
+  Json ids = Json::array();
+  for (const PooledFiles& run : runs) ids.push_back(run.id);
+  return ids;
+}
+
+int prune(const std::vector<PooledFiles>& runs, const std::string& pool, RunUse most, JsonOutput& json) {
   std::vector<PooledFiles> removed, kept;
   for (const PooledFiles& run : runs) (models::remove_from_pool(pool, run.id, most) ? removed : kept).push_back(run);
   for (const PooledFiles& run : kept) talk(run.id + " is kept, because a program is training or using it");
   std::cout << "removed from " << for_terminal(pool) << ": " << count_text(removed) << std::endl;
+  if (json)
+    json.print(
+        {{"pool", pool}, {"removed", ids_json(removed)}, {"kept", ids_json(kept)}, {"bytes", bytes_of(removed)}});
   return kept.empty() ? 0 : 1;
 }
 
-int prune_unused(const std::vector<PooledFiles>& all, const models::PoolUses& uses, const RunsSettings& s) {
+int prune_unused(const std::vector<PooledFiles>& all, const models::PoolUses& uses, const RunsSettings& s,
+                 JsonOutput& json) {
   std::vector<PooledFiles> chosen = runs_of_use(all, uses, RunUse::unused);
   const std::vector<PooledFiles> unknown = runs_of_use(all, uses, RunUse::unknown);
   if (s.maybe_used)
     chosen.insert(chosen.end(), unknown.begin(), unknown.end());
   else
     std::cout << unknown_text(unknown);
-  return prune(chosen, s.runs, s.maybe_used ? RunUse::unknown : RunUse::unused);
+  return prune(chosen, s.runs, s.maybe_used ? RunUse::unknown : RunUse::unused, json);
 }
 
-}  // namespace
-
-std::string pool_line(const std::string& pool) {
-  return text("pool: ", for_terminal(pool), " has ", count_text(models::runs_in_pool(pool)), "; ", listing(pool),
-              " lists them\n");
+void print_pool(const std::vector<PooledFiles>& runs, const models::PoolUses& uses) {
+  Table table({"run", "MB", "state", "used by"}, "lrll");
+  for (const PooledFiles& run : runs)
+    table.add({run.id, megabytes(static_cast<double>(run.bytes)), run.state, join(users_of(uses, run.id).names)});
+  std::cout << table.print();
 }
 
-std::string runs_help(const Arguments&) {
-  RunsSettings settings;
-  return "orrery runs [RUN ...]: the runs of a pool with their sizes and the sweeps and studies that use them.  A run\n"
-         "whose sweep or study was moved or removed is kept unless --maybe_used is given.  A removed run is trained\n"
-         "again when it is needed.\n" +
-         describe(settings_of(settings)) +
-         "\nThe exit code is 1 if a run could not be removed because a program trains or uses it.\n"
-         "\nExample: orrery runs; orrery runs --prune";
+Json pool_json(const std::string& pool, const std::vector<PooledFiles>& runs, const models::PoolUses& uses) {
+  Json all = Json::array();
+  for (const PooledFiles& run : runs) {
+    const models::RunUsers users = users_of(uses, run.id);
+    const char* const use = users.use == RunUse::used ? "used" : users.use == RunUse::unused ? "unused" : "unknown";
+    all.push_back(
+        {{"run", run.id}, {"bytes", run.bytes}, {"state", run.state}, {"use", use}, {"used_by", users.names}});
+  }
+  return {{"pool", pool}, {"runs", all}};
 }
 
-int runs(const Arguments& arguments) {
-  RunsSettings s;
-  const std::vector<std::string> ids = read_arguments("runs", arguments, settings_of(s));
+int run_on_pool(const RunsSettings& s, const std::vector<std::string>& ids, JsonOutput& json) {
   check(folder_exists(s.runs), "runs: there is no folder ", s.runs,
         "; train a sweep or study first, or give its --runs");
   const models::PoolUses uses = models::uses_of_pool(s.runs);
   const std::vector<PooledFiles> all = models::runs_in_pool(s.runs),
                                  shown = ids.empty() ? all : named_runs(all, ids, s.runs);
-  if (s.prune) return ids.empty() ? prune_unused(all, uses, s) : prune(shown, s.runs, RunUse::used);
-  Table table({"run", "MB", "state", "used by"}, "lrll");
-  for (const PooledFiles& run : shown)
-    table.add({run.id, megabytes(static_cast<double>(run.bytes)), run.state, join(users_of(uses, run.id).names)});
-  std::cout << table.print() << for_terminal(s.runs) << ": " << count_text(all) << "\n";
+  if (s.prune) return ids.empty() ? prune_unused(all, uses, s, json) : prune(shown, s.runs, RunUse::used, json);
+  if (json) return json.print(pool_json(s.runs, shown, uses)), 0;
+  print_pool(shown, uses);
+  std::cout << for_terminal(s.runs) << ": " << count_text(all) << "\n";
   if (ids.empty())
     std::cout << "used by no sweep or study: " << count_text(runs_of_use(all, uses, RunUse::unused))
               << "; --prune removes them\n"
               << unknown_text(runs_of_use(all, uses, RunUse::unknown));
   std::cout << std::flush;
   return 0;
+}
+
+std::string line_of_pool(const models::ListedPool& pool) {
+  return text("pool: ", for_terminal(pool.folder), " has ", count_text(pool.runs, pool.bytes), "; ",
+              listing(pool.folder), " lists them\n");
+}
+
+int list_folder(const std::vector<std::string>& folders, JsonOutput& json) {
+  check_usage(folders.size() <= 1, "runs: ", folders.size(),
+              " folders are given; give one, or name runs of a pool after --runs=POOL");
+  const std::string folder = folders.empty() ? "runs" : without_last_slashes(folders[0]);
+  check(folder_exists(folder), "runs: there is no folder ", folder,
+        "; give the folder above your runs, or train one: orrery train --out=runs/mine");
+  const auto read = [&] {
+    const Progress progress("reading the runs below " + folder);
+    return models::runs_below(folder);
+  };
+  const models::RunList list = read();
+  if (json) return json.print(run_list_json(folder, list)), 0;
+  std::cout << run_table(folder, list, std::min(terminal_columns(), size_t{80}));
+  for (const models::ListedPool& pool : list.pools) std::cout << line_of_pool(pool);
+  std::cout << std::flush;
+  return 0;
+}
+
+}  // namespace
+
+std::string pool_line(const std::string& pool) {
+  const std::vector<PooledFiles> runs = models::runs_in_pool(pool);
+  return line_of_pool({pool, static_cast<int64_t>(runs.size()), bytes_of(runs)});
+}
+
+std::string runs_help(const Arguments&) {
+  RunsSettings settings;
+  return "orrery runs [FOLDER]: the runs below a folder (none: runs), newest first, each with its model, settings\n"
+         "that differ, last step, last and lowest validation loss (of a log above 8 MB: in its last 8 MB), age of the\n"
+         "log and state.  A stopped run has a checkpoint of its last step; a failed one was ended by an error or a\n"
+         "kill.  The pools of sweeps and studies are one line each.\n"
+         "orrery runs --runs=POOL [RUN ...]: the runs of a pool with their sizes and the sweeps and studies that use\n"
+         "them.  A run whose sweep or study was moved or removed is kept unless --maybe_used is given.  A removed run\n"
+         "is trained again when it is needed.\n" +
+         describe(settings_of(settings)) +
+         "\nThe exit code is 1 if a run could not be removed because a program trains or uses it.\n"
+         "\nExample: orrery runs; orrery runs --runs=runs/pool; orrery runs --prune";
+}
+
+int runs(const Arguments& arguments) {
+  RunsSettings s;
+  const std::vector<std::string> words = read_arguments("runs", arguments, settings_of(s));
+  JsonOutput json(s.json);
+  if (s.runs.empty() && (s.prune || s.maybe_used)) s.runs = default_pool;
+  return s.runs.empty() ? list_folder(words, json) : run_on_pool(s, words, json);
 }
 
 }  // namespace orrery::program

@@ -6,6 +6,7 @@
 #include "engine/types/usage_error.h"
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/terminal/arguments.h"
+#include "examples/orrery/terminal/json_output.h"
 #include "examples/orrery/terminal/progress.h"
 #include "examples/orrery/terminal/table.h"
 #include "models/exchange/npy.h"
@@ -15,43 +16,71 @@ namespace {
 
 struct ShowSettings {
   std::string tensor, out;
+  bool json = false;
   template <class V>
   void visit(V& v) {
     v("tensor", tensor, "name of one tensor; none: all");
     v("out", out, "FILE.npy to write the tensor to; requires --tensor");
+    v("json", json, json_help);
   }
 };
 
 std::string short_number(double x) { return x == 0 ? "0" : text(x); }
 
-std::vector<std::string> row_of(const models::StoredTensor& x, const models::NumberRange& range) {
-  std::vector<std::string> row = {x.name, x.dtype, models::shape_text(x)};
-  if (range.finite > 0)
-    row.insert(row.end(), {short_number(range.low), short_number(range.high), short_number(range.mean)});
+struct ShownTensor {
+  std::string name, dtype, shape_text;
+  std::vector<int64_t> shape;
+  int64_t count;
+  models::NumberRange range;
+};
+// Reads the values of one tensor at a time, to save memory.
+ShownTensor shown_tensor(const models::StoredTensor& x) {
+  return {
+      x.name, x.dtype, models::shape_text(x), x.shape, models::count_of(x), models::range_of(models::with_numbers(x))};
+}
+
+int64_t count_all(const std::vector<ShownTensor>& tensors) {
+  int64_t count = 0;
+  for (const ShownTensor& each : tensors) count += each.count;
+  return count;
+}
+
+std::vector<std::string> row_of(const ShownTensor& x) {
+  std::vector<std::string> row = {x.name, x.dtype, x.shape_text};
+  if (x.range.finite > 0)
+    row.insert(row.end(), {short_number(x.range.low), short_number(x.range.high), short_number(x.range.mean)});
   row.resize(6);
-  row.push_back(range.not_finite > 0 ? grouped(range.not_finite) : "");
+  row.push_back(x.range.not_finite > 0 ? grouped(x.range.not_finite) : "");
   return row;
 }
 
-void print_table(const std::vector<models::StoredTensor>& tensors) {
-  std::vector<models::NumberRange> ranges;
-  {
-    const Progress progress("reading the tensors");
-    for (const models::StoredTensor& x : tensors) ranges.push_back(models::range_of(models::with_numbers(x)));
-  }
-  const bool broken = std::any_of(ranges.begin(), ranges.end(), [](const auto& r) { return r.not_finite > 0; });
+void print_table(const std::vector<ShownTensor>& tensors) {
+  const bool broken = std::any_of(tensors.begin(), tensors.end(), [](const auto& x) { return x.range.not_finite > 0; });
   std::vector<std::string> header = {"tensor", "dtype", "shape", "min", "max", "mean"};
   if (broken) header.push_back("non-finite");
   Table table(header, std::string("lllrrrr").substr(0, header.size()));
-  int64_t numbers = 0;
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    std::vector<std::string> row = row_of(tensors[i], ranges[i]);
+  for (const ShownTensor& x : tensors) {
+    std::vector<std::string> row = row_of(x);
     row.resize(header.size());
     table.add(std::move(row));
-    numbers += models::count_of(tensors[i]);
   }
-  std::cout << table.print(0) << tensors.size() << (tensors.size() == 1 ? " tensor, " : " tensors, ")
-            << grouped(numbers) << " numbers" << std::endl;
+  std::cout << table.print(0) << counted(static_cast<int64_t>(tensors.size()), "tensor") << ", "
+            << grouped(count_all(tensors)) << " numbers" << std::endl;
+}
+
+Json json_of(const std::string& path, const std::vector<ShownTensor>& tensors) {
+  Json all = Json::array();
+  for (const ShownTensor& x : tensors) {
+    const bool any = x.range.finite > 0;
+    all.push_back({{"name", x.name},
+                   {"dtype", x.dtype},
+                   {"shape", x.shape},
+                   {"min", any ? Json(x.range.low) : Json()},
+                   {"max", any ? Json(x.range.high) : Json()},
+                   {"mean", any ? Json(x.range.mean) : Json()},
+                   {"non_finite", x.range.not_finite}});
+  }
+  return {{"path", path}, {"tensors", all}, {"numbers", count_all(tensors)}};
 }
 
 const models::StoredTensor& named(const std::vector<models::StoredTensor>& tensors, const std::string& name) {
@@ -82,11 +111,16 @@ int show(const Arguments& arguments) {
               " files or folders are given; give one, as in orrery show runs/mine");
   check_usage(s.out.empty() || !s.tensor.empty(), "show: --out writes one tensor; name it with --tensor=NAME");
   if (!s.out.empty()) models::check_output("show", s.out, models::npy_kind());
-  const std::vector<models::StoredTensor> tensors = models::stored_tensors(words[0]);
-  if (s.tensor.empty()) return print_table(tensors), 0;
-  const models::StoredTensor one = models::with_numbers(named(tensors, s.tensor));
-  print_table({one});
-  if (!s.out.empty()) models::write_npy(s.out, one);
+  JsonOutput json(s.json);
+  std::vector<models::StoredTensor> tensors = models::stored_tensors(words[0]);
+  if (!s.tensor.empty()) tensors = {named(tensors, s.tensor)};
+  std::vector<ShownTensor> shown;
+  {
+    const Progress progress("reading the tensors");
+    for (const models::StoredTensor& each : tensors) shown.push_back(shown_tensor(each));
+  }
+  if (!s.out.empty()) models::write_npy(s.out, models::with_numbers(tensors[0]));
+  json ? json.print(json_of(words[0], shown)) : print_table(shown);
   return 0;
 }
 

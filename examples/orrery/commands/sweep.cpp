@@ -12,6 +12,7 @@
 #include "examples/orrery/commands/run_rows.h"
 #include "examples/orrery/commands/train_settings.h"
 #include "examples/orrery/terminal/arguments.h"
+#include "examples/orrery/terminal/json_output.h"
 #include "examples/orrery/terminal/progress.h"
 #include "examples/orrery/terminal/table.h"
 #include "examples/orrery/terminal/talk.h"
@@ -46,7 +47,7 @@ const Outputs& sweep_outputs() {
 struct SweepSettings {
   std::string out = "runs/sweep", runs = "runs/pool", against, metric = "validation_loss";
   int64_t jobs = 0;
-  bool fresh = false, yes = false;
+  bool fresh = false, yes = false, json = false;
 
   template <class V>
   void visit(V& v) {
@@ -57,6 +58,7 @@ struct SweepSettings {
     v("jobs", jobs, "runs in parallel; 0: one per core, with one thread each", between(0, 1024));
     v("retrain|fresh", fresh, "train all runs again");
     v("yes", yes, "allow more than 1,000 runs");
+    v("json", json, json_help);
   }
 };
 
@@ -173,12 +175,17 @@ void check_metric(const std::string& metric, const Outcome& outcome) {
        meant.empty() ? "available: " + join(names) : "did you mean '" + meant + "'?");
 }
 
+// A row of the sweep's table. The difference from the reference row is that of equal seeds.
 struct Summary {
-  std::vector<double> figures, differences;
-  size_t diverged = 0, failed = 0, missing = 0;
+  std::string label;
+  int64_t seeds = 0, diverged = 0, failed = 0, missing = 0;  // counts of runs; seeds: with the metric
+  std::optional<models::Spread> spread = {};                 // none: no run has the metric
+  std::optional<double> difference = {};                     // none: the reference row, or no common seed
+  std::optional<models::Interval> interval = {};             // of the difference
 };
 Summary summary_of(const Sweep& sweep, const RunRow& row, const RunRow& reference, const Outcomes& outcomes) {
-  Summary all;
+  Summary all{row.label};
+  std::vector<double> figures, differences;
   for (const auto& [seed, key] : row.key_of_seed) {
     const auto found = outcomes.find(key);
     if (found == outcomes.end()) {
@@ -189,17 +196,29 @@ Summary summary_of(const Sweep& sweep, const RunRow& row, const RunRow& referenc
     all.failed += found->second.kind == Outcome::Kind::failed;
     const std::optional<double> own = figure(outcomes, key, sweep.settings.metric);
     if (!own) continue;
-    all.figures.push_back(*own);
+    figures.push_back(*own);
     const auto other = reference.key_of_seed.find(seed);
     if (other == reference.key_of_seed.end()) continue;
-    if (const auto its = figure(outcomes, other->second, sweep.settings.metric)) all.differences.push_back(*own - *its);
+    if (const auto its = figure(outcomes, other->second, sweep.settings.metric)) differences.push_back(*own - *its);
   }
+  all.seeds = static_cast<int64_t>(figures.size());
+  if (!figures.empty()) all.spread = models::spread_of(figures);
+  if (&row == &reference) return all;
+  if (!differences.empty()) all.difference = models::spread_of(differences).mean;
+  all.interval = models::confidence_interval(differences);
+  return all;
+}
+
+std::vector<Summary> summaries_of(const Sweep& sweep, const Outcomes& outcomes) {
+  std::vector<Summary> all;
+  const RunRow& reference = sweep.all.rows[reference_row(sweep)];
+  for (const RunRow& row : sweep.all.rows) all.push_back(summary_of(sweep, row, reference, outcomes));
   return all;
 }
 
 std::string state_of(const Summary& s) {
   std::string all;
-  const auto add = [&](size_t count, const char* what) {
+  const auto add = [&](int64_t count, const char* what) {
     if (count) all += (all.empty() ? "" : ", ") + std::to_string(count) + " " + what;
   };
   add(s.diverged, "diverged"), add(s.failed, "failed"), add(s.missing, "pending");
@@ -207,20 +226,15 @@ std::string state_of(const Summary& s) {
 }
 
 std::string table_text(const Sweep& sweep, const Outcomes& outcomes) {
-  const size_t chosen = reference_row(sweep);
   Table table({"", "", in_words(sweep.settings.metric), "seeds", "difference", "95 % interval", ""}, "rlrrrrl");
-  for (size_t i = 0; i < sweep.all.rows.size(); ++i) {
-    const Summary s = summary_of(sweep, sweep.all.rows[i], sweep.all.rows[chosen], outcomes);
-    std::vector<std::string> cells = {
-        std::to_string(i + 1), sweep.all.rows[i].label, "-", std::to_string(s.figures.size()), "", "", state_of(s)};
-    if (!s.figures.empty()) {
-      const models::Spread spread = models::spread_of(s.figures);
-      cells[2] = fixed(spread.mean, 4) + (s.figures.size() > 1 ? " +- " + fixed(spread.deviation, 4) : "");
-    }
-    if (i == chosen) cells[4] = "reference";
-    if (i != chosen && !s.differences.empty()) cells[4] = signed_fixed(models::spread_of(s.differences).mean, 4);
-    const auto interval = models::confidence_interval(s.differences);
-    if (i != chosen && interval) cells[5] = signed_fixed(interval->low, 4) + " " + signed_fixed(interval->high, 4);
+  size_t number = 0;
+  for (const Summary& s : summaries_of(sweep, outcomes)) {
+    const bool is_reference = number++ == reference_row(sweep);
+    std::vector<std::string> cells = {std::to_string(number),          s.label, "-",        std::to_string(s.seeds),
+                                      is_reference ? "reference" : "", "",      state_of(s)};
+    if (s.spread) cells[2] = fixed(s.spread->mean, 4) + (s.seeds > 1 ? " +- " + fixed(s.spread->deviation, 4) : "");
+    if (s.difference) cells[4] = signed_fixed(*s.difference, 4);
+    if (s.interval) cells[5] = signed_fixed(s.interval->low, 4) + " " + signed_fixed(s.interval->high, 4);
     table.add(cells);
   }
   return table.print();
@@ -228,28 +242,55 @@ std::string table_text(const Sweep& sweep, const Outcomes& outcomes) {
 
 std::string table_csv(const Sweep& sweep, const Outcomes& outcomes) {
   std::string all = sweep_columns;
-  const RunRow& chosen = sweep.all.rows[reference_row(sweep)];
-  for (const RunRow& row : sweep.all.rows) {
-    const Summary s = summary_of(sweep, row, chosen, outcomes);
-    std::vector<std::string> fields = {row.label,
-                                       std::to_string(s.figures.size()),
-                                       "",
-                                       "",
-                                       "",
-                                       "",
-                                       "",
-                                       std::to_string(s.diverged),
-                                       std::to_string(s.failed)};
-    if (!s.figures.empty()) {
-      const models::Spread spread = models::spread_of(s.figures);
-      fields[2] = print_number(spread.mean), fields[3] = print_number(spread.deviation);
-    }
-    if (&row != &chosen && !s.differences.empty()) fields[4] = print_number(models::spread_of(s.differences).mean);
-    if (const auto interval = models::confidence_interval(s.differences); interval && &row != &chosen)
-      fields[5] = print_number(interval->low), fields[6] = print_number(interval->high);
+  for (const Summary& s : summaries_of(sweep, outcomes)) {
+    std::vector<std::string> fields = {
+        s.label, std::to_string(s.seeds), "", "", "", "", "", std::to_string(s.diverged), std::to_string(s.failed)};
+    if (s.spread) fields[2] = print_number(s.spread->mean), fields[3] = print_number(s.spread->deviation);
+    if (s.difference) fields[4] = print_number(*s.difference);
+    if (s.interval) fields[5] = print_number(s.interval->low), fields[6] = print_number(s.interval->high);
     all += models::csv_line(fields);
   }
   return all;
+}
+
+Json rows_json(const Sweep& sweep, const Outcomes& outcomes) {
+  Json rows = Json::array();
+  for (const Summary& s : summaries_of(sweep, outcomes)) {
+    Json row = {{"row", s.label}, {"seeds", s.seeds}};
+    row["mean"] = s.spread ? json_number(s.spread->mean) : Json();
+    row["deviation"] = s.spread ? json_number(s.spread->deviation) : Json();
+    row["difference"] = s.difference ? json_number(*s.difference) : Json();
+    row["low"] = s.interval ? json_number(s.interval->low) : Json();
+    row["high"] = s.interval ? json_number(s.interval->high) : Json();
+    row.update({{"diverged", s.diverged}, {"failed", s.failed}, {"pending", s.missing}});
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+Json runs_json(const Sweep& sweep, const Outcomes& outcomes) {
+  Json runs = Json::array();
+  for (const auto& [key, outcome] : outcomes) {
+    const auto& [label, seed] = sweep.all.named.at(key);
+    runs.push_back({{"run", sweep.settings.runs + "/" + key},
+                    {"row", label},
+                    {"seed", std::stoll(seed)},
+                    {"outcome", name(outcome.kind)},
+                    {"step", outcome.step},
+                    {"seconds", json_number(outcome.seconds)},
+                    {"metrics", json_numbers(outcome.figures)},
+                    {"why", outcome.why}});
+  }
+  return runs;
+}
+
+Json sweep_json(const Sweep& sweep, const Outcomes& outcomes) {
+  const SweepSettings& s = sweep.settings;
+  return {{"metric", s.metric},
+          {"reference", sweep.all.rows[reference_row(sweep)].label},
+          {"rows", rows_json(sweep, outcomes)},
+          {"runs", runs_json(sweep, outcomes)},
+          {"files", Json::array({s.out + "/table.csv", s.out + "/runs.csv"})}};
 }
 
 // Throws if the folder has files of something else, or results of runs that this sweep does not have.
@@ -299,6 +340,7 @@ int sweep(const Arguments& arguments) {
   std::optional<Progress> progress(std::in_place, "reading settings and data");
   const Sweep sweep = read_sweep(arguments);
   progress.reset();
+  JsonOutput json(sweep.settings.json);
   reference_row(sweep);  // checks it before any training
   sweep_outputs().check(sweep.settings.out);
   FolderLock lock(sweep.settings.out, {"sweep"});
@@ -329,11 +371,11 @@ int sweep(const Arguments& arguments) {
             << "/runs.csv\n"
             << std::flush;
   talk(pool_line(sweep.settings.runs));
-  if (trained.signal != 0) {
+  if (trained.signal != 0)
     talk(text("stopped after ", trained.outcomes.size(), " of ", sweep.all.named.size(),
               " runs; the same command resumes"));
-    return 128 + trained.signal;
-  }
+  if (json) json.print(sweep_json(sweep, trained.outcomes));
+  if (trained.signal != 0) return 128 + trained.signal;
   const int64_t failed = count_failed(trained.outcomes);
   check(failed == 0, "sweep: ", failed, " of ", counted(static_cast<int64_t>(sweep.all.named.size()), "run"),
         " failed; ", sweep.settings.out, "/runs.csv has the reasons, and the same command tries them again");

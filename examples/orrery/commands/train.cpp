@@ -12,8 +12,10 @@
 #include "engine/system/parallel.h"
 #include "engine/system/signals.h"
 #include "examples/orrery/commands/commands.h"
+#include "examples/orrery/commands/train_plan.h"
 #include "examples/orrery/commands/train_settings.h"
 #include "examples/orrery/terminal/arguments.h"
+#include "examples/orrery/terminal/json_output.h"
 #include "examples/orrery/terminal/outside.h"
 #include "examples/orrery/terminal/probe_table.h"
 #include "examples/orrery/terminal/profile_table.h"
@@ -28,6 +30,33 @@
 
 namespace orrery::program {
 namespace {
+
+// Settings of the command, which are not of the run.
+struct TrainCommandSettings {
+  bool plan = false, json = false;
+
+  template <class V>
+  void visit(V& v) {
+    v("plan", plan, "print the plan of the run (memory, time, data, parameters) and end; writes nothing");
+    v("json", json, text(json_help, "; after training: losses, metrics and files"));
+  }
+};
+
+// Sets the settings of the command and returns the other arguments, which are of the run.
+Arguments take_own(const Arguments& arguments, std::span<const Setting> own) {
+  Arguments rest;
+  const auto end = std::find(arguments.begin(), arguments.end(), "--");
+  for (auto word = arguments.begin(); word != end; ++word) {
+    const size_t equals = std::min(word->find('='), word->size());
+    const std::string key = word->starts_with("--") ? word->substr(2, equals - 2) : "";
+    if (!key.empty() && find_setting(own, key))
+      set_setting(own, "train", key, equals < word->size() ? word->substr(equals + 1) : "yes");
+    else
+      rest.push_back(*word);
+  }
+  rest.insert(rest.end(), end, arguments.end());
+  return rest;
+}
 
 // Returns the exit code of a complete run.
 int code_of(const models::Task& task, double loss) {
@@ -67,52 +96,45 @@ void print_settings(const models::TrainSettings& settings) {
   talk(line);
 }
 
-std::string memory_line(const models::MemoryPlan& plan) {
-  const auto megabytes = [](int64_t bytes) { return grouped((bytes + 500'000) / 1'000'000); };
-  std::string kinds;
-  for (const auto& [kind, bytes] : plan.kinds()) kinds += (kinds.empty() ? "" : ", ") + kind + " " + megabytes(bytes);
-  return text("memory: about ", megabytes(plan.total()), " MB (", kinds, "), ", megabytes(plan.free), " MB are free");
-}
-
-std::string epoch_line(const models::Trainer& trainer) {
-  const models::Task& task = trainer.task();
-  const int64_t step = task.units_of_batch() * trainer.settings().gradient_accumulation_steps, epoch = task.epoch();
-  if (epoch == 0) return text("epoch: none; data are generated, ", grouped(step), " ", task.unit(), " per step");
-  return text("epoch: ", grouped(epoch), " ", task.unit(), ", ", counted((epoch + step - 1) / step, "step"), " of ",
-              grouped(step));
-}
-
-std::string model_line(models::Trainer& trainer) {
-  const models::Task& task = trainer.task();
-  return text("model: ", grouped(nn::count_parameters(trainer.model())), " parameters; ", task.kind(), ": ",
-              task.epoch() > 0 ? grouped(task.epoch()) + " training " : "generated training ", task.unit(), ", ",
-              grouped(task.held_out()), " for validation; ", counted(thread_count(), "thread"));
-}
-
-// The time of a step is known before training only on the CPU.
-std::string time_line(const models::Trainer& trainer) {
-  const double step = trainer.memory_plan().seconds_of_step;
-  if (step == 0) return "";
-  const int64_t left = trainer.settings().steps - trainer.steps_done();
-  const std::string milliseconds = step < 0.1 ? significant(step * 1e3, 2) : grouped(std::llround(step * 1e3));
-  return text("time: about ", milliseconds, " ms per step, ", time_text(step * static_cast<double>(left)), " for ",
-              counted(left, "step"), "\n");
-}
-
 std::string validation_text(double loss, const std::vector<std::pair<std::string, double>>& figures) {
   std::string all = "validation loss " + fixed(loss, 4);
   for (const auto& [name, value] : figures) all += ", " + in_words(name) + " " + fixed(value, 4);
   return all;
 }
 
-void print_files(const models::TrainSettings& settings, const std::string& checkpoint) {
+std::vector<std::string> files_of(const models::TrainSettings& settings, const std::string& checkpoint) {
   std::vector<std::string> files = {settings.out + "/settings.toml", settings.out + "/metrics.jsonl"};
   if (settings.probe) files.push_back(models::probe_file(settings.out));
   if (!checkpoint.empty())
     for (std::string& file : files_in(checkpoint)) files.push_back(std::move(file));
+  std::erase_if(files, [](const std::string& file) { return !file_exists(file); });
+  return files;
+}
+
+// Prints the end of a run, complete or stopped.
+void print_result(const models::TrainSettings& settings, const models::TrainingResult& result) {
+  if (settings.profile) talk(profile_table(result.profile));
   std::cout << "files:\n";
-  for (const std::string& file : files)
-    if (file_exists(file)) std::cout << "  " << for_terminal(file) << "\n";
+  for (const std::string& file : files_of(settings, result.checkpoint)) std::cout << "  " << for_terminal(file) << "\n";
+  if (result.stopped)
+    talk(text("stopped after step ", result.steps_done, " of ", settings.steps, "; this command resumes it:\n",
+              models::command_to_resume(settings.out)));
+  else
+    std::cout << validation_text(result.validation_loss, result.figures) << std::endl;
+}
+
+// A stopped run has no validation at its end.
+Json result_json(const models::TrainSettings& settings, const models::TrainingResult& result, int code) {
+  return {{"run", settings.out},
+          {"state", result.stopped ? "stopped" : "complete"},
+          {"step", result.steps_done},
+          {"steps", settings.steps},
+          {"validation_loss", result.stopped ? Json() : json_number(result.validation_loss)},
+          {"metrics", result.stopped ? Json() : json_numbers(result.figures)},
+          {"seconds", json_number(result.seconds)},
+          {"checkpoint", result.checkpoint.empty() ? Json() : Json(result.checkpoint)},
+          {"files", files_of(settings, result.checkpoint)},
+          {"exit_code", code}};
 }
 
 // Returns the commands that fit a trained model.
@@ -126,11 +148,13 @@ std::string next_line(const models::TrainSettings& settings) {
 }  // namespace
 
 std::string train_help(const Arguments& given) {
-  models::TrainSettings settings = known_train_settings("train", given);
+  TrainCommandSettings own;
+  models::TrainSettings settings = known_train_settings("train", take_own(given, settings_of(own)));
+  own = {};  // the defaults
   return "Arguments are --key=value.  Files of settings (--config) apply first, and later values win.  nanoGPT's\n"
          "names are accepted too.  orrery train --resume=RUN resumes a run; further arguments change its settings.\n"
          "  --config=FILE.toml  settings from a file, by the same names\n" +
-         describe(settings_of(settings)) +
+         describe(settings_of(own)) + describe(settings_of(settings)) +
          "\nThe files and the last validation are printed to the standard output, everything else to the standard\n"
          "error.  The exit code is 3 if the run is complete and its validation loss is above that of uniform\n"
          "guessing: the logarithm of the vocabulary size or of the number of classes.\n"
@@ -138,22 +162,28 @@ std::string train_help(const Arguments& given) {
 }
 
 int train(const Arguments& arguments) {
-  const models::TrainSettings given = read_train_settings("train", arguments);
+  TrainCommandSettings own;
+  const models::TrainSettings given = read_train_settings("train", take_own(arguments, settings_of(own)));
+  JsonOutput json(own.json);
+  const auto plan = [&] { return models::plan_run(given); };
   const auto make = [&] { return std::make_unique<models::Trainer>(given); };
-  const auto read = [&] {
+  const auto with_progress = [&](const auto& work) {
     const Progress progress("reading data and planning memory");
-    return given.resume ? models::with_plugins_told(given.out, make) : make();
+    return given.resume ? models::with_plugins_told(given.out, work) : work();
   };
-  const auto made = read();
+  if (own.plan) return print_plan(with_progress(plan), json);
+  const auto made = with_progress(make);
   models::Trainer& trainer = *made;
   trainer.name_plugins(models::plugins_of(given));
   const models::TrainSettings& settings = trainer.settings();
   const models::Task& task = trainer.task();
   print_settings(settings);
-  talk(model_line(trainer));
-  talk(memory_line(trainer.memory_plan()));
-  talk(epoch_line(trainer));
-  talk(time_line(trainer));
+  const PlannedRun planned{settings, task, trainer.memory_plan(), settings.steps - trainer.steps_done()};
+  talk(text("model: ", grouped(nn::count_parameters(trainer.model())), " parameters; ", data_text(task), "; ",
+            counted(thread_count(), "thread")));
+  talk(memory_line(planned.memory));
+  talk(epoch_line(planned));
+  talk(time_line(planned));
   if (trainer.steps_done() > 0) talk(text("resumed after step ", trainer.steps_done()));
 
   const StopSignals signals;
@@ -171,16 +201,10 @@ int train(const Arguments& arguments) {
     events.stop = [&] { return signals.received() != 0; };
     result = trainer.run(events);
   }
-  if (settings.profile) talk(profile_table(result.profile));
-  print_files(settings, result.checkpoint);
-  if (result.stopped) {
-    talk(text("stopped after step ", result.steps_done, " of ", settings.steps, "; this command resumes it:\n",
-              models::command_to_resume(settings.out)));
-    return 128 + signals.received();
-  }
-  std::cout << validation_text(result.validation_loss, result.figures) << std::endl;
-  const int code = code_of(task, result.validation_loss);
-  talk(next_line(settings));
+  print_result(settings, result);
+  const int code = result.stopped ? 128 + signals.received() : code_of(task, result.validation_loss);
+  if (json) json.print(result_json(settings, result, code));
+  if (!result.stopped) talk(next_line(settings));
   return code;
 }
 

@@ -1,0 +1,74 @@
+#include "examples/orrery/terminal/view_json.h"
+
+#include <cmath>
+
+namespace orrery::program {
+namespace {
+
+using models::BarView;
+using models::LineView;
+using models::MapView;
+using models::TableView;
+
+// NaN is a missing value in a view.
+Json value_or_null(double x) { return std::isnan(x) ? Json() : json_number(x); }
+
+Json values_json(std::span<const double> values) {
+  Json all = Json::array();
+  for (const double x : values) all.push_back(value_or_null(x));
+  return all;
+}
+
+Json matrix_json(std::span<const double> values, size_t columns) {
+  Json rows = Json::array();
+  for (; !values.empty(); values = values.subspan(columns)) rows.push_back(values_json(values.first(columns)));
+  return rows;
+}
+
+Json contents_json(const MapView& map) {
+  const std::vector<double> values = map.values.to_vector();
+  const size_t columns = map.columns.size(), size = map.rows.size() * columns;
+  Json maps = Json::array();
+  for (size_t i = 0; i < static_cast<size_t>(map.values.size(0)) && size > 0; ++i)
+    maps.push_back({{"name", i < map.names.size() ? map.names[i] : ""},
+                    {"values", matrix_json(std::span(values).subspan(i * size, size), columns)}});
+  return {{"kind", "map"},          {"quantity", map.figure}, {"rows", map.rows},
+          {"columns", map.columns}, {"slots", map.slots},     {"maps", maps}};
+}
+
+Json contents_json(const BarView& bars) {
+  Json all = Json::array();
+  for (const BarView::Bar& bar : bars.bars)
+    all.push_back({{"name", bar.name},
+                   {"value", value_or_null(bar.value)},
+                   {"low", value_or_null(bar.low)},
+                   {"high", value_or_null(bar.high)},
+                   {"note", bar.note}});
+  return {{"kind", "bars"}, {"quantity", bars.figure}, {"bars", all}};
+}
+
+Json contents_json(const TableView& table) {
+  return {{"kind", "table"}, {"columns", table.columns}, {"rows", table.rows}};
+}
+
+Json contents_json(const LineView& lines) {
+  Json all = Json::array();
+  for (const LineView::Line& line : lines.lines)
+    all.push_back({{"name", line.name}, {"x", values_json(line.x)}, {"y", values_json(line.y)}});
+  return {{"kind", "lines"},
+          {"x_quantity", lines.x_figure},
+          {"y_quantity", lines.y_figure},
+          {"labels", lines.places},
+          {"lines", all}};
+}
+
+}  // namespace
+
+Json view_json(const models::View& view) {
+  Json all = {{"analysis", view.group}, {"name", view.name}, {"title", view.title}, {"description", view.said}};
+  all.update(std::visit([](const auto& shown) { return contents_json(shown); }, view.shown));
+  all["metrics"] = json_numbers(view.figures);
+  return all;
+}
+
+}  // namespace orrery::program

@@ -1,0 +1,154 @@
+#include "models/training/run_plan.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+
+#include "engine/matmul/matmul.h"
+#include "engine/system/files.h"
+#include "engine/system/parallel.h"
+#include "engine/types/sizes.h"
+#include "models/settings/settings_file.h"
+#include "models/training/resume.h"
+#include "models/training/run_folder.h"
+#include "nn/schedules/base/schedule.h"
+
+namespace orrery::models {
+namespace {
+
+constexpr const char* part_names[] = {"embedding", "attention", "feed-forward", "norm", "head", "other"};
+
+// Returns the part of a model that one component of a path names; empty: it names none.
+std::string part_named(std::string_view component) {
+  const auto has = [&](std::string_view word) { return component.find(word) != component.npos; };
+  if (component.ends_with("norm")) return "norm";
+  if (has("attention")) return "attention";
+  if (has("feed_forward")) return "feed-forward";
+  if (has("embedding") || component == "position" || component == "class_token") return "embedding";
+  return component == "head" ? "head" : "";
+}
+
+// Returns the part of a parameter: that of the outermost component that names one.
+std::string part_of(std::string_view path) {
+  while (!path.empty()) {
+    const size_t end = std::min(path.find('.'), path.size());
+    if (const std::string part = part_named(path.substr(0, end)); !part.empty()) return part;
+    path.remove_prefix(std::min(end + 1, path.size()));
+  }
+  return "other";
+}
+
+std::map<std::string, int64_t> count_parts(const TrainSettings& settings) {
+  const nn::ParameterCount untouched(largest_size);
+  const auto model = make_model(settings);
+  std::map<std::string, int64_t> parts;
+  for (const nn::NamedParameter& each : nn::parameters_of(*model))
+    parts[part_of(each.path)] += each.parameter->value.numel();
+  return parts;
+}
+
+// Every layer beyond the first equals the second, as in count_parameters.
+std::vector<std::pair<std::string, int64_t>> parameters_by_part(const TrainSettings& settings) try {
+  const int64_t layers = layers_of(settings);
+  auto one = count_parts(settings_with_layers(settings, 1));
+  auto two = layers > 1 ? count_parts(settings_with_layers(settings, 2)) : one;
+  std::vector<std::pair<std::string, int64_t>> all;
+  for (const char* part : part_names)
+    if (const int64_t count = one[part] + (two[part] - one[part]) * (layers - 1); count > 0)
+      all.emplace_back(part, count);
+  return all;
+} catch (const Error&) {  // the memory plan reports that the model is too large
+  return {};
+}
+
+}  // namespace
+
+std::unique_ptr<nn::Schedule> schedule_of(const TrainSettings& s) {
+  return nn::make_schedule(s.schedule, {.learning_rate = s.learning_rate,
+                                        .min_learning_rate = s.min_learning_rate,
+                                        .warmup_steps = s.warmup_steps,
+                                        .steps = s.steps,
+                                        .warmup_form = s.warmup_form});
+}
+
+void check_settings(const TrainSettings& s) {
+  check_utf8_settings("train", list_settings(s));
+  check_available(parse_device(s.device));
+  check(!s.graph || s.device == "cuda",
+        "train: --cuda_graph=yes needs a GPU; add --device=cuda, or leave --cuda_graph out");
+  check(s.resume || !(s.from_previous || s.other_text),
+        "train: --resume_from_previous and --allow_new_text apply only to a resumed run; add --resume=yes, or leave "
+        "them out");
+  constexpr int64_t most = std::numeric_limits<int32_t>::max();
+  check(s.steps <= most / s.gradient_accumulation_steps, "train: steps (", s.steps,
+        ") times gradient_accumulation_steps (", s.gradient_accumulation_steps, ") must be at most ", most,
+        "; lower one of the two");
+  check(
+      !s.nan_guard || !s.graph,
+      "train: --nan_guard=yes checks each operation, but a replayed step runs none separately; leave --cuda_graph out");
+  check(!s.nan_guard || !s.profile,
+        "train: --nan_guard=yes would distort the times of --profile=yes; leave one of them out");
+  check(s.resume || s.min_learning_rate <= s.learning_rate || schedule_of(s)->learning_rate(s.steps) <= s.learning_rate,
+        "train: schedule ", print(s.schedule), " ends at min_learning_rate ", print_number(s.min_learning_rate),
+        ", above its peak, learning_rate ", print_number(s.learning_rate),
+        "; use --min_learning_rate=", print_number(s.learning_rate / 10), " or --schedule=constant");
+  check(!s.graph || !s.profile,
+        "train: --profile=yes times each operation, but a replayed step runs none separately; leave --cuda_graph out");
+}
+
+void use_machine(const TrainSettings& s) {
+  set_product_precision(parse_product_precision(s.precision));
+  use_product_kernels(s.products);
+  if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
+}
+
+RunStart::RunStart(const TrainSettings& settings, std::string resumed_checkpoint)
+    : resumed(std::move(resumed_checkpoint)) {
+  checkpoint = !resumed.empty() || settings.init_from.empty() ? resumed : checkpoint_at(settings.init_from);
+  if (!checkpoint.empty()) state = read_state(checkpoint);
+}
+
+std::unique_ptr<Task> make_task(TrainSettings& s, const RunStart& start) {
+  const TaskOptions options{.batch = s.batch,
+                            .micro_batches = s.gradient_accumulation_steps,
+                            .seed = static_cast<uint64_t>(s.seed),
+                            .tokenizer = start.state.tokenizer,
+                            .trained_on = training_data(start.state),
+                            .purpose = !start.resumed.empty()     ? Purpose::go_on
+                                       : start.checkpoint.empty() ? Purpose::learn
+                                                                  : Purpose::begin};
+  std::unique_ptr<Task> task = tasks().at(s.task).make(s.task_settings, s.model_settings, options);
+  check(!s.graph || !task->varies() || s.gradient_accumulation_steps == 1,
+        "train: --cuda_graph=yes captures a step per combination of batch shapes, and the batches of task=", s.task,
+        " vary in shape; use gradient_accumulation_steps=1 with larger batches instead of ",
+        s.gradient_accumulation_steps, ", or leave --cuda_graph out");
+  if (!start.resumed.empty()) check_same_run(s, start.state, *task);
+  check(!s.graph || task->carried() == 0,
+        "train: --cuda_graph=yes replays equal steps, but the stream state grows from step to step; leave --cuda_graph "
+        "out");
+  return task;
+}
+
+RunPlan plan_run(const TrainSettings& settings) {
+  check_settings(settings);
+  use_machine(settings);
+  const std::string& out = settings.out;
+  check(!settings.resume || (folder_exists(out) && holds_checkpoints(out)),
+        "train: there is no checkpoint to resume in ", out, "; leave --resume out to plan a new run");
+  const RunStart start(settings, settings.resume ? checkpoint_at(out) : "");
+  RunPlan plan{settings};
+  plan.task = make_task(plan.settings, start);
+  plan.steps = std::max<int64_t>(0, settings.steps - (settings.resume ? start.state.step : 0));
+  plan.parameters = parameters_by_part(plan.settings);
+  try {
+    plan.memory = plan_memory(plan.settings, *plan.task);
+    check_duration(plan.steps, plan.memory.seconds_of_step);
+  } catch (const MemoryError& error) {
+    plan.memory = error.plan, plan.problem = error.what();
+  } catch (const DurationError& error) {
+    plan.problem = error.what();
+  }
+  return plan;
+}
+
+}  // namespace orrery::models

@@ -1,0 +1,88 @@
+// orrery train --plan: the plan of a run agrees with the run, and nothing is written.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/examples/program.h"
+#include "tests/support/message.h"
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+using Words = std::vector<std::string>;
+using orrery::testing::expect_error;
+using orrery::testing::Message;
+
+namespace {
+
+Words train_words(const Folder& folder, const Words& more = {}) {
+  return Words{"train", "--data=" + folder.write("text.txt", tiny_text()), "--out=" + (folder / "run")} + tiny + more;
+}
+Json planned(const Words& words, int code = 0) {
+  const Outcome outcome = run_orrery(words + Words{"--plan=yes", "--json=yes"});
+  CHECK_MESSAGE(outcome.code == code, outcome.err);
+  return Json::parse(outcome.out);
+}
+
+}  // namespace
+
+TEST_CASE("plan: memory, time, data, parameters and FLOPs, as the run then has them") {
+  const Folder folder;
+  const Words words = train_words(folder, {"--layers=3", "--gradient_accumulation_steps=2"});
+  const Outcome plan = run_orrery(words + Words{"--plan"});
+  CHECK_MESSAGE(plan.code == 0, plan.err);
+  Message(plan.out)
+      .names("parameters")
+      .value("embedding")
+      .value("attention")
+      .value("feed-forward")
+      .value("norm")
+      .names("training tokens")
+      .value("for validation")
+      .names("memory")
+      .value("MB are free")
+      .names("time")
+      .value("4 steps")
+      .value("FLOPs per step");
+  const Json json = planned(words);
+  CHECK(!fs::exists(folder / "run"));
+
+  REQUIRE(is_complete(run_orrery(words)));
+  int64_t parts = 0;
+  for (const auto& [part, count] : json["parameters"].items())
+    if (part != "total") parts += count.get<int64_t>();
+  CHECK(json["parameters"]["total"] == parts);
+  const Json shown = Json::parse(run_orrery({"show", folder / "run", "--json"}).out);
+  CHECK(json["parameters"]["total"] == shown["numbers"]);
+  std::istringstream rows(read_file(folder / "run/metrics.jsonl"));
+  std::string row;
+  REQUIRE(std::getline(rows, row));
+  CHECK(json["flops_per_step"].get<double>() / 2 ==
+        doctest::Approx(Json::parse(row)["multiply_adds"].get<double>()).epsilon(0.01));
+  CHECK(json["data"]["units_per_step"] == 32);  // 2 micro-batches of 2 sequences of 8
+  CHECK(json["time"]["steps"] == 4);
+  CHECK(json["memory"]["total_bytes"].get<int64_t>() > 0);
+  CHECK(json["can_start"] == true);
+
+  const Json resumed = planned({"train", "--resume=" + (folder / "run"), "--steps=10"});
+  CHECK(resumed["time"]["steps"] == 6);
+  CHECK(!fs::exists(folder / "run/.orrery.lock"));
+}
+
+TEST_CASE("plan: a run that does not fit is planned as far as possible, with exit code 1") {
+  const Folder folder;
+  const Words words = train_words(folder, {"--width=2048", "--layers=4096"});
+  const Json json = planned(words, 1);
+  CHECK(json["can_start"] == false);
+  CHECK(contains(json["problem"].get<std::string>(), "does not fit"));
+  CHECK(json["memory"]["free_bytes"].get<int64_t>() > 0);
+  CHECK(json["parameters"]["total"].get<int64_t>() > 100'000'000'000);
+  CHECK(json["data"]["unit"] == "tokens");
+  const Outcome text = run_orrery(words + Words{"--plan"});
+  expect_error(text).names("train").value("does not fit").names("width 2048");
+  Message(text.out).names("memory").value("MB are free");
+  const Words too_long = {"--layers=4096", "--width=64", "--context=32", "--steps=1000000000", "--plan"};
+  expect_error(run_orrery(train_words(folder, too_long))).names("train").value("years").offers("steps");
+  CHECK(!fs::exists(folder / "run"));
+}
