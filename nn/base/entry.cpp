@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "nn/base/gradient_case.h"
+
 namespace orrery::nn {
 
 void check_keys(const Spec& spec, const std::string& name, const std::vector<std::string>& aliases,
@@ -44,6 +46,19 @@ Spec from_preset(const std::string& preset, const Spec& spec) {
 void fail_with_spec(const Spec& spec, const std::string& name, std::string_view message) {
   if (spec.items.empty() || message.starts_with(name + ":") || message.starts_with(print(spec))) fail(message);
   fail(spec, ": ", message);
+}
+
+std::string activation_meant(const Spec& spec, bool takes_activation, std::string_view variants) {
+  for (std::string_view rest = variants; !rest.empty();) {
+    const size_t comma = std::min(rest.find(", "), rest.size()), equals = rest.find('=');
+    if (rest.substr(0, equals) == spec.name) return std::string(rest.substr(equals + 1, comma - equals - 1));
+    rest.remove_prefix(std::min(comma + 2, rest.size()));
+  }
+  if (!takes_activation) return {};
+  for (const Family& family : families())
+    if (family.name == "activation" && std::binary_search(family.members.begin(), family.members.end(), spec.name))
+      return print(spec);
+  return {};
 }
 
 }  // namespace orrery::nn
