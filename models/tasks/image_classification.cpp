@@ -46,8 +46,8 @@ class ImageClassification final : public Task {
     void visit(V& v) {
       v.common("data", data,
                "folder of training images; class folders of PNG or JPEG, IDX files, or CIFAR's binary files");
-      v.common("validation_data", validation_data,
-               "folder of validation images; its validation split or all; none: that of `data`, or a fraction");
+      v("validation_data", validation_data,
+        "folder of validation images; its validation split or all; none: that of `data`, or a fraction");
       v("loss", loss, "loss; softmax: one class per image; sigmoid: each class independently",
         one_of({"softmax", "sigmoid"}));
       v("validation_fraction|held_out", validation_fraction,

@@ -20,8 +20,8 @@ struct TextSettings {
   void visit(V& v) {
     v.common("data", data,
              "training text, a file or folder (UTF-8); or data prepared by `orrery prepare`, nanoGPT or llm.c");
-    v.common("validation_data", validation_data,
-             "validation text; of a prepared folder its val.bin; none: the end of `data` (validation_fraction)");
+    v("validation_data", validation_data,
+      "validation text; of a prepared folder its val.bin; none: the end of `data` (validation_fraction)");
     v.common("tokenizer", tokenizer,
              "tokenizer or its path; character, byte, byte_pair(vocabulary=N), sentence_piece(vocabulary=N)");
     v("validation_fraction|held_out", validation_fraction,

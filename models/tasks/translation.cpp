@@ -34,8 +34,8 @@ class Translation final : public Task {
     void visit(V& v) {
       v.common("data", data, "training sentences, one per line (UTF-8); without `translations`: a file with columns");
       v.common("translations", translations, "translations of `data`, line by line");
-      v.common("validation_data", validation_data,
-               "validation sentences, in the form of `data`; none: validation_fraction of `data`");
+      v("validation_data", validation_data,
+        "validation sentences, in the form of `data`; none: validation_fraction of `data`");
       v("validation_translations", validation_translations, "translations of `validation_data`, line by line");
       v("source_column", source_column, "column of the sentence in a file with tab-separated columns, from 1",
         between(1, 1000));

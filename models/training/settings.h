@@ -105,9 +105,10 @@ struct TrainSettings {
     v("products", products, "CPU kernels for matrix products: auto (the fastest of orrery's), one by name, or openblas",
       one_of({"auto", "avx2", "avx512", "avx512_bf16", "openblas"}));
     v("graph", graph, "with device=cuda: capture a step as a CUDA graph and replay it; speeds up small models most");
-    v.section("log");
+    v.section("run");
     v.common("evaluate_every", evaluate_every, "steps between validations; 0: at the end only", between(0, 1e9));
     v("checkpoint_every", checkpoint_every, "steps between checkpoints; 0: at the end only", between(0, 1e9));
+    v.section("log");
     v("figures", figures,
       "logged metrics of model components: usual, all, none, or names from `orrery list figures`: a,b");
     v("figures_every", figures_every, "steps between two rows of the metrics in `figures`; 0: never", between(0, 1e9));

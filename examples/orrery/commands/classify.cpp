@@ -102,10 +102,9 @@ class Classifier {
 
 }  // namespace
 
-std::string classify_help(const Arguments&) {
+CommandHelp classify_help(const Arguments&) {
   ClassifySettings settings;
-  return "Arguments are files, folders and --key=value:\n" + describe(settings_of(settings)) +
-         "\nExample: orrery classify --checkpoint=runs/latest --top=3 photos";
+  return {"", describe(settings_of(settings)), "", "orrery classify --checkpoint=runs/latest --top=3 photos"};
 }
 
 int classify(const Arguments& arguments) {

@@ -99,15 +99,14 @@ void leave_out_learned_data(EvaluateSettings& s, const Arguments& arguments) {
 
 }  // namespace
 
-std::string evaluate_help(const Arguments& given) {
+CommandHelp evaluate_help(const Arguments& given) {
   EvaluateSettings settings;
   const std::string checkpoint = checkpoint_in(given);
   AnySettings task = checkpoint.empty() ? models::TrainSettings().task_settings
                                         : read_trained("evaluate", checkpoint).settings.task_settings;
   settings.task = &task;
-  return "Arguments are --key=value; settings of the checkpoint's task have the values of its run as defaults:\n" +
-         describe(settings_to_give(settings)) +
-         "\nExample: orrery evaluate --checkpoint=runs/latest --validation_data=test";
+  return {"Settings of the checkpoint's task have the values of its run as defaults.",
+          describe(settings_to_give(settings)), "", "orrery evaluate --checkpoint=runs/latest --validation_data=test"};
 }
 
 int evaluate(const Arguments& arguments) {

@@ -92,11 +92,10 @@ class Speed {
 
 }  // namespace
 
-std::string generate_help(const Arguments&) {
+CommandHelp generate_help(const Arguments&) {
   GenerateSettings settings;
-  return "Arguments are --key=value; the names of nanoGPT's sample.py are accepted too:\n" +
-         describe(settings_of(settings)) +
-         "\nExample: orrery generate --checkpoint=runs/latest --prompt=\"To be\" --tokens=300 --top_k=20";
+  return {"The names of nanoGPT's sample.py are accepted too.", describe(settings_of(settings), nanogpt_sample_keys),
+          "", "orrery generate --checkpoint=runs/latest --prompt=\"To be\" --tokens=300 --top_k=20"};
 }
 
 int generate(const Arguments& arguments) {

@@ -32,39 +32,49 @@ bool called(const models::CatalogueEntry& entry, const std::string& word) {
   return entry.name == word || std::find(entry.aliases.begin(), entry.aliases.end(), word) != entry.aliases.end();
 }
 
-void print_matches(const std::string& word) {
-  bool found = false;
-  std::vector<std::string> known;
+}  // namespace
+
+std::string catalogue_of(const std::string& word, const std::string& only_family) {
+  std::string all;
   for (const models::CatalogueFamily& family : models::catalogue()) {
-    known.push_back(family.name);
-    if (called(family, word)) {
-      std::cout << models::catalogue_text(family);
-      found = true;
-    }
-    for (const models::CatalogueEntry& entry : family.entries) {
-      known.push_back(entry.name);
-      if (!called(entry, word)) continue;
-      std::cout << family.name << ":\n" << models::catalogue_text(entry);
-      found = true;
-    }
+    if (!only_family.empty() && family.name != only_family) continue;
+    if (only_family.empty() && called(family, word)) all += models::catalogue_text(family);
+    for (const models::CatalogueEntry& entry : family.entries)
+      if (called(entry, word)) all += family.name + ":\n" + models::catalogue_text(entry);
   }
-  if (found) return;
-  const std::string meant = nearest(word, known);
-  fail("list: unknown family or name '", word, "'; ",
-       meant.empty() ? "orrery list prints all" : "did you mean '" + meant + "'?");
+  return all;
+}
+
+std::vector<std::string> catalogue_names() {
+  std::vector<std::string> all;
+  for (const models::CatalogueFamily& family : models::catalogue()) {
+    all.push_back(family.name);
+    for (const models::CatalogueEntry& entry : family.entries) all.push_back(entry.name);
+  }
+  return all;
+}
+
+namespace {
+
+void print_matches(const std::string& word) {
+  const std::string found = catalogue_of(word), meant = found.empty() ? nearest(word, catalogue_names()) : "";
+  check(!found.empty(), "list: unknown family or name '", word, "'; ",
+        meant.empty() ? "orrery list prints all" : "did you mean '" + meant + "'?");
+  std::cout << found;
 }
 
 }  // namespace
 
-std::string list_help(const Arguments&) {
+CommandHelp list_help(const Arguments&) {
   ListSettings settings;
   std::vector<std::string> families;
   for (const models::CatalogueFamily& family : models::catalogue()) families.push_back(family.name);
-  return "orrery list [FAMILY or NAME] ...: formula, settings with their defaults, learned parameters with their\n"
-         "initial values, tensors saved for backward, and source; for activations also the kinks, the value and\n"
-         "derivative at 0, the minimum and the limits at -infinity and infinity.\n"
-         "Families, singular or plural: " +
-         join(families) + "\n" + describe(settings_of(settings)) + "\nExample: orrery list attentions softmax";
+  return {
+      "Prints formula, settings with their defaults, learned parameters with their initial values, tensors saved "
+      "for backward, and source; for activations also the kinks, the value and derivative at 0, the minimum and "
+      "the limits at -infinity and infinity.\nFamilies, singular or plural: " +
+          join(families),
+      describe(settings_of(settings)), "", "orrery list attentions softmax", catalogue_names()};
 }
 
 int list(const Arguments& arguments) {

@@ -102,14 +102,15 @@ std::string pool_line(const std::string& pool) {
               " lists them\n");
 }
 
-std::string runs_help(const Arguments&) {
+CommandHelp runs_help(const Arguments&) {
   RunsSettings settings;
-  return "orrery runs [RUN ...]: the runs of a pool with their sizes and the sweeps and studies that use them.  A run\n"
-         "whose sweep or study was moved or removed is kept unless --maybe_used is given.  A removed run is trained\n"
-         "again when it is needed.\n" +
-         describe(settings_of(settings)) +
-         "\nThe exit code is 1 if a run could not be removed because a program trains or uses it.\n"
-         "\nExample: orrery runs; orrery runs --prune";
+  return {
+      "Lists the runs of a pool with their sizes and the sweeps and studies that use them.  A run whose sweep or "
+      "study was moved or removed is kept unless --maybe_used is given.  A removed run is trained again when it is "
+      "needed.",
+      describe(settings_of(settings)),
+      "The exit code is 1 if a run could not be removed because a program trains or uses it.",
+      "orrery runs; orrery runs --prune"};
 }
 
 int runs(const Arguments& arguments) {

@@ -93,15 +93,16 @@ void print_files(const models::TrainSettings& settings, const std::string& check
 
 }  // namespace
 
-std::string train_help(const Arguments& given) {
+CommandHelp train_help(const Arguments& given) {
   models::TrainSettings settings = known_train_settings("train", given);
-  return "Arguments are --key=value.  Files of settings (--config) apply first, and later values win.  nanoGPT's\n"
-         "names are accepted too.  orrery train --resume=RUN resumes a run; further arguments change its settings.\n"
-         "  --config=FILE.toml  settings from a file, by the same names\n" +
-         describe(settings_of(settings)) +
-         "\nThe exit code is 3 if the run is complete and its validation loss is above that of uniform guessing: the\n"
-         "logarithm of the vocabulary size or of the number of classes.\n"
-         "\nExample: orrery train --model=gpt-char-small --data=examples/data/tinyshakespeare.txt --steps=200";
+  std::vector<SettingHelp> all = describe(settings_of(settings), models::nanogpt_keys());
+  all.push_back({.key = "config", .section = "run", .help = "FILE.toml with settings; by the same names"});
+  return {"", std::move(all),
+          "Files of settings (--config) apply first, and later values win.  Names of nanoGPT are accepted too.  orrery "
+          "train --resume=RUN resumes a run; further arguments change its settings.\n"
+          "The exit code is 3 if the run is complete and its validation loss is above that of uniform guessing: the "
+          "logarithm of the vocabulary size or of the number of classes.",
+          "orrery train --data=examples/data/tinyshakespeare.txt --steps=200"};
 }
 
 int train(const Arguments& arguments) {

@@ -89,10 +89,10 @@ Sources read_sources(const std::string& input, const models::Tokenizer& tokenize
 
 }  // namespace
 
-std::string translate_help(const Arguments&) {
+CommandHelp translate_help(const Arguments&) {
   TranslateSettings settings;
-  return "Arguments are --key=value:\n" + describe(settings_of(settings)) +
-         "\nExample: orrery translate --checkpoint=runs/latest --input=test.de --reference=test.en --beam=5";
+  return {"", describe(settings_of(settings)), "",
+          "orrery translate --checkpoint=runs/latest --input=test.de --reference=test.en --beam=5"};
 }
 
 int translate(const Arguments& arguments) {

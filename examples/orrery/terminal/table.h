@@ -28,7 +28,7 @@ class Table {
 
 size_t width_of(const std::string& text);                          // terminal columns
 std::string right_aligned(const std::string& text, size_t width);  // width in bytes
-size_t terminal_columns();                                         // standard output's; 100 if it is not a terminal
+size_t terminal_columns(size_t if_unknown = 100);                  // standard output's, if it is a terminal
 // Cuts each line after `columns` columns, because a longer one would wrap on a terminal.
 std::string cut_lines(const std::string& text, size_t columns);
 std::string megabytes(double bytes);  // 12.3
