@@ -40,7 +40,7 @@ struct EncoderDecoderSettings {
     v("decoder_layers", decoder_layers, "layers of the decoder; 0: as many as in the encoder", between(0, 4096));
     v.common("heads", heads, "attention heads per layer", between(1, 65536));
     v.common("width", width, "channels of the residual stream", between(1, 65536));
-    v.common("context", context, "maximum number of tokens of a source, and of a target", between(1, 16777216));
+    v.common("context", context, "maximum number of tokens of a source or a target", between(1, 16777216));
     v("vocabulary", vocabulary, "number of tokens; 0: the tokenizer's", between(0, 1048576));
     v("d_ff|inner", d_ff, "hidden channels of a feed-forward; 0: 4 width", between(0, 262144));
     v.common("attention", attention,

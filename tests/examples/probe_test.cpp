@@ -70,7 +70,7 @@ TEST_CASE("probe: before the first step there is a table, which the run's folder
   const Outcome plain = run_orrery(probing(folder, {"--probe=no"}));
   CHECK(!contains(plain.out, "residual stream"));
   CHECK(!std::filesystem::exists(folder / "run/probe.json"));
-  CHECK(contains(run_orrery({"train", "--help"}).out, "\n  --probe "));
+  CHECK(contains(run_orrery({"train", "--help=all"}).out, "\n  --probe=no "));
 }
 
 TEST_CASE("probe: imported weights, and parts of a plug-in") {

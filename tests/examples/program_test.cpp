@@ -128,7 +128,7 @@ TEST_CASE("program: help everywhere, with every key") {
     for (const char* command : {"train", "generate", "gradcheck", "list", "bench"})
       CHECK(contains(outcome.out, command));
   }
-  const Outcome train = run_orrery({"train", "--help"});
+  const Outcome train = run_orrery({"train", "--help=all"});
   CHECK(train.code == 0);
   for (const char* key : {"--config", "--model", "--layers", "--data", "--steps", "--learning_rate", "--optimizer",
                           "--seed", "--resume", "--profile"})

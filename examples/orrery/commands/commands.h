@@ -14,9 +14,9 @@ constexpr int worse_than_guessing = 3;  // exit code of a training that ends wor
 
 // Content of `orrery NAME --help`; about and notes are paragraphs before and after the settings.
 struct CommandHelp {
-  std::string about;
-  std::vector<SettingHelp> settings;
-  std::string notes, example;
+  std::string about = {};
+  std::vector<SettingHelp> settings = {};
+  std::string notes = {}, example = {};
   std::vector<std::string> words = {};  // values of arguments without a key; empty: paths
 };
 

@@ -45,6 +45,13 @@ Names values_of(const SettingHelp& setting, const NamesOfFamilies& names) {
   return found == names.end() ? setting.words : found->second;
 }
 
+// Returns sorted names: a name may belong to several families.
+Names without_repetitions(Names names) {
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
+}
+
 std::vector<Completed> completed_commands() {
   const NamesOfFamilies names = names_of_families();
   const std::vector<SettingHelp> of_training = settings_of_all_models(names);
@@ -54,13 +61,16 @@ std::vector<Completed> completed_commands() {
     if (find_help(help.settings, "model")) help.settings = with_rest(std::move(help.settings), of_training);
     help.settings.push_back({.key = "plugin", .help = "FILE.so of a plug-in to load"});
     for (SettingHelp& setting : help.settings) setting.words = values_of(setting, names);
+    help.words = without_repetitions(std::move(help.words));
     all.push_back({command.name, command.arguments, command.summary, std::move(help)});
   }
   Names topics = command_names();
   const Names registered = catalogue_names();
   topics.insert(topics.end(), registered.begin(), registered.end());
-  all.push_back(
-      {"help", "[COMMAND [KEY ...] | NAME]", "explain a command, a setting or a registered name", {.words = topics}});
+  all.push_back({"help",
+                 "[COMMAND [KEY ...] | NAME]",
+                 "explain a command, a setting or a registered name",
+                 {.words = without_repetitions(topics)}});
   return all;
 }
 

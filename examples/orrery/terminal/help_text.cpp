@@ -70,7 +70,7 @@ std::string wrapped_line(std::string_view line, size_t columns, size_t indent) {
 
 // Returns --key=value; the short form leaves out the items of a spec.
 std::string term_of(const SettingHelp& setting, HelpForm form) {
-  const size_t items = setting.family.empty() ? std::string::npos : setting.value.find('(');
+  const size_t items = setting.value.find('(');
   const bool cut = form == HelpForm::in_brief && items != std::string::npos;
   const std::string value = cut ? setting.value.substr(0, items) + "(...)" : setting.value;
   return "--" + setting.key + (value.empty() ? "" : "=" + for_terminal(value));
