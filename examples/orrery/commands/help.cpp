@@ -54,7 +54,9 @@ std::string entry_of_default(const SettingHelp& setting) {
 std::string help_of(const Command& command, const SettingHelp& setting, size_t columns) {
   const std::string names =
       setting.family.empty() ? "" : text("NAME or 'NAME(key=value, ...)' from `orrery list ", setting.family, "`");
-  return wrapped("orrery " + command.name + " --" + setting.key + "=" + default_of(setting), columns) +
+  return wrapped("orrery " + command.name + " --" + setting.key + "=" +
+                     (setting.value.empty() ? "..." : for_terminal(setting.value)),
+                 columns) +
          wrapped(setting.help, columns) +
          facts({{"default", default_of(setting)},
                 {"range", setting.range},
@@ -78,13 +80,11 @@ std::vector<std::string> keys_of(const std::vector<SettingHelp>& settings) {
   return keys;
 }
 
-std::string without_dashes(const std::string& word) { return word.starts_with("--") ? word.substr(2) : word; }
-
 std::string help_of_keys(const Command& command, const Arguments& given, const std::vector<std::string>& keys) {
   const std::vector<SettingHelp> settings = command.help(given).settings;
   std::string all;
   for (const std::string& key : keys) {
-    const SettingHelp* const setting = find_outer(settings, without_dashes(key));
+    const SettingHelp* const setting = find_outer(settings, key);
     const std::string meant = setting ? "" : nearest(key, keys_of(settings));
     check(setting, "help: '", key, "' is not a setting of ", command.name, "; ",
           meant.empty() ? "" : "did you mean '" + meant + "'? ", "orrery help ", command.name, " lists all");
@@ -97,7 +97,7 @@ std::string help_of_keys(const Command& command, const Arguments& given, const s
 std::string help_of_name(const std::string& name, const Arguments& given) {
   const Command& train = *find_command("train");
   const std::vector<SettingHelp> settings = train.help(given).settings;
-  const SettingHelp* const setting = find_outer(settings, without_dashes(name));
+  const SettingHelp* const setting = find_outer(settings, name);
   std::string all = setting ? help_of(train, *setting, help_columns()) : "";
   if (const std::string entries = catalogue_of(name); !entries.empty())
     all += (setting ? "\n" : "") + wrapped(entries, help_columns(), 2);
