@@ -11,7 +11,7 @@
 //       v("learning_rate|rate", learning_rate, "step size", above(0));   // also read under its former name
 //       v.group("loss", loss);   // members of a nested struct: loss.weight, ...
 //       v.section("machine");    // section of the help for the settings that follow
-//       v.common("threads", threads, "CPU threads");   // the short help lists only such settings, if there are any
+//       v.common("threads", threads, "CPU threads");   // if any are marked, the short help lists these
 //     }
 //   };
 #pragma once

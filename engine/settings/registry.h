@@ -23,7 +23,7 @@ std::string nearest(std::string_view word, std::span<const std::string> candidat
 std::string join(std::span<const std::string> words, std::string_view between = ", ");
 
 namespace detail {
-// `aliases` maps each alias to its name. `meant`: what the user probably means; empty: the nearest name.
+// `aliases` maps each alias to its name. `meant`: the name to suggest; empty: the nearest one.
 [[noreturn]] void fail_unknown(std::string_view family, std::string_view word, std::span<const std::string> names,
                                const std::map<std::string, std::string, std::less<>>& aliases,
                                std::string_view meant = {});

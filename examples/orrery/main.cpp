@@ -116,7 +116,7 @@ bool take_help_of_all(std::vector<std::string>& words) {
   return all;
 }
 
-// Returns CLI11's order, without arguments that it misreads: those after `--`, and -hat.cpp (as -h).
+// Returns CLI11's order, without arguments that it misreads: those after `--`, and -hat.cpp as -h.
 std::vector<std::string> reversed(const std::vector<std::string>& words) {
   std::vector<std::string> all(words.begin(), std::find(words.begin(), words.end(), "--"));
   std::erase_if(

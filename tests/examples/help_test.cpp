@@ -1,4 +1,4 @@
-// Help in the width of the window, explanations of settings and names, completion scripts, the man page.
+// Help in the width of the window, explanations of settings and names, completion, the man page.
 #include <doctest/doctest.h>
 
 #include <algorithm>

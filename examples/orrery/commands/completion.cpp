@@ -1,4 +1,4 @@
-// orrery completion: scripts for shells and a man page, made from the tables of commands, settings and registries.
+// orrery completion: scripts for shells and a man page, made from commands, settings and registries.
 #include <algorithm>
 #include <iostream>
 #include <map>
