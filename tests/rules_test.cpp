@@ -274,12 +274,12 @@ TEST_CASE("rules: nothing unfinished, no foreign paths, no printing libraries") 
 TEST_CASE("rules: files are short and named for what they hold") { check_none(form_offences(tree())); }
 
 // A new component should replace obsolete code. Raise the number only by what a change needs.
-TEST_CASE("rules: engine, cuda and nn have at most 32,750 lines") {
+TEST_CASE("rules: engine, cuda and nn have at most 32,900 lines") {
   int64_t lines = 0;
   for (const File& file : tree())
     if (file.code() && (file.below("engine") || file.below("cuda") || file.below("nn")))
       lines += std::count(file.text.begin(), file.text.end(), '\n');
-  CHECK_MESSAGE(lines <= 32750, "there are ", lines);
+  CHECK_MESSAGE(lines <= 32900, "there are ", lines);
 }
 
 TEST_CASE("rules: the roots of engine, cuda and nn hold rooms and no sources") {

@@ -160,7 +160,22 @@ void detail::SettingCollector::add(std::string_view key, decltype(Setting::value
   const std::vector<std::string> names = split_at_bars(key);
   Setting setting{names[0].empty() ? "" : prefix_ + names[0], {}, value, std::string(help), std::move(limits)};
   for (size_t i = 1; i < names.size(); ++i) setting.aliases.push_back(prefix_ + names[i]);
+  setting.section = section_;
+  own_.push_back(settings.size());
   settings.push_back(std::move(setting));
+}
+
+void detail::SettingCollector::include(std::vector<Setting> members) {
+  for (Setting& member : members) {
+    if (member.section.empty()) member.section = section_;
+    settings.push_back(std::move(member));
+  }
+}
+
+std::vector<Setting> detail::SettingCollector::collected() {
+  if (!marks_common_)
+    for (const size_t i : own_) settings[i].common = true;
+  return std::move(settings);
 }
 
 void set_setting(std::span<const Setting> settings, std::string_view owner, std::string_view key,

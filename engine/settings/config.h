@@ -10,6 +10,8 @@
 //       v("batch", batch, "sequences of a micro-batch", at_least(1));
 //       v("learning_rate|rate", learning_rate, "step size", above(0));   // also read under its former name
 //       v.group("loss", loss);   // members of a nested struct: loss.weight, ...
+//       v.section("machine");    // section of the help for the settings that follow
+//       v.common("threads", threads, "CPU threads");   // if any are marked, the short help lists these
 //     }
 //   };
 #pragma once
@@ -32,6 +34,8 @@ struct Setting {                     // one member of a visited struct
   std::variant<int64_t*, double*, bool*, std::string*, Spec*, LearnableNumber*, std::vector<double>*> value;
   std::string help;
   Limits limits;
+  std::string section = {};  // of the help; empty: none
+  bool common = false;       // listed by the short help
 };
 
 namespace detail {
@@ -42,6 +46,12 @@ class SettingCollector {
   void operator()(std::string_view key, T& value, std::string_view help = "", Limits limits = {}) {
     add(key, &value, help, std::move(limits));
   }
+  template <class T>
+  void common(std::string_view key, T& value, std::string_view help = "", Limits limits = {}) {
+    add(key, &value, help, std::move(limits));
+    settings.back().common = marks_common_ = true;
+  }
+  void section(std::string_view name) { section_ = name; }
   template <class Group>
   void group(std::string_view key, Group& members) {
     const std::string outer = prefix_;
@@ -50,15 +60,17 @@ class SettingCollector {
     prefix_ = outer;
   }
   // Adds the members of settings whose type only their owner has (any_settings.h).
-  void include(std::vector<Setting> members) {
-    for (Setting& member : members) settings.push_back(std::move(member));
-  }
+  void include(std::vector<Setting> members);
+  // Returns the settings; all own ones are common if none is marked.
+  std::vector<Setting> collected();
   std::vector<Setting> settings;
 
  private:
   void add(std::string_view key, decltype(Setting::value) value, std::string_view help, Limits limits);
 
-  std::string prefix_;
+  std::string prefix_, section_;
+  std::vector<size_t> own_;  // indices of the settings that are not included
+  bool marks_common_ = false;
 };
 }  // namespace detail
 
@@ -72,7 +84,7 @@ template <Visited Settings>
 std::vector<Setting> settings_of(Settings& settings) {
   detail::SettingCollector collector;
   settings.visit(collector);
-  return std::move(collector.settings);
+  return collector.collected();
 }
 
 // Returns the members without a struct to set: each `value` keeps its type and is null.

@@ -25,9 +25,24 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   return last[b.size()];
 }
 
+std::string lower_case(std::string_view word) {
+  std::string lower(word);
+  for (char& c : lower)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return lower;
+}
+
+std::string longest_beginning(std::string_view word, std::span<const std::string> candidates) {
+  std::string best;
+  for (const std::string& candidate : candidates)
+    if (candidate.size() >= 3 && candidate.size() > best.size() && word.starts_with(candidate)) best = candidate;
+  return best;
+}
+
 }  // namespace
 
-std::string nearest(std::string_view word, std::span<const std::string> candidates) {
+std::string nearest(std::string_view given, std::span<const std::string> candidates) {
+  const std::string word = lower_case(given);
   std::string best;
   size_t best_distance = 0;
   for (const std::string& candidate : candidates) {
@@ -39,7 +54,7 @@ std::string nearest(std::string_view word, std::span<const std::string> candidat
       best_distance = distance;
     }
   }
-  return best;
+  return best.empty() ? longest_beginning(word, candidates) : best;
 }
 
 std::string join(std::span<const std::string> words, std::string_view between) {
@@ -49,13 +64,13 @@ std::string join(std::span<const std::string> words, std::string_view between) {
 }
 
 void detail::fail_unknown(std::string_view family, std::string_view word, std::span<const std::string> names,
-                          const std::map<std::string, std::string, std::less<>>& aliases) {
+                          const std::map<std::string, std::string, std::less<>>& aliases, std::string_view meant) {
   std::vector<std::string> known(names.begin(), names.end());
   for (const auto& [alias, name] : aliases) known.push_back(alias);
   std::string message = text(family, ": '", word, "' is unknown; ");
-  if (const std::string meant = nearest(word, known); !meant.empty()) {
-    const auto alias = aliases.find(meant);
-    message += text("did you mean '", meant, "'", alias == aliases.end() ? "" : " (" + alias->second + ")", "? ");
+  if (const std::string near = meant.empty() ? nearest(word, known) : std::string(meant); !near.empty()) {
+    const auto alias = aliases.find(near);
+    message += text("did you mean '", near, "'", alias == aliases.end() ? "" : " (" + alias->second + ")", "? ");
   }
   fail_usage(message, "available: ", names.empty() ? "none" : join(names));
 }

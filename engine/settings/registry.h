@@ -17,14 +17,16 @@
 
 namespace orrery {
 
-// Returns the candidate nearest to a mistyped name by edit distance; empty if none is near.
+// Returns the candidate nearest to a mistyped name by edit distance, else the longest one that the
+// name begins with (layer for layer_norm); empty if there is none.
 std::string nearest(std::string_view word, std::span<const std::string> candidates);
 std::string join(std::span<const std::string> words, std::string_view between = ", ");
 
 namespace detail {
-// `aliases` maps each alias to its name.
+// `aliases` maps each alias to its name. `meant`: the name to suggest; empty: the nearest one.
 [[noreturn]] void fail_unknown(std::string_view family, std::string_view word, std::span<const std::string> names,
-                               const std::map<std::string, std::string, std::less<>>& aliases);
+                               const std::map<std::string, std::string, std::less<>>& aliases,
+                               std::string_view meant = {});
 }  // namespace detail
 
 template <class Entry>  // with a member `name`

@@ -2,13 +2,13 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
-#include <memory>
 
 #include "engine/settings/registry.h"
 #include "engine/system/machine_memory.h"
 #include "engine/types/check.h"
 #include "engine/types/usage_error.h"
 #include "examples/orrery/commands/commands.h"
+#include "examples/orrery/commands/help.h"
 #include "examples/orrery/terminal/outside.h"
 #include "examples/orrery/terminal/threads.h"
 #include "examples/orrery/terminal/version_text.h"
@@ -20,10 +20,11 @@ namespace {
 constexpr const char *fewer_runs = "use fewer or shorter runs, or end other programs",
                      *smaller_model = "use a smaller model, or end other programs";
 
+}  // namespace
+
 const std::vector<Command>& commands() {
   static const std::vector<Command> all = {
-      {"train", "--data=PATH [--key=value ...]",
-       "train a model on text, sentence pairs, images or generated tasks, with validation, checkpoints and metrics",
+      {"train", "--data=PATH [--key=value ...]", "train a model on text, sentence pairs, images or generated tasks",
        train_help, train},
       {"sweep", "[CONFIG.toml] --key=VALUES ...", "train every combination of settings and compare them seed by seed",
        sweep_help, sweep},
@@ -68,21 +69,13 @@ const std::vector<Command>& commands() {
       {"try", "FILE.cpp [--key=value ...]",
        "compile one formula file, check it, plot it, and train small models with it", try_out_help, try_out},
       {"bench", "GROUP ... [--key=value ...]", "time the cases of the comparison with PyTorch", bench_help, bench},
+      {"completion", "bash|zsh|fish|man", "print a completion script for a shell, or a man page", completion_help,
+       completion},
   };
   return all;
 }
 
-// Prints `Usage:` with a command's arguments, because CLI11 only prints that there are some.
-class Usage : public CLI::Formatter {
- public:
-  explicit Usage(std::string words) : words_(std::move(words)) {}
-  std::string make_usage(const CLI::App*, std::string) const override {
-    return "Usage: orrery " + words_ + "\n";
-  }
-
- private:
-  std::string words_;
-};
+namespace {
 
 // Removes --plugin=FILE.so and --plugin FILE.so before any `--` and loads each plug-in.
 std::vector<std::string> without_plugins(int count, char** words) {
@@ -105,25 +98,11 @@ std::vector<std::string> without_plugins(int count, char** words) {
   return rest;
 }
 
-const std::vector<std::string>& command_names() {
-  static const std::vector<std::string> names = [] {
-    std::vector<std::string> all;
-    for (const Command& command : commands()) all.push_back(command.name);
-    return all;
-  }();
-  return names;
-}
-
-bool is_command(const std::string& word) {
-  const std::vector<std::string>& names = command_names();
-  return std::find(names.begin(), names.end(), word) != names.end();
-}
-
 // Throws unless the first argument is a command, help, --help or --version.
 void check_first(const std::vector<std::string>& words) {
-  if (words.empty() || is_command(words[0]) || words[0] == "-h" || words[0] == "--help" || words[0] == "--version")
+  if (words.empty() || find_command(words[0]) || words[0] == "-h" || words[0] == "--help" || words[0] == "--version")
     return;
-  const auto command = std::find_if(words.begin(), words.end(), is_command);
+  const auto command = std::find_if(words.begin(), words.end(), [](const auto& word) { return find_command(word); });
   check_usage(command == words.end(), "'", join(std::vector<std::string>(words.begin(), command), " "),
               "' is given before the command ", command == words.end() ? "" : *command,
               "; the command must come first");
@@ -132,63 +111,42 @@ void check_first(const std::vector<std::string>& words) {
              "available: ", join(command_names()));
 }
 
-// Throws if `help COMMAND ...` has more than keys and values, which affect the keys listed.
-void check_keys_alone(const std::vector<std::string>& words) {
-  for (size_t i = 1; i < words.size() && words[i] != "--"; ++i) {
-    const bool is_key = words[i].starts_with("--"),
-               is_value = words[i - 1].starts_with("--") && words[i - 1].find('=') == std::string::npos;
-    check_usage(is_key || is_value, "help: '", words[i], "' follows the command ", words[0],
-                "; give one command, as in orrery help ", words[0]);
-  }
+// Turns --help=all before any `--` into --help; returns whether there was one.
+bool take_help_of_all(std::vector<std::string>& words) {
+  const auto end = std::find(words.begin(), words.end(), "--");
+  const bool all = std::find(words.begin(), end, "--help=all") != end;
+  std::replace(words.begin(), end, std::string("--help=all"), std::string("--help"));
+  return all;
 }
 
-// Turns `help COMMAND ...` into `COMMAND ... --help`, and `help` alone into `--help`.
-std::vector<std::string> with_help(std::vector<std::string> words) {
-  if (words.empty() || words[0] != "help") return words;
-  words.erase(words.begin());
-  if (!words.empty() && is_command(words[0])) check_keys_alone(words);
-  words.insert(std::find(words.begin(), words.end(), "--"), "--help");
-  return words;
+// Returns CLI11's order, without arguments that it misreads: those after `--`, and -hat.cpp as -h.
+std::vector<std::string> reversed(const std::vector<std::string>& words) {
+  std::vector<std::string> all(words.begin(), std::find(words.begin(), words.end(), "--"));
+  std::erase_if(
+      all, [](const std::string& word) { return word.starts_with("-") && !word.starts_with("--") && word != "-h"; });
+  std::reverse(all.begin(), all.end());
+  return all;
 }
 
 int run(int count, char** words) {
-  const std::vector<std::string> given = with_help(without_plugins(count, words));
+  std::vector<std::string> given = without_plugins(count, words);
+  if (!given.empty() && given[0] == "help") return print_help(Arguments(given.begin() + 1, given.end()));
+  const bool all = take_help_of_all(given);
   check_first(given);
-  // CLI11's order, without arguments that it misreads: those after `--`, and -hat.cpp (as -h).
-  std::vector<std::string> reversed(given.begin(), std::find(given.begin(), given.end(), "--"));
-  std::erase_if(reversed, [](const std::string& word) {
-    return word.starts_with("-") && !word.starts_with("--") && word != "-h";
-  });
-  std::reverse(reversed.begin(), reversed.end());
-  CLI::App app("A tensor engine and a library of transformer components: train, study and extend small models.",
-               "orrery");
-  app.formatter(std::make_shared<Usage>("COMMAND [ARGUMENT ...] [--key=value ...]"));
-  app.set_version_flag("--version", version_text,
-                       "print the version, compiler, instruction sets, BLAS and CUDA of this program");
+  CLI::App app("", "orrery");
+  app.formatter_fn([](const CLI::App*, std::string, CLI::AppFormatMode) { return general_help(); });
+  app.set_version_flag("--version", version_text);
   app.require_subcommand(0, 1);
   app.allow_extras();
   for (const Command& command : commands()) {
-    CLI::App* const sub = app.add_subcommand(command.name, command.summary);
+    CLI::App* const sub = app.add_subcommand(command.name);
     sub->allow_extras();
-    sub->formatter(std::make_shared<Usage>(command.name + " " + command.arguments));
-    sub->get_help_ptr()->group("");  // the user already typed --help
-    sub->footer([&command, sub] { return command.help(sub->remaining()); });
+    sub->formatter_fn([&command, sub, all](const CLI::App*, std::string, CLI::AppFormatMode) {
+      return help_of(command, sub->remaining(), all);
+    });
   }
-  app.footer(
-      "Exit codes: 0: success; 1: an error, with a message; 2: wrong usage, such as an unknown setting, a value\n"
-      "out of its range or a missing argument; 3: a complete training run whose validation loss is above that of "
-      "uniform\n"
-      "guessing; 128 + N: signal N.\n"
-      "\n"
-      "Results are printed to the standard output; settings, progress, warnings and notes to the standard error.\n"
-      "OMP_NUM_THREADS is the default of --threads; NO_COLOR turns colors off.\n"
-      "\n"
-      "orrery COMMAND --help, or orrery help COMMAND, lists the arguments of a command.  Every command accepts\n"
-      "--plugin=FILE.so, which loads a plug-in compiled by orrery try.  A plug-in is code and runs with your rights:\n"
-      "load only plug-ins compiled by you or people you trust.  A checkpoint, a text and a file of settings are\n"
-      "data and never run code.");
   try {
-    app.parse(std::move(reversed));
+    app.parse(reversed(given));
   } catch (const CLI::Success& asked) {  // --help, --version
     return app.exit(asked);
   } catch (const CLI::ParseError& error) {

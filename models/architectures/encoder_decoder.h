@@ -36,32 +36,33 @@ struct EncoderDecoderSettings {
 
   template <class V>
   void visit(V& v) {
-    v("layers", layers, "layers of the encoder, and of the decoder if decoder_layers is 0", between(1, 4096));
+    v.common("layers", layers, "layers of the encoder; and of the decoder if decoder_layers is 0", between(1, 4096));
     v("decoder_layers", decoder_layers, "layers of the decoder; 0: as many as in the encoder", between(0, 4096));
-    v("heads", heads, "attention heads per layer", between(1, 65536));
-    v("width", width, "channels of the residual stream", between(1, 65536));
-    v("context", context, "maximum number of tokens of a source, and of a target", between(1, 16777216));
+    v.common("heads", heads, "attention heads per layer", between(1, 65536));
+    v.common("width", width, "channels of the residual stream", between(1, 65536));
+    v.common("context", context, "maximum number of tokens of a source or a target", between(1, 16777216));
     v("vocabulary", vocabulary, "number of tokens; 0: the tokenizer's", between(0, 1048576));
     v("d_ff|inner", d_ff, "hidden channels of a feed-forward; 0: 4 width", between(0, 262144));
-    v("attention", attention,
-      "self-attention of the encoder, from `orrery list attention`: NAME or 'NAME(key=value, ...)'",
-      name_of_family("attention"));
+    v.common("attention", attention,
+             "self-attention of the encoder; NAME or 'NAME(key=value, ...)' from `orrery list attention`",
+             name_of_family("attention"));
     v("decoder_attention", decoder_attention, "self-attention of the decoder; same: as attention",
       name_of_family("attention"));
     v("cross_attention", cross_attention, "attention of the decoder to the source; same: as attention",
       name_of_family("attention"));
-    v("feed_forward", feed_forward, "feed-forward from `orrery list feed_forward`", name_of_family("feed_forward"));
-    v("normalization", normalization,
-      "normalization before each sublayer (after it: norm_place=post), from `orrery list normalization`",
-      name_of_family("normalization"));
+    v.common("feed_forward", feed_forward, "feed-forward from `orrery list feed_forward`",
+             name_of_family("feed_forward"));
+    v.common("normalization", normalization,
+             "normalization before each sublayer; after it with norm_place=post; names: `orrery list normalization`",
+             name_of_family("normalization"));
     visit_own_normalizations(v, *this);
     v("final_normalization", final_normalization,
       "normalization after encoder and decoder; same: as in the layers, but none with norm_place=post",
       name_of_family("normalization"));
-    v("position", position, "position encoding from `orrery list position`", name_of_family("position"));
+    v.common("position", position, "position encoding from `orrery list position`", name_of_family("position"));
     v("bias", bias, "biases in linear layers");
     v("normalization_bias", normalization_bias, "biases in normalizations");
-    v("dropout", dropout, "fraction of sublayer outputs and embeddings set to zero during training", fraction());
+    v.common("dropout", dropout, "dropout rate of sublayer outputs and embeddings; 0: no dropout", fraction());
     v("norm_place", norm_place, "place of normalizations; pre: before each sublayer; post: after the residual addition",
       one_of({"pre", "post"}));
     v("shared_embedding", shared_embedding, "use one embedding table for source and target");

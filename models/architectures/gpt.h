@@ -40,24 +40,25 @@ struct GptSettings {
 
   template <class V>
   void visit(V& v) {
-    v("layers", layers, "number of blocks", between(1, 4096));
-    v("heads", heads, "attention heads per block", between(1, 65536));
-    v("width", width, "channels of the residual stream", between(1, 65536));
-    v("context", context, "maximum number of tokens per sequence", between(1, 16777216));
+    v.common("layers", layers, "number of blocks", between(1, 4096));
+    v.common("heads", heads, "attention heads per block", between(1, 65536));
+    v.common("width", width, "channels of the residual stream", between(1, 65536));
+    v.common("context", context, "maximum number of tokens per sequence", between(1, 16777216));
     v("vocabulary", vocabulary, "number of tokens; 0: the tokenizer's", between(0, 1048576));
     v("d_ff|inner", d_ff, "hidden channels of a feed-forward; 0: 4 width", between(0, 262144));
-    v("attention", attention, "attention from `orrery list attention`: NAME or 'NAME(key=value, ...)'",
-      name_of_family("attention"));
-    v("feed_forward", feed_forward, "feed-forward from `orrery list feed_forward`", name_of_family("feed_forward"));
-    v("normalization", normalization,
-      "normalization before each sublayer (after it: norm_place=post), from `orrery list normalization`",
-      name_of_family("normalization"));
+    v.common("attention", attention, "attention from `orrery list attention`; NAME or 'NAME(key=value, ...)'",
+             name_of_family("attention"));
+    v.common("feed_forward", feed_forward, "feed-forward from `orrery list feed_forward`",
+             name_of_family("feed_forward"));
+    v.common("normalization", normalization,
+             "normalization before each sublayer; after it with norm_place=post; names: `orrery list normalization`",
+             name_of_family("normalization"));
     v("final_normalization", final_normalization, "normalization before the head; same: as in the blocks",
       name_of_family("normalization"));
-    v("position", position, "position encoding from `orrery list position`", name_of_family("position"));
+    v.common("position", position, "position encoding from `orrery list position`", name_of_family("position"));
     v("bias", bias, "biases in the linear layers of attention and feed-forward");
     v("normalization_bias", normalization_bias, "biases in normalizations");
-    v("dropout", dropout, "fraction of sublayer outputs and embeddings set to zero during training", fraction());
+    v.common("dropout", dropout, "dropout rate of sublayer outputs and embeddings; 0: no dropout", fraction());
     v("norm_place", norm_place, "place of normalizations; pre: before each sublayer; post: after the residual addition",
       one_of({"pre", "post"}));
     v("parallel", parallel, "compute attention and feed-forward in parallel, from one normalized input");

@@ -32,8 +32,8 @@ struct ResnetSettings {
 
   template <class V>
   void visit(V& v) {
-    v("blocks", blocks, "blocks per stage; there are three stages", between(1, 1024));
-    v("width", width, "channels of the first stage; the next two have 2 and 4 times as many", between(1, 16384));
+    v.common("blocks", blocks, "blocks per stage; there are three stages", between(1, 1024));
+    v.common("width", width, "channels of the first stage; the next two have 2 and 4 times as many", between(1, 16384));
     v("image_size", image_size, "height and width in pixels, to which images are cropped and resized; 0: as they are",
       between(0, 16384));
     v("channels", channels, "channels of an image: 1 or 3; 0: as in the data", between(0, 3));
@@ -41,9 +41,9 @@ struct ResnetSettings {
     v("shortcut", shortcut,
       "shortcut if shapes differ; projection: 1 x 1 convolution; option_b: followed by a normalization",
       one_of({"projection", "option_b"}));
-    v("normalization", normalization, "normalization after each convolution, from `orrery list normalization`",
-      name_of_family("normalization"));
-    v("activation", activation, "activation of every layer, without learned parameters");
+    v.common("normalization", normalization, "normalization after each convolution; names: `orrery list normalization`",
+             name_of_family("normalization"));
+    v.common("activation", activation, "activation of every layer, without learned parameters");
     v("initialization|initial_std", initial_std,
       "initial weights: fan_in, or another of nn/layers/initial_weights.h, for the first stage's width",
       nn::initialization_names());

@@ -42,27 +42,29 @@ struct StreamSettings {
 
   template <class V>
   void visit(V& v) {
-    v("layers", layers, "number of blocks", between(1, 4096));
-    v("heads", heads, "attention heads per block", between(1, 65536));
-    v("width", width, "channels of the residual stream", between(1, 65536));
-    v("context", context, "tokens per block of text; gradients flow within a block", between(1, 16777216));
-    v("cache_length|memory", memory, "cached positions before the block, without gradient; upper limit of spans",
-      between(1, 16777215));
+    v.common("layers", layers, "number of blocks", between(1, 4096));
+    v.common("heads", heads, "attention heads per block", between(1, 65536));
+    v.common("width", width, "channels of the residual stream", between(1, 65536));
+    v.common("context", context, "tokens per block of text; gradients flow within a block", between(1, 16777216));
+    v.common("cache_length|memory", memory, "cached positions before the block, without gradient; upper limit of spans",
+             between(1, 16777215));
     v("vocabulary", vocabulary, "number of tokens; 0: the tokenizer's", between(0, 1048576));
     v("d_ff|inner", d_ff, "hidden channels of a feed-forward; 0: 4 width", between(0, 262144));
-    v("attention", attention, "attention with a span, from `orrery list attention`: 'NAME(span=..., key=value, ...)'",
-      name_of_family("attention"));
-    v("feed_forward", feed_forward,
-      "feed-forward from `orrery list feed_forward`; none: all-attention, with persistent slots",
-      name_of_family("feed_forward"));
-    v("normalization", normalization,
-      "normalization after each sublayer (before it: norm_place=pre), from `orrery list normalization`",
-      name_of_family("normalization"));
+    v.common("attention", attention,
+             "attention with a span; 'NAME(span=..., key=value, ...)' from `orrery list attention`",
+             name_of_family("attention"));
+    v.common("feed_forward", feed_forward,
+             "feed-forward from `orrery list feed_forward`; none: all-attention, with persistent slots",
+             name_of_family("feed_forward"));
+    v.common("normalization", normalization,
+             "normalization after each sublayer; before it with norm_place=pre; names: `orrery list normalization`",
+             name_of_family("normalization"));
     visit_own_normalizations(v, *this);
     v("final_normalization", final_normalization,
       "normalization before the head; same: as in the blocks, but none with norm_place=post",
       name_of_family("normalization"));
-    v("position", position, "relative-position bias or embedding: relative, alibi or none", name_of_family("position"));
+    v.common("position", position, "relative-position bias or embedding; relative, alibi or none",
+             name_of_family("position"));
     v("norm_place", norm_place,
       "place of normalizations; pre: before each sublayer and the head; post: after the residual addition",
       one_of({"pre", "post"}));
@@ -72,7 +74,7 @@ struct StreamSettings {
     v("embedding_scale", embedding_scale, embedding_scale_help);
     v("bias", bias, "biases in the blocks' linear layers");
     visit_own_biases(v, *this);
-    v("dropout", dropout, "fraction of sublayer outputs and embeddings set to zero during training", fraction());
+    v.common("dropout", dropout, "dropout rate of sublayer outputs and embeddings; 0: no dropout", fraction());
   }
 };
 

@@ -27,9 +27,9 @@ class Algorithmic final : public Task {
     int64_t validation_sequences = 512;
     template <class V>
     void visit(V& v) {
-      v("problem", problem,
-        "problem and its sizes: copy, induction, ladder, modular_sum or recall, as in copy(length=32)",
-        name_of_family("problem"));
+      v.common("problem", problem,
+               "problem and its sizes; copy, induction, ladder, modular_sum or recall, as in copy(length=32)",
+               name_of_family("problem"));
       v("validation_sequences", validation_sequences, "sequences per validation", between(1, 1048576));
     }
   };

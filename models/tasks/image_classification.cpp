@@ -45,9 +45,10 @@ class ImageClassification final : public Task {
 
     template <class V>
     void visit(V& v) {
-      v("data", data, "folder of training images: class folders of PNG or JPEG, IDX files, or CIFAR's binary files");
+      v.common("data", data,
+               "folder of training images; class folders of PNG or JPEG, IDX files, or CIFAR's binary files");
       v("validation_data", validation_data,
-        "such a folder for validation, its validation split or all; none: that of `data`, or a fraction");
+        "folder of validation images; its validation split or all; none: that of `data`, or a fraction");
       v("loss", loss, "loss; softmax: one class per image; sigmoid: each class independently",
         one_of({"softmax", "sigmoid"}));
       v("validation_fraction|held_out", validation_fraction,
@@ -58,9 +59,9 @@ class ImageClassification final : public Task {
         fraction());
       v("mixup", mixup, "mix two images of a batch by a fraction from Beta(a, a); the value is a; 0: no mixup",
         zero_or(0.01, 1));
-      v("crop_padding", crop_padding,
-        "black pixels around an image before a random crop to its original size; 0: no crop", between(0, 1024));
-      v("flip", flip, "mirror a random half of the images, left to right");
+      v.common("crop_padding", crop_padding,
+               "black pixels around an image before a random crop; to its original size; 0: no crop", between(0, 1024));
+      v.common("flip", flip, "mirror a random half of the images, left to right");
       v("pixel_mean", pixel_mean, "mean to subtract from pixels in [0, 1]: one number, or one per channel",
         between(0, 1));
       v("pixel_std", pixel_std, "divisor of pixels after pixel_mean is subtracted: one number, or one per channel",

@@ -18,12 +18,13 @@ struct TextSettings {
 
   template <class V>
   void visit(V& v) {
-    v("data", data, "training text: a file or folder (UTF-8), or data prepared by `orrery prepare`, nanoGPT or llm.c");
+    v.common("data", data,
+             "training text, a file or folder (UTF-8); or data prepared by `orrery prepare`, nanoGPT or llm.c");
     v("validation_data", validation_data,
       "validation text; of a prepared folder its val.bin; none: the end of `data` (validation_fraction)");
-    v("tokenizer", tokenizer,
-      "character, byte, byte_pair(vocabulary=N), sentence_piece(vocabulary=N), or a tokenizer's path",
-      with_aliases({"token_ids|numbers"}));
+    v.common("tokenizer", tokenizer,
+             "tokenizer or its path; character, byte, byte_pair(vocabulary=N), sentence_piece(vocabulary=N)",
+             with_aliases({"token_ids|numbers"}));
     v("validation_fraction|held_out", validation_fraction,
       "fraction of the text, at its end, for validation, unless validation has its own file", between(0.001, 0.9));
     v("validation_tokens", validation_tokens,

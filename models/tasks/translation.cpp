@@ -33,8 +33,8 @@ class Translation final : public Task {
 
     template <class V>
     void visit(V& v) {
-      v("data", data, "training sentences, one per line (UTF-8); without `translations`: a file with columns");
-      v("translations", translations, "translations of `data`, line by line");
+      v.common("data", data, "training sentences, one per line (UTF-8); without `translations`: a file with columns");
+      v.common("translations", translations, "translations of `data`, line by line");
       v("validation_data", validation_data,
         "validation sentences, in the form of `data`; none: validation_fraction of `data`");
       v("validation_translations", validation_translations, "translations of `validation_data`, line by line");
@@ -45,15 +45,16 @@ class Translation final : public Task {
         "consecutive lines with equal text in this column form a document; 0: each line is a pair", between(0, 1000));
       v("document_lines", document_lines,
         "maximum lines of a document per pair; further lines form the next pairs; 0: no limit", between(0, 1000000));
-      v("tokenizer", tokenizer,
-        "tokenizer of both languages: sentence_piece(vocabulary=8000), character, byte, or a path",
-        with_aliases({"token_ids|numbers"}));
+      v.common("tokenizer", tokenizer,
+               "tokenizer of both languages; sentence_piece(vocabulary=8000), character, byte, or a path",
+               with_aliases({"token_ids|numbers"}));
       v("validation_fraction|held_out", validation_fraction,
         "fraction of the pairs, at their end, for validation without validation_data", between(0.001, 0.9));
       v("training_loss_pairs", training_loss_pairs,
         "number of training pairs whose loss a validation also reports, without dropout; 0: none", between(0, 1e15));
-      v("batch_tokens", batch_tokens,
-        "maximum tokens per micro-batch, sources and targets together; `batch_size` is not used", between(1, 16777216));
+      v.common("batch_tokens", batch_tokens,
+               "maximum tokens per micro-batch; sources and targets together; `batch_size` is not used",
+               between(1, 16777216));
       v("max_length|longest", longest, "maximum tokens on a side; longer pairs are left out; 0: no limit",
         between(0, 16777216));
       v("label_smoothing", label_smoothing, "fraction of each target spread evenly over all tokens, in training only",

@@ -57,42 +57,50 @@ struct TrainSettings {
 
   template <class V>
   void visit(V& v) {
-    v("model", model, "preset or class from `orrery list model`; the settings depend on the model and the task");
+    v.section("model");
+    v.common("model", model, "preset or class from `orrery list model`; the settings depend on the model and the task");
+    v.section("data");
     v("task", task, "training task from `orrery list task`");
+    v.section("model");
     model_settings.visit(v);
+    v.section("data");
     task_settings.visit(v);
-    v("out", out, "folder for checkpoints, metrics and settings");
-    v("init_from", init_from,
-      "run or checkpoint to take model, task, weights and tokenizer from; none: random initial weights");
-    v("steps", steps, "total number of updates, including those before a resume", between(1, 1e9));
-    v("batch_size|batch", batch, "sequences or images per micro-batch", between(1, 16384));
+    v.section("run");
+    v.common("out", out, "folder for checkpoints, metrics and settings");
+    v.common("init_from", init_from,
+             "run or checkpoint to start from; gives model, task, weights and tokenizer; none: random initial weights");
+    v.section("steps");
+    v.common("steps", steps, "total number of updates; includes those before a resume", between(1, 1e9));
+    v.common("batch_size|batch", batch, "sequences or images per micro-batch", between(1, 16384));
     v("gradient_accumulation_steps|accumulate", gradient_accumulation_steps, "micro-batches per update",
       between(1, 4096));
-    v("learning_rate|rate", learning_rate, "peak learning rate", above(0, 1e30));
+    v.common("learning_rate|rate", learning_rate, "peak learning rate", above(0, 1e30));
     v("min_learning_rate|final_rate", min_learning_rate,
       "final learning rate of a decaying schedule, reached one step after the last step", between(0, 1000));
-    v("warmup_steps|warm_up", warmup_steps, "steps in which the learning rate rises to its peak; 0: no warm-up",
-      between(0, 1e9));
+    v.common("warmup_steps|warm_up", warmup_steps, "steps in which the learning rate rises to its peak; 0: no warm-up",
+             between(0, 1e9));
     v("warmup_form|warm_up_form", warmup_form,
       "shape of the warm-up: linear, or quadratic, which is steep at first and flat at the peak",
       one_of({"linear", "quadratic"}));
     v("|lr_decay_iters", lr_decay_iters, "setting of nanoGPT; must equal `steps`", between(0, 1e9));
-    v("schedule", schedule, "learning rate schedule from `orrery list schedule`, such as warmup_stable_decay(...)",
-      name_of_family("schedule"));
-    v("optimizer", optimizer, "optimizer from `orrery list optimizer`, such as adamw(beta2=0.95)",
-      name_of_family("optimizer"));
+    v.common("schedule", schedule,
+             "learning rate schedule; names: `orrery list schedule`, such as warmup_stable_decay(...)",
+             name_of_family("schedule"));
+    v.common("optimizer", optimizer, "optimizer; names: `orrery list optimizer`, such as adamw(beta2=0.95)",
+             name_of_family("optimizer"));
     v("lr_scales|rate_factors", rate_factors,
       "learning rate factors by parameter path, PATTERN=FACTOR, ...; the last match counts: '*.bias=2'");
     v("weight_decay_rules|decays", decays,
       "turn weight decay on or off by parameter path, PATTERN=yes|no, ...; default: matrices only");
     v.group("losses", losses);
     v("grad_clip|clip", grad_clip, "maximum global norm of the gradients; 0: no clipping", zero_or(tiny, 1e12));
-    v("seed", seed, "random seed; equal seeds give bit-identical runs", between(0, largest_seed));
-    v("threads", threads, "CPU threads; 0: OMP_NUM_THREADS, else one per core; results do not depend on it",
-      between(0, 1024));
-    v("device", device, "device to train on: cpu or cuda", one_of({"cpu", "cuda"}));
-    v("dtype", dtype, "dtype of weights and activations: f32, f64, or bf16 with f32 master weights",
-      one_of({"f32", "f64", "bf16"}));
+    v.common("seed", seed, "random seed; equal seeds give bit-identical runs", between(0, largest_seed));
+    v.section("machine");
+    v.common("threads", threads, "CPU threads; 0: OMP_NUM_THREADS, else one per core; results do not depend on it",
+             between(0, 1024));
+    v.common("device", device, "device to train on: cpu or cuda", one_of({"cpu", "cuda"}));
+    v.common("dtype", dtype, "dtype of weights and activations; f32, f64, or bf16 with f32 master weights",
+             one_of({"f32", "f64", "bf16"}));
     v("precision", precision,
       "precision of f32 matrix products on a GPU: highest; high: split into bf16 terms; medium: bf16",
       one_of({"highest", "high", "medium"}));
@@ -100,8 +108,10 @@ struct TrainSettings {
       one_of({"auto", "avx2", "avx512", "avx512_bf16", "openblas"}));
     v("cuda_graph|graph", graph,
       "with device=cuda: capture a step as a CUDA graph and replay it; speeds up small models most");
-    v("evaluate_every", evaluate_every, "steps between validations; 0: at the end only", between(0, 1e9));
+    v.section("run");
+    v.common("evaluate_every", evaluate_every, "steps between validations; 0: at the end only", between(0, 1e9));
     v("checkpoint_every", checkpoint_every, "steps between checkpoints; 0: at the end only", between(0, 1e9));
+    v.section("log");
     v("metrics|figures", figures,
       "logged metrics of model components: default, all, none, or names from `orrery list metrics`: a,b",
       with_aliases({"default|usual"}));
@@ -110,17 +120,22 @@ struct TrainSettings {
     v("peak_tflops", peak_tflops,
       "peak TFLOPS of the machine, for the fraction in use (MFU); 0: the GPU's, if its type is known",
       zero_or(1e-6, 1e6));
+    v.section("run");
     v("keep_checkpoints|keep", keep_checkpoints, "number of checkpoints to keep; older ones are removed; 0: keep all",
       between(0, 1e6));
     v("keep_best", keep_best, "also write a checkpoint at each new lowest validation loss, and keep the best one");
     v("save_optimizer", save_optimizer,
       "save the optimizer state in checkpoints; no: smaller ones that cannot be resumed");
+    v.section("checks");
     v("overfit_one_batch", overfit_one_batch,
       "train on the first batch only, as a check: the loss must fall to nearly 0");
-    v("resume", resume, "continue the run in `out` with its own settings, except those given; --resume=RUN: that run");
+    v.section("run");
+    v.common("resume", resume,
+             "continue the run in `out`; its own settings hold, except those given; --resume=RUN: that run");
     v("resume_from_previous|from_previous", from_previous,
       "with resume: if the last checkpoint is damaged, rename it to step_....damaged and use the previous");
     v("allow_new_text|other_text", other_text, "with resume: allow other data than the run was trained on so far");
+    v.section("checks");
     v("nan_guard", nan_guard,
       "stop at the first non-finite value, report its source, and save the step for `orrery replay`");
     v("signal_propagation|probe", probe,

@@ -41,7 +41,8 @@ class Pointwise final : public AttentionLayer {
                                 .formula = "o_i = L^-alpha sum_j F(<q_i, k_j> / sqrt(D)) v_j",
                                 .source = "Wortsman et al. 2023, arXiv:2309.08586",
                                 .parameters = "as softmax; alpha from its setting, if learned",
-                                .keeps = "q, k, v; attention output if alpha is not 0"};
+                                .keeps = "q, k, v; attention output if alpha is not 0",
+                                .takes_activation = true};
 
   Pointwise(const Spec& spec, const AttentionLayerOptions& options)
       : Pointwise(settings_from<Settings>(spec), options) {}

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/types/usage_error.h"
+#include "nn/base/gradient_case.h"
 #include "nn/base/spec_family.h"
 
 namespace orrery::nn {
@@ -56,6 +57,19 @@ Spec renamed_items(const Spec& spec, std::span<const Setting> settings) {
 void fail_with_spec(const Spec& spec, const std::string& name, std::string_view message) {
   if (spec.items.empty() || message.starts_with(name + ":") || message.starts_with(print(spec))) fail_usage(message);
   fail_usage(spec, ": ", message);
+}
+
+std::string activation_meant(const Spec& spec, bool takes_activation, std::string_view variants) {
+  for (std::string_view rest = variants; !rest.empty();) {
+    const size_t comma = std::min(rest.find(", "), rest.size()), equals = rest.find('=');
+    if (rest.substr(0, equals) == spec.name) return std::string(rest.substr(equals + 1, comma - equals - 1));
+    rest.remove_prefix(std::min(comma + 2, rest.size()));
+  }
+  if (!takes_activation) return {};
+  for (const Family& family : families())
+    if (family.name == "activation" && std::binary_search(family.members.begin(), family.members.end(), spec.name))
+      return print(spec);
+  return {};
 }
 
 }  // namespace orrery::nn

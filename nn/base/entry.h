@@ -24,6 +24,9 @@ struct Info {
   std::string_view keeps = {};                 // saved for backward: "x, mean and 1/std of each row"
   std::vector<Setting> (*ranges)() = nullptr;  // settings and limits, if the family has no registry of types
   std::string_view alias = {};                 // another program's name for it, read like the name: "rope"
+  // For error messages: an activation's name in the place of a member's means this member with it.
+  bool takes_activation = false;
+  std::string_view variants = {};  // other programs' names of the member with an activation: "swiglu=silu"
 };
 
 // Returns the settings of a spec such as `memory(softmax, norm=layer)`.
@@ -48,6 +51,8 @@ struct Entry {
   // defaults, its named items are fixed.
   std::string preset = {};
   std::vector<std::string> aliases = {};  // of the settings
+  bool takes_activation = false;
+  std::string variants = {};
 };
 // Expands a preset with items: naive(tanh, gate=silu) is pointwise(tanh, alpha=0, gate=silu).
 Spec from_preset(const std::string& preset, const Spec& spec);
@@ -57,6 +62,8 @@ Spec from_preset(const std::string& preset, const Spec& spec);
 void check_keys(const Spec& spec, const std::string& name, const std::vector<std::string>& aliases,
                 const std::map<std::string, const Defaults*>& family);
 [[noreturn]] void fail_with_spec(const Spec& spec, const std::string& name, std::string_view message);
+// Returns the activation that an unknown name means for a member; empty if none.
+std::string activation_meant(const Spec& spec, bool takes_activation, std::string_view variants);
 
 // Returns the spec without aliases in its items, also in those that name members of other families.
 Spec renamed_items(const Spec& spec, std::span<const Setting> settings);
@@ -66,6 +73,8 @@ Entry described(const Info& info) {
   Entry entry{};
   entry.name = info.name, entry.formula = info.formula, entry.source = info.source;
   entry.parameters = info.parameters, entry.keeps = info.keeps;
+  if constexpr (requires { entry.variants; })
+    entry.takes_activation = info.takes_activation, entry.variants = info.variants;
   return entry;
 }
 
@@ -112,11 +121,22 @@ bool register_preset(Registry<Entry<Product, Arguments...>>& family, const Info&
   return true;
 }
 
+// Returns the member that a spec names. Throws for an unknown name; if it is an activation's, the
+// message names the member that takes one.
+template <class Product, class... Arguments>
+const Entry<Product, Arguments...>& member_at(const Registry<Entry<Product, Arguments...>>& family, const Spec& spec) {
+  if (const auto* const found = family.find(spec.name)) return *found;
+  for (const auto& [name, entry] : family)
+    if (const std::string f = activation_meant(spec, entry.takes_activation, entry.variants); !f.empty())
+      orrery::detail::fail_unknown(family.family(), spec.name, family.names(), {}, name + "(" + f + ")");
+  return family.at(spec.name);
+}
+
 // Makes the product that a spec names. Errors about its items start with the name or the spec.
 template <class Product, class... Arguments>
 std::unique_ptr<Product> make_from(const Registry<Entry<Product, Arguments...>>& family, const Spec& spec,
                                    std::type_identity_t<Arguments>... arguments) {
-  const Entry<Product, Arguments...>& entry = family.at(spec.name);
+  const Entry<Product, Arguments...>& entry = member_at(family, spec);
   if (!entry.preset.empty()) return make_from(family, from_preset(entry.preset, spec), arguments...);
   std::map<std::string, const Defaults*> settings;
   for (const auto& [name, member] : family) settings[name] = &member.settings;

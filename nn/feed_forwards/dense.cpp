@@ -115,7 +115,8 @@ class Dense final : public SlotReader {
                                 .source = "Vaswani et al. 2017, arXiv:1706.03762",
                                 .parameters = "W_in N(0, 0.02^2), W_out N(0, 0.02^2 / (2 layers)), biases 0",
                                 .keeps = "x, z = x W_in^T + b_in",
-                                .alias = "mlp"};
+                                .alias = "mlp",
+                                .takes_activation = true};
 
   Dense(const Spec& spec, const FeedForwardOptions& options) : Dense(settings_from<Settings>(spec), options) {}
   Dense(const Settings& settings, const FeedForwardOptions& o)

@@ -147,7 +147,8 @@ class Gated final : public Sublayer {
                                 .source = "Shazeer 2020, arXiv:2002.05202",
                                 .parameters = "W_gate, W_up N(0, 0.02^2), W_out N(0, 0.02^2 / (2 layers)), biases 0",
                                 .keeps = "x, x W_gate^T + b, x W_up^T + c",
-                                .alias = "glu"};
+                                .alias = "glu",
+                                .variants = "swiglu=silu, geglu=gelu, reglu=relu"};
 
   Gated(const Spec& spec, const FeedForwardOptions& options) : Gated(settings_from<Settings>(spec), options) {}
   Gated(const Settings& settings, const FeedForwardOptions& o)

@@ -91,7 +91,8 @@ class Dynamic final : public DynamicNormalization {
                                 .formula = "F(alpha x) * weight + bias",
                                 .source = "Zhu et al. 2025, arXiv:2503.10622",
                                 .parameters = "alpha 0.5 (one number), weight 1, bias 0",
-                                .keeps = "x"};
+                                .keeps = "x",
+                                .takes_activation = true};
 
   Dynamic(const Spec& spec, const NormalizationOptions& options) : DynamicNormalization(read(spec), options) {}
 

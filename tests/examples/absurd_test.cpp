@@ -111,7 +111,7 @@ TEST_CASE("memory: whatever ulimit -v leaves, train ends in exit 0 or in a sente
 
 TEST_CASE("program: every number of every command shows its range") {
   for (const char* command : {"train", "prepare", "generate", "gradcheck", "try", "bench"}) {
-    const Outcome outcome = run_orrery({command, "--help"});
+    const Outcome outcome = run_orrery({command, "--help=all"});
     REQUIRE(outcome.code == 0);
     CAPTURE(command);
     CHECK(!contains(outcome.out, "inf"));

@@ -71,7 +71,7 @@ TEST_CASE("probe: before the first step there is a table, which the run's folder
   const Outcome plain = run_orrery(probing(folder, {"--signal_propagation=no"}));
   CHECK(!contains(plain.err, "residual stream"));
   CHECK(!std::filesystem::exists(folder / "run/signal_propagation.json"));
-  CHECK(contains(run_orrery({"train", "--help"}).out, "\n  --signal_propagation "));
+  CHECK(contains(run_orrery({"train", "--help=all"}).out, "\n  --signal_propagation=no "));
 }
 
 TEST_CASE("probe: imported weights, and parts of a plug-in") {

@@ -126,7 +126,7 @@ TEST_CASE("train: a plug-in's loss is weighted by its name, like those of the li
     CHECK_MESSAGE(contains(tried.out, part), part);
   const Words plugin = {"--plugin=" + (folder / "plugins/extra_loss.so")};
   const Words priced = plugin + Words{"--attention=priced_softmax"};
-  CHECK(contains(run_orrery(Words{"train", "--help"} + plugin).out, "weight of mean y^2 of priced_softmax"));
+  CHECK(contains(run_orrery(Words{"train", "--help=all"} + plugin).out, "weight of mean y^2 of priced_softmax"));
 
   const Outcome weighted = run_orrery(train_tiny(folder, "weighted", priced + Words{"--losses.output_power=0.5"}));
   INFO(weighted.out, weighted.err);

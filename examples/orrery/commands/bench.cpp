@@ -101,12 +101,12 @@ std::string readable_line(const BenchCase& c, const BenchFigure& figure) {
 
 }  // namespace
 
-std::string bench_help(const Arguments&) {
+CommandHelp bench_help(const Arguments&) {
   BenchSettings settings;
-  Table names({"", ""}, "ll");
-  for (const Group& group : groups()) names.add({group.name, group.content});
-  return "orrery bench GROUP ... [--key=value ...].  Groups:\n" + names.print() + "Settings:\n" +
-         describe(settings_of(settings)) + "\nExample: orrery bench rows train --only gpt-char --threads 2";
+  std::string about = "Groups:\n";
+  for (const Group& group : groups()) about += "  " + group.name + ": " + group.content + "\n";
+  return {about, describe(settings_of(settings)), "", "orrery bench rows train --only gpt-char --threads 2",
+          group_names()};
 }
 
 int bench(const Arguments& arguments) {

@@ -135,11 +135,10 @@ Json json_of(const Classified& image) {
 
 }  // namespace
 
-std::string classify_help(const Arguments&) {
+CommandHelp classify_help(const Arguments&) {
   ClassifySettings settings;
-  return "orrery classify RUN IMAGE|FOLDER ... --key=value, where RUN is the folder of a run (its last checkpoint)\n"
-         "or of a checkpoint:\n" +
-         describe(settings_of(settings)) + "\nExample: orrery classify runs/latest photos --top=3";
+  return {"RUN is the folder of a run (its last checkpoint) or of a checkpoint.", describe(settings_of(settings)), "",
+          "orrery classify runs/latest photos --top=3"};
 }
 
 int classify(const Arguments& arguments) {

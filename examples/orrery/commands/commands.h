@@ -4,66 +4,82 @@
 #include <string>
 #include <vector>
 
+#include "examples/orrery/terminal/arguments.h"
+
 namespace orrery::program {
 
 using Arguments = std::vector<std::string>;
 
 constexpr int worse_than_guessing = 3;  // exit code of a training that ends worse than a uniform guess
 
+// Content of `orrery NAME --help`; about and notes are paragraphs before and after the settings.
+struct CommandHelp {
+  std::string about = {};
+  std::vector<SettingHelp> settings = {};
+  std::string notes = {}, example = {};
+  std::vector<std::string> words = {};  // values of arguments without a key; empty: paths
+};
+
 struct Command {
   std::string name, arguments, summary;  // arguments: printed after the name in `Usage:`
-  // Text of `orrery NAME --help`: arguments, defaults and meaning, which `given` may change.
-  std::string (*help)(const Arguments& given);
+  CommandHelp (*help)(const Arguments& given);  // `given` may change the defaults
   int (*run)(const Arguments& arguments);
   // End of out-of-memory errors (engine/system/machine_memory.h); null: the library's default.
   const char* way_out_of_memory = nullptr;
 };
 
-std::string train_help(const Arguments& given);
+const std::vector<Command>& commands();  // the table of main.cpp
+
+CommandHelp train_help(const Arguments& given);
 int train(const Arguments& arguments);
-std::string sweep_help(const Arguments& given);
+CommandHelp sweep_help(const Arguments& given);
 int sweep(const Arguments& arguments);
-std::string study_help(const Arguments& given);
+CommandHelp study_help(const Arguments& given);
 int study(const Arguments& arguments);
-std::string runs_help(const Arguments& given);
+CommandHelp runs_help(const Arguments& given);
 int runs(const Arguments& arguments);
-std::string compare_help(const Arguments& given);
+CommandHelp compare_help(const Arguments& given);
 int compare(const Arguments& arguments);
-std::string metrics_help(const Arguments& given);
+CommandHelp metrics_help(const Arguments& given);
 int metrics(const Arguments& arguments);
-std::string verify_resume_help(const Arguments& given);
+CommandHelp verify_resume_help(const Arguments& given);
 int verify_resume(const Arguments& arguments);
-std::string replay_help(const Arguments& given);
+CommandHelp replay_help(const Arguments& given);
 int replay(const Arguments& arguments);
-std::string report_help(const Arguments& given);
+CommandHelp report_help(const Arguments& given);
 int report(const Arguments& arguments);
-std::string inspect_help(const Arguments& given);
+CommandHelp inspect_help(const Arguments& given);
 int inspect(const Arguments& arguments);
-std::string prepare_help(const Arguments& given);
+CommandHelp prepare_help(const Arguments& given);
 int prepare(const Arguments& arguments);
-std::string evaluate_help(const Arguments& given);
+CommandHelp evaluate_help(const Arguments& given);
 int evaluate(const Arguments& arguments);
-std::string generate_help(const Arguments& given);
+CommandHelp generate_help(const Arguments& given);
 int generate(const Arguments& arguments);
-std::string translate_help(const Arguments& given);
+CommandHelp translate_help(const Arguments& given);
 int translate(const Arguments& arguments);
-std::string import_help(const Arguments& given);
+CommandHelp import_help(const Arguments& given);
 int import_weights(const Arguments& arguments);
-std::string export_help(const Arguments& given);
+CommandHelp export_help(const Arguments& given);
 int export_weights(const Arguments& arguments);
-std::string show_help(const Arguments& given);
+CommandHelp show_help(const Arguments& given);
 int show(const Arguments& arguments);
-std::string classify_help(const Arguments& given);
+CommandHelp classify_help(const Arguments& given);
 int classify(const Arguments& arguments);
-std::string gradcheck_help(const Arguments& given);
+CommandHelp gradcheck_help(const Arguments& given);
 int gradcheck(const Arguments& arguments);
-std::string list_help(const Arguments& given);
+CommandHelp list_help(const Arguments& given);
 int list(const Arguments& arguments);
-std::string try_out_help(const Arguments& given);
+CommandHelp try_out_help(const Arguments& given);
 int try_out(const Arguments& arguments);
 // Prints gradcheck's tables for one name; true without output if its family has no derivatives.
 bool passes_gradcheck(const std::string& family, const std::string& name);
-std::string bench_help(const Arguments& given);
+// Returns what `orrery list WORD` prints, or only the entry of one family; empty if there is none.
+std::string catalogue_of(const std::string& word, const std::string& only_family = {});
+std::vector<std::string> catalogue_names();  // families and their members
+CommandHelp bench_help(const Arguments& given);
 int bench(const Arguments& arguments);
+CommandHelp completion_help(const Arguments& given);
+int completion(const Arguments& arguments);
 
 }  // namespace orrery::program

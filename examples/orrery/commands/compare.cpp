@@ -358,15 +358,16 @@ Json json_of(const Comparison& all) {
 
 }  // namespace
 
-std::string compare_help(const Arguments&) {
+CommandHelp compare_help(const Arguments&) {
   CompareSettings settings;
-  return "orrery compare RUN RUN ...: folders of runs.  The others are compared with the first, and each run is\n"
-         "called by its number.  It shows the settings that differ, curves in one plot (* where they meet), the\n"
-         "metrics of the last validation, the first step at which a logged metric is not bit-identical (times\n"
-         "excluded), and the parameters of the last checkpoints that differ most.  A run in training is compared\n"
-         "up to its last logged step.  JSON has all parameters that differ and no curves (orrery metrics has them).\n" +
-         describe(settings_of(settings)) +
-         "\nExample: orrery compare runs/softmax runs/relu '--metrics=loss,gradient_norm*' --parameters=0";
+  return {
+      "The others are compared with the first run, and each run is called by its number.  The command shows the "
+      "settings that differ, curves in one plot (* where they meet), the metrics of the last validation, the first "
+      "step at which a logged metric is not bit-identical (times excluded), and the parameters of the last "
+      "checkpoints that differ most.  A run in training is compared up to its last logged step.  JSON has all "
+      "parameters that differ and no curves (orrery metrics has them).",
+      describe(settings_of(settings)), "",
+      "orrery compare runs/softmax runs/relu '--metrics=loss,gradient_norm*' --parameters=0"};
 }
 
 int compare(const Arguments& arguments) {

@@ -127,15 +127,16 @@ Json json_of(const std::string& checkpoint, const models::Task& task, const mode
 
 }  // namespace
 
-std::string evaluate_help(const Arguments& given) {
+CommandHelp evaluate_help(const Arguments& given) {
   EvaluateSettings settings;
   const std::string checkpoint = checkpoint_in(given);
   AnySettings task = checkpoint.empty() ? models::TrainSettings().task_settings
                                         : read_trained("evaluate", checkpoint).settings.task_settings;
   settings.task = &task;
-  return "orrery evaluate RUN --key=value, where RUN is the folder of a run (its last checkpoint) or of a checkpoint.\n"
-         "Settings of its task have the values of the run as defaults:\n" +
-         describe(settings_to_give(settings)) + "\nExample: orrery evaluate runs/latest --validation_data=test";
+  return {
+      "RUN is the folder of a run (its last checkpoint) or of a checkpoint.  Settings of its task have the values of "
+      "the run as defaults.",
+      describe(settings_to_give(settings)), "", "orrery evaluate runs/latest --validation_data=test"};
 }
 
 int evaluate(const Arguments& arguments) {

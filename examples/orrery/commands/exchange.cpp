@@ -38,7 +38,7 @@ struct ExportSettings {
 };
 
 std::string formats_text() {
-  std::string all = "\nFormats:\n";
+  std::string all = "Formats:\n";
   for (const auto& [name, format] : models::exchange_formats())
     all += "  " + name + ": " + format.description + (format.write ? "" : "; import only") + "\n";
   return all;
@@ -51,10 +51,10 @@ std::string only_word(const char* command, const std::vector<std::string>& words
 
 }  // namespace
 
-std::string import_help(const Arguments&) {
+CommandHelp import_help(const Arguments&) {
   ImportSettings settings;
-  return "orrery import PATH --key=value, where PATH is a folder or a file of another program:\n" +
-         describe(settings_of(settings)) + formats_text() + "\nExample: orrery import gpt2 --out=runs/gpt2";
+  return {"PATH is a folder or a file of another program.", describe(settings_of(settings)), formats_text(),
+          "orrery import gpt2 --out=runs/gpt2"};
 }
 
 int import_weights(const Arguments& arguments) {
@@ -85,11 +85,10 @@ int import_weights(const Arguments& arguments) {
   return 0;
 }
 
-std::string export_help(const Arguments&) {
+CommandHelp export_help(const Arguments&) {
   ExportSettings settings;
-  return "orrery export RUN --key=value, where RUN is the folder of a run or of a checkpoint:\n" +
-         describe(settings_of(settings)) + formats_text() +
-         "\nExample: orrery export runs/mine --out=mine-for-transformers";
+  return {"RUN is the folder of a run or of a checkpoint.", describe(settings_of(settings)), formats_text(),
+          "orrery export runs/mine --out=mine-for-transformers"};
 }
 
 int export_weights(const Arguments& arguments) {

@@ -94,12 +94,13 @@ class Speed {
 
 }  // namespace
 
-std::string generate_help(const Arguments&) {
+CommandHelp generate_help(const Arguments&) {
   GenerateSettings settings;
-  return "orrery generate RUN --key=value, where RUN is the folder of a run (its last checkpoint) or of a checkpoint.\n"
-         "The names of nanoGPT's sample.py are accepted too:\n" +
-         describe(settings_of(settings)) +
-         "\nExample: orrery generate runs/latest --prompt=\"To be\" --tokens=300 --top_k=20";
+  return {
+      "RUN is the folder of a run (its last checkpoint) or of a checkpoint.  The names of nanoGPT's sample.py are "
+      "accepted too.",
+      describe(settings_of(settings), nanogpt_sample_keys), "",
+      "orrery generate runs/latest --prompt=\"To be\" --tokens=300 --top_k=20"};
 }
 
 int generate(const Arguments& arguments) {

@@ -168,15 +168,17 @@ bool passes_gradcheck(const std::string& family, const std::string& name) {
   return totals.failed.empty();
 }
 
-std::string gradcheck_help(const Arguments&) {
+CommandHelp gradcheck_help(const Arguments&) {
   GradcheckSettings settings;
-  return "orrery gradcheck NAME ... | --all.  A NAME is an activation, layer, normalization, attention, loss, ...\n"
-         "(orrery list prints them), family/name, or a whole family.  Each input and parameter has a row: the\n"
-         "error of the explicit derivative against autograd through a reference (activations: against dual\n"
-         "numbers) and against a finite difference, and the element where the latter error is largest.  All in\n"
-         "f64.  A failed check names the bound, the factor above it and the likely cause.  The exit code is 0 if all "
-         "agree, else 1.\n" +
-         describe(settings_of(settings)) + "\nExample: orrery gradcheck silu rms softmax";
+  std::vector<std::string> names;
+  for (const Name& n : every_name()) names.push_back(n.name);
+  return {
+      "A NAME is an activation, layer, normalization, attention, loss, ... (orrery list prints them), family/name, "
+      "or a whole family.  Each input and parameter has a row: the error of the explicit derivative against "
+      "autograd through a reference (activations: against dual numbers) and against a finite difference, and the "
+      "element where the latter error is largest.  All in f64.  A failed check names the bound, the factor above it "
+      "and the likely cause.  The exit code is 0 if all agree, else 1.",
+      describe(settings_of(settings)), "", "orrery gradcheck silu rms softmax", names};
 }
 
 int gradcheck(const Arguments& arguments) {

@@ -292,16 +292,16 @@ Json json_of(const std::string& run, const std::vector<ValueSummary>& captured,
 
 }  // namespace
 
-std::string inspect_help(const Arguments&) {
+CommandHelp inspect_help(const Arguments&) {
   InspectSettings settings;
   std::string looks;
   for (const auto& [name, look] : models::looks()) looks += "  " + name + ": " + look.description + "\n";
-  return "orrery inspect RUN --key=value: analyzes a trained model on one example.  RUN is the folder of a run (its\n"
-         "last checkpoint) or of a checkpoint.  The default example is the first of the run's held-out data.  If the\n"
-         "model supports none of the default analyses, all are tried; with --hooks and without --html none is run.\n" +
-         describe(settings_of(settings)) + "\nAnalyses:\n" + looks +
-         "\nExample: orrery inspect runs/quickstart-1 --text=\"First Citizen:\" --analysis=attention --layer=0 "
-         "--head=0";
+  return {
+      "RUN is the folder of a run (its last checkpoint) or of a checkpoint.  The default example is the first of "
+      "the run's held-out data.  If the model supports none of the default analyses, all are tried; with --hooks "
+      "and without --html none is run.",
+      describe(settings_of(settings)), "Analyses:\n" + looks,
+      "orrery inspect runs/quickstart-1 --text=\"First Citizen:\" --analysis=attention --layer=0 --head=0"};
 }
 
 int inspect(const Arguments& arguments) {

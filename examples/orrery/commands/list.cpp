@@ -1,6 +1,7 @@
 // orrery list: the catalogue.
 #include <algorithm>
 #include <iostream>
+#include <iterator>
 
 #include "engine/settings/registry.h"
 #include "engine/types/usage_error.h"
@@ -51,21 +52,14 @@ struct Match {
   bool whole;
 };
 
-// Returns the family or the entries with this name; throws if there are none.
-std::vector<Match> matches_of(const std::string& word) {
+// Returns the families and entries with this name, or only the entry of one family.
+std::vector<Match> matches_of(const std::string& word, const std::string& only_family = {}) {
   std::vector<Match> found;
-  std::vector<std::string> known;
   for (models::CatalogueFamily& family : models::catalogue()) {
-    known.push_back(family.name);
-    for (const models::CatalogueEntry& entry : family.entries) known.push_back(entry.name);
-    const bool whole = called(family, word);
+    if (!only_family.empty() && family.name != only_family) continue;
+    const bool whole = only_family.empty() && called(family, word);
     if (!whole) std::erase_if(family.entries, [&](const auto& entry) { return !called(entry, word); });
     if (whole || !family.entries.empty()) found.push_back({std::move(family), whole});
-  }
-  if (found.empty()) {
-    const std::string meant = nearest(word, known);
-    fail_usage("list: unknown family or name '", word, "'; ",
-               meant.empty() ? "orrery list prints all" : "did you mean '" + meant + "'?");
   }
   return found;
 }
@@ -98,15 +92,41 @@ Json json_of(const Match& match) {
 
 }  // namespace
 
-std::string list_help(const Arguments&) {
+std::string catalogue_of(const std::string& word, const std::string& only_family) {
+  std::string all;
+  for (const Match& match : matches_of(word, only_family)) all += text_of(match);
+  return all;
+}
+
+std::vector<std::string> catalogue_names() {
+  std::vector<std::string> all;
+  for (const models::CatalogueFamily& family : models::catalogue()) {
+    all.push_back(family.name);
+    for (const models::CatalogueEntry& entry : family.entries) all.push_back(entry.name);
+  }
+  return all;
+}
+
+namespace {
+
+void check_found(const std::vector<Match>& matches, const std::string& word) {
+  const std::string meant = matches.empty() ? nearest(word, catalogue_names()) : "";
+  check_usage(!matches.empty(), "list: unknown family or name '", word, "'; ",
+              meant.empty() ? "orrery list prints all" : "did you mean '" + meant + "'?");
+}
+
+}  // namespace
+
+CommandHelp list_help(const Arguments&) {
   ListSettings settings;
   std::vector<std::string> families;
   for (const models::CatalogueFamily& family : models::catalogue()) families.push_back(family.name);
-  return "orrery list [FAMILY or NAME] ...: formula, settings with their defaults, learned parameters with their\n"
-         "initial values, tensors saved for backward, and source; for activations also the kinks, the value and\n"
-         "derivative at 0, the minimum and the limits at -infinity and infinity.\n"
-         "Families, singular or plural: " +
-         join(families) + "\n" + describe(settings_of(settings)) + "\nExample: orrery list attentions softmax";
+  return {
+      "Prints formula, settings with their defaults, learned parameters with their initial values, tensors saved "
+      "for backward, and source; for activations also the kinks, the value and derivative at 0, the minimum and "
+      "the limits at -infinity and infinity.\nFamilies, singular or plural: " +
+          join(families),
+      describe(settings_of(settings)), "", "orrery list attentions softmax", catalogue_names()};
 }
 
 int list(const Arguments& arguments) {
@@ -121,8 +141,11 @@ int list(const Arguments& arguments) {
     return 0;
   }
   std::vector<Match> all = words.empty() ? whole_catalogue() : std::vector<Match>();
-  for (const std::string& word : words)
-    for (Match& match : matches_of(word)) all.push_back(std::move(match));
+  for (const std::string& word : words) {
+    std::vector<Match> found = matches_of(word);
+    check_found(found, word);
+    std::move(found.begin(), found.end(), std::back_inserter(all));
+  }
   JsonOutput json(settings.json);
   Json families = Json::array();
   for (const Match& match : all) {

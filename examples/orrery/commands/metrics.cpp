@@ -134,14 +134,15 @@ void write_metrics(const std::string& path, const std::function<void(const Write
 
 }  // namespace
 
-std::string metrics_help(const Arguments&) {
+CommandHelp metrics_help(const Arguments&) {
   MetricsSettings settings;
-  return "orrery metrics RUN: the rows of its metrics.jsonl.  CSV has one column per metric, the step first, and\n"
-         "one row per logged step or validation; numbers read back exactly, missing values are empty, and\n"
-         "non-finite values are nan.  For TensorBoard the tags are the metrics' names, numbers are rounded to f32,\n"
-         "and the wall time is the time of the steps in seconds, so that equal rows give identical bytes.\n" +
-         describe(settings_of(settings)) +
-         "\nExample: orrery metrics runs/mine --format=tensorboard && tensorboard --logdir=runs";
+  return {
+      "Prints the rows of RUN's metrics.jsonl.  CSV has one column per metric, the step first, and one row per "
+      "logged step or validation; numbers read back exactly, missing values are empty, and non-finite values are "
+      "nan.  For TensorBoard the tags are the metrics' names, numbers are rounded to f32, and the wall time is the "
+      "time of the steps in seconds, so that equal rows give identical bytes.",
+      describe(settings_of(settings)), "",
+      "orrery metrics runs/mine --format=tensorboard && tensorboard --logdir=runs"};
 }
 
 int metrics(const Arguments& arguments) {

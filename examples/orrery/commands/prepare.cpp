@@ -33,10 +33,10 @@ struct PrepareSettings {
 
 }  // namespace
 
-std::string prepare_help(const Arguments&) {
+CommandHelp prepare_help(const Arguments&) {
   PrepareSettings settings;
-  return "Arguments are --key=value:\n" + describe(settings_of(settings)) +
-         "\nExample: orrery prepare --input=books --out=books-gpt2 --tokenizer=gpt2; orrery train --data=books-gpt2";
+  return {"", describe(settings_of(settings)), "",
+          "orrery prepare --input=books --out=books-gpt2 --tokenizer=gpt2; orrery train --data=books-gpt2"};
 }
 
 int prepare(const Arguments& arguments) {

@@ -118,18 +118,16 @@ std::string step_text(const Finding& finding) {
 
 }  // namespace
 
-std::string replay_help(const Arguments& given) {
+CommandHelp replay_help(const Arguments& given) {
   const Given known = read_given(given);
   ReplaySettings settings = known.settings;
   models::TrainSettings of_run = known.folder.empty() ? models::TrainSettings() : settings_of_replay(known);
-  return "orrery replay RUN --key=value, where RUN is the folder of a run that --nan_guard=yes stopped, or of its\n"
-         "replay:\n" +
-         describe(settings_of(settings)) +
-         "\nThe state before the step is stored in RUN/replay, so the same settings give identical bits.  Settings of\n"
-         "train repeat the step with other values; their defaults are the run's" +
-         (known.folder.empty() ? ", which orrery replay RUN --help prints:\n" : ":\n") + describe(settings_of(of_run)) +
-         "\nThe exit code is 0 if a non-finite value is found again, else 1." +
-         "\nExample: orrery replay runs/latest --learning_rate=1e-4";
+  return {"RUN is the folder of a run that --nan_guard=yes stopped, or of its replay.",
+          with_rest(describe(settings_of(settings)), describe(settings_of(of_run))),
+          "The state before the step is stored in RUN/replay, so the same settings give identical bits.  Settings of "
+          "train repeat the step with other values; orrery replay RUN --help=all lists them, with the run's values.\n"
+          "The exit code is 0 if a non-finite value is found again, else 1.",
+          "orrery replay runs/latest --learning_rate=1e-4"};
 }
 
 int replay(const Arguments& arguments) {

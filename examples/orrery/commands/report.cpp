@@ -96,11 +96,12 @@ Json sections_of(std::span<const std::string> folders, const ReportSettings& s, 
 
 }  // namespace
 
-std::string report_help(const Arguments&) {
+CommandHelp report_help(const Arguments&) {
   ReportSettings settings;
-  return "orrery report RUN [RUN ...] --key=value: the folder of a run, of several runs (plotted together), or\n"
-         "of a sweep or study.  A run in training is shown up to its last logged step.\n" +
-         describe(settings_of(settings)) + "\nExample: orrery report runs/quickstart-1 --out=report.html";
+  return {
+      "RUN is the folder of a run, of several runs (plotted together), or of a sweep or study.  A run in training "
+      "is shown up to its last logged step.",
+      describe(settings_of(settings)), "", "orrery report runs/quickstart-1 --out=report.html"};
 }
 
 int report(const Arguments& arguments) {

@@ -184,18 +184,19 @@ std::string pool_line(const std::string& pool) {
   return line_of_pool({pool, static_cast<int64_t>(runs.size()), bytes_of(runs)});
 }
 
-std::string runs_help(const Arguments&) {
+CommandHelp runs_help(const Arguments&) {
   RunsSettings settings;
-  return "orrery runs [FOLDER]: the runs below a folder (none: runs), newest first, each with its model, settings\n"
-         "that differ, last step, last and lowest validation loss (of a log above 8 MB: in its last 8 MB), age of the\n"
-         "log and state.  A stopped run has a checkpoint of its last step; a failed one was ended by an error or a\n"
-         "kill.  The pools of sweeps and studies are one line each.\n"
-         "orrery runs --runs=POOL [RUN ...]: the runs of a pool with their sizes and the sweeps and studies that use\n"
-         "them.  A run whose sweep or study was moved or removed is kept unless --maybe_used is given.  A removed run\n"
-         "is trained again when it is needed.\n" +
-         describe(settings_of(settings)) +
-         "\nThe exit code is 1 if a run could not be removed because a program trains or uses it.\n"
-         "\nExample: orrery runs; orrery runs --runs=runs/pool; orrery runs --prune";
+  return {
+      "orrery runs [FOLDER] lists the runs below a folder (none: runs), newest first, each with its model, settings "
+      "that differ, last step, last and lowest validation loss (of a log above 8 MB: in its last 8 MB), age of the "
+      "log and state.  A stopped run has a checkpoint of its last step; a failed one was ended by an error or a "
+      "kill.  The pools of sweeps and studies are one line each.\n"
+      "orrery runs --runs=POOL [RUN ...] lists the runs of a pool with their sizes and the sweeps and studies that "
+      "use them.  A run whose sweep or study was moved or removed is kept unless --maybe_used is given.  A removed "
+      "run is trained again when it is needed.",
+      describe(settings_of(settings)),
+      "The exit code is 1 if a run could not be removed because a program trains or uses it.",
+      "orrery runs; orrery runs --runs=runs/pool; orrery runs --prune"};
 }
 
 int runs(const Arguments& arguments) {

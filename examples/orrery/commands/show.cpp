@@ -96,12 +96,11 @@ const models::StoredTensor& named(const std::vector<models::StoredTensor>& tenso
 
 }  // namespace
 
-std::string show_help(const Arguments&) {
+CommandHelp show_help(const Arguments&) {
   ShowSettings settings;
-  return "orrery show PATH --key=value, where PATH is a safetensors file, the folder of a run or of a checkpoint, or\n"
-         "a folder with model.safetensors:\n" +
-         describe(settings_of(settings)) +
-         "\nExample: orrery show runs/latest --tensor=token_embedding.weight --out=embedding.npy";
+  return {"PATH is a safetensors file, the folder of a run or of a checkpoint, or a folder with model.safetensors.",
+          describe(settings_of(settings)), "",
+          "orrery show runs/latest --tensor=token_embedding.weight --out=embedding.npy"};
 }
 
 int show(const Arguments& arguments) {

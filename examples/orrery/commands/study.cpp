@@ -163,19 +163,19 @@ int judge_all(const StudySettings& s) {
 
 }  // namespace
 
-std::string study_help(const Arguments&) {
+CommandHelp study_help(const Arguments&) {
   StudySettings settings;
-  return "orrery study CLAIM.toml: tests the claim in a file, which gives its source, the runs to train, the metrics\n"
-         "to compare and what would refute the claim (models/study/claim.h has every key).  Missing runs are trained,\n"
-         "differences are computed seed by seed, and the verdict is shown, not shown or reversed.  The results are\n"
-         "verdict.json, table.csv, samples.csv, runs.csv and picture.svg; `orrery report` shows them.  --all tests\n"
-         "every new or changed claim of a folder, main ones first, and lists all verdicts in README.md and\n"
-         "verdicts.csv.\n" +
-         describe(settings_of(settings)) +
-         "\nThe exit code is 1 if a run failed: then there is no verdict, and the same command tries that run again.\n"
-         "A diverged run has not failed.  With --all the exit code is 1 if a claim could not be tested.\n"
-         "\nExample: orrery study examples/studies/all_attention/feed_forward_can_be_dropped.toml; orrery report "
-         "runs/studies/feed_forward_can_be_dropped";
+  return {
+      "The file gives the claim's source, the runs to train, the metrics to compare and what would refute the "
+      "claim (models/study/claim.h has every key).  Missing runs are trained, differences are computed seed by "
+      "seed, and the verdict is shown, not shown or reversed.  The results are verdict.json, table.csv, "
+      "samples.csv, runs.csv and picture.svg; `orrery report` shows them.  --all tests every new or changed claim "
+      "of a folder, main ones first, and lists all verdicts in README.md and verdicts.csv.",
+      describe(settings_of(settings)),
+      "The exit code is 1 if a run failed: then there is no verdict, and the same command tries that run again.  A "
+      "diverged run has not failed.  With --all the exit code is 1 if a claim could not be tested.",
+      "orrery study examples/studies/all_attention/feed_forward_can_be_dropped.toml; orrery report "
+      "runs/studies/feed_forward_can_be_dropped"};
 }
 
 int study(const Arguments& arguments) {

@@ -323,17 +323,19 @@ void write_sweep_file(const Sweep& sweep, Arguments arguments, const std::string
 
 }  // namespace
 
-std::string sweep_help(const Arguments&) {
+CommandHelp sweep_help(const Arguments&) {
   SweepSettings settings;
-  return "orrery sweep [CONFIG.toml] --KEY=VALUE ...: the settings are those of orrery train.  A setting with several\n"
-         "values varies, and every combination is trained: give values in braces, quoted for the shell\n"
-         "('--attention={softmax,pointwise(relu)}', '--seed={0..4}', '--normalization=dyt(alpha={1,2})'), or give the\n"
-         "setting several times.\n" +
-         describe(settings_of(settings)) +
-         "\nThe exit code is 1 if a run failed; the other runs are still trained and the tables written.  A diverged\n"
-         "run has not failed.\n"
-         "\nExample: orrery sweep examples/configs/quickstart.toml '--attention={softmax,pointwise(relu)}' "
-         "'--seed={0..2}' --steps=400";
+  models::TrainSettings of_runs;
+  return {
+      "The settings of the runs are those of orrery train.  A setting with several values varies, and every "
+      "combination is trained: give values in braces, quoted for the shell "
+      "('--attention={softmax,pointwise(relu)}', '--seed={0..4}', '--normalization=dyt(alpha={1,2})'), or give the "
+      "setting several times.",
+      with_rest(describe(settings_of(settings)), describe(settings_of(of_runs), models::nanogpt_keys())),
+      "The exit code is 1 if a run failed; the other runs are still trained and the tables written.  A diverged "
+      "run has not failed.",
+      "orrery sweep examples/configs/quickstart.toml '--attention={softmax,pointwise(relu)}' '--seed={0..2}' "
+      "--steps=400"};
 }
 
 int sweep(const Arguments& arguments) {

@@ -37,6 +37,7 @@ struct TrainCommandSettings {
 
   template <class V>
   void visit(V& v) {
+    v.section("output");
     v("plan", plan, "print the plan of the run (memory, time, data, parameters) and end; writes nothing");
     v("json", json, text(json_help, "; after training: losses, metrics and files"));
   }
@@ -147,18 +148,20 @@ std::string next_line(const models::TrainSettings& settings) {
 
 }  // namespace
 
-std::string train_help(const Arguments& given) {
+CommandHelp train_help(const Arguments& given) {
   TrainCommandSettings own;
   models::TrainSettings settings = known_train_settings("train", take_own(given, settings_of(own)));
   own = {};  // the defaults
-  return "Arguments are --key=value.  Files of settings (--config) apply first, and later values win.  nanoGPT's\n"
-         "names are accepted too.  orrery train --resume=RUN resumes a run; further arguments change its settings.\n"
-         "  --config=FILE.toml  settings from a file, by the same names\n" +
-         describe(settings_of(own)) + describe(settings_of(settings)) +
-         "\nThe files and the last validation are printed to the standard output, everything else to the standard\n"
-         "error.  The exit code is 3 if the run is complete and its validation loss is above that of uniform\n"
-         "guessing: the logarithm of the vocabulary size or of the number of classes.\n"
-         "\nExample: orrery train --model=gpt-char-small --data=examples/data/tinyshakespeare.txt --steps=200";
+  std::vector<SettingHelp> all =
+      with_rest(describe(settings_of(settings), models::nanogpt_keys()), describe(settings_of(own)));
+  all.push_back({.key = "config", .section = "run", .help = "FILE.toml with settings; by the same names"});
+  return {"", std::move(all),
+          "Files of settings (--config) apply first, and later values win.  Names of nanoGPT are accepted too.  orrery "
+          "train --resume=RUN resumes a run; further arguments change its settings.\n"
+          "The files and the last validation are printed to the standard output, everything else to the standard "
+          "error.  The exit code is 3 if the run is complete and its validation loss is above that of uniform "
+          "guessing: the logarithm of the vocabulary size or of the number of classes.",
+          "orrery train --data=examples/data/tinyshakespeare.txt --steps=200"};
 }
 
 int train(const Arguments& arguments) {

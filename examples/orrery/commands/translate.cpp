@@ -91,12 +91,10 @@ Sources read_sources(const std::string& input, const models::Tokenizer& tokenize
 
 }  // namespace
 
-std::string translate_help(const Arguments&) {
+CommandHelp translate_help(const Arguments&) {
   TranslateSettings settings;
-  return "orrery translate RUN --key=value, where RUN is the folder of a run (its last checkpoint) or of a "
-         "checkpoint:\n" +
-         describe(settings_of(settings)) +
-         "\nExample: orrery translate runs/latest --input=test.de --reference=test.en --beam=5";
+  return {"RUN is the folder of a run (its last checkpoint) or of a checkpoint.", describe(settings_of(settings)), "",
+          "orrery translate runs/latest --input=test.de --reference=test.en --beam=5"};
 }
 
 int translate(const Arguments& arguments) {

@@ -192,15 +192,15 @@ std::vector<std::string> train(const std::vector<Name>& names, const TrySettings
 
 }  // namespace
 
-std::string try_out_help(const Arguments&) {
+CommandHelp try_out_help(const Arguments&) {
   TrySettings settings;
-  return "orrery try FILE.cpp: compiles one file (an activation, attention, normalization, model, ...) to a\n"
-         "plug-in, shows its catalogue row, its gradient check and a plot, and trains small models with it and,\n"
-         "for comparison, one with gelu, softmax and layer.  The exit code is 1 if a check fails.\n"
-         "--plugin=FILE.so loads the plug-in in every other command, if its size and SHA-256 are those in\n"
-         "FILE.so.sha256.  A plug-in is code and runs with your rights.  The same file in nn/activations/ (or its\n"
-         "family's folder) is part of the library without a change.\n" +
-         describe(settings_of(settings)) + "\nExample: orrery try examples/03_new_activation.cpp";
+  return {
+      "Compiles one file (an activation, attention, normalization, model, ...) to a plug-in, shows its catalogue "
+      "row, its gradient check and a plot, and trains small models with it and, for comparison, one with gelu, "
+      "softmax and layer.  The exit code is 1 if a check fails.\n--plugin=FILE.so loads the plug-in in every other "
+      "command, if its size and SHA-256 are those in FILE.so.sha256.  A plug-in is code and runs with your rights.  "
+      "The same file in nn/activations/ (or its family's folder) is part of the library without a change.",
+      describe(settings_of(settings)), "", "orrery try examples/03_new_activation.cpp"};
 }
 
 int try_out(const Arguments& arguments) {

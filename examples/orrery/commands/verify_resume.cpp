@@ -201,13 +201,14 @@ class Verification {
 
 }  // namespace
 
-std::string verify_resume_help(const Arguments&) {
+CommandHelp verify_resume_help(const Arguments&) {
   VerifySettings settings;
-  return "orrery verify_resume RUN: trains the next steps from the last checkpoint twice, without and with an\n"
-         "interruption after which a new process resumes.  Weights, optimizer, state and all metrics of metrics.jsonl\n"
-         "except times must be bit-identical; else the exit code is 1 and both runs are kept for inspection.  RUN is\n"
-         "only read, and may be in training.  A run that has finished its steps is trained beyond them.\n" +
-         describe(settings_of(settings)) + "\nExample: orrery verify_resume runs/mine --steps=5";
+  return {
+      "Trains the next steps from the last checkpoint twice, without and with an interruption after which a new "
+      "process resumes.  Weights, optimizer, state and all metrics of metrics.jsonl except times must be "
+      "bit-identical; else the exit code is 1 and both runs are kept for inspection.  RUN is only read, and may be "
+      "in training.  A run that has finished its steps is trained beyond them.",
+      describe(settings_of(settings)), "", "orrery verify_resume runs/mine --steps=5"};
 }
 
 int verify_resume(const Arguments& arguments) {

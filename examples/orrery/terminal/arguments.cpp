@@ -1,8 +1,9 @@
 #include "examples/orrery/terminal/arguments.h"
 
+#include <algorithm>
+
 #include "engine/system/files.h"
 #include "engine/types/usage_error.h"
-#include "examples/orrery/terminal/table.h"
 
 namespace orrery::program {
 
@@ -50,27 +51,53 @@ std::vector<std::string> read_arguments(std::string_view command, std::span<cons
 
 namespace {
 
-std::string range_of(const Setting& setting) {  // range of a number: " [0, 1)", " 0 or [257, 1e6]"
+// Returns the range of a number: "[0, 1)", "0 or [257, 1e6]"; empty for other types.
+std::string range_of(const Setting& setting) {
   const bool number = std::holds_alternative<int64_t*>(setting.value) ||
                       std::holds_alternative<double*>(setting.value) ||
                       std::holds_alternative<LearnableNumber*>(setting.value);
   if (!number) return "";
   const Limits& l = setting.limits;
-  if (l.low == 0 && l.low_allowed && l.smallest > tiny)
-    return text(" 0 or [", print_number(l.smallest), ", ", print_number(l.high), l.high_allowed ? "]" : ")");
-  return text(l.low_allowed ? " [" : " (", print_number(l.low), ", ", print_number(l.high), l.high_allowed ? "]" : ")");
+  const bool zero = l.low == 0 && l.low_allowed && l.smallest > tiny;
+  return text(zero            ? "0 or ["
+              : l.low_allowed ? "["
+                              : "(",
+              print_number(zero ? l.smallest : l.low), ", ", print_number(l.high), l.high_allowed ? "]" : ")");
 }
 
 }  // namespace
 
-std::string describe(std::span<const Setting> settings) {
-  Table table({"", "default (-: none)", ""}, "lll");
+std::vector<SettingHelp> describe(std::span<const Setting> settings, std::span<const ForeignKey> foreign) {
+  std::vector<SettingHelp> all;
   for (const Setting& setting : settings) {
     if (setting.key.empty()) continue;
-    const std::string value = print_value(setting);
-    table.add({"--" + setting.key, value.empty() ? "-" : value, setting.help + range_of(setting)});
+    const bool is_switch = std::holds_alternative<bool*>(setting.value);
+    SettingHelp help{setting.key,           setting.section, print_value(setting), setting.help,   range_of(setting),
+                     setting.limits.family, setting.aliases, setting.limits.words, setting.common, is_switch};
+    if (is_switch) help.words = {"yes", "no"};
+    for (const ForeignKey& other : foreign)
+      if (other.ours == setting.key) help.aliases.emplace_back(other.key);
+    all.push_back(std::move(help));
   }
-  return table.print();
+  return all;
+}
+
+std::vector<SettingHelp> with_rest(std::vector<SettingHelp> own, const std::vector<SettingHelp>& rest) {
+  const size_t count = own.size();
+  for (const SettingHelp& setting : rest) {
+    const auto is_same = [&](const SettingHelp& each) { return each.key == setting.key; };
+    if (std::any_of(own.begin(), own.begin() + static_cast<std::ptrdiff_t>(count), is_same)) continue;
+    own.push_back(setting);
+    own.back().common = false;
+  }
+  return own;
+}
+
+const SettingHelp* find_help(const std::vector<SettingHelp>& settings, std::string_view key) {
+  const auto found = std::find_if(settings.begin(), settings.end(), [&](const SettingHelp& s) {
+    return s.key == key || std::find(s.aliases.begin(), s.aliases.end(), key) != s.aliases.end();
+  });
+  return found == settings.end() ? nullptr : &*found;
 }
 
 }  // namespace orrery::program

@@ -25,7 +25,17 @@ ParsedArguments parse_arguments(std::string_view command, std::span<const std::s
 std::vector<std::string> read_arguments(std::string_view command, std::span<const std::string> arguments,
                                         std::span<const Setting> settings, std::span<const ForeignKey> foreign = {});
 
-// Returns one line per setting: --key, default, help.
-std::string describe(std::span<const Setting> settings);
+// What help, completion and the man page print about a setting; empty texts: there is none.
+struct SettingHelp {
+  std::string key, section = {}, value = {}, help = {}, range = {}, family = {};  // value: the default
+  std::vector<std::string> aliases = {}, words = {};                              // words: the allowed values
+  bool common = true, is_switch = false;                                          // is_switch: `--key` alone means yes
+};
+
+// Returns the settings that have a key. `foreign`: keys of other programs, which count as aliases.
+std::vector<SettingHelp> describe(std::span<const Setting> settings, std::span<const ForeignKey> foreign = {});
+// Adds settings of another command, which only the long help lists, except keys that `own` has.
+std::vector<SettingHelp> with_rest(std::vector<SettingHelp> own, const std::vector<SettingHelp>& rest);
+const SettingHelp* find_help(const std::vector<SettingHelp>& settings, std::string_view key);  // null: none
 
 }  // namespace orrery::program

@@ -32,9 +32,9 @@ std::string right_aligned(const std::string& text, size_t width) {
   return std::string(width > text.size() ? width - text.size() : 0, ' ') + text;
 }
 
-size_t terminal_columns(int descriptor) {
+size_t terminal_columns(int descriptor, size_t if_unknown) {
   winsize size{};
-  return ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : 100;
+  return ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : if_unknown;
 }
 
 std::string cut_lines(const std::string& text, size_t columns) {

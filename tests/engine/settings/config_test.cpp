@@ -104,8 +104,41 @@ TEST_CASE("nearest") {
   CHECK(nearest("lay", words) == "layers");
   CHECK(nearest("geul", words) == "gelu");
   CHECK(nearest("momentum", words).empty());
+  CHECK(nearest("GELU", words) == "gelu");
+  CHECK(nearest("rate_of_the_decay", words) == "rate");             // begins with it
+  CHECK(nearest("gelu_tanh_approximation", words) == "gelu_tanh");  // the longest
   CHECK(nearest("", words).empty());
   CHECK(nearest("x", {}).empty());
+}
+
+TEST_CASE("a setting has the section that it is declared in; unmarked settings are common if none is marked") {
+  struct Inner {
+    int64_t a = 1, b = 2;
+    void visit(detail::SettingCollector& v) {
+      v.common("a", a);
+      v("b", b);
+    }
+  };
+  struct Outer {
+    int64_t x = 3, y = 4;
+    Inner inner;
+    void visit(detail::SettingCollector& v) {
+      v.section("first");
+      v("x", x);
+      v.include(settings_of(inner));
+      v.section("second");
+      v("y", y);
+    }
+  } outer;
+  const std::vector<Setting> settings = settings_of(outer);
+  const auto state = [&](const char* key) {
+    const Setting& setting = *find_setting(settings, key);
+    return setting.section + (setting.common ? ", common" : "");
+  };
+  CHECK(state("x") == "first, common");
+  CHECK(state("a") == "first, common");
+  CHECK(state("b") == "first");
+  CHECK(state("y") == "second, common");
 }
 
 TEST_CASE("specs survive printing and reading") {

@@ -1,0 +1,196 @@
+// Help in the width of the window, explanations of settings and names, completion, the man page.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "tests/examples/program.h"
+#include "tests/support/message.h"
+
+using orrery::testing::expect_error;
+using orrery::testing::Message;
+
+namespace {
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+size_t longest_line(const std::string& text) {
+  size_t longest = 0;
+  for (const std::string& line : lines_of(text)) longest = std::max(longest, line.size() - line.ends_with('\r'));
+  return longest;
+}
+
+bool has_line(const std::string& text, const std::string& line) {
+  const std::vector<std::string> lines = lines_of(text);
+  return std::find(lines.begin(), lines.end(), line) != lines.end();
+}
+
+const char* const commands[] = {"train",         "sweep",     "study",  "runs",    "compare",   "metrics",
+                                "verify_resume", "replay",    "report", "inspect", "prepare",   "evaluate",
+                                "generate",      "translate", "import", "export",  "show",      "classify",
+                                "gradcheck",     "list",      "try",    "bench",   "completion"};
+
+Outcome run_bash(const std::string& script) {
+  const Folder folder;
+  return run_shell("export ORRERY; bash '" + folder.write("script.bash", script) + "'");
+}
+
+// Returns whether a program is there: tests of completion use the shells that are installed.
+bool is_installed(const std::string& program) { return run_shell("command -v " + program).code == 0; }
+
+}  // namespace
+
+TEST_CASE("help: no line is longer than 80 columns, or than the terminal") {
+  for (const char* command : commands) {
+    CAPTURE(command);
+    for (const char* flag : {"--help", "--help=all"}) {
+      const Outcome outcome = run_orrery({command, flag});
+      CHECK(outcome.code == 0);
+      CHECK(longest_line(outcome.out) <= 80);
+      CHECK(contains(outcome.out, std::string("Usage: orrery ") + command));
+    }
+  }
+  CHECK(longest_line(run_orrery({"--help"}).out) <= 80);
+  CHECK(longest_line(run_orrery({"help", "train", "optimizer"}).out) <= 80);
+  if (const auto narrow = run_on_terminal("stty cols 50 && \"$ORRERY\" train --help=all"))
+    CHECK(longest_line(narrow->out) <= 50);
+  if (const auto wide = run_on_terminal("stty cols 200 && \"$ORRERY\" train --help=all")) {
+    CHECK(longest_line(wide->out) <= 100);
+    CHECK(longest_line(wide->out) > 80);
+  }
+}
+
+TEST_CASE("help: the common settings of train are one screen, in sections; --help=all lists all") {
+  for (const char* model : {"gpt-char-small", "vit-fashion", "translation-small", "resnet"}) {
+    CAPTURE(model);
+    const Outcome brief = run_orrery({"train", "--help", std::string("--model=") + model});
+    CHECK(brief.code == 0);
+    CHECK(lines_of(brief.out).size() <= 40);
+    for (const char* section : {"model:", "data:", "run:", "steps:", "machine:"}) CHECK(has_line(brief.out, section));
+    CHECK(contains(brief.out, "Example: orrery train"));
+  }
+  const Outcome brief = run_orrery({"train", "--help"}), full = run_orrery({"train", "--help=all"});
+  CHECK(contains(brief.out, "--help=all"));
+  CHECK(!contains(brief.out, "--residual_gain"));
+  CHECK(contains(full.out, "--residual_gain=1 "));
+  CHECK(contains(full.out, "--learning_rate=0.001 "));
+  CHECK(contains(full.out, "(0, 1e30]"));
+  CHECK(has_line(full.out, "checks:"));
+  CHECK(contains(run_orrery({"sweep", "--help=all"}).out, "--residual_gain=1 "));
+  CHECK(!contains(run_orrery({"sweep", "--help"}).out, "--layers"));
+}
+
+TEST_CASE("help: a setting has its default, range, former names and the catalogue's formula") {
+  Message(run_orrery({"help", "train", "learning_rate"}).out)
+      .names("--learning_rate")
+      .names("peak learning rate")
+      .names("default:")
+      .value("0.001")
+      .names("range:")
+      .value("(0, 1e30]")
+      .names("also:")
+      .names("rate");
+  CHECK(run_orrery({"help", "learning_rate"}).out == run_orrery({"help", "train", "learning_rate"}).out);
+  Message(run_orrery({"help", "train", "data"}).out).names("--data=...").names("default:").value("none");
+  Message(run_orrery({"help", "train", "n_layer"}).out).names("--layers").names("n_layer");
+  Message(run_orrery({"help", "layers", "--model=vit-fashion"}).out).names("--layers");
+  Message(run_orrery({"help", "train", "dtype"}).out).names("values:").offers("f32, f64, bf16");
+  Message(run_orrery({"help", "train", "optimizer"}).out).offers("orrery list optimizer").names("adamw").names("arXiv");
+  CHECK(run_orrery({"help", "train", "optimizer.beta1"}).out == run_orrery({"help", "train", "optimizer"}).out);
+  Message(run_orrery({"help", "generate", "top_k"}).out).names("orrery generate --top_k").names("range:");
+  Message(run_orrery({"help", "relu"}).out).names("activation:").names("relu").names("max(x, 0)");
+  Message(run_orrery({"help", "attention"}).out).names("--attention").names("softmax").names("pointwise");
+  expect_error(run_orrery({"help", "train", "learnin_rate"})).value("learnin_rate").offers("learning_rate");
+  expect_error(run_orrery({"help", "pointwis"})).names("help").value("pointwis").offers("pointwise");
+  expect_error(run_orrery({"help", "relu", "gelu"})).names("help").value("gelu").offers("one name");
+}
+
+TEST_CASE("help: an activation's name in place of a member is answered with the member that takes it") {
+  const Folder folder;
+  const std::string data = "--data=" + folder.write("text.txt", tiny_text());
+  const auto error = [&](const std::string& setting) {
+    return expect_error(
+        run_orrery(std::vector<std::string>{"train", data, "--out=" + (folder / "run"), setting} + tiny));
+  };
+  error("--attention=relu").names("attention").value("relu").offers("did you mean 'pointwise(relu)'?");
+  error("--attention=elu(2)").names("attention").value("elu").offers("'pointwise(elu(2))'");
+  error("--feed_forward=relu").names("feed_forward").value("relu").offers("'dense(relu)'");
+  error("--feed_forward=swiglu").names("feed_forward").value("swiglu").offers("'gated(silu)'");
+  error("--feed_forward=geglu").names("feed_forward").value("geglu").offers("'gated(gelu)'");
+  error("--normalization=tanh").names("normalization").value("tanh").offers("'dynamic(tanh)'");
+  error("--normalization=layer_norm").names("normalization").value("layer_norm").offers("layer");
+  error("--position=relu").names("position").value("relu").offers("rotary");
+}
+
+TEST_CASE("completion: bash completes commands, keys, values and paths") {
+  if (!is_installed("bash")) return;
+  const Folder folder;
+  folder.write("my text.txt", "");
+  const Outcome outcome = run_bash(R"(source <("$ORRERY" completion bash)
+complete -p orrery
+complete_line() {
+  COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMPREPLY=()
+  _orrery 2> /dev/null  # compopt works during a completion only
+  printf '%s;' "${COMPREPLY[@]}"
+  echo
+}
+complete_line orrery verify
+complete_line orrery train --decoder_att
+complete_line orrery train --attention = poi
+complete_line orrery train --attention=poi
+complete_line orrery train --model = gpt-char-sm
+complete_line orrery train --keep_best =
+complete_line orrery metrics --format =
+complete_line orrery list sparse
+complete_line orrery completion z
+cd ')" + folder.path() + R"(' && complete_line orrery train --data = my
+)");
+  INFO(outcome.err);
+  CHECK(outcome.code == 0);
+  CHECK(lines_of(outcome.out) == std::vector<std::string>{"complete -F _orrery orrery", "verify_resume;",
+                                                          "--decoder_attention=;", "pointwise;",
+                                                          "--attention=pointwise;", "gpt-char-small;", "yes;no;",
+                                                          "csv;tensorboard;", "sparsemax;", "zsh;", "my text.txt;"});
+}
+
+TEST_CASE("completion: the scripts of zsh and fish are valid, and fish completes by its own") {
+  const Folder folder;
+  for (const char* shell : {"bash", "zsh", "fish"}) {
+    CAPTURE(shell);
+    const Outcome script = run_orrery({"completion", shell});
+    CHECK(script.code == 0);
+    CHECK(contains(script.out, "gated"));
+    if (is_installed(shell))
+      CHECK(run_shell(std::string(shell) + " -n '" + folder.write("script", script.out) + "'").code == 0);
+  }
+  if (is_installed("zsh")) {
+    const std::string script = folder.write(
+        "script.zsh", "compdef() { }\n" + run_orrery({"completion", "zsh"}).out + "_orrery_values train device\n");
+    CHECK(run_shell("zsh -f '" + script + "'").out == "cpu cuda\n");
+  }
+  if (is_installed("fish")) {
+    const std::string script = folder.write(
+        "script.fish", run_orrery({"completion", "fish"}).out + "complete -C 'orrery train --device=cu'\n");
+    CHECK(contains(run_shell("HOME='" + folder.path() + "' fish '" + script + "'").out, "--device=cuda\t"));
+  }
+  expect_error(run_orrery({"completion"})).names("completion").value(0).offers("bash, fish, man, zsh");
+  expect_error(run_orrery({"completion", "bsh"})).names("completion").value("bsh").offers("bash");
+}
+
+TEST_CASE("completion: the man page has every command and setting") {
+  const Outcome page = run_orrery({"completion", "man"});
+  CHECK(page.code == 0);
+  CHECK(page.out.starts_with(".TH ORRERY 1"));
+  for (const char* command : commands) CHECK(contains(page.out, std::string("\n.SS orrery ") + command + " "));
+  CHECK(contains(page.out, "\n.B \\-\\-learning_rate=0.001\n"));
+  if (!is_installed("groff")) return;
+  const Folder folder;
+  const Outcome drawn = run_shell("groff -man -Tutf8 '" + folder.write("orrery.1", page.out) + "'");
+  CHECK(drawn.code == 0);
+  CHECK(contains(drawn.out, "verify_resume"));
+}
