@@ -39,8 +39,8 @@ if [ "$(grep -c 'Building' "$copy/build.log")" != "$dropped" ]; then
 fi
 or_show nn_tests.log "$copy/build/nn_tests"
 # All but what takes its time and knows no registry.
-or_show models_tests.log "$copy/build/models_tests" "-tce=memory plan:*,logit_lens: it takes*,sentence piece:*,picture:*,\
-foreign files:*,translation:*,byte pairs:*"
+or_show models_tests.log "$copy/build/models_tests" "-tce=memory plan:*,logit_lens: it takes*,sentence piece:*,\
+picture:*,foreign files:*,translation:*,byte pairs:*"
 grep -h 'test cases' "$copy/nn_tests.log" "$copy/models_tests.log"
 
 orrery=$copy/build/orrery
