@@ -31,8 +31,8 @@ const std::map<Kind, std::string> names = {
     {comments, "comments"}, {beginnings, "beginnings of comments"}, {strings, "text in quotes"}};
 // For each top folder: how many there may be.  A page counts as comments.
 const std::map<std::string, std::vector<size_t>> budgets = {
-    {"README.md", {75, 0, 0}}, {"engine", {1, 0, 6}},    {"cuda", {2, 0, 1}},    {"nn", {1, 0, 12}},
-    {"models", {7, 0, 106}},   {"examples", {0, 0, 57}}, {"tests", {22, 4, 238}}};
+    {"README.md", {66, 0, 0}}, {"engine", {1, 0, 0}},   {"cuda", {2, 0, 0}},   {"nn", {1, 0, 0}},
+    {"models", {4, 0, 6}},     {"examples", {0, 0, 2}}, {"tests", {5, 1, 220}}};
 
 struct Sentence {
   Kind kind;
