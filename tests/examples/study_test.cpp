@@ -9,8 +9,8 @@
 
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
-using orrery::testing::Message;
 using orrery::testing::expect_error;
+using orrery::testing::Message;
 
 TEST_CASE("study: a trained claim, its files, its report, and nothing trained twice") {
   const Folder folder;
@@ -261,9 +261,9 @@ TEST_CASE("study: a formula of one's own") {
   expect_error(judge(folder, text)).names("no verdict").value(3);
   std::string source = read_file(ORRERY_SOURCE_DIR "/tests/examples/plugins/scale_norm.cpp");
   folder.write("scale_norm.cpp", source + "[[gnu::used]] static const int another = 1;\n");
-  const Outcome changed = run_shell("\"$ORRERY\" try " + (folder / "scale_norm.cpp") + " --steps=0 --out=" +
-                                    (folder / "changed") + " && ! cmp -s " + (folder / "changed/scale_norm.so") + " " +
-                                    (folder / "plugins/scale_norm.so"));
+  const Outcome changed =
+      run_shell("\"$ORRERY\" try " + (folder / "scale_norm.cpp") + " --steps=0 --out=" + (folder / "changed") +
+                " && ! cmp -s " + (folder / "changed/scale_norm.so") + " " + (folder / "plugins/scale_norm.so"));
   REQUIRE_MESSAGE(changed.code == 0, changed.err);
   const Outcome again = judge(folder, text, {"--plugin=" + (folder / "changed/scale_norm.so")});
   CHECK(again.code == 0);
@@ -412,7 +412,10 @@ TEST_CASE("study: variants with other targets are not compared by a loss") {
   const auto judged = [&](const std::string& metric, const std::string& of = "") {
     return judge(folder, claim_text(folder, head + "\"" + metric + "\"", of.empty() ? variants : of));
   };
-  for (const char* const metric : {"validation_loss", "lowest(validation_loss)"})
+  for (const char* const metric :
+       {"validation_loss", "lowest(validation_loss)", "lowest(validation_los?)", "mean([vt]*_loss)", "validation_l*",
+        "root(validation_loss)", "log(validation_loss)", "product(validation_loss, 0.5)", "ratio(validation_loss, 1)",
+        "difference(validation_loss, product(-1, diverged))"})
     expect_error(judged(metric)).names("claim.toml:6").names("'relu'").names("tokenizer").offers("bits_per_character");
   CHECK(!fs::exists(folder / "pool"));
   const std::string fraction = "[variants.relu]\nvalidation_fraction = 0.3\n[variants.softmax]\n";
@@ -420,6 +423,9 @@ TEST_CASE("study: variants with other targets are not compared by a loss") {
       .names("claim.toml:6")
       .names("validation_fraction")
       .offers("--validation_data");
+  const Outcome gap = judged("difference(log(validation_loss), log(training_los?))");
+  CHECK_MESSAGE(gap.code == 0, gap.err);
+  Message(gap.out).names("warning").names("tokenizer");
   const Outcome bits = judged("bits_per_character");
   CHECK_MESSAGE(bits.code == 0, bits.err);
   CHECK(!contains(bits.out, "warning"));

@@ -155,9 +155,9 @@ void print_validations(const std::vector<ComparedRun>& runs) {
 }
 
 void print_meaning(const std::vector<ComparedRun>& runs) {
-  std::vector<models::TrainSettings> settings;
-  for (const ComparedRun& run : runs) settings.push_back(run.settings);
-  for (const std::string& note : models::notes_of_other_meanings(settings))
+  std::vector<models::LossMeaning> meanings;
+  for (const ComparedRun& run : runs) meanings.push_back(models::loss_meaning_of_run(run.folder));
+  for (const std::string& note : models::notes_of_other_meanings(meanings))
     std::cout << "note: " << for_terminal(note) << "\n";
 }
 
