@@ -92,7 +92,7 @@ bool differ(const Value& a, const Value& b) {
   return known ? a.print != b.print : a.setting != b.setting;
 }
 
-// A text's fingerprint is that of all its bytes; that of pairs and images is of the part that was read.
+// Describes what a fingerprint includes: of a text all bytes, of pairs and images what was read.
 std::string division_of(const ByKey& settings) {
   if (settings.contains("validation_tokens")) return "";
   std::string all = listed_value("validation_data", settings).empty() ? "" : "apart";
@@ -101,7 +101,7 @@ std::string division_of(const ByKey& settings) {
   return all;
 }
 
-Value value_in(const Listed& run, std::string_view key) {
+Value setting_in(const Listed& run, std::string_view key) {
   Value value{listed_value(key, run.settings), ""};
   // The fingerprint of pairs includes their translations.
   const std::string_view named = key == "translations"              ? "data"
@@ -131,7 +131,7 @@ Value meaningful_value(const MeaningSetting& setting, const Listed& run, unsigne
   }
   const std::string tokens = value("validation_tokens");  // with a number of tokens, those of different texts
   if (setting.key == "tokenizer" && metric == Of::figures && (tokens.empty() || tokens == "0")) return {};
-  return value_in(run, setting.key);
+  return setting_in(run, setting.key);
 }
 
 bool is_of_data(std::string_view key) {
@@ -187,7 +187,7 @@ std::vector<std::string> settings_of_other_meaning(const std::string& metric, st
   };
   std::vector<std::string> differing;
   for (const MeaningSetting& each : meaning_settings)
-    if ((each.metrics & bits) != 0 && any_differ([&](const Listed& run) { return value_in(run, each.key); }) &&
+    if ((each.metrics & bits) != 0 && any_differ([&](const Listed& run) { return setting_in(run, each.key); }) &&
         any_differ([&](const Listed& run) { return meaningful_value(each, run, bits, tokenizers_known); }))
       differing.emplace_back(each.key);
   return differing;

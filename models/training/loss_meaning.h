@@ -18,11 +18,11 @@ bool gives_meaning(std::string_view setting);  // to a loss, or to another resul
 bool divides_data(std::string_view setting);
 
 bool is_loss(std::string_view metric);  // validation_loss, training_loss or loss: nats of the targets
-// Returns the metrics of targets (losses, accuracy, bits_per_character, BLEU) that a pattern with * ? [ab] matches.
+// Returns the losses, accuracy, bits_per_character and BLEU that a pattern with * ? [ab] matches.
 std::vector<std::string> metrics_with_meaning(const std::string& pattern);
 
-// A run whose losses are compared. Data and tokenizers are compared by their fingerprints where both
-// runs have them, else by the settings that name them.
+// A run whose losses are compared. Data and tokenizers are compared by their fingerprints where
+// both runs have them, else by the settings that name them.
 struct LossMeaning {
   TrainSettings settings;
   // Fingerprints of the inputs, by setting, as in Task::read_beside; also "data" and "tokenizer".

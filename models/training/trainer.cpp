@@ -78,11 +78,13 @@ Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
         "; leave --resume out to start a new run");
   const std::string begun = !resumed.empty() || s.init_from.empty() ? resumed : checkpoint_at(s.init_from);
   const CheckpointState state = begun.empty() ? CheckpointState() : read_state(begun);
+  std::vector<TrainingData> trained_on = training_data(state);
+  if (resumed.empty()) earlier_ = trained_on = as_of_init_from(std::move(trained_on));
   const TaskOptions options{.batch = s.batch,
                             .micro_batches = s.gradient_accumulation_steps,
                             .seed = static_cast<uint64_t>(s.seed),
                             .tokenizer = state.tokenizer,
-                            .trained_on = training_data(state),
+                            .trained_on = std::move(trained_on),
                             .purpose = !resumed.empty() ? Purpose::go_on
                                        : begun.empty()  ? Purpose::learn
                                                         : Purpose::begin};
@@ -127,12 +129,13 @@ void Trainer::resume(const std::string& checkpoint, const CheckpointState& state
           "; resume it with batch=", rows, " and gradient_accumulation_steps=", carried_.size());
   }
   step_ = state.step, validation_loss_ = state.validation_loss, validated_ = state.validated;
-  data_since_ = state.data_since;
+  data_since_ = state.data_since, earlier_ = state.earlier;
   if (has_other_data(s, state, *task_)) {
     check(step_ < s.steps, "train: steps ", s.steps, ", but the run in ", s.out, " has done ", step_,
           ", so it would not train on the other data of --other_text=yes; raise --steps, or evaluate it on them with "
           "orrery evaluate and --validation_data=PATH");
     data_since_ = step_, validation_loss_ = 0, validated_ = -1;
+    earlier_ = training_data(state);
   }
   optimizer_->set_steps_done(step_);
 }

@@ -107,6 +107,10 @@ std::string evaluate_help(const Arguments& given) {
   settings.task = &task;
   return "Arguments are --key=value; settings of the checkpoint's task have the values of its run as defaults:\n" +
          describe(settings_to_give(settings)) +
+         "\nA warning counts the training data in the validation: those of the run, also before --other_text, and of\n"
+         "runs in init_from.  It finds the same data at any path, token files and the text they were made of, and\n"
+         "single files of a folder of up to 1,000 texts.  It does not find some of the pairs of a file or of the\n"
+         "images of a folder, part of a text file, or data that checkpoints of older versions did not record.\n"
          "\nExample: orrery evaluate --checkpoint=runs/latest --validation_data=test";
 }
 

@@ -15,7 +15,7 @@ struct Trained {
   std::string tokenizer;  // see Task::tokenizer; "numbers" for a language model without one
   std::unique_ptr<nn::Module> model;
   std::string version;  // version of the program that wrote it; empty: unknown
-  models::TrainingData trained_on = {};
+  std::vector<models::TrainingData> trained_on = {};
 };
 
 // Loads a checkpoint, or the newest one of a run. Errors begin with the command's name.
