@@ -25,7 +25,7 @@ std::vector<LossMeaning> two_runs(const Assignments& first, const Assignments& s
   };
   return {{settings(first)}, {settings(second)}};
 }
-// The same, of inputs with these fingerprints.
+// Compares runs whose inputs have these fingerprints.
 Names differing(const std::string& metric, const Assignments& first, const Prints& read_by_first,
                 const Assignments& second, const Prints& read_by_second) {
   std::vector<LossMeaning> runs = two_runs(first, second, {});
