@@ -9,8 +9,8 @@
 
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
-using orrery::testing::expect_error;
 using orrery::testing::Message;
+using orrery::testing::expect_error;
 
 TEST_CASE("study: a trained claim, its files, its report, and nothing trained twice") {
   const Folder folder;
@@ -261,9 +261,9 @@ TEST_CASE("study: a formula of one's own") {
   expect_error(judge(folder, text)).names("no verdict").value(3);
   std::string source = read_file(ORRERY_SOURCE_DIR "/tests/examples/plugins/scale_norm.cpp");
   folder.write("scale_norm.cpp", source + "[[gnu::used]] static const int another = 1;\n");
-  const Outcome changed =
-      run_shell("\"$ORRERY\" try " + (folder / "scale_norm.cpp") + " --steps=0 --out=" + (folder / "changed") +
-                " && ! cmp -s " + (folder / "changed/scale_norm.so") + " " + (folder / "plugins/scale_norm.so"));
+  const Outcome changed = run_shell("\"$ORRERY\" try " + (folder / "scale_norm.cpp") + " --steps=0 --out=" +
+                                    (folder / "changed") + " && ! cmp -s " + (folder / "changed/scale_norm.so") + " " +
+                                    (folder / "plugins/scale_norm.so"));
   REQUIRE_MESSAGE(changed.code == 0, changed.err);
   const Outcome again = judge(folder, text, {"--plugin=" + (folder / "changed/scale_norm.so")});
   CHECK(again.code == 0);
