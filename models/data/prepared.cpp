@@ -54,9 +54,25 @@ std::optional<uint64_t> described_number(const SortedJson& description, const ch
   return number.is_number_unsigned() ? std::optional(number.get<uint64_t>()) : std::nullopt;
 }
 
+// Returns the text that a file's tokens were made of, as the description lists it, if it does.
+std::optional<TextPart> described_text(const SortedJson& description, const char* name) {
+  constexpr uint64_t largest = 1'000'000'000'000'000;
+  if (description.is_null()) return std::nullopt;
+  const auto said = description["files"].find(name + 1);
+  if (said == description["files"].end() || !said->is_object() || !said->contains("text")) return std::nullopt;
+  const SortedJson& made_of = (*said)["text"];
+  if (!made_of.is_object() || !made_of.contains("sha256") || !made_of["sha256"].is_string()) return std::nullopt;
+  for (const char* const key : {"bytes", "begin", "tokens"})
+    if (!made_of.contains(key) || !made_of[key].is_number_unsigned() || made_of[key].get<uint64_t>() > largest)
+      return std::nullopt;
+  return TextPart{.print = {made_of["bytes"].get<uint64_t>(), made_of["sha256"].get<std::string>()},
+                  .offset = made_of["begin"].get<int64_t>(),
+                  .all = made_of["tokens"].get<int64_t>()};
+}
+
 // Hashes the uncompressed bytes of a file and checks them against its description, if there is one.
-void add_file(Sha256& all, PreparedTokens& prepared, const std::string& file, const std::string& path,
-              const SortedJson& description, const char* name) {
+Fingerprint add_file(Sha256& all, PreparedTokens& prepared, const std::string& file, const std::string& path,
+                     const SortedJson& description, const char* name) {
   const bool packed = file.ends_with(".gz"), described = !description.is_null();
   const auto check_described = [&](bool holds) {
     check(holds, "tokens: ", path, name, " does not match ", path, description_name, "; prepare the text again");
@@ -79,9 +95,22 @@ void add_file(Sha256& all, PreparedTokens& prepared, const std::string& file, co
   else
     read(FileReader(file));  // not DataReader: the first token may look like a gzip header
   prepared.fingerprint.bytes += bytes;
+  Fingerprint own{bytes, one.digits()};
   if (described)
-    check_described(describes(description, name, "bytes", bytes) &&
-                    describes(description, name, "sha256", one.digits()));
+    check_described(describes(description, name, "bytes", bytes) && describes(description, name, "sha256", own.sha256));
+  return own;
+}
+
+// Returns the name by which tokens.json next to a file of tokens lists it; null if it does not.
+const char* listed_name(const std::string& path, const std::string& folder) {
+  if (found_file(folder, description_name).empty()) return nullptr;
+  for (const char* const name : {train_name, validation_name})
+    if (ends_with_or_packed("/" + path, name) && read_description(folder)["files"].contains(name + 1)) return name;
+  return nullptr;
+}
+std::string folder_of(const std::string& file) {
+  const size_t slash = file.rfind('/');
+  return slash == file.npos ? "." : file.substr(0, slash);
 }
 
 REGISTER_DATA_FORMAT(prepared, {"prepared",
@@ -99,13 +128,9 @@ bool is_prepared(const std::string& path) {
 std::unique_ptr<Tokenizer> tokenizer_of_prepared(const std::string& path) {
   if (!is_prepared(path)) return nullptr;
   const bool whole = folder_exists(path);
-  const size_t slash = path.rfind('/');
-  const std::string folder = whole ? path : slash == path.npos ? "." : path.substr(0, slash);
+  const std::string folder = whole ? path : folder_of(path);
   if (found_file(folder, description_name).empty()) return nullptr;
-  bool listed = whole;
-  for (const char* const name : {train_name, validation_name})
-    if (!whole && ends_with_or_packed("/" + path, name)) listed = read_description(folder)["files"].contains(name + 1);
-  return listed ? restore_tokenizer(read_description(folder)["tokenizer"].dump()) : nullptr;
+  return whole || listed_name(path, folder) ? restore_tokenizer(read_description(folder)["tokenizer"].dump()) : nullptr;
 }
 
 void check_tokenizer_of_prepared(const std::string& path, const Tokenizer& tokenizer) {
@@ -136,15 +161,35 @@ PreparedTokens read_prepared(const std::string& path, int64_t vocabulary) {
   };
   if (!described) read_tokens();  // a wrong header or number is found before hashing
   Sha256 all;
-  add_file(all, prepared, train, path, description, train_name);
-  if (!validation.empty()) add_file(all, prepared, validation, path, description, validation_name);
+  const Fingerprint of_train = add_file(all, prepared, train, path, description, train_name);
+  Fingerprint of_validation;
+  if (!validation.empty()) of_validation = add_file(all, prepared, validation, path, description, validation_name);
   prepared.fingerprint.sha256 = all.digits();
   if (described) read_tokens();  // bytes that differ from the description are found before they are read as tokens
+  const auto add_parts = [&](const Fingerprint& print, int64_t begin, int64_t size, std::optional<TextPart> text) {
+    if (print != prepared.fingerprint) prepared.parts.push_back({print, begin, begin + size, 0, size});
+    if (!text) return;
+    text->begin = begin, text->end = begin + size;
+    prepared.parts.push_back(std::move(*text));
+  };
+  const int64_t trained = prepared.train.size();
+  if (folder) {
+    add_parts(of_train, 0, trained, described_text(description, train_name));
+    if (!validation.empty())
+      add_parts(of_validation, trained, prepared.validation.size(), described_text(description, validation_name));
+  } else if (const char* const listed = listed_name(path, folder_of(path))) {
+    const SortedJson beside = read_description(folder_of(path));
+    if (describes(beside, listed, "sha256", of_train.sha256))
+      add_parts(of_train, 0, trained, described_text(beside, listed));
+  }
   return prepared;
 }
 
+int64_t training_tokens(int64_t all, double last) {
+  return static_cast<int64_t>(std::floor(static_cast<double>(all) * (1 - last)));
+}
 std::pair<TokenSequence, TokenSequence> split(const TokenSequence& tokens, double last) {
-  const auto place = static_cast<int64_t>(std::floor(static_cast<double>(tokens.size()) * (1 - last)));
+  const int64_t place = training_tokens(tokens.size(), last);
   return {tokens.part(0, place), tokens.part(place, tokens.size())};
 }
 
@@ -187,14 +232,22 @@ Prepared prepare(const Preparation& p, const std::function<void(const std::strin
     std::tie(train, validation) = split(train, p.validation_fraction);
   const int64_t vocabulary = tokenizer->size();
   SortedJson files = SortedJson::object();
-  const auto describe = [&](const char* name, const TokenSequence& tokens) {
+  const Fingerprint of_input = input.fingerprints().text;
+  const auto describe = [&](const char* name, const TokenSequence& tokens, const Fingerprint& made_of, int64_t begin,
+                            int64_t all) {
     const Fingerprint of = fingerprint_of_token_file(tokens, vocabulary);
-    files[name + 1] = {{"bytes", of.bytes}, {"sha256", of.sha256}, {"tokens", tokens.size()}};
+    files[name + 1] = {
+        {"bytes", of.bytes},
+        {"sha256", of.sha256},
+        {"tokens", tokens.size()},
+        {"text", {{"bytes", made_of.bytes}, {"sha256", made_of.sha256}, {"begin", begin}, {"tokens", all}}}};
     if (tokens.has_characters())
       if (const auto count = characters_of_targets(*tokenizer, tokens)) files[name + 1][characters_key] = *count;
   };
-  describe(train_name, train);
-  if (validation.size() > 0) describe(validation_name, validation);
+  const int64_t trained = train.size(), apart = validation.size();
+  describe(train_name, train, of_input, 0, own ? trained : trained + apart);
+  if (apart > 0 && own) describe(validation_name, validation, held_out.fingerprints().text, 0, apart);
+  if (apart > 0 && !own) describe(validation_name, validation, of_input, trained, trained + apart);
   const SortedJson description = {{"format", format},
                                   {"tokenizer", SortedJson::parse(tokenizer->save())},
                                   {"vocabulary", vocabulary},

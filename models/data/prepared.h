@@ -2,7 +2,8 @@
 //   DIR/train.bin, DIR/val.bin   tokens (models/data/token_sequence.h)
 //   DIR/tokens.json              the tokenizer and what the files must hold; without it, a tokenizer must be given;
 //                                "characters" of a file: those of the text, without the first token's, if decoding
-//                                the tokens does not give them
+//                                the tokens does not give them; "text" of a file: bytes, hash and tokens
+//                                of its text, and the index of the file's first token in it
 // A single .bin file is also read and split like a text. Files may be compressed: .bin.gz, whose
 // tokens are then held in memory, and tokens.json.gz.
 #pragma once
@@ -11,16 +12,19 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "engine/system/hash.h"
 #include "models/data/token_sequence.h"
 #include "models/data/tokenizer.h"
+#include "models/data/training_data.h"
 
 namespace orrery::models {
 
 struct PreparedTokens {
   TokenSequence train, validation;  // validation: empty if the files have none
   Fingerprint fingerprint;          // of the concatenated files
+  std::vector<TextPart> parts;      // of both, in this order: their files, and the texts they were made of
 };
 
 bool is_prepared(const std::string& path);  // a folder with train.bin, or a file named .bin; .gz too
@@ -47,6 +51,8 @@ struct Prepared {
 Prepared prepare(const Preparation& preparation,
                  const std::function<void(const std::string& done, double share)>& progress = {});
 
+// Returns how many tokens of `all` remain without the last fraction.
+int64_t training_tokens(int64_t all, double last);
 // Returns the tokens without the last fraction `last`, and that fraction.
 std::pair<TokenSequence, TokenSequence> split(const TokenSequence& tokens, double last);
 void check_validation_fraction(double fraction);

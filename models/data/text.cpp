@@ -74,12 +74,18 @@ class TokensInMemory {
   uint64_t bytes_read_ = 0;
 };
 
-TokenSequence encode_all(const TextFiles& files, const Tokenizer& tokenizer) {
+// Adds the files to `parts` if there are several.
+TokenSequence encode_all(const TextFiles& files, const Tokenizer& tokenizer, const TextFiles::Prints& prints,
+                         std::vector<TextPart>& parts) {
   TokensInMemory tokens(files);
-  encode_files(
+  const auto ranges = encode_files(
       tokenizer, files,
       [&](std::span<const int32_t> some, std::span<const int32_t> characters) { tokens.add(some, characters); },
       [&](uint64_t bytes) { tokens.read(bytes); });
+  for (size_t i = 0; i < prints.files.size(); ++i) {
+    const auto& [begin, end] = ranges[i];
+    parts.push_back({prints.files[i], begin, end, 0, end - begin});
+  }
   return tokens.take();
 }
 
@@ -98,14 +104,17 @@ Text::Text(const std::string& path, const Tokenizer& tokenizer, double validatio
     PreparedTokens prepared = read_prepared(path, tokenizer.size());
     fingerprint_ = std::move(prepared.fingerprint);
     train_ = std::move(prepared.train), validation_ = std::move(prepared.validation);
-    if (validation_.size() > 0) return;
+    parts_ = std::move(prepared.parts);
   } else {
     check_text_fits(path, tokenizer.name());
     const TextFiles files(path);
     const TextFiles::Prints prints = files.fingerprints();
     fingerprint_ = prints.text, division_ = prints.division;
-    train_ = encode_all(files, tokenizer);
+    train_ = encode_all(files, tokenizer, prints, parts_);
   }
+  const int64_t all = train_.size() + validation_.size();
+  parts_.insert(parts_.begin(), TextPart{fingerprint_, 0, all, 0, all});
+  if (validation_.size() > 0) return;
   whole_ = train_;
   std::tie(train_, validation_) = split(*whole_, validation_fraction);
 }

@@ -5,12 +5,14 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "engine/math/random.h"
 #include "engine/system/hash.h"
 #include "engine/tensor/tensor.h"
 #include "models/data/token_sequence.h"
 #include "models/data/tokenizer.h"
+#include "models/data/training_data.h"
 
 namespace orrery::models {
 
@@ -30,6 +32,8 @@ class Text {
   // Returns the number of tokens, from the first, for training with another validation_fraction.
   int64_t training_tokens(double validation_fraction) const;
   const Fingerprint& fingerprint() const { return fingerprint_; }
+  // Returns the whole text, then its files if there are several; of prepared tokens also the texts.
+  const std::vector<TextPart>& parts() const { return parts_; }
   const Fingerprint& division() const { return division_; }  // into files; empty for one file, or for tokens
   // Throws Error, with the numbers, if training has fewer than `context` + 1 tokens, or if a
   // validation split has only one token.
@@ -38,6 +42,7 @@ class Text {
  private:
   std::string path_;
   Fingerprint fingerprint_, division_;
+  std::vector<TextPart> parts_;
   TokenSequence train_, validation_;
   std::optional<TokenSequence> whole_;  // train_ and validation_; none: the data has a validation split
 };

@@ -60,15 +60,20 @@ void TextFiles::each_piece(const std::string& name, const Read& read, size_t roo
 TextFiles::Prints TextFiles::fingerprints() const {
   Prints all;
   Sha256 text, ends;
+  const bool several = files_.size() > 1;
   for (const std::string& file : files_) {
+    Sha256 own;
+    const uint64_t before = all.text.bytes;
     each_piece(file, [&](std::string_view piece, uint64_t) {
       text.add(std::as_bytes(std::span(piece)));
+      if (several) own.add(std::as_bytes(std::span(piece)));
       all.text.bytes += piece.size();
     });
+    if (several) all.files.push_back({all.text.bytes - before, own.digits()});
     ends.add(std::as_bytes(std::span(&all.text.bytes, 1)));
   }
   all.text.sha256 = text.digits();
-  if (files_.size() > 1) all.division = {files_.size(), ends.digits()};
+  if (several) all.division = {files_.size(), ends.digits()};
   return all;
 }
 

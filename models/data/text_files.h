@@ -32,8 +32,9 @@ class TextFiles {
   using Read = std::function<size_t(std::span<std::byte> bytes)>;
   static void each_piece(const std::string& name, const Read& read, size_t room, const Take& take);
   struct Prints {
-    Fingerprint text;      // of the concatenated files
-    Fingerprint division;  // of the end offset of each file; empty for one file
+    Fingerprint text;                // of the concatenated files
+    std::vector<Fingerprint> files;  // of each, if there are several
+    Fingerprint division;            // of the end offset of each file; empty for one file
   };
   Prints fingerprints() const;
 

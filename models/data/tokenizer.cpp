@@ -257,19 +257,29 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const
       name_or_path, [&] { return TextPieces(files.emplace(data)); }, progress);
 }
 
-void encode_files(const Tokenizer& tokenizer, const TextFiles& text, const TakeTokens& take,
-                  const std::function<void(uint64_t)>& progress) {
+std::vector<std::pair<int64_t, int64_t>> encode_files(const Tokenizer& tokenizer, const TextFiles& text,
+                                                      const TakeTokens& take,
+                                                      const std::function<void(uint64_t)>& progress) {
   const std::optional<int32_t> between = text.files().size() > 1 ? tokenizer.end_of_text() : std::nullopt;
   const std::optional<int32_t> before = tokenizer.begins_texts() ? tokenizer.begin() : std::nullopt;
   constexpr int32_t no_characters = 0;
+  std::vector<std::pair<int64_t, int64_t>> ranges;
+  int64_t taken = 0;
+  const TakeTokens count = [&](std::span<const int32_t> tokens, std::span<const int32_t> characters) {
+    taken += static_cast<int64_t>(tokens.size());
+    take(tokens, characters);
+  };
   const auto take_mark = [&](const std::optional<int32_t>& mark) {
-    if (mark) take(std::span(&*mark, 1), std::span(&no_characters, 1));
+    if (mark) count(std::span(&*mark, 1), std::span(&no_characters, 1));
   };
   for (const std::string& file : text.files()) {
+    const int64_t begin = taken;
     take_mark(before);
-    encode_file(tokenizer, file, take, progress);
+    encode_file(tokenizer, file, count, progress);
+    ranges.emplace_back(begin, taken);
     take_mark(between);
   }
+  return ranges;
 }
 
 std::unique_ptr<Tokenizer> restore_tokenizer(const std::string& json) {

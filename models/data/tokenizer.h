@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "engine/settings/spec.h"
@@ -119,10 +120,12 @@ std::vector<int32_t> numbers_without_token(const Tokenizer& tokenizer, int64_t v
 // Encodes each file like encode_text. If there are several files, end_of_text(), if any, follows
 // each. Calls `take` with parts of the tokens, so a long text needs little memory, and `progress`
 // with the bytes read. Errors name the file. `characters`: those of the text by token, also the
-// ones that decode omits; empty if the tokenizer does not set encode_with_ends's ends.
+// ones that decode omits; empty if the tokenizer does not set encode_with_ends's ends. Returns the
+// tokens [begin, end) of each file, without the one that follows it.
 using TakeTokens = std::function<void(std::span<const int32_t> tokens, std::span<const int32_t> characters)>;
-void encode_files(const Tokenizer& tokenizer, const TextFiles& text, const TakeTokens& take,
-                  const std::function<void(uint64_t bytes)>& progress = {});
+std::vector<std::pair<int64_t, int64_t>> encode_files(const Tokenizer& tokenizer, const TextFiles& text,
+                                                      const TakeTokens& take,
+                                                      const std::function<void(uint64_t bytes)>& progress = {});
 
 constexpr std::string_view unreadable_tokenizer = "tokenizer: cannot be restored";
 // Throws Error unless 0 <= token < size.

@@ -204,10 +204,10 @@ void add_notes(Json& sections, std::span<const ReportedRun> runs) {
     sections.push_back(report_section("Overview", "text", "Trained with another version of orrery", "",
                                       {{"items", std::move(items)}}));
   items = Json::array();
-  std::vector<TrainSettings> settings;
+  std::vector<LossMeaning> meanings;
   for (const ReportedRun& run : runs)
-    if (run.settings) settings.push_back(*run.settings);
-  for (const std::string& note : notes_of_other_meanings(settings))
+    if (run.settings) meanings.push_back(loss_meaning(*run.settings, run.state.value_or(CheckpointState())));
+  for (const std::string& note : notes_of_other_meanings(meanings))
     items.push_back({{"name", "compared runs"}, {"text", note}, {"wrap", true}});
   if (!items.empty())
     sections.push_back(

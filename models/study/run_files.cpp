@@ -53,4 +53,12 @@ TrainSettings settings_of_run(const std::string& run_folder) {
                      [](const std::string& checkpoint) { return make_settings(read_state(checkpoint).settings); });
 }
 
+LossMeaning loss_meaning_of_run(const std::string& run_folder) {
+  return read_newest([&] { return latest_checkpoint(run_folder, true); },
+                     [&](const std::string& newest) {
+                       return loss_meaning(settings_of_run(run_folder),
+                                           newest.empty() ? CheckpointState() : read_state(newest));
+                     });
+}
+
 }  // namespace orrery::models

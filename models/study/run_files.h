@@ -4,6 +4,7 @@
 #include <string>
 
 #include "engine/system/files.h"
+#include "models/training/loss_meaning.h"
 #include "models/training/settings.h"
 
 namespace orrery::models {
@@ -19,6 +20,9 @@ void check_no_run(const std::string& command, const std::string& folder);
 
 TrainSettings settings_in_file(const std::string& path);       // settings.toml, as a run wrote it
 TrainSettings settings_of_run(const std::string& run_folder);  // without that file, the last checkpoint's
+
+// Returns settings_of_run with the fingerprints of the newest checkpoint, if there is one.
+LossMeaning loss_meaning_of_run(const std::string& run_folder);
 
 // Returns a sentence if another version of the program wrote the run or checkpoint. Empty: this
 // version, or unknown.

@@ -117,6 +117,7 @@ const std::string plug_in = "plug-in ";
 struct ReadRun {
   TrainSettings settings;  // complete, including values that depend on the data
   std::map<std::string, Fingerprint> files;
+  std::string tokenizer = {};  // as Task::tokenizer
 };
 ReadRun read_all(const TrainSettings& settings) {
   ReadRun run{resolved(from_the_beginning(settings)), {}};
@@ -132,6 +133,7 @@ ReadRun read_all(const TrainSettings& settings) {
   const auto task = tasks().at(s.task).make(s.task_settings, s.model_settings, options);
   run.files.merge(task->read_beside());
   run.files["data"] = task->fingerprint();
+  run.tokenizer = task->tokenizer();
   for (const Plugin& plugin : noted_plugins())
     if (stands_on(s, plugin)) run.files[plug_in + plugin.path] = {0, plugin.sha256};
   return run;
@@ -155,10 +157,13 @@ std::string key_of(const ReadRun& run, const std::string& data) {
 
 std::map<std::string, Fingerprint> read_by(const TrainSettings& settings) { return read_all(settings).files; }
 
-std::string run_key(const TrainSettings& settings) {
+std::string run_key(const TrainSettings& settings) { return identify_run(settings).key; }
+
+IdentifiedRun identify_run(const TrainSettings& settings) {
   const ReadRun run = read_all(settings);
   const Fingerprint& data = run.files.at("data");
-  return key_of(run, text("data ", data.bytes, " ", data.sha256));
+  const CheckpointState first{.tokenizer = run.tokenizer, .settings = {}, .text = data, .beside = run.files};
+  return {key_of(run, text("data ", data.bytes, " ", data.sha256)), loss_meaning(run.settings, first)};
 }
 
 std::string key_of_unreadable(const TrainSettings& settings, const std::string& why) {

@@ -18,6 +18,7 @@
 
 #include "engine/system/hash.h"
 #include "models/study/run_log.h"
+#include "models/training/loss_meaning.h"
 #include "models/training/settings.h"
 
 namespace orrery::models {
@@ -30,6 +31,11 @@ std::map<std::string, Fingerprint> read_by(const TrainSettings& settings);
 // Returns 16 hexadecimal digits: a hash of the resolved settings and their inputs (read_by). It
 // skips what changes no number: the run's folder, saving, threads and the paths of the inputs.
 std::string run_key(const TrainSettings& settings);
+struct IdentifiedRun {
+  std::string key;
+  LossMeaning meaning;
+};
+IdentifiedRun identify_run(const TrainSettings& settings);  // reads the inputs once for both
 // Returns a key for a run whose inputs cannot be read, because of `why`; the run will fail.
 std::string key_of_unreadable(const TrainSettings& settings, const std::string& why);
 

@@ -33,16 +33,14 @@ std::optional<MeanLoss> evaluate(nn::Module& model, const TokenSequence& tokens,
   return loss;
 }
 
-std::vector<std::string> warnings_of(const TrainingShare& share, const TaskOptions& options) {
+std::vector<std::string> warnings_of(const TrainingShare& share, int64_t all, const std::string& unit, bool own) {
   if (share.trained <= 0) return {};
-  const bool begun = options.purpose == Purpose::begin && !share.of_this_run;
-  const double held_out = options.trained_on.held_out;
-  return {text(grouped(share.trained), " of the ", grouped(share.all), " ", share.unit, " of this validation, ",
-               fixed(100.0 * static_cast<double>(share.trained) / static_cast<double>(share.all), 1),
-               " %, are training data of the run", begun ? " of init_from" : "",
+  return {text(grouped(share.trained), " of the ", grouped(all), " ", unit, " of this validation, ",
+               fixed(100.0 * static_cast<double>(share.trained) / static_cast<double>(all), 1),
+               " %, are training data of the run", share.of_init_from ? " of init_from" : "",
                ", so its loss is not that of new data; use ",
-               share.own || held_out == 0 ? "other data with --validation_data=PATH"
-                                          : text("--validation_fraction=", print_number(held_out)))};
+               own || share.held_out == 0 ? "other data with --validation_data=PATH"
+                                          : text("--validation_fraction=", print_number(share.held_out)))};
 }
 
 }  // namespace orrery::models

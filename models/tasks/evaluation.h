@@ -30,14 +30,8 @@ class MeanLoss {
 std::optional<MeanLoss> evaluate(nn::Module& model, const TokenSequence& tokens, int64_t context, int64_t batch = 16,
                                  const std::function<bool()>& stop = {}, std::optional<int32_t> end_of_document = {});
 
-// How much of a validation is training data.
-struct TrainingShare {
-  int64_t trained, all;  // in units
-  std::string unit;
-  bool own;                  // in validation_data; else a fraction of `data`
-  bool of_this_run = false;  // else of TaskOptions::trained_on
-};
-// Returns a warning, or none if nothing of the validation is training data.
-std::vector<std::string> warnings_of(const TrainingShare& share, const TaskOptions& options);
+// Returns a warning, or none if nothing of the validation is training data. `all`: the validation's
+// units; `own`: it has validation_data, else it is a fraction of `data`.
+std::vector<std::string> warnings_of(const TrainingShare& share, int64_t all, const std::string& unit, bool own);
 
 }  // namespace orrery::models

@@ -165,15 +165,13 @@ class ImageClassification final : public Task {
                         .skip_broken = s.skip_broken,
                         .parts = apart ? Parts::learned : judged ? Parts::judged : Parts::both};
     const auto note_training_data = [&](ImageSet& held_out, const std::optional<Fingerprint>& own) {
-      const bool of_this_run = own && *own == held_out.fingerprint();
-      const TrainingData of = of_this_run ? TrainingData{*own} : options.trained_on;
-      const bool same = !of.print.sha256.empty() && of.print == held_out.fingerprint();
-      const TrainingShare share{.trained = same ? held_out.trained_on(of.held_out) : 0,
-                                .all = held_out.validation.count(),
-                                .unit = "images",
-                                .own = apart,
-                                .of_this_run = of_this_run};
-      for (std::string& each : warnings_of(share, options)) held_out.notes.push_back(std::move(each));
+      std::vector<TrainingData> runs = options.trained_on;
+      if (own) runs.insert(runs.begin(), TrainingData{*own});
+      const TrainingShare share = most_trained(runs, [&, print = held_out.fingerprint()](const TrainingData& run) {
+        return run.print == print ? held_out.trained_on(run.held_out) : 0;
+      });
+      for (std::string& each : warnings_of(share, held_out.validation.count(), "images", apart))
+        held_out.notes.push_back(std::move(each));
     };
     if (s.data.empty()) {
       ImageSet held_out = squares(read_held_out(s, wanted), s.validation_data);

@@ -42,11 +42,6 @@ std::unique_ptr<Tokenizer> tokenizer_of(TextSettings& s, const TaskOptions& opti
   return named;
 }
 
-// Returns the number of tokens, from the first, that a run on these data trained on; 0: on others.
-int64_t tokens_trained_on(const Text& text, const TrainingData& run) {
-  return !run.print.sha256.empty() && run.print == text.fingerprint() ? text.training_tokens(run.held_out) : 0;
-}
-
 }  // namespace
 
 void refuse_tokenizer(const std::string& data, const Tokenizer* own, const std::string& named) {
@@ -69,7 +64,12 @@ TextTask::TextTask(TextSettings& s, AnySettings& model, const TaskOptions& optio
         tokenizer_->size(), " tokens; leave it out or raise it");
   vocabulary_ = vocabulary;
   TokenSequence held_out;
-  TrainingShare share{.trained = 0, .all = 0, .unit = TextTask::unit(), .own = own_};
+  std::vector<TrainingData> trained_on = options.trained_on;
+  TrainingShare share;
+  const auto note_share = [&](const Text& text, int64_t begin) {
+    const int64_t all = held_out.size(), judged = s.validation_tokens > 0 ? std::min(all, s.validation_tokens) : all;
+    share = trained_tokens(text, begin, begin + judged, trained_on);
+  };
   const auto note_division = [&](const std::string& key, const Text& text) {
     if (text.division().bytes > 0) beside_[key + division_mark] = text.division();
   };
@@ -77,16 +77,18 @@ TextTask::TextTask(TextSettings& s, AnySettings& model, const TaskOptions& optio
     const Text text(s.data, *tokenizer_, own_ ? 0 : s.validation_fraction);
     if (options.purpose != Purpose::judge) text.check_context(context_);
     fingerprint_ = text.fingerprint(), training_ = text.train(), held_out = text.validation();
-    if (!own_) share.trained = tokens_trained_on(text, options.trained_on) - training_.size();
+    trained_parts_ = models::trained_parts(text, training_.size());
+    if (options.purpose != Purpose::judge)
+      trained_on.insert(trained_on.begin(),
+                        TrainingData{fingerprint_, own_ ? 0 : s.validation_fraction, trained_parts_});
+    if (!own_) note_share(text, training_.size());
     note_division("data", text);
   }
   if (own_) {
     const Text text(s.validation_data, *tokenizer_, 0);
     const bool split = text.validation().size() > 0;  // a prepared folder has its own
     held_out = split ? text.validation() : text.train();
-    share.of_this_run = options.purpose != Purpose::judge && text.fingerprint() == fingerprint_;
-    const TrainingData trained_on = share.of_this_run ? TrainingData{fingerprint_} : options.trained_on;
-    share.trained = tokens_trained_on(text, trained_on) - (split ? text.train().size() : 0);
+    note_share(text, split ? text.train().size() : 0);
     (s.data.empty() ? fingerprint_ : beside_["validation_data"]) = text.fingerprint();
     note_division("validation_data", text);
   }
@@ -95,8 +97,7 @@ TextTask::TextTask(TextSettings& s, AnySettings& model, const TaskOptions& optio
   check(s.validation_tokens <= held_out.size(), "train: validation_tokens (", s.validation_tokens, ") must be at most ",
         held_out.size(), ", the held-out tokens; lower it, or use all with --validation_tokens=0");
   validation_ = s.validation_tokens > 0 ? held_out.part(0, s.validation_tokens) : held_out;
-  share.all = validation_.size(), share.trained = std::min(share.trained, share.all);
-  notes_ = warnings_of(share, options);
+  notes_ = warnings_of(share, validation_.size(), TextTask::unit(), own_);
   const int64_t learned = training().size();
   learned_sample_ = training().part(learned - std::min(learned, s.training_loss_tokens), learned);
 }

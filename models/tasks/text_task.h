@@ -55,6 +55,7 @@ class TextTask : public Task {
   std::string tokenizer() const override { return tokenizer_->save(); }
   std::vector<std::string> warnings() const override;
   Fingerprint fingerprint() const override { return fingerprint_; }
+  std::vector<TrainedPart> trained_parts() const override { return trained_parts_; }
   std::map<std::string, Fingerprint> read_beside() const override { return beside_; }
 
   int64_t choices() const override { return vocabulary_; }
@@ -83,6 +84,7 @@ class TextTask : public Task {
   std::unique_ptr<Tokenizer> tokenizer_;
   bool own_;  // validation has its own data
   Fingerprint fingerprint_;
+  std::vector<TrainedPart> trained_parts_;
   std::map<std::string, Fingerprint> beside_;
   std::vector<std::string> notes_;  // about the validation split
   TokenSequence training_, validation_, learned_sample_;

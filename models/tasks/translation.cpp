@@ -72,23 +72,20 @@ class Translation final : public Task {
         progress_(options.progress) {
     std::vector<TextPair> learned = read_learned();
     const bool own = !s.validation_data.empty();
-    const int64_t known = own ? 0 : pairs_trained_on(learned, options.trained_on);
+    TrainingShare share = own ? TrainingShare() : pairs_trained_on(learned, options.trained_on);
     std::vector<TextPair> held_out = read_held_out(learned);
     for (const auto* const pairs : {&learned, &held_out})
       empty_ += std::count_if(pairs->begin(), pairs->end(),
                               [](const TextPair& pair) { return pair.first.empty() || pair.second.empty(); });
     fingerprint_ = fingerprint_of(learned.empty() ? held_out : learned);
     if (!learned.empty()) beside_["validation_data"] = fingerprint_of(held_out);
-    const bool of_this_run = own && !judged_ && beside_["validation_data"] == fingerprint_;
-    const int64_t trained =
-        own ? pairs_trained_on(held_out, of_this_run ? TrainingData{fingerprint_} : options.trained_on)
-            : known - static_cast<int64_t>(learned.size());
-    notes_ = warnings_of({.trained = trained,
-                          .all = static_cast<int64_t>(held_out.size()),
-                          .unit = kind(),
-                          .own = own,
-                          .of_this_run = of_this_run},
-                         options);
+    std::vector<TrainingData> trained_on = options.trained_on;
+    if (!judged_) trained_on.insert(trained_on.begin(), TrainingData{fingerprint_});
+    if (own)
+      share = pairs_trained_on(held_out, trained_on);
+    else
+      share.trained -= static_cast<int64_t>(learned.size());
+    notes_ = warnings_of(share, static_cast<int64_t>(held_out.size()), kind(), own);
     tokenizer_ = options.tokenizer.empty() ? make_tokenizer(s.tokenizer, [&] { return text_of(learned); })
                                            : restore_tokenizer(options.tokenizer);
     if (!is_made_of_text(s.tokenizer)) beside_["tokenizer"] = fingerprint_of(*tokenizer_);
@@ -183,11 +180,13 @@ class Translation final : public Task {
             settings_.document_column,
             settings_.document_lines};
   }
-  // Returns the number of pairs, from the first, that a run on these pairs trained on; 0: on others.
-  static int64_t pairs_trained_on(std::span<const TextPair> all, const TrainingData& run) {
-    if (run.print.sha256.empty()) return 0;
-    const size_t count = all.size() - held_out_of(all.size(), run.held_out);
-    return fingerprint_of(all.first(count)) == run.print ? static_cast<int64_t>(count) : 0;
+  // Counts the pairs, from the first, that a run on them, or on these and further ones, trained on.
+  static TrainingShare pairs_trained_on(std::span<const TextPair> all, std::span<const TrainingData> runs) {
+    return most_trained(runs, [&](const TrainingData& run) {
+      for (const size_t count : {all.size(), all.size() - held_out_of(all.size(), run.held_out)})
+        if (fingerprint_of(all.first(count)) == run.print) return static_cast<int64_t>(count);
+      return int64_t{0};
+    });
   }
   static size_t held_out_of(size_t pairs, double fraction) {
     return static_cast<size_t>(static_cast<double>(pairs) * fraction);

@@ -68,10 +68,51 @@ Fingerprint fingerprint(const Json& file, const std::string& what) {
   return {static_cast<uint64_t>(whole_number_member(file, "bytes", what)), text_member(file, "sha256", what)};
 }
 
+Json as_json(const std::vector<TrainedPart>& parts) {
+  Json all = Json::array();
+  for (const TrainedPart& part : parts)
+    all.push_back(
+        {{"bytes", part.print.bytes}, {"sha256", part.print.sha256}, {"begin", part.begin}, {"end", part.end}});
+  return all;
+}
+Json as_json(const TrainingData& data) {
+  Json json = as_json(data.print);
+  json["held_out"] = data.held_out, json["of_init_from"] = data.of_init_from;
+  if (!data.parts.empty()) json["parts"] = as_json(data.parts);
+  return json;
+}
+std::vector<TrainedPart> parts_in(const Json& json, const std::string& what) {
+  std::vector<TrainedPart> parts;
+  if (!json.contains("parts")) return parts;
+  for (const Json& part : list_member(json, "parts", what)) {
+    const int64_t begin = whole_number_member(part, "begin", what), end = whole_number_member(part, "end", what);
+    check(begin >= 0 && begin <= end && end <= largest_step, what, ": a part has the tokens ", begin, " to ", end,
+          "; both numbers must be at least 0, in ascending order and at most ", largest_step);
+    parts.push_back({fingerprint(part, what), begin, end});
+  }
+  return parts;
+}
+std::vector<TrainingData> earlier_in(const Json& json, const std::string& what) {
+  std::vector<TrainingData> all;
+  if (!json.contains("earlier")) return all;
+  for (const Json& data : list_member(json, "earlier", what)) {
+    const Json& begun = member(data, "of_init_from", what);
+    check(begun.is_boolean(), what, ": 'of_init_from' must be true or false");
+    const double held_out = number_member(data, "held_out", what);
+    check(held_out >= 0 && held_out < 1, what, ": 'held_out' is ", held_out, "; it must be at least 0 and below 1");
+    all.push_back({fingerprint(data, what), held_out, parts_in(data, what), begun.get<bool>()});
+  }
+  return all;
+}
+
 std::string json_of(const CheckpointState& state) {
   Json json = {{"format", checkpoint_format},  {"version", build().version},
                {"step", state.step},           {"validation_loss", state.validation_loss},
                {"validated", state.validated}, {"text", as_json(state.text)}};
+  if (!state.parts.empty()) json["parts"] = as_json(state.parts);
+  Json earlier = Json::array();
+  for (const TrainingData& data : state.earlier) earlier.push_back(as_json(data));
+  if (!earlier.empty()) json["earlier"] = std::move(earlier);
   if (state.position > 0) json["position"] = state.position;
   if (state.data_since > 0) json["data_since"] = state.data_since;
   // Made as an object, because converting null to an object crashes without memory.
@@ -142,6 +183,7 @@ CheckpointState state_in(const std::string& content, const std::string& what) {
   state.files[weights_name] = fingerprint(member(files, weights_name, what), what);
   if (files.contains(optimizer_name)) state.files[optimizer_name] = fingerprint(files[optimizer_name], what);
   state.text = fingerprint(member(json, "text", what), what);
+  state.parts = parts_in(json, what), state.earlier = earlier_in(json, what);
   if (json.contains("beside")) {
     check(json["beside"].is_object(), what, ": 'beside' must be an object {...}");
     for (const auto& [key, data] : json["beside"].items()) state.beside[key] = fingerprint(data, what);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "models/data/text.h"
+#include "models/data/training_data.h"
 #include "models/formats/output_file.h"
 #include "models/training/settings.h"
 #include "nn/optimizers/base/optimizer.h"
@@ -27,6 +28,8 @@ struct CheckpointState {
   int64_t validated = -1;                          // step of validation_loss; -1: none, or not recorded
   int64_t data_since = 0;                          // step at which allow_new_text last changed the data; 0: never
   Fingerprint text = {};                           // of the training data; without a hash: not recorded
+  std::vector<TrainedPart> parts = {};             // Task::trained_parts
+  std::vector<TrainingData> earlier = {};          // before allow_new_text, and of init_from and its own init_from
   std::map<std::string, Fingerprint> beside = {};  // of other inputs (Task::read_beside); empty: not recorded
   std::map<std::string, Fingerprint> files = {};   // of the checkpoint, by name; empty: older format without hashes
   int64_t position = 0;                            // tokens read from each text stream; 0: batches are not streams

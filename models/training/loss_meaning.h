@@ -2,11 +2,13 @@
 // of runs that differ in one of them measure different things; a resumed run may not change them.
 #pragma once
 
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "models/training/checkpoint.h"
 #include "models/training/settings.h"
 
 namespace orrery::models {
@@ -16,13 +18,26 @@ bool gives_meaning(std::string_view setting);  // to a loss, or to another resul
 bool divides_data(std::string_view setting);
 
 bool is_loss(std::string_view metric);  // validation_loss, training_loss or loss: nats of the targets
+// Returns the losses, accuracy, bits_per_character and BLEU that a pattern with * ? [ab] matches.
+std::vector<std::string> metrics_with_meaning(const std::string& pattern);
+
+// A run whose losses are compared. Data and tokenizers are compared by their fingerprints where
+// both runs have them, else by the settings that name them.
+struct LossMeaning {
+  TrainSettings settings;
+  // Fingerprints of the inputs, by setting, as in Task::read_beside; also "data" and "tokenizer".
+  // Missing: unknown.
+  std::map<std::string, Fingerprint> read = {};
+};
+LossMeaning loss_meaning(const TrainSettings& settings, const CheckpointState& state);
+
 // Returns the settings by which a metric has another meaning in some of the runs, or none if it has
 // one meaning, or is neither a loss nor accuracy, bits_per_character or BLEU. The seed may differ,
 // and so may a tokenizer under bits_per_character, if it is of all that is held out.
-std::vector<std::string> settings_of_other_meaning(const std::string& metric, std::span<const TrainSettings> runs);
+std::vector<std::string> settings_of_other_meaning(const std::string& metric, std::span<const LossMeaning> runs);
 // Returns a sentence about them with a way out, or "" if there are none.
-std::string note_of_other_meaning(const std::string& metric, std::span<const TrainSettings> runs);
+std::string note_of_other_meaning(const std::string& metric, std::span<const LossMeaning> runs);
 // Returns such sentences about the losses of runs, without one that repeats the same settings.
-std::vector<std::string> notes_of_other_meanings(std::span<const TrainSettings> runs);
+std::vector<std::string> notes_of_other_meanings(std::span<const LossMeaning> runs);
 
 }  // namespace orrery::models

@@ -164,14 +164,26 @@ void check_same_kind(const std::string& run, const std::string& model, const std
   check_same(run, "task", its.task, task);
 }
 
-TrainingData training_data(const CheckpointState& state) {
-  TrainingData data{.print = state.text};
-  if (data.print.sha256.empty()) return data;
+std::vector<TrainingData> training_data(const CheckpointState& state) {
+  std::vector<TrainingData> all = state.earlier;
+  if (state.text.sha256.empty()) return all;
+  TrainingData data{.print = state.text, .parts = state.parts};
   const TrainSettings its = make_settings(state.settings);
   const std::string fraction = setting_of(its, "validation_fraction");
   if (!fraction.empty() && setting_of(its, "validation_data").empty())
     data.held_out = parse_number("validation_fraction", fraction);
-  return data;
+  std::erase(all, data);
+  all.insert(all.begin(), std::move(data));
+  return all;
+}
+
+std::vector<TrainingData> as_of_init_from(std::vector<TrainingData> all) {
+  std::vector<TrainingData> distinct;
+  for (TrainingData& data : all) {
+    data.of_init_from = true;
+    if (std::find(distinct.begin(), distinct.end(), data) == distinct.end()) distinct.push_back(std::move(data));
+  }
+  return distinct;
 }
 
 bool has_other_data(const TrainSettings& now, const CheckpointState& before, const Task& task) {

@@ -105,7 +105,9 @@ void use_machine(const TrainSettings& s) {
 RunStart::RunStart(const TrainSettings& settings, std::string resumed_checkpoint)
     : resumed(std::move(resumed_checkpoint)) {
   checkpoint = !resumed.empty() || settings.init_from.empty() ? resumed : checkpoint_at(settings.init_from);
-  if (!checkpoint.empty()) state = read_state(checkpoint);
+  if (checkpoint.empty()) return;
+  state = read_state(checkpoint), trained_on = training_data(state);
+  if (resumed.empty()) trained_on = as_of_init_from(std::move(trained_on));
 }
 
 std::unique_ptr<Task> make_task(TrainSettings& s, const RunStart& start) {
@@ -113,7 +115,7 @@ std::unique_ptr<Task> make_task(TrainSettings& s, const RunStart& start) {
                             .micro_batches = s.gradient_accumulation_steps,
                             .seed = static_cast<uint64_t>(s.seed),
                             .tokenizer = start.state.tokenizer,
-                            .trained_on = training_data(start.state),
+                            .trained_on = start.trained_on,
                             .purpose = !start.resumed.empty()     ? Purpose::go_on
                                        : start.checkpoint.empty() ? Purpose::learn
                                                                   : Purpose::begin};

@@ -26,6 +26,7 @@ struct RunStart {
   std::string resumed;          // empty: the run is new
   std::string checkpoint = {};  // `resumed`, or the one of init_from; empty: initial weights
   CheckpointState state = {};
+  std::vector<TrainingData> trained_on = {};  // by the weights of the checkpoint
 
   RunStart(const TrainSettings& settings, std::string resumed_checkpoint);
 };

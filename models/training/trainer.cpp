@@ -43,6 +43,7 @@ Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
         "; leave --resume out to start a new run");
   const RunStart start(s, resumed);
   task_ = make_task(s, start);
+  if (resumed.empty()) earlier_ = start.trained_on;
   plan_ = plan_memory(s, *task_);
   check_duration(s.steps - (resumed.empty() ? 0 : start.state.step), plan_.seconds_of_step);
   model_ = make_model(s);
@@ -76,13 +77,14 @@ void Trainer::resume(const std::string& checkpoint, const CheckpointState& state
           "; resume it with batch_size=", rows, " and gradient_accumulation_steps=", carried_.size());
   }
   step_ = state.step, validation_loss_ = state.validation_loss, validated_ = state.validated;
-  data_since_ = state.data_since;
+  data_since_ = state.data_since, earlier_ = state.earlier;
   if (has_other_data(s, state, *task_)) {
     check(
         step_ < s.steps, "train: steps ", s.steps, ", but the run in ", s.out, " has done ", step_,
         ", so it would not train on the other data of --allow_new_text=yes; raise --steps, or evaluate it on them with "
         "orrery evaluate and --validation_data=PATH");
     data_since_ = step_, validation_loss_ = 0, validated_ = -1;
+    earlier_ = training_data(state);
   }
   optimizer_->set_steps_done(step_);
 }

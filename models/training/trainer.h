@@ -117,8 +117,9 @@ class Trainer {
   int64_t step_ = 0;            // steps queued so far
   double validation_loss_ = 0;
   std::vector<std::pair<std::string, double>> figures_;
-  int64_t validated_ = -1;  // step of validation_loss_
-  int64_t data_since_ = 0;  // step at which allow_new_text changed the data; 0: never
+  int64_t validated_ = -1;             // step of validation_loss_
+  int64_t data_since_ = 0;             // step at which allow_new_text changed the data; 0: never
+  std::vector<TrainingData> earlier_;  // CheckpointState::earlier
 };
 
 }  // namespace orrery::models

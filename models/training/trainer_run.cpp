@@ -64,6 +64,8 @@ CheckpointState Trainer::state() const {
           .validated = validated_,
           .data_since = data_since_,
           .text = task_->fingerprint(),
+          .parts = task_->trained_parts(),
+          .earlier = earlier_,
           .beside = with_loaded_plugins(task_->read_beside()),
           .position = carried_.empty() ? 0 : carried_[0].tokens,
           .carried = carried_};

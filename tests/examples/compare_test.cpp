@@ -73,6 +73,11 @@ TEST_CASE("compare: where numbers part, what differs most, and what only one has
   CHECK(!contains(out, "note: validation_loss"));
   CHECK(!contains(compared({a, b}), "note: "));
 
+  // The text changed under its path between the runs.
+  const std::string before = train(folder, "before", {"--data=" + folder.write("changed.txt", tiny_text())}),
+                    after = train(folder, "after", {"--data=" + folder.write("changed.txt", tiny_text() + "WWW")});
+  CHECK(finds(compared({before, after}), "\nnote: validation_loss [^\n]*\\bdata\\b[^\n]*\\btokenizer\\b"));
+
   const std::string few = compared({a, b, "--parameters=2", "--metrics=gradient_*"}),
                     all = compared({a, b, "--parameters=0"});
   INFO(few, all);

@@ -119,7 +119,7 @@ TEST_CASE("evaluate: a warning reports how much of a validation is training data
   const auto judged = [&](const Words& more) {
     const Outcome outcome = run_orrery(Words{"evaluate", "--checkpoint=" + run} + more);
     CHECK_MESSAGE(outcome.code == 0, outcome.err);
-    return outcome.out;
+    return outcome.err;
   };
   // 900 of the 1,000 tokens are for training, so tokens 500 to 899 of the second half are.
   Message(judged({"--validation_fraction=0.5"}))
@@ -150,6 +150,63 @@ TEST_CASE("evaluate: a warning reports how much of a validation is training data
   Message(run_orrery({"evaluate", "--checkpoint=" + (folder / "apart"), "--validation_data="}).err)
       .value("100 of the 100 tokens")
       .offers("--validation_data=PATH");
+}
+
+TEST_CASE("evaluate: a warning counts earlier training data, that of init_from, files of a folder, and tokens") {
+  const Folder folder;
+  const std::string content = tiny_text(), text = folder.write("text.txt", content),
+                    other = folder.write("other.txt", std::string(content.rbegin(), content.rend()));
+  const auto run = [&](const Words& words) {
+    const Outcome outcome = run_orrery(words);
+    REQUIRE_MESSAGE(is_complete(outcome), outcome.err);
+    return outcome.err;
+  };
+  const auto trained = [&](const std::string& out, const std::string& data, const Words& more = {}) {
+    run(Words{"train", "--data=" + data, "--out=" + (folder / out)} + tiny + more);
+  };
+  const auto judged = [&](const std::string& out, const Words& more) {
+    return run(Words{"evaluate", "--checkpoint=" + (folder / out)} + more);
+  };
+  const std::string on_text = "--validation_data=" + text;
+  const Words changed = {"--allow_new_text=yes", "--steps=40"};
+
+  // Each run trains on 900 of the 1,000 tokens.
+  trained("first", text);
+  run(Words{"train", "--resume=" + (folder / "first"), "--validation_fraction=0.4"} + changed);
+  Message(judged("first", {})).names("warning").value("300 of the 400 tokens").offers("--validation_fraction=0.1");
+  trained("second", text);
+  run(Words{"train", "--resume=" + (folder / "second"), "--data=" + other} + changed);
+  CHECK(!contains(judged("second", {}), "warning"));
+  Message(judged("second", {on_text})).value("900 of the 1,000 tokens").offers("--validation_data=PATH");
+
+  trained("begun", other, {"--init_from=" + (folder / "second")});
+  trained("chained", other, {"--init_from=" + (folder / "begun")});
+  run({"train", "--resume=" + (folder / "chained"), "--steps=40"});
+  Message(judged("chained", {on_text})).value("900 of the 1,000 tokens").names("run of init_from");
+
+  const std::string pieces = folder / "pieces";
+  folder.write("pieces/a.txt", content.substr(0, 400)), folder.write("pieces/b.txt", content.substr(400, 300));
+  folder.write("pieces/c.txt", content.substr(700));
+  trained("folder", pieces);
+  Message(judged("folder", {"--validation_data=" + pieces + "/b.txt"})).value("300 of the 300 tokens");
+  Message(judged("folder", {"--validation_data=" + pieces + "/c.txt"})).value("200 of the 300 tokens");
+  folder.write("mixed/a.txt", content.substr(1, 300)), folder.write("mixed/b.txt", content.substr(400, 300));
+  Message(judged("folder", {"--validation_data=" + (folder / "mixed")})).value("300 of the 600 tokens");
+  trained("file", pieces + "/b.txt");
+  Message(judged("file", {"--validation_data=" + pieces + "/b.txt"})).value("270 of the 300 tokens");
+
+  const std::string tokens = folder / "tokens", halves = folder / "halves";
+  run({"prepare", "--input=" + text, "--out=" + tokens, "--tokenizer=character"});
+  run({"prepare", "--input=" + text, "--out=" + halves, "--tokenizer=character", "--validation_fraction=0.3"});
+  trained("tokens_run", tokens);
+  Message(judged("tokens_run", {"--validation_data=" + tokens + "/train.bin"})).value("900 of the 900 tokens");
+  Message(judged("tokens_run", {on_text})).value("900 of the 1,000 tokens");
+  for (const std::string& clean : {tokens, tokens + "/val.bin"})
+    CHECK(!contains(judged("tokens_run", {"--validation_data=" + clean}), "warning"));
+  trained("text_run", text);
+  Message(judged("text_run", {"--validation_data=" + halves})).value("200 of the 300 tokens");
+  Message(judged("text_run", {"--validation_data=" + halves + "/val.bin"})).value("200 of the 300 tokens");
+  Message(judged("text_run", {"--validation_data=" + halves + "/train.bin"})).value("700 of the 700 tokens");
 }
 
 TEST_CASE("evaluate: what is held out is all that it needs, of a run whose data are gone and of what was imported") {

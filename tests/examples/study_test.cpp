@@ -414,7 +414,10 @@ TEST_CASE("study: variants with other targets are not compared by a loss") {
   const auto judged = [&](const std::string& metric, const std::string& of = "") {
     return judge(folder, claim_text(folder, head + "\"" + metric + "\"", of.empty() ? variants : of));
   };
-  for (const char* const metric : {"validation_loss", "lowest(validation_loss)"})
+  for (const char* const metric :
+       {"validation_loss", "lowest(validation_loss)", "lowest(validation_los?)", "mean([vt]*_loss)", "validation_l*",
+        "root(validation_loss)", "log(validation_loss)", "product(validation_loss, 0.5)", "ratio(validation_loss, 1)",
+        "difference(validation_loss, product(-1, diverged))"})
     expect_error(judged(metric)).names("claim.toml:6").names("'relu'").names("tokenizer").offers("bits_per_character");
   CHECK(!fs::exists(folder / "pool"));
   const std::string fraction = "[variants.relu]\nvalidation_fraction = 0.3\n[variants.softmax]\n";
@@ -422,6 +425,9 @@ TEST_CASE("study: variants with other targets are not compared by a loss") {
       .names("claim.toml:6")
       .names("validation_fraction")
       .offers("--validation_data");
+  const Outcome gap = judged("difference(log(validation_loss), log(training_los?))");
+  CHECK_MESSAGE(gap.code == 0, gap.err);
+  Message(gap.err).names("warning").names("tokenizer");
   const Outcome bits = judged("bits_per_character");
   CHECK_MESSAGE(bits.code == 0, bits.err);
   CHECK(!contains(bits.err, "warning"));

@@ -14,14 +14,24 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-// Settings of two runs that share `common`.
-std::vector<TrainSettings> two_runs(const Assignments& first, const Assignments& second, const Assignments& common) {
+using Prints = std::map<std::string, std::string>;  // SHA-256 by input
+
+// Two runs whose settings share `common`.
+std::vector<LossMeaning> two_runs(const Assignments& first, const Assignments& second, const Assignments& common) {
   const auto settings = [&](const Assignments& more) {
     Assignments all = common;
     all.insert(all.end(), more.begin(), more.end());
     return make_settings(all);
   };
-  return {settings(first), settings(second)};
+  return {{settings(first)}, {settings(second)}};
+}
+// Compares runs whose inputs have these fingerprints.
+Names differing(const std::string& metric, const Assignments& first, const Prints& read_by_first,
+                const Assignments& second, const Prints& read_by_second) {
+  std::vector<LossMeaning> runs = two_runs(first, second, {});
+  for (const auto& [key, print] : read_by_first) runs[0].read[key] = {1, print};
+  for (const auto& [key, print] : read_by_second) runs[1].read[key] = {1, print};
+  return settings_of_other_meaning(metric, runs);
 }
 Names differing(const std::string& metric, const Assignments& first, const Assignments& second,
                 const Assignments& common = {{"data", "a.txt"}}) {
@@ -56,6 +66,65 @@ TEST_CASE("meaning: other data to train on leave the loss on separate data as it
   CHECK(differing("validation_loss", {{"data", "a.txt"}}, {{"data", "b.txt"}}, trained) == Names{"data"});
   CHECK(differing("bits_per_character", {{"data", "a.txt"}}, {{"data", "b.txt"}}, trained).empty());
   CHECK(differing("training_loss", {{"data", "a.txt"}}, {{"data", "b.txt"}}, separate) == Names{"data"});
+}
+
+TEST_CASE("meaning: data and tokenizers are compared by their fingerprints where both are known") {
+  const Assignments a = {{"data", "a.txt"}}, same = {{"data", "./a.txt"}};
+  CHECK(differing("validation_loss", a, {{"data", "1"}}, same, {{"data", "1"}}).empty());
+  CHECK(differing("validation_loss", a, {{"data", "1"}}, a, {{"data", "2"}}) == Names{"data"});
+  CHECK(differing("validation_loss", a, {{"data", "1"}}, same, {}) == Names{"data"});
+  CHECK(differing("validation_loss", a, {{"data", "1"}}, a, {}).empty());
+  CHECK(differing("validation_loss", a, {{"data", "1"}}, a, {{"data", "1"}, {"data (files)", "2"}}) == Names{"data"});
+  const Assignments apart = {{"data", "a.txt"}, {"validation_data", "v.txt"}};
+  CHECK(differing("validation_loss", apart, {{"validation_data", "1"}}, apart, {{"validation_data", "2"}}) ==
+        Names{"validation_data"});
+
+  // One setting learns other vocabularies from other texts, or takes them over by init_from.
+  const Assignments trained = {{"data", "a.txt"}, {"tokenizer", "byte_pair(vocabulary=300)"}};
+  const Prints one = {{"data", "1"}, {"tokenizer", "3"}}, other = {{"data", "1"}, {"tokenizer", "4"}};
+  CHECK(differing("validation_loss", trained, one, trained, one).empty());
+  CHECK(differing("validation_loss", trained, one, trained, other) == Names{"tokenizer"});
+  CHECK(differing("bits_per_character", trained, one, trained, other).empty());
+  // With the vocabularies known, other data to train on leave the loss on separate data as it is.
+  const Assignments b = {{"data", "b.txt"}, {"validation_data", "v.txt"}, {"tokenizer", "byte_pair(vocabulary=300)"}};
+  Assignments c = b;
+  c[0].second = "c.txt";
+  CHECK(differing("validation_loss", b, one, c, {{"data", "2"}, {"tokenizer", "3"}}).empty());
+  CHECK(differing("validation_loss", b, one, c, {{"data", "2"}, {"tokenizer", "4"}}) == Names{"tokenizer"});
+
+  // Pairs have the fingerprint of the part that trains: it says nothing where that part differs.
+  const Assignments pairs = {{"model", "translation-small"}, {"data", "p.de"}, {"translations", "p.en"}};
+  Assignments moved = pairs, divided = pairs;
+  moved[1].second = "./p.de", moved[2].second = "./p.en", divided.emplace_back("validation_fraction", "0.2");
+  CHECK(differing("loss", pairs, {{"data", "1"}}, moved, {{"data", "1"}}).empty());
+  CHECK(differing("loss", pairs, {{"data", "1"}}, divided, {{"data", "2"}}).empty());
+  CHECK(differing("loss", pairs, {{"data", "1"}}, pairs, {{"data", "2"}}) == Names{"data"});
+}
+
+TEST_CASE("meaning: a pattern stands for the metrics that it matches") {
+  CHECK(metrics_with_meaning("validation_los?") == Names{"validation_loss"});
+  CHECK(metrics_with_meaning("[vt]*_loss") == Names{"validation_loss", "training_loss"});
+  CHECK(metrics_with_meaning("gradient_*").empty());
+}
+
+TEST_CASE("meaning: a run's checkpoint has the fingerprints of what it read") {
+  const Run run, other("other");
+  const std::string text = run.folder / "second.txt";
+  write(text, "www: " + read_file(run.text));
+  run.train();
+  other.train({{"data", text}});
+  const auto meaning = [](const Run& each, const std::string& data) {
+    return loss_meaning(each.settings({{"data", data}}), read_state(each.checkpoint(6)));
+  };
+  const LossMeaning first = meaning(run, run.text);
+  CHECK(settings_of_other_meaning("validation_loss", std::vector{first, meaning(run, "moved.txt")}).empty());
+  // Equal settings; the other text has further characters.
+  const std::vector<LossMeaning> runs = {first, meaning(other, run.text)};
+  CHECK(settings_of_other_meaning("validation_loss", runs) == Names{"data", "tokenizer"});
+  Message(note_of_other_meaning("validation_loss", runs))
+      .names("data (equal settings, other contents)")
+      .offers("--validation_data")
+      .offers("bits_per_character");
 }
 
 TEST_CASE("meaning: each metric has its own settings") {

@@ -187,6 +187,7 @@ TEST_CASE("run folder: after other data only the validation losses on these coun
   CHECK(kept() == std::set<std::string>{"step_000008"});
   CHECK(best_checkpoint(run.out) == run.checkpoint(8));
   CHECK(read_state(run.checkpoint(8)).data_since == 6);
+  CHECK(read_state(run.checkpoint(8)).earlier.size() == 1);
 
   run.resume(with({{"data", other}, {"learning_rate", "1e-30"}, {"steps", "9"}, {"keep_checkpoints", "0"}}), events);
   CHECK(read_state(run.checkpoint(9)).data_since == 6);
@@ -208,6 +209,7 @@ TEST_CASE("run folder: after other data only the validation losses on these coun
                    {"keep_checkpoints", "0"}}));
   CHECK(read_state(run.checkpoint(9)).validation_loss == losses[8]);
   CHECK(read_state(run.out + "/step_000010").data_since == 9);
+  CHECK(read_state(run.out + "/step_000010").earlier.size() == 2);
   CHECK(read_state(run.out + "/step_000010").validated == -1);
   CHECK(best_checkpoint(run.out) == run.out + "/step_000011");
 }

@@ -235,6 +235,25 @@ TEST_CASE("study: the configs of the committed claims are known to their verdict
   CHECK(known == now);
 }
 
+TEST_CASE("study: what a run reads gives its losses their meaning") {
+  const Run run;
+  const std::string copy = run.folder / "copy.txt", longer = run.folder / "longer.txt", first = run.folder / "first",
+                    second = run.folder / "second";
+  write(copy, read_file(run.text)), write(longer, "www: " + read_file(run.text));  // a further character
+  const auto differing = [&](const Assignments& one, const Assignments& other) {
+    const std::vector<LossMeaning> runs = {identify_run(run.settings(one)).meaning,
+                                           identify_run(run.settings(other)).meaning};
+    return settings_of_other_meaning("validation_loss", runs);
+  };
+  CHECK(differing({}, {{"data", copy}}).empty());
+  CHECK(differing({}, {{"data", longer}}) == std::vector<std::string>{"data", "tokenizer"});
+  // Vocabularies that come from other runs.
+  run.train({{"out", first}}), run.train({{"out", second}, {"data", longer}});
+  CHECK(differing({{"init_from", first}}, {{"init_from", second}}) == std::vector<std::string>{"tokenizer"});
+  CHECK(differing({{"init_from", first}}, {}).empty());
+  CHECK(identify_run(run.settings()).key == run_key(run.settings()));
+}
+
 TEST_CASE("study: what became of a run, told by its metrics, comes back from its file") {
   const Folder folder;
   const std::string metrics = folder / "metrics.jsonl", file = folder / "outcome.json";

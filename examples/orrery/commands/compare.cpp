@@ -275,8 +275,10 @@ struct Comparison {
   std::vector<ComparedParameters> parameters = {};
 };
 Comparison compare_runs(std::vector<ComparedRun> runs) {
+  std::vector<models::LossMeaning> meanings;
+  for (const ComparedRun& run : runs) meanings.push_back(models::loss_meaning_of_run(run.folder));
   const std::vector<models::TrainSettings> settings = settings_of_runs(runs);
-  Comparison all{std::move(runs), models::differing_settings(settings), models::notes_of_other_meanings(settings)};
+  Comparison all{std::move(runs), models::differing_settings(settings), models::notes_of_other_meanings(meanings)};
   const ComparedRun& first = all.runs[0];
   const std::optional<LatestWeights> weights = weights_of(first.folder);
   if (weights) warn_of_version(first.folder, weights->version);

@@ -136,7 +136,12 @@ CommandHelp evaluate_help(const Arguments& given) {
   return {
       "RUN is the folder of a run (its last checkpoint) or of a checkpoint.  Settings of its task have the values of "
       "the run as defaults.",
-      describe(settings_to_give(settings)), "", "orrery evaluate runs/latest --validation_data=test"};
+      describe(settings_to_give(settings)),
+      "A warning counts the training data in the validation: those of the run, also before --allow_new_text, and of "
+      "runs in init_from.  It finds the same data at any path, token files and the text they were made of, and single "
+      "files of a folder of up to 1,000 texts.  It does not find some of the pairs of a file or of the images of a "
+      "folder, part of a text file, or data that checkpoints of older versions did not record.",
+      "orrery evaluate runs/latest --validation_data=test"};
 }
 
 int evaluate(const Arguments& arguments) {

@@ -1,5 +1,7 @@
 #include "examples/orrery/commands/study_runs.h"
 
+#include <fnmatch.h>
+
 #include <algorithm>
 #include <set>
 #include <span>
@@ -18,7 +20,6 @@
 #include "models/study/id_names.h"
 #include "models/study/pool.h"
 #include "models/tasks/base/task.h"
-#include "models/training/loss_meaning.h"
 #include "models/training/run_folder.h"
 
 namespace orrery::program {
@@ -27,8 +28,6 @@ namespace {
 using models::Claim;
 using models::LogRow;
 using models::Outcome;
-
-constexpr const char* diverged = "diverged";  // a metric that no log contains
 
 // Returns the metrics of analyses of the run's last checkpoint on the claim's example.
 std::map<std::string, double> look_inside(const Claim& claim, const std::string& folder, const std::string& looks) {
@@ -83,7 +82,7 @@ void check_figures(const Claim& claim, const std::string& variant, const models:
 bool asks_for_divergence(const Claim& claim) {
   return std::any_of(claim.metrics.begin(), claim.metrics.end(), [](const models::Metric& metric) {
     const std::vector<std::string> figures = metric.figures();
-    return std::find(figures.begin(), figures.end(), diverged) != figures.end();
+    return std::any_of(figures.begin(), figures.end(), names_divergence);
   });
 }
 
@@ -270,12 +269,6 @@ void find_data(models::TrainSettings& settings, const std::string& claim, const 
   }
 }
 
-// Returns true for a metric that computes with several numbers, such as ratio(...).
-bool combines_numbers(const models::Metric& metric) {
-  return metric.kind == models::Metric::Kind::of_numbers ||
-         std::any_of(metric.parts.begin(), metric.parts.end(), combines_numbers);
-}
-
 // Hashes parsed values: comments and the order of lines do not matter.
 std::string sha256_of_config(const std::string& path) {
   const std::string sets = models::config_in_id(path);
@@ -283,6 +276,8 @@ std::string sha256_of_config(const std::string& path) {
 }
 
 }  // namespace
+
+bool names_divergence(const std::string& pattern) { return ::fnmatch(pattern.c_str(), diverged, 0) == 0; }
 
 size_t count_runs(const Claim& claim) {
   const size_t places = claim.variants.size() * claim.swept_values(), rates = claim.learning_rates.size();
@@ -317,36 +312,6 @@ void check_variants_differ(const Claim& claim, const std::string& data) {
     check(same == variant.name, claim.path, ": the variants '", same, "' and '", variant.name,
           "' have the same settings, so nothing could differ; change a setting of one, or leave it out");
   }
-}
-
-std::vector<std::string> notes_of_meaning(const Claim& claim, const std::string& data) {
-  std::vector<std::string> notes;
-  const auto settings = [&](const models::Variant& variant, size_t swept) {
-    return settings_of_study(claim, variant, swept, claim.seeds[0], 0, data);
-  };
-  const auto add = [&](size_t m, const std::string& which, std::span<const models::TrainSettings> runs, bool refuse) {
-    const models::Metric& metric = claim.metrics[m];
-    for (const std::string& figure : metric.figures()) {
-      const std::string note = models::note_of_other_meaning(figure, runs);
-      const std::string sentence = claim.metric_places[m] + ": " + which + ": " + note;
-      check(note.empty() || !refuse || !models::is_loss(figure) || combines_numbers(metric), sentence);
-      if (!note.empty() && std::find(notes.begin(), notes.end(), sentence) == notes.end()) notes.push_back(sentence);
-    }
-  };
-  for (const models::Comparison& each : claim.refuted_if) {
-    std::vector<models::TrainSettings> both;
-    for (const models::Variant& variant : claim.variants)
-      if (each.of_variants && (variant.name == each.left || variant.name == each.right))
-        both.push_back(settings(variant, 0));
-    add(each.metric, "variants '" + each.left + "' and '" + each.right + "'", both, true);
-  }
-  for (size_t m = 0; m < claim.metrics.size(); ++m) {
-    std::vector<models::TrainSettings> swept;
-    for (size_t s = 0; claim.metrics[m].is_of_sweep() && s < claim.swept_values(); ++s)
-      swept.push_back(settings(claim.variants[0], s));
-    add(m, "values of " + (claim.sweep.empty() ? "" : claim.sweep[0].key), swept, false);
-  }
-  return notes;
 }
 
 std::map<std::string, std::set<std::string>> read_by_claim(const Claim& claim, const std::string& data) {

@@ -15,6 +15,9 @@
 
 namespace orrery::program {
 
+constexpr const char* diverged = "diverged";  // a metric that no log contains
+bool names_divergence(const std::string& pattern);
+
 struct StudiedRuns {
   models::Measurements measured;                       // empty if a signal stopped it or a run failed
   RunRows rows;                                        // the pool's runs; none for a timed claim
@@ -46,7 +49,8 @@ models::TrainSettings settings_of_study(const models::Claim& claim, const models
 // Throws if two variants have equal settings: their runs would be the same, with no difference.
 void check_variants_differ(const models::Claim& claim, const std::string& data);
 // Returns sentences about metrics that have another meaning in some of the compared runs. Throws if
-// two variants are compared by a loss itself: the verdict would be about different targets.
+// two variants are compared by a loss itself, or by a function of it alone: the verdict would be
+// about different targets. A difference or ratio of two logged metrics of a run is allowed.
 std::vector<std::string> notes_of_meaning(const models::Claim& claim, const std::string& data);
 // Returns inputs of the claim besides its file, in StudyVerdict::read's format; only the config if
 // an input of its runs is missing.

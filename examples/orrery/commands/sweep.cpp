@@ -65,7 +65,8 @@ struct SweepSettings {
 struct Sweep {
   SweepSettings settings;
   std::vector<std::string> varied;
-  RunRows all;  // a row is a combination of all varied settings except the seed
+  RunRows all;                                // a row is a combination of all varied settings except the seed
+  std::vector<models::LossMeaning> meanings;  // by run
 };
 
 // Rejects settings that the sweep controls: runs start new or resume by themselves, with an
@@ -133,10 +134,13 @@ Sweep read_sweep(const Arguments& arguments) {
           "' have the same settings; leave one of them out");
     std::string key;
     try {
-      key = models::run_key(settings);
+      models::IdentifiedRun run = models::identify_run(settings);
+      key = run.key;
+      sweep.meanings.push_back(std::move(run.meaning));
       any = true;
     } catch (const Error& error) {
       key = models::key_of_unreadable(settings, error.what());
+      sweep.meanings.push_back({settings});
       if (unreadable.empty()) unreadable = error.what();
     }
     sweep.all.add(label, std::move(settings), ids.of(key));
@@ -304,13 +308,6 @@ void check_replaceable(const Sweep& sweep) {
           ", with other settings or data); choose another --out, or remove ", out, "/runs.csv");
 }
 
-// Returns a sentence if the compared metric has another meaning in some rows, else "".
-std::string note_of_meaning(const Sweep& sweep) {
-  std::vector<models::TrainSettings> settings;
-  for (const PooledRun& run : sweep.all.runs) settings.push_back(run.settings);
-  return models::note_of_other_meaning(sweep.settings.metric, settings);
-}
-
 // Writes the inputs of a sweep's report besides the tables.
 void write_sweep_file(const Sweep& sweep, Arguments arguments, const std::string& note) {
   arguments.insert(arguments.begin(), "sweep");
@@ -351,7 +348,7 @@ int sweep(const Arguments& arguments) {
   models::record_use(sweep.settings.runs, lock.folder(), sweep.all.keys());
   talk(counted(static_cast<int64_t>(sweep.all.rows.size()), "row") + ", " +
        counted(static_cast<int64_t>(sweep.all.named.size()), "run"));
-  const std::string note = note_of_meaning(sweep);
+  const std::string note = models::note_of_other_meaning(sweep.settings.metric, sweep.meanings);
   if (!note.empty()) warn(note);
   const std::string& metric = sweep.settings.metric;
   const RunWords words{[&](const Outcomes& outcomes) { return table_text(sweep, outcomes); },

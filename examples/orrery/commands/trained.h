@@ -15,7 +15,7 @@ struct Trained {
   std::string tokenizer;  // see Task::tokenizer; "token_ids" for a language model without one
   std::unique_ptr<nn::Module> model;
   std::string version;  // version of the program that wrote it; empty: unknown
-  models::TrainingData trained_on = {};
+  std::vector<models::TrainingData> trained_on = {};
 };
 
 // Returns the run that a command is given: --checkpoint=RUN, else the first word, which it removes.

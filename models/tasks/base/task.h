@@ -16,6 +16,7 @@
 #include "engine/system/hash.h"
 #include "engine/settings/registry.h"
 #include "engine/tensor/tensor.h"
+#include "models/data/training_data.h"
 #include "nn/base/module.h"
 
 namespace orrery::models {
@@ -36,19 +37,13 @@ inline constexpr const char* paths_of_data[] = {"data", "translations", "validat
 inline constexpr const char* settings_of_weights[] = {"tokenizer", "documents",  "problem",
                                                       "loss",      "pixel_mean", "pixel_std"};
 
-// The data that a run was trained on. Tasks warn of a validation on them.
-struct TrainingData {
-  Fingerprint print = {};  // Task::fingerprint; without a hash: unknown
-  double held_out = 0;     // fraction that was kept for validation, if the data have no split for it
-};
-
 // The options of a run that tasks use.
 struct TaskOptions {
   int64_t batch = 1;          // sequences, images, ... of a micro-batch
   int64_t micro_batches = 1;  // per step
   uint64_t seed = 0;
-  std::string tokenizer = {};    // of the run that is resumed, begun with or evaluated; empty: made from the data
-  TrainingData trained_on = {};  // of that run
+  std::string tokenizer = {};  // of the run that is resumed, begun with or evaluated; empty: made from the data
+  std::vector<TrainingData> trained_on = {};  // by that run
   Purpose purpose = Purpose::learn;
   bool bleu = true;  // with Purpose::judge: compute BLEU of a translating model, too
   std::function<void(const std::string& done, double share)> progress = {};  // called in long work: "translated", 0.25
@@ -111,6 +106,9 @@ class Task {
   virtual std::vector<std::string> warnings() const { return {}; }  // messages about the data
   virtual std::string data() const = 0;                             // path of the data
   virtual Fingerprint fingerprint() const = 0;                      // of the training data
+  // Returns what else is known to hold tokens of the training data: the files of a folder, the text
+  // that tokens were made of.
+  virtual std::vector<TrainedPart> trained_parts() const { return {}; }
   // Fingerprints of other inputs, by the setting that names them: validation data, an external
   // tokenizer; with `division_mark` after the setting, of their division into files.
   virtual std::map<std::string, Fingerprint> read_beside() const { return {}; }
