@@ -46,6 +46,11 @@ class Tokenizer {
   virtual std::optional<int32_t> begin() const { return {}; }
   virtual std::optional<int32_t> end() const { return {}; }
   virtual std::optional<int32_t> end_of_text() const { return end(); }  // the token between documents
+  // Returns true for a special token that only its own name gives, such as <|endoftext|>. It has no
+  // characters of the text, unlike a special token that other text gives too, such as <unk>.
+  virtual bool is_mark(int32_t) const { return false; }
+  // Returns the number of the added token with this text, as files of other programs name it.
+  virtual std::optional<int32_t> number_of_added(std::string_view) const { return {}; }
   // Conventions of the model's family: begin() precedes each text; each token of
   // ends() ends generation.
   virtual bool begins_texts() const { return false; }
