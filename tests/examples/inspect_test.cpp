@@ -309,6 +309,12 @@ TEST_CASE("inspect: depth, causes, memories and curves through the program") {
   const Outcome memories =
       inspect({run, "--text=abeabe", "--corpus=" + corpus, "--look=memories", "--layer=0", "--slot=3"});
   CHECK(contains(memories.out, "Memories: "));
+  const std::string tokens = folder / "tokens";
+  REQUIRE(run_orrery({"prepare", "--input=" + corpus, "--out=" + tokens, "--tokenizer=byte"}).code == 0);
+  for (const std::string& file : {tokens + "/train.bin", tokens + "/val.bin"}) {
+    refusal({run, "--text=abeabe", "--corpus=" + file, "--look=memories"}).names(file).value("tokens").offers("text");
+    refusal({run, "--text=FILE:" + file, "--look=heads"}).names(file).value("tokens").offers("text");
+  }
   refusal({run, "--text=abeabe", "--look=memories", "--slot=999"}).names("slot").value(999).names("feed_forward");
   CHECK(contains(inspect({run, "--text=abeabe", "--look=curves"}).out, "blocks.0.attention_norm"));
   CHECK(contains(inspect({run, "--text=abeabe", "--look=all"}).out, "Heads: "));
