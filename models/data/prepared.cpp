@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <tuple>
@@ -83,6 +84,12 @@ void add_file(Sha256& all, PreparedTokens& prepared, const std::string& file, co
                     describes(description, name, "sha256", one.digits()));
 }
 
+// Returns the file that a link leads to; "" if `path` is not a link, or is one that leads nowhere.
+std::string target_of_link(const std::string& path) {
+  std::error_code none;
+  return std::filesystem::is_symlink(path, none) ? std::filesystem::canonical(path, none).string() : "";
+}
+
 REGISTER_DATA_FORMAT(prepared, {"prepared",
                                 "output of `orrery prepare`: train.bin, val.bin, and tokens.json with the tokenizer "
                                 "and the size and hash of each file",
@@ -100,7 +107,10 @@ std::unique_ptr<Tokenizer> tokenizer_of_prepared(const std::string& path) {
   const bool whole = folder_exists(path);
   const size_t slash = path.rfind('/');
   const std::string folder = whole ? path : slash == path.npos ? "." : path.substr(0, slash);
-  if (found_file(folder, description_name).empty()) return nullptr;
+  if (found_file(folder, description_name).empty()) {
+    const std::string file = target_of_link(whole ? found_file(path, train_name) : path);
+    return file.empty() ? nullptr : tokenizer_of_prepared(file);
+  }
   bool listed = whole;
   for (const char* const name : {train_name, validation_name})
     if (!whole && ends_with_or_packed("/" + path, name)) listed = read_description(folder)["files"].contains(name + 1);
@@ -184,6 +194,12 @@ Prepared prepare(const Preparation& p, const std::function<void(const std::strin
     validation = encode(held_out);
   else
     std::tie(train, validation) = split(train, p.validation_fraction);
+  const auto check_any = [&](const TokenSequence& tokens, const std::string& text, const char* purpose) {
+    check(tokens.size() > 0, "prepare: ", text, " has no tokens for ", purpose, " with tokenizer=", p.tokenizer,
+          "; use a longer text or another tokenizer");
+  };
+  check_any(train, p.input, "training");
+  if (own) check_any(validation, p.validation_input, "validation");
   const int64_t vocabulary = tokenizer->size();
   SortedJson files = SortedJson::object();
   const auto describe = [&](const char* name, const TokenSequence& tokens) {
