@@ -294,6 +294,8 @@ void encode_files(const Tokenizer& tokenizer, const TextFiles& text, const TakeT
 
 std::unique_ptr<Tokenizer> restore_tokenizer(const std::string& json) {
   const Json saved = parse_json(json, unreadable_tokenizer);
+  check(saved != Json::object(),
+        "tokenizer: the run has no tokenizer, because its data are generated; use a run that was trained on a text");
   const TokenizerEntry& entry = tokenizers().at(text_member(saved, "name", unreadable_tokenizer));
   check(entry.restore != nullptr, unreadable_tokenizer, ": ", entry.name, " is read only from files of other programs");
   return with_use(entry.restore(json), saved_use(saved));
