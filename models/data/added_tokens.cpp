@@ -65,6 +65,11 @@ void AddedTokens::add(AddedToken token) {
   all_.push_back(std::move(token));
 }
 
+std::optional<int32_t> AddedTokens::number_of(std::string_view text) const {
+  const auto found = std::ranges::find(all_, text, &AddedToken::text);
+  return found == all_.end() ? std::nullopt : std::optional(static_cast<int32_t>(found->number));
+}
+
 // Tokens that share the text's first k bytes are adjacent; each byte narrows their range.
 const AddedToken* AddedTokens::longest_at(const Kind& kind, std::string_view text) const {
   const AddedToken* longest = nullptr;
@@ -175,9 +180,11 @@ TokensBeside tokens_beside(const std::string& folder) {
   return found;
 }
 
+bool is_special(const AddedToken& token, const TokensBeside& beside) {
+  return token.special || std::binary_search(beside.special.begin(), beside.special.end(), token.text);
+}
 bool is_skipped(const AddedToken& token, const TokensBeside& beside) {
-  const bool named = std::binary_search(beside.special.begin(), beside.special.end(), token.text);
-  return token.skipped || (beside.splits_special && (token.special || named));
+  return token.skipped || (beside.splits_special && is_special(token, beside));
 }
 
 }  // namespace orrery::models

@@ -3,6 +3,7 @@
 
 #include <bitset>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,6 +27,7 @@ class AddedTokens {
  public:
   void add(AddedToken token);
   const std::vector<AddedToken>& all() const { return all_; }
+  std::optional<int32_t> number_of(std::string_view text) const;  // of the token with this text
   // Returns how many bytes decide whether a token begins at a position; 0 without tokens.
   size_t reach() const { return first_.longest + later_.longest; }
   bool can_strip() const { return strip_; }  // if any token strips, following text can change how a text ends
@@ -77,6 +79,7 @@ struct TokensBeside {
   bool splits_special = false;       // special tokens are encoded like any other text
 };
 TokensBeside tokens_beside(const std::string& folder);
+bool is_special(const AddedToken& token, const TokensBeside& beside);
 bool is_skipped(const AddedToken& token, const TokensBeside& beside);
 // Reads {"content": "<s>", "lstrip": true, ...}. Throws TokenizerNotSupported on an invalid flag.
 AddedToken added_token(int64_t number, const SortedJson& json, const std::string& what);

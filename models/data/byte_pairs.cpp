@@ -76,6 +76,7 @@ class BytePairs final : public Tokenizer {
     int32_t rank = 0;
     for (const auto& [left, right] : vocabulary_.merges)
       merges_.emplace(key(number(left), number(right)), Merge{rank++, number(left + right)});
+    find_marks();
   }
 
   std::string name() const override { return "byte_pair"; }
@@ -105,6 +106,10 @@ class BytePairs final : public Tokenizer {
   bool has_token(int32_t number) const override {
     return Tokenizer::has_token(number) && !vocabulary_.tokens[static_cast<size_t>(number)].empty();
   }
+  bool is_mark(int32_t token) const override {
+    return Tokenizer::has_token(token) && marks_[static_cast<size_t>(token)];
+  }
+  std::optional<int32_t> number_of_added(std::string_view text) const override { return added_.number_of(text); }
   std::vector<std::string> notes() const override { return vocabulary_.notes; }
   std::optional<int32_t> end_of_text() const override {
     for (const int32_t added : vocabulary_.added)
@@ -147,6 +152,16 @@ class BytePairs final : public Tokenizer {
     std::vector<bool> all(vocabulary_.tokens.size());
     for (const int32_t number : list) all[static_cast<size_t>(number)] = true;
     return all;
+  }
+  // An added token that is also a byte or a result of merges is not a mark: other text gives it too.
+  void find_marks() {
+    marks_ = are_in(vocabulary_.added);
+    const auto clear = [&](int32_t token) {
+      if (token != no_token) marks_[static_cast<size_t>(token)] = false;
+    };
+    std::ranges::for_each(byte_token_, clear);
+    for (const auto& [pair, merge] : merges_) clear(merge.token);
+    std::ranges::for_each(vocabulary_.ordinary, clear);
   }
   static uint64_t key(int32_t left, int32_t right) {
     return static_cast<uint64_t>(left) << 32 | static_cast<uint32_t>(right);
@@ -269,6 +284,7 @@ class BytePairs final : public Tokenizer {
   // pre-tokens are split: no merge crosses two bytes that are consecutive in no token.
   std::vector<bool> together_ = std::vector<bool>(size_t{1} << 16);
   AddedTokens added_;
+  std::vector<bool> marks_;  // by token
 };
 
 }  // namespace

@@ -26,6 +26,7 @@ struct BytePairVocabulary {
   std::vector<int32_t> strips_left = {}, strips_right = {};  // added tokens that include adjacent white space
   std::vector<int32_t> printed = {};  // added tokens that are matched in the text in the printable form of files
   std::vector<int32_t> normalized = {}, skipped = {};  // as in AddedToken
+  std::vector<int32_t> ordinary = {};                  // added tokens that are not special: text like any other
   std::vector<std::string> notes = {};                 // as in Tokenizer::notes
   bool whole_pieces = false;  // a pre-token that is a token becomes it, regardless of the merges
 
@@ -34,6 +35,7 @@ struct BytePairVocabulary {
   static void each_kind(Vocabulary& of, const F& take) {
     take("strips_left", of.strips_left), take("strips_right", of.strips_right);
     take("printed", of.printed), take("normalized", of.normalized), take("skipped", of.skipped);
+    take("ordinary", of.ordinary);
   }
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <tuple>
@@ -113,6 +114,12 @@ std::string folder_of(const std::string& file) {
   return slash == file.npos ? "." : file.substr(0, slash);
 }
 
+// Returns the file that a link leads to; "" if `path` is not a link, or is one that leads nowhere.
+std::string target_of_link(const std::string& path) {
+  std::error_code none;
+  return std::filesystem::is_symlink(path, none) ? std::filesystem::canonical(path, none).string() : "";
+}
+
 REGISTER_DATA_FORMAT(prepared, {"prepared",
                                 "output of `orrery prepare`: train.bin, val.bin, and tokens.json with the tokenizer "
                                 "and the size and hash of each file",
@@ -129,7 +136,10 @@ std::unique_ptr<Tokenizer> tokenizer_of_prepared(const std::string& path) {
   if (!is_prepared(path)) return nullptr;
   const bool whole = folder_exists(path);
   const std::string folder = whole ? path : folder_of(path);
-  if (found_file(folder, description_name).empty()) return nullptr;
+  if (found_file(folder, description_name).empty()) {
+    const std::string file = target_of_link(whole ? found_file(path, train_name) : path);
+    return file.empty() ? nullptr : tokenizer_of_prepared(file);
+  }
   return whole || listed_name(path, folder) ? restore_tokenizer(read_description(folder)["tokenizer"].dump()) : nullptr;
 }
 
@@ -177,8 +187,12 @@ PreparedTokens read_prepared(const std::string& path, int64_t vocabulary) {
     add_parts(of_train, 0, trained, described_text(description, train_name));
     if (!validation.empty())
       add_parts(of_validation, trained, prepared.validation.size(), described_text(description, validation_name));
-  } else if (const char* const listed = listed_name(path, folder_of(path))) {
-    const SortedJson beside = read_description(folder_of(path));
+    return prepared;
+  }
+  const bool by_link = found_file(folder_of(path), description_name).empty();
+  const std::string target = by_link ? target_of_link(path) : "", file = target.empty() ? path : target;
+  if (const char* const listed = listed_name(file, folder_of(file))) {
+    const SortedJson beside = read_description(folder_of(file));
     if (describes(beside, listed, "sha256", of_train.sha256))
       add_parts(of_train, 0, trained, described_text(beside, listed));
   }
@@ -230,6 +244,12 @@ Prepared prepare(const Preparation& p, const std::function<void(const std::strin
     validation = encode(held_out);
   else
     std::tie(train, validation) = split(train, p.validation_fraction);
+  const auto check_any = [&](const TokenSequence& tokens, const std::string& text, const char* purpose) {
+    check(tokens.size() > 0, "prepare: ", text, " has no tokens for ", purpose, " with tokenizer=", p.tokenizer,
+          "; use a longer text or another tokenizer");
+  };
+  check_any(train, p.input, "training");
+  if (own) check_any(validation, p.validation_input, "validation");
   const int64_t vocabulary = tokenizer->size();
   SortedJson files = SortedJson::object();
   const Fingerprint of_input = input.fingerprints().text;

@@ -31,7 +31,7 @@ bool is_prepared(const std::string& path);  // a folder with train.bin, or a fil
 // Throws Error if a file is damaged, missing, not as in tokens.json, or has an invalid token.
 PreparedTokens read_prepared(const std::string& path, int64_t vocabulary);
 // Returns the tokenizer in the tokens.json of a prepared folder, or next to a file that it lists; null
-// without tokens.json.
+// without tokens.json. Where there is none, a file that is a link may lead to one.
 std::unique_ptr<Tokenizer> tokenizer_of_prepared(const std::string& path);
 // Throws Error if tokenizer_of_prepared is another tokenizer. "token_ids", which imported models without
 // a tokenizer have, is accepted with any.

@@ -1,7 +1,6 @@
 #include "models/data/text_ends.h"
 
 #include <nlohmann/json.hpp>
-#include <span>
 #include <utility>
 
 #include "engine/system/files.h"
@@ -83,18 +82,6 @@ std::string name_of_special(const std::string& folder, const char* key) {
   return first.empty() ? named(map_is_later ? map : config) : first;
 }
 
-// Returns the number of the token with this text, if there is one.
-std::optional<int32_t> number_of(const Tokenizer& tokenizer, const std::string& name) {
-  if (name.empty()) return std::nullopt;
-  try {
-    if (const std::vector<int32_t> tokens = tokenizer.encode(name); tokens.size() == 1) return tokens[0];
-  } catch (const Error&) {  // a byte without a token
-  }
-  for (int32_t number = 0; number < tokenizer.size(); ++number)  // encode skips some: split_special_tokens
-    if (tokenizer.has_token(number) && tokenizer.decode(std::span(&number, 1)) == name) return number;
-  return std::nullopt;
-}
-
 }  // namespace
 
 TextEnds text_ends(const std::string& folder) {
@@ -117,21 +104,27 @@ TextEnds text_ends(const std::string& folder) {
   return ends;
 }
 
+bool names_end(const std::string& folder, const Tokenizer& tokenizer) {
+  const auto named = tokenizer.number_of_added(name_of_special(folder, "eos_token"));
+  return named && named == tokenizer.end_of_text();
+}
+
 std::unique_ptr<Tokenizer> with_text_ends(std::unique_ptr<Tokenizer> tokenizer, const std::string& folder) {
   TextEnds ends = text_ends(folder);
   TokenizerUse use{.begins_texts = ends.begins.value_or(false), .notes = std::move(ends.notes)};
   if (*use.begins_texts) {
     std::optional<int64_t> number = ends.number;
-    if (!number) number = number_of(*tokenizer, ends.name);
+    if (!number) number = tokenizer->number_of_added(ends.name);
     if (number && *number < tokenizer->size() && tokenizer->has_token(static_cast<int32_t>(*number)))
       use.begin = static_cast<int32_t>(*number);
     else if (!ends.name.empty())
       use.notes.push_back("tokenizer: " + folder + " puts " + ends.name +
                           " before each text, which is not one of its tokens");
   } else if (tokenizer->begin()) {  // from its model; byte pairs have none, and no text begins with it
-    use.begin = number_of(*tokenizer, name_of_special(folder, "bos_token"));
+    use.begin = tokenizer->number_of_added(name_of_special(folder, "bos_token"));
   }
-  if (const auto end = number_of(*tokenizer, name_of_special(folder, "eos_token")); end != tokenizer->end_of_text())
+  if (const auto end = tokenizer->number_of_added(name_of_special(folder, "eos_token"));
+      end != tokenizer->end_of_text())
     use.end = end;
   return with_use(std::move(tokenizer), std::move(use));
 }

@@ -21,6 +21,9 @@ struct TextEnds {
 };
 TextEnds text_ends(const std::string& folder);
 
+// Returns true if the folder's files name the tokenizer's token between documents.
+bool names_end(const std::string& folder, const Tokenizer& tokenizer);
+
 // Returns the folder's tokenizer with the settings of those files.
 std::unique_ptr<Tokenizer> with_text_ends(std::unique_ptr<Tokenizer> tokenizer, const std::string& folder);
 

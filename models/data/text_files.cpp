@@ -1,6 +1,7 @@
 #include "models/data/text_files.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <span>
 #include <utility>
 
@@ -20,21 +21,37 @@ REGISTER_DATA_FORMAT(text, {"text",
                             "in the order of their names; .gz too",
                             "text"});
 
+// Returns the file, or the file that a link leads to, if it is named like a file of tokens, else "".
+std::string file_of_tokens(const std::string& file) {
+  std::error_code none;
+  for (const std::string& name : {file, std::filesystem::canonical(file, none).string()})
+    if (ends_with_or_packed(name, ".bin")) return name;
+  return "";
+}
+
 }  // namespace
+
+void check_is_text(const std::string& file) {
+  const std::string tokens = file_of_tokens(file);
+  check(tokens.empty(), "text: ", tokens, " is named like a file of tokens, not of text; give a file of text");
+}
 
 TextFiles::TextFiles(const std::string& path) : path_(path) {
   const bool folder = folder_exists(path);
   files_ = folder ? files_below(path) : std::vector<std::string>{path};
   check(!files_.empty(), "text: ", path, " is a folder without files; give a text file or a folder of them");
-  for (const std::string& file : files_)
-    check(!ends_with_or_packed(file, ".bin"), "text: ", file,
-          " is named like a file of tokens, not of text; give it alone, --data=", file,
+  for (const std::string& file : files_) {
+    const std::string tokens = file_of_tokens(file);
+    check(tokens.empty(), "text: ", tokens,
+          " is named like a file of tokens, not of text; give it alone, --data=", tokens,
           folder ? ", or remove it from the folder" : "");
+  }
   for (const std::string& file : files_) bytes_ += FileReader(file).size();
   check(bytes_ > 0, "text: ", path, folder ? " has only empty files" : " is empty");
 }
 
 void TextFiles::each_piece(const std::string& file, const Take& take) {
+  check_is_text(file);
   DataReader reader(file);
   constexpr uint64_t room = 8;  // more than a character
   each_piece(

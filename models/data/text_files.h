@@ -14,6 +14,9 @@
 
 namespace orrery::models {
 
+// Throws Error if the file, or the file that a link leads to, is named like a file of tokens.
+void check_is_text(const std::string& file);
+
 // One file, or all files below a folder, by name, without hidden ones.
 class TextFiles {
  public:

@@ -130,6 +130,25 @@ Json taken_use(Json& saved) {
   return use;
 }
 
+// Removes which added tokens are ordinary text: it changes no tokens, and older versions did not
+// save it.
+void erase_ordinary(Json& saved) {
+  saved.erase("ordinary");
+  if (!saved.contains("added")) return;
+  for (Json& each : saved["added"])
+    if (each.is_object()) each.erase("ordinary");
+}
+
+Fingerprint fingerprint_of_saved(const std::string& saved) {
+  return {saved.size(), sha256(std::as_bytes(std::span(saved)))};
+}
+
+// Returns true if a token that is added around a text may also be in the text, such as <unk>.
+bool may_be_text(const Tokenizer& tokenizer) {
+  const auto may_be = [&](const std::optional<int32_t>& token) { return token && !tokenizer.is_mark(*token); };
+  return may_be(tokenizer.end_of_text()) || (tokenizer.begins_texts() && may_be(tokenizer.begin()));
+}
+
 class UsedTokenizer final : public Tokenizer {
  public:
   UsedTokenizer(std::unique_ptr<Tokenizer> tokenizer, TokenizerUse use)
@@ -156,9 +175,14 @@ class UsedTokenizer final : public Tokenizer {
                           std::vector<size_t>& ends) const override {
     const size_t bytes = inner_->encode_with_ends(text, whole, tokens, ends);
     check_known(tokens);
+    if (ends.empty() && may_be_text(*this) && inner_->decodes_exactly(tokens))
+      for (const int32_t token : tokens)
+        ends.push_back((ends.empty() ? 0 : ends.back()) + inner_->decode(std::span(&token, 1)).size());
     return bytes;
   }
   bool has_token(int32_t number) const override { return number < size() && inner_->has_token(number); }
+  bool is_mark(int32_t token) const override { return inner_->is_mark(token); }
+  std::optional<int32_t> number_of_added(std::string_view text) const override { return inner_->number_of_added(text); }
   std::string save() const override {
     Json saved = parse_json(inner_->save(), unreadable_tokenizer);
     if (use_.begin) saved[begin_key] = *use_.begin;
@@ -284,6 +308,8 @@ std::vector<std::pair<int64_t, int64_t>> encode_files(const Tokenizer& tokenizer
 
 std::unique_ptr<Tokenizer> restore_tokenizer(const std::string& json) {
   const Json saved = parse_json(json, unreadable_tokenizer);
+  check(saved != Json::object(),
+        "tokenizer: the run has no tokenizer, because its data are generated; use a run that was trained on a text");
   const TokenizerEntry& entry = tokenizers().at(text_member(saved, "name", unreadable_tokenizer));
   check(entry.restore != nullptr, unreadable_tokenizer, ": ", entry.name, " is read only from files of other programs");
   return with_use(entry.restore(json), saved_use(saved));
@@ -316,15 +342,18 @@ bool is_made_of_text(const std::string& name_or_path) {
   return named && (named->train || named->make);
 }
 
-Fingerprint fingerprint_of(const Tokenizer& tokenizer) {
-  const std::string saved = tokenizer.save();
-  return {saved.size(), sha256(std::as_bytes(std::span(saved)))};
+Fingerprint fingerprint_of(const Tokenizer& tokenizer) { return fingerprint_of_saved(tokenizer.save()); }
+Fingerprint fingerprint_of_encoding(const Tokenizer& tokenizer) {
+  Json saved = parse_json(tokenizer.save(), unreadable_tokenizer);
+  erase_ordinary(saved);
+  return fingerprint_of_saved(saved.dump());
 }
 
 bool is_same_tokenizer(const Tokenizer& one, const Tokenizer& other) {
   const auto without_use = [](const Tokenizer& tokenizer) {
     Json saved = parse_json(tokenizer.save(), unreadable_tokenizer);
     taken_use(saved);
+    erase_ordinary(saved);
     return saved;
   };
   return without_use(one) == without_use(other);

@@ -47,6 +47,11 @@ class Tokenizer {
   virtual std::optional<int32_t> begin() const { return {}; }
   virtual std::optional<int32_t> end() const { return {}; }
   virtual std::optional<int32_t> end_of_text() const { return end(); }  // the token between documents
+  // Returns true for a special token that only its own name gives, such as <|endoftext|>. It has no
+  // characters of the text, unlike a special token that other text gives too, such as <unk>.
+  virtual bool is_mark(int32_t) const { return false; }
+  // Returns the number of the added token with this text, as files of other programs name it.
+  virtual std::optional<int32_t> number_of_added(std::string_view) const { return {}; }
   // Conventions of the model's family: begin() precedes each text; each token of
   // ends() ends generation.
   virtual bool begins_texts() const { return false; }
@@ -85,6 +90,8 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const
 std::unique_ptr<Tokenizer> restore_tokenizer(const std::string& json);
 bool is_made_of_text(const std::string& name_or_path);   // a name that makes a vocabulary; else a path
 Fingerprint fingerprint_of(const Tokenizer& tokenizer);  // of save()
+// Returns that of save() without what changes no tokens, which older versions did not save.
+Fingerprint fingerprint_of_encoding(const Tokenizer& tokenizer);
 // Returns whether both give a text the same tokens. What is around a text may differ (TokenizerUse).
 bool is_same_tokenizer(const Tokenizer& one, const Tokenizer& other);
 // Returns the fewest tokens of a text of `bytes` bytes with this setting or tokenizer name.

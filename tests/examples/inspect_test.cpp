@@ -320,6 +320,15 @@ TEST_CASE("inspect: logit lens, ablation, neurons and normalization curves throu
   const Outcome memories =
       inspect({run, "--text=abeabe", "--corpus=" + corpus, "--analysis=neurons", "--layer=0", "--slot=3"});
   CHECK(contains(memories.out, "Neurons: "));
+  const std::string tokens = folder / "tokens";
+  REQUIRE(run_orrery({"prepare", "--input=" + corpus, "--out=" + tokens, "--tokenizer=byte"}).code == 0);
+  for (const std::string& file : {tokens + "/train.bin", tokens + "/val.bin"}) {
+    refusal({run, "--text=abeabe", "--corpus=" + file, "--analysis=neurons"})
+        .names(file)
+        .value("tokens")
+        .offers("text");
+    refusal({run, "--text=FILE:" + file, "--analysis=heads"}).names(file).value("tokens").offers("text");
+  }
   refusal({run, "--text=abeabe", "--analysis=neurons", "--slot=999"}).names("slot").value(999).names("feed_forward");
   CHECK(contains(inspect({run, "--text=abeabe", "--analysis=normalization_curves"}).out, "blocks.0.attention_norm"));
   CHECK(contains(inspect({run, "--text=abeabe", "--analysis=all"}).out, "Heads: "));

@@ -10,10 +10,11 @@
 #include <sstream>
 
 #include "tests/examples/study.h"
+#include "tests/examples/training.h"
 #include "tests/support/message.h"
 
-namespace fs = std::filesystem;
 using orrery::testing::Message;
+namespace fs = std::filesystem;
 using orrery::testing::expect_error;
 using Words = std::vector<std::string>;
 
@@ -328,6 +329,24 @@ TEST_CASE("sweep: on a terminal of 40 columns the table is drawn again in its pl
     CHECK_MESSAGE(line.size() <= 40, line);
   }
   CHECK(drawn == 3);
+}
+
+TEST_CASE("sweep: init_from is a list like any other setting, and its first run defines the keys") {
+  const Folder folder;
+  for (const std::string name : {"1", "2"})
+    REQUIRE(is_complete(run_orrery(train_tiny(folder, "begun_" + name, {"--seed=" + name}))));
+  const Words words = {"sweep", "--data=" + (folder / "text.txt"), "--out=" + (folder / "sweep"),
+                       "--runs=" + (folder / "pool"), "--steps=1"};
+  const std::string from = folder / "begun_";
+  const Outcome braces = run_orrery(words + Words{"--init_from={" + from + "1," + from + "2}"});
+  REQUIRE_MESSAGE(braces.code == 0, braces.err);
+  const auto rows = csv(folder / "sweep/table.csv");
+  REQUIRE(rows.size() == 3);
+  CHECK(rows[1][0] == "init_from=" + from + "1");
+  CHECK(rows[2][0] == "init_from=" + from + "2");
+  CHECK(run_orrery(words + Words{"--init_from=" + from + "{1,2}"}).code == 0);
+  CHECK(run_orrery(words + Words{"--init_from", from + "{1,2}"}).code == 0);
+  CHECK(written_runs(folder / "pool").size() == 2);
 }
 
 TEST_CASE("sweep: what makes no sense is refused before anything is trained") {

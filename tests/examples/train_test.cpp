@@ -12,8 +12,8 @@
 #include "tests/support/message.h"
 
 namespace fs = std::filesystem;
-using orrery::testing::Message;
 using orrery::testing::expect_error;
+using orrery::testing::Message;
 using Words = std::vector<std::string>;
 
 TEST_CASE("train: settings, steps, files and the validation loss, in plain lines") {
@@ -294,6 +294,35 @@ TEST_CASE("train: the task and its problem come along with --init_from, unless o
   };
   Message(settings_begun_with("its", {})).names("task").value("\"algorithmic\"").names("problem").value("length=3");
   Message(settings_begun_with("given", {"--problem=copy(length=2)"})).names("problem").value("length=2");
+  expect_error(run_orrery({"train", "--init_from=" + (folder / "first"), "--task=language_modeling",
+                           "--data=" + folder.write("text.txt", tiny_text()), "--out=" + (folder / "text")}))
+      .names("tokenizer")
+      .value("generated")
+      .offers("trained on a text");
+}
+
+TEST_CASE("train: the columns of a translation come along with --init_from, but not to two files") {
+  const Folder folder;
+  const std::string data = ORRERY_SOURCE_DIR "/tests/models/translation/bible.tsv";
+  REQUIRE(is_complete(
+      run_orrery({"train", "--model=translation-small", "--layers=1", "--heads=2", "--width=16", "--data=" + data,
+                  "--source_column=4", "--target_column=3", "--tokenizer=sentence_piece(vocabulary=200)",
+                  "--batch_tokens=200", "--steps=1", "--out=" + (folder / "first")})));
+  const auto settings_begun_with = [&](const std::string& out, const Words& more) {
+    const Outcome begun = run_orrery(Words{"train", "--init_from=" + (folder / "first"), "--batch_tokens=200",
+                                           "--steps=1", "--out=" + (folder / out)} +
+                                     more);
+    REQUIRE_MESSAGE(is_complete(begun), begun.err);
+    return read_file(folder / (out + "/settings.toml"));
+  };
+  Message(settings_begun_with("its", {"--data=" + data})).value("source_column = 4").value("target_column = 3");
+  Message(settings_begun_with("given", {"--data=" + data, "--source_column=3", "--target_column=4"}))
+      .value("source_column = 3")
+      .value("target_column = 4");
+  std::string lines;
+  for (int i = 0; i < 40; ++i) lines += "in the beginning\n";
+  const std::string file = folder.write("lines.txt", lines);
+  CHECK(!contains(settings_begun_with("lines", {"--data=" + file, "--translations=" + file}), "source_column = 4"));
 }
 
 TEST_CASE("train: a run that ends worse than a uniform guess is complete, with a message and exit code 3") {

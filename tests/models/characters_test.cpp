@@ -77,8 +77,8 @@ TEST_CASE("characters: normalized text counts as it is written") {
 TEST_CASE("characters: a token that strips spaces has them, and a number is not characters") {
   const Folder folder;
   write(folder / "text", "a  <m>b");
-  const auto pairs =
-      make_byte_pairs({.tokens = {"a", "b", " ", "<m>"}, .merges = {}, .added = {3}, .strips_left = {3}}, "test");
+  const auto pairs = make_byte_pairs(
+      {.tokens = {"a", "b", " ", "<m>"}, .merges = {}, .added = {3}, .strips_left = {3}, .ordinary = {3}}, "test");
   const TokenSequence tokens = Text(folder / "text", *pairs, 0).train();
   REQUIRE(tokens.to_vector() == std::vector<int32_t>{0, 3, 1});
   CHECK(characters_of_targets(*pairs, tokens) == 6);
@@ -86,6 +86,38 @@ TEST_CASE("characters: a token that strips spaces has them, and a number is not 
   CHECK(characters_of_targets(*pairs, std::vector<int32_t>{0, 1, 2}) == 2);
   const auto numbers = restore_tokenizer(R"({"name": "numbers", "size": 50})");
   CHECK(characters_of_targets(*numbers, std::vector<int32_t>{10, 20, 30}) == std::nullopt);
+}
+
+TEST_CASE("characters: marks have none, and a token that ends texts has those that other text gave it") {
+  const Folder folder;
+  const std::vector<std::string> tokens = {"a", "b", " ", "<m>"};
+  const auto with_end = [&](int32_t end) {
+    return with_use(make_byte_pairs({.tokens = tokens, .merges = {}, .added = {0, 3}}, "test"), {.end = end});
+  };
+  write(folder / "texts/1", "b a<m>"), write(folder / "texts/2", "ab");
+  const TokenSequence of_a = Text(folder / "texts", *with_end(0), 0).train();
+  REQUIRE(of_a.to_vector() == std::vector<int32_t>{1, 2, 0, 3, 0, 0, 1, 0});
+  CHECK(characters_of_targets(*with_end(0), of_a) == 4);  // " a" and "ab"
+  CHECK(characters_of_targets(*with_end(0), of_a.to_vector()) == std::nullopt);
+  CHECK(characters_of_targets(*with_end(3), of_a.to_vector()) == 6);
+  CHECK(restore_tokenizer(with_end(0)->save())->is_mark(3));
+  const auto ordinary = make_byte_pairs({.tokens = tokens, .merges = {}, .added = {3}, .ordinary = {3}}, "test");
+  CHECK(!restore_tokenizer(ordinary->save())->is_mark(3));
+  CHECK(characters_of_targets(*ordinary, std::vector<int32_t>{1, 3, 0}) == 4);  // "<m>a"
+  CHECK(is_same_tokenizer(*ordinary, *make_byte_pairs({.tokens = tokens, .merges = {}, .added = {3}}, "test")));
+}
+
+TEST_CASE("characters: unknown characters count where files name <unk> as the token around texts") {
+  const Folder folder;
+  write(folder / "text", words);
+  const auto counted_with = [&](const char* config) {
+    const auto tokenizer =
+        tokenizer_cases::tokenizer_of(tokenizer_cases::with_file(folder, "llama_bos", "tokenizer_config.json", config));
+    CHECK((tokenizer->begin() == 0 || tokenizer->end_of_text() == 0));  // <unk>'s id in transformers 5.23
+    return characters_of_targets(*tokenizer, Text(folder / "text", *tokenizer, 0).train());
+  };
+  CHECK(counted_with(R"({"eos_token": "<unk>"})") == 41);
+  CHECK(counted_with(R"({"bos_token": "<unk>", "add_bos_token": true})") == 42);  // its first target is "F"
 }
 
 TEST_CASE("characters: bits per character of a validation, of its prepared files, and where there are none") {

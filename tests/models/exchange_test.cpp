@@ -431,6 +431,35 @@ TEST_CASE("exchange: the tokens that begin and end a text come back as they were
   CHECK(nlohmann::json::parse(read_file(folder / "ours/config.json"))["bos_token_id"].is_null());
 }
 
+TEST_CASE("exchange: documents end with the tokenizer's eos_token, and generation with the ids of config.json") {
+  struct Case {
+    const char *name, *end;
+    int32_t token;
+  };
+  for (const Case& each : {Case{"gpt2_end_of_text", "<|endoftext|>", 0}, {"llama_bos", "</s>", 2}}) {
+    CAPTURE(each.name);
+    const Folder folder;
+    const std::string from = folder / "from", exported = folder / "exported";
+    fs::copy(ORRERY_SOURCE_DIR "/tests/cases/" + std::string(each.name), from);
+    auto config = nlohmann::json::parse(read_file(from + "/config.json"));
+    config["eos_token_id"] = {5, each.token};
+    write_file_atomically(from + "/config.json", config.dump());
+    imported(from, folder / "run");
+    const Trained run = read_run(folder / "run");
+    const auto tokenizer = restore_tokenizer(run.tokenizer);
+    CHECK(tokenizer->end_of_text() == each.token);
+    CHECK(tokenizer->ends() == std::vector<int32_t>{5, each.token});
+    export_model(run.exported(), exported, "");
+    CHECK(nlohmann::json::parse(read_file(exported + "/tokenizer_config.json"))["eos_token"] == each.end);
+    CHECK(nlohmann::json::parse(read_file(exported + "/generation_config.json"))["eos_token_id"] ==
+          config["eos_token_id"]);
+    imported(exported, folder / "again");
+    const auto again = restore_tokenizer(read_run(folder / "again").tokenizer);
+    CHECK(again->end_of_text() == each.token);
+    CHECK(again->ends() == tokenizer->ends());
+  }
+}
+
 TEST_CASE("exchange: an index that is wrong is refused") {
   const Folder folder;
   const auto with_index = [&](const std::function<void(nlohmann::json&)>& change) {

@@ -225,6 +225,19 @@ TEST_CASE("prepared: a part that is lost, a tokenizer that is not theirs and a f
       .value("byte 0")
       .offers("leave it out");
   CHECK_FALSE(file_exists(failed));
+  const std::string spaces = run.folder / "spaces", of_model = "tokenizer=" + sentence_piece;
+  write(spaces, "     ");
+  expect_error([&] { prepare({.input = spaces, .out = failed, .tokenizer = sentence_piece}); })
+      .names(spaces)
+      .value("no tokens")
+      .value(of_model)
+      .offers("longer text");
+  expect_error(
+      [&] { prepare({.input = run.text, .validation_input = spaces, .out = failed, .tokenizer = sentence_piece}); })
+      .names(spaces)
+      .value("validation")
+      .offers("longer text");
+  CHECK_FALSE(file_exists(failed));
 }
 
 TEST_CASE("prepared: tokens of another tokenizer are refused where it is known, and a lone file is read as it is") {
@@ -261,6 +274,16 @@ TEST_CASE("prepared: tokens of another tokenizer are refused where it is known, 
   CHECK(Text(pb, *restore_tokenizer(R"({"name": "numbers", "size": 256})")).train().size() == size);  // not known
   const auto used = with_use(tokenizer_of_prepared(pp), {.begin = 1, .end = 2, .ends = std::vector<int32_t>{3}});
   CHECK(Text(pp, *used).train().to_vector() == Text(pp, *own).train().to_vector());
+  const std::string linked = run.folder / "linked";
+  std::filesystem::create_directory(linked);
+  std::filesystem::create_symlink(pb + "/val.bin", linked + "/val.bin");
+  std::filesystem::create_symlink(pb + "/train.bin", linked + ".bin");
+  refused(linked + "/val.bin", {{"data", pp}, {"validation_data", linked + "/val.bin"}});
+  refused(linked + ".bin", {{"data", pp}, {"validation_data", linked + ".bin"}});
+  std::filesystem::create_symlink(pb + "/train.bin", linked + "/train.bin");
+  refused(linked, {{"data", pp}, {"validation_data", linked}});
+  std::filesystem::create_symlink(pb + "/val.bin", linked + ".txt");
+  expect_error([&] { TextFiles(linked + ".txt"); }).names(pb + "/val.bin").value("tokens").offers("--data=");
   REQUIRE(std::system(("gzip '" + pb + "/train.bin'").c_str()) == 0);
   expect_error([&] { const Text text(pb + "/train.bin.gz", *own); }).names(pb + "/train.bin.gz").value("byte");
 

@@ -267,6 +267,14 @@ TEST_CASE("tokenizers: the token between documents is eos_token of the folder's 
   CHECK(!ended("{}")->end_of_text());
   CHECK(ended(named)->end_of_text() == 0);
   CHECK(restore_tokenizer(ended(named)->save())->end_of_text() == 0);
+  const auto line_break = ended(R"({"eos_token": "\n"})");
+  CHECK(!line_break->end_of_text());  // transformers gives it the id 320, which no model of this vocabulary has
+  CHECK(line_break->encode("\n") == Tokens{199});
+  Message(noted(*line_break)).value("has no number");
+  const auto printed = ended(R"({"eos_token": "\u010a"})");  // as files write "\n"
+  CHECK(printed->end_of_text() == 199);
+  CHECK(!printed->is_mark(199));
+  CHECK(ended(named)->is_mark(0));
   added.push_back(added[0]);
   added[1]["id"] = 320, added[1]["content"] = "</s>";
   CHECK(ended("{}")->end_of_text() == 320);  // by its name

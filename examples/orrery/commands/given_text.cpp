@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "engine/system/files.h"
+#include "models/data/text_files.h"
 #include "models/formats/gzip.h"
 
 namespace orrery::program {
@@ -19,7 +20,9 @@ std::string read_packed_pipe(const std::string& path, uint64_t limit) {
 }  // namespace
 
 std::string text_of_file(const std::string& path) {
-  return is_pipe(path) ? read_packed_pipe(path, max_text) : models::read_data_file(path, max_text);
+  if (is_pipe(path)) return read_packed_pipe(path, max_text);
+  models::check_is_text(path);
+  return models::read_data_file(path, max_text);
 }
 
 std::string text_or_input(const std::string& given) { return given == "-" ? text_of_file(given) : given; }

@@ -80,19 +80,24 @@ void check_may_be_set(const std::string& key, const std::string& value) {
               " cannot be set; the same command resumes an interrupted sweep");
 }
 
+// Returns an argument with the first value of its list; settings of the sweep itself have no lists.
+std::string first_of_list(const std::string& word, const std::vector<Setting>& own) {
+  const bool is_key = word.starts_with("--");
+  const size_t equals = word.find('=');
+  if (is_key && find_setting(own, word.substr(2, equals - 2))) return word;
+  const size_t value = is_key && equals != word.npos ? equals + 1 : 0;
+  return word.substr(0, value) + models::expand_braces(word.substr(value))[0];
+}
+
 Sweep read_sweep(const Arguments& arguments) {
   Sweep sweep;
   Arguments words = arguments;
   if (!words.empty() && !words[0].starts_with("--")) words[0] = "--config=" + words[0];
   const std::vector<Setting> own = settings_of(sweep.settings);
-  // Model and task define the keys. If they are lists, their first values do.
+  // Model and task define the keys; a file or init_from may name them. The first values of lists do.
   Arguments firsts;
-  for (const std::string& word : words) {
-    if (word.starts_with("--resume")) continue;  // refused by check_may_be_set
-    const bool names_keys =
-        word.starts_with("--model=") || word.starts_with("--task=") || word.starts_with("--config=");
-    firsts.push_back(names_keys ? models::expand_braces(word)[0] : word);
-  }
+  for (const std::string& word : words)
+    if (!word.starts_with("--resume")) firsts.push_back(first_of_list(word, own));  // check_may_be_set refuses resume
   models::TrainSettings known = known_train_settings("sweep", firsts);
   std::vector<Setting> all = settings_of(known);
   all.insert(all.end(), own.begin(), own.end());

@@ -103,8 +103,10 @@ Assignments inherited(const ParsedArguments& parsed) {
         ", but --model=", wanted, " is of class ", class_wanted, "; leave --model out, or start without --init_from");
   const models::TrainSettings ours(known.model, last_value(parsed, "task", known.task));
   const std::vector<Setting> model = known.model_settings.members(), task = ours.task_settings.members();
+  const bool two_files = !last_value(parsed, "translations", "").empty();  // these have no columns
   Assignments taken = {{"task", known.task}};
   for (const auto& [key, value] : its) {
+    if (two_files && key.ends_with("_column")) continue;
     const bool named = key == "model", of_task = is_of_weights(key) && find_setting(task, key);
     if (!named && !of_task && key != "dtype" && !find_setting(model, key)) continue;
     const std::string said = last_value(parsed, key, value);

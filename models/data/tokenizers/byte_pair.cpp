@@ -83,6 +83,7 @@ void set_tokens(BytePairVocabulary& vocabulary, const SortedJson& numbers, std::
     if (each.strips_right) vocabulary.strips_right.push_back(number);
     if (each.normalized) vocabulary.normalized.push_back(number);
     if (is_skipped(each, beside)) vocabulary.skipped.push_back(number);
+    if (!is_special(each, beside)) vocabulary.ordinary.push_back(number);
   }
   vocabulary.notes.insert(vocabulary.notes.end(), beside.notes.begin(), beside.notes.end());
   const auto gaps = std::count(vocabulary.tokens.begin(), vocabulary.tokens.end(), std::string());
@@ -137,7 +138,9 @@ std::unique_ptr<Tokenizer> read_vocabulary_and_merges(const std::string& folder,
   BytePairVocabulary vocabulary;
   vocabulary.pattern = std::move(pattern);
   TokensBeside beside = tokens_beside(folder);
-  if (numbers.is_object() && numbers.contains("<|endoftext|>")) beside.special.emplace_back("<|endoftext|>");
+  const std::string end = "<|endoftext|>";
+  if (numbers.is_object() && numbers.contains(end))
+    beside.special.insert(std::ranges::lower_bound(beside.special, end), end);  // the list is sorted
   set_tokens(vocabulary, numbers, {}, beside, vocabulary_file);
   size_t lines = 0;
   uint64_t bytes = 0;

@@ -62,6 +62,7 @@ class SentencePiece final : public Tokenizer {
     for (AddedToken each : beside.added) {
       check(each.number < most, what, ": an added token has number ", each.number, "; it must be below ", most);
       size_ = std::max(size_, each.number + 1);
+      each.special = is_special(each, beside);
       each.skipped = is_skipped(each, beside);
       added_.add(each);
     }
@@ -72,10 +73,11 @@ class SentencePiece final : public Tokenizer {
                                      [&](const AddedToken& each) { return each.text == special; });
       if (known) continue;
       if (processor_->IdToPiece(piece) == special)
-        added_.add({.number = piece, .text = special, .skipped = beside.splits_special});
+        added_.add({.number = piece, .text = special, .special = true, .skipped = beside.splits_special});
       else
         notes_.push_back("tokenizer: " + special + " is named but has no number, so it is not a token");
     }
+    find_marks(sentence_piece_entries(model_, what));
   }
   std::string name() const override { return "sentence_piece"; }
   int64_t size() const override { return size_; }
@@ -131,15 +133,30 @@ class SentencePiece final : public Tokenizer {
       if (each.strips_right) added["strips_right"] = true;
       if (each.normalized) added["normalized"] = true;
       if (each.skipped) added["skipped"] = true;
+      if (!each.special) added["ordinary"] = true;
       saved["added"].push_back(std::move(added));
     }
     return saved.dump();
   }
   std::optional<int32_t> begin() const override { return token(processor_->bos_id()); }
   std::optional<int32_t> end() const override { return token(processor_->eos_id()); }
+  bool is_mark(int32_t number) const override {
+    return number >= 0 && number < size() && marks_[static_cast<size_t>(number)];
+  }
+  std::optional<int32_t> number_of_added(std::string_view text) const override { return added_.number_of(text); }
   std::vector<std::string> notes() const override { return notes_; }
 
  private:
+  void find_marks(const std::vector<SentencePieceEntry>& entries) {
+    using Kind = SentencePieceEntry::Kind;
+    marks_.resize(std::max(entries.size(), static_cast<size_t>(size_)));
+    for (size_t i = 0; i < entries.size(); ++i) marks_[i] = entries[i].kind == Kind::control;
+    for (const AddedToken& each : added_.all()) {
+      const auto i = static_cast<size_t>(each.number);
+      const Kind kind = i < entries.size() ? entries[i].kind : Kind::control;  // other text gives the first three
+      if (each.special && kind != Kind::normal && kind != Kind::unknown && kind != Kind::byte) marks_[i] = true;
+    }
+  }
   int64_t pieces() const { return processor_->GetPieceSize(); }
   // Returns the text of an added token, or null for a number in a gap.
   const std::string* added_text(int32_t number) const {
@@ -270,6 +287,7 @@ class SentencePiece final : public Tokenizer {
   int64_t size_ = 0;
   AddedTokens added_;
   std::vector<std::string> notes_;
+  std::vector<bool> marks_;  // by token
   bool sums_scores_ = false;
   std::unique_ptr<SentencePieceCuts> cuts_;
   std::unique_ptr<Processor> processor_;
@@ -325,6 +343,7 @@ std::unique_ptr<Tokenizer> restore(const std::string& json) {
                            .strips_left = is_true("strips_left"),
                            .strips_right = is_true("strips_right"),
                            .normalized = is_true("normalized"),
+                           .special = !is_true("ordinary"),
                            .skipped = is_true("skipped")};
       check(one.number >= 0 && !one.text.empty(), what, ": an added token must have a number and a text");
       beside.added.push_back(one);

@@ -11,6 +11,7 @@
 #include "engine/system/machine_memory.h"
 #include "engine/types/wording.h"
 #include "models/data/images.h"
+#include "models/data/text_ends.h"
 #include "models/formats/gzip.h"
 #include "models/formats/json.h"
 #include "models/image_model.h"
@@ -202,6 +203,14 @@ FoundTokenizer tokenizer_for(const ImportedModel& from, const std::string& asked
   return {restore_tokenizer(Json{{"name", "numbers"}, {"size", vocabulary}}.dump()), "token_ids", notes};
 }
 
+// Returns true if the tokenizer's own files name the token between documents, and the model has it.
+// The model's files name only the tokens at which generation stops.
+bool has_own_end(const FoundTokenizer& found, int64_t known) {
+  const Tokenizer& tokenizer = *found.tokenizer;
+  if (!tokenizer.end_of_text() || *tokenizer.end_of_text() >= known) return false;
+  return tokenizer.end() || (folder_exists(found.setting) && names_end(found.setting, tokenizer));
+}
+
 // Applies the source's begin and end tokens, if the model has them, and the number of its tokens.
 void use_as_theirs(FoundTokenizer& found, const ImportedModel& from, int64_t vocabulary) {
   const int64_t tokens = found.tokenizer->size(), known = std::min(tokens, vocabulary);
@@ -211,7 +220,7 @@ void use_as_theirs(FoundTokenizer& found, const ImportedModel& from, int64_t voc
   // If the tokenizer's own files define how a text begins, they also name the token.
   const bool begins = found.tokenizer->begins_texts();
   TokenizerUse use{.begin = mark(begins ? std::optional<int64_t>(found.tokenizer->begin()) : from.begin_token),
-                   .end = mark(from.end_token),
+                   .end = has_own_end(found, known) ? std::nullopt : mark(from.end_token),
                    .vocabulary = known};
   if (found.tokenizer->name() != "token_ids") use.begins_texts = from.begins_texts;  // "token_ids" never adds one
   if (begins && !use.begin) {

@@ -38,14 +38,15 @@ struct ImportedModel {
   std::vector<std::pair<std::string, std::string>> settings = {};  // run settings, for make_settings
   std::vector<TensorPlace> places = {};
   std::vector<StoredTensor> tensors = {};
-  std::map<std::string, std::string> known_rest = {};       // source tensor that is not needed -> why
-  std::vector<std::string> classes = {};                    // class names of an image model, which has no tokenizer
-  std::vector<std::string> notes = {};                      // assumptions and differences from the source program
-  std::string tokenizer_path = {};                          // file or folder that may hold its tokenizer; empty: none
-  std::string saved_tokenizer = {};                         // written by Tokenizer::save, if orrery exported it
-  std::optional<int64_t> begin_token = {}, end_token = {};  // around a text, if the source names them
-  std::optional<bool> begins_texts = {};                    // the source program puts begin_token before texts
-  std::vector<int64_t> ends = {};                           // tokens at which the source program stops generating
+  std::map<std::string, std::string> known_rest = {};  // source tensor that is not needed -> why
+  std::vector<std::string> classes = {};               // class names of an image model, which has no tokenizer
+  std::vector<std::string> notes = {};                 // assumptions and differences from the source program
+  std::string tokenizer_path = {};                     // file or folder that may hold its tokenizer; empty: none
+  std::string saved_tokenizer = {};                    // written by Tokenizer::save, if orrery exported it
+  // Around a text, if the source names them; the tokenizer's files may name another end.
+  std::optional<int64_t> begin_token = {}, end_token = {};
+  std::optional<bool> begins_texts = {};  // the source program puts begin_token before texts
+  std::vector<int64_t> ends = {};         // tokens at which the source program stops generating
 };
 
 struct ExportedModel {

@@ -69,7 +69,7 @@ void write_byte_pairs(const std::string& folder, const Json& saved, const Tokeni
   };
   const std::set<int64_t> as_text = numbers("added"), left = numbers("strips_left"), right = numbers("strips_right"),
                           as_printed = numbers("printed"), normalized = numbers("normalized"),
-                          skipped = numbers("skipped");
+                          skipped = numbers("skipped"), ordinary = numbers("ordinary");
   std::vector<std::string> names;
   for (const Json& token : member(saved, "tokens", what)) {
     const auto number = static_cast<int64_t>(names.size());
@@ -79,12 +79,13 @@ void write_byte_pairs(const std::string& folder, const Json& saved, const Tokeni
     if (printed.empty()) continue;  // unused id
     vocabulary[names.back()] = number;
     if (!is_added) continue;
-    added.push_back(added_token_json({.number = number,
-                                      .text = names.back(),
-                                      .strips_left = left.contains(number),
-                                      .strips_right = right.contains(number),
-                                      .normalized = normalized.contains(number),
-                                      .special = skipped.empty() || skipped.contains(number)}));
+    added.push_back(
+        added_token_json({.number = number,
+                          .text = names.back(),
+                          .strips_left = left.contains(number),
+                          .strips_right = right.contains(number),
+                          .normalized = normalized.contains(number),
+                          .special = !ordinary.contains(number) && (skipped.empty() || skipped.contains(number))}));
     added.back()["id"] = number;
   }
   for (const Json& merge : member(saved, "merges", what)) merges.push_back(merge.get<std::string>());
@@ -261,14 +262,14 @@ void write_sentence_piece(const std::string& folder, const Json& saved, const To
                            .strips_left = each.contains("strips_left"),
                            .strips_right = each.contains("strips_right"),
                            .normalized = each.contains("normalized"),
-                           .special = !any_skipped || each.contains("skipped")};
+                           .special = !each.contains("ordinary") && (!any_skipped || each.contains("skipped"))};
       const SortedJson token = added_token_json(one);
       decoder[std::to_string(number)] = token;
       if (!json.is_null()) {
         json["added_tokens"].push_back(token);
         json["added_tokens"].back()["id"] = number;
       }
-      has_kinds |= one.strips_left || one.strips_right || one.normalized || any_skipped;
+      has_kinds |= one.strips_left || one.strips_right || one.normalized || one.special || any_skipped;
     }
   }
   write_file_atomically(folder + "/tokenizer.model", model);
