@@ -6,8 +6,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <filesystem>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "engine/system/open_file.h"
@@ -89,6 +91,10 @@ FolderLock::~FolderLock() {
 
 void FolderLock::acquire() {
   auto file = std::make_unique<FileLock>(path_, user_);
+  if (!file->held()) {  // perhaps by is_locked(), for an instant
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    file = std::make_unique<FileLock>(path_, user_);
+  }
   if (!file->held())
     fail(user_.command, ": ", folder_, " is in use by another program", holder_of(file->descriptor()),
          "; wait until it ends", another(user_, ", or "));

@@ -342,11 +342,12 @@ bool is_made_of_text(const std::string& name_or_path) {
   return named && (named->train || named->make);
 }
 
-Fingerprint fingerprint_of(const Tokenizer& tokenizer) { return fingerprint_of_saved(tokenizer.save()); }
-Fingerprint fingerprint_of_encoding(const Tokenizer& tokenizer) {
-  Json saved = parse_json(tokenizer.save(), unreadable_tokenizer);
-  erase_ordinary(saved);
-  return fingerprint_of_saved(saved.dump());
+Fingerprint fingerprint_of(const Tokenizer& tokenizer) {
+  const std::string saved = tokenizer.save();
+  const Json whole = parse_json(saved, unreadable_tokenizer);
+  Json encoding = whole;
+  erase_ordinary(encoding);
+  return fingerprint_of_saved(encoding == whole ? saved : encoding.dump());
 }
 
 bool is_same_tokenizer(const Tokenizer& one, const Tokenizer& other) {

@@ -88,10 +88,9 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const
 // Like the above, but calls `text` only if a vocabulary is made from it.
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const std::function<std::string()>& text);
 std::unique_ptr<Tokenizer> restore_tokenizer(const std::string& json);
-bool is_made_of_text(const std::string& name_or_path);   // a name that makes a vocabulary; else a path
-Fingerprint fingerprint_of(const Tokenizer& tokenizer);  // of save()
-// Returns that of save() without what changes no tokens, which older versions did not save.
-Fingerprint fingerprint_of_encoding(const Tokenizer& tokenizer);
+bool is_made_of_text(const std::string& name_or_path);  // a name that makes a vocabulary; else a path
+// Returns that of save() without what changes no tokens and older versions did not save.
+Fingerprint fingerprint_of(const Tokenizer& tokenizer);
 // Returns whether both give a text the same tokens. What is around a text may differ (TokenizerUse).
 bool is_same_tokenizer(const Tokenizer& one, const Tokenizer& other);
 // Returns the fewest tokens of a text of `bytes` bytes with this setting or tokenizer name.

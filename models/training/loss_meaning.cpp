@@ -161,7 +161,7 @@ LossMeaning loss_meaning(const TrainSettings& settings, const CheckpointState& s
   if (!state.text.sha256.empty()) run.read["data"] = state.text;
   try {
     if (!setting_of(settings, "tokenizer").empty())
-      run.read["tokenizer"] = fingerprint_of_encoding(*restore_tokenizer(state.tokenizer));  // as in any version
+      run.read["tokenizer"] = fingerprint_of(*restore_tokenizer(state.tokenizer));
   } catch (const Error&) {
     run.read.erase("tokenizer");  // an imported run may have none
   }
