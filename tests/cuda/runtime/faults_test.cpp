@@ -172,7 +172,8 @@ TEST_CASE("faults: more than 4 KB of parameters") {
 
 TEST_CASE("faults: more shared memory than a block has on the card that is there") {
   for (const auto& [architecture, most] : {std::pair(86, 99), {89, 99}, {120, 99}, {80, 163}, {90, 227}}) {
-    CAPTURE(architecture);
+    const int captured = architecture;  // clang 14 captures no structured binding
+    CAPTURE(captured);
     cuda_on_cpu::options.architecture = architecture;
     cudaDeviceProp card;
     cudaGetDeviceProperties(&card, 0);
