@@ -12,6 +12,7 @@
 #include "engine/system/version.h"
 #include "models/formats/json.h"
 #include "models/catalogue/plugins.h"
+#include "models/model.h"
 #include "models/study/source_hash.h"
 #include "models/study/statistics.h"
 #include "models/tasks/base/task.h"
@@ -24,6 +25,22 @@ namespace {
 const std::set<std::string, std::less<>> without_effect = {
     "out",   "threads", "checkpoint_every", "keep_checkpoints", "keep_best", "save_optimizer", "resume",     "profile",
     "probe", "data",    "from_previous",    "other_text",       "graph",     "nan_guard",      "peak_tflops"};
+
+// Settings that are newer than the first ids, and the value that earlier runs had: with it, a
+// setting is not in the id, so pools of earlier versions stay in use. `model` empty: any.
+struct NewerSetting {
+  std::string_view model, key, value;
+};
+constexpr NewerSetting newer[] = {{"", "products", "auto"},
+                                  {"stream", "attention_bias", "same"},
+                                  {"stream", "feed_forward_bias", "same"},
+                                  {"resnet", "shortcut", "projection"}};
+
+bool is_in_id(const std::string& model, const std::string& key, const std::string& value) {
+  return !without_effect.contains(key) && std::none_of(std::begin(newer), std::end(newer), [&](const NewerSetting& n) {
+    return n.key == key && n.value == value && (n.model.empty() || n.model == model);
+  });
+}
 
 struct Row {
   int64_t step;
@@ -126,8 +143,9 @@ ReadRun read_all(const TrainSettings& settings) {
 
 std::string key_of(const ReadRun& run, const std::string& data) {
   std::string all = data + "\n";
+  const std::string model = named_model(run.settings.model).of.name;
   for (const auto& [key, value] : list_settings(run.settings)) {
-    if (without_effect.contains(key)) continue;
+    if (!is_in_id(model, key, value)) continue;
     const auto found = run.files.find(key);
     all += key + "=" + (found == run.files.end() ? value : found->second.sha256) + "\n";
   }
