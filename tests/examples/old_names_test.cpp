@@ -92,7 +92,7 @@ Words columns_of(const std::string& csv) {
 
 }  // namespace
 
-TEST_CASE("old names: each run goes on to the numbers that it had") {
+TEST_CASE("old names: each run resumes to the numbers that it had") {
   const OldFolder old;
   for (const std::string& run : runs) {
     CAPTURE(run);
