@@ -12,6 +12,7 @@
 #include "engine/system/version.h"
 #include "models/catalogue/plugins.h"
 #include "models/formats/json.h"
+#include "models/model.h"
 #include "models/study/id_names.h"
 #include "models/study/source_hash.h"
 #include "models/study/statistics.h"
@@ -37,6 +38,22 @@ const std::set<std::string, std::less<>> without_effect = {"out",
                                                            "cuda_graph",
                                                            "nan_guard",
                                                            "peak_tflops"};
+
+// Settings that are newer than the first ids, and the value that earlier runs had: with it, a
+// setting is not in the id, so pools of earlier versions stay in use. `model` empty: any.
+struct NewerSetting {
+  std::string_view model, key, value;
+};
+constexpr NewerSetting newer[] = {{"", "products", "auto"},
+                                  {"stream", "attention_bias", "same"},
+                                  {"stream", "feed_forward_bias", "same"},
+                                  {"resnet", "shortcut", "projection"}};
+
+bool is_in_id(const std::string& model, const std::string& key, const std::string& value) {
+  return !without_effect.contains(key) && std::none_of(std::begin(newer), std::end(newer), [&](const NewerSetting& n) {
+    return n.key == key && n.value == value && (n.model.empty() || n.model == model);
+  });
+}
 
 struct Row {
   int64_t step;
@@ -141,8 +158,9 @@ ReadRun read_all(const TrainSettings& settings) {
 
 std::string key_of(const ReadRun& run, const std::string& data) {
   std::string all = data + "\n";
+  const std::string model = named_model(run.settings.model).of.name;
   for (const auto& [key, value] : list_settings(run.settings)) {
-    if (without_effect.contains(key)) continue;
+    if (!is_in_id(model, key, value)) continue;
     const auto found = run.files.find(key);
     all += key_in_id(key) + "=" + (found == run.files.end() ? value_in_id(key, value) : found->second.sha256) + "\n";
   }

@@ -25,6 +25,12 @@ namespace orrery {
 using testing::expect_error;
 using testing::Message;
 
+// Expects an error of the CUDA runtime.
+template <class F>
+Message expect_gpu_error(const F& f) {
+  return expect_error<cuda::Error>(f);
+}
+
 #if defined(EMULATE_CUDA)
 // Expects an error that the emulation itself detects.
 template <class F>

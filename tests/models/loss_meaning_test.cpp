@@ -163,7 +163,8 @@ TEST_CASE("meaning: a resumed run may not change what gives a loss its meaning")
                                               {"label_smoothing", "0.1"},
                                               {"validation_fraction", "0.2"},
                                               {"validation_tokens", "20"}}) {
-    CAPTURE(key);
+    const std::string captured = key;  // clang 14 captures no structured binding
+    CAPTURE(captured);
     CHECK(gives_meaning(key));
     CHECK_THROWS_AS(run.resume({{key, value}}), Error);
   }

@@ -232,7 +232,10 @@ TEST_CASE("a write outside of a block of device memory is an illegal address") {
       if (address_sanitizer)
         CHECK(status_of_process(write) != 0);
       else
-        expect_error(write).names("write").value("cudaErrorIllegalAddress").names("cuda/runtime/emulation_test.cpp:");
+        expect_gpu_error(write)
+            .names("write")
+            .value("cudaErrorIllegalAddress")
+            .names("cuda/runtime/emulation_test.cpp:");
     }
   cuda::launch({"write", 1, 1}, write_kernel, out, in, 9);
   cuda::free(out);
@@ -252,14 +255,14 @@ TEST_CASE("copies refuse host pointers for device pointers, the reverse, and wha
   float host[8] = {};
   void* const data = cuda::allocate(32);
   const std::string invalid = "cudaErrorInvalidValue";
-  expect_error([&] { cuda::copy(host, true, host, false, 32); }).names("copy").value(invalid).names("runtime.cu:");
-  expect_error([&] { cuda::copy(data, false, host, false, 32); }).names("copy").value(invalid);
-  expect_error([&] { cuda::copy(data, true, host, false, 33); }).names("copy").value(invalid);
-  expect_error([&] { cuda::zero(host, 32); }).names("zero").value(invalid);
+  expect_gpu_error([&] { cuda::copy(host, true, host, false, 32); }).names("copy").value(invalid).names("runtime.cu:");
+  expect_gpu_error([&] { cuda::copy(data, false, host, false, 32); }).names("copy").value(invalid);
+  expect_gpu_error([&] { cuda::copy(data, true, host, false, 33); }).names("copy").value(invalid);
+  expect_gpu_error([&] { cuda::zero(host, 32); }).names("zero").value(invalid);
   cuda::copy(host, false, data, true, 32);
   CHECK(std::all_of(host, host + 8, [](float x) { return x != x; }));  // fresh memory is NaN
   cuda::free(data);
-  expect_error([&] { cuda::free(data); }).names("free").value(invalid);
+  expect_gpu_error([&] { cuda::free(data); }).names("free").value(invalid);
 }
 
 TEST_CASE("the device's memory has an end, and freed blocks are used again") {

@@ -54,7 +54,10 @@ TEST_CASE("device memory: copies in all directions, zero, alignment") {
 TEST_CASE("device memory: nullptr when it is used up, and it can be used after that") {
   if (no_card()) return;
   CHECK(cuda::allocate(int64_t{1} << 50) == nullptr);
-  expect_error([] { cuda::Workspace(int64_t{1} << 50); }).names("workspace").names("memory").value(int64_t{1} << 50);
+  expect_gpu_error([] { cuda::Workspace(int64_t{1} << 50); })
+      .names("workspace")
+      .names("memory")
+      .value(int64_t{1} << 50);
   void* const data = cuda::allocate(16);
   REQUIRE(data);
   cuda::zero(data, 16);
@@ -120,7 +123,7 @@ TEST_CASE("a graph: nothing is done when it is recorded, everything at each repl
     CHECK(x.to_vector()[0] == 15);
   }
   expect_error([&] { Graph([&] { x.item(); }); }).names("item").value("100 elements");
-  const std::string by_copy = expect_error([&] { Graph([&] { x.to_vector(); }); }).message();
+  const std::string by_copy = expect_gpu_error([&] { Graph([&] { x.to_vector(); }); }).message();
   CHECK(by_copy.find("cudaErrorStreamCapture") != std::string::npos);  // Unsupported or Invalidated
   CHECK((x + 1.0).to_vector()[5] == 16);  // work continues after the error
 }
@@ -153,7 +156,7 @@ TEST_CASE("a graph: what another thread does meanwhile is done, and not recorded
   graph.replay();
   CHECK(x.to_vector()[99] == 7);
   CHECK(y.to_vector()[99] == 60);
-  expect_error([&] { Graph([] { Graph([] {}); }); }).names("record").names("thread").value("graph");
+  expect_gpu_error([&] { Graph([] { Graph([] {}); }); }).names("record").names("thread").value("graph");
 }
 
 TEST_CASE("a refused launch is an error that names kernel, place and shape") {
@@ -164,18 +167,18 @@ TEST_CASE("a refused launch is an error that names kernel, place and shape") {
   const auto too_wide = [&] {
     cuda::launch({"write", dim3(3, 2), 2000}, write_kernel<float>, static_cast<float*>(data), 1.0f);
   };
-  expect_error(too_wide).names("write").value(invalid).names(place).value("3 x 2").value(2000);
+  expect_gpu_error(too_wide).names("write").value(invalid).names(place).value("3 x 2").value(2000);
   {
     const CurrentOperation gelu("gelu");
     const auto in_operation = [&] {
       cuda::launch({"write", 1, 2000}, write_kernel<float>, static_cast<float*>(data), 1.0f);
     };
-    expect_error(in_operation).names("write").names("gelu").value(invalid).names("cuda/runtime/runtime_test.cpp:");
+    expect_gpu_error(in_operation).names("write").names("gelu").value(invalid).names("cuda/runtime/runtime_test.cpp:");
   }
   const auto too_large = [&] {
     cuda::launch({"large", 1, 1, 300 * 1024}, shared_kernel<Large>, static_cast<Large*>(data));
   };
-  expect_error(too_large).names("large").value(1).value(1).value("307200 bytes").names("shared memory");
+  expect_gpu_error(too_large).names("large").value(1).value(1).value("307200 bytes").names("shared memory");
   cuda::launch({"write", 1, 4}, write_kernel<float>, static_cast<float*>(data), 7.0f);  // the next launch works
   float result[4];
   cuda::copy(result, false, data, true, 16);
@@ -197,7 +200,7 @@ TEST_CASE("shared memory beyond 48 KB") {
 
 TEST_CASE("a card that is too old is named") {
   const auto too_old = [] { cuda::check_supported({"GeForce GTX 1080", 6, 1, 20, 8000000000, 49152}); };
-  expect_error(too_old).names("GeForce GTX 1080").value("6.1").offers("8.0").offers("--device=cpu");
+  expect_gpu_error(too_old).names("GeForce GTX 1080").value("6.1").offers("8.0").offers("--device=cpu");
   CHECK_NOTHROW(cuda::check_supported({"A100", 8, 0, 108, 40000000000, 167936}));
 }
 
@@ -227,7 +230,7 @@ TEST_CASE("a graph: a recording that meets the end of memory ends with a sentenc
     CHECK(graph.memory().use().cached > 0);
   };
   // It does not fit next to the first one, which captured work writes to.
-  expect_error([&] { record(small); }).names("workspace").names("memory").value("1048576 bytes");
+  expect_gpu_error([&] { record(small); }).names("workspace").names("memory").value("1048576 bytes");
   CHECK_NOTHROW(record(large));  // uses the same block
   cuda_on_cpu::options = {};
 }
@@ -237,12 +240,17 @@ TEST_CASE("a program without code for the card says for which it was built, and 
   const std::string build = "cmake -S . -B build -DORRERY_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=";
   const std::string rest = " && cmake --build build --parallel;", none = "CMAKE_CUDA_ARCHITECTURES=none";
   const auto ampere = [] { cuda::check_supported({"GeForce RTX 3090", 8, 6, 82, 24000000000, 101376}); };
-  expect_error(ampere).names("RTX 3090").value("8.6").value(none).offers(build + "86" + rest).offers("--device=cpu");
+  expect_gpu_error(ampere)
+      .names("RTX 3090")
+      .value("8.6")
+      .value(none)
+      .offers(build + "86" + rest)
+      .offers("--device=cpu");
   const auto hopper = [] { cuda::check_supported({"H100", 9, 0, 132, 80000000000, 232448}); };
-  expect_error(hopper).names("H100").value("9.0").value(none).offers(build + "90a" + rest);
+  expect_gpu_error(hopper).names("H100").value("9.0").value(none).offers(build + "90a" + rest);
   void* const data = cuda::allocate(16);
   const auto launch = [&] { cuda::launch({"write", 1, 4}, write_kernel<float>, static_cast<float*>(data), 7.0f); };
-  expect_error(launch).names("write").value("cudaErrorNoKernelImageForDevice");
+  expect_gpu_error(launch).names("write").value("cudaErrorNoKernelImageForDevice");
   cuda_on_cpu::options = {};
   cuda::free(data);
 }
@@ -251,7 +259,12 @@ TEST_CASE("without a card: no device, and a sentence for who wants one") {
   cuda_on_cpu::options.devices = 0;
   CHECK(cuda::device_count() == 0);
   const auto ask = [] { cuda::allocate(16); };
-  expect_error(ask).names("allocate").names("GPU").value("cudaErrorNoDevice").offers("driver").offers("--device=cpu");
+  expect_gpu_error(ask)
+      .names("allocate")
+      .names("GPU")
+      .value("cudaErrorNoDevice")
+      .offers("driver")
+      .offers("--device=cpu");
   cuda_on_cpu::options.devices = 1;
 }
 #endif
