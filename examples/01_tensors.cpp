@@ -10,7 +10,7 @@ using namespace orrery;
 
 namespace {
 
-void making_them() {
+void create_tensors() {
   const Tensor a = Tensor::from(Shape{2, 3}, {1, 2, 3, 4, 5, 6});
   std::cout << "a = " << a << "\n";
   check(a.numel() == 6 && a.size(0) == 2 && a.size(-1) == 3, "01: wrong shape: ", a.shape());  // -1 is the last axis
@@ -52,14 +52,14 @@ void layout() {
 
 void softmax_by_hand(Device device) {
   const Tensor scores = Tensor::from(Shape{2, 3}, {1, 2, 3, 1000, 1000, 1000}).to(device);
-  const Tensor raised = exp(scores - max(scores, -1, true));  // without the maximum, exp(1000) is infinite
-  const Tensor weights = raised / sum(raised, {-1}, true);
+  const Tensor exponentials = exp(scores - max(scores, -1, true));  // without the maximum, exp(1000) is infinite
+  const Tensor weights = exponentials / sum(exponentials, {-1}, true);
   std::cout << "softmax = " << weights << "\n";
   for (const double total : sum(weights, {-1}).to_vector())
     check(std::abs(total - 1) < 1e-6, "01: rows must sum to 1, not ", total);
 }
 
-void looking_up(Device device) {
+void embedding_lookup(Device device) {
   // An embedding is this lookup: row t of a table for each token t.
   const Tensor table = Tensor::from(Shape{4, 2}, {0, 0.5, 1, 1.5, 2, 2.5, 3, 3.5}).to(device);
   const std::vector<int32_t> tokens = {3, 1, 1};
@@ -92,13 +92,13 @@ void errors() {
 
 }  // namespace
 
-int main(int count, char** words) {  // 01_tensors [cpu or cuda]
-  const Device device = parse_device(count > 1 ? words[1] : "cpu");
-  making_them();
+int main(int argc, char** argv) {  // 01_tensors [cpu or cuda]
+  const Device device = parse_device(argc > 1 ? argv[1] : "cpu");
+  create_tensors();
   arithmetic(device);
   layout();
   softmax_by_hand(device);
-  looking_up(device);
+  embedding_lookup(device);
   element_types(device);
   errors();
   std::cout << "all checks passed; next: 02_differentiation.cpp\n";

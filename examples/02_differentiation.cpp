@@ -56,11 +56,11 @@ GradientCase unit_rows_case(GradientCase::Function fast) {
   return {{{"x", x}}, std::move(fast), [](const auto& in) { return unit_rows_reference(in[0]); }};
 }
 
-void own_operation(Device device) {
+void custom_operation(Device device) {
   const GradientReport report =
       check_gradients(unit_rows_case([](const auto& in) { return unit_rows(in[0]); }), device);
-  std::cout << "unit_rows: error of the explicit derivative against the reference " << report.rows[0].against_reference
-            << ", against finite differences " << report.rows[0].against_quotient << "\n";
+  std::cout << "unit_rows: error of the explicit derivative against the reference " << report.rows[0].reference_error
+            << ", against finite differences " << report.rows[0].finite_difference_error << "\n";
   check(report.passed, "02: the derivative of unit_rows is wrong");
 
   // Shows that the check finds a wrong derivative: this one lacks the term of r.
@@ -70,7 +70,7 @@ void own_operation(Device device) {
   const GradientReport wrong =
       check_gradients(unit_rows_case([](const auto& in) { return record(Wrong{}, in[0]); }), device);
   std::cout << "without the term of r: element " << wrong.rows[0].worst_element << ": explicit "
-            << wrong.rows[0].worst_explicit << ", finite difference " << wrong.rows[0].worst_quotient << "\n";
+            << wrong.rows[0].worst_explicit << ", finite difference " << wrong.rows[0].worst_finite_difference << "\n";
   check(!wrong.passed, "02: a wrong derivative passed the check");
 }
 
@@ -105,14 +105,14 @@ void misuse() {
 }
 
 // Gradient descent: finds w in y = X w from examples.
-void descent(Device device) {
+void gradient_descent(Device device) {
   const Tensor inputs = Tensor::from(Shape{4, 2}, {1, 0, 0, 1, 1, 1, 2, -1}, Dtype::f64).to(device);
   const Tensor truth = Tensor::from(Shape{2, 1}, {3, -2}, Dtype::f64).to(device), targets = matmul(inputs, truth);
   const Tensor w = Tensor::zeros(Shape{2, 1}, Dtype::f64, device);
   w.set_requires_grad();
   double loss = 0;
   for (int step = 0; step < 200; ++step) {
-    const Tensor miss = matmul(inputs, w) - targets, error = mean(miss * miss);
+    const Tensor residual = matmul(inputs, w) - targets, error = mean(residual * residual);
     loss = error.item();
     w.zero_grad();
     error.backward();
@@ -124,12 +124,12 @@ void descent(Device device) {
 
 }  // namespace
 
-int main(int count, char** words) {  // 02_differentiation [cpu or cuda]
-  const Device device = parse_device(count > 1 ? words[1] : "cpu");
+int main(int argc, char** argv) {  // 02_differentiation [cpu or cuda]
+  const Device device = parse_device(argc > 1 ? argv[1] : "cpu");
   first_gradient(device);
-  own_operation(device);
+  custom_operation(device);
   without_recording(device);
   misuse();
-  descent(device);
+  gradient_descent(device);
   std::cout << "all checks passed; next: 03_new_activation.cpp\n";
 }

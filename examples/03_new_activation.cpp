@@ -33,13 +33,13 @@ struct Smelu {
   // T is float, double or a stand-in for them (dual.h, coarse.h); nvcc compiles this code for GPUs.
   template <class T>
   HOST_DEVICE T value(T x) const {
-    const T c = T(b), bent = (x + c) * (x + c) / (4 * c);
-    return x < -c ? T(0) : x > c ? x : bent;  // comparisons with NaN are false: returns NaN
+    const T c = T(b), inner_value = (x + c) * (x + c) / (4 * c);
+    return x < -c ? T(0) : x > c ? x : inner_value;  // comparisons with NaN are false: returns NaN
   }
   template <class T>
   HOST_DEVICE T derivative(T x) const {
-    const T c = T(b), bent = (x + c) / (2 * c);
-    return x < -c ? T(0) : x > c ? T(1) : bent;
+    const T c = T(b), inner_value = (x + c) / (2 * c);
+    return x < -c ? T(0) : x > c ? T(1) : inner_value;
   }
 };
 REGISTER_ACTIVATION(Smelu);
@@ -63,15 +63,16 @@ void by_name() {
 }
 
 // Checks the derivative as `orrery gradcheck` and the tests do for every registered activation.
-void witnesses() {
+void independent_checks() {
   const nn::Activation f("smelu");
   std::cout << "     x    f'(x)     dual numbers  finite diff\n";
   for (const double x : {-1.5, -0.7, 0.0, 0.4, 2.0}) {
     constexpr double h = 1e-4;
-    const double slope = f.derivative(x), dual = f.derivative_by_dual(x),
-                 quotient = (f.value(x + h) - f.value(x - h)) / (2 * h);
-    std::printf("%6.2f %8.5f %16.5f %12.5f\n", x, slope, dual, quotient);
-    check(std::abs(slope - dual) < 1e-14 && std::abs(slope - quotient) < 1e-8, "03: wrong derivative of smelu at ", x);
+    const double derivative = f.derivative(x), dual = f.derivative_by_dual(x),
+                 difference = (f.value(x + h) - f.value(x - h)) / (2 * h);
+    std::printf("%6.2f %8.5f %16.5f %12.5f\n", x, derivative, dual, difference);
+    check(std::abs(derivative - dual) < 1e-14 && std::abs(derivative - difference) < 1e-8,
+          "03: wrong derivative of smelu at ", x);
   }
 }
 
@@ -84,7 +85,7 @@ void on_tensors(Device device) {
 }
 
 // Trains a feed-forward layer, with the activation fused in, to swap the two halves of its input.
-void in_a_layer(Device device) {
+void train_layer(Device device) {
   constexpr int64_t width = 8, rows = 64;
   const auto layer = nn::make_feed_forward(parse_spec("dense(smelu(0.5))"), {.width = width, .d_ff = 32});
   nn::initialize(*layer, 1);
@@ -98,8 +99,8 @@ void in_a_layer(Device device) {
   double first = 0, last = 0;
   for (int step = 0; step < 300; ++step) {
     parameters.zero_gradients();
-    nn::Pass pass;
-    const Tensor miss = (*layer)(x, pass) - target, loss = mean(miss * miss);
+    nn::ForwardPass pass;
+    const Tensor residual = (*layer)(x, pass) - target, loss = mean(residual * residual);
     last = loss.item();
     if (step == 0) first = last;
     loss.backward();
@@ -111,11 +112,11 @@ void in_a_layer(Device device) {
 
 }  // namespace
 
-int main(int count, char** words) {  // 03_new_activation [cpu or cuda]
-  const Device device = parse_device(count > 1 ? words[1] : "cpu");
+int main(int argc, char** argv) {  // 03_new_activation [cpu or cuda]
+  const Device device = parse_device(argc > 1 ? argv[1] : "cpu");
   by_name();
-  witnesses();
+  independent_checks();
   on_tensors(device);
-  in_a_layer(device);
+  train_layer(device);
   std::cout << "all checks passed; next: orrery train --feed_forward=\"dense(gelu)\"\n";
 }

@@ -11,7 +11,7 @@ using namespace orrery;
 namespace {
 
 // Compares gradients with autograd's and finite differences, as `orrery gradcheck` does.
-void witnesses(Device device) {
+void independent_checks(Device device) {
   for (const nn::RegisteredCase& one : nn::gradient_cases()) {
     if (one.name != "softmax_off_by_one") continue;
     const GradientReport report = check_gradients(nn::make_case(one), device);
@@ -22,7 +22,7 @@ void witnesses(Device device) {
 }
 
 // Trains a layer to copy the previous token, which only attention can do.
-void in_a_layer(Device device) {
+void train_layer(Device device) {
   constexpr int64_t width = 16, time = 12, batch = 8;
   const auto layer = nn::make_attention(parse_spec("softmax_off_by_one(scale=1)"),
                                         {.width = width, .heads = 2, .initial_weights = {.std = 0.3}});
@@ -32,16 +32,16 @@ void in_a_layer(Device device) {
   const auto optimizer = nn::make_optimizer(parse_spec("adamw(weight_decay=0)"), parameters);
   // Half of the channels encode the token's content, the other half its position.
   const Tensor content = Tensor::empty(Shape{batch, time, width / 2}, Dtype::f32, device),
-               place = Tensor::empty(Shape{1, time, width / 2}, Dtype::f32, device);
+               position = Tensor::empty(Shape{1, time, width / 2}, Dtype::f32, device);
   nn::fill(content, nn::normal(1), RandomKey{7, 0});
-  nn::fill(place, nn::normal(1), RandomKey{7, 1});
-  const Tensor x = concatenate({content, broadcast_to(place, content.shape())}, 2);
+  nn::fill(position, nn::normal(1), RandomKey{7, 1});
+  const Tensor x = concatenate({content, broadcast_to(position, content.shape())}, 2);
   const Tensor before = concatenate({slice(x, 1, 0, 1), slice(x, 1, 0, time - 1)}, 1);
   double first = 0, last = 0;
   for (int step = 0; step < 400; ++step) {
     parameters.zero_gradients();
-    nn::Pass pass;
-    const Tensor miss = (*layer)(x, pass) - before, loss = mean(miss * miss);
+    nn::ForwardPass pass;
+    const Tensor residual = (*layer)(x, pass) - before, loss = mean(residual * residual);
     last = loss.item();
     if (step == 0) first = last;
     loss.backward();
@@ -53,9 +53,9 @@ void in_a_layer(Device device) {
 
 }  // namespace
 
-int main(int count, char** words) {  // 04_new_attention [cpu or cuda]
-  const Device device = parse_device(count > 1 ? words[1] : "cpu");
-  witnesses(device);
-  in_a_layer(device);
+int main(int argc, char** argv) {  // 04_new_attention [cpu or cuda]
+  const Device device = parse_device(argc > 1 ? argv[1] : "cpu");
+  independent_checks(device);
+  train_layer(device);
   std::cout << "all checks passed; next: orrery try examples/softmax_off_by_one.cpp\n";
 }

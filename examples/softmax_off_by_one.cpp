@@ -17,10 +17,10 @@ struct SoftmaxOffByOne {
                                 .formula = "w_j = exp(s_j) / (1 + sum_k exp s_k)",
                                 .source = "Miller 2023, Attention is off by one",
                                 .parameters = "as softmax",
-                                .keeps = "q, k, v, weights (B, H, Tq, Tk)"};
+                                .saves = "q, k, v, weights (B, H, Tq, Tk)"};
   template <class Row, class T>
   HOST_DEVICE void forward(Row row, In<T> scores, Out<T> w) const {
-    const auto s = row.hold(scores);
+    const auto s = row.preload(scores);
     const auto top = row.max([](auto s_j) { return s_j > 0 ? s_j : 0; }, s);
     const auto total = scalar::exp(-top) + row.sum([&](auto s_j) { return scalar::exp(s_j - top); }, s);
     row.map(
@@ -28,7 +28,7 @@ struct SoftmaxOffByOne {
   }
   template <class Row, class T>
   HOST_DEVICE void backward(Row row, In<T> weights, In<T> dw, Out<T> ds) const {
-    const auto w = row.hold(weights), g = row.hold(dw);  // g of a masked key is undefined, possibly NaN
+    const auto w = row.preload(weights), g = row.preload(dw);  // g of a masked key is undefined, possibly NaN
     const auto mean = row.sum([](auto w_j, auto g_j) { return w_j > 0 ? w_j * g_j : 0; }, w, g);
     row.map(
         ds, [&](auto w_j, auto g_j) { return w_j > 0 ? w_j * (g_j - mean) : 0; }, w, g);

@@ -11,19 +11,19 @@
 namespace orrery {
 
 template <class Key, class Value>
-class Ahead {
+class Prefetcher {
  public:
   // `make` may run on another thread, one call at a time.
-  explicit Ahead(std::function<Value(const Key&)> make) : make_(std::move(make)) {}
+  explicit Prefetcher(std::function<Value(const Key&)> make) : make_(std::move(make)) {}
 
   Value at(const Key& key, const Key& next) {
     std::optional<Value> value;
-    if (made_.valid() && made_for_ == key) value = made_.get();
-    if (made_.valid()) made_.wait();  // ignore errors of another key
+    if (pending_.valid() && pending_key_ == key) value = pending_.get();
+    if (pending_.valid()) pending_.wait();  // ignore errors of another key
     if (!value) value = make_(key);
     try {
-      made_ = std::async(std::launch::async, make_, next);
-      made_for_ = next;
+      pending_ = std::async(std::launch::async, make_, next);
+      pending_key_ = next;
     } catch (const std::system_error&) {  // no thread is available: make the value when it is needed
     }
     return std::move(*value);
@@ -31,8 +31,8 @@ class Ahead {
 
  private:
   std::function<Value(const Key&)> make_;
-  std::future<Value> made_;  // its destructor waits for the thread
-  Key made_for_ = {};
+  std::future<Value> pending_;  // its destructor waits for the thread
+  Key pending_key_ = {};
 };
 
 }  // namespace orrery

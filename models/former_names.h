@@ -19,7 +19,7 @@ std::span<const FormerName> former_presets();
 std::vector<std::string> former_names(std::string_view current);
 
 // Returns a text with current names of metrics in place of former ones. A name begins a word or
-// precedes a slash: "mean(top_unit_fraction/*)" for "mean(top_share/*)".
+// precedes a slash: "mean(top_unit_fraction/*)" for "mean(top_fraction/*)".
 std::string with_current_metrics(std::string_view text);
 // The reverse, for hashes, which must not change with a name.
 std::string with_former_metrics(std::string_view text);

@@ -24,60 +24,60 @@ Words words_of(const std::string& name) {
   return words;
 }
 
-bool fits(const std::string& pattern, const std::string& word) {
+bool matches(const std::string& pattern, const std::string& word) {
   return ::fnmatch(pattern.c_str(), word.c_str(), 0) == 0;
 }
 
-// Compares the last words of `theirs` with those of the pattern from `first` on.
-bool end_fits(const Words& pattern, size_t first, const Words& theirs) {
+// Compares the last words of `source` with those of the pattern from `first` on.
+bool suffix_matches(const Words& pattern, size_t first, const Words& source) {
   const size_t count = pattern.size() - first;
-  return count <= theirs.size() && std::equal(pattern.begin() + static_cast<std::ptrdiff_t>(first), pattern.end(),
-                                              theirs.end() - static_cast<std::ptrdiff_t>(count), fits);
+  return count <= source.size() && std::equal(pattern.begin() + static_cast<std::ptrdiff_t>(first), pattern.end(),
+                                              source.end() - static_cast<std::ptrdiff_t>(count), matches);
 }
 
 // Returns the layer in a pattern that matches the alias, "*" for any layer; empty: no match.
-std::string layer_in(const Words& pattern, const HookAlias& alias) {
+std::string matched_layer(const Words& pattern, const HookAlias& alias) {
   const std::string any = "*";
-  Words theirs = words_of(alias.theirs);
-  if (alias.of_block) {
-    if (pattern.size() == theirs.size() + 2 && fits(pattern[0], "blocks") && end_fits(pattern, 2, theirs))
+  Words source = words_of(alias.source);
+  if (alias.in_block) {
+    if (pattern.size() == source.size() + 2 && matches(pattern[0], "blocks") && suffix_matches(pattern, 2, source))
       return pattern[1];
-    theirs.insert(theirs.begin(), {"blocks", any});
-  } else if (pattern.size() == theirs.size() && end_fits(pattern, 0, theirs)) {
+    source.insert(source.begin(), {"blocks", any});
+  } else if (pattern.size() == source.size() && suffix_matches(pattern, 0, source)) {
     return any;
   }
   // A star at the beginning matches any number of words.
-  const bool open = pattern[0] == any && pattern.size() > 1 && pattern.size() - 1 < theirs.size();
-  if (open && end_fits(pattern, 1, theirs)) return any;
-  const bool half_open = pattern[0].size() > 1 && pattern[0].starts_with(any) && pattern.size() < theirs.size();
-  return half_open && end_fits(pattern, 0, theirs) ? any : "";
+  const bool open = pattern[0] == any && pattern.size() > 1 && pattern.size() - 1 < source.size();
+  if (open && suffix_matches(pattern, 1, source)) return any;
+  const bool half_open = pattern[0].size() > 1 && pattern[0].starts_with(any) && pattern.size() < source.size();
+  return half_open && suffix_matches(pattern, 0, source) ? any : "";
 }
 
-bool looks_like_theirs(const Words& pattern) {
+bool looks_like_source(const Words& pattern) {
   static const std::set<std::string> parts = {"attn", "mlp", "ln1", "ln2", "ln_final"};
   return std::any_of(pattern.begin(), pattern.end(), [](const std::string& word) {
     return parts.contains(word) || word.find("hook") != std::string::npos;
   });
 }
 
-std::string theirs_in_full(const HookAlias& alias, const std::string& layer) {
-  return alias.of_block ? "blocks." + layer + "." + alias.theirs : alias.theirs;
+std::string full_source(const HookAlias& alias, const std::string& layer) {
+  return alias.in_block ? "blocks." + layer + "." + alias.source : alias.source;
 }
-std::string ours_in_full(const HookAlias& alias, const std::string& layer) {
-  if (!alias.of_block) return alias.ours;
+std::string full_target(const HookAlias& alias, const std::string& layer) {
+  if (!alias.in_block) return alias.target;
   std::string digits;  // their star matches a layer's number; a plain star of ours would match dots too
   for (const char c : layer) digits += c == '*' ? "*([0-9])" : std::string(1, c);
-  return "blocks." + digits + "." + alias.ours;
+  return "blocks." + digits + "." + alias.target;
 }
 
 [[noreturn]] void fail_unknown_name(const std::string& pattern, const Words& words) {
   const std::string layer = words.size() > 2 && words[0] == "blocks" ? words[1] : "0";
   Words known;
-  for (const HookAlias& alias : hook_aliases()) known.push_back(theirs_in_full(alias, layer));
+  for (const HookAlias& alias : hook_aliases()) known.push_back(full_source(alias, layer));
   const std::string near = nearest(pattern, known);
   std::string meant;
   for (const HookAlias& alias : hook_aliases())
-    if (theirs_in_full(alias, layer) == near) meant = ours_in_full(alias, layer);
+    if (full_source(alias, layer) == near) meant = full_target(alias, layer);
   fail("hooks: TransformerLens's '", pattern, "' is not available here; ",
        near.empty() ? "" : text("did you mean '", near, "' (", meant, ")? "), "available: ", join(known));
 }
@@ -120,28 +120,29 @@ std::string current_hook_name(const std::string& pattern) {
   for (const auto& [current, former] : all) {
     if (word == former) return pattern.substr(0, last) + std::string(current);
     // A star at the beginning matches any module path as well.
-    if (fits(word, std::string(former)) && !fits(word, std::string(current)))
+    if (matches(word, std::string(former)) && !matches(word, std::string(current)))
       more += text("|", word.starts_with('*') ? "*" : "", current);
   }
   return more.empty() ? pattern : text(pattern.substr(0, last), "@(", word, more, ")");
 }
 
-std::vector<std::string> our_hook_names(const std::string& pattern) {
+std::vector<std::string> resolve_hook_names(const std::string& pattern) {
   const Words words = words_of(pattern);
-  if (!looks_like_theirs(words)) return {current_hook_name(pattern)};
-  std::vector<std::string> ours;
+  if (!looks_like_source(words)) return {current_hook_name(pattern)};
+  std::vector<std::string> targets;
   for (const HookAlias& alias : hook_aliases())
-    if (const std::string layer = layer_in(words, alias); !layer.empty())
-      if (std::string name = ours_in_full(alias, layer); std::find(ours.begin(), ours.end(), name) == ours.end())
-        ours.push_back(std::move(name));
-  if (ours.empty()) fail_unknown_name(pattern, words);
-  return ours;
+    if (const std::string layer = matched_layer(words, alias); !layer.empty())
+      if (std::string name = full_target(alias, layer);
+          std::find(targets.begin(), targets.end(), name) == targets.end())
+        targets.push_back(std::move(name));
+  if (targets.empty()) fail_unknown_name(pattern, words);
+  return targets;
 }
 
 std::vector<std::string> hook_patterns(std::span<const std::string> patterns) {
   std::vector<std::string> all;
   for (const std::string& pattern : patterns)
-    for (std::string& name : our_hook_names(pattern)) all.push_back(std::move(name));
+    for (std::string& name : resolve_hook_names(pattern)) all.push_back(std::move(name));
   return all;
 }
 

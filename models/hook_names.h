@@ -43,9 +43,9 @@ namespace orrery::models {
 
 // Returns our names for one of TransformerLens; several if its * or ? matches several. A * for the
 // layer matches digits: blocks.*.hook_resid_pre is one value per block. Other names are returned
-// unchanged, except for former names: Hooks::check_seen reports names without a value. Throws for an
+// unchanged, except for former names: Hooks::check_all_matched reports names without a value. Throws for an
 // unknown name with hook, attn, mlp, ln1, ln2 or ln_final in it; the error names the nearest.
-std::vector<std::string> our_hook_names(const std::string& pattern);
+std::vector<std::string> resolve_hook_names(const std::string& pattern);
 // Returns the names for all patterns, in order.
 std::vector<std::string> hook_patterns(std::span<const std::string> patterns);
 inline std::vector<std::string> hook_patterns(const std::vector<std::string>& patterns) {
@@ -59,8 +59,8 @@ std::string current_hook_name(const std::string& pattern);
 
 // The table: {"attn.hook_q", "attention.query"}; entries of blocks have no blocks.N in front.
 struct HookAlias {
-  std::string theirs, ours;
-  bool of_block;
+  std::string source, target;
+  bool in_block;
 };
 std::span<const HookAlias> hook_aliases();
 

@@ -10,6 +10,6 @@ Tensor last_of(const Tensor& states) {
   return last.reshape(Shape{last.size(0), last.size(2)});
 }
 
-Tensor LanguageModel::next(const Tensor& tokens, nn::Pass& pass) { return last_of((*this)(tokens, pass)); }
+Tensor LanguageModel::next(const Tensor& tokens, nn::ForwardPass& pass) { return last_of((*this)(tokens, pass)); }
 
 }  // namespace orrery::models

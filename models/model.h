@@ -42,18 +42,18 @@ bool register_model() {
   [[maybe_unused]] static const bool registered_model_##Type = ::orrery::models::register_model<Type>()
 
 // A named model with settings. If data determine a setting, parameters are counted with its value
-// in `counted_for`, such as {"vocabulary", "65"}.
+// in `counted_with`, such as {"vocabulary", "65"}.
 struct Preset {
   std::string name, description, model;
   AnySettings settings;
   int64_t parameters;
-  std::vector<std::pair<std::string, std::string>> counted_for = {};
+  std::vector<std::pair<std::string, std::string>> counted_with = {};
 };
 Registry<Preset>& presets();
 
 // A model named by `--model`: a preset, or a class with defaults. Errors name the nearest name.
 struct NamedModel {
-  const ModelClass& of;
+  const ModelClass& model_class;
   AnySettings settings;
   std::string name;  // the current one, also if an alias was given
 };

@@ -15,7 +15,7 @@ no kernel.
 """
 import collections, re, subprocess, sys
 
-must_not_spill = re.compile(r"matmul|tensor_core|add_pieces|attention")
+must_not_spill = re.compile(r"matmul|tensor_core|add_splits|attention")
 formula_kernels = re.compile(r"^(map|broadcast|lanes_rows|warp_rows|block_rows|reduce)_kernel")
 most_shared = 99 * 1024  # of a consumer card
 most_of_groups = 227 * 1024

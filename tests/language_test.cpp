@@ -71,7 +71,7 @@ std::vector<Sentence> sentences_of(const std::string& code) {
   return found;
 }
 
-size_t offences_in(const Sentence& sentence) {
+size_t violations_in(const Sentence& sentence) {
   if (sentence.kind == beginnings) return std::regex_search(sentence.text, beginning);
   const std::string text = std::regex_replace(sentence.text, plain, "");
   return static_cast<size_t>(std::distance(std::sregex_iterator(text.begin(), text.end(), banned), {}));
@@ -96,7 +96,7 @@ struct Count {
 void count_in(const fs::path& path, std::vector<Count>& counts) {
   constexpr size_t enough = 1500;  // characters
   for (const Sentence& sentence : sentences_in(path)) {
-    const size_t found = offences_in(sentence);
+    const size_t found = violations_in(sentence);
     Count& count = counts[sentence.kind];
     count.count += found;
     if (found > 0 && count.where.size() < enough)
@@ -136,7 +136,7 @@ TEST_CASE("language: no folder has more of what is banned than its budget") {
 TEST_CASE("language: the count notices each word and leaves plain sentences alone") {
   const auto count = [](const std::string& code) {
     size_t all = 0;
-    for (const Sentence& sentence : sentences_of(code)) all += offences_in(sentence);
+    for (const Sentence& sentence : sentences_of(code)) all += violations_in(sentence);
     return all;
   };
   for (const char* bad : {"// It is reckoned in f64.",

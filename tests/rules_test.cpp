@@ -90,7 +90,7 @@ int layer_of(const std::string& path) {  // layer of the longest matching folder
 }
 
 // Returns the folder of a file or, unless `whole`, at most the first two folders of its path.
-std::string room_of(const std::string& path, bool whole) {
+std::string folder_of(const std::string& path, bool whole) {
   size_t end = path.rfind('/');
   if (const size_t second = path.find('/', path.find('/') + 1); !whole && second < end) end = second;
   return path.substr(0, end);
@@ -98,35 +98,35 @@ std::string room_of(const std::string& path, bool whole) {
 
 // Folders by level: each includes only from lower levels. Folders in a cycle, and those above a
 // cycle, have no level and are in without_level.
-struct Rooms {
+struct FolderLevels {
   std::vector<Strings> levels;
   Strings without_level;
 };
-Rooms rooms_of(const Files& files, bool whole) {
+FolderLevels levels_of(const Files& files, bool whole) {
   std::map<std::string, std::set<std::string>> below;  // per folder
   std::set<std::string> paths;
   for (const File& file : files) paths.insert(file.path);
   for (const File& file : files) {
     if (!file.code() || layer_of(file.path) < 0) continue;
-    const std::string room = room_of(file.path, whole);
-    std::set<std::string>& its = below[room];
+    const std::string folder = folder_of(file.path, whole);
+    std::set<std::string>& its = below[folder];
     for (const std::string& header : includes(file))
-      if (paths.contains(header) && room_of(header, whole) != room) its.insert(room_of(header, whole));
+      if (paths.contains(header) && folder_of(header, whole) != folder) its.insert(folder_of(header, whole));
   }
-  Rooms rooms;
-  std::set<std::string> placed;
+  FolderLevels levels;
+  std::set<std::string> assigned;
   for (bool grows = true; grows;) {
     Strings level;
-    for (const auto& [room, its] : below)
-      if (!placed.contains(room) && std::includes(placed.begin(), placed.end(), its.begin(), its.end()))
-        level.push_back(room);
-    placed.insert(level.begin(), level.end());
+    for (const auto& [folder, its] : below)
+      if (!assigned.contains(folder) && std::includes(assigned.begin(), assigned.end(), its.begin(), its.end()))
+        level.push_back(folder);
+    assigned.insert(level.begin(), level.end());
     grows = !level.empty();
-    if (grows) rooms.levels.push_back(std::move(level));
+    if (grows) levels.levels.push_back(std::move(level));
   }
-  for (const auto& [room, its] : below)
-    if (!placed.contains(room)) rooms.without_level.push_back(room);
-  return rooms;
+  for (const auto& [folder, its] : below)
+    if (!assigned.contains(folder)) levels.without_level.push_back(folder);
+  return levels;
 }
 
 std::string joined(const Strings& words) {
@@ -136,7 +136,7 @@ std::string joined(const Strings& words) {
 }
 
 // Returns a message for each include that breaks a rule.
-Strings include_offences(const Files& files) {
+Strings include_violations(const Files& files) {
   struct Owner {
     std::regex header, users;
     const char* rule;
@@ -157,12 +157,13 @@ Strings include_offences(const Files& files) {
     if (!file.code()) continue;
     const int layer = layer_of(file.path);
     for (const std::string& header : includes(file)) {
-      const auto offence = [&](const std::string& rule) {
+      const auto violation = [&](const std::string& rule) {
         result.push_back(file.path + " includes " + header + ": " + rule);
       };
-      if (layer >= 0 && layer_of(header) > layer) offence("layers only look down");
+      if (layer >= 0 && layer_of(header) > layer) violation("layers only look down");
       for (const Owner& owner : owners)
-        if (std::regex_search(header, owner.header) && !std::regex_search(file.path, owner.users)) offence(owner.rule);
+        if (std::regex_search(header, owner.header) && !std::regex_search(file.path, owner.users))
+          violation(owner.rule);
     }
   }
   return result;
@@ -170,7 +171,7 @@ Strings include_offences(const Files& files) {
 
 // nvcc compiles all files that reach engine/loops/loops.h. It supports neither vector extensions
 // nor what models needs.
-Strings loop_offences(const Files& files) {
+Strings loop_violations(const Files& files) {
   std::map<std::string, Strings> graph;
   for (const File& file : files)
     if (file.code()) graph[file.path] = includes(file);
@@ -192,7 +193,7 @@ Strings loop_offences(const Files& files) {
 }
 
 // Returns lines with a forbidden pattern; each pattern applies to certain paths.
-Strings text_offences(const Files& files) {
+Strings text_violations(const Files& files) {
   struct Ban {
     std::regex pattern, paths;
     const char* rule;
@@ -233,7 +234,7 @@ Strings text_offences(const Files& files) {
   return result;
 }
 
-Strings form_offences(const Files& files) {
+Strings form_violations(const Files& files) {
   Strings result;
   for (const File& file : files) {
     const auto count = std::count(file.text.begin(), file.text.end(), '\n');
@@ -250,9 +251,9 @@ Strings form_offences(const Files& files) {
   return result;
 }
 
-void check_none(const Strings& offences) {
-  for (const std::string& offence : offences) FAIL_CHECK(offence);
-  CHECK(offences.empty());
+void check_none(const Strings& violations) {
+  for (const std::string& violation : violations) FAIL_CHECK(violation);
+  CHECK(violations.empty());
 }
 
 }  // namespace
@@ -263,15 +264,15 @@ TEST_CASE("rules: the tree is found") {
                     [](const File& file) { return file.path == "engine/tensor/tensor.h"; }));
 }
 
-TEST_CASE("rules: layers only look down, and each library has one user") { check_none(include_offences(tree())); }
+TEST_CASE("rules: layers only look down, and each library has one user") { check_none(include_violations(tree())); }
 
 TEST_CASE("rules: files with vector code stay away from the loops that nvcc compiles") {
-  check_none(loop_offences(tree()));
+  check_none(loop_violations(tree()));
 }
 
-TEST_CASE("rules: nothing unfinished, no foreign paths, no printing libraries") { check_none(text_offences(tree())); }
+TEST_CASE("rules: nothing unfinished, no foreign paths, no printing libraries") { check_none(text_violations(tree())); }
 
-TEST_CASE("rules: files are short and named for what they hold") { check_none(form_offences(tree())); }
+TEST_CASE("rules: files are short and named for what they hold") { check_none(form_violations(tree())); }
 
 // A new component should replace obsolete code. Raise the number only by what a change needs.
 TEST_CASE("rules: engine, cuda and nn have at most 32,900 lines") {
@@ -296,29 +297,29 @@ TEST_CASE("rules: the evening's reading list exists and has at most 3,000 lines"
   REQUIRE(begin < end);
   REQUIRE(end != std::string::npos);
   static const std::regex row("^\\| `([^`]+)` \\|");
-  std::set<std::string> seen;
+  std::set<std::string> known;
   int64_t total = 0;
   for (const std::string& line : lines(text.substr(begin, end - begin))) {
     std::smatch match;
     if (!std::regex_search(line, match, row)) continue;
     const std::string path = match[1];
     REQUIRE_MESSAGE(fs::exists(root / path), path, " is on the reading list, but not in the tree");
-    CHECK_MESSAGE(seen.insert(path).second, path, " is listed twice");
+    CHECK_MESSAGE(known.insert(path).second, path, " is listed twice");
     total += static_cast<int64_t>(lines(read(root / path).text).size());
   }
-  CHECK(seen.size() >= 15);
+  CHECK(known.size() >= 15);
   CHECK_MESSAGE(total <= 3000, "the reading list has ", total, " lines");
 }
 
 // README.md shows the order; if it differs, the test prints the correct order.
 TEST_CASE("rules: no room stands above another and below it") {
   for (const bool whole : {true, false}) {
-    const Rooms rooms = rooms_of(tree(), whole);
-    CHECK_MESSAGE(rooms.without_level.empty(), "a circle is among these: ", joined(rooms.without_level));
+    const FolderLevels levels = levels_of(tree(), whole);
+    CHECK_MESSAGE(levels.without_level.empty(), "a circle is among these: ", joined(levels.without_level));
   }
   std::string order;
   size_t number = 0;
-  for (const Strings& level : rooms_of(tree(), false).levels)
+  for (const Strings& level : levels_of(tree(), false).levels)
     order += std::to_string(++number) + "  " + joined(level) + "\n";
   CHECK_MESSAGE(read(root / "README.md").text.find("```\n" + order + "```\n") != std::string::npos,
                 "README.md needs these lines:\n", order);
@@ -339,33 +340,33 @@ TEST_CASE("rules: the rules notice what they forbid") {
   const auto count = [](const auto& rule, const std::string& path, const std::string& text) {
     return rule(Files{{path, text}}).size();
   };
-  CHECK(count(include_offences, "engine/a.cpp", "#include \"nn/base/module.h\"\n") == 1);
-  CHECK(count(include_offences, "nn/a.cpp", "#include \"engine/tensor/tensor.h\"\n#include <vector>\n") == 0);
-  CHECK(count(include_offences, "cuda/a.cuh", "#include \"engine/tensor/tensor.h\"\n") == 1);
-  CHECK(count(include_offences, "cuda/a.cuh", "#include \"engine/math/scalar.h\"\n") == 0);
-  CHECK(count(include_offences, "nn/a.cpp", "  # include <oneapi/tbb/parallel_for.h>\n") == 1);
-  CHECK(count(include_offences, "engine/system/parallel.cpp", "#include <oneapi/tbb/parallel_for.h>\n") == 0);
-  CHECK(count(include_offences, "engine/matmul/small.cpp", "#include <cblas.h>\n") == 1);
-  CHECK(count(include_offences, "engine/settings/config.cpp", "#include <nlohmann/json.hpp>\n") == 1);
+  CHECK(count(include_violations, "engine/a.cpp", "#include \"nn/base/module.h\"\n") == 1);
+  CHECK(count(include_violations, "nn/a.cpp", "#include \"engine/tensor/tensor.h\"\n#include <vector>\n") == 0);
+  CHECK(count(include_violations, "cuda/a.cuh", "#include \"engine/tensor/tensor.h\"\n") == 1);
+  CHECK(count(include_violations, "cuda/a.cuh", "#include \"engine/math/scalar.h\"\n") == 0);
+  CHECK(count(include_violations, "nn/a.cpp", "  # include <oneapi/tbb/parallel_for.h>\n") == 1);
+  CHECK(count(include_violations, "engine/system/parallel.cpp", "#include <oneapi/tbb/parallel_for.h>\n") == 0);
+  CHECK(count(include_violations, "engine/matmul/small.cpp", "#include <cblas.h>\n") == 1);
+  CHECK(count(include_violations, "engine/settings/config.cpp", "#include <nlohmann/json.hpp>\n") == 1);
   const Files circle{
       {"nn/a/a.h", "#include \"nn/b/base/b.h\"\n"}, {"nn/b/base/b.h", ""}, {"nn/b/c.h", "#include \"nn/a/a.h\"\n"}};
-  CHECK(rooms_of(circle, true).levels == std::vector<Strings>{{"nn/b/base"}, {"nn/a"}, {"nn/b"}});
-  CHECK(rooms_of(circle, false).without_level == Strings{"nn/a", "nn/b"});
+  CHECK(levels_of(circle, true).levels == std::vector<Strings>{{"nn/b/base"}, {"nn/a"}, {"nn/b"}});
+  CHECK(levels_of(circle, false).without_level == Strings{"nn/a", "nn/b"});
 
   const File between{"nn/kernels.h", "#pragma once\n#include \"engine/loops/loops.h\"\n"};
-  CHECK(loop_offences({between, {"models/a.cpp", "#include \"nn/kernels.h\"\n"}}).size() == 1);
-  CHECK(loop_offences({between, {"nn/a.cpp", "#include \"nn/kernels.h\"\n"}}).empty());
+  CHECK(loop_violations({between, {"models/a.cpp", "#include \"nn/kernels.h\"\n"}}).size() == 1);
+  CHECK(loop_violations({between, {"nn/a.cpp", "#include \"nn/kernels.h\"\n"}}).empty());
 
-  CHECK(count(text_offences, "nn/a.cpp", std::string("// TOD") + "O later\n") == 1);
-  CHECK(count(text_offences, "tests/a.py", std::string("open('/roo") + "t/x')\n") == 1);
-  CHECK(count(text_offences, "nn/a.cpp", "printf(\"x\");\n") == 1);
-  CHECK(count(text_offences, "models/a.cpp", "std::ifstream in(path);\n") == 1);
-  CHECK(count(text_offences, "nn/a.cpp", "std::snprintf(text, 8, \"x\");\n") == 0);
-  CHECK(count(text_offences, "examples/01_tensors.cpp", "printf(\"x\");\n") == 0);
-  CHECK(count(text_offences, "nn/a.cpp", std::string(121, 'x') + "\n") == 1);
-  CHECK(count(text_offences, "models/a.cpp", "if (::flock(file, LOCK_EX) != 0) {\n") == 1);
-  CHECK(count(text_offences, "engine/system/a.cpp", "if (::flock(file, LOCK_EX) != 0) {\n") == 0);
-  CHECK(count(form_offences, "nn/a.cpp", std::string(401, '\n')) == 1);
-  CHECK(count(form_offences, "nn/a.h", "int x;\n") == 1);
-  CHECK(count(form_offences, "nn/a.cpp", "int x;") == 1);
+  CHECK(count(text_violations, "nn/a.cpp", std::string("// TOD") + "O later\n") == 1);
+  CHECK(count(text_violations, "tests/a.py", std::string("open('/roo") + "t/x')\n") == 1);
+  CHECK(count(text_violations, "nn/a.cpp", "printf(\"x\");\n") == 1);
+  CHECK(count(text_violations, "models/a.cpp", "std::ifstream in(path);\n") == 1);
+  CHECK(count(text_violations, "nn/a.cpp", "std::snprintf(text, 8, \"x\");\n") == 0);
+  CHECK(count(text_violations, "examples/01_tensors.cpp", "printf(\"x\");\n") == 0);
+  CHECK(count(text_violations, "nn/a.cpp", std::string(121, 'x') + "\n") == 1);
+  CHECK(count(text_violations, "models/a.cpp", "if (::flock(file, LOCK_EX) != 0) {\n") == 1);
+  CHECK(count(text_violations, "engine/system/a.cpp", "if (::flock(file, LOCK_EX) != 0) {\n") == 0);
+  CHECK(count(form_violations, "nn/a.cpp", std::string(401, '\n')) == 1);
+  CHECK(count(form_violations, "nn/a.h", "int x;\n") == 1);
+  CHECK(count(form_violations, "nn/a.cpp", "int x;") == 1);
 }

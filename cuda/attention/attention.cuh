@@ -34,20 +34,20 @@ struct TileSoftmax {
   static constexpr int each = AttentionTile<A>::each;
   OnlineSoftmax<A> rows[each];  // sum: of this thread's keys only
 
-  // Turns scores into weights; rescales `read`, the output so far, to the new largest score.
-  __device__ void weigh(const typename AttentionTile<A>::Registers& places, typename AttentionTile<A>::Registers& s,
-                        typename AttentionTile<A>::Result& read) {
+  // Turns scores into weights; rescales `output`, the output so far, to the new largest score.
+  __device__ void weigh(const typename AttentionTile<A>::Registers& ramp_values,
+                        typename AttentionTile<A>::Registers& s, typename AttentionTile<A>::Result& output) {
 #pragma unroll
     for (int a = 0; a < each; ++a) {
       A top = rows[a].largest;
 #pragma unroll
       for (int b = 0; b < each; ++b)
-        if (!is_masked(places[a][b], false) && s[a][b] > top) top = s[a][b];
-      const A shrink = rows[a].raise(maximum_of_row(top), Exponential{});
+        if (!is_masked(ramp_values[a][b], false) && s[a][b] > top) top = s[a][b];
+      const A shrink = rows[a].update_max(maximum_of_row(top), Exponential{});
 #pragma unroll
-      for (int b = 0; b < each; ++b) s[a][b] = rows[a].weigh(mask_weight(places[a][b]), s[a][b], Exponential{});
+      for (int b = 0; b < each; ++b) s[a][b] = rows[a].weigh(mask_weight(ramp_values[a][b]), s[a][b], Exponential{});
 #pragma unroll
-      for (int e = 0; e < AttentionTile<A>::columns; ++e) read[a][e] *= shrink;
+      for (int e = 0; e < AttentionTile<A>::columns; ++e) output[a][e] *= shrink;
     }
   }
 };
@@ -55,13 +55,13 @@ struct TileSoftmax {
 
 // m F(s)
 template <class A, class P>
-__device__ void pointwise_weights(const P& p, const typename AttentionTile<A>::Registers& places,
+__device__ void pointwise_weights(const P& p, const typename AttentionTile<A>::Registers& ramp_values,
                                   typename AttentionTile<A>::Registers& s) {
 #pragma unroll
   for (int a = 0; a < AttentionTile<A>::each; ++a)
 #pragma unroll
     for (int b = 0; b < AttentionTile<A>::each; ++b)
-      s[a][b] = times_mask_weight(mask_weight(places[a][b]), p.weights.f.value(s[a][b]));
+      s[a][b] = times_mask_weight(mask_weight(ramp_values[a][b]), p.weights.f.value(s[a][b]));
 }
 
 template <class A, class P>
@@ -71,22 +71,23 @@ __global__ void __launch_bounds__(attention_threads, 1) attention_forward_kernel
   const QueryWork<A> work(p, p.value_size);
   const QueryTile q = work.q;
   TileSoftmax<A> softmax;
-  typename Tile::Result read = {};
+  typename Tile::Result output = {};
   const KeyTiles tiles(p, q, Tile::side, Tile::side);
   int vote = 0;
   for (int n = 0; n < tiles.count; ++n) {
     const KeyTile keys = tiles[n];
-    typename Tile::Registers places, w;
-    if (!any_of_block(tile, vote, compute_places<A>(p, q, keys, false, places))) continue;
-    compute_scores(tile, p, q, keys, places, false, w);
+    typename Tile::Registers ramp_values, w;
+    if (!any_of_block(tile, vote, compute_ramp_values<A>(p, q, keys, false, ramp_values))) continue;
+    compute_scores(tile, p, q, keys, ramp_values, false, w);
     if constexpr (decltype(P::weights)::softmax)
-      softmax.weigh(places, w, read);
+      softmax.weigh(ramp_values, w, output);
     else
-      pointwise_weights<A>(p, places, w);
-    const RandomKey random = p.dropout.kept > 0 ? p.dropout.random_key.now() : RandomKey{};
+      pointwise_weights<A>(p, ramp_values, w);
+    const RandomKey rng_key = p.dropout.kept > 0 ? p.dropout.rng_key.load() : RandomKey{};
     bool some = false;
     each_element<A>(q, keys, [&](int a, int b, int i, int j) {
-      if (p.dropout.kept > 0 && !is_masked(places[a][b], false)) w[a][b] *= dropout_factor<A>(p, random, q, keys, i, j);
+      if (p.dropout.kept > 0 && !is_masked(ramp_values[a][b], false))
+        w[a][b] *= dropout_factor<A>(p, rng_key, q, keys, i, j);
       some = some || w[a][b] != 0;
     });
     store_scores<A>(tile.weights, w);
@@ -97,7 +98,7 @@ __global__ void __launch_bounds__(attention_threads, 1) attention_forward_kernel
         [&](int column, int columns) {
           load_panel<A>(tile.right, values, keys.first, keys.end, work.column + column, columns);
         },
-        read);
+        output);
   }
 
   A factor[Tile::each];
@@ -114,7 +115,7 @@ __global__ void __launch_bounds__(attention_threads, 1) attention_forward_kernel
   }
   const WriteRows<A> to =
       rows_from(p, p.output, int64_t{q.sequence} * p.queries, int64_t{q.head} * p.value_size + work.column);
-  each_result<A>(read, work.columns, [&](int a, int row, int column, A value) {
+  each_result<A>(output, work.columns, [&](int a, int row, int column, A value) {
     if (q.first + row < p.queries) to.set(q.first + row, column, value * factor[a]);
   });
 }
@@ -144,12 +145,12 @@ __global__ void __launch_bounds__(attention_threads, 1) attention_statistics_ker
   int vote = 0;
   for (int n = 0; n < tiles.count; ++n) {
     const KeyTile keys = tiles[n];
-    typename Tile::Registers places, s;
-    if (!any_of_block(tile, vote, compute_places<A>(p, q, keys, false, places))) continue;
-    compute_scores(tile, p, q, keys, places, false, s);
+    typename Tile::Registers ramp_values, s;
+    if (!any_of_block(tile, vote, compute_ramp_values<A>(p, q, keys, false, ramp_values))) continue;
+    compute_scores(tile, p, q, keys, ramp_values, false, s);
     each_element<A>(q, keys, [&](int a, int b, int, int) {
-      if (!is_masked(places[a][b], false))
-        counts[a].add(mask_weight(places[a][b]) * unmasked_weight(p, s[a][b], log_sum[a]), A(1), Logarithm{});
+      if (!is_masked(ramp_values[a][b], false))
+        counts[a].add(mask_weight(ramp_values[a][b]) * unmasked_weight(p, s[a][b], log_sum[a]), A(1), Logarithm{});
     });
   }
 #pragma unroll
@@ -216,14 +217,14 @@ void backward_of_keys(const P& p, bool slots, int64_t tiles) {
     launch(attention_launch<A>("attention: backward of keys", blocks), attention_backward_keys_kernel<A, P>, p, slots);
 }
 template <class A, class P>
-void backward_of_distances(const P& p, A* key_parts) {
-  const int64_t chunks = key_parts ? attention_chunks<A>(p.head_size) : 1;
+void backward_of_distances(const P& p, A* embedding_partials) {
+  const int64_t chunks = embedding_partials ? attention_chunks<A>(p.head_size) : 1;
   launch(
       attention_launch<A>("attention: backward of distances", p.query_heads * attention_tiles<A>(p.distances) * chunks),
-      attention_backward_distances_kernel<A, P>, p, key_parts);
-  if (key_parts)
+      attention_backward_distances_kernel<A, P>, p, embedding_partials);
+  if (embedding_partials)
     launch({"attention: relative embeddings", static_cast<unsigned>(p.distances), attention_threads},
-           attention_add_heads_kernel<A>, static_cast<const AttentionProblem<A>&>(p), key_parts);
+           attention_add_heads_kernel<A>, static_cast<const AttentionProblem<A>&>(p), embedding_partials);
 }
 
 template <class A, class Weights>
@@ -235,22 +236,23 @@ void attention_backward(const AttentionProblem<A>& problem, const Weights& weigh
   const AttentionGradients<A>& d = problem.gradients;
   const bool spans_of_heads = d.span && !problem.span_per_query;
   const int64_t rows = problem.rows(), inner = Weights::softmax ? rows : 0, spans = spans_of_heads ? rows : 0;
-  const int64_t parts =
+  const int64_t partials =
       d.relative_embedding.data ? int64_t{problem.query_heads} * problem.distances * problem.head_size : 0;
-  const Workspace workspace((inner + spans + parts) * static_cast<int64_t>(sizeof(A)));
-  A *const of_queries = static_cast<A*>(workspace.data()), *const of_spans = of_queries + inner;
-  const P p{problem, weights, of_queries};
+  const Workspace workspace((inner + spans + partials) * static_cast<int64_t>(sizeof(A)));
+  A *const inner_products = static_cast<A*>(workspace.data()), *const span_gradients = inner_products + inner;
+  const P p{problem, weights, inner_products};
 
   if (inner > 0)
     launch({"attention: inner products", attention_inner_blocks(rows), attention_threads}, attention_inner_kernel<A>,
-           problem, rows, of_queries);
-  backward_of_queries<A>(p, spans_of_heads ? of_spans : d.span);
+           problem, rows, inner_products);
+  backward_of_queries<A>(p, spans_of_heads ? span_gradients : d.span);
   if (spans_of_heads)
-    launch({"attention: spans", static_cast<unsigned>(p.query_heads), 32}, attention_add_rows_kernel<A>, of_spans,
+    launch({"attention: spans", static_cast<unsigned>(p.query_heads), 32}, attention_add_rows_kernel<A>, span_gradients,
            int64_t{p.batch}, int64_t{p.queries}, d.span);
-  backward_of_keys<A>(p, false, int64_t{p.batch} * p.key_heads * attention_tiles<A>(p.keys));
-  backward_of_keys<A>(p, true, p.key_heads * attention_tiles<A>(p.slots));
-  if (d.relative_bias || d.relative_embedding.data) backward_of_distances<A>(p, parts > 0 ? of_spans + spans : nullptr);
+  backward_of_keys<A>(p, false, int64_t{p.batch} * p.kv_heads * attention_tiles<A>(p.keys));
+  backward_of_keys<A>(p, true, p.kv_heads * attention_tiles<A>(p.slots));
+  if (d.relative_bias || d.relative_embedding.data)
+    backward_of_distances<A>(p, partials > 0 ? span_gradients + spans : nullptr);
 }
 
 }  // namespace orrery::cuda

@@ -35,41 +35,41 @@ struct RowTerms {
 #pragma unroll
     for (int a = 0; a < each; ++a) {
       const int i = q.first + tile_row() + 16 * a;
-      const int64_t at = row_of(p, q) + i;
+      const int64_t index = row_of(p, q) + i;
       const bool exists = i < p.queries;
-      log_sum[a] = softmax && exists ? usable_log_sum(p.log_sum[at]) : A(0);
-      centre[a] = !exists ? A(0) : softmax ? p.inner[at] : given.sum_gradient ? -given.sum_gradient[at] : A(0);
-      entropy[a] = exists ? entropy_term(given, at, Logarithm{}) : EntropyTerm<A>{};
+      log_sum[a] = softmax && exists ? usable_log_sum(p.log_sum[index]) : A(0);
+      centre[a] = !exists ? A(0) : softmax ? p.inner[index] : given.sum_gradient ? -given.sum_gradient[index] : A(0);
+      entropy[a] = exists ? entropy_term(given, index, Logarithm{}) : EntropyTerm<A>{};
     }
   }
 };
 
 // Turns scores `s` into weights with dropout, and <do, v> in `g` into dt; both are 0 where masked.
-// Adds dm to `ramps`. Returns true if this thread has a nonzero weight or dt.
+// Adds dm to `ramp_gradients`. Returns true if this thread has a nonzero weight or dt.
 template <class A, class P>
 __device__ bool differentiate(const P& p, const QueryTile& q, const KeyTile& keys, const RowTerms<A, P>& terms,
-                              const typename AttentionTile<A>::Registers& places,
+                              const typename AttentionTile<A>::Registers& ramp_values,
                               typename AttentionTile<A>::Registers& s, typename AttentionTile<A>::Registers& g,
-                              A (&ramps)[AttentionTile<A>::each]) {
-  const RandomKey random = p.dropout.kept > 0 ? p.dropout.random_key.now() : RandomKey{};
+                              A (&ramp_gradients)[AttentionTile<A>::each]) {
+  const RandomKey rng_key = p.dropout.kept > 0 ? p.dropout.rng_key.load() : RandomKey{};
   bool some = false;
   each_element<A>(q, keys, [&](int a, int b, int i, int j) {
-    const A m = mask_weight(places[a][b]), score = s[a][b];
-    if (is_masked(places[a][b], true)) {
+    const A m = mask_weight(ramp_values[a][b]), score = s[a][b];
+    if (is_masked(ramp_values[a][b], true)) {
       s[a][b] = g[a][b] = 0;
       return;
     }
-    const A kept = p.dropout.kept > 0 ? dropout_factor<A>(p, random, q, keys, i, j) : A(1);
+    const A kept = p.dropout.kept > 0 ? dropout_factor<A>(p, rng_key, q, keys, i, j) : A(1);
     const A unmasked = unmasked_weight(p, score, terms.log_sum[a]), w = times_mask_weight(m, unmasked);
     A gradient = kept * g[a][b] - terms.centre[a];
     if (p.statistics_gradients.entropy_gradient) gradient += terms.entropy[a].gradient(w, Logarithm{});
-    ramps[a] += span_gradient(places[a][b], unmasked * gradient);
+    ramp_gradients[a] += span_gradient(ramp_values[a][b], unmasked * gradient);
     if (m == 0) {
       s[a][b] = g[a][b] = 0;
       return;
     }
     s[a][b] = w * kept;
-    g[a][b] = score_gradient(p, m, score, w, gradient) * cap_slope(p, score);
+    g[a][b] = score_gradient(p, m, score, w, gradient) * capped_derivative(p, score);
     some = some || s[a][b] != 0 || g[a][b] != 0;
   });
   return some;
@@ -78,11 +78,11 @@ __device__ bool differentiate(const P& p, const QueryTile& q, const KeyTile& key
 // Computes weights and dt of one tile in registers; returns the result of `differentiate`.
 template <class A, class P>
 __device__ bool differentiate_tile(AttentionTile<A>& tile, const P& p, const QueryTile& q, const KeyTile& keys,
-                                   const RowTerms<A, P>& terms, const typename AttentionTile<A>::Registers& places,
+                                   const RowTerms<A, P>& terms, const typename AttentionTile<A>::Registers& ramp_values,
                                    typename AttentionTile<A>::Registers& w, typename AttentionTile<A>::Registers& dt,
-                                   A (&ramps)[AttentionTile<A>::each]) {
+                                   A (&ramp_gradients)[AttentionTile<A>::each]) {
   constexpr int depth = AttentionTile<A>::depth;
-  compute_scores(tile, p, q, keys, places, true, w);
+  compute_scores(tile, p, q, keys, ramp_values, true, w);
   const ReadRows<A> gradients = rows_of_queries(p, p.output_gradient, q, p.value_size);
   const ReadRows<A> values = rows_of_keys(p, p.value, p.slot_value, q, keys, p.value_size);
   each_element<A>(q, keys, [&](int a, int b, int, int) { dt[a][b] = 0; });
@@ -94,7 +94,7 @@ __device__ bool differentiate_tile(AttentionTile<A>& tile, const P& p, const Que
     });
     multiply_panels(tile, columns, dt);
   }
-  return differentiate(p, q, keys, terms, places, w, dt, ramps);
+  return differentiate(p, q, keys, terms, ramp_values, w, dt, ramp_gradients);
 }
 
 // ---- c = <do, o>: one warp per row
@@ -168,14 +168,14 @@ __global__ void __launch_bounds__(attention_threads, 1)
   const QueryTile q = work.q;
   const RowTerms<A, P> terms(p, q);
   typename Tile::Result sum = {};
-  A ramps[Tile::each] = {};
+  A ramp_gradients[Tile::each] = {};
   const KeyTiles tiles(p, q, Tile::side, Tile::side);
   int vote = 0;
   for (int n = 0; n < tiles.count; ++n) {
     const KeyTile keys = tiles[n];
-    typename Tile::Registers places, w, dt;
-    if (!any_of_block(tile, vote, compute_places<A>(p, q, keys, true, places))) continue;
-    const bool some = differentiate_tile(tile, p, q, keys, terms, places, w, dt, ramps);
+    typename Tile::Registers ramp_values, w, dt;
+    if (!any_of_block(tile, vote, compute_ramp_values<A>(p, q, keys, true, ramp_values))) continue;
+    const bool some = differentiate_tile(tile, p, q, keys, terms, ramp_values, w, dt, ramp_gradients);
     if (!gradient.data) continue;
     store_scores<A>(tile.gradients, dt);
     if (any_of_block(tile, vote, some)) add_query_gradients(tile, p, q, keys, work.column, work.columns, sum);
@@ -192,7 +192,7 @@ __global__ void __launch_bounds__(attention_threads, 1)
 #pragma unroll
   for (int a = 0; a < Tile::each; ++a) {
     const int i = q.first + tile_row() + 16 * a;
-    const A total = sum_of_row(ramps[a]) / p.ramp;
+    const A total = sum_of_row(ramp_gradients[a]) / p.ramp;
     if (i < p.queries && tile_column() == 0) span_gradient[row_of(p, q) + i] = total;
   }
 }
@@ -218,27 +218,27 @@ __global__ void __launch_bounds__(attention_threads, 1)
   Tile& tile = shared_memory<Tile>();
   const int longest = p.head_size > p.value_size ? p.head_size : p.value_size, chunks = (longest + chunk - 1) / chunk;
   const int column = static_cast<int>(blockIdx.x) % chunks * chunk, block = static_cast<int>(blockIdx.x) / chunks;
-  const int heads = slots ? p.key_heads : p.batch * p.key_heads;
-  const int head = block % heads, own_sequence = head / p.key_heads, key_head = head % p.key_heads;
+  const int heads = slots ? p.kv_heads : p.batch * p.kv_heads;
+  const int head = block % heads, own_sequence = head / p.kv_heads, kv_head = head % p.kv_heads;
   const int first_key = block / heads * side, keys_end = slots ? p.slots : p.keys;
   const Tokens<A> key_gradient = slots ? p.gradients.slot_key : p.gradients.key;
   const Tokens<A> value_gradient = slots ? p.gradients.slot_value : p.gradients.value;
   const int key_columns = key_gradient.data ? minimum(chunk, p.head_size - column) : 0;
   const int value_columns = value_gradient.data ? minimum(chunk, p.value_size - column) : 0;
-  const int group = p.query_heads / p.key_heads;
+  const int group = p.query_heads / p.kv_heads;
   typename Tile::Result dk = {}, dv = {};
-  A ramps[Tile::each] = {};
+  A ramp_gradients[Tile::each] = {};
   int vote = 0;
   for (int sequence = slots ? 0 : own_sequence; sequence < (slots ? p.batch : own_sequence + 1); ++sequence) {
     const KeyTile keys = {slots, first_key, slots ? p.slots : length_of(p, sequence)};
     const Interval range = query_range(p, keys, side, side);
     for (int n = 0; n < group; ++n)
       for (int first = range.begin; first < range.end; first += side) {
-        const QueryTile q = {sequence, key_head * group + n, first};
-        typename Tile::Registers places, w, dt;
-        if (!any_of_block(tile, vote, compute_places<A>(p, q, keys, true, places))) continue;
+        const QueryTile q = {sequence, kv_head * group + n, first};
+        typename Tile::Registers ramp_values, w, dt;
+        if (!any_of_block(tile, vote, compute_ramp_values<A>(p, q, keys, true, ramp_values))) continue;
         const RowTerms<A, P> terms(p, q);
-        const bool some = differentiate_tile(tile, p, q, keys, terms, places, w, dt, ramps);
+        const bool some = differentiate_tile(tile, p, q, keys, terms, ramp_values, w, dt, ramp_gradients);
         store_scores<A>(tile.weights, w);
         store_scores<A>(tile.gradients, dt);
         if (!any_of_block(tile, vote, some)) continue;
@@ -253,8 +253,8 @@ __global__ void __launch_bounds__(attention_threads, 1)
       }
   }
   const int64_t token = slots ? 0 : int64_t{own_sequence} * p.keys;
-  const WriteRows<A> to_key = rows_from(p, key_gradient, token, int64_t{key_head} * p.head_size + column);
-  const WriteRows<A> to_value = rows_from(p, value_gradient, token, int64_t{key_head} * p.value_size + column);
+  const WriteRows<A> to_key = rows_from(p, key_gradient, token, int64_t{kv_head} * p.head_size + column);
+  const WriteRows<A> to_value = rows_from(p, value_gradient, token, int64_t{kv_head} * p.value_size + column);
   each_result<A>(dk, key_columns, [&](int, int row, int c, A value) {
     if (first_key + row < keys_end) to_key.set(first_key + row, c, p.scale * value);
   });
@@ -276,9 +276,9 @@ struct DistanceTile {
   template <class P>
   __device__ DistanceTile(const P& p, const QueryTile& q, int turn, int first, int side) {
     sign = turn < 2 ? 1 : -1;
-    const int place = q.first + p.query_offset - sign * first;  // key at distance `first` from the first query
-    keys = {false, place + (turn % 2 - (sign > 0)) * side, length_of(p, q.sequence)};
-    diagonal = place - keys.first;
+    const int position = q.first + p.query_offset - sign * first;  // key at distance `first` from the first query
+    keys = {false, position + (turn % 2 - (sign > 0)) * side, length_of(p, q.sequence)};
+    diagonal = position - keys.first;
   }
   __device__ int key(int query, int distance) const { return query + diagonal - sign * distance; }
   // Returns true if this tile owns the pairs at this x.
@@ -288,48 +288,48 @@ struct DistanceTile {
   }
 };
 
-// key_parts: (query_heads, distances, head_size); null: not computed.
+// embedding_partials: (query_heads, distances, head_size); null: not computed.
 template <class A, class P>
 __global__ void __launch_bounds__(attention_threads, 1)
-    attention_backward_distances_kernel(const __grid_constant__ P p, A* key_parts) {
+    attention_backward_distances_kernel(const __grid_constant__ P p, A* embedding_partials) {
   using Tile = AttentionTile<A>;
   constexpr int side = Tile::side;
   Tile& tile = shared_memory<Tile>();
-  const int chunks = key_parts ? (p.head_size + Tile::chunk - 1) / Tile::chunk : 1,
+  const int chunks = embedding_partials ? (p.head_size + Tile::chunk - 1) / Tile::chunk : 1,
             tiles = (p.distances + side - 1) / side;
   const int column = static_cast<int>(blockIdx.x) % chunks * Tile::chunk, block = static_cast<int>(blockIdx.x) / chunks;
-  const int columns = key_parts ? minimum(Tile::chunk, p.head_size - column) : 0;
+  const int columns = embedding_partials ? minimum(Tile::chunk, p.head_size - column) : 0;
   const int first_distance = block % tiles * side, head = block / tiles, thread = static_cast<int>(threadIdx.x);
   typename Tile::Result sum = {};
-  A bias_sum = 0, ramps[Tile::each] = {};  // bias_sum: db of one distance, in threads below `side`
+  A bias_sum = 0, ramp_gradients[Tile::each] = {};  // bias_sum: db of one distance, in threads below `side`
   int vote = 0;
   for (int sequence = 0; sequence < p.batch; ++sequence)
     for (int first = 0; first < p.queries; first += side) {
       const QueryTile q = {sequence, head, first};
       for (int turn = 0; turn < (p.last <= p.query_offset ? 2 : 4); ++turn) {
-        const DistanceTile at(p, q, turn, first_distance, side);
-        if (at.keys.first >= at.keys.end || at.keys.first + side <= 0) continue;
-        typename Tile::Registers places, w, dt;
+        const DistanceTile pairs(p, q, turn, first_distance, side);
+        if (pairs.keys.first >= pairs.keys.end || pairs.keys.first + side <= 0) continue;
+        typename Tile::Registers ramp_values, w, dt;
         bool visible = false;
-        each_element<A>(q, at.keys, [&](int a, int b, int i, int j) {
-          const bool own = at.owns(i + p.query_offset - j, first_distance, side);
-          places[a][b] = own ? place_on_ramp<A>(p, q, at.keys, i, j) : masked_place<A>;
-          visible = visible || !is_masked(places[a][b], true);
+        each_element<A>(q, pairs.keys, [&](int a, int b, int i, int j) {
+          const bool own = pairs.owns(i + p.query_offset - j, first_distance, side);
+          ramp_values[a][b] = own ? ramp_value<A>(p, q, pairs.keys, i, j) : masked_ramp<A>;
+          visible = visible || !is_masked(ramp_values[a][b], true);
         });
         if (!any_of_block(tile, vote, visible)) continue;
         const RowTerms<A, P> terms(p, q);
-        const bool some = differentiate_tile(tile, p, q, at.keys, terms, places, w, dt, ramps);
+        const bool some = differentiate_tile(tile, p, q, pairs.keys, terms, ramp_values, w, dt, ramp_gradients);
         store_scores<A>(tile.gradients, dt);
         if (!any_of_block(tile, vote, some)) continue;
         A of_tile = 0;
         for (int i = 0; i < side && thread < side; ++i)
-          if (const int j = at.key(i, thread); j >= 0 && j < side) of_tile += tile.gradients[i][j];
+          if (const int j = pairs.key(i, thread); j >= 0 && j < side) of_tile += tile.gradients[i][j];
         bias_sum += of_tile;
         const ReadRows<A> queries = rows_of_queries(p, p.query, q, p.head_size);
         add_weighted_rows(
             tile, columns,
             [&](int distance, int i) {
-              const int j = at.key(i, distance);
+              const int j = pairs.key(i, distance);
               return j >= 0 && j < side ? tile.gradients[i][j] : A(0);
             },
             [&](int c, int width) { load_panel<A>(tile.right, queries, q.first, p.queries, column + c, width); }, sum);
@@ -338,21 +338,21 @@ __global__ void __launch_bounds__(attention_threads, 1)
   A* const bias = p.gradients.relative_bias;
   if (bias && column == 0 && thread < side && first_distance + thread < p.distances)
     bias[int64_t{head} * p.distances + first_distance + thread] = bias_sum;
-  A* const to = key_parts + (int64_t{head} * p.distances + first_distance) * p.head_size + column;
+  A* const to = embedding_partials + (int64_t{head} * p.distances + first_distance) * p.head_size + column;
   each_result<A>(sum, columns, [&](int, int row, int c, A value) {
     if (first_distance + row < p.distances) to[int64_t{row} * p.head_size + c] = p.scale * value;
   });
 }
 
-// Gradients of relative embeddings: a block per distance adds the parts of the heads in order.
+// Gradients of relative embeddings: a block per distance adds the sums of the heads in order.
 template <class A>
 __global__ void __launch_bounds__(attention_threads)
-    attention_add_heads_kernel(const __grid_constant__ AttentionProblem<A> p, const A* parts) {
+    attention_add_heads_kernel(const __grid_constant__ AttentionProblem<A> p, const A* partials) {
   const int64_t distances = gridDim.x, distance = blockIdx.x;
   const WriteRows<A> gradient = rows_from(p, p.gradients.relative_embedding, distance, 0);
   for (int c = static_cast<int>(threadIdx.x); c < p.head_size; c += attention_threads) {
     A sum = 0;
-    for (int head = 0; head < p.query_heads; ++head) sum += parts[(head * distances + distance) * p.head_size + c];
+    for (int head = 0; head < p.query_heads; ++head) sum += partials[(head * distances + distance) * p.head_size + c];
     gradient.set(0, c, sum);
   }
 }

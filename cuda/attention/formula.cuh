@@ -21,8 +21,8 @@ __device__ int64_t row_of(const P& p, const QueryTile& q) {  // row of query 0 i
   return int64_t{q.sequence * p.query_heads + q.head} * p.queries;
 }
 template <class P>
-__device__ int key_head(const P& p, const QueryTile& q) {
-  return q.head / (p.query_heads / p.key_heads);
+__device__ int kv_head(const P& p, const QueryTile& q) {
+  return q.head / (p.query_heads / p.kv_heads);
 }
 // Returns a block's tile of `side` queries. Last tiles come first: they are longest if causal.
 template <class P>
@@ -72,43 +72,45 @@ __device__ auto rows_of_queries(const P& p, Tokens<B> tokens, const QueryTile& q
 template <class A, class P>
 __device__ ReadRows<A> rows_of_keys(const P& p, Tokens<const A> context, Tokens<const A> slots, const QueryTile& q,
                                     const KeyTile& keys, int size) {
-  const int64_t column = int64_t{key_head(p, q)} * size;
+  const int64_t column = int64_t{kv_head(p, q)} * size;
   return keys.slots ? rows_from(p, slots, 0, column) : rows_from(p, context, int64_t{q.sequence} * p.keys, column);
 }
 
 // ---- the mask
 
 template <class P>
-__device__ bool sees(const P& p, const QueryTile& q, const KeyTile& keys, int i, int j) {
+__device__ bool attends_to(const P& p, const QueryTile& q, const KeyTile& keys, int i, int j) {
   if (i >= p.queries || j < 0 || j >= keys.end) return false;
   return keys.slots || is_visible(p, q.sequence, i, j);
 }
 // r
 template <class A, class P>
-__device__ A place_on_ramp(const P& p, const QueryTile& q, const KeyTile& keys, int i, int j) {
-  if (!sees(p, q, keys, i, j)) return masked_place<A>;
-  if (keys.slots || !p.span) return off_ramp<A>;
+__device__ A ramp_value(const P& p, const QueryTile& q, const KeyTile& keys, int i, int j) {
+  if (!attends_to(p, q, keys, i, j)) return masked_ramp<A>;
+  if (keys.slots || !p.span) return outside_ramp<A>;
   const int x = i + p.query_offset - j;
-  return orrery::place_on_ramp(p.span[p.span_per_query ? row_of(p, q) + i : q.head], static_cast<A>(x < 0 ? -x : x),
-                               p.ramp);
+  return orrery::ramp_value(p.span[p.span_per_query ? row_of(p, q) + i : q.head], static_cast<A>(x < 0 ? -x : x),
+                            p.ramp);
 }
 
 // ---- dropout
 
-// Returns random words of query i for the four consecutive keys or slots that include `number`.
+// Returns random words of query i for the four consecutive keys or slots that include `index`.
 template <class P>
-__device__ Values<uint32_t, 4> dropout_words(const P& p, const RandomKey& key, const QueryTile& q, int i, int number) {
-  return key.bits(dropout_counter(p.dropout, row_of(p, q) + i, number));
+__device__ Values<uint32_t, 4> dropout_words(const P& p, const RandomKey& rng_key, const QueryTile& q, int i,
+                                             int index) {
+  return rng_key.bits(dropout_counter(p.dropout, row_of(p, q) + i, index));
 }
-__device__ inline uint32_t word_of(const Values<uint32_t, 4>& words, int number) {
-  const int word = number % 4;
+__device__ inline uint32_t word_of(const Values<uint32_t, 4>& words, int index) {
+  const int word = index % 4;
   return word == 0 ? words[0] : word == 1 ? words[1] : word == 2 ? words[2] : words[3];
 }
 // 1 / (1 - dropout) or 0
 template <class A, class P>
-__device__ A dropout_factor(const P& p, const RandomKey& key, const QueryTile& q, const KeyTile& keys, int i, int j) {
-  const int number = keys.slots ? p.keys + j : j;
-  return orrery::dropout_factor(p.dropout, word_of(dropout_words(p, key, q, i, number), number));
+__device__ A dropout_factor(const P& p, const RandomKey& rng_key, const QueryTile& q, const KeyTile& keys, int i,
+                            int j) {
+  const int index = keys.slots ? p.keys + j : j;
+  return orrery::dropout_factor(p.dropout, word_of(dropout_words(p, rng_key, q, i, index), index));
 }
 
 // ---- scores, weights and their derivatives
@@ -133,8 +135,8 @@ __device__ A capped(const P& p, A t) {
 }
 // ds/dt
 template <class A, class P>
-__device__ A cap_slope(const P& p, A s) {
-  return capped_slope(p.soft_cap > 0 ? s / p.soft_cap : A(0));
+__device__ A capped_derivative(const P& p, A s) {
+  return cap_derivative(p.soft_cap > 0 ? s / p.soft_cap : A(0));
 }
 
 // exp(s - L) or F(s)

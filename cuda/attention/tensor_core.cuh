@@ -43,11 +43,11 @@ template <int Blocks, int Size>
 struct TensorCoreSoftmax {
   OnlineSoftmax<float> rows[Blocks][2];  // scores times log2(e); sum: of this thread's keys only
 
-  // Turns scores without their factor into weights. Rescales `read`, the output so far, to a new
-  // largest score only if this is larger by more than `most`, beyond which values might overflow.
+  // Turns scores without their factor into weights. Rescales `output`, the output so far, to a new
+  // largest score only if this is larger by more than `max_growth`, beyond which values might overflow.
   template <int Groups>
-  __device__ void weigh(float factor, float (&s)[Blocks][Groups][4], float (&read)[Blocks][Size / 8][4]) {
-    constexpr float most = 8;
+  __device__ void weigh(float factor, float (&s)[Blocks][Groups][4], float (&output)[Blocks][Size / 8][4]) {
+    constexpr float max_growth = 8;
     const float to_exponent = factor * log2_of_e;
     float top[Blocks][2];
     bool grows = false;
@@ -57,14 +57,14 @@ struct TensorCoreSoftmax {
 #pragma unroll
       for (int n = 1; n < 2 * Groups; ++n) largest = fmaxf(largest, s[block][n / 2][2 * h + n % 2]);
       largest = to_exponent * across_lanes(largest, LargerNumber{}, lanes_of_row);
-      grows = grows || largest > rows[block][h].largest + most;
+      grows = grows || largest > rows[block][h].largest + max_growth;
     });
     if (__ballot_sync(~0u, grows))
       each_row([&](int block, int h) {
         OnlineSoftmax<float>& row = rows[block][h];
-        const float shrink = row.raise(fmaxf(row.largest, top[block][h]), PowerOfTwo{});
+        const float shrink = row.update_max(fmaxf(row.largest, top[block][h]), PowerOfTwo{});
 #pragma unroll
-        for (int c = 0; c < Size / 8; ++c) read[block][c][2 * h] *= shrink, read[block][c][2 * h + 1] *= shrink;
+        for (int c = 0; c < Size / 8; ++c) output[block][c][2 * h] *= shrink, output[block][c][2 * h + 1] *= shrink;
       });
     each_row([&](int block, int h) {
 #pragma unroll
@@ -93,41 +93,41 @@ __global__ void __launch_bounds__(tensor_core_attention_threads, 2)
   Tile& tile = shared_memory<Tile>();
   const QueryTile q = query_tile(p, blockIdx.x, owned);
   const int row = warp_of_block() * 16 * blocks, own_query = q.first + row;
-  const OperandPlaces<Size> places(row);
-  const RandomKey random = p.dropout.random_key.now();
+  const OperandOffsets<Size> offsets(row);
+  const RandomKey rng_key = p.dropout.rng_key.load();
   TensorCoreSoftmax<blocks, Size> state;
-  typename Tile::Result read[blocks] = {};
+  typename Tile::Result output[blocks] = {};
   typename Tile::Weights weights[blocks];  // of a tile
-  Cover cover = Cover::none;
+  Coverage coverage = Coverage::none;
 
   RowSource<Size, 1>({rows_of_queries(p, p.query, q, p.head_size)}, {p.head_size})
       .fetch(0, tile.own, q.first, p.queries);
-  const RowSource<Size, 2> rows = source_of_keys<Size>(p, q.sequence, key_head(p, q));
+  const RowSource<Size, 2> rows = source_of_keys<Size>(p, q.sequence, kv_head(p, q));
   const KeyWalk walk(p, q, owned, walked);
-  const Sight<false, walked, blocks, P> sight(p, own_query, length_of(p, q.sequence));
-  const Detours detours(p);
+  const WarpVisibility<false, walked, blocks, P> visibility(p, own_query, length_of(p, q.sequence));
+  const RareOptions options(p);
   const auto weigh = [&](const KeyTile& keys) {
     uint32_t visible[blocks];
-    cover = sight.look(p, q, keys, visible);
-    if (cover == Cover::none) return;
+    coverage = visibility.find_visible(p, q, keys, visible);
+    if (coverage == Coverage::none) return;
     typename Tile::Scores s[blocks];
-    multiply_rows(places, tile.own, tile.keys, s);
-    const float factor = score_rows(p, detours, s);
+    multiply_rows(offsets, tile.own, tile.keys, s);
+    const float factor = score_rows(p, options, s);
     if constexpr (softmax) {
-      if (cover == Cover::some) hide(visible, OnlineSoftmax<float>::lowest, s);
-      state.weigh(factor, s, read);
+      if (coverage == Coverage::some) masked_fill(visible, OnlineSoftmax<float>::lowest, s);
+      state.weigh(factor, s, output);
     } else {
       each_score(s, [&](int block, int bit) {
         float& score = s[block][bit / 4][bit % 4];
         score = p.weights.f.value(factor * score);
       });
-      if (cover == Cover::some) hide(visible, 0.f, s);
+      if (coverage == Coverage::some) masked_fill(visible, 0.f, s);
     }
     const bool some = round_weights(s, weights);
-    if (!softmax && !some) cover = Cover::none;  // F may be 0 for all scores below zero
-    if (detours.dropout()) {
+    if (!softmax && !some) coverage = Coverage::none;  // F may be 0 for all scores below zero
+    if (options.dropout()) {
       uint32_t kept[blocks];
-      sight.find_kept(p, random, q, keys, kept);
+      visibility.find_keep_masks(p, rng_key, q, keys, kept);
       drop_weights(kept, weights);
     }
   };
@@ -135,16 +135,16 @@ __global__ void __launch_bounds__(tensor_core_attention_threads, 2)
       walk, [&](const KeyTile& keys) { rows.fetch(0, tile.keys, keys.first, keys.end); },
       [&](const KeyTile& keys) { rows.fetch(1, tile.values, keys.first, keys.end); }, weigh,
       [&](const KeyTile&) {
-        if (cover != Cover::none) add_weighted_rows(places, weights, tile.values, cover, read);
+        if (coverage != Coverage::none) add_weighted_rows(offsets, weights, tile.values, coverage, output);
       });
 
   const WriteRows<float> to = rows_of_queries(p, p.output, q, p.value_size);
-  const float factor = factor_of_weights(p, detours);
-  store_rows(to, own_query, p.queries, p.value_size, read, [&](int block, int h) {
+  const float factor = factor_of_weights(p, options);
+  store_rows(to, own_query, p.queries, p.value_size, output, [&](int block, int h) {
     if constexpr (softmax) {
       const OnlineSoftmax<float>& own = state.rows[block][h];
       const float sum = across_lanes(own.sum, Plus{}, lanes_of_row);
-      const int i = own_query + 16 * block + ScorePlaces<false>::row(2 * h);
+      const int i = own_query + 16 * block + ScoreLayout<false>::row(2 * h);
       if (i < p.queries && lane_of_warp() % lanes_of_row == 0)
         p.log_sum[row_of(p, q) + i] = log_of_2 * own.log_sum(sum, BinaryLogarithm{});
       return sum == 0 ? 0.f : factor / sum;
@@ -202,13 +202,13 @@ void tensor_core_attention_backward(const P& p) {
   with_tensor_core_size(p, [&]<int Size>() {
     using OfQueries = TensorCoreQueriesTile<Size>;
     using OfKeys = TensorCoreKeysTile<Size>;
-    const int64_t query_heads = int64_t{p.batch} * p.query_heads, key_heads = int64_t{p.batch} * p.key_heads;
+    const int64_t query_heads = int64_t{p.batch} * p.query_heads, kv_heads = int64_t{p.batch} * p.kv_heads;
     if (p.gradients.query.data && query_heads * p.queries > 0)
       launch(
           tensor_core_attention_launch<OfQueries>("attention: tensor core backward of queries", query_heads, p.queries),
           tensor_core_attention_backward_queries_kernel<P, Size>, p, terms);
-    if ((p.gradients.key.data || p.gradients.value.data) && key_heads * p.keys > 0)
-      launch(tensor_core_attention_launch<OfKeys>("attention: tensor core backward of keys", key_heads, p.keys),
+    if ((p.gradients.key.data || p.gradients.value.data) && kv_heads * p.keys > 0)
+      launch(tensor_core_attention_launch<OfKeys>("attention: tensor core backward of keys", kv_heads, p.keys),
              tensor_core_attention_backward_keys_kernel<P, Size>, p, terms);
   });
 }

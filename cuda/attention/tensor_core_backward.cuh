@@ -13,13 +13,13 @@ inline constexpr int lanes_of_terms = 8, elements_of_terms = 8, queries_of_terms
 struct [[gnu::may_alias]] alignas(16) ElementsOfTerms {
   uint32_t pair[elements_of_terms / 2];
 
-  __device__ static ElementsOfTerms load(const bf16* row, int first, int size, bool in_quads) {
-    if (in_quads) return *reinterpret_cast<const ElementsOfTerms*>(row + first);
-    ElementsOfTerms read = {};
+  __device__ static ElementsOfTerms load(const bf16* row, int first, int size, bool aligned) {
+    if (aligned) return *reinterpret_cast<const ElementsOfTerms*>(row + first);
+    ElementsOfTerms loaded = {};
 #pragma unroll
     for (int i = 0; i < elements_of_terms; ++i)
-      if (first + i < size) read.pair[i / 2] |= uint32_t{row[first + i].bits} << i % 2 * 16;
-    return read;
+      if (first + i < size) loaded.pair[i / 2] |= uint32_t{row[first + i].bits} << i % 2 * 16;
+    return loaded;
   }
   __device__ float product(const ElementsOfTerms& other) const {
     float sum = 0;
@@ -46,13 +46,13 @@ __global__ void __launch_bounds__(attention_threads)
     const int64_t column = int64_t{head} * size;
     const bf16* const output = elements(p.output.data) + token * p.output.stride + column;
     const bf16* const gradient = elements(p.output_gradient.data) + token * p.output_gradient.stride + column;
-    const auto places = reinterpret_cast<uintptr_t>(output) | reinterpret_cast<uintptr_t>(gradient);
-    const bool in_quads = places % 16 == 0 && size % elements_of_terms == 0;
+    const auto addresses = reinterpret_cast<uintptr_t>(output) | reinterpret_cast<uintptr_t>(gradient);
+    const bool aligned = addresses % 16 == 0 && size % elements_of_terms == 0;
     log_sum = p.log_sum[row];
 #pragma unroll 2
     for (int first = lane * elements_of_terms; first < size; first += lanes_of_terms * elements_of_terms)
-      inner += ElementsOfTerms::load(output, first, size, in_quads)
-                   .product(ElementsOfTerms::load(gradient, first, size, in_quads));
+      inner += ElementsOfTerms::load(output, first, size, aligned)
+                   .product(ElementsOfTerms::load(gradient, first, size, aligned));
   }
   inner = across_lanes(inner, Plus{}, lanes_of_terms);
   if (here && lane == 0) terms[row] = {log2_of_e * usable_log_sum(log_sum), -inner};
@@ -104,7 +104,7 @@ struct TermsOfColumns {
 #pragma unroll
     for (int n = 0; n < Count / 8; ++n)
       all.of[n] =
-          *reinterpret_cast<const typename Values<N>::Lane*>(member(pairs[ScorePlaces<true>::column(4 * n) / 2]));
+          *reinterpret_cast<const typename Values<N>::Lane*>(member(pairs[ScoreLayout<true>::column(4 * n) / 2]));
     return all;
   }
 };
@@ -114,7 +114,7 @@ namespace {  // internal, because Cover is
 // the products, which leave few registers.
 template <int Blocks>
 struct TileMasks {
-  Cover cover = Cover::none;
+  Coverage coverage = Coverage::none;
 #if defined(__CUDACC__)
   uint32_t visible[Blocks], kept[Blocks];  // set before use; other zeros would take registers
 #else
@@ -122,12 +122,12 @@ struct TileMasks {
 #endif
 
   template <bool KeysAreRows, int Count, class P>
-  __device__ void find(const Sight<KeysAreRows, Count, Blocks, P>& sight, const P& p, const Detours& detours,
-                       const QueryTile& q, const KeyTile& keys) {
-    cover = sight.look(p, q, keys, visible);
-    if (!detours.dropout() || cover == Cover::none) return;
+  __device__ void find(const WarpVisibility<KeysAreRows, Count, Blocks, P>& visibility, const P& p,
+                       const RareOptions& options, const QueryTile& q, const KeyTile& keys) {
+    coverage = visibility.find_visible(p, q, keys, visible);
+    if (!options.dropout() || coverage == Coverage::none) return;
     // The rng key is loaded again: kept across tiles, it would take registers.
-    sight.find_kept(p, p.dropout.random_key.now(), q, keys, kept);
+    visibility.find_keep_masks(p, p.dropout.rng_key.load(), q, keys, kept);
   }
   // Returns the masks of the walked rows from `first` on.
   __device__ TileMasks from(int first) const {
@@ -141,27 +141,27 @@ struct TileMasks {
 
 // Computes g - c, by a product that starts at -c.
 template <int Owned, int Count, int Size, int Blocks, class P, class Terms>
-__device__ void multiply_gradients(const P& p, const Detours& detours, const OperandPlaces<Size>& places,
+__device__ void multiply_gradients(const P& p, const RareOptions& options, const OperandOffsets<Size>& offsets,
                                    const TensorCoreRows<Owned, Size>& own, const TensorCoreRows<Count, Size>& walked,
                                    const uint32_t (&kept)[Blocks], const Terms& terms,
                                    float (&g)[Blocks][Count / 8][4]) {
   constexpr bool softmax = decltype(P::weights)::softmax;
   if constexpr (softmax)
-    multiply_rows(places, own, walked, g, terms.minus_centres());
+    multiply_rows(offsets, own, walked, g, terms.minus_centres());
   else
-    multiply_rows(places, own, walked, g);
+    multiply_rows(offsets, own, walked, g);
   const auto each = [&](const auto& change) {
     each_score(g, [&](int block, int bit) { change(g[block][bit / 4][bit % 4], block, bit); });
   };
   if constexpr (softmax) {
-    if (detours.dropout()) {
+    if (options.dropout()) {
       const auto start = terms.minus_centres();
       each([&](float& gradient, int block, int bit) {
         const float from = start(block, bit);
         gradient = from + (has(kept[block], bit) ? p.dropout.kept * (gradient - from) : 0.f);
       });
     }
-  } else if (detours.dropout()) {
+  } else if (options.dropout()) {
     each([&](float& gradient, int block, int bit) {
       gradient = has(kept[block], bit) ? p.dropout.kept * gradient : 0.f;
     });
@@ -169,7 +169,7 @@ __device__ void multiply_gradients(const P& p, const Detours& detours, const Ope
 }
 // Turns scores without their factor into weights, and g - c, from column `first` on, into dt.
 template <int Blocks, int Groups, int All, class P, class Terms>
-__device__ void differentiate_rows(const P& p, const Detours& detours, float factor, const Terms& terms,
+__device__ void differentiate_rows(const P& p, const RareOptions& options, float factor, const Terms& terms,
                                    float (&s)[Blocks][Groups][4], float (&g)[Blocks][All][4], int first) {
   constexpr bool softmax = decltype(P::weights)::softmax;
   const auto each = [&](const auto& body) {
@@ -177,9 +177,9 @@ __device__ void differentiate_rows(const P& p, const Detours& detours, float fac
       body(s[block][bit / 4][bit % 4], g[block][first / 8 + bit / 4][bit % 4], block, bit);
     });
   };
-  if (detours.cap()) {  // ds is linear in g, so the cap's factor may come first
+  if (options.cap()) {  // ds is linear in g, so the cap's factor may come first
     const float inverse = 1 / p.soft_cap;
-    each([&](float score, float& gradient, int, int) { gradient *= capped_slope(inverse * score); });
+    each([&](float score, float& gradient, int, int) { gradient *= cap_derivative(inverse * score); });
   }
   if constexpr (softmax) {
     const auto log_sum = terms.log_sums();
@@ -198,36 +198,36 @@ __device__ void differentiate_rows(const P& p, const Detours& detours, float fac
 // Returns true if no score visible to the warp is above zero; `queries_end`: some queries are past
 // the end, with scores of zero.
 template <int Blocks, int Groups>
-__device__ bool none_above_zero(Cover cover, bool queries_end, const uint32_t (&visible)[Blocks],
+__device__ bool none_above_zero(Coverage coverage, bool queries_end, const uint32_t (&visible)[Blocks],
                                 const float (&s)[Blocks][Groups][4]) {
   uint32_t signs = ~0u;
-  if (cover == Cover::all && !queries_end)  // one instruction joins two signs; a zero score counts as above
+  if (coverage == Coverage::all && !queries_end)  // one instruction joins two signs; a zero score counts as above
     each_score(s, [&](int block, int bit) { signs &= std::bit_cast<uint32_t>(s[block][bit / 4][bit % 4]); });
   else
     each_score(s, [&](int block, int bit) {
-      const bool seen = cover == Cover::all || has(visible[block], bit);
-      if (seen && s[block][bit / 4][bit % 4] > 0) signs = 0;
+      const bool unmasked = coverage == Coverage::all || has(visible[block], bit);
+      if (unmasked && s[block][bit / 4][bit % 4] > 0) signs = 0;
     });
   return __ballot_sync(~0u, signs >> 31 == 0) == 0;
 }
 
 // Computes weights and dt as operands of the next products; both are 0 where masked.
 template <int Blocks, int Groups, int All, class P, class Terms>
-__device__ void differentiate_tile(const P& p, const Detours& detours, float factor, const TileMasks<Blocks>& masks,
+__device__ void differentiate_tile(const P& p, const RareOptions& options, float factor, const TileMasks<Blocks>& masks,
                                    const Terms& terms, float (&s)[Blocks][Groups][4], float (&g)[Blocks][All][4],
                                    int first, uint32_t (&weights)[Blocks][Groups / 2][4],
                                    uint32_t (&gradients)[Blocks][Groups / 2][4]) {
-  differentiate_rows(p, detours, factor, terms, s, g, first);
-  if (masks.cover == Cover::some)
+  differentiate_rows(p, options, factor, terms, s, g, first);
+  if (masks.coverage == Coverage::some)
     each_score(s, [&](int block, int bit) {
       float &score = s[block][bit / 4][bit % 4], &gradient = g[block][first / 8 + bit / 4][bit % 4];
-      const bool seen = has(masks.visible[block], bit);
-      score = seen ? score : 0.f, gradient = seen ? gradient : 0.f;
+      const bool unmasked = has(masks.visible[block], bit);
+      score = unmasked ? score : 0.f, gradient = unmasked ? gradient : 0.f;
     });
   float dt[Blocks][Groups][4];
   each_score(dt, [&](int block, int bit) { dt[block][bit / 4][bit % 4] = g[block][first / 8 + bit / 4][bit % 4]; });
   round_weights(s, weights), round_weights(dt, gradients);
-  if (detours.dropout()) drop_weights(masks.kept, weights);
+  if (options.dropout()) drop_weights(masks.kept, weights);
 }
 
 // ---- dq
@@ -241,44 +241,44 @@ __global__ void __launch_bounds__(tensor_core_attention_threads, 2)
   Tile& tile = shared_memory<Tile>();
   const QueryTile q = query_tile(p, blockIdx.x, owned);
   const int row = warp_of_block() * 16 * blocks, own_query = q.first + row;
-  const OperandPlaces<Size> places(row);
+  const OperandOffsets<Size> offsets(row);
   TermsOfRows<blocks> terms;
   if constexpr (softmax) {
 #pragma unroll
     for (int n = 0; n < 2 * blocks; ++n) {
-      const int i = own_query + n / 2 * 16 + ScorePlaces<false>::row(n % 2 * 2);
+      const int i = own_query + n / 2 * 16 + ScoreLayout<false>::row(n % 2 * 2);
       terms.set(n / 2, n % 2, i < p.queries ? all_terms[row_of(p, q) + i] : TensorCoreRowTerms{});
     }
   }
   typename Tile::Result sum[blocks] = {};
 
   source_of_queries<Size>(p, q).fetch(tile.own, q.first, p.queries);
-  const RowSource<Size, 2> rows = source_of_keys<Size>(p, q.sequence, key_head(p, q));
+  const RowSource<Size, 2> rows = source_of_keys<Size>(p, q.sequence, kv_head(p, q));
   const KeyWalk walk(p, q, owned, walked);
-  const Sight<false, walked, blocks, P> sight(p, own_query, length_of(p, q.sequence));
-  const Detours detours(p);
+  const WarpVisibility<false, walked, blocks, P> visibility(p, own_query, length_of(p, q.sequence));
+  const RareOptions options(p);
   const bool queries_end = own_query + 16 * blocks > p.queries;
   TileMasks<blocks> masks = {};
   typename Tile::Scores g[blocks];
   const auto multiply_values = [&](const KeyTile& keys) {
-    masks.find(sight, p, detours, q, keys);
-    if (masks.cover == Cover::none) return;
-    multiply_gradients(p, detours, places, tile.own[1], tile.values, masks.kept, terms, g);
+    masks.find(visibility, p, options, q, keys);
+    if (masks.coverage == Coverage::none) return;
+    multiply_gradients(p, options, offsets, tile.own[1], tile.values, masks.kept, terms, g);
   };
   const auto add_keys = [&](const KeyTile&) {
-    if (masks.cover == Cover::none) return;
+    if (masks.coverage == Coverage::none) return;
 #pragma unroll
     for (int first = 0; first < walked; first += part) {  // there are no registers for all scores
       const TileMasks<blocks> part_masks = masks.from(first);
       const TensorCoreRows<part, Size>& keys = rows_from<part>(tile.keys, first);
       LaneScores<part> s[blocks];
-      multiply_rows(places, tile.own[0], keys, s);
-      const float factor = score_rows(p, detours, s);
+      multiply_rows(offsets, tile.own[0], keys, s);
+      const float factor = score_rows(p, options, s);
       if constexpr (!softmax)  // all weights and derivatives are 0 then
-        if (detours.zeros() && none_above_zero(masks.cover, queries_end, part_masks.visible, s)) continue;
+        if (options.zeros() && none_above_zero(masks.coverage, queries_end, part_masks.visible, s)) continue;
       LaneWeights<part> w[blocks], dt[blocks];
-      differentiate_tile(p, detours, factor, part_masks, terms, s, g, first, w, dt);
-      add_weighted_rows(places, dt, keys, masks.cover, sum);
+      differentiate_tile(p, options, factor, part_masks, terms, s, g, first, w, dt);
+      add_weighted_rows(offsets, dt, keys, masks.coverage, sum);
     }
   };
   walk_in_turns(
@@ -297,20 +297,20 @@ __global__ void __launch_bounds__(tensor_core_attention_threads, 2)
   constexpr bool softmax = decltype(P::weights)::softmax;
   constexpr int owned = Tile::owned_rows, walked = Tile::walked_rows, blocks = owned / 64;
   Tile& tile = shared_memory<Tile>();
-  const int heads = p.batch * p.key_heads, head = static_cast<int>(blockIdx.x) % heads;
-  const int sequence = head / p.key_heads, key_head = head % p.key_heads;
+  const int heads = p.batch * p.kv_heads, head = static_cast<int>(blockIdx.x) % heads;
+  const int sequence = head / p.kv_heads, kv_head = head % p.kv_heads;
   const KeyTile keys = {false, static_cast<int>(blockIdx.x) / heads * owned, length_of(p, sequence)};
   const int row = warp_of_block() * 16 * blocks, own_key = keys.first + row;
-  const OperandPlaces<Size> places(row);
+  const OperandOffsets<Size> offsets(row);
   typename Tile::Result dk[blocks] = {}, dv[blocks] = {};
 
-  source_of_keys<Size>(p, sequence, key_head).fetch(tile.own, keys.first, keys.end);
-  const QueryTile first = {sequence, key_head * (p.query_heads / p.key_heads), 0};
+  source_of_keys<Size>(p, sequence, kv_head).fetch(tile.own, keys.first, keys.end);
+  const QueryTile first = {sequence, kv_head * (p.query_heads / p.kv_heads), 0};
   RowSource<Size, 2> rows = source_of_queries<Size>(p, first);
   const TensorCoreRowTerms* own_terms = nullptr;
   if constexpr (softmax) own_terms = in_register(all_terms + row_of(p, first) + threadIdx.x % walked);
   constexpr int floats = sizeof(TensorCorePairTerms) / sizeof(float);
-  const int place = in_register(static_cast<int>(threadIdx.x) / 2 * floats + static_cast<int>(threadIdx.x) % 2);
+  const int offset = in_register(static_cast<int>(threadIdx.x) / 2 * floats + static_cast<int>(threadIdx.x) % 2);
   const auto next_head = [&] {
     rows.next_head();
     if constexpr (softmax) own_terms = in_register(own_terms + p.queries);
@@ -321,37 +321,37 @@ __global__ void __launch_bounds__(tensor_core_attention_threads, 2)
       if (const int n = static_cast<int>(threadIdx.x); n < walked) {
         const TensorCoreRowTerms* const from = own_terms + static_cast<unsigned>(q.first);
         const int valid = q.first + n < p.queries ? 4 : 0;
-        float* const to = tile.terms[buffer][0].minus_centre + place;
+        float* const to = tile.terms[buffer][0].minus_centre + offset;
         cp_async<4>(to, &from->minus_centre, valid);
         cp_async<4>(to + 2, &from->minus_centre, valid);
         cp_async<4>(to + 4, &from->log_sum, valid);
       }
     rows.fetch(tile.walked[buffer], q.first, p.queries);
   };
-  const Sight<true, walked, blocks, P> sight(p, own_key, keys.end);
-  const Detours detours(p);
+  const WarpVisibility<true, walked, blocks, P> visibility(p, own_key, keys.end);
+  const RareOptions options(p);
   walk_along(walk, fetch, [&](const QueryTile& q, int buffer) {
     TileMasks<blocks> masks;
-    masks.find(sight, p, detours, q, keys);
-    if (masks.cover == Cover::none) return;
+    masks.find(visibility, p, options, q, keys);
+    if (masks.coverage == Coverage::none) return;
     typename Tile::Scores s[blocks], g[blocks];
-    multiply_rows(places, tile.own[0], tile.walked[buffer][0], s);
-    const float factor = score_rows(p, detours, s);
+    multiply_rows(offsets, tile.own[0], tile.walked[buffer][0], s);
+    const float factor = score_rows(p, options, s);
     if constexpr (!softmax)  // all weights and derivatives are 0 then
-      if (detours.zeros() && none_above_zero(masks.cover, q.first + walked > p.queries, masks.visible, s)) return;
+      if (options.zeros() && none_above_zero(masks.coverage, q.first + walked > p.queries, masks.visible, s)) return;
     const TermsOfColumns<walked> terms = {tile.terms[buffer]};
-    multiply_gradients(p, detours, places, tile.own[1], tile.walked[buffer][1], masks.kept, terms, g);
+    multiply_gradients(p, options, offsets, tile.own[1], tile.walked[buffer][1], masks.kept, terms, g);
     typename Tile::Weights w[blocks], dt[blocks];
-    differentiate_tile(p, detours, factor, masks, terms, s, g, 0, w, dt);
-    add_weighted_rows(places, w, tile.walked[buffer][1], masks.cover, dv);
-    add_weighted_rows(places, dt, tile.walked[buffer][0], masks.cover, dk);
+    differentiate_tile(p, options, factor, masks, terms, s, g, 0, w, dt);
+    add_weighted_rows(offsets, w, tile.walked[buffer][1], masks.coverage, dv);
+    add_weighted_rows(offsets, dt, tile.walked[buffer][0], masks.coverage, dk);
   });
   if (p.gradients.key.data)
-    store_rows(rows_from(p, p.gradients.key, int64_t{sequence} * p.keys, int64_t{key_head} * p.head_size), own_key,
+    store_rows(rows_from(p, p.gradients.key, int64_t{sequence} * p.keys, int64_t{kv_head} * p.head_size), own_key,
                p.keys, p.head_size, dk, [&](int, int) { return p.scale; });
   if (p.gradients.value.data)
-    store_rows(rows_from(p, p.gradients.value, int64_t{sequence} * p.keys, int64_t{key_head} * p.value_size), own_key,
-               p.keys, p.value_size, dv, [&](int, int) { return factor_of_weights(p, detours); });
+    store_rows(rows_from(p, p.gradients.value, int64_t{sequence} * p.keys, int64_t{kv_head} * p.value_size), own_key,
+               p.keys, p.value_size, dv, [&](int, int) { return factor_of_weights(p, options); });
 }
 
 }  // namespace orrery::cuda

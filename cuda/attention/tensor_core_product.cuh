@@ -9,15 +9,15 @@ namespace orrery::cuda {
 
 // Offsets in a tile, in elements, of a lane's reads of 16 rows: left, right and transposed operand.
 template <int Size>
-struct OperandPlaces {
-  int left, right, turned;
+struct OperandOffsets {
+  int left, right, transposed;
 
-  __device__ explicit OperandPlaces(int own_row) {  // the warp's first row
+  __device__ explicit OperandOffsets(int own_row) {  // the warp's first row
     constexpr int pitch = TensorCoreRows<1, Size>::pitch;
     const int lane = lane_of_warp();
     left = in_register((own_row + lane % 16) * pitch + lane / 16 * 8);
     right = in_register((lane / 16 * 8 + lane % 8) * pitch + lane / 8 % 2 * 8);
-    turned = in_register(lane % 16 * pitch + lane / 16 * 8);
+    transposed = in_register(lane % 16 * pitch + lane / 16 * 8);
   }
 };
 
@@ -35,10 +35,10 @@ struct FromZero {
 };
 // sum = start(block, bit) + own rows times walked rows
 template <int Blocks, int Owned, int Count, int Size, class Start = FromZero>
-__device__ void multiply_rows(const OperandPlaces<Size>& places, const TensorCoreRows<Owned, Size>& own,
+__device__ void multiply_rows(const OperandOffsets<Size>& offsets, const TensorCoreRows<Owned, Size>& own,
                               const TensorCoreRows<Count, Size>& walked, float (&sum)[Blocks][Count / 8][4],
                               const Start& start = {}) {
-  const bf16 *const left = own.element[0] + places.left, *const right = walked.element[0] + places.right;
+  const bf16 *const left = own.element[0] + offsets.left, *const right = walked.element[0] + offsets.right;
   const auto add = [&](int k, int block, int group, const uint32_t (&a)[4], const uint32_t* b) {
     if (k > 0) return mma_m16n8k16(sum[block][group], a, b);
     // The start is a separate operand, because several products start from the same registers.
@@ -118,9 +118,9 @@ __device__ uint64_t find_bad_rows(const TensorCoreRows<Count, Size>& tile) {
 
 // sum += weights times the walked rows
 template <bool OnlyFinite, int Blocks, int Count, int Size>
-__device__ void multiply_weights(const OperandPlaces<Size>& places, const uint32_t (&weights)[Blocks][Count / 16][4],
+__device__ void multiply_weights(const OperandOffsets<Size>& offsets, const uint32_t (&weights)[Blocks][Count / 16][4],
                                  const TensorCoreRows<Count, Size>& walked, float (&sum)[Blocks][Size / 8][4]) {
-  const bf16* const right = walked.element[0] + places.turned;
+  const bf16* const right = walked.element[0] + offsets.transposed;
 #pragma unroll
   for (int k = 0; k < Count / 16; ++k)
 #pragma unroll
@@ -139,34 +139,34 @@ __device__ void multiply_weights(const OperandPlaces<Size>& places, const uint32
 // Like multiply_weights, if rows are not finite and some weights are masked: such rows count as
 // zeros, and results with a nonzero weight for one become NaN.
 template <int Blocks, int Count, int Size>
-__device__ void add_with_bad_rows(const OperandPlaces<Size>& places, const uint32_t (&weights)[Blocks][Count / 16][4],
+__device__ void add_with_bad_rows(const OperandOffsets<Size>& offsets, const uint32_t (&weights)[Blocks][Count / 16][4],
                                   const TensorCoreRows<Count, Size>& walked, uint64_t bad,
                                   float (&sum)[Blocks][Size / 8][4]) {
-  multiply_weights<true>(places, weights, walked, sum);
+  multiply_weights<true>(offsets, weights, walked, sum);
 #pragma unroll
   for (int block = 0; block < Blocks; ++block)
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      bool read = false;
+      bool affected = false;
 #pragma unroll
       for (int n = 0; n < Count / 8; ++n) {
         const uint32_t pair = weights[block][n / 2][n % 2 * 2 + h];
-        const uint64_t of_pair = bad >> ScorePlaces<false>::column(4 * n);
-        read = read || (of_pair & 1 && pair & 0x7fffu) || (of_pair & 2 && pair & 0x7fff0000u);
+        const uint64_t of_pair = bad >> ScoreLayout<false>::column(4 * n);
+        affected = affected || (of_pair & 1 && pair & 0x7fffu) || (of_pair & 2 && pair & 0x7fff0000u);
       }
-      const unsigned of_row = __ballot_sync(~0u, read) >> lane_of_warp() / 4 * 4 & 15;
+      const unsigned of_row = __ballot_sync(~0u, affected) >> lane_of_warp() / 4 * 4 & 15;
       const float add = of_row ? std::numeric_limits<float>::quiet_NaN() : 0.f;
 #pragma unroll
       for (int c = 0; c < Size / 8; ++c) sum[block][c][2 * h] += add, sum[block][c][2 * h + 1] += add;
     }
 }
 template <int Blocks, int Count, int Size>
-__device__ void add_weighted_rows(const OperandPlaces<Size>& places, const uint32_t (&weights)[Blocks][Count / 16][4],
-                                  const TensorCoreRows<Count, Size>& walked, Cover cover,
+__device__ void add_weighted_rows(const OperandOffsets<Size>& offsets, const uint32_t (&weights)[Blocks][Count / 16][4],
+                                  const TensorCoreRows<Count, Size>& walked, Coverage coverage,
                                   float (&sum)[Blocks][Size / 8][4]) {
-  if (cover == Cover::some)
-    if (const uint64_t bad = find_bad_rows(walked)) return add_with_bad_rows(places, weights, walked, bad, sum);
-  multiply_weights<false>(places, weights, walked, sum);
+  if (coverage == Coverage::some)
+    if (const uint64_t bad = find_bad_rows(walked)) return add_with_bad_rows(offsets, weights, walked, bad, sum);
+  multiply_weights<false>(offsets, weights, walked, sum);
 }
 
 // ---- results
@@ -181,12 +181,12 @@ __device__ void store_rows(const WriteRows<float>& rows, int first, int end, int
   for (int block = 0; block < Blocks; ++block)
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const int row = first + 16 * block + ScorePlaces<false>::row(2 * h);
+      const int row = first + 16 * block + ScoreLayout<false>::row(2 * h);
       const float times = factor(block, h);
       if (row >= end) continue;
 #pragma unroll
       for (int c = 0; c < Groups; ++c) {
-        const int column = ScorePlaces<false>::column(4 * c);
+        const int column = ScoreLayout<false>::column(4 * c);
         bf16* const to = data + row * rows.stride + column;
         const uint32_t both = round_pair(times * sum[block][c][2 * h], times * sum[block][c][2 * h + 1]);
         if (pairs && column + 1 < size) {
@@ -216,17 +216,17 @@ struct LargerNumber {  // NaN only if both are
 
 // Sets masked scores to `value`.
 template <int Blocks, int Groups>
-__device__ void hide(const uint32_t (&visible)[Blocks], float value, float (&s)[Blocks][Groups][4]) {
+__device__ void masked_fill(const uint32_t (&visible)[Blocks], float value, float (&s)[Blocks][Groups][4]) {
   each_score(s, [&](int block, int bit) {
     float& score = s[block][bit / 4][bit % 4];
     score = has(visible[block], bit) ? score : value;
   });
 }
 // Options with separate branches, precomputed, or the compiler would test them anew for each tile.
-class Detours {
+class RareOptions {
  public:
   template <class P>
-  __device__ explicit Detours(const P& p) {
+  __device__ explicit RareOptions(const P& p) {
     const bool cap = p.soft_cap > 0, scores = cap || !(p.scale * log2_of_e > 0), dropout = p.dropout.kept > 0;
     bool zeros = false;
     if constexpr (!decltype(P::weights)::softmax) zeros = p.weights.zero_below_zero;
@@ -243,10 +243,10 @@ class Detours {
 // Turns products into scores up to a factor, which it returns; the factor is above zero, so scores
 // keep their order. For homogeneous functions it is 1, and factor_of_weights() returns the scale.
 template <int Blocks, int Groups, class P>
-__device__ float score_rows(const P& p, const Detours& detours, float (&s)[Blocks][Groups][4]) {
-  if (!detours.scores()) return decltype(P::weights)::homogeneous ? 1.f : p.scale;
+__device__ float score_rows(const P& p, const RareOptions& options, float (&s)[Blocks][Groups][4]) {
+  if (!options.scores()) return decltype(P::weights)::homogeneous ? 1.f : p.scale;
   each_score(s, [&](int block, int bit) { s[block][bit / 4][bit % 4] *= p.scale; });
-  if (detours.cap()) {
+  if (options.cap()) {
     const float inverse = 1 / p.soft_cap;
     each_score(s, [&](int block, int bit) {
       float& score = s[block][bit / 4][bit % 4];
@@ -257,9 +257,9 @@ __device__ float score_rows(const P& p, const Detours& detours, float (&s)[Block
 }
 // Returns the remaining factor of weighted sums.
 template <class P>
-__device__ float factor_of_weights(const P& p, const Detours& detours) {
+__device__ float factor_of_weights(const P& p, const RareOptions& options) {
   const float kept = p.dropout.kept > 0 ? p.dropout.kept : 1.f;
-  return decltype(P::weights)::homogeneous && !detours.scores() ? kept * p.scale : kept;
+  return decltype(P::weights)::homogeneous && !options.scores() ? kept * p.scale : kept;
 }
 
 }  // namespace orrery::cuda

@@ -94,7 +94,7 @@ class RowSource {
       stride_[o] = 2 * rows[o].stride, size_[o] = sizes[o];
       const bool vectors =
           reinterpret_cast<uintptr_t>(own) % 16 == 0 && rows[o].stride % chunk == 0 && sizes[o] % chunk == 0;
-      flags |= (vectors ? 1 << o : 0) | (vectors && sizes[o] == Size ? whole << o : 0);
+      flags |= (vectors ? 1 << o : 0) | (vectors && sizes[o] == Size ? unpadded << o : 0);
     }
     flags_ = in_register(flags);
   }
@@ -102,14 +102,14 @@ class RowSource {
   // Starts copies of rows [first, first + Count) of operand `o`; from `end` and its size on: zeros.
   template <int Count>
   __device__ void fetch(int o, TensorCoreRows<Count, Size>& tile, int first, int end) const {
-    if (flags_ & whole << o && first + Count <= end)  // most tiles: no test per chunk
+    if (flags_ & unpadded << o && first + Count <= end)  // most tiles: no test per chunk
       copy(o, tile, first);
     else
       copy_existing(o, tile, first, end);
   }
   template <int Count>
   __device__ void fetch(TensorCoreRows<Count, Size> (&tiles)[Operands], int first, int end) const {
-    constexpr int all = (whole << Operands) - whole;
+    constexpr int all = (unpadded << Operands) - unpadded;
     const bool existing = (flags_ & all) == all && first + Count <= end;
     if (existing) {
 #pragma unroll
@@ -129,7 +129,7 @@ class RowSource {
   static constexpr int chunk = 8, chunks = Size / chunk;                // of 16 bytes
   static constexpr int apart = tensor_core_attention_threads / chunks;  // rows between two chunks of a thread
   static constexpr int step = apart * TensorCoreRows<1, Size>::pitch;   // elements of the tile between them
-  static constexpr int whole = 1 << Operands;
+  static constexpr int unpadded = 1 << Operands;
 
   __device__ static int own_row() { return static_cast<int>(threadIdx.x) / chunks; }
   __device__ static int column() { return static_cast<int>(threadIdx.x) % chunks * chunk; }
@@ -166,10 +166,10 @@ class RowSource {
 };
 // Keys and values, or queries and output gradients, of one head
 template <int Size, class P>
-__device__ RowSource<Size, 2> source_of_keys(const P& p, int sequence, int key_head) {
+__device__ RowSource<Size, 2> source_of_keys(const P& p, int sequence, int kv_head) {
   const int64_t token = int64_t{sequence} * p.keys;
-  return {{rows_from(p, p.key, token, int64_t{key_head} * p.head_size),
-           rows_from(p, p.value, token, int64_t{key_head} * p.value_size)},
+  return {{rows_from(p, p.key, token, int64_t{kv_head} * p.head_size),
+           rows_from(p, p.value, token, int64_t{kv_head} * p.value_size)},
           {p.head_size, p.value_size}};
 }
 template <int Size, class P>
@@ -179,7 +179,7 @@ __device__ RowSource<Size, 2> source_of_queries(const P& p, const QueryTile& q) 
 }
 
 // Waits until the copies of all threads of the block have arrived.
-__device__ inline void arrive() {
+__device__ inline void wait_for_copies() {
   cp_async_commit();
   cp_async_wait<0>();
   __syncthreads();
@@ -193,7 +193,7 @@ __device__ void walk_along(const Walk& walk, const Fetch& fetch, const Body& bod
   bool some = walk.has(tile);
   if (some) fetch(tile, buffer);
   while (some) {
-    arrive();  // the tile is complete, and no thread reads the other buffer
+    wait_for_copies();  // the tile is complete, and no thread reads the other buffer
     const auto following = walk.after(tile);
     some = walk.has(following);
     if (some) fetch(following, 1 - buffer);
@@ -212,12 +212,12 @@ __device__ void walk_in_turns(const Walk& walk, const FetchFirst& fetch_first, c
   bool some = walk.has(tile);
   if (some) fetch_first(tile);
   while (some) {
-    arrive();  // the first operand is complete, and no thread reads the second
+    wait_for_copies();  // the first operand is complete, and no thread reads the second
     fetch_second(tile);
     first(tile);
     const auto following = walk.after(tile);
     some = walk.has(following);
-    arrive();  // the second operand is complete, and no thread reads the first
+    wait_for_copies();  // the second operand is complete, and no thread reads the first
     if (some) fetch_first(following);
     second(tile);
     tile = following;

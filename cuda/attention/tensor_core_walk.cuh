@@ -62,7 +62,7 @@ class QueryWalk {
   __device__ QueryWalk(const P& p, const QueryTile& first, const KeyTile& keys, int key_count, int side,
                        const NextHead& next_head)
       : p_(p), first_(first), side_(side), queries_(query_range(p, keys, key_count, side)), next_head_(next_head) {
-    const int group = p.query_heads / p.key_heads;
+    const int group = p.query_heads / p.kv_heads;
     end_head_ = first.head + (keys.first < keys.end && queries_.begin < queries_.end ? group : 0);
     has_documents_ = in_register(p.query_document_ids != nullptr);
     if (has_documents_) documents_ = documents_of(p, first.sequence, keys, key_count);
@@ -96,10 +96,10 @@ class QueryWalk {
 // Returns the coverage of `queries` queries from i on and `key_count` keys from j on. Queries past
 // the end may be among them: their rows are zeros.
 template <class P>
-__device__ Cover cover_of(const P& p, const KeyTile& keys, int i, int queries, int j, int key_count) {
-  if (j >= keys.end) return Cover::none;
-  const Cover by_band = orrery::cover_of(p, i, queries, j, key_count);
-  return by_band == Cover::all && (j + key_count > keys.end || p.query_document_ids) ? Cover::some : by_band;
+__device__ Coverage coverage_of(const P& p, const KeyTile& keys, int i, int queries, int j, int key_count) {
+  if (j >= keys.end) return Coverage::none;
+  const Coverage by_band = orrery::coverage_of(p, i, queries, j, key_count);
+  return by_band == Coverage::all && (j + key_count > keys.end || p.query_document_ids) ? Coverage::some : by_band;
 }
 
 __device__ inline bool has(uint32_t mask, int bit) { return mask >> bit & 1; }
@@ -109,7 +109,7 @@ inline constexpr int lanes_of_row = 4;  // lanes that share a row of a product
 // A lane's elements of 16 rows of a product: columns 8 n + pair + e of row h * 8 + group, in the
 // terms of cuda/matmul/tensor_core.cuh. Such an element is bit 4 n + 2 h + e of a mask.
 template <bool KeysAreRows>
-struct ScorePlaces {
+struct ScoreLayout {
   int query, key;  // of row 0 and column 0
 
   __device__ static int row(int bit) { return bit / 2 % 2 * 8 + lane_of_warp() / 4; }
@@ -135,9 +135,9 @@ struct ScorePlaces {
     for (int h = 0; h < 2; ++h) {
       const int i = query_at(2 * h), j = key_at(2 * h);
       const bool exists = KeysAreRows ? j < keys.end : i < p.queries;
-      const Interval seen = KeysAreRows ? queries_of_keys(p, j, 1) : keys_of_queries(p, i, 1, keys.end);
+      const Interval range = KeysAreRows ? queries_of_keys(p, j, 1) : keys_of_queries(p, i, 1, keys.end);
       const int first = KeysAreRows ? query : key, hidden = (KeysAreRows ? j - p.masked : i + p.masked) - first;
-      const uint32_t band = below(seen.end - first, bits) & ~below(seen.begin - first, bits);
+      const uint32_t band = below(range.end - first, bits) & ~below(range.begin - first, bits);
       const uint32_t row = band & (below(hidden, bits) | ~below(hidden + 1, bits));
       mask |= exists ? row & 0x33333333u << 2 * h : 0;
     }
@@ -150,12 +150,12 @@ struct ScorePlaces {
   }
   // Returns the mask of elements that dropout keeps. Adjacent keys in a row share random words.
   template <class P>
-  __device__ uint32_t kept(const P& p, const RandomKey& random, const QueryTile& q, int bits) const {
+  __device__ uint32_t kept(const P& p, const RandomKey& rng_key, const QueryTile& q, int bits) const {
     constexpr int together = KeysAreRows ? 1 : 2;
     uint32_t mask = 0;
 #pragma unroll 1
     for (int bit = 0; bit < bits; bit += together) {
-      const Values<uint32_t, 4> words = dropout_words(p, random, q, query_at(bit), key_at(bit));
+      const Values<uint32_t, 4> words = dropout_words(p, rng_key, q, query_at(bit), key_at(bit));
       for (int e = 0; e < together; ++e)
         mask |= uint32_t{dropout_keeps(p.dropout, word_of(words, key_at(bit + e)))} << (bit + e);
     }
@@ -166,44 +166,46 @@ struct ScorePlaces {
 // The visibility of the walked rows to a warp, `Count` at a time: full, or partial with a mask for
 // each 16 of its own rows.
 template <bool KeysAreRows, int Count, int Blocks, class P>
-class Sight {
+class WarpVisibility {
  public:
-  __device__ Sight(const P& p, int own, int end) : own_(own) {  // own: the warp's first row; end: number of keys
+  __device__ WarpVisibility(const P& p, int own, int end)
+      : own_(own) {  // own: the warp's first row; end: number of keys
     if (p.query_document_ids || p.masked != MaskView::unbounded) return;  // no tile is known to be fully visible
     begin_ = KeysAreRows ? own + rows - 1 - p.last : own + rows - 1 + p.first;
     const int last = KeysAreRows ? own - p.first - Count + 1 : minimum(own + p.last, end - 1) - Count + 1;
     const bool exist = !KeysAreRows || own + rows <= end;
     count_ = exist && last >= begin_ ? last - begin_ + 1 : 0;
   }
-  __device__ bool whole(int walked) const {
+  __device__ bool is_full(int walked) const {
     return static_cast<unsigned>(walked - begin_) < static_cast<unsigned>(count_);
   }
   // Returns the coverage; sets the masks if it is `some`.
-  __device__ Cover look(const P& p, const QueryTile& q, const KeyTile& keys, uint32_t (&visible)[Blocks]) const {
+  __device__ Coverage find_visible(const P& p, const QueryTile& q, const KeyTile& keys,
+                                   uint32_t (&visible)[Blocks]) const {
     const int query = KeysAreRows ? q.first : own_, key = KeysAreRows ? own_ : keys.first;
-    if (whole(KeysAreRows ? query : key)) return Cover::all;
-    const Cover cover = cover_of(p, keys, query, KeysAreRows ? Count : rows, key, KeysAreRows ? rows : Count);
-    if (cover != Cover::some) return cover;
+    if (is_full(KeysAreRows ? query : key)) return Coverage::all;
+    const Coverage coverage = coverage_of(p, keys, query, KeysAreRows ? Count : rows, key, KeysAreRows ? rows : Count);
+    if (coverage != Coverage::some) return coverage;
     uint32_t any = 0;
 #pragma unroll
     for (int block = 0; block < Blocks; ++block) {
-      visible[block] = places(q, keys, block).visible(p, q, keys, Count / 2);
+      visible[block] = layout(q, keys, block).visible(p, q, keys, Count / 2);
       any |= visible[block];
     }
-    return __ballot_sync(~0u, any != 0) ? cover : Cover::none;
+    return __ballot_sync(~0u, any != 0) ? coverage : Coverage::none;
   }
   // Sets the masks of elements that dropout keeps.
-  __device__ void find_kept(const P& p, const RandomKey& random, const QueryTile& q, const KeyTile& keys,
-                            uint32_t (&kept)[Blocks]) const {
+  __device__ void find_keep_masks(const P& p, const RandomKey& rng_key, const QueryTile& q, const KeyTile& keys,
+                                  uint32_t (&kept)[Blocks]) const {
 #pragma unroll
-    for (int block = 0; block < Blocks; ++block) kept[block] = places(q, keys, block).kept(p, random, q, Count / 2);
+    for (int block = 0; block < Blocks; ++block) kept[block] = layout(q, keys, block).kept(p, rng_key, q, Count / 2);
   }
 
  private:
   static constexpr int rows = 16 * Blocks;
-  __device__ ScorePlaces<KeysAreRows> places(const QueryTile& q, const KeyTile& keys, int block) const {
-    return KeysAreRows ? ScorePlaces<KeysAreRows>{q.first, own_ + 16 * block}
-                       : ScorePlaces<KeysAreRows>{own_ + 16 * block, keys.first};
+  __device__ ScoreLayout<KeysAreRows> layout(const QueryTile& q, const KeyTile& keys, int block) const {
+    return KeysAreRows ? ScoreLayout<KeysAreRows>{q.first, own_ + 16 * block}
+                       : ScoreLayout<KeysAreRows>{own_ + 16 * block, keys.first};
   }
 
   int own_, begin_ = 0, count_ = 0;  // fully visible tiles: range of their first walked row

@@ -82,12 +82,12 @@ __device__ void each_element(const QueryTile& q, const KeyTile& keys, const Body
 
 // Computes r; returns true if any element of this thread has a score.
 template <class A, class P>
-__device__ bool compute_places(const P& p, const QueryTile& q, const KeyTile& keys, bool with_far_end,
-                               typename AttentionTile<A>::Registers& places) {
+__device__ bool compute_ramp_values(const P& p, const QueryTile& q, const KeyTile& keys, bool with_far_end,
+                                    typename AttentionTile<A>::Registers& ramp_values) {
   bool some = false;
   each_element<A>(q, keys, [&](int a, int b, int i, int j) {
-    places[a][b] = place_on_ramp<A>(p, q, keys, i, j);
-    some = some || !is_masked(places[a][b], with_far_end);
+    ramp_values[a][b] = ramp_value<A>(p, q, keys, i, j);
+    some = some || !is_masked(ramp_values[a][b], with_far_end);
   });
   return some;
 }
@@ -167,7 +167,7 @@ __device__ void multiply_distances(const AttentionTile<A>& tile, int columns,
 // Computes s of a tile; masked scores become 0.
 template <class A, class P>
 __device__ void compute_scores(AttentionTile<A>& tile, const P& p, const QueryTile& q, const KeyTile& keys,
-                               const typename AttentionTile<A>::Registers& places, bool with_far_end,
+                               const typename AttentionTile<A>::Registers& ramp_values, bool with_far_end,
                                typename AttentionTile<A>::Registers& s) {
   constexpr int depth = AttentionTile<A>::depth;
   const ReadRows<A> queries = rows_of_queries(p, p.query, q, p.head_size);
@@ -185,7 +185,7 @@ __device__ void compute_scores(AttentionTile<A>& tile, const P& p, const QueryTi
     if (positioned) multiply_distances(tile, columns, s);
   }
   each_element<A>(q, keys, [&](int a, int b, int i, int j) {
-    if (is_masked(places[a][b], with_far_end)) {
+    if (is_masked(ramp_values[a][b], with_far_end)) {
       s[a][b] = 0;
       return;
     }

@@ -10,10 +10,10 @@ namespace orrery::cuda {
 
 inline constexpr int loop_threads = 256;  // per block, in every loop
 inline constexpr int loop_warps = loop_threads / 32;
-inline constexpr int64_t most_blocks = 2048;  // more than any GPU runs at once; blocks loop over the rest
+inline constexpr int64_t max_blocks = 2048;  // more than any GPU runs at once; blocks loop over the rest
 
-// Returns the number of blocks for `pieces` pieces of work, one per block and iteration.
-inline unsigned blocks_for(int64_t pieces) { return static_cast<unsigned>(std::min(pieces, most_blocks)); }
-inline int64_t pieces_of(int64_t n, int64_t size) { return n / size + (n % size != 0); }
+// Returns the number of blocks for `items` pieces of work, one per block and iteration.
+inline unsigned blocks_for(int64_t items) { return static_cast<unsigned>(std::min(items, max_blocks)); }
+inline int64_t ceil_div(int64_t n, int64_t size) { return n / size + (n % size != 0); }
 
 }  // namespace orrery::cuda

@@ -36,7 +36,7 @@ struct Pack {
 };
 // A loaded pack before its use, as 32-bit words: as elements, even small ones take a register each.
 template <class T, int W>
-using WholePack = std::conditional_t<W == 1, Pack<T, 1>, Quads<(W * sizeof(T) + 15) / 16>>;
+using RawPack = std::conditional_t<W == 1, Pack<T, 1>, Quads<(W * sizeof(T) + 15) / 16>>;
 template <int W, class T>
 __device__ Pack<T, W> load_pack(const T* p) {
   if constexpr (W == 1)
@@ -63,21 +63,21 @@ __device__ void store_pack(T* p, const Pack<T, W>& pack) {
   }
 }
 
-// Loads a pack; p may have any alignment unless InQuads.
-template <bool InQuads, int W, class T>
-__device__ WholePack<T, W> read_pack(const T* p) {
-  if constexpr (W > 1 && InQuads) {
-    return *reinterpret_cast<const WholePack<T, W>*>(p);
+// Loads a pack; p may have any alignment unless Aligned.
+template <bool Aligned, int W, class T>
+__device__ RawPack<T, W> read_pack(const T* p) {
+  if constexpr (W > 1 && Aligned) {
+    return *reinterpret_cast<const RawPack<T, W>*>(p);
   } else {
     Pack<T, W> pack;
 #pragma unroll
     for (int j = 0; j < W; ++j) pack.value[j] = p[j];
-    return std::bit_cast<WholePack<T, W>>(pack);
+    return std::bit_cast<RawPack<T, W>>(pack);
   }
 }
-template <bool InQuads, int W, class T>
+template <bool Aligned, int W, class T>
 __device__ void write_pack(T* p, const Pack<T, W>& pack) {
-  if constexpr (InQuads || W == 1) {
+  if constexpr (Aligned || W == 1) {
     store_pack<W>(p, pack);
   } else {
 #pragma unroll
@@ -127,16 +127,16 @@ __device__ void map_pack(const F& f, const Out& out, int64_t i, const Pack<T, W>
 
 // Returns the number of elements from p to the next multiple of 16 bytes.
 template <class T>
-__device__ unsigned elements_to_quads(const T* p) {
+__device__ unsigned elements_to_alignment(const T* p) {
   return static_cast<unsigned>(-reinterpret_cast<uintptr_t>(p) % 16 / sizeof(T));
 }
 template <class T>
-HOST_DEVICE bool in_quads(const T* p) {
+HOST_DEVICE bool is_aligned(const T* p) {
   return reinterpret_cast<uintptr_t>(p) % 16 == 0;
 }
 template <class T, int N>
-bool in_quads(const Outputs<T, N>& out) {
-  return std::all_of(out.pointer, out.pointer + N, [](const T* p) { return in_quads(p); });
+bool is_aligned(const Outputs<T, N>& out) {
+  return std::all_of(out.pointer, out.pointer + N, [](const T* p) { return is_aligned(p); });
 }
 
 template <class F, class Out, class... T>
@@ -152,10 +152,10 @@ template <class F, class Out, class... T>
 void map(int64_t n, const F& f, Out out, const T*... in) {
   if (n == 0) return;
   constexpr int W = pack_size<Out, T...>;
-  const int64_t packs = in_quads(out) && (in_quads(in) && ...) ? n / W : 0;
-  const int64_t most = std::max(packs, n - packs * W);  // iterations of the longer of the kernel's two loops
-  launch({"map", blocks_for(pieces_of(most, loop_threads)), loop_threads}, map_kernel<F, Out, T...>, packs, n, f, out,
-         in...);
+  const int64_t packs = is_aligned(out) && (is_aligned(in) && ...) ? n / W : 0;
+  const int64_t iterations = std::max(packs, n - packs * W);  // iterations of the longer of the kernel's two loops
+  launch({"map", blocks_for(ceil_div(iterations, loop_threads)), loop_threads}, map_kernel<F, Out, T...>, packs, n, f,
+         out, in...);
 }
 
 // ---- with broadcasting: packs along the last axis, if its rows are whole packs
@@ -204,14 +204,14 @@ __device__ Pack<T, W> load_pack(const T* p, bool advances) {
 template <int W, class Packs, class F, class Out, class... T, size_t... K>
 __device__ void map_packs(std::index_sequence<K...>, const Packs& shape, uint32_t p, const F& f, const Out& out,
                           const T*... in) {
-  int64_t at[sizeof...(T)] = {};
+  int64_t offset[sizeof...(T)] = {};
   uint32_t rest = p;
   for (int a = shape.rank - 1; a >= 0; --a) {
-    const uint32_t above = a > 0 ? shape.size[a].quotient(rest) : 0, place = rest - above * shape.size[a].divisor;
-    ((at[K] += int64_t{place} * shape.stride[K][a]), ...);
+    const uint32_t above = a > 0 ? shape.size[a].quotient(rest) : 0, index = rest - above * shape.size[a].divisor;
+    ((offset[K] += int64_t{index} * shape.stride[K][a]), ...);
     rest = above;
   }
-  map_pack<W>(f, out, int64_t{p} * W, load_pack<W>(in + at[K], shape.advances >> K & 1u)...);
+  map_pack<W>(f, out, int64_t{p} * W, load_pack<W>(in + offset[K], shape.advances >> K & 1u)...);
 }
 template <int W, class Packs, class F, class Out, class... T>
 __global__ void __launch_bounds__(loop_threads)
@@ -225,7 +225,7 @@ template <int W, class F, class Out, class... T>
 void launch_broadcast(const Broadcast<sizeof...(T)>& shape, const F& f, Out out, const T*... in) {
   using Packs = BroadcastPacks<sizeof...(T)>;
   const int64_t packs = shape.numel() / W;
-  launch({"map", blocks_for(pieces_of(packs, loop_threads)), loop_threads}, broadcast_kernel<W, Packs, F, Out, T...>,
+  launch({"map", blocks_for(ceil_div(packs, loop_threads)), loop_threads}, broadcast_kernel<W, Packs, F, Out, T...>,
          static_cast<uint32_t>(packs), Packs(shape, W), f, out, in...);
 }
 
@@ -249,32 +249,32 @@ Outputs<T, N> advanced(Outputs<T, N> out, int64_t by) {
   return out;
 }
 
-// Maps in launches of at most `most` elements: 32-bit indices make divisions several times faster.
+// Maps in launches of at most `max_elements` elements: 32-bit indices make divisions several times faster.
 template <class F, class Out, class... T, size_t... K>
-void map_in_parts(std::index_sequence<K...> inputs, int64_t most, const Broadcast<sizeof...(T)>& shape, const F& f,
-                  Out out, const T*... in) {
+void split_map(std::index_sequence<K...> inputs, int64_t max_elements, const Broadcast<sizeof...(T)>& shape, const F& f,
+               Out out, const T*... in) {
   const int64_t n = shape.numel();
   if (n == 0) return;
-  if (n > most) {
+  if (n > max_elements) {
     int axis = 0;
     while (shape.size[axis] == 1) ++axis;
     Broadcast<sizeof...(T)> part = shape;
-    const int64_t half = shape.size[axis] / 2, of_place = n / shape.size[axis];
+    const int64_t half = shape.size[axis] / 2, slice_size = n / shape.size[axis];
     part.size[axis] = half;
-    map_in_parts(inputs, most, part, f, out, in...);
+    split_map(inputs, max_elements, part, f, out, in...);
     part.size[axis] = shape.size[axis] - half;
-    map_in_parts(inputs, most, part, f, advanced(out, half * of_place), in + half * shape.stride[K][axis]...);
+    split_map(inputs, max_elements, part, f, advanced(out, half * slice_size), in + half * shape.stride[K][axis]...);
     return;
   }
   constexpr int W = pack_size<Out, T...>;
-  const bool in_packs = whole_packs(shape, W) && in_quads(out) && (in_quads(in) && ...);
+  const bool in_packs = whole_packs(shape, W) && is_aligned(out) && (is_aligned(in) && ...);
   in_packs ? launch_broadcast<W>(shape, f, out, in...) : launch_broadcast<1>(shape, f, out, in...);
 }
 
 template <class F, class Out, class... T>
 void map(const Broadcast<sizeof...(T)>& shape, const F& f, Out out, const T*... in) {
-  constexpr int64_t most = int64_t{1} << 30;
-  map_in_parts(std::index_sequence_for<T...>(), most, shape, f, out, in...);
+  constexpr int64_t max_elements = int64_t{1} << 30;
+  split_map(std::index_sequence_for<T...>(), max_elements, shape, f, out, in...);
 }
 
 }  // namespace orrery::cuda

@@ -1,7 +1,7 @@
 // body(row, r) for r in [0, count) on a GPU.
 //
 // A row of n <= 16 elements takes n consecutive lanes, rounded up to a power of two, so a warp has
-// several rows; up to `longest_of_warp` elements take a warp, more a block. sum and max return the
+// several rows; up to `max_warp_row` elements take a warp, more a block. sum and max return the
 // result to every thread. each, map, copy and once run between barriers: as on a CPU, earlier reads
 // are complete, and later code of all threads reads what they wrote.
 //
@@ -10,9 +10,9 @@
 // before the first use. Other rows, and loops whose body takes an index instead of elements, go by
 // element, consecutive elements to consecutive threads.
 //
-// `row.hold(in)` loads the thread's elements into registers, in the stored dtype, all loads in
+// `row.preload(in)` loads the thread's elements into registers, in the stored dtype, all loads in
 // flight at once, so that a body with several loops reads memory once. Registers cannot be indexed
-// at run time, so loops over held rows are unrolled. Each loop reads again what does not fit:
+// at run time, so loops over preloaded rows are unrolled. Each loop reads again what does not fit:
 // elements beyond 4,096, or beyond 256 if a warp's row is not whole packs.
 #pragma once
 
@@ -27,17 +27,17 @@
 
 namespace orrery::cuda {
 
-inline constexpr int longest_of_warp = 1024, longest_of_lanes = 16;
+inline constexpr int max_warp_row = 1024, max_lanes_row = 16;
 inline constexpr int pack_of_row = 8;                       // elements: 16 bytes of the smallest type
-inline constexpr int shortest_in_packs = 32 * pack_of_row;  // elements: one pack for each lane of a warp
+inline constexpr int min_packed_row = 32 * pack_of_row;     // elements: one pack for each lane of a warp
 
 // The threads of a row: lanes of a warp, a warp, or a block; `count` threads, this one is `index`.
-// They take packs of `pack` elements; each can hold `packs` packs, which covers the row if
-// `hold_all`. `fold` returns to each thread their values folded with `combine`.
+// They take packs of `pack` elements; each can preload `packs` packs, which covers the row if
+// `preloads_all`. `fold` returns to each thread their values folded with `combine`.
 
 struct SomeLanes {
   static constexpr int pack = 1, packs = 1;
-  static constexpr bool hold_all = true;
+  static constexpr bool preloads_all = true;
   unsigned lanes;  // a power of two, at most 16, at least the row's length
   __device__ unsigned count() const { return lanes; }
   __device__ unsigned index() const { return threadIdx.x & (lanes - 1); }
@@ -56,8 +56,8 @@ struct SomeLanes {
 
 template <int Pack>
 struct Warp {
-  static constexpr int pack = Pack, packs = (Pack == 1 ? shortest_in_packs : longest_of_warp) / 32 / Pack;
-  static constexpr bool hold_all = Pack > 1;  // a register for each single element would be too many
+  static constexpr int pack = Pack, packs = (Pack == 1 ? min_packed_row : max_warp_row) / 32 / Pack;
+  static constexpr bool preloads_all = Pack > 1;  // a register for each single element would be too many
   __device__ static constexpr unsigned count() { return 32; }
   __device__ static unsigned index() { return threadIdx.x % 32; }
   template <class F>
@@ -73,13 +73,13 @@ struct Warp {
 };
 
 template <class A>
-struct OfWarps {
+struct PerWarp {
   A value[loop_warps];
 };
 template <int Pack>
 struct Block {
   static constexpr int pack = Pack, packs = 16 / Pack;
-  static constexpr bool hold_all = false;
+  static constexpr bool preloads_all = false;
   __device__ static constexpr unsigned count() { return loop_threads; }
   __device__ static unsigned index() { return threadIdx.x; }
   template <class F>
@@ -90,70 +90,70 @@ struct Block {
   }
   template <class A, class Combine>
   __device__ static A fold(A value, Combine combine) {
-    OfWarps<A>& of_warps = shared_memory<OfWarps<A>>();
+    PerWarp<A>& per_warp = shared_memory<PerWarp<A>>();
     value = across_lanes(value, combine, 32);
-    if (threadIdx.x % 32 == 0) of_warps.value[threadIdx.x / 32] = value;
+    if (threadIdx.x % 32 == 0) per_warp.value[threadIdx.x / 32] = value;
     __syncthreads();
-    value = of_warps.value[0];
-    for (int w = 1; w < loop_warps; ++w) value = combine(value, of_warps.value[w]);
-    __syncthreads();  // the next fold writes `of_warps`
+    value = per_warp.value[0];
+    for (int w = 1; w < loop_warps; ++w) value = combine(value, per_warp.value[w]);
+    __syncthreads();  // the next fold writes `per_warp`
     return value;
   }
 };
 
 // An array and the packs of it that this thread holds: `index`, `index + count`, ...
 template <class T, int W, int Packs>
-struct Held {
+struct Preloaded {
   In<T> in;
-  WholePack<T, W> pack[Packs] = {};
+  RawPack<T, W> pack[Packs] = {};
   __device__ explicit operator bool() const { return static_cast<bool>(in); }
 };
 template <class X>
-inline constexpr bool is_held = false;
+inline constexpr bool is_preloaded = false;
 template <class T, int W, int Packs>
-inline constexpr bool is_held<Held<T, W, Packs>> = true;
+inline constexpr bool is_preloaded<Preloaded<T, W, Packs>> = true;
 template <class T>
 __device__ In<T> array_of(In<T> in) {
   return in;
 }
 template <class T, int W, int Packs>
-__device__ In<T> array_of(const Held<T, W, Packs>& held) {
-  return held.in;
+__device__ In<T> array_of(const Preloaded<T, W, Packs>& preloaded) {
+  return preloaded.in;
 }
-template <bool InQuads, int W, class T>
-__device__ WholePack<T, W> pack_of(In<T> in, unsigned p, int) {
-  return read_pack<InQuads, W>(in.pointer + p * W);
+template <bool Aligned, int W, class T>
+__device__ RawPack<T, W> pack_of(In<T> in, unsigned p, int) {
+  return read_pack<Aligned, W>(in.pointer + p * W);
 }
 template <bool, int W, class T, int Packs>
-__device__ WholePack<T, W> pack_of(const Held<T, W, Packs>& held, unsigned, int slot) {
-  return held.pack[slot];
+__device__ RawPack<T, W> pack_of(const Preloaded<T, W, Packs>& preloaded, unsigned, int slot) {
+  return preloaded.pack[slot];
 }
-// Returns the elements of `whole`, a pack of the array `in`.
+// Returns the elements of `raw`, a pack of the array `in`.
 template <int W, class X>
-__device__ auto elements_of(const X& in, const auto& whole) {
+__device__ auto elements_of(const X& in, const auto& raw) {
   using T = std::remove_cvref_t<decltype(*array_of(in).pointer)>;
-  return std::bit_cast<Pack<T, W>>(whole);
+  return std::bit_cast<Pack<T, W>>(raw);
 }
 
-template <class Walkers>
+template <class Threads>
 struct RowOf {
   int n;
-  Walkers walkers = {};
+  Threads threads = {};
 
   template <class T>
-  using BeforeRounding = orrery::BeforeRounding<T>;
+  using FormulaFloat = orrery::FormulaFloat<T>;
 
   template <class T>
-  __device__ auto hold(In<T> in) const {
-    constexpr int W = Walkers::pack;
-    Held<T, W, Walkers::packs> held{in};
-    const auto load = [&]<bool InQuads>(std::bool_constant<InQuads>) {
+  __device__ auto preload(In<T> in) const {
+    constexpr int W = Threads::pack;
+    Preloaded<T, W, Threads::packs> preloaded{in};
+    const auto load = [&]<bool Aligned>(std::bool_constant<Aligned>) {
 #pragma unroll
-      for (int slot = 0; slot < Walkers::packs; ++slot)
-        if (const unsigned p = pack_in(slot); p < all_packs()) held.pack[slot] = pack_of<InQuads, W>(in, p, slot);
+      for (int slot = 0; slot < Threads::packs; ++slot)
+        if (const unsigned p = pack_in(slot); p < all_packs()) preloaded.pack[slot] = pack_of<Aligned, W>(in, p, slot);
     };
-    if (in) by_alignment(load, in_quads(in.pointer));
-    return held;
+    if (in) by_alignment(load, is_aligned(in.pointer));
+    return preloaded;
   }
   template <class F, class... X>
   __device__ auto sum(const F& f, const X&... in) const {
@@ -173,40 +173,40 @@ struct RowOf {
   template <class X>
   __device__ auto exponentials(const X& z) const {
     using A = decltype(array_of(z)[0]);
-    using Number = BeforeRounding<std::remove_cvref_t<decltype(*array_of(z).pointer)>>;  // bf16 is rounded already
-    const auto exp = [](A x) { return number(scalar::exp(Number(x))); };
+    using Number = FormulaFloat<std::remove_cvref_t<decltype(*array_of(z).pointer)>>;  // bf16 is rounded already
+    const auto exp = [](A x) { return to_float(scalar::exp(Number(x))); };
     A top = std::numeric_limits<A>::lowest(), total = 0;  // not -infinity, which all z of a thread may be
     const auto add_pack = [&](unsigned, const auto& pack) {
       A above = top;
-      for (int j = 0; j < Walkers::pack; ++j) above = Larger{}(above, detail::load(pack.value, j));
+      for (int j = 0; j < Threads::pack; ++j) above = Larger{}(above, detail::load(pack.value, j));
       if (above > top) total *= exp(top - above), top = above;
-      for (int j = 0; j < Walkers::pack; ++j) total += exp(detail::load(pack.value, j) - top);
+      for (int j = 0; j < Threads::pack; ++j) total += exp(detail::load(pack.value, j) - top);
     };
-    by_alignment([&]<bool InQuads>(std::bool_constant<InQuads>) { packs<InQuads>(add_pack, z); }, readable_in_quads(z));
-    const A of_all = walkers.fold(top, Larger{});
-    return Values<A, 2>{{of_all, walkers.fold(total * exp(top - of_all), Plus{})}};
+    by_alignment([&]<bool Aligned>(std::bool_constant<Aligned>) { packs<Aligned>(add_pack, z); }, reads_aligned(z));
+    const A row_max = threads.fold(top, Larger{});
+    return Values<A, 2>{{row_max, threads.fold(total * exp(top - row_max), Plus{})}};
   }
   template <class F>
   __device__ void each(const F& f) const {
-    walkers.between_barriers([&] {
-      for (unsigned i = walkers.index(); i < length(); i += walkers.count()) f(static_cast<int>(i));
+    threads.between_barriers([&] {
+      for (unsigned i = threads.index(); i < length(); i += threads.count()) f(static_cast<int>(i));
     });
   }
   template <class T, class F, class... X>
   __device__ void map(Out<T> out, const F& f, const X&... in) const {
-    walkers.between_barriers([&] {
-      if constexpr ((is_held<X> || ...)) {
-        const auto one_pack = [&]<bool InQuads>(std::bool_constant<InQuads>) {
-          packs<InQuads>(
+    threads.between_barriers([&] {
+      if constexpr ((is_preloaded<X> || ...)) {
+        const auto one_pack = [&]<bool Aligned>(std::bool_constant<Aligned>) {
+          packs<Aligned>(
               [&](unsigned p, const auto&... pack) {
-                Pack<T, Walkers::pack> result;
-                for (int j = 0; j < Walkers::pack; ++j)
+                Pack<T, Threads::pack> result;
+                for (int j = 0; j < Threads::pack; ++j)
                   detail::store(result.value, j, f(detail::load(pack.value, j)...));
-                write_pack<InQuads>(out.pointer + p * Walkers::pack, result);
+                write_pack<Aligned>(out.pointer + p * Threads::pack, result);
               },
               in...);
         };
-        by_alignment(one_pack, in_quads(out.pointer) && (readable_in_quads(in) && ...));
+        by_alignment(one_pack, is_aligned(out.pointer) && (reads_aligned(in) && ...));
       } else {
         constexpr int W = pack_size<T*, std::remove_cvref_t<decltype(*in.pointer)>...>;
         stream<W>(
@@ -221,7 +221,7 @@ struct RowOf {
   template <class T>
   __device__ void copy(T* to, const T* from) const {
     constexpr int W = pack_size<T*>;
-    walkers.between_barriers([&] {
+    threads.between_barriers([&] {
       stream<W>(
           to, [&](unsigned i) { to[i] = from[i]; },
           [&](unsigned i, const Pack<T, W>& pack) { store_pack<W>(to + i, pack); }, In<T>{from});
@@ -229,48 +229,48 @@ struct RowOf {
   }
   template <class F>
   __device__ void once(const F& f) const {
-    walkers.between_barriers([&] {
-      if (walkers.index() == 0) f();
+    threads.between_barriers([&] {
+      if (threads.index() == 0) f();
     });
   }
 
  private:
   __device__ unsigned length() const { return static_cast<unsigned>(n); }
-  __device__ unsigned all_packs() const { return length() / Walkers::pack; }
+  __device__ unsigned all_packs() const { return length() / Threads::pack; }
   __device__ unsigned pack_in(int slot) const {
-    return walkers.index() + static_cast<unsigned>(slot) * walkers.count();
+    return threads.index() + static_cast<unsigned>(slot) * threads.count();
   }
 
   // Calls walk(true_type) if its arrays are aligned to 16 bytes, else walk(false_type).
   template <class Walk>
   __device__ static void by_alignment(const Walk& walk, bool aligned) {
-    if constexpr (Walkers::pack == 1)
+    if constexpr (Threads::pack == 1)
       walk(std::true_type());
     else
       aligned ? walk(std::true_type()) : walk(std::false_type());
   }
   template <class X>
-  __device__ static bool readable_in_quads(const X& in) {
-    return (is_held<X> && Walkers::hold_all) || in_quads(array_of(in).pointer);
+  __device__ static bool reads_aligned(const X& in) {
+    return (is_preloaded<X> && Threads::preloads_all) || is_aligned(array_of(in).pointer);
   }
   // Calls use(p, pack...) for this thread's packs of the arrays, in order.
-  template <bool InQuads, class Use, class... X>
+  template <bool Aligned, class Use, class... X>
   __device__ void packs(const Use& use, const X&... in) const {
-    constexpr int W = Walkers::pack, loads = W == 1 ? 8 : 4, at_once = sizeof...(X) > 1 ? loads / 2 : loads;
-    unsigned begin = walkers.index();
-    if constexpr ((is_held<X> || ...)) {
+    constexpr int W = Threads::pack, loads = W == 1 ? 8 : 4, at_once = sizeof...(X) > 1 ? loads / 2 : loads;
+    unsigned begin = threads.index();
+    if constexpr ((is_preloaded<X> || ...)) {
 #pragma unroll
-      for (int slot = 0; slot < Walkers::packs; ++slot)
+      for (int slot = 0; slot < Threads::packs; ++slot)
         if (const unsigned p = pack_in(slot); p < all_packs())
-          use(p, elements_of<W>(in, pack_of<InQuads, W>(in, p, slot))...);
-      if constexpr (Walkers::hold_all) return;
-      begin = pack_in(Walkers::packs);
+          use(p, elements_of<W>(in, pack_of<Aligned, W>(in, p, slot))...);
+      if constexpr (Threads::preloads_all) return;
+      begin = pack_in(Threads::packs);
     }
-    in_batches<InQuads ? at_once : 1>(
-        begin, all_packs(), walkers.count(),
-        [&](unsigned p) { return std::make_tuple(read_pack<InQuads, W>(array_of(in).pointer + p * W)...); },
+    in_batches<Aligned ? at_once : 1>(
+        begin, all_packs(), threads.count(),
+        [&](unsigned p) { return std::make_tuple(read_pack<Aligned, W>(array_of(in).pointer + p * W)...); },
         [&](unsigned p, const auto& loaded) {
-          std::apply([&](const auto&... whole) { use(p, elements_of<W>(in, whole)...); }, loaded);
+          std::apply([&](const auto&... raw) { use(p, elements_of<W>(in, raw)...); }, loaded);
         });
   }
   // Folds f of this thread's elements, or of indices if there is no array, then across threads.
@@ -279,30 +279,30 @@ struct RowOf {
     const auto add = [&](auto term) { value = combine(value, static_cast<A>(term)); };
     if constexpr (sizeof...(X) == 0) {
 #pragma unroll 4
-      for (unsigned i = walkers.index(); i < length(); i += walkers.count()) add(f(static_cast<int>(i)));
+      for (unsigned i = threads.index(); i < length(); i += threads.count()) add(f(static_cast<int>(i)));
     } else {
       const auto add_pack = [&](unsigned, const auto&... pack) {
 #pragma unroll
-        for (int j = 0; j < Walkers::pack; ++j) add(f(detail::load(pack.value, j)...));
+        for (int j = 0; j < Threads::pack; ++j) add(f(detail::load(pack.value, j)...));
       };
-      by_alignment([&]<bool InQuads>(std::bool_constant<InQuads>) { packs<InQuads>(add_pack, in...); },
-                   (readable_in_quads(in) && ...));
+      by_alignment([&]<bool Aligned>(std::bool_constant<Aligned>) { packs<Aligned>(add_pack, in...); },
+                   (reads_aligned(in) && ...));
     }
-    return walkers.fold(value, combine);
+    return threads.fold(value, combine);
   }
   // Calls one(i) or many(i, packs...). Rows of odd length have any alignment: many() starts where
   // all arrays reach a multiple of 16 bytes; if there is no such element, one() takes all.
   template <int W, class T, class One, class Many, class... X>
   __device__ void stream(T* out, const One& one, const Many& many, In<X>... in) const {
-    const unsigned size = length(), me = walkers.index(), step = walkers.count();
-    const unsigned before = elements_to_quads(out);
-    const bool together = ((elements_to_quads(in.pointer) == before) && ...);
+    const unsigned size = length(), me = threads.index(), step = threads.count();
+    const unsigned before = elements_to_alignment(out);
+    const bool together = ((elements_to_alignment(in.pointer) == before) && ...);
     const unsigned first = together && before < size ? before : size, packs = (size - first) / W;
     for (unsigned i = me; i < first; i += step) one(i);
     in_batches<sizeof...(X) == 1 ? 4 : 2>(
         me, packs, step, [&](unsigned p) { return std::make_tuple(read_pack<true, W>(in.pointer + first + p * W)...); },
         [&](unsigned p, const auto& loaded) {
-          std::apply([&](const auto&... whole) { many(first + p * W, elements_of<W>(in, whole)...); }, loaded);
+          std::apply([&](const auto&... raw) { many(first + p * W, elements_of<W>(in, raw)...); }, loaded);
         });
     for (unsigned i = first + packs * W + me; i < size; i += step) one(i);
   }
@@ -329,16 +329,16 @@ __global__ void __launch_bounds__(loop_threads) block_rows_kernel(int64_t count,
 template <class Body>
 void rows(int64_t count, int n, const Body& body) {
   if (count == 0) return;
-  const bool in_packs = n % pack_of_row == 0 && n >= shortest_in_packs;
-  if (n <= longest_of_lanes) {
+  const bool in_packs = n % pack_of_row == 0 && n >= min_packed_row;
+  if (n <= max_lanes_row) {
     const unsigned lanes = std::bit_ceil(static_cast<unsigned>(n));  // 1 for n = 0
-    launch({"rows", blocks_for(pieces_of(count, loop_threads / lanes)), loop_threads}, lanes_rows_kernel<Body>, count,
-           n, lanes, body);
-  } else if (n <= longest_of_warp) {
-    launch({"rows", blocks_for(pieces_of(count, loop_warps)), loop_threads},
+    launch({"rows", blocks_for(ceil_div(count, loop_threads / lanes)), loop_threads}, lanes_rows_kernel<Body>, count, n,
+           lanes, body);
+  } else if (n <= max_warp_row) {
+    launch({"rows", blocks_for(ceil_div(count, loop_warps)), loop_threads},
            in_packs ? warp_rows_kernel<Body, pack_of_row> : warp_rows_kernel<Body, 1>, count, n, body);
   } else {  // shared memory: one value of any type per warp
-    launch({"rows", blocks_for(count), loop_threads, sizeof(OfWarps<double>)},
+    launch({"rows", blocks_for(count), loop_threads, sizeof(PerWarp<double>)},
            in_packs ? block_rows_kernel<Body, pack_of_row> : block_rows_kernel<Body, 1>, count, n, body);
   }
 }

@@ -18,23 +18,23 @@ inline constexpr int sort_bits = std::bit_width(static_cast<unsigned>(sort_digit
 inline constexpr int sort_rounds = 8, sort_tile = loop_threads * sort_rounds;
 
 struct SortPass {
-  const int32_t *key, *place;  // null place: pair i has index i
+  const int32_t *key, *index;  // null: pair i has index i
   int32_t n, limit;
   int shift;
 
   __device__ int32_t key_at(int64_t i) const {
     return static_cast<uint32_t>(key[i]) < static_cast<uint32_t>(limit) ? key[i] : limit;
   }
-  __device__ int32_t place_at(int64_t i) const { return place ? place[i] : static_cast<int32_t>(i); }
+  __device__ int32_t index_at(int64_t i) const { return index ? index[i] : static_cast<int32_t>(i); }
   __device__ unsigned digit(int32_t k) const { return static_cast<unsigned>(k) >> shift & (sort_digits - 1); }
 };
 
 struct SortCounters {
-  int32_t of_warp[loop_warps][sort_digits];
+  int32_t per_warp[loop_warps][sort_digits];
 };
 
 // The pairs of one thread: lane l has the pairs l, l + 32, ... of its warp.
-struct SortShare {
+struct SortPairs {
   int64_t first;  // index of the warp's first pair
   int32_t rank[sort_rounds];
 
@@ -43,9 +43,9 @@ struct SortShare {
   __device__ int64_t at(int round) const { return first + round * 32 + lane(); }
 
   // Ranks each pair among the warp's pairs of equal digit; counts these pairs in `counters`.
-  __device__ SortShare(const SortPass& pass, SortCounters& counters)
+  __device__ SortPairs(const SortPass& pass, SortCounters& counters)
       : first(int64_t{blockIdx.x} * sort_tile + warp() * 32 * sort_rounds) {
-    int32_t* const count = counters.of_warp[warp()];
+    int32_t* const count = counters.per_warp[warp()];
     unsigned same[sort_rounds], digit[sort_rounds];
 #pragma unroll
     for (int round = 0; round < sort_rounds; ++round) {
@@ -75,15 +75,15 @@ struct SortShare {
 // Writes counts[tile][digit].
 __global__ void __launch_bounds__(loop_threads) sort_count_kernel(const SortPass pass, int32_t* counts) {
   SortCounters& counters = shared_memory<SortCounters>();
-  const SortShare share(pass, counters);
+  const SortPairs pairs(pass, counters);
   __syncthreads();
   int32_t count = 0;
-  for (int w = 0; w < loop_warps; ++w) count += counters.of_warp[w][threadIdx.x];
+  for (int w = 0; w < loop_warps; ++w) count += counters.per_warp[w][threadIdx.x];
   counts[int64_t{blockIdx.x} * sort_digits + threadIdx.x] = count;
 }
 
 struct SortTotals {
-  int32_t of_digit[sort_digits];
+  int32_t per_digit[sort_digits];
 };
 // Replaces counts[tile][digit] by the sorted index of the first such pair. One block.
 __global__ void __launch_bounds__(loop_threads) sort_scan_kernel(int64_t tiles, int32_t* counts) {
@@ -91,10 +91,10 @@ __global__ void __launch_bounds__(loop_threads) sort_scan_kernel(int64_t tiles, 
   const unsigned digit = threadIdx.x;
   int32_t total = 0;
   for (int64_t t = 0; t < tiles; ++t) total += counts[t * sort_digits + digit];
-  totals.of_digit[digit] = total;
+  totals.per_digit[digit] = total;
   __syncthreads();
   int32_t start = 0;
-  for (unsigned d = 0; d < digit; ++d) start += totals.of_digit[d];
+  for (unsigned d = 0; d < digit; ++d) start += totals.per_digit[d];
   for (int64_t t = 0; t < tiles; ++t) {
     const int32_t count = counts[t * sort_digits + digit];
     counts[t * sort_digits + digit] = start;
@@ -103,23 +103,23 @@ __global__ void __launch_bounds__(loop_threads) sort_scan_kernel(int64_t tiles, 
 }
 
 __global__ void __launch_bounds__(loop_threads)
-    sort_scatter_kernel(const SortPass pass, const int32_t* starts, int32_t* key, int32_t* place) {
+    sort_scatter_kernel(const SortPass pass, const int32_t* starts, int32_t* key, int32_t* index) {
   SortCounters& counters = shared_memory<SortCounters>();
-  const SortShare share(pass, counters);
+  const SortPairs pairs(pass, counters);
   __syncthreads();
   int32_t start = starts[int64_t{blockIdx.x} * sort_digits + threadIdx.x];
   for (int w = 0; w < loop_warps; ++w) {
-    const int32_t count = counters.of_warp[w][threadIdx.x];
-    counters.of_warp[w][threadIdx.x] = start;
+    const int32_t count = counters.per_warp[w][threadIdx.x];
+    counters.per_warp[w][threadIdx.x] = start;
     start += count;
   }
   __syncthreads();
   for (int round = 0; round < sort_rounds; ++round) {
-    const int64_t i = share.at(round);
+    const int64_t i = pairs.at(round);
     if (i >= pass.n) break;
-    const int32_t k = pass.key_at(i), to = counters.of_warp[SortShare::warp()][pass.digit(k)] + share.rank[round];
+    const int32_t k = pass.key_at(i), to = counters.per_warp[SortPairs::warp()][pass.digit(k)] + pairs.rank[round];
     key[to] = k;
-    place[to] = pass.place_at(i);
+    index[to] = pass.index_at(i);
   }
 }
 

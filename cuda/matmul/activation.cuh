@@ -27,14 +27,14 @@ template <class T, class F>
 struct Activated {
   using A = Arithmetic<T>;
   static constexpr bool b_transposed = true;
-  static constexpr const T* of_element = nullptr;
+  static constexpr const T* per_element = nullptr;
   F f;
   T* second;
-  const T* of_column;  // the bias
+  const T* per_column;  // the bias
 
   __device__ Values<A, 2> operator()(A sum, A bias, A) const {
-    const A z = as_stored<T>(of_column ? sum + bias : sum);
-    return {{z, number(f.value(BeforeRounding<T>(z)))}};
+    const A z = as_stored<T>(per_column ? sum + bias : sum);
+    return {{z, to_float(f.value(FormulaFloat<T>(z)))}};
   }
 };
 
@@ -44,31 +44,31 @@ template <class T, class F>
 struct ActivatedBackward {
   using A = Arithmetic<T>;
   static constexpr bool b_transposed = false;
-  static constexpr const T* of_column = nullptr;
+  static constexpr const T* per_column = nullptr;
   F f;
   T* second;
-  const T* of_element;  // z
+  const T* per_element;  // z
 
   __device__ Values<A, 2> operator()(A da, A, A z) const {
-    const BeforeRounding<T> x = z;
-    return {{number(f.derivative(x)) * as_stored<T>(da), number(f.value(x))}};
+    const FormulaFloat<T> x = z;
+    return {{to_float(f.derivative(x)) * as_stored<T>(da), to_float(f.value(x))}};
   }
 };
 
 // Queues a product of the epilogue's form into one matrix without residual, which the caller has
-// checked. parts: bf16 terms of f32, as in `multiply`.
+// checked. terms: bf16 terms of f32, as in `multiply`.
 template <class T, class Epilogue>
-void multiply_with(const Matmul<T>& p, int parts, const Epilogue& epilogue) {
+void multiply_with(const Matmul<T>& p, int terms, const Epilogue& epilogue) {
   if (p.m * p.n * p.batch == 0) return;
   if constexpr (std::is_same_v<T, bf16>) {
     run_matmul<TensorCoreKernels<256>>(p, epilogue);  // hidden layers are wide
   } else if constexpr (std::is_same_v<T, double>) {
     run_matmul<PlainKernels<double, 64>, false>(p, epilogue);
   } else {
-    if (parts == 1) return run_matmul<PartsKernels<1>, false>(p, epilogue);
-    if (parts == 2) return run_matmul<PartsKernels<2>, false>(p, epilogue);
-    if (parts == 3) return run_matmul<PartsKernels<3>, false>(p, epilogue);
-    if (large_tiles_fill_the_card(p))
+    if (terms == 1) return run_matmul<SplitKernels<1>, false>(p, epilogue);
+    if (terms == 2) return run_matmul<SplitKernels<2>, false>(p, epilogue);
+    if (terms == 3) return run_matmul<SplitKernels<3>, false>(p, epilogue);
+    if (large_tiles_fill_the_gpu(p))
       run_matmul<PlainKernels<float, 128>>(p, epilogue);
     else
       run_matmul<PlainKernels<float, 64>>(p, epilogue);

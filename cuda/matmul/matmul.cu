@@ -24,52 +24,52 @@ __global__ void __launch_bounds__(matmul_threads) aligned_rows_kernel(const __gr
   for (int64_t i = int64_t{blockIdx.x} * matmul_threads + threadIdx.x; i < all; i += step) {
     const int64_t row = i / chunks % p.rows, matrix = i / chunks / p.rows, column = i % chunks * AlignedRows::chunk;
     Vector<bf16, AlignedRows::chunk> values = {};
-    for (int piece = 0; piece < 4; ++piece) {
-      const int64_t first = column - p.to_begin[piece];
-      const bf16* const from = p.from + matrix * p.from_matrix + row * p.from_stride + p.from_begin[piece] + first;
+    for (int segment = 0; segment < 4; ++segment) {
+      const int64_t first = column - p.to_begin[segment];
+      const bf16* const from = p.from + matrix * p.from_matrix + row * p.from_stride + p.from_begin[segment] + first;
       if (first < 0) continue;
 #pragma unroll
       for (int e = 0; e < AlignedRows::chunk; ++e)
-        if (first + e < p.count[piece]) values.value[e] = from[e];
+        if (first + e < p.count[segment]) values.value[e] = from[e];
     }
     bf16* const to = p.to + matrix * p.to_matrix + row * p.to_stride + column;
     *reinterpret_cast<Vector<bf16, AlignedRows::chunk>*>(to) = values;
   }
 }
 
-// This thread's aligned copies, and `keepers`, its number of AlignedCopies.
-struct KeptCopies {
-  int keepers = 0;
+// This thread's aligned copies, and `guards`, its number of AlignedCopies.
+struct CopyCache {
+  int guards = 0;
   std::vector<std::pair<AlignedRows, std::shared_ptr<Workspace>>> copies;  // AlignedRows with a null `to`
 };
-KeptCopies& kept_copies() {
-  static thread_local KeptCopies kept;
-  return kept;
+CopyCache& copy_cache() {
+  static thread_local CopyCache cache;
+  return cache;
 }
 
 }  // namespace
 
 std::shared_ptr<Workspace> copy_aligned_rows(AlignedRows& p) {
-  constexpr int64_t most_blocks = 2048;
-  KeptCopies& kept = kept_copies();
+  constexpr int64_t max_blocks = 2048;
+  CopyCache& cache = copy_cache();
   const AlignedRows wanted = p;
   std::shared_ptr<Workspace> copy;
-  for (const auto& [rows, made] : kept.copies)
+  for (const auto& [rows, made] : cache.copies)
     if (rows == wanted) copy = made;
   const bool is_new = !copy;
   if (is_new) copy = std::make_shared<Workspace>(p.matrices * p.to_matrix * static_cast<int64_t>(sizeof(bf16)));
-  if (is_new && kept.keepers > 0) kept.copies.emplace_back(wanted, copy);
+  if (is_new && cache.guards > 0) cache.copies.emplace_back(wanted, copy);
   p.to = static_cast<bf16*>(copy->data());
   const int64_t chunks = p.matrices * p.rows * p.to_stride / AlignedRows::chunk;
   if (!is_new || chunks == 0) return copy;
-  const int64_t blocks = std::min(matmul_tiles(chunks, matmul_threads), most_blocks);
+  const int64_t blocks = std::min(matmul_tiles(chunks, matmul_threads), max_blocks);
   launch({"matmul: aligned rows", static_cast<unsigned>(blocks), matmul_threads}, aligned_rows_kernel, p);
   return copy;
 }
 
-AlignedCopies::AlignedCopies() { ++kept_copies().keepers; }
+AlignedCopies::AlignedCopies() { ++copy_cache().guards; }
 AlignedCopies::~AlignedCopies() {
-  if (--kept_copies().keepers == 0) kept_copies().copies.clear();
+  if (--copy_cache().guards == 0) copy_cache().copies.clear();
 }
 
 template <class Kernels, class T>
@@ -81,17 +81,17 @@ template void launch_sums<PlainKernels<float, 64>, float>(const MatmulPlan<float
 template void launch_sums<PlainKernels<double, 64>, double>(const MatmulPlan<double, double>&);
 template void launch_sums<TensorCoreKernels<128>, bf16>(const MatmulPlan<bf16, float>&);
 template void launch_sums<TensorCoreKernels<256>, bf16>(const MatmulPlan<bf16, float>&);
-template void launch_sums<PartsKernels<1>, float>(const MatmulPlan<float, float>&);
-template void launch_sums<PartsKernels<2>, float>(const MatmulPlan<float, float>&);
-template void launch_sums<PartsKernels<3>, float>(const MatmulPlan<float, float>&);
+template void launch_sums<SplitKernels<1>, float>(const MatmulPlan<float, float>&);
+template void launch_sums<SplitKernels<2>, float>(const MatmulPlan<float, float>&);
+template void launch_sums<SplitKernels<3>, float>(const MatmulPlan<float, float>&);
 
-void multiply(const Matmul<float>& p, int parts) {
+void multiply(const Matmul<float>& p, int terms) {
   const AddBias<float> finish{p.bias, p.residual};
   if (p.m * p.n * p.batch == 0) return;
-  if (parts == 1) return run_matmul<PartsKernels<1>>(p, finish);
-  if (parts == 2) return run_matmul<PartsKernels<2>>(p, finish);
-  if (parts == 3) return run_matmul<PartsKernels<3>>(p, finish);
-  if (large_tiles_fill_the_card(p))
+  if (terms == 1) return run_matmul<SplitKernels<1>>(p, finish);
+  if (terms == 2) return run_matmul<SplitKernels<2>>(p, finish);
+  if (terms == 3) return run_matmul<SplitKernels<3>>(p, finish);
+  if (large_tiles_fill_the_gpu(p))
     run<PlainKernels<float, 128>>(p);
   else
     run<PlainKernels<float, 64>>(p);
@@ -103,7 +103,7 @@ template <class Result>
 void multiply_on_tensor_cores(const Matmul<bf16, Result>& p) {
   const AddBias<Result> finish{p.bias, p.residual};
   if (p.m * p.n * p.batch == 0) return;
-  const int columns = columns_of_tiles(p, card().multiprocessors);
+  const int columns = columns_of_tiles(p, device_properties().multiprocessors);
   if (columns == 256) return run_matmul<TensorCoreKernels<256>>(p, finish);
   if (columns == 192) return run_matmul<TensorCoreKernels<192>>(p, finish);
   run_matmul<TensorCoreKernels<128>>(p, finish);

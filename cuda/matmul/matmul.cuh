@@ -1,8 +1,8 @@
 // C = A B on a GPU, f32 and f64, without tensor cores.
 //
 // A block of 256 threads computes a tile of Side x Side elements of C. It loops over k in steps of
-// `depth`. Each step copies depth columns of A and depth rows of B to shared memory, as [k][place],
-// where place is the row or column of C. Then every thread adds depth outer products in registers:
+// `depth`. Each step copies depth columns of A and depth rows of B to shared memory, as [k][mn],
+// where mn is the row or column of C. Then every thread adds depth outer products in registers:
 //
 //              columns of C                 The threads form a grid of 16 x 16.  A thread holds `groups` x `groups`
 //            +--------+--------+            squares of `vector` x `vector` elements, each square at the thread's place
@@ -15,7 +15,7 @@
 // step suffices: after it all threads' copies of this step are complete, and no thread reads the
 // buffer that is filled next.
 //
-// Copies have 16 bytes if the operand's rows run along the places and are aligned; else 1 element,
+// Copies have 16 bytes if the operand's rows run along mn and are aligned; else 1 element,
 // transposed if rows run along k. Beyond the edges cp.async writes zeros, which add nothing.
 //
 // If few tiles and a long k would leave most of the GPU idle, separate blocks sum each K split, and
@@ -55,7 +55,7 @@ template <class T, class Result>
 struct MatmulPlan {
   Matmul<T, Result> product;
   int64_t tiles_down, tiles_across;
-  int64_t pieces, length;     // K splits; the length of each in k, a multiple of `depth`
+  int64_t splits, length;     // K splits; the length of each in k, a multiple of `depth`
   bool vectors_a, vectors_b;  // rows begin at multiples of 16 bytes
   bool vectors_c;             // rows of C and of the epilogue's arrays, too
   int64_t begins[4];          // first column of each output in B
@@ -64,8 +64,8 @@ struct MatmulPlan {
 // The work of a block.
 template <class T>
 struct BlockTile {
-  int part;
-  int batch, piece;
+  int output;
+  int batch, split;
   int64_t row, column,
       first_column;             // of the tile in its matrix and in its output; of the output in the product
   int rows_left, columns_left;  // before the edges
@@ -79,21 +79,21 @@ struct BlockTile {
     BlockTile t;
     const int64_t tiles = plan.tiles_down * plan.tiles_across, of_matrix = block % tiles;
     block /= tiles;
-    t.piece = static_cast<int>(block % plan.pieces), t.batch = static_cast<int>(block / plan.pieces);
+    t.split = static_cast<int>(block % plan.splits), t.batch = static_cast<int>(block / plan.splits);
     const int64_t first = of_matrix / (band * plan.tiles_across) * band;
     const int64_t in_band = of_matrix - first * plan.tiles_across;
     const int64_t down = plan.tiles_down - first < band ? plan.tiles_down - first : band;
     t.row = (first + in_band % down) * Rows;
     t.column = in_band / down * Columns;
-    t.part = 0, t.first_column = 0;
-    for (; t.column >= (p.c[t.part].columns + Columns - 1) / Columns * Columns; ++t.part) {
-      t.column -= (p.c[t.part].columns + Columns - 1) / Columns * Columns;
-      t.first_column += p.c[t.part].columns;
+    t.output = 0, t.first_column = 0;
+    for (; t.column >= (p.c[t.output].columns + Columns - 1) / Columns * Columns; ++t.output) {
+      t.column -= (p.c[t.output].columns + Columns - 1) / Columns * Columns;
+      t.first_column += p.c[t.output].columns;
     }
-    const int64_t columns = p.c[t.part].columns, b0 = plan.begins[t.part] + t.column;
+    const int64_t columns = p.c[t.output].columns, b0 = plan.begins[t.output] + t.column;
     t.rows_left = static_cast<int>(p.m - t.row < Rows ? p.m - t.row : Rows);
     t.columns_left = static_cast<int>(columns - t.column < Columns ? columns - t.column : Columns);
-    t.k0 = t.piece * plan.length;
+    t.k0 = t.split * plan.length;
     t.k1 = t.k0 + plan.length < p.k ? t.k0 + plan.length : p.k;
     t.a = p.a.data + t.batch * p.a.batch_stride +
           (p.a.transposed ? t.k0 * p.a.row_stride + t.row : t.row * p.a.row_stride + t.k0);
@@ -104,39 +104,39 @@ struct BlockTile {
   // Returns the output with the tile, or the buffer for the sums of its K split.
   template <class Result>
   __device__ Result* c(const Matmul<T, Result>& p) const {
-    return p.c[part].data + int64_t{piece} * p.batch * p.m * p.n;  // with one split, C itself
+    return p.c[output].data + int64_t{split} * p.batch * p.m * p.n;  // with one split, C itself
   }
 };
 
-// Starts the copies of one step: tile[k][place] = element (place, k) of the operand. `data`: the
-// step's first element; `places` and `depth`: their numbers before the edge.
+// Starts the copies of one step: tile[k][mn] = element (mn, k) of the operand. `data`: the
+// step's first element; `mn_count` and `depth`: their numbers before the edge.
 template <class T, int Side>
 __device__ void fetch_step(typename MatmulTile<T, Side>::Steps& tile, const T* data, int64_t stride, bool along_k,
-                           bool vectors, int places, int depth) {
+                           bool vectors, int mn_count, int depth) {
   constexpr int vector = MatmulTile<T, Side>::vector, size = static_cast<int>(sizeof(T));
   const int thread = static_cast<int>(threadIdx.x);
   if (vectors) {
     constexpr int across = Side / vector, step = matmul_threads / across;
-    const int place = thread % across * vector, left = places - place;
+    const int mn = thread % across * vector, left = mn_count - mn;
     const int valid = (left < 0 ? 0 : left > vector ? vector : left) * size;
 #pragma unroll
     for (int i = 0; i < matmul_depth / step; ++i) {
       const int k = thread / across + i * step;
       const bool present = k < depth && valid > 0;
-      cp_async<16>(&tile[k][place], present ? data + k * stride + place : data, present ? valid : 0);
+      cp_async<16>(&tile[k][mn], present ? data + k * stride + mn : data, present ? valid : 0);
     }
     return;
   }
   constexpr int copies = Side * matmul_depth / matmul_threads;
-  const int place = along_k ? thread / matmul_depth : thread % Side;
+  const int mn = along_k ? thread / matmul_depth : thread % Side;
   const int k = along_k ? thread % matmul_depth : thread / Side;
-  const int next_place = along_k ? matmul_threads / matmul_depth : 0, next_k = along_k ? 0 : matmul_threads / Side;
-  const T* const from = along_k ? data + place * stride + k : data + k * stride + place;
-  const int64_t next = along_k ? next_place * stride : next_k * stride;
+  const int next_mn = along_k ? matmul_threads / matmul_depth : 0, next_k = along_k ? 0 : matmul_threads / Side;
+  const T* const from = along_k ? data + mn * stride + k : data + k * stride + mn;
+  const int64_t next = along_k ? next_mn * stride : next_k * stride;
 #pragma unroll
   for (int i = 0; i < copies; ++i) {
-    const int p = place + i * next_place, q = k + i * next_k;
-    const bool present = p < places && q < depth;
+    const int p = mn + i * next_mn, q = k + i * next_k;
+    const bool present = p < mn_count && q < depth;
     cp_async<size>(&tile[q][p], present ? from + i * next : data, present ? size : 0);
   }
 }
@@ -177,7 +177,7 @@ __device__ void store_row(const MatmulPlan<T, T>& plan, T* c, int64_t element, c
     for (int e = 0; e < N; ++e) {
       const auto done = finish<T>(epilogue, plan.product.accumulate ? all.value[e] + sum[e] : sum[e],
                                   column_of_product + e, element + e);
-      all.value[e] = done.kept, seconds.value[e] = done.second;
+      all.value[e] = done.stored, seconds.value[e] = done.second;
     }
     *reinterpret_cast<Vector<T, N>*>(to) = all;
     if constexpr (FillsSecond<Epilogue>) *reinterpret_cast<Vector<T, N>*>(second) = seconds;
@@ -188,7 +188,7 @@ __device__ void store_row(const MatmulPlan<T, T>& plan, T* c, int64_t element, c
     if (e >= columns_left) break;
     const auto done = finish<T>(epilogue, plan.product.accumulate ? to[e] + sum[e] : sum[e], column_of_product + e,
                                 element + e);
-    to[e] = done.kept;
+    to[e] = done.stored;
     if constexpr (FillsSecond<Epilogue>) second[e] = done.second;
   }
 }
@@ -226,16 +226,16 @@ __global__ void __launch_bounds__(matmul_threads, MatmulTile<T, Side>::blocks_at
   }
 
   T* const c = tile.c(p);
-  const int64_t columns = p.c[tile.part].columns;
+  const int64_t columns = p.c[tile.output].columns;
 #pragma unroll
   for (int i = 0; i < N; ++i) {
     const int64_t r = tile.row + i / vector * 16 * vector + row + i % vector;
     if (r >= p.m) break;
 #pragma unroll
     for (int g = 0; g < Tile::groups; ++g) {
-      const int64_t at = tile.column + g * 16 * vector + column;
-      store_row<T, vector>(plan, c, (tile.batch * p.m + r) * columns + at, &sum[i][g * vector], columns - at,
-                           tile.first_column + at, epilogue);
+      const int64_t first = tile.column + g * 16 * vector + column;
+      store_row<T, vector>(plan, c, (tile.batch * p.m + r) * columns + first, &sum[i][g * vector], columns - first,
+                           tile.first_column + first, epilogue);
     }
   }
 }
@@ -252,16 +252,18 @@ bool aligned_rows(const E* data, int64_t stride) {
 template <class T, class Result>
 int64_t tiles_across(const Matmul<T, Result>& p, int64_t columns) {
   int64_t tiles = 0;
-  for (const auto& part : p.c) tiles += matmul_tiles(part.columns, columns);
+  for (const auto& output : p.c) tiles += matmul_tiles(output.columns, columns);
   return tiles;
 }
 template <class Kernels>
-concept CutsK = requires { Kernels::pieces(int64_t{}, int64_t{}); };
-inline constexpr int64_t shortest_piece = 256;
+concept SplitsK = requires {
+  Kernels::splits(int64_t{}, int64_t{});
+};
+inline constexpr int64_t min_split_length = 256;
 // Returns the number of K splits that give a GPU enough blocks; 0 or 1: none.
-inline int64_t pieces_that_fill(int64_t tiles, int64_t k) {
+inline int64_t splits_that_fill(int64_t tiles, int64_t k) {
   constexpr int64_t enough_blocks = 256;
-  return std::min(enough_blocks / tiles, k / shortest_piece);
+  return std::min(enough_blocks / tiles, k / min_split_length);
 }
 // Vectors are stored if the arrays of C and of the epilogue are aligned.
 template <class Kernels, class T, class Result, class Epilogue>
@@ -270,32 +272,32 @@ MatmulPlan<T, Result> plan_of(const Matmul<T, Result>& p, const Epilogue& epilog
   MatmulPlan<T, Result> plan{
       p, matmul_tiles(p.m, Kernels::rows), tiles_across(p, Kernels::columns), 1, p.k, false, false, true, {}};
   int64_t wanted = 1;
-  if constexpr (CutsK<Kernels>) wanted = Kernels::pieces(plan.tiles_down * plan.tiles_across * p.batch, p.k);
+  if constexpr (SplitsK<Kernels>) wanted = Kernels::splits(plan.tiles_down * plan.tiles_across * p.batch, p.k);
   if (wanted > 1) {
     plan.length = matmul_tiles(p.k, wanted * Depth) * Depth;
-    plan.pieces = matmul_tiles(p.k, plan.length);
+    plan.splits = matmul_tiles(p.k, plan.length);
   }
   plan.vectors_a = aligned_rows(p.a.data, p.a.row_stride) && aligned_rows(p.a.data, p.a.batch_stride);
   plan.vectors_b = aligned_rows(p.b.data, p.b.row_stride) && aligned_rows(p.b.data, p.b.batch_stride);
-  plan.vectors_c = aligned_rows(epilogue.of_column, 0) && aligned_rows(epilogue.of_element, p.n);
+  plan.vectors_c = aligned_rows(epilogue.per_column, 0) && aligned_rows(epilogue.per_element, p.n);
   if constexpr (FillsSecond<Epilogue>) plan.vectors_c = plan.vectors_c && aligned_rows(epilogue.second, p.n);
   int64_t first_column = 0;
   for (int i = 0; i < 4; ++i) {
-    const auto& part = p.c[i];
+    const auto& output = p.c[i];
     plan.begins[i] = first_column;
-    if (part.columns == 0) continue;
+    if (output.columns == 0) continue;
     const bool begins_aligned = p.b.transposed || aligned_rows(p.b.data, first_column);
     plan.vectors_b = plan.vectors_b && begins_aligned;
-    plan.vectors_c = plan.vectors_c && aligned_rows(part.data, part.columns) &&
-                     aligned_rows(epilogue.of_column, first_column);
-    first_column += part.columns;
+    plan.vectors_c =
+        plan.vectors_c && aligned_rows(output.data, output.columns) && aligned_rows(epilogue.per_column, first_column);
+    first_column += output.columns;
   }
   return plan;
 }
 
 // Kernels: a kernel, its tile and its launch.
 //   static constexpr int rows, columns, depth;
-//   static int64_t pieces(int64_t tiles, int64_t k);   maximum of K splits; it determines bits, so it is a
+//   static int64_t splits(int64_t tiles, int64_t k);   maximum of K splits; it determines bits, so it is a
 //                                                      function of sizes. Without it k is never split
 //   template <class Result, class Epilogue> static void launch(const MatmulPlan<T, Result>&, const Epilogue&);
 // Fused: the product's kernel calls the epilogue unless k is split. Not Fused: the kernel that adds
@@ -303,41 +305,41 @@ MatmulPlan<T, Result> plan_of(const Matmul<T, Result>& p, const Epilogue& epilog
 template <class Kernels, class T>
 void launch_sums(const MatmulPlan<T, Arithmetic<T>>& plan);  // without an epilogue: compiled once, in matmul.cu
 template <class Kernels, class T, class Result, class Epilogue>
-void run_in_pieces(const MatmulPlan<T, Result>& plan, const Epilogue& epilogue) {
+void run_split_k(const MatmulPlan<T, Result>& plan, const Epilogue& epilogue) {
   using Sum = Arithmetic<T>;
-  constexpr int64_t most_blocks = 2048;  // of the second kernel
+  constexpr int64_t max_blocks = 2048;  // of the second kernel
   const Matmul<T, Result>& p = plan.product;
   const int64_t elements = p.batch * p.m * p.n, of_rows = p.row_sums ? p.m : 0;
-  const Workspace workspace(plan.pieces * (elements + of_rows) * static_cast<int64_t>(sizeof(Sum)));
+  const Workspace workspace(plan.splits * (elements + of_rows) * static_cast<int64_t>(sizeof(Sum)));
   Sum* const sums = static_cast<Sum*>(workspace.data());
-  Matmul<T, Sum> piecewise{p.m, p.n, p.k, p.batch, p.a, p.b, {{sums, p.n}}, false, nullptr, nullptr};
-  if (p.row_sums) piecewise.row_sums = sums + plan.pieces * elements;
-  MatmulPlan<T, Sum> pieces = plan_of<Kernels>(piecewise, Plain<Sum>{});
-  pieces.pieces = plan.pieces, pieces.length = plan.length;
-  launch_sums<Kernels, T>(pieces);
+  Matmul<T, Sum> split_product{p.m, p.n, p.k, p.batch, p.a, p.b, {{sums, p.n}}, false, nullptr, nullptr};
+  if (p.row_sums) split_product.row_sums = sums + plan.splits * elements;
+  MatmulPlan<T, Sum> splits = plan_of<Kernels>(split_product, Plain<Sum>{});
+  splits.splits = plan.splits, splits.length = plan.length;
+  launch_sums<Kernels, T>(splits);
   constexpr int64_t vector = 16 / static_cast<int64_t>(sizeof(Sum));
   const int64_t of_a_thread = plan.vectors_c ? vector : 1;
-  const int64_t blocks = std::min(matmul_tiles(elements / of_a_thread, matmul_threads), most_blocks);
-  launch({"matmul: pieces", static_cast<unsigned>(blocks), matmul_threads}, add_pieces_kernel<T, Result, Epilogue>, p,
-         sums, plan.pieces, plan.vectors_c, epilogue);
+  const int64_t blocks = std::min(matmul_tiles(elements / of_a_thread, matmul_threads), max_blocks);
+  launch({"matmul: pieces", static_cast<unsigned>(blocks), matmul_threads}, add_splits_kernel<T, Result, Epilogue>, p,
+         sums, plan.splits, plan.vectors_c, epilogue);
 }
 template <class Kernels, bool Fused = true, class T, class Result, class Epilogue>
 void run_matmul(const Matmul<T, Result>& p, const Epilogue& epilogue) {
   const MatmulPlan<T, Result> plan = plan_of<Kernels>(p, epilogue);
   if constexpr (Fused)
-    if (plan.pieces == 1) return Kernels::launch(plan, epilogue);
-  if constexpr (CutsK<Kernels>) run_in_pieces<Kernels>(plan, epilogue);
+    if (plan.splits == 1) return Kernels::launch(plan, epilogue);
+  if constexpr (SplitsK<Kernels>) run_split_k<Kernels>(plan, epilogue);
 }
 
 template <class T, class Result>
 unsigned blocks_of(const MatmulPlan<T, Result>& plan) {
-  return static_cast<unsigned>(plan.tiles_down * plan.tiles_across * plan.pieces * plan.product.batch);
+  return static_cast<unsigned>(plan.tiles_down * plan.tiles_across * plan.splits * plan.product.batch);
 }
 
 template <class T, int Side>
 struct PlainKernels {
   static constexpr int rows = Side, columns = Side, depth = matmul_depth;
-  static int64_t pieces(int64_t tiles, int64_t k) { return pieces_that_fill(tiles, k); }
+  static int64_t splits(int64_t tiles, int64_t k) { return splits_that_fill(tiles, k); }
   template <class Epilogue>
   static void launch(const MatmulPlan<T, T>& plan, const Epilogue& epilogue) {
     cuda::launch({"matmul", blocks_of(plan), matmul_threads, sizeof(MatmulTile<T, Side>)},
@@ -346,9 +348,9 @@ struct PlainKernels {
 };
 
 // Returns true if large tiles, which read f32 elements less often, are enough to fill the GPU.
-inline bool large_tiles_fill_the_card(const Matmul<float>& p) {
-  constexpr int64_t blocks = 128, piece = 512;
-  return matmul_tiles(p.m, 128) * matmul_tiles(p.n, 128) * p.batch * std::max<int64_t>(1, p.k / piece) >= blocks;
+inline bool large_tiles_fill_the_gpu(const Matmul<float>& p) {
+  constexpr int64_t blocks = 128, length = 512;
+  return matmul_tiles(p.m, 128) * matmul_tiles(p.n, 128) * p.batch * std::max<int64_t>(1, p.k / length) >= blocks;
 }
 
 }  // namespace orrery::cuda

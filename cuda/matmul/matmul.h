@@ -22,11 +22,11 @@ template <class T, class Result = T>
 struct Matmul {
   int64_t m, n, k, batch;
   Operand<T> a, b;
-  struct Part {
+  struct Output {
     Result* data;
     int64_t columns;
   };
-  Part c[4];               // outputs; their columns add up to n; 0 columns: unused
+  Output c[4];             // outputs; their columns add up to n; 0 columns: unused
   bool accumulate;         // C += A B
   const Result* bias;      // n numbers, added to every row of the product; may be null
   const Result* residual;  // added to C, which is then one matrix of this size; may be null
@@ -39,8 +39,8 @@ struct Matmul {
 
 // Queues the product. The order of its sums depends on the sizes alone, and so do its bits.
 //
-// parts: 0 multiplies in f32; 1, 2 or 3: bf16 terms per element, multiplied on tensor cores.
-void multiply(const Matmul<float>& product, int parts = 0);
+// terms: 0 multiplies in f32; 1, 2 or 3: bf16 terms per element, multiplied on tensor cores.
+void multiply(const Matmul<float>& product, int terms = 0);
 void multiply(const Matmul<double>& product);
 void multiply(const Matmul<bf16>& product);  // on tensor cores
 void multiply(const Matmul<bf16, float>& product);

@@ -55,13 +55,13 @@ struct QuadColumns {
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       value[j][0] = value[j][1] = 0;
-      const int at = of_product(j);
-      if (vectors && at < left) {
-        const auto both = *reinterpret_cast<const Vector<float, 2>*>(from + at);
+      const int column = of_product(j);
+      if (vectors && column < left) {
+        const auto both = *reinterpret_cast<const Vector<float, 2>*>(from + column);
         value[j][0] = both.value[0], value[j][1] = both.value[1];
       } else {
-        if (at < left) value[j][0] = from[at];
-        if (at + 1 < left) value[j][1] = from[at + 1];
+        if (column < left) value[j][0] = from[column];
+        if (column + 1 < left) value[j][1] = from[column + 1];
       }
     }
   }
@@ -76,12 +76,12 @@ struct QuadColumns {
   __device__ void store(float* to, int left, bool vectors, int) const {
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      const int at = of_product(j);
+      const int column = of_product(j);
       if (vectors) {
-        if (at < left) *reinterpret_cast<Vector<float, 2>*>(to + at) = {{value[j][0], value[j][1]}};
+        if (column < left) *reinterpret_cast<Vector<float, 2>*>(to + column) = {{value[j][0], value[j][1]}};
       } else {
-        if (at < left) to[at] = value[j][0];
-        if (at + 1 < left) to[at + 1] = value[j][1];
+        if (column < left) to[column] = value[j][0];
+        if (column + 1 < left) to[column + 1] = value[j][1];
       }
     }
   }
@@ -131,18 +131,18 @@ __device__ void store_sums(const MatmulPlan<T, Result>& plan, const BlockTile<T>
   constexpr int groups = N / 4, next = 2 * Apart;  // of 32 columns
   const Matmul<T, Result>& p = plan.product;
   Result* const c = tile.c(p);
-  const int64_t columns = p.c[tile.part].columns, first = tile.column + column;
+  const int64_t columns = p.c[tile.output].columns, first = tile.column + column;
   const int columns_left = tile.columns_left - column;
   const int rows_left = tile.rows_left - row - lane / 4, lane_column = Columns::template lane_column<Result>(lane);
   const int64_t first_element = (tile.batch * p.m + tile.row + row + lane / 4) * columns + first + lane_column;
   // The arguments are bool or std::bool_constant.
   const auto store_rows = [&](auto vectors, auto accumulates, auto has_element) {
-    float of_column[N][2] = {};
-    if (epilogue.of_column) {
+    float per_column[N][2] = {};
+    if (epilogue.per_column) {
 #pragma unroll
       for (int j = 0; j < N; ++j) {
-        const int place = Columns::of_product(j) + lane % 4 * 2, left = columns_left - place;
-        const Result* const from = epilogue.of_column + tile.first_column + first + place;
+        const int offset = Columns::of_product(j) + lane % 4 * 2, left = columns_left - offset;
+        const Result* const from = epilogue.per_column + tile.first_column + first + offset;
         Vector<Result, 2> both = {};
         if (vectors) {
           if (left > 0) both = *reinterpret_cast<const Vector<Result, 2>*>(from);
@@ -150,7 +150,7 @@ __device__ void store_sums(const MatmulPlan<T, Result>& plan, const BlockTile<T>
           if (left > 0) both.value[0] = from[0];
           if (left > 1) both.value[1] = from[1];
         }
-        of_column[j][0] = static_cast<float>(both.value[0]), of_column[j][1] = static_cast<float>(both.value[1]);
+        per_column[j][0] = static_cast<float>(both.value[0]), per_column[j][1] = static_cast<float>(both.value[1]);
       }
     }
 #pragma unroll
@@ -158,7 +158,7 @@ __device__ void store_sums(const MatmulPlan<T, Result>& plan, const BlockTile<T>
       const int down = eight / 2 * RowsApart + eight % 2 * 8;
       const int left = down < rows_left ? columns_left - lane_column : 0;
       const int64_t element = first_element + down * columns;
-      Columns sums[groups], of_element[groups] = {};
+      Columns sums[groups], per_element[groups] = {};
 #pragma unroll
       for (int g = 0; g < groups; ++g)
 #pragma unroll
@@ -171,27 +171,27 @@ __device__ void store_sums(const MatmulPlan<T, Result>& plan, const BlockTile<T>
       if (!AddsElement<Epilogue> && has_element)
 #pragma unroll
         for (int g = 0; g < groups; ++g)
-          of_element[g].load(epilogue.of_element + element + g * next, left - g * next, vectors, lane);
+          per_element[g].load(epilogue.per_element + element + g * next, left - g * next, vectors, lane);
 #pragma unroll
       for (int g = 0; g < groups; ++g) {
-        Columns kept, second;
+        Columns stored, second;
 #pragma unroll
         for (int j = 0; j < 4; ++j)
 #pragma unroll
           for (int e = 0; e < 2; ++e) {
             const auto done =
-                finished(epilogue, sums[g].value[j][e], of_column[g * 4 + j][e], of_element[g].value[j][e]);
-            kept.value[j][e] = done[0], second.value[j][e] = done[1];
+                finished(epilogue, sums[g].value[j][e], per_column[g * 4 + j][e], per_element[g].value[j][e]);
+            stored.value[j][e] = done[0], second.value[j][e] = done[1];
           }
         if constexpr (AddsElement<Epilogue>)
-          if (has_element) kept.add(epilogue.of_element + element + g * next, left - g * next, vectors, lane);
-        kept.store(c + element + g * next, left - g * next, vectors, lane);
+          if (has_element) stored.add(epilogue.per_element + element + g * next, left - g * next, vectors, lane);
+        stored.store(c + element + g * next, left - g * next, vectors, lane);
         if constexpr (FillsSecond<Epilogue>)
           second.store(epilogue.second + element + g * next, left - g * next, vectors, lane);
       }
     }
   };
-  const bool has_element = epilogue.of_element, general = !RegistersLeft || !plan.vectors_c || p.accumulate;
+  const bool has_element = epilogue.per_element, general = !RegistersLeft || !plan.vectors_c || p.accumulate;
   if (general)
     store_rows(plan.vectors_c, p.accumulate, has_element);
   else if constexpr (!AddsElement<Epilogue>)  // these always or never read elements

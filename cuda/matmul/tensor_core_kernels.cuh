@@ -18,18 +18,18 @@ __global__ void __launch_bounds__(TensorCoreTile<Columns, AAlongK, BAlongK>::thr
 
 // Returns the fastest number of K splits for tiles of 128 x 256. Multiprocessors run tiles in
 // rounds; a partial last round takes as long as a full one. Time, in a block's time per index k:
-//   rounds (k / pieces + 192)    192: a block begins, and the sums of a round go to memory
-//   + 3 tiles (pieces + 1)       the second kernel reads sums and writes C, and so shares the bandwidth of the GPU
+//   rounds (k / splits + 192)    192: a block begins, and the sums of a round go to memory
+//   + 3 tiles (splits + 1)       the second kernel reads sums and writes C, and so shares the bandwidth of the GPU
 //   + 128                        its launch
 // Rounds are counted for 132 multiprocessors on any GPU, because the bits depend on the splits.
-inline int64_t pieces_in_least_time(int64_t tiles, int64_t k) {
-  constexpr int64_t at_once = 132, most_rounds = 4, beginning = 192, of_sums = 3, of_launch = 128;
-  int64_t best = 1, least = k + beginning;
+inline int64_t fastest_splits(int64_t tiles, int64_t k) {
+  constexpr int64_t at_once = 132, max_rounds = 4, beginning = 192, of_sums = 3, of_launch = 128;
+  int64_t best = 1, least_time = k + beginning;
   if (tiles >= at_once) return 1;
-  for (int64_t pieces = 2; pieces <= std::min(most_rounds * at_once / tiles, k / shortest_piece); ++pieces) {
-    const int64_t rounds = matmul_tiles(tiles * pieces, at_once);
-    const int64_t time = rounds * (k / pieces + beginning) + of_sums * tiles * (pieces + 1) + of_launch;
-    if (time < least) best = pieces, least = time;
+  for (int64_t splits = 2; splits <= std::min(max_rounds * at_once / tiles, k / min_split_length); ++splits) {
+    const int64_t rounds = matmul_tiles(tiles * splits, at_once);
+    const int64_t time = rounds * (k / splits + beginning) + of_sums * tiles * (splits + 1) + of_launch;
+    if (time < least_time) best = splits, least_time = time;
   }
   return best;
 }
@@ -38,8 +38,8 @@ template <int Columns>
 struct TensorCoreKernels {
   static constexpr int rows = tile_rows<Columns>, columns = Columns, depth = tensor_core_depth;
   // Tiles of 192 columns depend on the GPU, so they never split k: bits must not depend on it.
-  static int64_t pieces(int64_t tiles, int64_t k) requires(Columns != 192) {
-    return Columns == 256 ? pieces_in_least_time(tiles, k) : pieces_that_fill(tiles, k);
+  static int64_t splits(int64_t tiles, int64_t k) requires(Columns != 192) {
+    return Columns == 256 ? fastest_splits(tiles, k) : splits_that_fill(tiles, k);
   }
   template <class Result, class Epilogue>
   static void launch(const MatmulPlan<bf16, Result>& plan, const Epilogue& epilogue) {
@@ -73,12 +73,12 @@ struct TensorCoreKernels {
 // leave fewer multiprocessors idle in the last round. All tiles sum in one order, to equal bits.
 template <class Result>
 int columns_of_tiles(const Matmul<bf16, Result>& p, int multiprocessors) {
-  constexpr int64_t blocks = 128, piece = 512;
+  constexpr int64_t blocks = 128, length = 512;
   const int64_t wide = matmul_tiles(p.m, 128) * tiles_across(p, 256) * p.batch;
-  if (wide * std::max<int64_t>(1, p.k / piece) < blocks || p.n <= 128) return 128;
+  if (wide * std::max<int64_t>(1, p.k / length) < blocks || p.n <= 128) return 128;
   const int64_t large = matmul_tiles(p.m, 256) * tiles_across(p, 192) * p.batch;
-  const bool in_pieces = pieces_in_least_time(wide, p.k) > 1;
-  return !in_pieces && 3 * matmul_tiles(large, multiprocessors) < 2 * matmul_tiles(wide, multiprocessors) ? 192 : 256;
+  const bool splits_k = fastest_splits(wide, p.k) > 1;
+  return !splits_k && 3 * matmul_tiles(large, multiprocessors) < 2 * matmul_tiles(wide, multiprocessors) ? 192 : 256;
 }
 
 }  // namespace orrery::cuda

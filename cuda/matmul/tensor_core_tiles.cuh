@@ -8,7 +8,7 @@
 // 32, two products of depth 16. Tiles of 256 x 192, 64 x 96 per warp, use all registers and need
 // fewer loads per product. A warp's columns are sixteens that alternate with other warps' sixteens.
 //
-// Shared memory holds steps as the operands are stored, [place][k] or [k][place], where a place is
+// Shared memory holds steps as the operands are stored, [mn][k] or [k][mn], where mn is
 // a row of A or a column of B; ldmatrix transposes if needed. Chunks of 16 bytes are permuted
 // within a row by XOR with part of the row number: so the eight rows that ldmatrix reads at once,
 // and those that eight threads write, are in different banks.
@@ -30,20 +30,18 @@ inline constexpr int tensor_core_depth = 32;
 template <int Columns>
 inline constexpr int tile_rows = Columns == 192 ? 256 : 128;
 
-// One step of an operand with `Places` places. Offsets are in bytes.
-template <int Places, bool AlongK>
+// One step of an operand with `MN` rows of A or columns of B. Offsets are in bytes.
+template <int MN, bool AlongK>
 struct TensorCoreStep {
   static constexpr int chunk = 8, chunk_bytes = 16;  // elements; bytes
-  static constexpr int rows = AlongK ? Places : tensor_core_depth;
-  static constexpr int chunks = (AlongK ? tensor_core_depth : Places) / chunk;
+  static constexpr int rows = AlongK ? MN : tensor_core_depth;
+  static constexpr int chunks = (AlongK ? tensor_core_depth : MN) / chunk;
   static constexpr int row_bytes = chunks * chunk_bytes, bytes = rows * row_bytes;
   static __device__ int offset(int row, int column_chunk) {
     return row * row_bytes + (column_chunk ^ (AlongK ? row / 2 % 4 : row % 8)) * chunk_bytes;
   }
   static constexpr int depth = tensor_core_depth;
-  static __host__ __device__ constexpr int place(int row, int column_chunk) {
-    return AlongK ? row : column_chunk * chunk;
-  }
+  static __host__ __device__ constexpr int mn(int row, int column_chunk) { return AlongK ? row : column_chunk * chunk; }
   static __host__ __device__ constexpr int k(int row, int column_chunk) { return AlongK ? column_chunk * chunk : row; }
 };
 
@@ -61,29 +59,30 @@ struct TensorCoreTile {
 
 // The first row and column of a warp in its tile; sixteens of columns alternate between warps.
 template <class Tile>
-struct WarpPlace {
+struct WarpOrigin {
   const int thread = in_register(static_cast<int>(threadIdx.x)), lane = thread % 32;
   const int row = thread / 32 / Tile::warps_across * Tile::warp_rows, column = thread / 32 % Tile::warps_across * 16;
 };
 
 // A thread's copies of an operand, step by step. Step defines for each chunk (row, column_chunk)
-// its offset in shared memory and its content: 8 elements from (place, k) on, along one of the two.
+// its offset in shared memory and its content: 8 elements from (mn, k) on, along one of the two.
 template <class Step, bool AlongK, int Threads>
 class StepCopies {
   // Threads along a row: one for each chunk, or, if their number does not divide Threads, eight,
-  // which loop over `beside` chunks each.
-  static constexpr int across = Threads % Step::chunks == 0 ? Step::chunks : 8, beside = Step::chunks / across;
-  static constexpr int rows_at_once = Threads / across, copies = Step::rows / rows_at_once * beside;
+  // which loop over `per_thread` chunks each.
+  static constexpr int across = Threads % Step::chunks == 0 ? Step::chunks : 8, per_thread = Step::chunks / across;
+  static constexpr int rows_at_once = Threads / across, copies = Step::rows / rows_at_once * per_thread;
   // All chunks of a thread have equal XOR terms, so one offset serves all.
-  static_assert(rows_at_once % 8 == 0 && Step::rows % rows_at_once == 0 && (beside == 1 || !AlongK));
+  static_assert(rows_at_once % 8 == 0 && Step::rows % rows_at_once == 0 && (per_thread == 1 || !AlongK));
 
  public:
-  // `data`: first element of the first step; `places`: number of places before the edge.
-  __device__ StepCopies(const bf16* data, int64_t stride, int places)
-      : offset_(Step::offset(row(), chunk())), stride_(static_cast<int>(stride)),
-        from_(data + element(Step::place(row(), chunk()), Step::k(row(), chunk()), stride)) {
+  // `data`: first element of the first step; `mn_count`: number of rows or columns before the edge.
+  __device__ StepCopies(const bf16* data, int64_t stride, int mn_count)
+      : offset_(Step::offset(row(), chunk())),
+        stride_(static_cast<int>(stride)),
+        from_(data + element(Step::mn(row(), chunk()), Step::k(row(), chunk()), stride)) {
     for (int i = 0; i < copies; ++i)
-      if (Step::place(row(), chunk()) + place_of(i) < places) present_ |= 1u << i;
+      if (Step::mn(row(), chunk()) + mn_of(i) < mn_count) present_ |= 1u << i;
   }
   // Starts the copies of the next step, of which `depth` of k are before the end.
   __device__ void start(unsigned char* step, int depth) {
@@ -106,17 +105,17 @@ class StepCopies {
  private:
   __device__ void copy(unsigned char* step, int i, int valid, int64_t stride) const {
     cp_async<16>(step + offset_ + row_of(i) * Step::row_bytes + chunk_of(i) * Step::chunk_bytes,
-                 from_ + element(place_of(i), k_of(i), stride), valid);
+                 from_ + element(mn_of(i), k_of(i), stride), valid);
   }
-  static __device__ int64_t element(int place, int k, int64_t stride) {
-    return AlongK ? place * stride + k : k * stride + place;
+  static __device__ int64_t element(int mn, int k, int64_t stride) {
+    return AlongK ? mn * stride + k : k * stride + mn;
   }
   static __device__ int row() { return in_register(static_cast<int>(threadIdx.x)) / across; }
   static __device__ int chunk() { return in_register(static_cast<int>(threadIdx.x)) % across; }
   // Distances from a thread's first copy to copy i.
-  static __device__ int row_of(int i) { return i / beside * rows_at_once; }
-  static __device__ int chunk_of(int i) { return i % beside * across; }
-  static __device__ int place_of(int i) { return Step::place(row_of(i), chunk_of(i)); }
+  static __device__ int row_of(int i) { return i / per_thread * rows_at_once; }
+  static __device__ int chunk_of(int i) { return i % per_thread * across; }
+  static __device__ int mn_of(int i) { return Step::mn(row_of(i), chunk_of(i)); }
   static __device__ int k_of(int i) { return Step::k(row_of(i), chunk_of(i)); }
   int offset_, stride_;
   const bf16* from_;
@@ -147,29 +146,29 @@ class OperandCopies {
 // Returns true if the block of this tile also sums the rows of A.
 template <class Result>
 __device__ bool sums_rows_of(const Matmul<bf16, Result>& product, const BlockTile<bf16>& tile) {
-  return product.row_sums && tile.part == 0 && tile.column == 0;
+  return product.row_sums && tile.output == 0 && tile.column == 0;
 }
 
-// A lane's ldmatrix addresses, for 16 of its warp's places and 16 of k. A warp's sixteens are
-// `Apart` places apart.
-template <int Places, bool AlongK, bool IsA, int Apart>
+// A lane's ldmatrix addresses, for 16 of mn of its warp and 16 of k. A warp's sixteens are
+// `Apart` apart in mn.
+template <int MN, bool AlongK, bool IsA, int Apart>
 class Fragments {
-  using Step = TensorCoreStep<Places, AlongK>;
+  using Step = TensorCoreStep<MN, AlongK>;
 
  public:
-  __device__ Fragments(int first_place, int lane) {
+  __device__ Fragments(int first_mn, int lane) {
     // Order of the four matrices: A down its rows, then along k; B along k, then across columns.
-    const int eight_places = IsA ? lane / 8 % 2 : lane / 16, eight_of_k = IsA ? lane / 16 : lane / 8 % 2;
+    const int eight_of_mn = IsA ? lane / 8 % 2 : lane / 16, eight_of_k = IsA ? lane / 16 : lane / 8 % 2;
     if constexpr (AlongK)
-      offset_ = Step::offset(first_place + eight_places * 8 + lane % 8, eight_of_k);
+      offset_ = Step::offset(first_mn + eight_of_mn * 8 + lane % 8, eight_of_k);
     else
-      offset_ = Step::offset(eight_of_k * 8 + lane % 8, first_place / Step::chunk + eight_places);
+      offset_ = Step::offset(eight_of_k * 8 + lane % 8, first_mn / Step::chunk + eight_of_mn);
   }
   // 16 elements along a row are two chunks. XOR adds their offset, because it also permutes chunks.
-  __device__ void load(uint32_t (&x)[4], const unsigned char* step, int sixteen_places, int sixteen_of_k) const {
+  __device__ void load(uint32_t (&x)[4], const unsigned char* step, int sixteen_of_mn, int sixteen_of_k) const {
     constexpr int eight = 8 * Step::chunk_bytes;
-    const int along = (AlongK ? sixteen_of_k * 16 : sixteen_places * Apart) / Step::chunk * Step::chunk_bytes;
-    const int rows = AlongK ? sixteen_places * Apart : sixteen_of_k * 16;
+    const int along = (AlongK ? sixteen_of_k * 16 : sixteen_of_mn * Apart) / Step::chunk * Step::chunk_bytes;
+    const int rows = AlongK ? sixteen_of_mn * Apart : sixteen_of_k * 16;
     load_matrices<!AlongK>(x, step + (offset_ ^ along % eight) + along / eight * eight + rows * Step::row_bytes);
   }
 
@@ -222,7 +221,7 @@ __device__ void multiply_by_warps(const MatmulPlan<bf16, Result>& plan, const Ep
   OperandCopies<Tile, typename Tile::A, typename Tile::B, AAlongK, BAlongK> copies(p, tile);
   const int depth = static_cast<int>(tile.k1 - tile.k0);
 
-  const auto warp = WarpPlace<Tile>();
+  const auto warp = WarpOrigin<Tile>();
   constexpr int sixteens = Tile::warp_columns / 16;  // of its columns
   const Fragments<Tile::rows, AAlongK, true, 16> of_a(warp.row, warp.lane);
   const Fragments<Tile::columns, BAlongK, false, Tile::apart> of_b(warp.column, warp.lane);
@@ -255,11 +254,11 @@ __device__ void multiply_by_warps(const MatmulPlan<bf16, Result>& plan, const Ep
       if (sums_rows) row_sums.add(of_a, shared.a[stage]);
     stage = stage == Tile::stages - 1 ? 0 : stage + 1;
   }
-  const auto place = WarpPlace<Tile>();  // computed again, so that no register holds it during the loop
+  const auto origin = WarpOrigin<Tile>();  // computed again, so that no register holds it during the loop
   if constexpr (may_sum_rows)
     if (sums_rows)
-      row_sums.store(p.row_sums + tile.piece * p.m + tile.row, tile.rows_left, p.accumulate_row_sums, place.lane);
-  store_sums<Tile::apart, 16, 0, 2 * sixteens, Columns != 192>(plan, tile, sum, place.row, place.column, place.lane,
+      row_sums.store(p.row_sums + tile.split * p.m + tile.row, tile.rows_left, p.accumulate_row_sums, origin.lane);
+  store_sums<Tile::apart, 16, 0, 2 * sixteens, Columns != 192>(plan, tile, sum, origin.row, origin.column, origin.lane,
                                                                epilogue);
 }
 

@@ -17,9 +17,9 @@
 //
 // Operands are lines of 128 bytes, eight chunks of 16 bytes; eight lines align to 1,024 bytes.
 // Chunk c of line l is stored at c ^ l % 8 in its line, so simultaneous reads use different banks.
-//   along k              a line is 64 of k for one place (row of A, column of B): line = place
-//   along the places     a line is 64 places for one index k: line = k; the lines of the next 64 places begin
-//                        `places_apart` bytes later
+//   along k              a line is 64 of k for one mn (row of A, column of B): line = mn
+//   along mn             a line is 64 of mn for one index k: line = k; the lines of the next 64 of mn begin
+//                        `mn_stride` bytes later
 // A SharedOperand begins at 16 of k: the next 16 are 2 chunks farther in the lines, or 16 lines.
 #pragma once
 
@@ -34,10 +34,10 @@ inline constexpr int group_threads = 128, group_rows = 64, group_line = 128;
 struct SharedOperand {
   uint64_t bits;
   // `first`: shared address of its first line, or of 16 of k in it
-  static __device__ SharedOperand at(unsigned first, int places_apart) {
+  static __device__ SharedOperand at(unsigned first, int mn_stride) {
     constexpr uint64_t eight_lines = 8 * group_line, lines_of_128_bytes = 1;
-    return {uint64_t{(first & 0x3ffffu) >> 4} | static_cast<uint64_t>(places_apart >> 4) << 16 |
-            eight_lines >> 4 << 32 | lines_of_128_bytes << 62};
+    return {uint64_t{(first & 0x3ffffu) >> 4} | static_cast<uint64_t>(mn_stride >> 4) << 16 | eight_lines >> 4 << 32 |
+            lines_of_128_bytes << 62};
   }
 };
 
@@ -50,7 +50,7 @@ __host__ __device__ inline bool warp_groups() {
 #elif defined(__CUDA_ARCH__)
   return false;
 #else
-  return card().warp_groups;
+  return device_properties().warp_groups;
 #endif
 }
 

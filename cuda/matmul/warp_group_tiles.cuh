@@ -19,26 +19,26 @@
 
 namespace orrery::cuda {
 
-// A step of an operand with `Places` places (rows of A, columns of B), in lines. Offsets in bytes.
-template <int Places, bool AlongK>
+// A step of an operand with `MN` rows of A or columns of B, in lines. Offsets in bytes.
+template <int MN, bool AlongK>
 struct WarpGroupStep {
   static constexpr int depth = 64, chunk = 8, chunk_bytes = 16, chunks = group_line / chunk_bytes;
-  static constexpr int rows = Places, row_bytes = group_line, bytes = rows * row_bytes;
+  static constexpr int rows = MN, row_bytes = group_line, bytes = rows * row_bytes;
   static __device__ int offset(int line, int column_chunk) {
     return line * row_bytes + (column_chunk ^ line % 8) * chunk_bytes;
   }
-  static __host__ __device__ constexpr int place(int line, int column_chunk) {
+  static __host__ __device__ constexpr int mn(int line, int column_chunk) {
     return AlongK ? line : line / depth * group_rows + column_chunk * chunk;
   }
   static __host__ __device__ constexpr int k(int line, int column_chunk) {
     return AlongK ? column_chunk * chunk : line % depth;
   }
-  // `operand` returns 16 of k for block `sixty_four_places` of 64 places and for those after it.
-  static constexpr int places_bytes = 64 * group_line;
-  static __device__ SharedOperand operand(unsigned step, int sixty_four_places, int sixteen_of_k) {
+  // `operand` returns 16 of k for block `sixty_four_of_mn` of 64 of mn and for those after it.
+  static constexpr int mn_bytes = 64 * group_line;
+  static __device__ SharedOperand operand(unsigned step, int sixty_four_of_mn, int sixteen_of_k) {
     const int along_k = AlongK ? 16 * 2 : 16 * group_line;
-    return SharedOperand::at(step + static_cast<unsigned>(sixty_four_places * places_bytes + sixteen_of_k * along_k),
-                             places_bytes);
+    return SharedOperand::at(step + static_cast<unsigned>(sixty_four_of_mn * mn_bytes + sixteen_of_k * along_k),
+                             mn_bytes);
   }
 };
 
@@ -99,7 +99,7 @@ __device__ void multiply_by_groups(const MatmulPlan<bf16, Result>& plan, const E
           for (int i = 0; i < Tile::blocks; ++i)
             group_product<!AAlongK, false>(
                 row_sum[i], A::operand(a + static_cast<unsigned>(stage * A::bytes), i * Tile::groups + group, sixteen),
-                SharedOperand::at(shared_address(shared.ones), A::places_bytes));
+                SharedOperand::at(shared_address(shared.ones), A::mn_bytes));
       }
     group_products_commit();
     copies.start(shared, next, left - (Tile::stages - 2) * depth_of_step);
@@ -118,7 +118,7 @@ __device__ void multiply_by_groups(const MatmulPlan<bf16, Result>& plan, const E
 #pragma unroll
       for (int n = 0; n < 2 * Tile::blocks; ++n) {
         const int r = row + n / 2 * apart + n % 2 * 8 + lane / 4;
-        float* const to = p.row_sums + tile.piece * p.m + tile.row + r;
+        float* const to = p.row_sums + tile.split * p.m + tile.row + r;
         if (r < tile.rows_left) *to = row_sum[n / 2][0][n % 2 * 2] + (p.accumulate_row_sums ? *to : 0);
       }
   // 64 columns at a time: registers would not hold the epilogue's inputs for more.

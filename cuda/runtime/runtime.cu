@@ -32,25 +32,25 @@ LatestLaunch& latest_launch() {
   return latest;
 }
 
-std::string number(const dim3& d) {
+std::string dims_text(const dim3& d) {
   std::string text = std::to_string(d.x);
   if (d.y > 1 || d.z > 1) text += " x " + std::to_string(d.y);
   if (d.z > 1) text += " x " + std::to_string(d.z);
   return text;
 }
 // Returns "cuda/attention/attention.cuh:88", regardless of the folder of the sources.
-std::string place(std::string_view file, int line) {
+std::string location(std::string_view file, int line) {
   const size_t folder = file.rfind("/cuda/");
   if (folder != file.npos) file.remove_prefix(folder + 1);
   return std::string(file) + ":" + std::to_string(line);
 }
 std::string shape(const Launch& launch) {
-  return "launched with " + number(launch.grid) + " blocks of " + number(launch.block) +
+  return "launched with " + dims_text(launch.grid) + " blocks of " + dims_text(launch.block) +
          (launch.shared_bytes ? " and " + std::to_string(launch.shared_bytes) + " bytes of shared memory" : "");
 }
 
 // Returns "map" or "map of gelu": the kernel and the operation that launched it.
-std::string who(const Launch& launch, const char* operation) {
+std::string kernel_name(const Launch& launch, const char* operation) {
   return launch.name + (*operation ? " of " + std::string(operation) : "");
 }
 
@@ -63,54 +63,54 @@ void check(cudaError_t result, const char* operation, int line = __builtin_LINE(
     message +=
         std::string("no GPU is available (") + cudaGetErrorName(result) + "); install its driver, or use --device=cpu";
   else
-    message += cudaGetErrorName(result) + (" at " + place(__FILE__, line));
+    message += cudaGetErrorName(result) + (" at " + location(__FILE__, line));
   if (const auto [latest, of] = latest_launch().get(); latest.line)
-    message += "; the last kernel was " + who(latest, of) + " at " + place(latest.file, latest.line) + ", " +
+    message += "; the last kernel was " + kernel_name(latest, of) + " at " + location(latest.file, latest.line) + ", " +
                shape(latest) + "; set CUDA_LAUNCH_BLOCKING=1 to get the error from the kernel that causes it";
   throw Error(message);
 }
 
 // Set while this thread captures a CUDA graph. The capture has its own CUDA stream: other threads
 // use the process's CUDA stream, so their work runs at once and is not captured.
-thread_local std::shared_ptr<Pool> pool_of_graph;
-thread_local cudaStream_t stream_of_graph = nullptr;
+thread_local std::shared_ptr<Pool> graph_pool;
+thread_local cudaStream_t graph_stream = nullptr;
 
 // A kernel for all architectures. Its launch bound shows whether the GPU runs the code for 90a.
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-constexpr int bound_of_nothing = 128;
+constexpr int empty_kernel_bound = 128;
 #else
-constexpr int bound_of_nothing = 32;
+constexpr int empty_kernel_bound = 32;
 #endif
-__global__ void __launch_bounds__(bound_of_nothing) nothing_kernel() {}
-cudaError_t find_code(cudaFuncAttributes* attributes) { return cudaFuncGetAttributes(attributes, nothing_kernel); }
+__global__ void __launch_bounds__(empty_kernel_bound) empty_kernel() {}
+cudaError_t find_code(cudaFuncAttributes* attributes) { return cudaFuncGetAttributes(attributes, empty_kernel); }
 
-Card find_card() {
+DeviceProperties query_device() {
   int device = 0;
   check(cudaGetDevice(&device), "start");
   cudaDeviceProp found;
   check(cudaGetDeviceProperties(&found, device), "start");
   int kilohertz = 0;
   check(cudaDeviceGetAttribute(&kilohertz, cudaDevAttrClockRate, device), "start");
-  Card card = {found.name,
-                     found.major,
-                     found.minor,
-                     found.multiProcessorCount,
-                     static_cast<int64_t>(found.totalGlobalMem),
-                     static_cast<int64_t>(found.sharedMemPerBlockOptin),
-                     kilohertz * 1e3};
-  check_supported(card);
+  DeviceProperties gpu = {found.name,
+                          found.major,
+                          found.minor,
+                          found.multiProcessorCount,
+                          static_cast<int64_t>(found.totalGlobalMem),
+                          static_cast<int64_t>(found.sharedMemPerBlockOptin),
+                          kilohertz * 1e3};
+  check_supported(gpu);
   cudaFuncAttributes attributes;
   check(find_code(&attributes), "start");
-  card.warp_groups = attributes.maxThreadsPerBlock > 32;
-  return card;
+  gpu.warp_groups = attributes.maxThreadsPerBlock > 32;
+  return gpu;
 }
 
 }  // namespace
 
 void check(cudaError_t result, const Launch& launch) {
   if (result == cudaSuccess) return latest_launch().set(launch);
-  throw Error(who(launch, current_operation()) + ": " + cudaGetErrorName(result) + " at " +
-              place(launch.file, launch.line) + ", " + shape(launch));
+  throw Error(kernel_name(launch, current_operation()) + ": " + cudaGetErrorName(result) + " at " +
+              location(launch.file, launch.line) + ", " + shape(launch));
 }
 
 namespace {
@@ -120,17 +120,17 @@ cudaStream_t new_stream(const char* operation) {
   check(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking), operation);
   return made;
 }
-cudaStream_t stream_of_process() {
-  static const cudaStream_t the_one = [] {
-    card();
+cudaStream_t process_stream() {
+  static const cudaStream_t instance = [] {
+    device_properties();
     const cudaStream_t made = new_stream("start");
     stream_exists = true;
     return made;
   }();
-  return the_one;
+  return instance;
 }
 }  // namespace
-cudaStream_t stream() { return stream_of_graph ? stream_of_graph : stream_of_process(); }
+cudaStream_t stream() { return graph_stream ? graph_stream : process_stream(); }
 bool started() { return stream_exists; }
 
 int device_count() {
@@ -144,7 +144,7 @@ int device_count() {
 
 namespace {
 // Returns true if the program has code for the GPU in use: one kernel is queried for all.
-bool holds_code() {
+bool has_code() {
   cudaFuncAttributes attributes;
   const cudaError_t result = find_code(&attributes);
   if (result == cudaSuccess) return true;
@@ -155,27 +155,26 @@ bool holds_code() {
   return false;
 }
 }  // namespace
-void check_supported(const Card& card) {
+void check_supported(const DeviceProperties& gpu) {
   constexpr int oldest = 8;
-  const std::string capability = std::to_string(card.major) + "." + std::to_string(card.minor);
-  if (card.major < oldest)
-    throw Error("start: the GPU " + card.name + " has compute capability " + capability +
+  const std::string capability = std::to_string(gpu.major) + "." + std::to_string(gpu.minor);
+  if (gpu.major < oldest)
+    throw Error("start: the GPU " + gpu.name + " has compute capability " + capability +
                 "; the kernels need 8.0 or later; use --device=cpu");
-  if (holds_code()) return;
-  const bool has_warp_groups = card.major == 9 && card.minor == 0;
-  const std::string architecture =
-      std::to_string(card.major) + std::to_string(card.minor) + (has_warp_groups ? "a" : "");
-  throw Error("start: this program has no code for the GPU " + card.name + " of compute capability " + capability +
+  if (has_code()) return;
+  const bool has_warp_groups = gpu.major == 9 && gpu.minor == 0;
+  const std::string architecture = std::to_string(gpu.major) + std::to_string(gpu.minor) + (has_warp_groups ? "a" : "");
+  throw Error("start: this program has no code for the GPU " + gpu.name + " of compute capability " + capability +
               "; it was built with CMAKE_CUDA_ARCHITECTURES=" ORRERY_CUDA_ARCHITECTURES
               "; build it for this GPU with cmake -S . -B build -DORRERY_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=" +
               architecture + " && cmake --build build --parallel; or use --device=cpu");
 }
-const Card& card() {
-  static const Card the_one = find_card();  // if it throws, the next call tries again
-  return the_one;
+const DeviceProperties& device_properties() {
+  static const DeviceProperties instance = query_device();  // if it throws, the next call tries again
+  return instance;
 }
 void* allocate(int64_t bytes) {
-  card();  // throws if there is no GPU
+  device_properties();  // throws if there is no GPU
   void* data = nullptr;
   const cudaError_t result = cudaMalloc(&data, static_cast<size_t>(bytes));
   if (result == cudaErrorMemoryAllocation) {
@@ -186,7 +185,7 @@ void* allocate(int64_t bytes) {
   return data;
 }
 void free(void* data) {
-  if (stream_exists) check(cudaStreamSynchronize(stream_of_process()), "free");  // kernels may still use it
+  if (stream_exists) check(cudaStreamSynchronize(process_stream()), "free");  // kernels may still use it
   check(cudaFree(data), "free");
 }
 
@@ -197,20 +196,20 @@ int64_t free_memory() {
 }
 
 std::shared_ptr<Pool> new_pool() {
-  return std::make_shared<Pool>(Pool::Source{.allocate = allocate, .free = cuda::free, .lasting = true});
+  return std::make_shared<Pool>(Pool::Source{.allocate = allocate, .free = cuda::free, .keeps_blocks = true});
 }
 
 std::shared_ptr<Pool> pool() {
   // Never destroyed: at exit the driver may already be unloaded.
-  static const auto* const the_one =
+  static const auto* const instance =
       new auto(std::make_shared<Pool>(Pool::Source{.allocate = allocate, .free = cuda::free}));
-  return pool_of_graph ? pool_of_graph : *the_one;
+  return graph_pool ? graph_pool : *instance;
 }
 
 void copy(void* to, bool to_device, const void* from, bool from_device, int64_t bytes) {
   constexpr cudaMemcpyKind from_host[] = {cudaMemcpyHostToHost, cudaMemcpyHostToDevice};
-  constexpr cudaMemcpyKind from_card[] = {cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice};
-  const cudaMemcpyKind kind = (from_device ? from_card : from_host)[to_device];
+  constexpr cudaMemcpyKind from_gpu[] = {cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice};
+  const cudaMemcpyKind kind = (from_device ? from_gpu : from_host)[to_device];
   check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), kind, stream()), "copy");
   if (!to_device || !from_device) check(cudaStreamSynchronize(stream()), "copy");
 }
@@ -251,31 +250,31 @@ void Pinned::fetch(const void* from, int64_t bytes) {
 void Pinned::wait() const { check(cudaEventSynchronize(static_cast<cudaEvent_t>(event_)), "wait"); }
 
 namespace {
-class Recording {  // this thread's capture of a CUDA graph
+class GraphCapture {  // this thread's capture of a CUDA graph
  public:
-  explicit Recording(const std::shared_ptr<Pool>& pool) {
-    if (stream_of_graph) throw Error("record: this thread already records a CUDA graph; finish it first");
-    stream_of_process();
+  explicit GraphCapture(const std::shared_ptr<Pool>& pool) {
+    if (graph_stream) throw Error("record: this thread already records a CUDA graph; finish it first");
+    process_stream();
     stream_ = new_stream("record");
     // Relaxed: the pool may allocate memory during the capture.
     const cudaError_t result = cudaStreamBeginCapture(stream_, cudaStreamCaptureModeRelaxed);
     if (result != cudaSuccess) cudaStreamDestroy(stream_);
     check(result, "record");
-    stream_of_graph = stream_, pool_of_graph = pool;
+    graph_stream = stream_, graph_pool = pool;
   }
-  ~Recording() {
-    stream_of_graph = nullptr, pool_of_graph = nullptr;
+  ~GraphCapture() {
+    graph_stream = nullptr, graph_pool = nullptr;
     if (!ended_) end();
     if (graph_) cudaGraphDestroy(graph_);
     cudaStreamDestroy(stream_);
     cudaGetLastError();
   }
-  Recording(const Recording&) = delete;
+  GraphCapture(const GraphCapture&) = delete;
   cudaGraphExec_t finished() {
     check(end(), "record");
-    cudaGraphExec_t recorded;
-    check(cudaGraphInstantiate(&recorded, graph_, 0), "record");
-    return recorded;
+    cudaGraphExec_t graph;
+    check(cudaGraphInstantiate(&graph, graph_, 0), "record");
+    return graph;
   }
 
  private:
@@ -289,14 +288,14 @@ class Recording {  // this thread's capture of a CUDA graph
 };
 }  // namespace
 void* record(const std::shared_ptr<Pool>& pool, const std::function<void()>& work) {
-  Recording recording(pool);
+  GraphCapture capture(pool);
   work();
-  return recording.finished();
+  return capture.finished();
 }
-void replay(void* recorded) { check(cudaGraphLaunch(static_cast<cudaGraphExec_t>(recorded), stream()), "replay"); }
-void destroy_recorded(void* recorded) {
-  cudaStreamSynchronize(stream_of_process());  // a replay may still read the pool's blocks
-  cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(recorded));
+void replay(void* graph) { check(cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph), stream()), "replay"); }
+void destroy_graph(void* graph) {
+  cudaStreamSynchronize(process_stream());  // a replay may still read the pool's blocks
+  cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph));
 }
 
 }  // namespace orrery::cuda

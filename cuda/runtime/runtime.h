@@ -21,7 +21,7 @@ class Error : public std::runtime_error {
 
 int device_count();  // 0 without a GPU or without a driver
 
-struct Card {
+struct DeviceProperties {
   std::string name;
   int major, minor;  // compute capability
   int multiprocessors;
@@ -32,8 +32,8 @@ struct Card {
 };
 // Returns the GPU in use. Throws an Error if there is none, if its compute capability is below 8.0
 // (the kernels' minimum), or if the program has no code for it.
-const Card& card();
-void check_supported(const Card& card);  // throws the latter two Errors
+const DeviceProperties& device_properties();
+void check_supported(const DeviceProperties& gpu);  // throws the latter two Errors
 int64_t free_memory();                   // bytes
 bool started();                          // true once work has been queued
 
@@ -87,10 +87,10 @@ class Pinned {
 
 // CUDA graphs, for class Graph of engine/tensor/staging.h. `record` calls `work` once and captures
 // it; only `replay` runs it, so it must not wait for the device. `work` allocates from `pool`,
-// which belongs to the graph until `destroy_recorded`: it keeps all of its blocks, even freed ones.
+// which belongs to the graph until `destroy_graph`: it keeps all of its blocks, even freed ones.
 std::shared_ptr<Pool> new_pool();
 void* record(const std::shared_ptr<Pool>& pool, const std::function<void()>& work);
-void replay(void* recorded);
-void destroy_recorded(void* recorded);  // waits for the replays
+void replay(void* graph);
+void destroy_graph(void* graph);  // waits for the replays
 
 }  // namespace orrery::cuda

@@ -40,13 +40,13 @@ const Kernels<A>& kernels(const AttentionProblem<A>& problem) {
 
 // ---- tensors
 
-const int32_t* whole_numbers(const Tensor& x) { return x ? x.data<int32_t>() : nullptr; }
+const int32_t* int_data(const Tensor& x) { return x ? x.data<int32_t>() : nullptr; }
 template <class A>
-const A* numbers(const Tensor& x) {
+const A* data_of(const Tensor& x) {
   return x ? x.data<A>() : nullptr;
 }
 template <class A>
-A* new_numbers(const Tensor& x) {
+A* mutable_data_of(const Tensor& x) {
   return x ? x.mutable_data<A>() : nullptr;
 }
 int64_t stride_of(const Tensor& x) { return x.size(-1) * (x.shape().rank() > 2 ? x.size(-2) : 1); }
@@ -57,27 +57,27 @@ Tokens<const A> tokens(const Tensor& x) {
   return x ? Tokens<const A>{reinterpret_cast<const A*>(x.data<T>()), stride_of(x)} : Tokens<const A>{};
 }
 template <class T, class A = Arithmetic<T>>
-Tokens<A> new_tokens(const Tensor& x) {
+Tokens<A> mutable_tokens(const Tensor& x) {
   return x ? Tokens<A>{reinterpret_cast<A*>(x.mutable_data<T>()), stride_of(x)} : Tokens<A>{};
 }
 
 template <class T>
 AttentionProblem<Arithmetic<T>> problem_of(const AttentionInputs& x, const AttentionOptions& options) {
   using A = Arithmetic<T>;
-  const auto number = [](int64_t n) { return static_cast<int>(n); };  // all are below 2^29
+  const auto to_int = [](int64_t n) { return static_cast<int>(n); };  // all are below 2^29
   AttentionProblem<A> p;
-  p.queries = number(x.query.size(1)), p.keys = number(x.key.size(1)), p.batch = number(x.query.size(0));
-  p.query_heads = number(x.query.size(2)), p.key_heads = number(x.key.size(2));
-  p.head_size = number(x.query.size(3)), p.value_size = number(x.value.size(3));
-  p.slots = number(x.slot_key ? x.slot_key.size(0) : 0);
-  p.distances = number(x.relative_embedding ? x.relative_embedding.size(0)
+  p.queries = to_int(x.query.size(1)), p.keys = to_int(x.key.size(1)), p.batch = to_int(x.query.size(0));
+  p.query_heads = to_int(x.query.size(2)), p.kv_heads = to_int(x.key.size(2));
+  p.head_size = to_int(x.query.size(3)), p.value_size = to_int(x.value.size(3));
+  p.slots = to_int(x.slot_key ? x.slot_key.size(0) : 0);
+  p.distances = to_int(x.relative_embedding ? x.relative_embedding.size(0)
                        : x.relative_bias    ? x.relative_bias.size(1)
                                             : 0);
   p.is_bf16 = std::is_same_v<T, bf16>, p.span_per_query = x.span && x.span.shape().rank() == 3;
   p.query = tokens<T>(x.query), p.key = tokens<T>(x.key), p.value = tokens<T>(x.value);
   p.slot_key = tokens<T>(x.slot_key), p.slot_value = tokens<T>(x.slot_value);
   p.relative_embedding = tokens<T>(x.relative_embedding);
-  p.relative_bias = numbers<A>(x.relative_bias), p.span = numbers<A>(x.span);
+  p.relative_bias = data_of<A>(x.relative_bias), p.span = data_of<A>(x.span);
   set_options(p, options);
   return p;
 }
@@ -109,7 +109,7 @@ void count_work(int64_t multiplications) {
   count_flops(2. * static_cast<double>(multiplications));
 }
 
-Tensor row_numbers(const Tensor& q) {
+Tensor empty_row_values(const Tensor& q) {
   return Tensor::empty_like(q, Shape{q.size(0), q.size(2), q.size(1)},
                             q.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32);
 }
@@ -131,9 +131,9 @@ MaskView view_of(const AttentionMask& mask, int64_t queries, int64_t keys) {
   MaskView view;
   view.queries = static_cast<int>(queries), view.keys = static_cast<int>(keys);
   view.query_offset = static_cast<int>(mask.query_offset);
-  view.key_lengths = whole_numbers(mask.lengths);
-  view.query_document_ids = whole_numbers(mask.query_document_ids);
-  view.key_document_ids = whole_numbers(mask.key_document_ids);
+  view.key_lengths = int_data(mask.lengths);
+  view.query_document_ids = int_data(mask.query_document_ids);
+  view.key_document_ids = int_data(mask.key_document_ids);
   set_band(view, mask.causal, mask.attend_to_self, mask.window);
   return view;
 }
@@ -142,7 +142,7 @@ template <class A>
 void set_options(AttentionProblem<A>& p, const AttentionOptions& o) {
   static_cast<MaskView&>(p) = view_of(o.mask, p.queries, p.keys);
   p.scale = static_cast<A>(o.scale), p.soft_cap = static_cast<A>(o.soft_cap), p.ramp = static_cast<A>(o.ramp);
-  p.dropout = {.random_key = o.random_key,
+  p.dropout = {.rng_key = o.rng_key,
                .counters = (int64_t{p.keys} + p.slots + 3) / 4,
                .threshold = static_cast<uint32_t>(minimum(std::ceil(o.dropout * 0x1p32), 0x1p32 - 1)),
                .kept = o.dropout > 0 ? static_cast<A>(1 / (1 - o.dropout)) : A(0)};
@@ -153,8 +153,8 @@ AttentionOutput attention_forward(const AttentionInputs& x, const AttentionOptio
   AttentionOutput y;
   with_problem(x, options, [&]<class T, class A>(AttentionProblem<A> p) {
     y.output = Tensor::empty_like(x.query, x.query.shape().with(-1, p.value_size));
-    if (weighting.softmax()) y.log_sum = row_numbers(x.query);
-    p.output = new_tokens<T>(y.output), p.log_sum = new_numbers<A>(y.log_sum);
+    if (weighting.softmax()) y.log_sum = empty_row_values(x.query);
+    p.output = mutable_tokens<T>(y.output), p.log_sum = mutable_data_of<A>(y.log_sum);
     if (x.query.device() == Device::cuda)
       on_device<A>(weighting).forward(p);
     else
@@ -165,12 +165,12 @@ AttentionOutput attention_forward(const AttentionInputs& x, const AttentionOptio
 
 AttentionOutput attention_statistics(const AttentionInputs& x, const AttentionOptions& options,
                                      const AttentionWeighting& weighting, AttentionOutput y) {
-  for (Tensor* statistic : {&y.sum, &y.positive_sum, &y.entropy, &y.zero_share, &y.maximum})
-    *statistic = row_numbers(x.query);
+  for (Tensor* statistic : {&y.sum, &y.positive_sum, &y.entropy, &y.zero_fraction, &y.maximum})
+    *statistic = empty_row_values(x.query);
   with_problem(x, options, [&]<class T, class A>(AttentionProblem<A> p) {
-    p.log_sum = const_cast<A*>(numbers<A>(y.log_sum));
-    p.statistics = {new_numbers<A>(y.sum), new_numbers<A>(y.positive_sum), new_numbers<A>(y.entropy),
-                    new_numbers<A>(y.zero_share), new_numbers<A>(y.maximum)};
+    p.log_sum = const_cast<A*>(data_of<A>(y.log_sum));
+    p.statistics = {mutable_data_of<A>(y.sum), mutable_data_of<A>(y.positive_sum), mutable_data_of<A>(y.entropy),
+                    mutable_data_of<A>(y.zero_fraction), mutable_data_of<A>(y.maximum)};
     if (x.query.device() == Device::cuda)
       on_device<A>(weighting).statistics(p);
     else
@@ -186,13 +186,14 @@ void attention_backward(const AttentionInputs& x, const AttentionOptions& option
     const Tensor output_gradient =
         dy.output ? dy.output : Tensor::zeros_like(x.query, x.query.shape().with(-1, p.value_size));
     const Tokens<const A> output = tokens<T>(forward.output);
-    p.output = {const_cast<A*>(output.data), output.stride}, p.log_sum = const_cast<A*>(numbers<A>(forward.log_sum));
+    p.output = {const_cast<A*>(output.data), output.stride}, p.log_sum = const_cast<A*>(data_of<A>(forward.log_sum));
     p.output_gradient = tokens<T>(output_gradient);
-    p.statistics_gradients = {numbers<A>(forward.positive_sum), numbers<A>(forward.entropy), numbers<A>(dy.sum),
-                              numbers<A>(dy.entropy)};
-    p.gradients = {new_tokens<T>(d.query),          new_tokens<T>(d.key),        new_tokens<T>(d.value),
-                   new_tokens<T>(d.slot_key),       new_tokens<T>(d.slot_value), new_tokens<T>(d.relative_embedding),
-                   new_numbers<A>(d.relative_bias), new_numbers<A>(d.span)};
+    p.statistics_gradients = {data_of<A>(forward.positive_sum), data_of<A>(forward.entropy), data_of<A>(dy.sum),
+                              data_of<A>(dy.entropy)};
+    p.gradients = {mutable_tokens<T>(d.query),          mutable_tokens<T>(d.key),
+                   mutable_tokens<T>(d.value),          mutable_tokens<T>(d.slot_key),
+                   mutable_tokens<T>(d.slot_value),     mutable_tokens<T>(d.relative_embedding),
+                   mutable_data_of<A>(d.relative_bias), mutable_data_of<A>(d.span)};
     if (x.query.device() == Device::cuda)
       on_device<A>(weighting).backward(p);
     else
@@ -237,7 +238,7 @@ template <class A>
 int64_t attention_backward(const AttentionProblem<A>& problem, const AttentionWeighting& weighting) {
   const PaddedProblem<A> padded(problem, weighting, false, sums_fit_tasks(problem));
   const Problem<A>& p = padded.problem;
-  PieceSums<A> sums(p);
+  ChunkSums<A> sums(p);
   int64_t work = backward_of_context(p, kernels(problem), sums);
   if (p.slots > 0) work += backward_of_slots(p, kernels(problem), sums);
   sums.write(p.gradients, p.head_size);

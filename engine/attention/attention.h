@@ -43,7 +43,7 @@ struct AttentionOptions {
   double scale = 1;               // factor of <q, k>
   double soft_cap = 0, ramp = 0;  // ramp: R of the span, in tokens
   double dropout = 0;             // fraction of the weights that is set to zero
-  LateKey random_key{};
+  DeviceRandomKey rng_key{};
   // Path and name of the scores for hooks (nn/attentions/base/fused.h); empty: no hooks.
   std::string_view hooked_path = {}, hooked_name = {};
 };
@@ -74,7 +74,7 @@ struct AttentionOutput {
   Tensor log_sum = {};  // L of softmax: (B, H, Tq), as all below
   // Row statistics of the weights, undefined if not requested; the last two have no gradient.
   Tensor sum = {}, positive_sum = {}, entropy = {};
-  Tensor zero_share = {}, maximum = {};  // fraction of exact zeros among visible keys; largest weight
+  Tensor zero_fraction = {}, maximum = {};  // fraction of exact zeros among visible keys; largest weight
 };
 
 // Throws, with name and value, if a shape, dtype or option is invalid. The functions below call it;

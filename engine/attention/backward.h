@@ -10,11 +10,11 @@ namespace {
 template <class N, class A = Sum<N>>
 void load_inner_products(const BackwardBlock<N>& block) {
   const int64_t size = block.p.value_size;
-  const Matrix<const Element<N>> outputs = block.of_queries_read({block.p.output.data, block.p.output.stride}, size);
+  const Matrix<const Element<N>> outputs = block.query_elements({block.p.output.data, block.p.output.stride}, size);
   for (int64_t i = 0; i < block.width; ++i) {
     Vector<A> products{};
     for (int64_t c = 0; c < size && i < block.count; c += lanes<A>)
-      products += load_widened(block.output_gradients.read.row(i) + c) * load_widened(outputs.row(i) + c);
+      products += load_widened(block.output_gradients.stored.row(i) + c) * load_widened(outputs.row(i) + c);
     block.inner[i] = sum<A>(products);
   }
 }
@@ -23,22 +23,23 @@ template <class N, class A = Sum<N>>
 BackwardBlock<N> prepare(const QueryBlock<N>& block, const Workspace<A>& w) {
   const Problem<A>& p = block.p;
   const int64_t size = p.head_size, value_size = p.value_size;
-  const bool span_wanted = w.sums.span || (p.span_per_query && p.gradients.span);
+  const bool needs_span = w.sums.span || (p.span_per_query && p.gradients.span);
   BackwardBlock<N> b{block};
   const auto right = [&](Tokens<const A> tokens, int64_t size, A* memory) {
-    const Matrix<const Element<N>> rows = block.of_queries_read(tokens, size);
-    return RightRows<N>{rows, right_rows<N>(rows, block.count, size, memory), finite(rows, block.count, size)};
+    const Matrix<const Element<N>> rows = block.query_elements(tokens, size);
+    return RightOperand<N>{rows, right_operand_rows<N>(rows, block.count, size, memory),
+                           finite(rows, block.count, size)};
   };
   b.queries = right(p.query, size, w.query_rows);
   b.output_gradients = right(p.output_gradient, value_size, w.gradient_rows);
   b.statistics = p.statistics_gradients.sum_gradient || p.statistics_gradients.entropy_gradient;
   b.log_sums = w.rows[0], b.inner = w.rows[1];
   b.sum_gradients = w.rows[2], b.factors = w.rows[3], b.offsets = w.rows[4];
-  b.span_gradients = span_wanted ? w.span_gradients : nullptr;
+  b.span_gradients = needs_span ? w.span_gradients : nullptr;
   pack_queries(block, w.query_columns);
-  pack_columns<N>(b.output_gradients.read, b.count, value_size, A(1), b.width, w.gradient_columns);
+  pack_columns<N>(b.output_gradients.stored, b.count, value_size, A(1), b.width, w.gradient_columns);
   if (b.statistics) load_statistics(b);
-  for (int64_t i = 0; i < b.width && span_wanted; ++i) b.span_gradients[i] = 0;
+  for (int64_t i = 0; i < b.width && needs_span; ++i) b.span_gradients[i] = 0;
   if (b.softmax()) load_log_sums(block, b.log_sums), load_inner_products(b);
   return b;
 }
@@ -87,21 +88,21 @@ void add_gradients(const BackwardBlock<N>& block, const Keys& keys, const Worksp
   const Problem<A>& p = block.p;
   const int64_t size = p.head_size, value_size = p.value_size;
   const Band band = band_of(block, keys);
-  const bool all = keys.cover == Cover::all;  // NaN and infinity then reach every element anyway
-  const auto passed = [&](RightRows<N> rows) { return rows.finite |= all, rows; };
+  const bool all = keys.coverage == Coverage::all;  // NaN and infinity then reach every element anyway
+  const auto passed = [&](RightOperand<N> rows) { return rows.finite |= all, rows; };
   const Update<A> unscaled = {.factor = 1, .add = true}, scaled = {p.scale, true};
-  if (const auto dv = value_gradients<N>(p, block.sequence, block.key_head, keys.slots, w); dv.tokens.data)
+  if (const auto dv = value_gradients<N>(p, block.sequence, block.kv_head, keys.slots, w); dv.tokens.data)
     add_product_along_width<N>(w.scores, keys.count, block.width, block.count, passed(block.output_gradients),
                                value_size, dv.from(keys.first), unscaled, mirrored(band), w);
-  if (const auto dk = key_gradients<N>(p, block.sequence, block.key_head, keys.slots, w); dk.tokens.data)
+  if (const auto dk = key_gradients<N>(p, block.sequence, block.kv_head, keys.slots, w); dk.tokens.data)
     add_product_along_width<N>(w.score_gradients, keys.count, block.width, block.count, passed(block.queries), size,
                                dk.from(keys.first), scaled, mirrored(band), w);
   Matrix<A> dq = {nullptr, 0};
   if (p.gradients.query.data) {
     dq = query_gradients(block, w).from(0);
     const Matrix<const Element<N>> rows = key_rows(block, keys);
-    const RightRows<N> right = {rows, right_after_left_rows<N>(rows, keys.count, size, w.key_rows),
-                                all || finite(rows, keys.count, size)};
+    const RightOperand<N> right = {rows, right_after_left_rows<N>(rows, keys.count, size, w.key_rows),
+                                   all || finite(rows, keys.count, size)};
     add_product_along_rows<N>(w.score_gradients, keys.count, block.width, block.count, right, size, dq, scaled, band,
                               w);
   }
@@ -115,7 +116,7 @@ void write_span_gradients(const BackwardBlock<N>& block, const Workspace<A>& w) 
   A of_block = 0;
   for (int64_t i = 0; i < block.count; ++i) {
     const A dz = block.span_gradients[i] / block.p.ramp;
-    w.sums.span ? of_block += dz : block.p.gradients.span[block.place() + i] += dz;
+    w.sums.span ? of_block += dz : block.p.gradients.span[block.row_index() + i] += dz;
   }
   if (w.sums.span) w.sums.span[block.head] += of_block;
 }
@@ -123,7 +124,7 @@ void write_span_gradients(const BackwardBlock<N>& block, const Workspace<A>& w) 
 template <class N, class A = Sum<N>>
 void clear_span_gradients(const QueryBlock<N>& block) {
   for (int64_t i = 0; i < block.count && block.p.span_per_query && block.p.gradients.span; ++i)
-    block.p.gradients.span[block.place() + i] = 0;
+    block.p.gradients.span[block.row_index() + i] = 0;
 }
 
 template <class N, class A = Sum<N>>
@@ -143,11 +144,11 @@ void add_tiles(const QueryBlock<N>& given, const TilePair& m, const Workspace<A>
 
 template <class N, class A = Sum<N>>
 void backward(const Problem<A>& p, const TilePair& m, const Workspace<A>& w) {
-  const int64_t group = p.query_heads / p.key_heads;
-  const GradientRows<N> dk = key_gradients<N>(p, m.sequence, m.key_head, m.slots, w),
-                        dv = value_gradients<N>(p, m.sequence, m.key_head, m.slots, w);
+  const int64_t group = p.query_heads / p.kv_heads;
+  const GradientRows<N> dk = key_gradients<N>(p, m.sequence, m.kv_head, m.slots, w),
+                        dv = value_gradients<N>(p, m.sequence, m.kv_head, m.slots, w);
   if (m.clear_keys) dk.clear(m.keys), dv.clear(m.keys);
-  for (int64_t head = m.key_head * group; head < (m.key_head + 1) * group; ++head)
+  for (int64_t head = m.kv_head * group; head < (m.kv_head + 1) * group; ++head)
     for (int64_t query = m.queries.begin; query < m.queries.end; query += query_block) {
       const QueryBlock<N> block = query_block_of<N>(p, m.sequence, head, query, m.queries.end, w);
       const GradientRows<N> dq = query_gradients(block, w);

@@ -58,8 +58,9 @@ inline void check_shapes(const AttentionInputs& x) {
   if (x.span)
     check_tensor("spans", x.span,
                  x.span.shape().rank() == 1 ? Shape{q.size(2)} : Shape{q.size(0), q.size(2), q.size(1)}, rows);
-  const int64_t most = maximum(maximum(q.size(1), k.size(1)), maximum(x.slot_key ? x.slot_key.size(0) : 0, distances));
-  check(most < int64_t{1} << 29, "attention: ", most,
+  const int64_t largest =
+      maximum(maximum(q.size(1), k.size(1)), maximum(x.slot_key ? x.slot_key.size(0) : 0, distances));
+  check(largest < int64_t{1} << 29, "attention: ", largest,
         " tokens, slots or distances are too many; at most 2^29 - 1 are allowed");
 }
 
@@ -72,35 +73,37 @@ inline void check_mask(const AttentionInputs& x, const AttentionMask& m) {
 
 // ---- checks that read tensor data
 
-// Returns the largest distance |x| >= `enough` at which a key is not masked for the query, or 0 if
+// Returns the largest distance |x| >= `min_distance` at which a key is not masked for the query, or 0 if
 // there is none. `reach`: keys farther away are beyond the span.
-inline int64_t largest_distance(const MaskView& mask, int64_t sequence, int query, double reach, int64_t enough) {
-  const int64_t place = query + mask.query_offset, most = static_cast<int64_t>(minimum(std::floor(reach), 0x1p30));
+inline int64_t largest_distance(const MaskView& mask, int64_t sequence, int query, double reach, int64_t min_distance) {
+  const int64_t position = query + mask.query_offset,
+                max_distance = static_cast<int64_t>(minimum(std::floor(reach), 0x1p30));
   const Interval keys = keys_of_queries(mask, query, 1, length_of(mask, sequence));
   const auto is_visible = [&](int64_t key) { return same_document(mask, sequence, query, static_cast<int>(key)); };
   int64_t found = 0;
-  for (int64_t key = maximum(keys.begin, place - most); key < minimum(keys.end, place - enough + 1); ++key)
+  for (int64_t key = maximum(keys.begin, position - max_distance); key < minimum(keys.end, position - min_distance + 1);
+       ++key)
     if (is_visible(key)) {
-      found = place - key;
+      found = position - key;
       break;
     }
-  for (int64_t key = minimum(keys.end - 1, place + most);
-       key >= maximum(keys.begin, place + maximum(enough, found + 1)); --key)
-    if (is_visible(key)) return key - place;
+  for (int64_t key = minimum(keys.end - 1, position + max_distance);
+       key >= maximum(keys.begin, position + maximum(min_distance, found + 1)); --key)
+    if (is_visible(key)) return key - position;
   return found;
 }
 
 template <class A>
 void check_distances(const AttentionProblem<A>& p) {
-  const int64_t enough = maximum(p.distances, 1);
+  const int64_t min_distance = maximum(p.distances, 1);
   for (int64_t b = 0; b < p.batch; ++b)
     for (int i = 0; i < p.queries; ++i) {
       double reach = p.span ? 0 : INFINITY;
       for (int64_t h = 0; p.span && h < p.query_heads; ++h)
         reach = maximum(reach, double{p.ramp} + p.span[p.span_per_query ? (b * p.query_heads + h) * p.queries + i : h]);
-      const int64_t found = largest_distance(p, b, i, reach, enough);
-      check(found < enough, "attention: the number of relative-position terms is ", p.distances, ", but query ", i,
-            " of sequence ", b, " attends to a key at distance ", found, "; at least ", found + 1, " are needed");
+      const int64_t found = largest_distance(p, b, i, reach, min_distance);
+      check(found < min_distance, "attention: the number of relative-position terms is ", p.distances, ", but query ",
+            i, " of sequence ", b, " attends to a key at distance ", found, "; at least ", found + 1, " are needed");
     }
 }
 
@@ -119,8 +122,9 @@ void check_numbers(AttentionProblem<A> p, Device device) {
 
 inline void check_gradients(const AttentionInputs& x, const AttentionOutput& forward, const AttentionOutput& dy,
                             const AttentionInputs& d) {
-  const auto check_given = [](const char* what, const Tensor& wanted, const Tensor& given) {
-    check(given || !wanted, "attention: gradients of the ", what, " are requested, but this input is missing; give it");
+  const auto check_given = [](const char* what, const Tensor& requested, const Tensor& given) {
+    check(given || !requested, "attention: gradients of the ", what,
+          " are requested, but this input is missing; give it");
   };
   check_given("relative embedding", d.relative_embedding, x.relative_embedding);
   check_given("relative bias", d.relative_bias, x.relative_bias);

@@ -23,9 +23,10 @@ struct Diagonals {
 
 template <class N, class A = Sum<N>>
 Diagonals diagonals_of(const QueryBlock<N>& block, const Keys& keys) {
-  const int64_t most = block.p.distances - 1, place = block.mask.query_offset;
-  const int64_t first = block.first + place - (keys.end() - 1);
-  const int64_t nearest = maximum(place - block.mask.last, -most), farthest = minimum(place - block.mask.first, most);
+  const int64_t max_distance = block.p.distances - 1, offset = block.mask.query_offset;
+  const int64_t first = block.first + offset - (keys.end() - 1);
+  const int64_t nearest = maximum(offset - block.mask.last, -max_distance),
+                farthest = minimum(offset - block.mask.first, max_distance);
   return {
       first, keys.count, {maximum(0, nearest - first), minimum(keys.count + block.width - 1, farthest - first + 1)}};
 }
@@ -79,15 +80,15 @@ void add_distance_bias(const QueryBlock<N>& block, const Keys& keys, A* scores, 
 
 template <class N, class A = Sum<N>>
 void add_distance_products(const QueryBlock<N>& block, const Keys& keys, A* scores, const Workspace<A>& w) {
-  const Tokens<const Element<N>> p = block.read(block.p.relative_embedding);
+  const Tokens<const Element<N>> p = block.as_elements(block.p.relative_embedding);
   const int64_t width = block.width;
   each_run(diagonals_of(block, keys), [&](Range rows, int64_t distance, int64_t step) {
     const int64_t n = rows.end - rows.begin, size = block.p.head_size;
     const Matrix<const A> left =
-        left_rows<N>({p.data + distance * p.stride, step * p.stride}, n, size, w.distance_rows);
+        left_operand_rows<N>({p.data + distance * p.stride, step * p.stride}, n, size, w.distance_rows);
     const Update<A> scaled = {.factor = scale_of_products(block), .add = false};
     *w.work += product<N>(n, width, size, {left.data, left.stride, 1}, {w.query_columns, width},
-                          {w.band + rows.begin * width, width}, scaled, everything,
+                          {w.band + rows.begin * width, width}, scaled, full_band,
                           {rows.begin - (keys.count - 1), rows.begin});
   });
   for (int64_t i = 0; i < width; i += lanes<A>) {
@@ -136,9 +137,9 @@ void add_bias_gradients(const QueryBlock<N>& block, const Diagonals& diagonals, 
 // Adds the gradients of the relative-position terms. `gradients`: dt of the tile;
 // `query_gradients`: rows of dq, without data if not needed; `queries`: q of the block.
 template <class N, class A = Sum<N>>
-void add_distance_gradients(const QueryBlock<N>& block, const Keys& keys, const RightRows<N>& queries,
+void add_distance_gradients(const QueryBlock<N>& block, const Keys& keys, const RightOperand<N>& queries,
                             const A* gradients, Matrix<A> query_gradients, const Workspace<A>& w) {
-  const Tokens<const Element<N>> p = block.read(block.p.relative_embedding);
+  const Tokens<const Element<N>> p = block.as_elements(block.p.relative_embedding);
   const int64_t width = block.width, size = block.p.head_size, last = keys.count - 1;
   const Update<A> scaled = {.factor = block.p.scale, .add = true};
   const Diagonals diagonals = diagonals_of(block, keys);
@@ -150,8 +151,8 @@ void add_distance_gradients(const QueryBlock<N>& block, const Keys& keys, const 
     const A* const band = w.band + rows.begin * width;
     const Matrix<const Element<N>> distances = {p.data + distance * p.stride, step * p.stride};
     if (query_gradients.data) {
-      const RightRows<N> right = {distances, right_rows<N>(distances, n, size, w.distance_rows),
-                                  finite(distances, n, size)};
+      const RightOperand<N> right = {distances, right_operand_rows<N>(distances, n, size, w.distance_rows),
+                                     finite(distances, n, size)};
       add_product_along_rows<N>(band, n, width, block.count, right, size, query_gradients, scaled,
                                 {-rows.begin, last - rows.begin}, w);
     }

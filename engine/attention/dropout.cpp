@@ -8,12 +8,12 @@ namespace orrery::detail::attention {
 template <class A>
 const A* dropout_factors(const Problem<A>& p, int64_t row, int64_t width, int64_t key, int64_t keys, A* memory) {
   const WeightDropout<A> dropout = p.dropout;
-  const RandomKey random_key = dropout.random_key.now();
+  const RandomKey rng_key = dropout.rng_key.load();
   const int64_t before = key % 4;
   for (int64_t j = 0; j < before + keys; j += 4) {
     A* const m = memory + j * width;
     for (int64_t i = 0; i < width; ++i) {
-      const Values<uint32_t, 4> bits = random_key.bits(dropout_counter(dropout, row + i, key + j));
+      const Values<uint32_t, 4> bits = rng_key.bits(dropout_counter(dropout, row + i, key + j));
       m[i] = dropout_factor(dropout, bits[0]), m[width + i] = dropout_factor(dropout, bits[1]);
       m[2 * width + i] = dropout_factor(dropout, bits[2]), m[3 * width + i] = dropout_factor(dropout, bits[3]);
     }

@@ -13,10 +13,10 @@ struct BlockSoftmax {
   A *largest, *sum, *shrink;  // shrink: factor for the sums of earlier tiles
 };
 
-// Replaces scores by m exp(s - largest); without `places` m = 1, except where already masked.
+// Replaces scores by m exp(s - largest); without `ramp_values` m = 1, except where already masked.
 // Returns true if the sums of earlier tiles must be rescaled.
 template <class A>
-bool online_softmax(int64_t keys, int64_t width, A* scores, const A* places, const BlockSoftmax<A>& state) {
+bool online_softmax(int64_t keys, int64_t width, A* scores, const A* ramp_values, const BlockSoftmax<A>& state) {
   Mask<A> changed{};
   for (int64_t i = 0; i < width; i += lanes<A>) {
     const Vector<A> before = load(state.largest + i);
@@ -26,12 +26,12 @@ bool online_softmax(int64_t keys, int64_t width, A* scores, const A* places, con
       const Vector<A> s = load(scores + j * width + i);
       largest = select<A>(s > largest, s, largest);
     }
-    const Vector<A> shrink = row.raise(largest, exponential_of);
+    const Vector<A> shrink = row.update_max(largest, exponential_of);
     Vector<A> of_tile{};  // one long sum would lose precision: its error grows with sqrt(keys)
     for (int64_t j = 0; j < keys; ++j) {
       A* const s = scores + j * width + i;
       Vector<A> w = exponential<A>(load(s) - row.base);
-      if (places) w *= mask_weight(load(places + j * width + i));
+      if (ramp_values) w *= mask_weight(load(ramp_values + j * width + i));
       of_tile += w;
       store(s, w);
     }
@@ -50,32 +50,32 @@ void scale_rows(Matrix<A> x, int64_t rows, int64_t n, const A* factor) {
 
 // output [+]= weights^T values
 template <class N, class A = Sum<N>>
-void read_values(const QueryBlock<N>& block, const Keys& keys, const A* weights, Matrix<A> output, bool add,
-                 const Workspace<A>& w) {
+void add_weighted_values(const QueryBlock<N>& block, const Keys& keys, const A* weights, Matrix<A> output, bool add,
+                         const Workspace<A>& w) {
   const int64_t size = block.p.value_size;
   const Matrix<const Element<N>> rows = value_rows(block, keys);
-  const RightRows<N> values = {rows, right_rows<N>(rows, keys.count, size, w.value_rows),
-                               keys.cover == Cover::all || finite(rows, keys.count, size)};
+  const RightOperand<N> values = {rows, right_operand_rows<N>(rows, keys.count, size, w.value_rows),
+                                  keys.coverage == Coverage::all || finite(rows, keys.count, size)};
   add_product_along_rows<N>(weights, keys.count, block.width, block.count, values, size, output,
                             {.factor = 1, .add = add}, band_of(block, keys), w);
 }
 
 // Adds a tile to the sums of the block. `begun`: an earlier tile has written to the output.
 template <class N, class A = Sum<N>>
-void read_tile(const QueryBlock<N>& block, const Keys& keys, const BlockSoftmax<A>& state, Matrix<A> output,
-               bool& begun, const Workspace<A>& w) {
+void attend_tile(const QueryBlock<N>& block, const Keys& keys, const BlockSoftmax<A>& state, Matrix<A> output,
+                 bool& begun, const Workspace<A>& w) {
   const int64_t n = keys.count * block.width;
   compute_scores(block, keys, w);
   if (vanishes(block, keys, w.scores)) return;
   if (block.softmax()) {
-    const A* const places = on_ramp(block, keys) ? w.places : nullptr;
-    const bool grown = online_softmax(keys.count, block.width, w.scores, places, state);
+    const A* const ramp_values = on_ramp(block, keys) ? w.ramp_values : nullptr;
+    const bool grown = online_softmax(keys.count, block.width, w.scores, ramp_values, state);
     if (begun && grown) scale_rows(output, block.count, block.p.value_size, state.shrink);
   } else {
     pointwise_weights(block, keys, w.scores, w, w.scores);
   }
-  if (const A* const kept = dropout_of(block, keys, w)) multiply(w.scores, kept, n);
-  read_values(block, keys, w.scores, output, begun, w);
+  if (const A* const factors = dropout_of(block, keys, w)) multiply(w.scores, factors, n);
+  add_weighted_values(block, keys, w.scores, output, begun, w);
   begun = true;
 }
 
@@ -88,25 +88,25 @@ void finish_softmax(const QueryBlock<N>& block, const BlockSoftmax<A>& state, Ma
     store(state.sum + i, select<A>(row.sum == A(0), Vector<A>{}, A(1) / row.sum));
   }
   scale_rows(output, block.count, block.p.value_size, state.sum);
-  for (int64_t i = 0; i < block.count; ++i) block.p.log_sum[block.place() + i] = log_sums[i];
+  for (int64_t i = 0; i < block.count; ++i) block.p.log_sum[block.row_index() + i] = log_sums[i];
 }
 
 template <class N, class A = Sum<N>>
-void forward(const Problem<A>& p, int64_t sequence, int64_t head, int64_t number, const Workspace<A>& w) {
-  const QueryBlock<N> block = query_block_of<N>(p, sequence, head, number * query_block, p.queries, w);
+void forward(const Problem<A>& p, int64_t sequence, int64_t head, int64_t block_index, const Workspace<A>& w) {
+  const QueryBlock<N> block = query_block_of<N>(p, sequence, head, block_index * query_block, p.queries, w);
   const Matrix<A> output = {w.output, p.value_size};
   const BlockSoftmax<A> state = {w.rows[0], w.rows[1], w.rows[2]};
   for (int64_t i = 0; i < block.width; ++i) state.largest[i] = -infinity<A>, state.sum[i] = 0;
   pack_queries(block, w.query_columns);
 
   bool begun = false;
-  const auto read = [&](const Keys& keys) { read_tile(block, keys, state, output, begun, w); };
-  each_tile(block, {0, p.keys}, read);
-  each_tile_of_slots({0, p.slots}, read);
+  const auto attend = [&](const Keys& keys) { attend_tile(block, keys, state, output, begun, w); };
+  each_tile(block, {0, p.keys}, attend);
+  each_tile_of_slots({0, p.slots}, attend);
   if (!begun) fill_rows(output, block.count, p.value_size);
   if (block.softmax()) finish_softmax(block, state, output);
   const Tokens<Element<N>> written = {reinterpret_cast<Element<N>*>(p.output.data), p.output.stride};
-  const Matrix<Element<N>> result = block.of_queries(written, p.value_size);
+  const Matrix<Element<N>> result = block.query_rows_of(written, p.value_size);
   for (int64_t r = 0; r < block.count; ++r)
     for (int64_t c = 0; c < p.value_size; c += lanes<A>) store_rounded(result.row(r) + c, load(output.row(r) + c));
 }

@@ -19,7 +19,7 @@ struct QueryBlock {
   const Problem<A>& p;
   BlockMask mask;
   const A* spans;  // null without a span
-  int64_t sequence, head, key_head;
+  int64_t sequence, head, kv_head;
   int64_t first, count;  // queries
   int64_t width;         // count rounded up to whole vectors
 
@@ -29,18 +29,18 @@ struct QueryBlock {
     return {tokens.data + token * tokens.stride + head * size, tokens.stride};
   }
   template <class B>
-  Matrix<B> of_queries(Tokens<B> tokens, int64_t size) const {
+  Matrix<B> query_rows_of(Tokens<B> tokens, int64_t size) const {
     return rows(tokens, sequence * p.queries + first, head, size);
   }
   // Casts inputs to the real element type, which may be bf16 behind pointers to float.
-  static Tokens<const Element<N>> read(Tokens<const A> tokens) {
+  static Tokens<const Element<N>> as_elements(Tokens<const A> tokens) {
     return {reinterpret_cast<const Element<N>*>(tokens.data), tokens.stride};
   }
-  Matrix<const Element<N>> of_queries_read(Tokens<const A> tokens, int64_t size) const {
-    return of_queries(read(tokens), size);
+  Matrix<const Element<N>> query_elements(Tokens<const A> tokens, int64_t size) const {
+    return query_rows_of(as_elements(tokens), size);
   }
   // Returns the index of the first query in (batch, heads, queries).
-  int64_t place() const { return (sequence * p.query_heads + head) * p.queries + first; }
+  int64_t row_index() const { return (sequence * p.query_heads + head) * p.queries + first; }
 };
 
 template <class N, class A = Sum<N>>
@@ -52,12 +52,12 @@ QueryBlock<N> query_block_of(const Problem<A>& p, int64_t sequence, int64_t head
                       .spans = p.span ? w.spans : nullptr,
                       .sequence = sequence,
                       .head = head,
-                      .key_head = head / (p.query_heads / p.key_heads),
+                      .kv_head = head / (p.query_heads / p.kv_heads),
                       .first = first,
                       .count = count,
                       .width = round_up(count, lanes<A>)};
   if (!block.spans) return block;
-  load_spans(p, head, block.place(), count, block.width, w.spans);
+  load_spans(p, head, block.row_index(), count, block.width, w.spans);
   narrow_to_spans(w.spans, count, p.ramp, block.mask);
   return block;
 }
@@ -65,7 +65,7 @@ QueryBlock<N> query_block_of(const Problem<A>& p, int64_t sequence, int64_t head
 // The keys, or persistent slots, of a tile: [first, first + count).
 struct Keys {
   int64_t first, count;
-  Cover cover;
+  Coverage coverage;
   bool slots;
 
   int64_t end() const { return first + count; }
@@ -74,7 +74,7 @@ struct Keys {
 template <class N, class A = Sum<N>>
 Keys keys_of(const QueryBlock<N>& block, int64_t first, int64_t end) {
   const int64_t count = minimum(key_block, end - first);
-  return {first, count, cover(block.mask, block.first, block.count, first, count), false};
+  return {first, count, tile_coverage(block.mask, block.first, block.count, first, count), false};
 }
 
 // Calls tile(keys) for the tiles of a block with keys in `range` that are not entirely masked.
@@ -82,75 +82,75 @@ template <class N, class Tile>
 void each_tile(const QueryBlock<N>& block, Range range, const Tile& tile) {
   const Range found = keys_of_block(block.mask, block.first, block.count, range);
   for (int64_t key = found.begin; key < found.end; key += key_block)
-    if (const Keys keys = keys_of(block, key, found.end); keys.cover != Cover::none) tile(keys);
+    if (const Keys keys = keys_of(block, key, found.end); keys.coverage != Coverage::none) tile(keys);
 }
 template <class Tile>
 void each_tile_of_slots(Range range, const Tile& tile) {
   for (int64_t slot = range.begin; slot < range.end; slot += key_block)
-    tile(Keys{slot, minimum(key_block, range.end - slot), Cover::all, true});
+    tile(Keys{slot, minimum(key_block, range.end - slot), Coverage::all, true});
 }
 
 // Returns the rows of a tile's keys in `tokens`, which are those of the context or of the slots.
 template <class N, class B>
 Matrix<B> rows_of(const QueryBlock<N>& block, const Keys& keys, Tokens<B> tokens, int64_t size) {
   const int64_t before = keys.slots ? 0 : block.sequence * block.p.keys;
-  return block.rows(tokens, before + keys.first, block.key_head, size);
+  return block.rows(tokens, before + keys.first, block.kv_head, size);
 }
 template <class N>
 Matrix<const Element<N>> key_rows(const QueryBlock<N>& block, const Keys& keys) {
-  return rows_of(block, keys, block.read(keys.slots ? block.p.slot_key : block.p.key), block.p.head_size);
+  return rows_of(block, keys, block.as_elements(keys.slots ? block.p.slot_key : block.p.key), block.p.head_size);
 }
 template <class N>
 Matrix<const Element<N>> value_rows(const QueryBlock<N>& block, const Keys& keys) {
-  return rows_of(block, keys, block.read(keys.slots ? block.p.slot_value : block.p.value), block.p.value_size);
+  return rows_of(block, keys, block.as_elements(keys.slots ? block.p.slot_value : block.p.value), block.p.value_size);
 }
 
 template <class N, class A = Sum<N>>
 Band band_of(const QueryBlock<N>& block, const Keys& keys) {
-  return keys.cover == Cover::all ? everything : tile_band(block.mask, block.first, keys.first);
+  return keys.coverage == Coverage::all ? full_band : tile_band(block.mask, block.first, keys.first);
 }
 
 // Returns true if keys of the tile may be on the ramp.
 template <class N, class A = Sum<N>>
 bool on_ramp(const QueryBlock<N>& block, const Keys& keys) {
-  return block.spans && keys.cover == Cover::some;
+  return block.spans && keys.coverage == Coverage::some;
 }
 
-// tile (keys x width) = factor B C. B has `rows` at the keys, in the layout of left_rows; C is a
+// tile (keys x width) = factor B C. B has `rows` at the keys, in the layout of left_operand_rows; C is a
 // transposed copy. Masked elements may be left unwritten.
 template <class N, class A = Sum<N>>
 void transposed_product(const QueryBlock<N>& block, const Keys& keys, Matrix<const A> rows, int64_t size,
                         const A* columns, A factor, A* tile, const Workspace<A>& w) {
-  *w.work += product<N>(keys.count, block.width, size, {rows.data, rows.stride, 1}, {columns, block.width},
-                        {tile, block.width}, {.factor = factor, .add = false}, everything,
-                        mirrored(band_of(block, keys)));
+  *w.work +=
+      product<N>(keys.count, block.width, size, {rows.data, rows.stride, 1}, {columns, block.width},
+                 {tile, block.width}, {.factor = factor, .add = false}, full_band, mirrored(band_of(block, keys)));
 }
 
-// The right factor of a product: rows as stored (`read`), and in the layout of right_rows (`form`).
+// The right factor of a product: rows as stored (`stored`), and in the layout of right_operand_rows (`packed`).
 template <class N>
-struct RightRows {
-  Matrix<const Element<N>> read;
-  Matrix<const Sum<N>> form;
+struct RightOperand {
+  Matrix<const Element<N>> stored;
+  Matrix<const Sum<N>> packed;
   bool finite;  // no NaN or infinity, or they may reach every element of the product
 };
 
 // C (width, n) [+]= factor A^T B and C (rows, n) [+]= factor A B for computed values A, which
 // has (rows, width) elements, zero outside `inner`.
 template <class N, class A = Sum<N>>
-void add_product_along_rows(const A* a, int64_t rows, int64_t width, int64_t count, const RightRows<N>& b, int64_t n,
+void add_product_along_rows(const A* a, int64_t rows, int64_t width, int64_t count, const RightOperand<N>& b, int64_t n,
                             Matrix<A> c, Update<A> update, Band inner, const Workspace<A>& w) {
   if (b.finite)
-    *w.work += product<N>(count, n, rows, along_rows<N>(a, rows, width, w.factor), b.form, c, update, inner);
+    *w.work += product<N>(count, n, rows, along_rows<N>(a, rows, width, w.factor), b.packed, c, update, inner);
   else
-    *w.work += selective_product<A>(count, n, rows, {a, 1, width}, b.read, c, update);
+    *w.work += selective_product<A>(count, n, rows, {a, 1, width}, b.stored, c, update);
 }
 template <class N, class A = Sum<N>>
-void add_product_along_width(const A* a, int64_t rows, int64_t width, int64_t count, const RightRows<N>& b, int64_t n,
-                             Matrix<A> c, Update<A> update, Band inner, const Workspace<A>& w) {
+void add_product_along_width(const A* a, int64_t rows, int64_t width, int64_t count, const RightOperand<N>& b,
+                             int64_t n, Matrix<A> c, Update<A> update, Band inner, const Workspace<A>& w) {
   if (b.finite)
-    *w.work += product<N>(rows, n, count, along_width<N>(a, rows, width, count, w.factor), b.form, c, update, inner);
+    *w.work += product<N>(rows, n, count, along_width<N>(a, rows, width, count, w.factor), b.packed, c, update, inner);
   else
-    *w.work += selective_product<A>(rows, n, count, {a, width, 1}, b.read, c, update);
+    *w.work += selective_product<A>(rows, n, count, {a, width, 1}, b.stored, c, update);
 }
 
 // Returns true if no score is positive or NaN.
@@ -173,8 +173,9 @@ void multiply(A* x, const A* y, int64_t n) {
 
 // y = m x, and 0 where m = 0 for any x, NaN too; y may be x
 template <class A>
-void apply_mask(const A* places, int64_t n, const A* x, A* y) {
-  for (int64_t i = 0; i < n; i += lanes<A>) store(y + i, times_mask_weight(mask_weight(load(places + i)), load(x + i)));
+void apply_mask(const A* ramp_values, int64_t n, const A* x, A* y) {
+  for (int64_t i = 0; i < n; i += lanes<A>)
+    store(y + i, times_mask_weight(mask_weight(load(ramp_values + i)), load(x + i)));
 }
 
 // w = m F(s) of a tile; w may be s
@@ -183,7 +184,7 @@ void pointwise_weights(const QueryBlock<N>& block, const Keys& keys, const A* sc
                        A* weights) {
   const int64_t n = keys.count * block.width;
   block.p.weighting.template of<A>().function->values(scores, weights, n);
-  if (keys.cover == Cover::some) apply_mask(w.places, n, weights, weights);
+  if (keys.coverage == Coverage::some) apply_mask(w.ramp_values, n, weights, weights);
 }
 
 // Returns the dropout factors of a tile, null without dropout.
@@ -192,13 +193,13 @@ const A* dropout_of(const QueryBlock<N>& block, const Keys& keys, const Workspac
   const Problem<A>& p = block.p;
   if (p.dropout.kept == 0) return nullptr;
   const int64_t key = keys.first + (keys.slots ? p.keys : 0);
-  return dropout_factors(p, block.place(), block.width, key, keys.count, w.factors);
+  return dropout_factors(p, block.row_index(), block.width, key, keys.count, w.factors);
 }
 
 // Packs queries as columns, times the scale. Pairs stay bf16, so their products apply the scale.
 template <class N, class A = Sum<N>>
 void pack_queries(const QueryBlock<N>& block, A* query_columns) {
-  pack_columns<N>(block.of_queries_read(block.p.query, block.p.head_size), block.count, block.p.head_size,
+  pack_columns<N>(block.query_elements(block.p.query, block.p.head_size), block.count, block.p.head_size,
                   paired<N> ? A(1) : block.p.scale, block.width, query_columns);
 }
 template <class N>
@@ -208,8 +209,8 @@ Sum<N> scale_of_products(const QueryBlock<N>& block) {
 
 template <class N, class A = Sum<N>>
 void load_log_sums(const QueryBlock<N>& block, A* log_sums) {
-  const A* const kept = block.p.log_sum + block.place();
-  for (int64_t i = 0; i < block.width; ++i) log_sums[i] = i < block.count ? usable_log_sum(kept[i]) : infinity<A>;
+  const A* const saved = block.p.log_sum + block.row_index();
+  for (int64_t i = 0; i < block.width; ++i) log_sums[i] = i < block.count ? usable_log_sum(saved[i]) : infinity<A>;
 }
 
 }  // namespace

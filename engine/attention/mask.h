@@ -10,7 +10,7 @@ namespace {
 // The mask of one sequence, narrowed to the longest span of a block of queries.
 struct BlockMask : MaskView {
   int length;                           // keys of the sequence
-  int64_t whole = MaskView::unbounded;  // up to this distance every query of the block has r > 1
+  int64_t full_distance = MaskView::unbounded;  // up to this distance every query of the block has r > 1
 };
 
 template <class A>
@@ -43,10 +43,10 @@ void narrow_to_spans(const A* spans, int64_t queries, double ramp, BlockMask& ma
     const auto whole = static_cast<int64_t>(x);
     return static_cast<double>(whole) > x ? whole - 1 : whole;
   };
-  const int64_t reach = maximum(floor(end), -1), place = mask.query_offset;
-  mask.first = static_cast<int>(maximum(mask.first, place - reach));
-  mask.last = static_cast<int>(minimum(mask.last, place + reach));
-  mask.whole = -floor(rounding - shortest) - 1;
+  const int64_t reach = maximum(floor(end), -1), offset = mask.query_offset;
+  mask.first = static_cast<int>(maximum(mask.first, offset - reach));
+  mask.last = static_cast<int>(minimum(mask.last, offset + reach));
+  mask.full_distance = -floor(rounding - shortest) - 1;
 }
 
 // Returns the keys that the block needs, from a whole vector on, so that tiles are aligned alike.
@@ -63,18 +63,18 @@ inline DocumentRange range_of(const int32_t* documents, int64_t n) {
 }
 
 // Returns how much of a tile is visible; `all` also means that m = 1, outside the ramp.
-inline Cover cover(const BlockMask& mask, int64_t query, int64_t queries, int64_t key, int64_t keys) {
-  const auto number = [](int64_t n) { return static_cast<int>(n); };
-  const Cover by_band = cover_of(mask, number(query), number(queries), number(key), number(keys));
-  if (by_band == Cover::none) return Cover::none;
+inline Coverage tile_coverage(const BlockMask& mask, int64_t query, int64_t queries, int64_t key, int64_t keys) {
+  const auto to_int = [](int64_t n) { return static_cast<int>(n); };
+  const Coverage by_band = coverage_of(mask, to_int(query), to_int(queries), to_int(key), to_int(keys));
+  if (by_band == Coverage::none) return Coverage::none;
   const int64_t before = query + queries - 1 + mask.query_offset - key,
                 after = key + keys - 1 - query - mask.query_offset;
-  const bool inside = by_band == Cover::all && maximum(before, after) <= mask.whole;
-  if (!mask.query_document_ids) return inside ? Cover::all : Cover::some;
-  const DocumentRange of_queries = range_of(mask.query_document_ids + query, queries),
-                      of_keys = range_of(mask.key_document_ids + key, keys);
-  if (!of_queries.meets(of_keys)) return Cover::none;
-  return inside && of_queries.is_one() && of_keys.is_one() ? Cover::all : Cover::some;
+  const bool inside = by_band == Coverage::all && maximum(before, after) <= mask.full_distance;
+  if (!mask.query_document_ids) return inside ? Coverage::all : Coverage::some;
+  const DocumentRange query_documents = range_of(mask.query_document_ids + query, queries),
+                      key_documents = range_of(mask.key_document_ids + key, keys);
+  if (!query_documents.meets(key_documents)) return Coverage::none;
+  return inside && query_documents.is_one() && key_documents.is_one() ? Coverage::all : Coverage::some;
 }
 
 // Returns the band in the coordinates of a tile: rows are queries, columns are keys.
@@ -82,10 +82,10 @@ inline Band tile_band(const BlockMask& mask, int64_t query, int64_t key) {
   return {mask.first + query - key, mask.last + query - key};
 }
 
-// Calls body(at, r) with the ramp values r of each vector of a tile (keys x width; lanes: queries).
+// Calls body(index, r) with the ramp values r of each vector of a tile (keys x width; lanes: queries).
 template <class A, class Body>
-void each_place(const BlockMask& mask, const A* spans, A ramp, int64_t query, int64_t queries, int64_t width,
-                int64_t key, int64_t keys, const Body& body) {
+void for_each_score(const BlockMask& mask, const A* spans, A ramp, int64_t query, int64_t queries, int64_t width,
+                    int64_t key, int64_t keys, const Body& body) {
   const auto word = [](int64_t x) { return static_cast<Word<A>>(x); };
   for (int64_t i = 0; i < width; i += lanes<A>) {
     const Mask<A> first = word(key - query - i) - lane_numbers<A>();  // key - query, for key 0 of the tile
@@ -97,12 +97,12 @@ void each_place(const BlockMask& mask, const A* spans, A ramp, int64_t query, in
       const Mask<A> offset = first + word(j);
       Mask<A> visible = in_band(mask, offset);
       if (mask.key_document_ids) visible &= document == mask.key_document_ids[key + j];
-      Vector<A> place = splat(off_ramp<A>);
+      Vector<A> r = splat(outside_ramp<A>);
       if (spans) {
         const Mask<A> x = mask.query_offset - offset, distance = x > 0 ? x : -x;
-        place = place_on_ramp<Vector<A>>(load(spans + i), __builtin_convertvector(distance, Vector<A>), ramp);
+        r = ramp_value<Vector<A>>(load(spans + i), __builtin_convertvector(distance, Vector<A>), ramp);
       }
-      body(j * width + i, select<A>(visible, place, splat(masked_place<A>)));
+      body(j * width + i, select<A>(visible, r, splat(masked_ramp<A>)));
     }
   }
 }

@@ -45,8 +45,8 @@ class PaddedTensors {
   }
   void finish() const {
     for (const Result& r : results_) {
-      const Heads<const A> from = {{r.here.data, r.here.stride}, padded(r.extent.size)};
-      const Heads<A> to = {r.given, r.extent.size};
+      const Heads<const A> from = {{r.copy.data, r.copy.stride}, padded(r.extent.size)};
+      const Heads<A> to = {r.original, r.extent.size};
       if (!is_bf16_)
         copy_all<A, A>(from, to, r.extent);
       else if (r.narrow)
@@ -63,9 +63,9 @@ class PaddedTensors {
     int64_t size;
   };
   struct Result {
-    Tokens<A> given, here;
+    Tokens<A> original, copy;
     Extent extent;
-    bool narrow;  // `here` is bf16
+    bool narrow;  // `copy` is bf16
   };
 
   static bool is_padded(const Extent& extent) { return extent.size != padded(extent.size); }
@@ -76,7 +76,7 @@ class PaddedTensors {
   }
   void replace(Tokens<A>& tokens, const Extent& extent, bool narrow) {
     results_.push_back({tokens, memory_for(extent, narrow), extent, narrow});
-    tokens = results_.back().here;
+    tokens = results_.back().copy;
   }
   // Copies the elements of every head and fills the padding with zeros.
   template <class From, class To>
@@ -113,23 +113,23 @@ struct PaddedProblem {
     const auto both = [&](Tokens<const A>& operand, Tokens<A>& gradient, const Extent& extent) {
       tensors.read(operand, extent), tensors.add_up(gradient, extent);
     };
-    const auto of_tasks = [&](Tokens<const A>& operand, Tokens<A>& gradient, const Extent& extent) {
+    const auto per_task = [&](Tokens<const A>& operand, Tokens<A>& gradient, const Extent& extent) {
       if (!sums_of_tasks) return both(operand, gradient, extent);
       tensors.read(operand, extent), tensors.write(gradient, extent);
     };
-    of_tasks(p.query, d.query, {queries, p.query_heads, p.head_size});
-    of_tasks(p.key, d.key, {keys, p.key_heads, p.head_size});
-    of_tasks(p.value, d.value, {keys, p.key_heads, p.value_size});
-    both(p.slot_key, d.slot_key, {p.slots, p.key_heads, p.head_size});
-    both(p.slot_value, d.slot_value, {p.slots, p.key_heads, p.value_size});
+    per_task(p.query, d.query, {queries, p.query_heads, p.head_size});
+    per_task(p.key, d.key, {keys, p.kv_heads, p.head_size});
+    per_task(p.value, d.value, {keys, p.kv_heads, p.value_size});
+    both(p.slot_key, d.slot_key, {p.slots, p.kv_heads, p.head_size});
+    both(p.slot_value, d.slot_value, {p.slots, p.kv_heads, p.value_size});
     both(p.relative_embedding, d.relative_embedding, {p.distances, 1, p.head_size});
     const Extent output = {queries, p.query_heads, p.value_size};
     tensors.read(p.output_gradient, output);
-    Tokens<const A> kept = {p.output.data, p.output.stride};
+    Tokens<const A> saved = {p.output.data, p.output.stride};
     if (writes_output)
       tensors.write(p.output, output);
     else
-      tensors.read(kept, output), p.output = {const_cast<A*>(kept.data), kept.stride};
+      tensors.read(saved, output), p.output = {const_cast<A*>(saved.data), saved.stride};
     p.head_size = static_cast<int>(padded(p.head_size)), p.value_size = static_cast<int>(padded(p.value_size));
   }
 };
@@ -160,9 +160,9 @@ class TaskMemory {
     const StatisticsGradients<A>& statistics = p.statistics_gradients;
     take(w.query_columns, p.head_size * query_block);
     take(w.gradient_columns, p.value_size * query_block);
-    for (A** tile : {&w.scores, &w.score_gradients, &w.places}) take(*tile, key_block * query_block);
-    take(w.slopes, key_block * query_block, p.soft_cap > 0);
-    take(w.spare, key_block * query_block, p.span || statistics.sum_gradient || statistics.entropy_gradient);
+    for (A** tile : {&w.scores, &w.score_gradients, &w.ramp_values}) take(*tile, key_block * query_block);
+    take(w.cap_derivatives, key_block * query_block, p.soft_cap > 0);
+    take(w.scratch, key_block * query_block, p.span || statistics.sum_gradient || statistics.entropy_gradient);
     take(w.factors, (key_block + 8) * query_block, p.dropout.kept > 0);
     take(w.band, (key_block + query_block) * query_block, p.distances > 0);
     take(w.distance_row, key_block + query_block, p.relative_bias);

@@ -42,7 +42,7 @@ struct Workspace {
   A* factor;                                  // half of (key_block + query_block, query_block): bf16 pairs
   A *query_sums, *key_sums, *value_sums;      // the task's sums or null: (query_block, head_size), (keys, size)
   A *scores, *score_gradients;          // tiles: (key_block, query_block)
-  A *places, *slopes, *spare;           // tiles: r, derivative of the soft cap, scratch
+  A *ramp_values, *cap_derivatives, *scratch;  // tiles: r, derivative of the soft cap, scratch
   A* factors;                           // dropout factors; a tile with room for 8 more keys
   A *band, *distance_row;               // (key_block + query_block, query_block); (key_block + query_block)
   A* output;                            // (query_block, value_size)
@@ -58,7 +58,7 @@ struct Range {
 
 // The queries and keys of one call of backward: one sequence, all query heads of one key head.
 struct TilePair {
-  int64_t sequence, key_head;
+  int64_t sequence, kv_head;
   Range queries, keys;
   bool slots;                      // the keys are persistent slots
   bool clear_queries, clear_keys;  // zero the gradients first instead of adding to them

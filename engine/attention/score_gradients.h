@@ -11,7 +11,7 @@ namespace {
 template <class N>
 struct BackwardBlock : QueryBlock<N> {
   using A = Sum<N>;
-  RightRows<N> queries = {}, output_gradients = {};
+  RightOperand<N> queries = {}, output_gradients = {};
   bool statistics = false;                   // dS or dH is given
   A *log_sums = nullptr, *inner = nullptr;   // softmax: L_i and c_i
   A* sum_gradients = nullptr;                // dS_i
@@ -23,10 +23,10 @@ template <class N, class A = Sum<N>>
 void load_statistics(const BackwardBlock<N>& block) {
   const StatisticsGradients<A>& given = block.p.statistics_gradients;
   for (int64_t i = 0; i < block.width; ++i) {
-    const int64_t at = block.place() + i;
+    const int64_t index = block.row_index() + i;
     const bool exists = i < block.count;
-    block.sum_gradients[i] = exists && given.sum_gradient ? given.sum_gradient[at] : A(0);
-    const EntropyTerm<A> term = exists ? entropy_term(given, at, logarithm_of_one<A>) : EntropyTerm<A>{};
+    block.sum_gradients[i] = exists && given.sum_gradient ? given.sum_gradient[index] : A(0);
+    const EntropyTerm<A> term = exists ? entropy_term(given, index, logarithm_of_one<A>) : EntropyTerm<A>{};
     block.factors[i] = term.factor, block.offsets[i] = term.offset;
   }
 }
@@ -43,20 +43,21 @@ constexpr auto exponential_on_ramp = []<class V>(V x) __attribute__((always_inli
 };
 
 // Replaces scores by weights, and the gradients g of the weights by those of the scores, 0 where
-// masked. `places` is null if m = 1.
+// masked. `ramp_values` is null if m = 1.
 template <class N, class A = Sum<N>>
-void softmax_score_gradients(const BackwardBlock<N>& block, int64_t keys, const A* places, A* scores, A* gradients) {
+void softmax_score_gradients(const BackwardBlock<N>& block, int64_t keys, const A* ramp_values, A* scores,
+                             A* gradients) {
   for (int64_t i = 0; i < block.width; i += lanes<A>) {
     const Vector<A> log_sum = load(block.log_sums + i), inner = load(block.inner + i);
     Vector<A> span_gradients{};
     for (int64_t j = 0; j < keys; ++j) {
       A *const s = scores + j * block.width + i, *const g = gradients + j * block.width + i;
-      const Vector<A> unmasked = places ? softmax_weight(load(s), log_sum, exponential_on_ramp)
-                                        : softmax_weight(load(s), log_sum, exponential_of);
-      const Vector<A> place = places ? load(places + j * block.width + i) : Vector<A>{};
-      const Vector<A> w = places ? times_mask_weight(mask_weight(place), unmasked) : unmasked;
+      const Vector<A> unmasked = ramp_values ? softmax_weight(load(s), log_sum, exponential_on_ramp)
+                                             : softmax_weight(load(s), log_sum, exponential_of);
+      const Vector<A> r = ramp_values ? load(ramp_values + j * block.width + i) : Vector<A>{};
+      const Vector<A> w = ramp_values ? times_mask_weight(mask_weight(r), unmasked) : unmasked;
       const Vector<A> centred = (block.statistics ? load(g) + entropy_term(block, i, w) : load(g)) - inner;
-      if (places) span_gradients += span_gradient(place, unmasked * centred);
+      if (ramp_values) span_gradients += span_gradient(r, unmasked * centred);
       store(g, softmax_score_gradient(w, centred));
       store(s, w);
     }
@@ -76,13 +77,13 @@ void add_statistics_gradients(const BackwardBlock<N>& block, int64_t keys, const
 }
 
 template <class N, class A = Sum<N>>
-void add_span_gradients(const BackwardBlock<N>& block, int64_t keys, const A* places, const A* values,
+void add_span_gradients(const BackwardBlock<N>& block, int64_t keys, const A* ramp_values, const A* values,
                         const A* gradients) {
   for (int64_t i = 0; i < block.width; i += lanes<A>) {
     Vector<A> total{};
     for (int64_t j = 0; j < keys; ++j) {
-      const int64_t at = j * block.width + i;
-      total += span_gradient(load(places + at), load(values + at) * load(gradients + at));
+      const int64_t index = j * block.width + i;
+      total += span_gradient(load(ramp_values + index), load(values + index) * load(gradients + index));
     }
     store(block.span_gradients + i, load(block.span_gradients + i) + total);
   }
@@ -92,35 +93,36 @@ template <class N, class A = Sum<N>>
 void pointwise_score_gradients(const BackwardBlock<N>& block, const Keys& keys, const Workspace<A>& w) {
   const int64_t n = keys.count * block.width;
   if (block.statistics) {
-    pointwise_weights(block, keys, w.scores, w, w.spare);
-    add_statistics_gradients(block, keys.count, w.spare, w.score_gradients);
+    pointwise_weights(block, keys, w.scores, w, w.scratch);
+    add_statistics_gradients(block, keys.count, w.scratch, w.score_gradients);
   }
   const bool with_span = block.span_gradients && on_ramp(block, keys);  // g is then used once more
-  A* const ds = with_span ? w.spare : w.score_gradients;
+  A* const ds = with_span ? w.scratch : w.score_gradients;
   block.p.weighting.template of<A>().function->backward(w.scores, w.score_gradients, w.scores, ds, n);
-  if (with_span) add_span_gradients(block, keys.count, w.places, w.scores, w.score_gradients);
-  if (keys.cover == Cover::all) return;
-  apply_mask(w.places, n, w.scores, w.scores);
-  apply_mask(w.places, n, ds, w.score_gradients);
+  if (with_span) add_span_gradients(block, keys.count, w.ramp_values, w.scores, w.score_gradients);
+  if (keys.coverage == Coverage::all) return;
+  apply_mask(w.ramp_values, n, w.scores, w.scores);
+  apply_mask(w.ramp_values, n, ds, w.score_gradients);
 }
 
 // Computes weights with dropout, and dt, of a tile (keys x width). Returns false if all are 0.
 template <class N, class A = Sum<N>>
 bool differentiate(const BackwardBlock<N>& block, const Keys& keys, const Workspace<A>& w) {
   const int64_t n = keys.count * block.width;
-  compute_scores(block, keys, w, true, w.slopes);
+  compute_scores(block, keys, w, true, w.cap_derivatives);
   if (vanishes(block, keys, w.scores)) return false;
   const int64_t size = block.p.value_size;
-  transposed_product(block, keys, left_rows<N>(value_rows(block, keys), keys.count, size, w.value_rows), size,
+  transposed_product(block, keys, left_operand_rows<N>(value_rows(block, keys), keys.count, size, w.value_rows), size,
                      w.gradient_columns, A(1), w.score_gradients, w);
-  const A* const kept = dropout_of(block, keys, w);
-  if (kept) multiply(w.score_gradients, kept, n);
+  const A* const factors = dropout_of(block, keys, w);
+  if (factors) multiply(w.score_gradients, factors, n);
   if (block.softmax())
-    softmax_score_gradients(block, keys.count, on_ramp(block, keys) ? w.places : nullptr, w.scores, w.score_gradients);
+    softmax_score_gradients(block, keys.count, on_ramp(block, keys) ? w.ramp_values : nullptr, w.scores,
+                            w.score_gradients);
   else
     pointwise_score_gradients(block, keys, w);
-  if (block.p.soft_cap > 0) multiply(w.score_gradients, w.slopes, n);
-  if (kept) multiply(w.scores, kept, n);
+  if (block.p.soft_cap > 0) multiply(w.score_gradients, w.cap_derivatives, n);
+  if (factors) multiply(w.scores, factors, n);
   return true;
 }
 

@@ -11,8 +11,8 @@ template <class A>
 struct BlockCounts {
   A* const* rows;
   template <class V, class Load>
-  static RowCounts<V> from(const Load& number) {
-    return {number(0), number(1), number(2), number(3), number(4), number(5)};
+  static RowCounts<V> from(const Load& value) {
+    return {value(0), value(1), value(2), value(3), value(4), value(5)};
   }
   RowCounts<Vector<A>> at(int64_t i) const {
     return from<Vector<A>>([&](int n) { return load(rows[n] + i); });
@@ -48,18 +48,18 @@ void count_tile(const QueryBlock<N>& block, const Keys& keys, const A* log_sums,
   if (block.softmax()) {
     for (int64_t i = 0; i < n; i += lanes<A>)
       store(w.scores + i, exponential<A>(load(w.scores + i) - load(log_sums + i % block.width)));
-    if (on_ramp(block, keys)) apply_mask(w.places, n, w.scores, w.scores);
+    if (on_ramp(block, keys)) apply_mask(w.ramp_values, n, w.scores, w.scores);
   } else {
     pointwise_weights(block, keys, w.scores, w, w.scores);
   }
   A* const visible = w.score_gradients;
-  for (int64_t i = 0; i < n; ++i) visible[i] = keys.cover == Cover::all || !is_masked(w.places[i], false);
+  for (int64_t i = 0; i < n; ++i) visible[i] = keys.coverage == Coverage::all || !is_masked(w.ramp_values[i], false);
   count_weights(keys.count, block.width, w.scores, visible, counts);
 }
 
 template <class N, class A = Sum<N>>
-void statistics(const Problem<A>& p, int64_t sequence, int64_t head, int64_t number, const Workspace<A>& w) {
-  const QueryBlock<N> block = query_block_of<N>(p, sequence, head, number * query_block, p.queries, w);
+void statistics(const Problem<A>& p, int64_t sequence, int64_t head, int64_t block_index, const Workspace<A>& w) {
+  const QueryBlock<N> block = query_block_of<N>(p, sequence, head, block_index * query_block, p.queries, w);
   const BlockCounts<A> counts = {w.rows};
   A* const log_sums = w.rows[6];
   for (int64_t i = 0; i < block.width; i += lanes<A>) counts.set(i, {});
@@ -69,7 +69,7 @@ void statistics(const Problem<A>& p, int64_t sequence, int64_t head, int64_t num
   each_tile(block, {0, p.keys}, count);
   each_tile_of_slots({0, p.slots}, count);
   for (int64_t i = 0; i < block.count; ++i)
-    write_statistics(p.statistics, block.place() + i, counts.of_query(i), logarithm_of_one<A>);
+    write_statistics(p.statistics, block.row_index() + i, counts.of_query(i), logarithm_of_one<A>);
 }
 
 }  // namespace

@@ -9,30 +9,30 @@
 
 namespace orrery::detail::attention {
 
-inline constexpr int64_t piece_work = 1 << 21;  // multiplications and additions, about 20 us; smaller tasks are joined
+inline constexpr int64_t chunk_work = 1 << 21;  // multiplications and additions, about 20 us; smaller tasks are joined
 inline constexpr int64_t group_block = 128;     // tokens; groups of backward are multiples of it
 inline constexpr int64_t tasks_of_round = 16;   // backward forms groups until a round has this many tasks
-inline constexpr int64_t most_sums = 16;        // at most this many chunks of tasks have separate sums
+inline constexpr int64_t max_sums = 16;         // at most this many chunks of tasks have separate sums
 
 inline int64_t blocks_of(int64_t tokens, int64_t block) { return (tokens + block - 1) / block; }
 
-// Gradients that many tasks add to. Each piece, a chunk of a loop over tasks, has its own sums for
-// all rounds; write() adds them in the order of the pieces.
+// Gradients that many tasks add to. Each chunk of a loop over tasks has its own sums for
+// all rounds; write() adds them in the order of the chunks.
 template <class A>
-class PieceSums {
+class ChunkSums {
  public:
-  explicit PieceSums(const Problem<A>& p)
+  explicit ChunkSums(const Problem<A>& p)
       : embedding_(p.gradients.relative_embedding.data ? int64_t{p.distances} * p.head_size : 0),
         bias_(p.gradients.relative_bias ? int64_t{p.query_heads} * p.distances : 0),
         span_(p.gradients.span && !p.span_per_query ? p.query_heads : 0) {}
 
-  bool wanted() const { return size() > 0; }
-  void reserve(int64_t pieces) {
-    while (wanted() && static_cast<int64_t>(pieces_.size()) < pieces) pieces_.emplace_back(size(), A(0));
+  bool is_needed() const { return size() > 0; }
+  void reserve(int64_t chunks) {
+    while (is_needed() && static_cast<int64_t>(chunks_.size()) < chunks) chunks_.emplace_back(size(), A(0));
   }
-  SharedSums<A> of(int64_t piece) {
-    if (!wanted()) return {};
-    A* const first = pieces_[static_cast<size_t>(piece)].data();
+  SharedSums<A> of(int64_t chunk) {
+    if (!is_needed()) return {};
+    A* const first = chunks_[static_cast<size_t>(chunk)].data();
     return {embedding_ ? first : nullptr, bias_ ? first + embedding_ : nullptr,
             span_ ? first + embedding_ + bias_ : nullptr};
   }
@@ -48,22 +48,22 @@ class PieceSums {
     parallel_for(n, 1 << 14, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         A total = 0;
-        for (const std::vector<A>& piece : pieces_) total += piece[static_cast<size_t>(first + i)];
+        for (const std::vector<A>& chunk : chunks_) total += chunk[static_cast<size_t>(first + i)];
         to[i / row * stride + i % row] = total;
       }
     });
   }
 
   int64_t embedding_, bias_, span_;  // elements
-  std::vector<std::vector<A>> pieces_;
+  std::vector<std::vector<A>> chunks_;
 };
 
 // Runs task(i, workspace) for i in [0, n), each of about `work` operations. Returns the work done.
 template <class A, class Task>
-int64_t each_task(const Problem<A>& problem, int64_t n, double work, PieceSums<A>* sums, const Task& task) {
-  int64_t grain = maximum(1, static_cast<int64_t>(static_cast<double>(piece_work) / (work + 1)));
-  if (sums && sums->wanted()) {
-    grain = maximum(grain, blocks_of(n, most_sums));
+int64_t each_task(const Problem<A>& problem, int64_t n, double work, ChunkSums<A>* sums, const Task& task) {
+  int64_t grain = maximum(1, static_cast<int64_t>(static_cast<double>(chunk_work) / (work + 1)));
+  if (sums && sums->is_needed()) {
+    grain = maximum(grain, blocks_of(n, max_sums));
     sums->reserve(blocks_of(n, grain));
   }
   std::atomic<int64_t> done = 0;
@@ -99,14 +99,14 @@ struct Rounds {
 
   Rounds(int64_t heads, int64_t query_blocks, int64_t key_blocks)
       : heads(heads), query_blocks(query_blocks), key_blocks(key_blocks) {
-    const int64_t most = maximum(minimum(query_blocks, key_blocks), 1);
-    groups = maximum(1, minimum(blocks_of(tasks_of_round, maximum(heads, 1)), most));
+    const int64_t max_groups = maximum(minimum(query_blocks, key_blocks), 1);
+    groups = maximum(1, minimum(blocks_of(tasks_of_round, maximum(heads, 1)), max_groups));
   }
   Range group(int64_t g, int64_t blocks) const { return {blocks * g / groups, blocks * (g + 1) / groups}; }
 
   // Calls body(head, range of query blocks, range of key blocks, round, workspace).
   template <class A, class Body>
-  int64_t run(const Problem<A>& p, double pairs, PieceSums<A>& sums, const Body& body) const {
+  int64_t run(const Problem<A>& p, double pairs, ChunkSums<A>& sums, const Body& body) const {
     int64_t done = 0;
     const double work = pairs / static_cast<double>(groups * groups) * 2 * (3 * p.head_size + 2 * p.value_size);
     for (int64_t round = 0; round < groups; ++round)
@@ -124,7 +124,7 @@ inline Range tokens_of(Range blocks, int64_t tokens) {
 
 template <class A>
 Rounds rounds_of_context(const AttentionProblem<A>& p) {
-  return {int64_t{p.batch} * p.key_heads, blocks_of(p.queries, group_block), blocks_of(p.keys, group_block)};
+  return {int64_t{p.batch} * p.kv_heads, blocks_of(p.queries, group_block), blocks_of(p.keys, group_block)};
 }
 // Returns true if each task computes its bf16 gradients completely.
 template <class A>
@@ -133,14 +133,14 @@ bool sums_fit_tasks(const AttentionProblem<A>& p) {
 }
 
 template <class A>
-int64_t backward_of_context(const Problem<A>& p, const Kernels<A>& kernels, PieceSums<A>& sums) {
+int64_t backward_of_context(const Problem<A>& p, const Kernels<A>& kernels, ChunkSums<A>& sums) {
   const Rounds rounds = rounds_of_context<A>(p);
-  const double pairs = static_cast<double>(p.queries) * p.keys * (p.query_heads / p.key_heads);
+  const double pairs = static_cast<double>(p.queries) * p.keys * (p.query_heads / p.kv_heads);
   return rounds.run(p, pairs, sums, [&](int64_t head, Range queries, Range keys, int64_t round, const Workspace<A>& w) {
     const bool first = round == 0;
     kernels.backward(p,
-                     {.sequence = head / p.key_heads,
-                      .key_head = head % p.key_heads,
+                     {.sequence = head / p.kv_heads,
+                      .kv_head = head % p.kv_heads,
                       .queries = tokens_of(queries, p.queries),
                       .keys = tokens_of(keys, p.keys),
                       .slots = false,
@@ -153,14 +153,14 @@ int64_t backward_of_context(const Problem<A>& p, const Kernels<A>& kernels, Piec
 // Adds the gradients of slots. All sequences share the slots, so their query blocks form one list.
 // backward_of_context has written dq before.
 template <class A>
-int64_t backward_of_slots(const Problem<A>& p, const Kernels<A>& kernels, PieceSums<A>& sums) {
+int64_t backward_of_slots(const Problem<A>& p, const Kernels<A>& kernels, ChunkSums<A>& sums) {
   const int64_t blocks = blocks_of(p.queries, group_block);
-  const Rounds rounds(p.key_heads, p.batch * blocks, blocks_of(p.slots, group_block));
-  const double pairs = static_cast<double>(p.batch) * p.queries * p.slots * (p.query_heads / p.key_heads);
+  const Rounds rounds(p.kv_heads, p.batch * blocks, blocks_of(p.slots, group_block));
+  const double pairs = static_cast<double>(p.batch) * p.queries * p.slots * (p.query_heads / p.kv_heads);
   return rounds.run(p, pairs, sums,
                     [&](int64_t head, Range queries, Range slots, int64_t round, const Workspace<A>& w) {
                       TilePair pair = {.sequence = 0,
-                                       .key_head = head,
+                                       .kv_head = head,
                                        .queries = {0, 0},
                                        .keys = tokens_of(slots, p.slots),
                                        .slots = true,

@@ -1,7 +1,7 @@
 // Products of tiles, and the memory layouts of their factors.
 //
 // A number type N (engine/matmul/blocks.h) has N::elements elements, consecutive in the depth, in
-// each place of a factor. Plain numbers are read in place. bf16 is widened tile by tile, and an
+// each group of a factor. Plain numbers are read in place. bf16 is widened tile by tile, and an
 // element then serves 64 or more products from the cache. Or it is multiplied in pairs: rows of the
 // left factor are read in place, f32 weights and score gradients are rounded once per product.
 #pragma once
@@ -33,11 +33,11 @@ constexpr bool plain = std::is_same_v<Sum<N>, Element<N>>;
 template <class N>
 constexpr bool paired = N::elements > 1;
 template <class N>
-constexpr int64_t places(int64_t elements) {
+constexpr int64_t k_groups(int64_t elements) {
   return (elements + N::elements - 1) / N::elements;
 }
 
-// The left factor, read one place at a time, so that it may be a matrix or its transpose.
+// The left factor, read one group at a time, so that it may be a matrix or its transpose.
 template <class A>
 struct Factor {
   const A* data;
@@ -49,7 +49,7 @@ struct Band {
   int64_t first, last;
 };
 constexpr int64_t far_away = int64_t{1} << 40;
-constexpr Band everything = {-far_away, far_away};
+constexpr Band full_band = {-far_away, far_away};
 constexpr Band mirrored(Band band) { return {-band.last, -band.first}; }
 
 // The update of C by a product P: C = factor P, or C + factor P if `add` is set.
@@ -59,7 +59,7 @@ struct Update {
   bool add;
 };
 
-// C (rows x vectors) = [C +] factor A (rows x depth) B (depth x vectors), the depth in places
+// C (rows x vectors) = [C +] factor A (rows x depth) B (depth x vectors), the depth in groups
 template <class N, int rows, int vectors, class A = Sum<N>>
 void product_kernel(int64_t depth, Factor<A> a, Matrix<const A> b, Matrix<A> c, Update<A> update) {
   constexpr int w = lanes<A>;
@@ -68,7 +68,7 @@ void product_kernel(int64_t depth, Factor<A> a, Matrix<const A> b, Matrix<A> c, 
     Vector<A> right[vectors];
     unrolled<vectors>([&](auto v) __attribute__((always_inline)) { right[v] = load(b.data + v * w); });
     unrolled<rows>([&](auto r) __attribute__((always_inline)) {
-      const Vector<A> left = N::spread(a.data + r * a.row_stride);
+      const Vector<A> left = N::broadcast(a.data + r * a.row_stride);
       unrolled<vectors>([&](auto v)
                             __attribute__((always_inline)) { sums[r][v] = N::add(sums[r][v], right[v], left); });
     });
@@ -99,7 +99,7 @@ constexpr ProductKernels<Sum<N>> product_kernels(std::integer_sequence<int, i...
 // outside `outer`, which are unused. Returns the number of multiply-adds.
 template <class N, class A = Sum<N>>
 int64_t product(int64_t m, int64_t n, int64_t depth, Factor<A> a, Matrix<const A> b, Matrix<A> c, Update<A> update,
-                Band inner = everything, Band outer = everything) {
+                Band inner = full_band, Band outer = full_band) {
   constexpr ProductKernels<A> kernels =
       product_kernels<N>(std::make_integer_sequence<int, kernel_rows * kernel_vectors>());
   constexpr int64_t w = lanes<A>, width = kernel_vectors * w;
@@ -108,7 +108,7 @@ int64_t product(int64_t m, int64_t n, int64_t depth, Factor<A> a, Matrix<const A
     for (int64_t r = 0; r < m; r += kernel_rows) {
       const int64_t rows = minimum(kernel_rows, m - r), last = r + rows - 1;
       const int64_t k0 = minimum(depth, maximum(0, r + inner.first)) / N::elements;
-      const int64_t k1 = places<N>(minimum(depth, maximum(0, last + inner.last + 1)));
+      const int64_t k1 = k_groups<N>(minimum(depth, maximum(0, last + inner.last + 1)));
       const int64_t c0 = maximum(n0, (r + outer.first) & -w);
       const int64_t c1 = minimum(minimum(n, n0 + width), (last + outer.last + w) & -w);
       if (c0 >= c1) continue;
@@ -151,30 +151,30 @@ bool finite(Matrix<const E> x, int64_t rows, int64_t n) {
 
 // ---- memory layouts of factors
 
-// Loads `count` places of a row as a vector, times `factor` if N is not paired.
+// Loads `count` groups of a row as a vector, times `factor` if N is not paired.
 template <class N, class A = Sum<N>>
-[[gnu::always_inline]] inline Vector<A> places_down(const Element<N>* x, int64_t count, A factor) {
+[[gnu::always_inline]] inline Vector<A> load_groups(const Element<N>* x, int64_t count, A factor) {
   if constexpr (!paired<N>) {
     return N::down(x) * factor;
   } else {
     if (count == lanes<A>) return N::down(x);
-    A aside[lanes<A>] = {};
-    for (int64_t i = 0; i < count; ++i) aside[i] = N::place(x + i * N::elements, 1, N::elements);
-    return load(aside);
+    A buffer[lanes<A>] = {};
+    for (int64_t i = 0; i < count; ++i) buffer[i] = N::group(x + i * N::elements, 1, N::elements);
+    return load(buffer);
   }
 }
 
-// y (places of n, width) = factor * the transpose of x (rows x n); zero in columns beyond `rows`.
+// y (groups of n, width) = factor * the transpose of x (rows x n); zero in columns beyond `rows`.
 // `factor` must be 1 for pairs.
 template <class N, class A = Sum<N>>
 void pack_columns(Matrix<const Element<N>> x, int64_t rows, int64_t n, A factor, int64_t width, A* y) {
   constexpr int w = lanes<A>;
   for (int64_t i = 0; i < width; i += w)
-    for (int64_t c = 0; c < places<N>(n); c += w) {
-      const int64_t here = minimum(w, places<N>(n) - c);
+    for (int64_t c = 0; c < k_groups<N>(n); c += w) {
+      const int64_t here = minimum(w, k_groups<N>(n) - c);
       Vector<A> block[w] = {};
       unrolled<w>([&](auto r) __attribute__((always_inline)) {
-        if (i + r < rows) block[r] = places_down<N>(x.row(i + r) + c * N::elements, here, factor);
+        if (i + r < rows) block[r] = load_groups<N>(x.row(i + r) + c * N::elements, here, factor);
       });
       transpose<A>(block);
       unrolled<w>([&](auto r) __attribute__((always_inline)) {
@@ -186,7 +186,7 @@ void pack_columns(Matrix<const Element<N>> x, int64_t rows, int64_t n, A factor,
 // Returns rows of tokens as the left factor of a product of depth n. Plain bf16 is widened into
 // `memory` (rows x n).
 template <class N, class A = Sum<N>>
-Matrix<const A> left_rows(Matrix<const Element<N>> x, int64_t rows, int64_t n, A* memory) {
+Matrix<const A> left_operand_rows(Matrix<const Element<N>> x, int64_t rows, int64_t n, A* memory) {
   if constexpr (plain<N> || paired<N>) {  // pairs of a row are adjacent in memory
     return {reinterpret_cast<const A*>(x.data), x.stride / N::elements};
   } else {
@@ -198,25 +198,25 @@ Matrix<const A> left_rows(Matrix<const Element<N>> x, int64_t rows, int64_t n, A
 
 // Returns rows of tokens as the right factor of a product whose depth is the rows.
 template <class N, class A = Sum<N>>
-Matrix<const A> right_rows(Matrix<const Element<N>> x, int64_t rows, int64_t n, A* memory) {
+Matrix<const A> right_operand_rows(Matrix<const Element<N>> x, int64_t rows, int64_t n, A* memory) {
   if constexpr (paired<N>) {
     for (int64_t r = 0; r < rows; r += N::elements) {
       A* const row = memory + r / N::elements * n;
       for (int64_t c = 0; r + 1 < rows && c < n; c += lanes<A>)
         N::template across<lanes<A>>(x.row(r) + c, x.stride, row + c);
-      for (int64_t c = 0; r + 1 == rows && c < n; ++c) row[c] = N::place(x.row(r) + c, x.stride, 1);
+      for (int64_t c = 0; r + 1 == rows && c < n; ++c) row[c] = N::group(x.row(r) + c, x.stride, 1);
     }
     return {memory, n};
   } else {
-    return left_rows<N>(x, rows, n, memory);
+    return left_operand_rows<N>(x, rows, n, memory);
   }
 }
 
-// Does the same after left_rows with the same `memory`, and reuses the widened rows.
+// Does the same after left_operand_rows with the same `memory`, and reuses the widened rows.
 template <class N, class A = Sum<N>>
 Matrix<const A> right_after_left_rows(Matrix<const Element<N>> x, int64_t rows, int64_t n, A* memory) {
   if constexpr (plain<N> || paired<N>)
-    return right_rows<N>(x, rows, n, memory);
+    return right_operand_rows<N>(x, rows, n, memory);
   else
     return {memory, n};
 }

@@ -32,13 +32,13 @@ using Lane = typename LaneOf<V>::type;  // the type of an element of V
 
 // Sets the band of j - i: causality, window (0: none; |i + query_offset - j| < window), own key.
 inline void set_band(MaskView& mask, bool causal, bool attend_to_self, int64_t window) {
-  const int64_t place = mask.query_offset, reach = window > 0 ? window - 1 : int64_t{2} * MaskView::unbounded;
+  const int64_t offset = mask.query_offset, reach = window > 0 ? window - 1 : int64_t{2} * MaskView::unbounded;
   const auto bounded = [](int64_t x) {
     return static_cast<int>(maximum(-MaskView::unbounded, minimum(MaskView::unbounded, x)));
   };
-  mask.first = bounded(place - reach);
-  mask.last = causal ? bounded(attend_to_self ? place : place - 1) : bounded(place + reach);
-  mask.masked = attend_to_self || causal ? MaskView::unbounded : bounded(place);
+  mask.first = bounded(offset - reach);
+  mask.last = causal ? bounded(attend_to_self ? offset : offset - 1) : bounded(offset + reach);
+  mask.masked = attend_to_self || causal ? MaskView::unbounded : bounded(offset);
 }
 // offset: j - i, an int or a vector of integers
 template <class I>
@@ -81,13 +81,13 @@ HOST_DEVICE inline Interval keys_of_queries(const MaskView& mask, int i, int cou
 HOST_DEVICE inline Interval queries_of_keys(const MaskView& mask, int j, int count) {
   return {maximum(0, j - mask.last), minimum(mask.queries, j + count - mask.first)};
 }
-enum class Cover { none, some, all };  // how much of a tile is visible
+enum class Coverage { none, some, all };  // how much of a tile is visible
 // Returns how much the band leaves of the tile of queries [i, i + queries), keys [j, j + keys).
-HOST_DEVICE inline Cover cover_of(const MaskView& mask, int i, int queries, int j, int keys) {
+HOST_DEVICE inline Coverage coverage_of(const MaskView& mask, int i, int queries, int j, int keys) {
   const int nearest = j - (i + queries - 1), farthest = j + keys - 1 - i;  // j - i in the tile
-  if (nearest > mask.last || farthest < mask.first) return Cover::none;
+  if (nearest > mask.last || farthest < mask.first) return Coverage::none;
   const bool inside = nearest >= mask.first && farthest <= mask.last;
-  return inside && (mask.masked < nearest || mask.masked > farthest) ? Cover::all : Cover::some;
+  return inside && (mask.masked < nearest || mask.masked > farthest) ? Coverage::all : Coverage::some;
 }
 // Returns the number of keys visible to query i, regardless of documents.
 HOST_DEVICE inline int count_visible(const MaskView& mask, int64_t sequence, int i, int lowest) {
@@ -96,30 +96,30 @@ HOST_DEVICE inline int count_visible(const MaskView& mask, int64_t sequence, int
   return keys.end <= keys.begin ? 0 : keys.end - keys.begin - (own >= keys.begin && own < keys.end ? 1 : 0);
 }
 
-// Returns r at distance |x|, NaN if z is. `masked_place` if masked, else `off_ramp` without a span.
+// Returns r at distance |x|, NaN if z is. `masked_ramp` if masked, else `outside_ramp` without a span.
 template <class V>
-HOST_DEVICE V place_on_ramp(V span, V distance, Lane<V> ramp) {
+HOST_DEVICE V ramp_value(V span, V distance, Lane<V> ramp) {
   return (span - distance) / ramp + Lane<V>(1);
 }
 template <class A>
-constexpr A off_ramp = std::numeric_limits<A>::infinity();
+constexpr A outside_ramp = std::numeric_limits<A>::infinity();
 template <class A>
-constexpr A masked_place = -off_ramp<A>;
+constexpr A masked_ramp = -outside_ramp<A>;
 // Returns true if a key has no score. `with_far_end`: r = 0 has one, for the span's gradient.
 template <class V>
-HOST_DEVICE auto is_masked(V place, bool with_far_end) {
-  return with_far_end ? place < Lane<V>(0) : place <= Lane<V>(0);
+HOST_DEVICE auto is_masked(V r, bool with_far_end) {
+  return with_far_end ? r < Lane<V>(0) : r <= Lane<V>(0);
 }
 // m
 template <class V>
-HOST_DEVICE V mask_weight(V place) {
+HOST_DEVICE V mask_weight(V r) {
   using A = Lane<V>;
-  return place <= A(0) ? V{} : place >= A(1) ? V{} + A(1) : place;
+  return r <= A(0) ? V{} : r >= A(1) ? V{} + A(1) : r;
 }
 // dm where it reaches the span, 0 <= r <= 1; else 0
 template <class V>
-HOST_DEVICE V span_gradient(V place, V gradient) {
-  return ((place >= Lane<V>(0)) & (place <= Lane<V>(1))) ? gradient : V{};
+HOST_DEVICE V span_gradient(V r, V gradient) {
+  return ((r >= Lane<V>(0)) & (r <= Lane<V>(1))) ? gradient : V{};
 }
 
 // ---- dropout
@@ -145,7 +145,7 @@ HOST_DEVICE V capped_score(V tanh, Lane<V> cap) {
   return cap * tanh;
 }
 template <class V>
-HOST_DEVICE V capped_slope(V tanh) {
+HOST_DEVICE V cap_derivative(V tanh) {
   return Lane<V>(1) - tanh * tanh;
 }
 
@@ -177,7 +177,7 @@ struct OnlineSoftmax {
 
   // Sets the largest score so far; returns the factor by which all earlier sums shrink.
   template <class Exp>
-  HOST_DEVICE V raise(V top, const Exp& exp) {
+  HOST_DEVICE V update_max(V top, const Exp& exp) {
     base = top == lowest ? V{} : top;  // nothing visible yet
     const V shrink = exp(largest - base);
     largest = top, sum *= shrink;
@@ -217,13 +217,13 @@ struct RowCounts {
 };
 // H = -sum (p / P) ln (p / P) = ln P - (sum p ln p) / P
 template <class A, class Log>
-HOST_DEVICE void write_statistics(const RowStatistics<A>& out, int64_t at, const RowCounts<A>& row, const Log& log) {
+HOST_DEVICE void write_statistics(const RowStatistics<A>& out, int64_t index, const RowCounts<A>& row, const Log& log) {
   const bool some = row.visible > 0;
-  if (out.sum) out.sum[at] = row.sum;
-  if (out.positive_sum) out.positive_sum[at] = row.positive;
-  if (out.entropy) out.entropy[at] = row.positive > 0 ? log(row.positive) - row.logarithms / row.positive : A(0);
-  if (out.zero_share) out.zero_share[at] = some ? row.zeros / row.visible : A(0);
-  if (out.maximum) out.maximum[at] = some ? row.largest : A(0);
+  if (out.sum) out.sum[index] = row.sum;
+  if (out.positive_sum) out.positive_sum[index] = row.positive;
+  if (out.entropy) out.entropy[index] = row.positive > 0 ? log(row.positive) - row.logarithms / row.positive : A(0);
+  if (out.zero_fraction) out.zero_fraction[index] = some ? row.zeros / row.visible : A(0);
+  if (out.maximum) out.maximum[index] = some ? row.largest : A(0);
 }
 
 // Entropy term of g: factor (ln w + offset) where w > 0. -dH / P and H - ln P; 0 without gradient.
@@ -236,9 +236,10 @@ struct EntropyTerm {
   }
 };
 template <class A, class Log>
-HOST_DEVICE EntropyTerm<A> entropy_term(const StatisticsGradients<A>& given, int64_t at, const Log& log) {
-  if (!given.entropy_gradient || !(given.positive_sum[at] > 0)) return {};
-  return {-given.entropy_gradient[at] / given.positive_sum[at], given.entropy[at] - log(given.positive_sum[at])};
+HOST_DEVICE EntropyTerm<A> entropy_term(const StatisticsGradients<A>& given, int64_t index, const Log& log) {
+  if (!given.entropy_gradient || !(given.positive_sum[index] > 0)) return {};
+  return {-given.entropy_gradient[index] / given.positive_sum[index],
+          given.entropy[index] - log(given.positive_sum[index])};
 }
 
 }  // namespace

@@ -34,7 +34,7 @@
 //
 // Memory: forward saves L, one value per query and head, for softmax, and nothing for pointwise. On
 // a CPU, head sizes that are not multiples of 16 need padded copies, and bf16 needs f32 gradient
-// sums (see Problem). Gradients of relative terms and spans per head are summed in up to 16 pieces.
+// sums (see Problem). Gradients of relative terms and spans per head are summed in up to 16 chunks.
 // Source of the scheme: Dao et al. 2022, arXiv:2205.14135; Rabe and Staats 2021, arXiv:2112.05682.
 //
 // This file has the problem for both devices, in plain values and pointers. The formulas per
@@ -67,10 +67,10 @@ struct Tokens {
 };
 
 // Dropout of weights. Row r of (batch, query_heads, queries) keeps its weight at key j if
-// word j % 4 of random_key.now().bits(r * counters + j / 4) is >= threshold; slot n: key keys + n.
+// word j % 4 of rng_key.load().bits(r * counters + j / 4) is >= threshold; slot n: key keys + n.
 template <class A>
 struct WeightDropout {
-  LateKey random_key = {};
+  DeviceRandomKey rng_key = {};
   int64_t counters = 0;    // per row, for four random words each
   uint32_t threshold = 0;  // dropout 2^32
   A kept = 0;              // 1 / (1 - dropout), the factor of weights that are kept; 0: no dropout
@@ -83,7 +83,7 @@ struct RowStatistics {
   A* sum = nullptr;           // sum of the weights
   A* positive_sum = nullptr;  // sum of the weights above zero
   A* entropy = nullptr;       // -sum p ln p in nats, p = max(w, 0) / (their sum)
-  A* zero_share = nullptr;    // fraction of exact zeros among the visible keys
+  A* zero_fraction = nullptr;  // fraction of exact zeros among the visible keys
   A* maximum = nullptr;       // largest weight
 };
 // Row statistics that the loss depends on, and their gradients. A gradient without data is zero.
@@ -102,7 +102,7 @@ struct AttentionGradients {  // overwritten, not added to; null: not computed
 // A is float or double. All `Tokens` have one dtype: A, or bf16 behind float pointers if `is_bf16`.
 template <class A>
 struct AttentionProblem : MaskView {
-  int batch = 0, query_heads = 1, key_heads = 1;  // query head h uses key head h / (query_heads / key_heads)
+  int batch = 0, query_heads = 1, kv_heads = 1;  // query head h uses key head h / (query_heads / kv_heads)
   int head_size = 0, value_size = 0;
   int slots = 0;      // persistent keys and values
   int distances = 0;  // rows of the relative-position terms; |x| must be below for every unmasked key
@@ -110,7 +110,7 @@ struct AttentionProblem : MaskView {
   A scale = 1, soft_cap = 0, ramp = 0;           // soft cap 0: none; ramp: R of the span
   WeightDropout<A> dropout = {};
   Tokens<const A> query = {}, key = {}, value = {};
-  Tokens<const A> slot_key = {}, slot_value = {};  // (slots, key_heads, head_size or value_size)
+  Tokens<const A> slot_key = {}, slot_value = {};  // (slots, kv_heads, head_size or value_size)
   Tokens<const A> relative_embedding = {};         // p: (distances, head_size), shared by all heads
   const A* relative_bias = nullptr;                // b: (query_heads, distances)
   const A* span = nullptr;                         // z in tokens

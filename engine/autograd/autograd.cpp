@@ -14,47 +14,47 @@ thread_local bool record_calls = true;
 std::atomic<uint64_t> next_serial = 1;
 
 Edge edge_of(const Tensor& x) {
-  if (!x || !x.body()->requires_grad) return {};
-  if (x.body()->edge) return x.body()->edge;
-  return {nullptr, 0, x.body()};
+  if (!x || !x.impl()->requires_grad) return {};
+  if (x.impl()->edge) return x.impl()->edge;
+  return {nullptr, 0, x.impl()};
 }
 
-bool sole_owner(const Tensor& x) { return x.body().use_count() == 1 && x.body()->buffer.use_count() == 1; }
+bool sole_owner(const Tensor& x) { return x.impl().use_count() == 1 && x.impl()->buffer.use_count() == 1; }
 
 }  // namespace
 
 // ---- Saved
 
 const Tensor& Saved::operator[](int i) const {
-  const Kept& kept = kept_[static_cast<size_t>(i)];
-  if (kept.value && kept.value.body()->buffer->version != kept.version)
-    fail("backward: ", name_, " saved a value of shape ", kept.value.shape(),
+  const SavedTensor& saved_tensor = tensors_[static_cast<size_t>(i)];
+  if (saved_tensor.value && saved_tensor.value.impl()->buffer->version != saved_tensor.version)
+    fail("backward: ", name_, " saved a value of shape ", saved_tensor.value.shape(),
          " that was changed in place afterwards; change a clone() of it instead");
-  return kept.value;
+  return saved_tensor.value;
 }
 Tensor Saved::take(int i) const {
-  const Tensor& kept = (*this)[i];
-  return sole_owner(kept) ? kept : Tensor::empty_like(kept);
+  const Tensor& saved_tensor = (*this)[i];
+  return sole_owner(saved_tensor) ? saved_tensor : Tensor::empty_like(saved_tensor);
 }
-Saved::Place Saved::place(int input, const Shape& shape, Dtype dtype, Device device) const {
-  const std::shared_ptr<TensorBody>& leaf = inputs_[static_cast<size_t>(input)].leaf;
-  if (leaf && leaf->gradient_at_home && leaf->gradient.dtype() == dtype)
+Saved::GradientBuffer Saved::gradient_buffer(int input, const Shape& shape, Dtype dtype, Device device) const {
+  const std::shared_ptr<TensorImpl>& leaf = inputs_[static_cast<size_t>(input)].leaf;
+  if (leaf && leaf->has_fixed_gradient && leaf->gradient.dtype() == dtype)
     return {leaf->gradient, !std::exchange(leaf->stale, false), true};
   return {Tensor::empty(shape, dtype, device), false};
 }
 int64_t Saved::bytes() const {
   int64_t total = 0;
-  for (const Kept& kept : kept_) total += kept.value ? kept.value.bytes() : 0;
+  for (const SavedTensor& saved_tensor : tensors_) total += saved_tensor.value ? saved_tensor.value.bytes() : 0;
   return total;
 }
 void Saved::attach(std::span<const Tensor* const> inputs) {
   for (const Tensor* x : inputs) inputs_.push_back(record_calls ? edge_of(*x) : Edge{});
 }
 void Saved::seal() {
-  for (Kept& kept : kept_)
-    if (kept.value) kept.version = kept.value.body()->buffer->version;
+  for (SavedTensor& saved_tensor : tensors_)
+    if (saved_tensor.value) saved_tensor.version = saved_tensor.value.impl()->buffer->version;
 }
-bool Saved::any() const {
+bool Saved::needs_any() const {
   return std::any_of(inputs_.begin(), inputs_.end(), [](const Edge& e) { return bool(e); });
 }
 
@@ -88,16 +88,16 @@ Node::~Node() {
 void detail::connect(std::shared_ptr<Node> node, std::span<const Tensor> outputs) {
   if (FiniteGuard* const guard = FiniteGuard::active()) guard->remember(*node);
   for (size_t i = 0; i < outputs.size(); ++i) {
-    outputs[i].body()->requires_grad = true;
-    outputs[i].body()->edge = {node, static_cast<int>(i), nullptr};
+    outputs[i].impl()->requires_grad = true;
+    outputs[i].impl()->edge = {node, static_cast<int>(i), nullptr};
   }
 }
 void detail::check_fresh(const char* name, std::span<const Tensor* const> inputs, std::span<const Tensor> outputs) {
   for (const Tensor& y : outputs)
     for (const Tensor* x : inputs)
-      if (y && y.body() == x->body())
+      if (y && y.impl() == x->impl())
         fail(name, ": forward returned its input; return x.detach(), which shares the memory");
-  if (FiniteGuard* const guard = FiniteGuard::active()) guard->look_at_forward(name, inputs, outputs);
+  if (FiniteGuard* const guard = FiniteGuard::active()) guard->check_forward(name, inputs, outputs);
 }
 void detail::fail_without_backward(const char* name) {
   fail(name, ": has no backward, but an input requires a gradient; detach() it or run under NoGrad");
@@ -125,7 +125,7 @@ class Backward {
   void deliver(const Edge& to, const Tensor& g) {
     if (!g || !to) return;
     if (to.leaf) {
-      if (deliver_to_leaf(*to.leaf, g) && guard_) guard_->look_at_sum(to, to.leaf->gradient);
+      if (deliver_to_leaf(*to.leaf, g) && guard_) guard_->check_sum(to, to.leaf->gradient);
       return;
     }
     auto [found, fresh] = pending_.try_emplace(to.node.get());
@@ -138,7 +138,7 @@ class Backward {
     Tensor& slot = slots[static_cast<size_t>(to.output)];
     const bool first = !slot;
     slot = first ? g : sum(slot, g);
-    if (guard_ && !first) guard_->look_at_sum(to, slot);
+    if (guard_ && !first) guard_->check_sum(to, slot);
   }
   Tensor take(const Edge& at) {
     const auto found = pending_.find(at.node.get());
@@ -154,7 +154,7 @@ class Backward {
       std::vector<Tensor> dy = std::move(pending_.extract(node.get()).mapped());
       if (node->freed)
         fail("backward: the graph of ", node->name, " was freed by an earlier backward; run forward again");
-      std::vector<Tensor> read = guard_ ? dy : std::vector<Tensor>();  // copies, because backward may move from dy
+      std::vector<Tensor> dy_copies = guard_ ? dy : std::vector<Tensor>();  // copies, because backward may move from dy
       std::vector<Tensor> gradients;
       {
         ProfileSpan span(node->name, "backward");
@@ -162,8 +162,8 @@ class Backward {
         gradients = node->backward(dy);
         span.count(gradients);
       }
-      if (guard_) guard_->look_at_backward(*node, node->saved.edges(), read, gradients);
-      dy.clear(), read.clear();
+      if (guard_) guard_->check_backward(*node, node->saved.edges(), dy_copies, gradients);
+      dy.clear(), dy_copies.clear();
       node->saved.release();
       node->freed = true;
       const std::vector<Edge>& inputs = node->saved.edges();
@@ -180,12 +180,12 @@ class Backward {
     return a;
   }
   // Returns true if the gradient was added to an earlier one.
-  static bool deliver_to_leaf(TensorBody& leaf, const Tensor& g) {
+  static bool deliver_to_leaf(TensorImpl& leaf, const Tensor& g) {
     if (g.shape() != leaf.shape)
       fail("backward: a gradient of shape ", g.shape(), " does not fit a tensor of shape ", leaf.shape);
-    if (leaf.gradient_at_home && leaf.gradient.body() == g.body()) return false;  // the operation wrote it there
+    if (leaf.has_fixed_gradient && leaf.gradient.impl() == g.impl()) return false;  // the operation wrote it there
     const bool empty = !leaf.gradient || leaf.stale;
-    if (leaf.gradient_at_home) {
+    if (leaf.has_fixed_gradient) {
       empty ? leaf.gradient.copy_from(g) : add_in_place(leaf.gradient, g.to(leaf.gradient.dtype()));
     } else {
       leaf.gradient = empty ? g : sum(leaf.gradient, g);
@@ -202,7 +202,7 @@ class Backward {
 
 }  // namespace
 
-Tensor Saved::take_arrived(int input) const {
+Tensor Saved::take_pending_gradient(int input) const {
   const Edge& edge = inputs_[static_cast<size_t>(input)];
   return Backward::running && edge.node ? Backward::running->take(edge) : Tensor();
 }

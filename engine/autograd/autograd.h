@@ -31,7 +31,7 @@ using Gradients = std::array<Tensor, N>;
 class Saved {  // tensors that forward saves for backward
  public:
   // Saves detached values, so an operation may save its own output. Undefined tensors are allowed.
-  void save(std::same_as<Tensor> auto const&... x) { (kept_.push_back({x ? x.detach() : Tensor(), 0}), ...); }
+  void save(std::same_as<Tensor> auto const&... x) { (tensors_.push_back({x ? x.detach() : Tensor(), 0}), ...); }
   const Tensor& operator[](int i) const;  // throws if the value was changed in place since
   // Returns a tensor to overwrite: the saved one if nothing else owns its data, else a new one.
   Tensor take(int i) const;
@@ -40,31 +40,31 @@ class Saved {  // tensors that forward saves for backward
   // The buffer for the gradient of an input: a leaf's gradient buffer if its dtype matches, else a
   // new tensor. bf16 gradients are written as f32, for leaves that accumulate in f32
   // (nn/optimizers/base/optimizer.h); as(bf16) rounds them for other inputs.
-  struct Place {
+  struct GradientBuffer {
     Tensor gradient;
     bool accumulate;       // true: add to the gradient; false: overwrite it
-    bool at_home = false;  // true: a leaf's gradient buffer
-    Tensor as(Dtype dtype) const { return at_home ? gradient : gradient.to(dtype); }
+    bool is_leaf_buffer = false;  // true: a leaf's gradient buffer
+    Tensor as(Dtype dtype) const { return is_leaf_buffer ? gradient : gradient.to(dtype); }
   };
-  Place place(int input, const Shape& shape, Dtype dtype, Device device) const;
+  GradientBuffer gradient_buffer(int input, const Shape& shape, Dtype dtype, Device device) const;
   // Takes the gradient that other consumers have sent to an input: backward adds it in its own
   // loop. Undefined if there is none, and on a CPU, where a sum needs no launch and keeps its bits.
-  Tensor take_arrived(int input) const;
+  Tensor take_pending_gradient(int input) const;
   int64_t bytes() const;  // of the saved values
 
   void attach(std::span<const Tensor* const> inputs);  // this and the functions below are for record and backward
   void seal();                                         // stores the versions of the saved values
-  void release() { kept_.clear(); }
-  bool any() const;
+  void release() { tensors_.clear(); }
+  bool needs_any() const;
   std::vector<Edge>& edges() { return inputs_; }
 
  private:
-  struct Kept {
+  struct SavedTensor {
     Tensor value;
     uint64_t version;
   };
   const char* name_ = "";
-  std::vector<Kept> kept_;
+  std::vector<SavedTensor> tensors_;
   std::vector<Edge> inputs_;
   friend struct Node;
 };
@@ -146,8 +146,8 @@ auto record(const Op& op, std::span<const Tensor* const> inputs, const Forward& 
   check_fresh(Op::name, inputs, outputs);
   for (const Tensor* x : inputs) span.count({x, 1});
   span.count(outputs);
-  if (saved.any()) span.keep(saved.bytes());
-  if (!saved.any()) return y;
+  if (saved.needs_any()) span.count_saved(saved.bytes());
+  if (!saved.needs_any()) return y;
   if constexpr (HasBackward<Op>) {
     saved.seal();
     connect(

@@ -1,7 +1,7 @@
 // A guard that throws at the first non-finite value, in the operation that produces it.
 //
 //   const FiniteGuard guard;                // checks this thread while it lives
-//   loss(model, batch).backward();          // throws NotFiniteFound: operation, module, tensor and values
+//   loss(model, batch).backward();          // throws NonFiniteError: operation, module, tensor and values
 //
 // It checks the results of every operation, the gradients that its backward returns, and sums of
 // gradients. Nested calls inside an operation are not checked. Buffers that a module updates
@@ -28,56 +28,56 @@
 namespace orrery {
 
 // An operation as recorded by the guard.
-struct LookedAt {
+struct OperationRecord {
   struct Value {
     std::string name;  // "input 0", "output", "gradient of input 1", or the leaf's name if it has one
-    NumberFacts facts;
+    TensorStats stats;
     bool operator==(const Value&) const = default;
   };
   std::string operation, direction;  // forward, backward, or update (of an optimizer)
   std::string module;                // path of the innermost running module; empty: none
-  std::vector<Value> read, made;
-  size_t found = 0;  // index in `made` of the non-finite value, if there is one
-  bool operator==(const LookedAt&) const = default;
+  std::vector<Value> inputs, outputs;
+  size_t first_non_finite = 0;  // index in `outputs` of the non-finite value, if there is one
+  bool operator==(const OperationRecord&) const = default;
 };
 
 constexpr const char* root_module = "model";  // path reported for the outermost module, whose own path is empty
 
-class NotFiniteFound : public Error {
+class NonFiniteError : public Error {
  public:
   // "forward of exp in blocks.0.attention: output f32 (2, 8) holds 3 NaN, ..."
-  explicit NotFiniteFound(LookedAt what);
-  const LookedAt& what_was_found() const { return *what_; }
+  explicit NonFiniteError(OperationRecord call);
+  const OperationRecord& record() const { return *record_; }
 
  private:
-  std::shared_ptr<const LookedAt> what_;  // shared, because copying an exception must not throw
+  std::shared_ptr<const OperationRecord> record_;  // shared, because copying an exception must not throw
 };
 
 class FiniteGuard {
  public:
-  using Names = std::map<const TensorBody*, std::string>;      // names of leaves, such as parameters
-  using Observer = std::function<void(const LookedAt& call)>;  // called for every operation with finite results
+  using Names = std::map<const TensorImpl*, std::string>;             // names of leaves, such as parameters
+  using Observer = std::function<void(const OperationRecord& call)>;  // called for every operation with finite results
   explicit FiniteGuard(Names names = {}, Observer observer = {});
   ~FiniteGuard();
   FiniteGuard(const FiniteGuard&) = delete;
   static FiniteGuard* active();  // the guard of this thread; nullptr: none
 
   // autograd.cpp calls these functions.
-  void look_at_forward(const char* operation, std::span<const Tensor* const> inputs, std::span<const Tensor> outputs);
-  void remember(const Node& call);  // stores the module that recorded it
+  void check_forward(const char* operation, std::span<const Tensor* const> inputs, std::span<const Tensor> outputs);
+  void remember(const Node& node);  // stores the module that recorded it
   void enter_backward() { ++backward_passes_; }
   void leave_backward() { --backward_passes_; }
-  void look_at_backward(const Node& call, std::span<const Edge> inputs, std::span<const Tensor> read,
-                        std::span<const Tensor> made);
-  void look_at_sum(const Edge& to, const Tensor& sum);
+  void check_backward(const Node& node, std::span<const Edge> inputs, std::span<const Tensor> dy,
+                      std::span<const Tensor> dx);
+  void check_sum(const Edge& to, const Tensor& sum);
 
  private:
-  friend class InModule;
+  friend class ModuleScope;
   using Named = std::pair<std::string, Tensor>;
-  std::string name_of(const TensorBody* leaf, const std::string& otherwise) const;
+  std::string name_of(const TensorImpl* leaf, const std::string& otherwise) const;
   std::string name_of_gradient(const Edge& of, const std::string& otherwise) const;
-  void look(const char* operation, const char* direction, const std::string& module, const std::vector<Named>& read,
-            const std::vector<Named>& made);
+  void check_values(const char* operation, const char* direction, const std::string& module,
+                    const std::vector<Named>& inputs, const std::vector<Named>& outputs);
 
   const Names names_;
   const Observer observer_;
@@ -88,11 +88,11 @@ class FiniteGuard {
 };
 
 // A scope that sets the running module. Costs nothing without a guard.
-class InModule {
+class ModuleScope {
  public:
-  explicit InModule(const std::string& path);  // must outlive this object
-  ~InModule();
-  InModule(const InModule&) = delete;
+  explicit ModuleScope(const std::string& path);  // must outlive this object
+  ~ModuleScope();
+  ModuleScope(const ModuleScope&) = delete;
 
  private:
   FiniteGuard* const guard_;

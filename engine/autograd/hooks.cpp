@@ -16,7 +16,7 @@ thread_local std::vector<Hooks*> active;
 std::string full_name(std::string_view path, std::string_view name) {
   return path.empty() ? std::string(name) : text(path, ".", name);
 }
-bool fits_pattern(const std::string& pattern, const std::string& name) {
+bool matches_pattern(const std::string& pattern, const std::string& name) {
   return ::fnmatch(pattern.c_str(), name.c_str(), FNM_EXTMATCH) == 0;
 }
 
@@ -33,16 +33,16 @@ Hooks::Hooks(std::vector<std::string> patterns, Replace replacement)
 }
 Hooks::~Hooks() { std::erase(active, this); }
 
-bool Hooks::fits(const std::string& name) const {
+bool Hooks::matches(const std::string& name) const {
   return std::any_of(patterns_.begin(), patterns_.end(),
-                     [&](const std::string& pattern) { return fits_pattern(pattern, name); });
+                     [&](const std::string& pattern) { return matches_pattern(pattern, name); });
 }
 
-void Hooks::check_seen() const {
-  const std::vector<std::string> candidates(seen_.begin(), seen_.end());
+void Hooks::check_all_matched() const {
+  const std::vector<std::string> candidates(names_.begin(), names_.end());
   for (const std::string& pattern : patterns_) {
     if (std::any_of(candidates.begin(), candidates.end(),
-                    [&](const std::string& name) { return fits_pattern(pattern, name); }))
+                    [&](const std::string& name) { return matches_pattern(pattern, name); }))
       continue;
     const std::string near = nearest(pattern, candidates);
     fail("hooks: no value matches '", pattern, "'",
@@ -50,9 +50,9 @@ void Hooks::check_seen() const {
   }
 }
 
-Tensor Hooks::show(const std::string& name, const Tensor& value) {
-  seen_.insert(name);
-  if (!patterns_.empty() && !fits(name)) return value;
+Tensor Hooks::apply(const std::string& name, const Tensor& value) {
+  names_.insert(name);
+  if (!patterns_.empty() && !matches(name)) return value;
   if (observer_) {
     const NoGrad guard;  // an observer leaves no trace in the graph
     observer_(name, value.detach());
@@ -71,7 +71,7 @@ Tensor hook(std::string_view path, std::string_view name, const Tensor& x) {
   if (active.empty()) return x;
   const std::string full = full_name(path, name);
   Tensor value = x;
-  for (Hooks* hooks : active) value = hooks->show(full, value);
+  for (Hooks* hooks : active) value = hooks->apply(full, value);
   return value;
 }
 
@@ -80,15 +80,15 @@ bool is_hooked(std::string_view path, std::string_view name) {
   const std::string full = full_name(path, name);
   bool any = false;
   for (Hooks* hooks : active) {
-    hooks->seen_.insert(full);  // a name to suggest, because it could be computed
-    any |= hooks->fits(full);
+    hooks->names_.insert(full);  // a name to suggest, because it could be computed
+    any |= hooks->matches(full);
   }
   return any;
 }
 
-bool is_replaced(std::string_view path, std::string_view name) {
+bool has_replacement(std::string_view path, std::string_view name) {
   const auto replaces = [&](const Hooks* hooks) {
-    return hooks->replacement_.with && hooks->fits(full_name(path, name));
+    return hooks->replacement_.with && hooks->matches(full_name(path, name));
   };
   return std::any_of(active.begin(), active.end(), replaces);
 }

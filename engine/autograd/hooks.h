@@ -3,7 +3,7 @@
 //
 //   Hooks hooks({"blocks.*.attention.weights"}, [](const std::string& name, const Tensor& value) { ... });
 //   model(tokens, pass);   // calls the function with each matching value when it is computed
-//   hooks.check_seen();    // throws if a name or pattern matched no value; suggests the nearest
+//   hooks.check_all_matched();    // throws if a name or pattern matched no value; suggests the nearest
 //
 //   Hooks ablated({"blocks.0.attention.head_output"}, Hooks::Replace{[](const std::string&, const Tensor& value) {
 //                   return value * without_head_2;
@@ -48,20 +48,20 @@ class Hooks {  // active on the thread that made it, until destroyed; the oldest
   ~Hooks();
   Hooks(const Hooks&) = delete;
   Hooks& operator=(const Hooks&) = delete;
-  void check_seen() const;
-  const std::set<std::string>& seen() const { return seen_; }  // every name that arose, matched or not
+  void check_all_matched() const;
+  const std::set<std::string>& names() const { return names_; }  // every name that arose, matched or not
 
  private:
   friend Tensor hook(std::string_view path, std::string_view name, const Tensor& x);
   friend bool is_hooked(std::string_view path, std::string_view name);
-  friend bool is_replaced(std::string_view path, std::string_view name);
-  bool fits(const std::string& name) const;
-  Tensor show(const std::string& name, const Tensor& value);
+  friend bool has_replacement(std::string_view path, std::string_view name);
+  bool matches(const std::string& name) const;
+  Tensor apply(const std::string& name, const Tensor& value);
 
   std::vector<std::string> patterns_;
   Observer observer_;
   Replace replacement_;
-  std::set<std::string> seen_;
+  std::set<std::string> names_;
 };
 
 // Passes x to the hooks that match path.name; returns x or its replacement.
@@ -70,6 +70,6 @@ Tensor hook(std::string_view path, std::string_view name, const Tensor& x);
 // fused attention, is computed only then.
 bool is_hooked(std::string_view path, std::string_view name);
 // Returns true if a hook may replace the value.
-bool is_replaced(std::string_view path, std::string_view name);
+bool has_replacement(std::string_view path, std::string_view name);
 
 }  // namespace orrery

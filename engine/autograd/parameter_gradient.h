@@ -2,7 +2,7 @@
 // bf16). It is summed in the parameter's gradient buffer if that has this type, and rounded if not.
 //
 //   const ParameterGradient dw(saved, 1, weight);
-//   sum_rows(..., to_sums(dw.sum), ...);
+//   sum_rows(..., out_sums(dw.sum), ...);
 //   d[1] = dw.done();
 #pragma once
 
@@ -15,23 +15,23 @@ class ParameterGradient {
  public:
   // `parameter` is input `input`, or a tensor of its form. The input may require no gradient.
   ParameterGradient(const Saved& saved, int input, const Tensor& parameter)
-      : wanted_(saved.needs(input)),
+      : is_needed_(saved.needs(input)),
         dtype_(parameter.dtype()),
-        place_(
-            saved.place(input, parameter.shape(), dtype_ == Dtype::f64 ? Dtype::f64 : Dtype::f32, parameter.device())),
-        sum(place_.accumulate ? Tensor::empty_like(place_.gradient) : place_.gradient) {}
+        buffer_(saved.gradient_buffer(input, parameter.shape(), dtype_ == Dtype::f64 ? Dtype::f64 : Dtype::f32,
+                                      parameter.device())),
+        sum(buffer_.accumulate ? Tensor::empty_like(buffer_.gradient) : buffer_.gradient) {}
 
   // Returns the gradient for backward; undefined if the input requires none.
   Tensor done() const {
-    if (!wanted_) return {};
-    if (place_.accumulate) add_in_place(place_.gradient, sum);
-    return place_.as(dtype_);
+    if (!is_needed_) return {};
+    if (buffer_.accumulate) add_in_place(buffer_.gradient, sum);
+    return buffer_.as(dtype_);
   }
 
  private:
-  bool wanted_;
+  bool is_needed_;
   Dtype dtype_;
-  Saved::Place place_;
+  Saved::GradientBuffer buffer_;
 
  public:
   const Tensor sum;  // output of the operation

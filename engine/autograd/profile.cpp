@@ -51,7 +51,7 @@ ProfileSpan::~ProfileSpan() {
   const double flops = flops_counted() - flops_;
   row.flops += flops - std::exchange(inner_flops, row_.flops + flops);
   row.bytes += row_.bytes;
-  row.kept_bytes += row_.kept_bytes;
+  row.saved_bytes += row_.saved_bytes;
 }
 void ProfileSpan::count(std::span<const Tensor> tensors) {
   if (!active_) return;

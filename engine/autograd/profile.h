@@ -17,7 +17,7 @@ struct ProfileRow {
   double seconds = 0;
   double flops = 0;        // multiplications and additions, for operations that count them
   double bytes = 0;        // read and written: operands and results
-  int64_t kept_bytes = 0;  // saved for backward, summed over calls
+  int64_t saved_bytes = 0;  // saved for backward, summed over calls
 };
 using Profile = std::map<std::pair<std::string, std::string>, ProfileRow>;  // by operation and "forward" or "backward"
 
@@ -29,7 +29,7 @@ class ProfileSpan {  // also names the operation that holds new allocations
   ~ProfileSpan();
   ProfileSpan(const ProfileSpan&) = delete;
   void count(std::span<const Tensor> tensors);  // read or written
-  void keep(int64_t bytes) { row_.kept_bytes += bytes; }
+  void count_saved(int64_t bytes) { row_.saved_bytes += bytes; }
 
  private:
   CurrentOperation current_;

@@ -64,13 +64,14 @@ double largest_difference(const std::vector<double>& a, const std::vector<double
 }
 
 // Fourth order: error h^4 f'''''/30 and rounding eps/h are both below 1e-11 for h = 1e-3.
-double quotient(const GradientCase& test, const std::vector<Tensor>& x, size_t input, int64_t element, double h) {
-  double* const place = x[input].mutable_data<double>() + element;
-  const double middle = *place;
+double finite_difference(const GradientCase& test, const std::vector<Tensor>& x, size_t input, int64_t element,
+                         double h) {
+  double* const target = x[input].mutable_data<double>() + element;
+  const double middle = *target;
   const auto at = [&](double offset) {
-    *place = middle + offset;
+    *target = middle + offset;
     const double value = value_of(test, x);
-    *place = middle;
+    *target = middle;
     return value;
   };
   return (8 * (at(h) - at(-h)) - (at(2 * h) - at(-2 * h))) / (12 * h);
@@ -102,28 +103,29 @@ GradientReport check_gradients(const GradientCase& test, Device device) {
     if (!is_floating(test.inputs[i].value.dtype())) continue;
     const std::vector<double>& g = fast.gradients[i];
     GradientRow row{.input = test.inputs[i].name, .elements = static_cast<int64_t>(g.size())};
-    row.against_reference = largest_difference(g, slow.gradients[i]);
+    row.reference_error = largest_difference(g, slow.gradients[i]);
     const double size = size_of(g);
-    std::vector<double> checked, quotients;
-    const size_t step = std::max<size_t>(1, g.size() / static_cast<size_t>(test.quotients));
+    std::vector<double> checked, finite_differences;
+    const size_t step = std::max<size_t>(1, g.size() / static_cast<size_t>(test.finite_differences));
     for (size_t e = 0; e < g.size(); e += step) {
       // A kink inside the stencil spoils a finite difference. A mismatch is therefore retried with
       // smaller steps, which exclude the kink; a wrong derivative fails at all steps.
       double q = 0, d = INFINITY;
-      for (double h = 1e-3; h > 5e-7 && d > quotient_tolerance; h /= 10) {
-        const double finer = quotient(test, x, i, static_cast<int64_t>(e), h), miss = difference(g[e], finer, size);
+      for (double h = 1e-3; h > 5e-7 && d > finite_difference_tolerance; h /= 10) {
+        const double finer = finite_difference(test, x, i, static_cast<int64_t>(e), h),
+                     miss = difference(g[e], finer, size);
         if (miss < d || h == 1e-3) q = finer, d = miss;
       }
-      checked.push_back(g[e]), quotients.push_back(q);
-      if (e > 0 && d <= row.against_quotient) continue;
-      row.against_quotient = d, row.worst_element = static_cast<int64_t>(e), row.worst_explicit = g[e],
-      row.worst_quotient = q;
+      checked.push_back(g[e]), finite_differences.push_back(q);
+      if (e > 0 && d <= row.finite_difference_error) continue;
+      row.finite_difference_error = d, row.worst_element = static_cast<int64_t>(e), row.worst_explicit = g[e],
+      row.worst_finite_difference = q;
     }
-    row.factor = common_factor(checked, quotients);
+    row.factor = common_factor(checked, finite_differences);
     report.comparisons +=
         static_cast<int64_t>((g.size() + step - 1) / step) + (test.reference ? static_cast<int64_t>(g.size()) : 0);
-    report.passed =
-        report.passed && row.against_reference <= reference_tolerance && row.against_quotient <= quotient_tolerance;
+    report.passed = report.passed && row.reference_error <= reference_tolerance &&
+                    row.finite_difference_error <= finite_difference_tolerance;
     report.rows.push_back(row);
   }
   return report;

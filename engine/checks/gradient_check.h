@@ -22,16 +22,17 @@ struct GradientCase {
   std::vector<Input> inputs;
   Function fast;
   Function reference;      // empty: only finite differences are checked
-  int64_t quotients = 64;  // elements of each input, spread evenly, that are compared with finite differences
+  int64_t finite_differences = 64;  // elements of each input, spread evenly, that are compared with finite differences
 };
 
 struct GradientRow {  // of one input
   std::string input;
   int64_t elements = 0;
-  double against_reference = 0;  // largest |explicit - reference| / max(1, largest |explicit|); NaN counts as infinite
-  double against_quotient = 0;   // the same against finite differences, for `quotients` elements
+  double reference_error = 0;  // largest |explicit - reference| / max(1, largest |explicit|); NaN counts as infinite
+  double finite_difference_error = 0;  // the same against finite differences, for `finite_differences` elements
   int64_t worst_element = 0;     // by finite differences
-  double worst_explicit = 0, worst_quotient = 0, factor = NAN;  // factor: common_factor of all checked elements
+  double worst_explicit = 0, worst_finite_difference = 0,
+         factor = NAN;  // factor: common_factor of all checked elements
 };
 
 // Returns f if x = f y in all elements (two or more), to within 10^-6 of the largest; else NaN.
@@ -44,7 +45,7 @@ struct GradientReport {
   int64_t comparisons = 0;
 };
 
-inline constexpr double reference_tolerance = 1e-12, quotient_tolerance = 1e-7;
+inline constexpr double reference_tolerance = 1e-12, finite_difference_tolerance = 1e-7;
 
 // Differentiates sum <y, w> with fixed pseudo-random w, so that every output element counts. The
 // explicit derivative is computed on `device`, the independent checks on the CPU.

@@ -15,7 +15,7 @@ namespace orrery::detail {
 constexpr int64_t columns_at_once = 256;  // few enough for the running sums to stay in the nearest cache
 template <class A, int K>
 struct ColumnSums {
-  A of[K][columns_at_once] = {};
+  A values[K][columns_at_once] = {};
 };
 // Sums `columns` columns from c on over rows [first, last); splits many rows into halves.
 template <class A, int K, class F>
@@ -29,7 +29,7 @@ void sum_columns(const F& f, int64_t first, int64_t last, int64_t inner, int64_t
     sum_columns(f, first, half, inner, c, columns, sums);
     sum_columns(f, half, last, inner, c, columns, more);
     for (int k = 0; k < K; ++k)
-      for (int64_t i = 0; i < columns; ++i) sums.of[k][i] += more.of[k][i];
+      for (int64_t i = 0; i < columns; ++i) sums.values[k][i] += more.values[k][i];
     return;
   }
   for (int64_t j = first; j < last; ++j) {
@@ -37,7 +37,7 @@ void sum_columns(const F& f, int64_t first, int64_t last, int64_t inner, int64_t
 #pragma GCC ivdep
     for (int64_t i = 0; i < columns; ++i) {
       const Value v = f(at + i, j);
-      for (int k = 0; k < K; ++k) sums.of[k][i] += Terms<Value>::get(v, k);
+      for (int k = 0; k < K; ++k) sums.values[k][i] += Terms<Value>::get(v, k);
     }
   }
 }

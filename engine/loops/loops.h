@@ -87,17 +87,17 @@ inline constexpr int64_t reduce_chunk = 1 << 14;  // elements of a sum per parti
 // By value, so that no store can change the formula or a pointer. Flattened, here and below: one
 // call that is not inlined, such as a long scalar function, prevents vectorization.
 template <class F, class Out, class... T>
-[[gnu::flatten]] HOST_DEVICE void map_piece(int64_t n, const F f, const Out out, const T* const... in) {
+[[gnu::flatten]] HOST_DEVICE void map_elements(int64_t n, const F f, const Out out, const T* const... in) {
 #pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) store(out, i, f(load(in, i)...));
 }
 // Maps i in [begin, end) on this thread.
 template <class F, class Out, class... T>
 HOST_DEVICE void map_range(int64_t begin, int64_t end, const F& f, const Out& out, const T* const... in) {
-  if constexpr (goes_by_pieces<Out, T...>)
-    map_pieces(end - begin, f, advanced(out, begin), (in + begin)...);
+  if constexpr (uses_chunks<Out, T...>)
+    map_chunks(end - begin, f, advanced(out, begin), (in + begin)...);
   else
-    map_piece(end - begin, f, advanced(out, begin), (in + begin)...);
+    map_elements(end - begin, f, advanced(out, begin), (in + begin)...);
 }
 
 }  // namespace detail
@@ -151,9 +151,9 @@ void map(Device device, const Broadcast<sizeof...(T)>& shape, const F& f, Out ou
 // threads run the body. In one call no f(i) may need the effects of another f(j). sum(f, in...) and
 // max(f, in...) take f(in[i]...). map(out, f, in...) is the each of out[i] = f(in[i]...), out being
 // an input or disjoint: a GPU moves 16 bytes at once, a CPU converts bf16 in chunks. If f's result
-// is rounded to T next, f may call functions in Row::BeforeRounding<T> (engine/math/coarse.h).
+// is rounded to T next, f may call functions in Row::FormulaFloat<T> (engine/math/coarse.h).
 //
-// Use `in = row.hold(array)` if the body reads the array several times and writes it only in the
+// Use `in = row.preload(array)` if the body reads the array several times and writes it only in the
 // last loop, if at all. A GPU then holds it in registers (cuda/loops/rows.cuh); a CPU has it in its
 // nearest cache anyway. Pass `in` to these loops instead of the array, and read it nowhere else.
 //
@@ -162,7 +162,7 @@ void map(Device device, const Broadcast<sizeof...(T)>& shape, const F& f, Out ou
 // its halves, so that its rounding error grows with log n only, for equal terms too.
 namespace detail {
 template <class F, class... X>
-HOST_DEVICE auto of_places(const F& f, In<X>... in) {
+HOST_DEVICE auto indexed(const F& f, In<X>... in) {
   return [=](int i) {
     if constexpr (sizeof...(X) == 0)
       return f(i);
@@ -175,22 +175,22 @@ struct CpuRow {
   int n;
 
   template <class T>
-  using BeforeRounding = orrery::BeforeRounding<T>;
+  using FormulaFloat = orrery::FormulaFloat<T>;
 
   template <class T>
-  HOST_DEVICE In<T> hold(In<T> in) const {
+  HOST_DEVICE In<T> preload(In<T> in) const {
     return in;
   }
   // The unary plus converts the result of Out<T>::operator[] to a number, and a bool to an int.
   template <class F, class... X>
   HOST_DEVICE auto sum(const F& f, In<X>... in) const {
-    const auto at = detail::of_places(f, in...);
+    const auto at = detail::indexed(f, in...);
     return sum_from(0, n, at);
   }
   // Returns the largest value, or NaN if the first one is NaN. n must be at least 1.
   template <class F, class... X>
   HOST_DEVICE auto max(const F& f, In<X>... in) const {
-    const auto at = detail::of_places(f, in...);
+    const auto at = detail::indexed(f, in...);
     return fold(at, +at(0), [](auto a, auto b) { return b > a ? b : a; });
   }
   // Returns the largest z and the sum of exp(z - the largest); on a GPU in one loop.
@@ -219,17 +219,17 @@ struct CpuRow {
 
  private:
   static constexpr int lanes = 32;  // at least two vectors, so that their additions overlap
-  static constexpr int most_at_once = 4096;
+  static constexpr int max_at_once = 4096;
   template <class F>
   HOST_DEVICE static auto sum_from(int first, int count, const F& f) {
     using T = decltype(+f(0));
-    if (count > most_at_once) return sum_of_halves(first, count, f);
+    if (count > max_at_once) return sum_of_halves(first, count, f);
     return CpuRow{count}.fold([&f, first](int i) { return f(first + i); }, T(0), [](T a, T b) { return a + b; });
   }
   // Not inlined: g++ would unfold the recursion eight times.
   template <class F, class T = decltype(+std::declval<const F&>()(0))>
   [[gnu::noinline]] HOST_DEVICE static T sum_of_halves(int first, int count, const F& f) {
-    const int half = (count / 2 + most_at_once - 1) / most_at_once * most_at_once;
+    const int half = (count / 2 + max_at_once - 1) / max_at_once * max_at_once;
     const T before = sum_from(first, half, f);
     return before + sum_from(first + half, count - half, f);
   }
@@ -288,7 +288,7 @@ void reduce_block(const F f, int64_t first, int64_t last, int64_t inner, A* part
     const int64_t columns = std::min(columns_at_once, inner - c);
     ColumnSums<A, K> sums;
     sum_columns(f, first, last, inner, c, columns, sums);
-    for (int k = 0; k < K; ++k) std::copy_n(sums.of[k], columns, partial + k * inner + c);
+    for (int k = 0; k < K; ++k) std::copy_n(sums.values[k], columns, partial + k * inner + c);
   }
 }
 
@@ -301,9 +301,9 @@ void reduce(Device device, int64_t outer, int64_t n, int64_t inner, const F& f, 
   using A = typename detail::Terms<Value>::type;
   constexpr int K = detail::Terms<Value>::count;
   if (outer == 0 || inner == 0) return;
-  const int64_t rows_of_chunk =
+  const int64_t rows_per_chunk =
       std::max<int64_t>(1, std::min<int64_t>(detail::reduce_chunk / inner, detail::reduce_chunk));
-  const int64_t chunks = std::max<int64_t>(1, std::min<int64_t>((n + rows_of_chunk - 1) / rows_of_chunk, 64));
+  const int64_t chunks = std::max<int64_t>(1, std::min<int64_t>((n + rows_per_chunk - 1) / rows_per_chunk, 64));
   const int64_t length = (n + chunks - 1) / chunks;
   std::vector<A> partial(static_cast<size_t>(outer * chunks * K * inner));
   A* const all = partial.data();

@@ -33,15 +33,15 @@ struct Outputs {
 
 namespace detail {
 
-inline constexpr int piece_of_map = 32;  // elements
+inline constexpr int bf16_chunk = 32;  // elements
 
 #if ORRERY_ROUNDS_TO_BF16
 typedef uint32_t Words __attribute__((vector_size(64)));
 typedef uint16_t Halves __attribute__((vector_size(32)));
 
-[[gnu::always_inline]] inline void widen_piece(float* to, const bf16* from) {
+[[gnu::always_inline]] inline void widen_chunk(float* to, const bf16* from) {
   constexpr __mmask16 all = 0xffff;  // the intrinsics without a mask make g++ 12 warn about their own variables
-  for (int i = 0; i < piece_of_map; i += 16) {
+  for (int i = 0; i < bf16_chunk; i += 16) {
     __m256i halves;
     std::memcpy(&halves, from + i, sizeof halves);
     const Words words = reinterpret_cast<Words>(_mm512_maskz_cvtepu16_epi32(all, halves)) << 16;
@@ -54,15 +54,15 @@ typedef uint16_t Halves __attribute__((vector_size(32)));
   return __builtin_convertvector(x == x ? rounded : all >> 16 | 0x40u, Halves);
 }
 // The instruction reads numbers below 2^-126 as 0. It is not used if it makes a nonzero number 0.
-[[gnu::always_inline]] inline void round_piece(bf16* to, const float* from) {
+[[gnu::always_inline]] inline void round_chunk(bf16* to, const float* from) {
   const __m512 low = _mm512_load_ps(from), high = _mm512_load_ps(from + 16), zero = _mm512_setzero_ps();
   const __m512bh all = _mm512_cvtne2ps_pbh(high, low);
   const __mmask32 zeros = _mm512_testn_epi16_mask(reinterpret_cast<__m512i>(all), _mm512_set1_epi16(0x7fff));
-  const auto rightly = [&] {
+  const auto true_zeros = [&] {
     const __mmask32 lower = _mm512_cmp_ps_mask(low, zero, _CMP_EQ_OQ);
     return lower | static_cast<__mmask32>(_mm512_cmp_ps_mask(high, zero, _CMP_EQ_OQ)) << 16;
   };
-  if (zeros == 0 || zeros == rightly()) {
+  if (zeros == 0 || zeros == true_zeros()) {
     std::memcpy(static_cast<void*>(to), &all, sizeof all);
   } else {
     const Halves halves[2] = {rounded_to_bf16(low), rounded_to_bf16(high)};
@@ -70,94 +70,94 @@ typedef uint16_t Halves __attribute__((vector_size(32)));
   }
 }
 #else
-HOST_DEVICE inline void widen_piece(float* to, const bf16* from) {
+HOST_DEVICE inline void widen_chunk(float* to, const bf16* from) {
 #pragma GCC ivdep
-  for (int i = 0; i < piece_of_map; ++i) to[i] = static_cast<float>(from[i]);
+  for (int i = 0; i < bf16_chunk; ++i) to[i] = static_cast<float>(from[i]);
 }
-HOST_DEVICE inline void round_piece(bf16* to, const float* from) {
+HOST_DEVICE inline void round_chunk(bf16* to, const float* from) {
 #pragma GCC ivdep
-  for (int i = 0; i < piece_of_map; ++i) to[i] = static_cast<bf16>(from[i]);
+  for (int i = 0; i < bf16_chunk; ++i) to[i] = static_cast<bf16>(from[i]);
 }
 #endif
 
 // A chunk of an input, as the formula reads it.
 template <class T>
-struct InputPiece {
+struct InputChunk {
   const T* numbers;
-  HOST_DEVICE explicit InputPiece(const T* from) : numbers(from) {}
+  HOST_DEVICE explicit InputChunk(const T* from) : numbers(from) {}
 };
 template <>
-struct InputPiece<bf16> {
-  alignas(64) float numbers[piece_of_map];
-  HOST_DEVICE explicit InputPiece(const bf16* from) { widen_piece(numbers, from); }
+struct InputChunk<bf16> {
+  alignas(64) float numbers[bf16_chunk];
+  HOST_DEVICE explicit InputChunk(const bf16* from) { widen_chunk(numbers, from); }
 };
 
 // A chunk of the formula's results; finish writes it to its destination.
 template <class T>
-struct OutputPiece {
+struct OutputChunk {
   T* numbers;
-  HOST_DEVICE explicit OutputPiece(T* to) : numbers(to) {}
+  HOST_DEVICE explicit OutputChunk(T* to) : numbers(to) {}
   HOST_DEVICE void finish(T*) const {}
 };
 template <>
-struct OutputPiece<bf16> {
-  alignas(64) float numbers[piece_of_map];
-  HOST_DEVICE explicit OutputPiece(bf16*) {}  // the numbers stay uninitialized
-  HOST_DEVICE void finish(bf16* to) const { round_piece(to, numbers); }
+struct OutputChunk<bf16> {
+  alignas(64) float numbers[bf16_chunk];
+  HOST_DEVICE explicit OutputChunk(bf16*) {}  // the numbers stay uninitialized
+  HOST_DEVICE void finish(bf16* to) const { round_chunk(to, numbers); }
 };
 
 template <class Out>
-struct ResultsPiece;
+struct ResultsChunk;
 template <class T>
-struct ResultsPiece<T*> {
+struct ResultsChunk<T*> {
   using Element = T;
-  OutputPiece<T> piece;
-  HOST_DEVICE explicit ResultsPiece(T* to) : piece(to) {}
+  OutputChunk<T> chunk;
+  HOST_DEVICE explicit ResultsChunk(T* to) : chunk(to) {}
   template <class A>
   HOST_DEVICE void put(int i, A value) {
-    piece.numbers[i] = value;
+    chunk.numbers[i] = value;
   }
-  HOST_DEVICE void finish(T* to) const { piece.finish(to); }
+  HOST_DEVICE void finish(T* to) const { chunk.finish(to); }
 };
 template <class T, int N>
-struct ResultsPiece<Outputs<T, N>> {
+struct ResultsChunk<Outputs<T, N>> {
   using Element = T;
-  OutputPiece<T> pieces[N];
-  HOST_DEVICE explicit ResultsPiece(const Outputs<T, N>& to) : ResultsPiece(to, std::make_index_sequence<N>()) {}
+  OutputChunk<T> chunks[N];
+  HOST_DEVICE explicit ResultsChunk(const Outputs<T, N>& to) : ResultsChunk(to, std::make_index_sequence<N>()) {}
   template <class A>
   HOST_DEVICE void put(int i, const Values<A, N>& value) {
-    for (int k = 0; k < N; ++k) pieces[k].numbers[i] = value[k];
+    for (int k = 0; k < N; ++k) chunks[k].numbers[i] = value[k];
   }
   HOST_DEVICE void finish(const Outputs<T, N>& to) const {
-    for (int k = 0; k < N; ++k) pieces[k].finish(to.pointer[k]);
+    for (int k = 0; k < N; ++k) chunks[k].finish(to.pointer[k]);
   }
 
  private:
   template <size_t... K>
-  HOST_DEVICE ResultsPiece(const Outputs<T, N>& to, std::index_sequence<K...>)
-      : pieces{OutputPiece<T>(to.pointer[K])...} {}
+  HOST_DEVICE ResultsChunk(const Outputs<T, N>& to, std::index_sequence<K...>)
+      : chunks{OutputChunk<T>(to.pointer[K])...} {}
 };
 
 template <class Out, class... T>
-inline constexpr bool goes_by_pieces =
-    (std::is_same_v<T, bf16> || ...) || std::is_same_v<typename ResultsPiece<Out>::Element, bf16>;
+inline constexpr bool uses_chunks =
+    (std::is_same_v<T, bf16> || ...) || std::is_same_v<typename ResultsChunk<Out>::Element, bf16>;
 
 // Maps a full chunk. All is inlined: arrays stay in registers only if indices are constants.
 template <class F, class Out, class... T>
-[[gnu::flatten]] HOST_DEVICE void map_whole_piece(const F& f, const Out& out, const T* const... in) {
-  ResultsPiece<Out> results(out);
+[[gnu::flatten]] HOST_DEVICE void map_full_chunk(const F& f, const Out& out, const T* const... in) {
+  ResultsChunk<Out> results(out);
   const auto each = [&](const auto&... x) {
 #pragma GCC ivdep
-    for (int i = 0; i < piece_of_map; ++i) results.put(i, f(x.numbers[i]...));
+    for (int i = 0; i < bf16_chunk; ++i) results.put(i, f(x.numbers[i]...));
   };
-  each(InputPiece<T>(in)...);
+  each(InputChunk<T>(in)...);
   results.finish(out);
 }
 
 // The last n elements, padded with zeros, and a buffer for the results.
 template <class T>
 struct LastInput {
-  alignas(64) T numbers[piece_of_map] = {};
+  alignas(64) T numbers[bf16_chunk] = {};
   HOST_DEVICE LastInput(const T* from, int64_t n) {
     for (int64_t i = 0; i < n; ++i) numbers[i] = from[i];
   }
@@ -166,9 +166,9 @@ template <class Out>
 struct LastResults;
 template <class T>
 struct LastResults<T*> {
-  alignas(64) T numbers[piece_of_map];
+  alignas(64) T numbers[bf16_chunk];
   HOST_DEVICE LastResults() {}
-  HOST_DEVICE T* place() { return numbers; }
+  HOST_DEVICE T* buffer() { return numbers; }
   HOST_DEVICE void copy(T* to, int64_t n) const {
     for (int64_t i = 0; i < n; ++i) to[i] = numbers[i];
   }
@@ -176,9 +176,9 @@ struct LastResults<T*> {
 template <class T, int N>
 struct LastResults<Outputs<T, N>> {
   LastResults<T*> results[N];
-  HOST_DEVICE Outputs<T, N> place() {
+  HOST_DEVICE Outputs<T, N> buffer() {
     Outputs<T, N> to;
-    for (int k = 0; k < N; ++k) to.pointer[k] = results[k].place();
+    for (int k = 0; k < N; ++k) to.pointer[k] = results[k].buffer();
     return to;
   }
   HOST_DEVICE void copy(const Outputs<T, N>& to, int64_t n) const {
@@ -198,12 +198,12 @@ HOST_DEVICE Outputs<T, N> advanced(Outputs<T, N> to, int64_t i) {
 
 // out[i] = f(in[i]...) for i in [0, n)
 template <class F, class Out, class... T>
-[[gnu::flatten]] HOST_DEVICE void map_pieces(int64_t n, const F f, const Out out, const T* const... in) {
+[[gnu::flatten]] HOST_DEVICE void map_chunks(int64_t n, const F f, const Out out, const T* const... in) {
   int64_t i = 0;
-  for (; i + piece_of_map <= n; i += piece_of_map) map_whole_piece(f, advanced(out, i), (in + i)...);
+  for (; i + bf16_chunk <= n; i += bf16_chunk) map_full_chunk(f, advanced(out, i), (in + i)...);
   if (i == n) return;
   LastResults<Out> last;
-  map_whole_piece(f, last.place(), LastInput<T>(in + i, n - i).numbers...);
+  map_full_chunk(f, last.buffer(), LastInput<T>(in + i, n - i).numbers...);
   last.copy(advanced(out, i), n - i);
 }
 

@@ -6,16 +6,16 @@
 //     template <class Row, class T>
 //     HOST_DEVICE void operator()(Row row, In<T> x, Out<T> y, Arithmetic<T>& rstd) const { ... }
 //   };
-//   each_row("rms", Forward{epsilon}, row_of(x), to_row(y), to_number(rstd));
+//   each_row("rms", Forward{epsilon}, row_of(x), out_row(y), out_per_row(rstd));
 //
 // Operands and the formula's argument for each, in the order given:
 //   row_of(x)      x (rows, n): In<T>, the row                     of a sum or a map: the element
-//   row_of_if(x)   likewise; null if x is undefined
-//   to_row(y)      y (rows, n): Out<T>, the row
-//   to_row_if(y)   likewise; null if y is undefined
-//   number_of(m)   m, one number per row: its value                of a sum: likewise
-//   to_number(m)   m, one number per row: a reference; written within row.once
-//   whole(w)       In<T>, all of w; null if w is undefined         of a sum over rows: the element of the column
+//   optional_row(x)   likewise; null if x is undefined
+//   out_row(y)      y (rows, n): Out<T>, the row
+//   optional_out_row(y)   likewise; null if y is undefined
+//   per_row(m)   m, one number per row: its value                of a sum: likewise
+//   out_per_row(m)   m, one number per row: a reference; written within row.once
+//   broadcast(w)       In<T>, all of w; null if w is undefined         of a sum over rows: the element of the column
 //   row_index()    int64_t, the index of the row                   of a sum: likewise
 // T is the dtype of the first operand, whose shape also is the number and the length of the rows.
 // `Stored` means T and `Computed` Arithmetic<T>. row_of<double>(x) overrides the type of x; the
@@ -59,7 +59,7 @@ struct TypeFor<Computed, T> {
 // Access to an operand in a loop on a device. Row r begins at element `first` of operands with
 // rows; element i of a sum is in row r of rows of n.
 template <class T>
-struct RowPlace {
+struct RowAccess {
   static constexpr int size = sizeof(T);
   const T* all;
   HOST_DEVICE In<T> of_row(int64_t, int64_t first) const { return {all + first}; }
@@ -67,22 +67,22 @@ struct RowPlace {
   HOST_DEVICE auto of_pack(auto packs, int64_t i, int64_t, int64_t) const { return packs.elements(all + i); }
 };
 template <class T>
-struct RowIfPlace {
+struct OptionalRowAccess {
   const T* all;
   HOST_DEVICE In<T> of_row(int64_t, int64_t first) const { return {all ? all + first : nullptr}; }
 };
 template <class T>
-struct ToRowPlace {
+struct OutRowAccess {
   T* all;
   HOST_DEVICE Out<T> of_row(int64_t, int64_t first) const { return {all + first}; }
 };
 template <class T>
-struct ToRowIfPlace {
+struct OptionalOutRowAccess {
   T* all;
   HOST_DEVICE Out<T> of_row(int64_t, int64_t first) const { return {all ? all + first : nullptr}; }
 };
 template <class T>
-struct NumberPlace {
+struct PerRowAccess {
   static constexpr int size = sizeof(T);
   const T* all;
   HOST_DEVICE Arithmetic<T> of_row(int64_t r, int64_t) const { return load(all, r); }
@@ -90,19 +90,19 @@ struct NumberPlace {
   HOST_DEVICE auto of_pack(auto packs, int64_t, int64_t r, int64_t) const { return packs.number(all, r); }
 };
 template <class T>
-struct ToNumberPlace {
+struct OutPerRowAccess {
   T* all;
   HOST_DEVICE T& of_row(int64_t r, int64_t) const { return all[r]; }
 };
 template <class T>
-struct WholePlace {
+struct BroadcastAccess {
   static constexpr int size = sizeof(T);
   const T* all;
   HOST_DEVICE In<T> of_row(int64_t, int64_t) const { return {all}; }
   HOST_DEVICE Arithmetic<T> of_element(int64_t i, int64_t r, int64_t n) const { return load(all, i - r * n); }
   HOST_DEVICE auto of_pack(auto packs, int64_t i, int64_t r, int64_t n) const { return packs.column(all, i - r * n); }
 };
-struct RowIndexPlace {
+struct RowIndexAccess {
   HOST_DEVICE int64_t of_row(int64_t r, int64_t) const { return r; }
   static constexpr int size = 16;  // it has no array
   const void* all = nullptr;
@@ -110,15 +110,15 @@ struct RowIndexPlace {
   HOST_DEVICE auto of_pack(auto packs, int64_t, int64_t r, int64_t) const { return packs.index(r); }
 };
 
-enum class Holds { rows, rows_if_defined, numbers, anything };  // number of elements that an operand must have
+enum class Extent { rows, optional_rows, per_row, any };  // number of elements that an operand must have
 
-template <template <class> class Place, class As, Holds Size, bool Written>
+template <template <class> class Access, class As, Extent Size, bool Written>
 struct Operand {
-  static constexpr bool is_row = Size == Holds::rows && !Written;
+  static constexpr bool is_row = Size == Extent::rows && !Written;
   const Tensor* x;
 
   template <class T>
-  auto place() const {
+  auto access() const {
     using Of = typename TypeFor<As, T>::type;
     const auto pointer = [&] {
       if constexpr (Written)
@@ -126,76 +126,76 @@ struct Operand {
       else
         return *x ? x->template data<Of>() : nullptr;
     }();
-    return Place<Of>{pointer};
+    return Access<Of>{pointer};
   }
   void check_fits(const char* name, Device device, int64_t rows, int64_t n) const {
-    check(*x || Size == Holds::anything || Size == Holds::rows_if_defined, name, ": an operand is undefined");
+    check(*x || Size == Extent::any || Size == Extent::optional_rows, name, ": an operand is undefined");
     if (!*x) return;
     check(x->device() == device, name, ": an operand is on ", device, ", another on ", x->device(),
           "; move one of them with .to(device)");
-    check((Size != Holds::rows && Size != Holds::rows_if_defined) || x->numel() == rows * n, name,
+    check((Size != Extent::rows && Size != Extent::optional_rows) || x->numel() == rows * n, name,
           ": an operand of shape ", x->shape(), " must have ", rows, " x ", n, " elements (rows x width)");
-    check(Size != Holds::numbers || x->numel() == rows, name, ": numbers of shape ", x->shape(),
+    check(Size != Extent::per_row || x->numel() == rows, name, ": numbers of shape ", x->shape(),
           " must have one element per row: ", rows);
   }
 };
 struct RowIndex {
   static constexpr bool is_row = false;
   template <class T>
-  RowIndexPlace place() const {
+  RowIndexAccess access() const {
     return {};
   }
   void check_fits(const char*, Device, int64_t, int64_t) const {}
 };
 
-template <class F, class... Place>
+template <class F, class... Access>
 struct RowBody {
   F f;
   int64_t width;
-  std::tuple<Place...> places;
+  std::tuple<Access...> accesses;
   template <class Row>
   HOST_DEVICE void operator()(Row row, int64_t r) const {
-    call(row, r, r * width, std::index_sequence_for<Place...>());
+    call(row, r, r * width, std::index_sequence_for<Access...>());
   }
   template <class Row, size_t... K>
   HOST_DEVICE void call(Row row, int64_t r, int64_t first, std::index_sequence<K...>) const {
-    f(row, std::get<K>(places).of_row(r, first)...);
+    f(row, std::get<K>(accesses).of_row(r, first)...);
   }
 };
-template <class F, class... Place>
+template <class F, class... Access>
 struct TermBody {
   F f;
   int64_t n;
-  std::tuple<Place...> places;
-  HOST_DEVICE auto operator()(int64_t i, int64_t r) const { return call(i, r, std::index_sequence_for<Place...>()); }
+  std::tuple<Access...> accesses;
+  HOST_DEVICE auto operator()(int64_t i, int64_t r) const { return call(i, r, std::index_sequence_for<Access...>()); }
   template <size_t... K>
   HOST_DEVICE auto call(int64_t i, int64_t r, std::index_sequence<K...>) const {
-    return f(std::get<K>(places).of_element(i, r, n)...);
+    return f(std::get<K>(accesses).of_element(i, r, n)...);
   }
 
   // For a GPU: `pack` adjacent elements from i on, which fill 16 bytes in the smallest type. read
   // returns the values of each operand for them.
-  static constexpr int pack = 16 / std::min({Place::size...});
+  static constexpr int pack = 16 / std::min({Access::size...});
   template <class Packs>
   HOST_DEVICE auto read(const Packs& packs, int64_t i, int64_t r) const {
-    return std::apply([&](const auto&... p) { return std::make_tuple(p.of_pack(packs, i, r, n)...); }, places);
+    return std::apply([&](const auto&... p) { return std::make_tuple(p.of_pack(packs, i, r, n)...); }, accesses);
   }
   template <class Read>
   HOST_DEVICE auto term(const Read& read, int j) const {
     return std::apply([&](const auto&... x) { return f(x[j]...); }, read);
   }
-  template <class Ask>
-  bool all_of(const Ask& ask) const {
-    return std::apply([&](const auto&... p) { return (ask(p.all) && ...); }, places);
+  template <class Predicate>
+  bool all_of(const Predicate& predicate) const {
+    return std::apply([&](const auto&... p) { return (predicate(p.all) && ...); }, accesses);
   }
 };
-template <class F, class... Place>
+template <class F, class... Access>
 struct ElementBody {  // a map's formula with the operands that all elements share
   F f;
-  std::tuple<Place...> shared;
+  std::tuple<Access...> shared;
   template <class... A>
   HOST_DEVICE auto operator()(A... x) const {
-    return call(std::index_sequence_for<Place...>(), x...);
+    return call(std::index_sequence_for<Access...>(), x...);
   }
   template <size_t... K, class... A>
   HOST_DEVICE auto call(std::index_sequence<K...>, A... x) const {
@@ -205,12 +205,12 @@ struct ElementBody {  // a map's formula with the operands that all elements sha
 
 // Returns the access to each of several operands, for element type T.
 template <class T, class... Operands>
-auto places_of(const Operands&... operands) {
-  return std::make_tuple(operands.template place<T>()...);
+auto accesses_of(const Operands&... operands) {
+  return std::make_tuple(operands.template access<T>()...);
 }
-template <template <class...> class Body, class F, class... Place, class... More>
-Body<F, Place...> body_of(const F& f, const std::tuple<Place...>& places, const More&... more) {
-  return {f, more..., places};
+template <template <class...> class Body, class F, class... Access, class... More>
+Body<F, Access...> body_of(const F& f, const std::tuple<Access...>& accesses, const More&... more) {
+  return {f, more..., accesses};
 }
 
 template <class As, int K>
@@ -238,53 +238,54 @@ struct Destinations {
 
 template <class As = Stored>
 auto row_of(const Tensor& x) {
-  return detail::Operand<detail::RowPlace, As, detail::Holds::rows, false>{&x};
+  return detail::Operand<detail::RowAccess, As, detail::Extent::rows, false>{&x};
 }
 template <class As = Stored>
-auto row_of_if(const Tensor& x) {
-  return detail::Operand<detail::RowIfPlace, As, detail::Holds::rows_if_defined, false>{&x};
+auto optional_row(const Tensor& x) {
+  return detail::Operand<detail::OptionalRowAccess, As, detail::Extent::optional_rows, false>{&x};
 }
 template <class As = Stored>
-auto to_row(const Tensor& y) {
-  return detail::Operand<detail::ToRowPlace, As, detail::Holds::rows, true>{&y};
+auto out_row(const Tensor& y) {
+  return detail::Operand<detail::OutRowAccess, As, detail::Extent::rows, true>{&y};
 }
 template <class As = Stored>
-auto to_row_if(const Tensor& y) {
-  return detail::Operand<detail::ToRowIfPlace, As, detail::Holds::rows_if_defined, true>{&y};
+auto optional_out_row(const Tensor& y) {
+  return detail::Operand<detail::OptionalOutRowAccess, As, detail::Extent::optional_rows, true>{&y};
 }
 template <class As = Computed>
-auto number_of(const Tensor& x) {
-  return detail::Operand<detail::NumberPlace, As, detail::Holds::numbers, false>{&x};
+auto per_row(const Tensor& x) {
+  return detail::Operand<detail::PerRowAccess, As, detail::Extent::per_row, false>{&x};
 }
 template <class As = Computed>
-auto to_number(const Tensor& y) {
-  return detail::Operand<detail::ToNumberPlace, As, detail::Holds::numbers, true>{&y};
+auto out_per_row(const Tensor& y) {
+  return detail::Operand<detail::OutPerRowAccess, As, detail::Extent::per_row, true>{&y};
 }
 template <class As = Stored>
-auto whole(const Tensor& x) {
-  return detail::Operand<detail::WholePlace, As, detail::Holds::anything, false>{&x};
+auto broadcast(const Tensor& x) {
+  return detail::Operand<detail::BroadcastAccess, As, detail::Extent::any, false>{&x};
 }
 inline detail::RowIndex row_index() { return {}; }
 
 // Returns the destinations of sums: one tensor for each value of the formula.
 template <class As = Computed, std::same_as<Tensor>... T>
-auto to_sums(const T&... y) {
+auto out_sums(const T&... y) {
   return detail::Destinations<As, sizeof...(T)>{{&y...}};
 }
 // Returns the destinations of a map: one tensor for each value of the formula.
 template <class As = Stored, std::same_as<Tensor>... T>
-auto to_elements(const T&... y) {
+auto out_elements(const T&... y) {
   return detail::Destinations<As, sizeof...(T)>{{&y...}};
 }
 
-// Calls f(row, operands...) for each row of the first operand, over `walked` elements or all.
+// Calls f(row, operands...) for each row of the first operand, over `visited` elements or all.
 template <class F, class First, class... More>
-void each_row(const char* name, int walked, const F& f, const First& first, const More&... more) {
+void each_row(const char* name, int visited, const F& f, const First& first, const More&... more) {
   const Tensor& x = *first.x;
   const int64_t count = x.shape().rows(), width = x.shape().last();
   (more.check_fits(name, x.device(), count, width), ...);
   dispatch(x.dtype(), name, [&]<class T>() {
-    rows(x.device(), count, walked, detail::body_of<detail::RowBody>(f, detail::places_of<T>(first, more...), width));
+    rows(x.device(), count, visited,
+         detail::body_of<detail::RowBody>(f, detail::accesses_of<T>(first, more...), width));
   });
 }
 template <class F, class First, class... More>
@@ -304,7 +305,7 @@ void sum(const char* name, int64_t n, int64_t inner, const F& f, const To& to, c
   (more.check_fits(name, x.device(), n, inner), ...);
   to.check_fit(name, x.device(), inner);
   dispatch(x.dtype(), name, [&]<class T>() {
-    reduce(x.device(), 1, n, inner, body_of<TermBody>(f, places_of<T>(first, more...), inner),
+    reduce(x.device(), 1, n, inner, body_of<TermBody>(f, accesses_of<T>(first, more...), inner),
            to.template outputs<T>());
   });
 }
@@ -321,7 +322,7 @@ void sum_elements(const char* name, const F& f, const To& to, const First& first
   detail::sum(name, first.x->numel(), 1, f, to, first, more...);
 }
 
-// Sets each element to f(elements..., shared...): first operands row_of(x), then shared whole(w).
+// Sets each element to f(elements..., shared...): first operands row_of(x), then shared broadcast(w).
 template <class F, class To, class... In>
 void each_element(const char* name, const F& f, const To& to, const In&... in) {
   constexpr size_t elements = (size_t{In::is_row} + ...);
@@ -329,12 +330,12 @@ void each_element(const char* name, const F& f, const To& to, const In&... in) {
   (in.check_fits(name, x.device(), x.shape().rows(), x.shape().last()), ...);
   to.check_fit(name, x.device(), x.numel());
   dispatch(x.dtype(), name, [&]<class T>() {
-    const auto places = detail::places_of<T>(in...);
-    const auto go = [&]<size_t... E, size_t... S>(std::index_sequence<E...>, std::index_sequence<S...>) {
-      const auto body = detail::body_of<detail::ElementBody>(f, std::make_tuple(std::get<elements + S>(places)...));
-      map(x.device(), x.numel(), body, to.template outputs<T>(), std::get<E>(places).all...);
+    const auto accesses = detail::accesses_of<T>(in...);
+    const auto run = [&]<size_t... E, size_t... S>(std::index_sequence<E...>, std::index_sequence<S...>) {
+      const auto body = detail::body_of<detail::ElementBody>(f, std::make_tuple(std::get<elements + S>(accesses)...));
+      map(x.device(), x.numel(), body, to.template outputs<T>(), std::get<E>(accesses).all...);
     };
-    go(std::make_index_sequence<elements>(), std::make_index_sequence<sizeof...(In) - elements>());
+    run(std::make_index_sequence<elements>(), std::make_index_sequence<sizeof...(In) - elements>());
   });
 }
 

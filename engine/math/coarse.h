@@ -30,57 +30,56 @@
 
 namespace orrery {
 
-struct Coarse {
+struct ApproxFloat {
   float value = 0;
 
-  Coarse() = default;
+  ApproxFloat() = default;
   template <class Number>
-  requires std::is_arithmetic_v<Number>
-  HOST_DEVICE Coarse(Number x) : value(static_cast<float>(x)) {}
+  requires std::is_arithmetic_v<Number> HOST_DEVICE ApproxFloat(Number x) : value(static_cast<float>(x)) {}
 
-  HOST_DEVICE friend Coarse operator+(Coarse a, Coarse b) { return a.value + b.value; }
-  HOST_DEVICE friend Coarse operator-(Coarse a, Coarse b) { return a.value - b.value; }
-  HOST_DEVICE friend Coarse operator*(Coarse a, Coarse b) { return a.value * b.value; }
-  HOST_DEVICE friend Coarse operator/(Coarse a, Coarse b) { return a.value / b.value; }
-  HOST_DEVICE friend Coarse operator-(Coarse a) { return -a.value; }
-  HOST_DEVICE Coarse& operator+=(Coarse b) { return *this = *this + b; }
-  HOST_DEVICE Coarse& operator-=(Coarse b) { return *this = *this - b; }
-  HOST_DEVICE Coarse& operator*=(Coarse b) { return *this = *this * b; }
-  HOST_DEVICE Coarse& operator/=(Coarse b) { return *this = *this / b; }
+  HOST_DEVICE friend ApproxFloat operator+(ApproxFloat a, ApproxFloat b) { return a.value + b.value; }
+  HOST_DEVICE friend ApproxFloat operator-(ApproxFloat a, ApproxFloat b) { return a.value - b.value; }
+  HOST_DEVICE friend ApproxFloat operator*(ApproxFloat a, ApproxFloat b) { return a.value * b.value; }
+  HOST_DEVICE friend ApproxFloat operator/(ApproxFloat a, ApproxFloat b) { return a.value / b.value; }
+  HOST_DEVICE friend ApproxFloat operator-(ApproxFloat a) { return -a.value; }
+  HOST_DEVICE ApproxFloat& operator+=(ApproxFloat b) { return *this = *this + b; }
+  HOST_DEVICE ApproxFloat& operator-=(ApproxFloat b) { return *this = *this - b; }
+  HOST_DEVICE ApproxFloat& operator*=(ApproxFloat b) { return *this = *this * b; }
+  HOST_DEVICE ApproxFloat& operator/=(ApproxFloat b) { return *this = *this / b; }
 
-  HOST_DEVICE friend bool operator<(Coarse a, Coarse b) { return a.value < b.value; }
-  HOST_DEVICE friend bool operator>(Coarse a, Coarse b) { return a.value > b.value; }
-  HOST_DEVICE friend bool operator<=(Coarse a, Coarse b) { return a.value <= b.value; }
-  HOST_DEVICE friend bool operator>=(Coarse a, Coarse b) { return a.value >= b.value; }
-  HOST_DEVICE friend bool operator==(Coarse a, Coarse b) { return a.value == b.value; }
+  HOST_DEVICE friend bool operator<(ApproxFloat a, ApproxFloat b) { return a.value < b.value; }
+  HOST_DEVICE friend bool operator>(ApproxFloat a, ApproxFloat b) { return a.value > b.value; }
+  HOST_DEVICE friend bool operator<=(ApproxFloat a, ApproxFloat b) { return a.value <= b.value; }
+  HOST_DEVICE friend bool operator>=(ApproxFloat a, ApproxFloat b) { return a.value >= b.value; }
+  HOST_DEVICE friend bool operator==(ApproxFloat a, ApproxFloat b) { return a.value == b.value; }
 };
 
-// The type for formulas whose result is rounded to T next; number() returns its plain value.
+// The type for formulas whose result is rounded to T next; to_float() returns its plain value.
 template <class T>
-using BeforeRounding = std::conditional_t<std::is_same_v<T, bf16>, Coarse, Arithmetic<T>>;
+using FormulaFloat = std::conditional_t<std::is_same_v<T, bf16>, ApproxFloat, Arithmetic<T>>;
 template <class T>
-HOST_DEVICE T number(T x) {
+HOST_DEVICE T to_float(T x) {
   return x;
 }
-HOST_DEVICE inline float number(Coarse x) { return x.value; }
+HOST_DEVICE inline float to_float(ApproxFloat x) { return x.value; }
 template <class T, int N>
-HOST_DEVICE auto number(const Values<T, N>& x) {
-  Values<decltype(number(x[0])), N> numbers;
-  for (int k = 0; k < N; ++k) numbers[k] = number(x[k]);
+HOST_DEVICE auto to_float(const Values<T, N>& x) {
+  Values<decltype(to_float(x[0])), N> numbers;
+  for (int k = 0; k < N; ++k) numbers[k] = to_float(x[k]);
   return numbers;
 }
 
-// The function f on plain numbers, computed in BeforeRounding<T>: its result is rounded to T next.
+// The function f on plain numbers, computed in FormulaFloat<T>: its result is rounded to T next.
 template <class T, class F>
-struct RoundedNext {
+struct ApproxFunction {
   F f;
   template <class... A>
   HOST_DEVICE auto operator()(A... x) const {
-    return number(f(BeforeRounding<T>(x)...));
+    return to_float(f(FormulaFloat<T>(x)...));
   }
 };
 template <class T, class F>
-RoundedNext<T, F> rounded_next(const F& f) {
+ApproxFunction<T, F> approx_function(const F& f) {
   return {f};
 }
 
@@ -95,7 +94,7 @@ HOST_DEVICE inline float exp2_instruction(float x) {
 }
 #else
 // 2^n 2^r with n the integer below x: 2^n is a float if 2^x is. From x = -126 to infinite 2^n.
-inline float exp2_between(float x) {
+inline float exp2_in_range(float x) {
   constexpr float to_whole = Format<float>::to_whole + 127;
   const float shifted = x - 0.5f + to_whole, r = x - (shifted - to_whole);
   const float power = from_bits<float>(bits_of(shifted) << Format<float>::mantissa);
@@ -109,16 +108,16 @@ HOST_DEVICE inline float exp2_approximate(float x) {
   return detail::exp2_instruction(x);
 #else
   constexpr float infinite = 128.25f;
-  const float size = infinite < abs(x) ? infinite : abs(x), y = detail::exp2_between(detail::with_sign_of(size, x));
+  const float size = infinite < abs(x) ? infinite : abs(x), y = detail::exp2_in_range(detail::with_sign_of(size, x));
   return x < -126 ? 0.f : y;
 #endif
 }
 // Returns exp2_approximate(x) for x <= 0.
-HOST_DEVICE inline float exp2_downwards(float x) {
+HOST_DEVICE inline float exp2_negative(float x) {
 #if defined(__CUDA_ARCH__)
   return detail::exp2_instruction(x);
 #else
-  const float y = detail::exp2_between(x < -126 ? -126.f : x);
+  const float y = detail::exp2_in_range(x < -126 ? -126.f : x);
   return x < -126 ? 0.f : y;
 #endif
 }
@@ -133,43 +132,45 @@ HOST_DEVICE inline float reciprocal_approximate(float x) {
 }
 
 namespace detail {
-// x P(x^2) / Q(x^2) for |x| <= `most`; beyond, its value at `most` with the sign of x.
+// x P(x^2) / Q(x^2) for |x| <= `limit`; beyond, its value at `limit` with the sign of x.
 template <class P, class Q>
-HOST_DEVICE inline float odd_quotient(float x, float most, const P& p, const Q& q) {
-  const float size = most < abs(x) ? most : abs(x), within = with_sign_of(size, x), square = within * within;
+HOST_DEVICE inline float odd_quotient(float x, float limit, const P& p, const Q& q) {
+  const float size = limit < abs(x) ? limit : abs(x), within = with_sign_of(size, x), square = within * within;
   return within * p(square) * reciprocal_approximate(q(square));
 }
-HOST_DEVICE inline float gaussian(Coarse x) {  // exp(-x^2 / 2)
-  return exp2_downwards(x.value * x.value * -0.7213475204f);
+HOST_DEVICE inline float gaussian(ApproxFloat x) {  // exp(-x^2 / 2)
+  return exp2_negative(x.value * x.value * -0.7213475204f);
 }
 }  // namespace detail
 
-HOST_DEVICE inline Coarse abs(Coarse x) { return abs(x.value); }
-HOST_DEVICE inline Coarse sqrt(Coarse x) { return sqrt(x.value); }
-HOST_DEVICE inline Coarse exp(Coarse x) { return exp2_approximate(1.442695041f * x.value); }  // 1 / ln 2
-HOST_DEVICE inline Coarse expm1(Coarse x) { return expm1(x.value); }
-HOST_DEVICE inline Coarse log(Coarse x) { return log(x.value); }
-HOST_DEVICE inline Coarse log1p(Coarse x) { return log1p(x.value); }
-HOST_DEVICE inline Coarse tanh(Coarse x) {
+HOST_DEVICE inline ApproxFloat abs(ApproxFloat x) { return abs(x.value); }
+HOST_DEVICE inline ApproxFloat sqrt(ApproxFloat x) { return sqrt(x.value); }
+HOST_DEVICE inline ApproxFloat exp(ApproxFloat x) { return exp2_approximate(1.442695041f * x.value); }  // 1 / ln 2
+HOST_DEVICE inline ApproxFloat expm1(ApproxFloat x) { return expm1(x.value); }
+HOST_DEVICE inline ApproxFloat log(ApproxFloat x) { return log(x.value); }
+HOST_DEVICE inline ApproxFloat log1p(ApproxFloat x) { return log1p(x.value); }
+HOST_DEVICE inline ApproxFloat tanh(ApproxFloat x) {
   return detail::odd_quotient(
       x.value, 5.9f, [](float z) { return detail::polynomial(z, 0.9999934575, 0.1150182104, 0.001526850358); },
       [](float z) { return detail::polynomial(z, 1, 0.4483061728, 0.01768259096, 5.705975287e-05); });
 }
-HOST_DEVICE inline SigmoidAndRest<Coarse> sigmoid_and_rest(Coarse x) {
-  const float e = exp2_downwards(-1.442695041f * abs(x.value));
+HOST_DEVICE inline SigmoidAndRest<ApproxFloat> sigmoid_and_rest(ApproxFloat x) {
+  const float e = exp2_negative(-1.442695041f * abs(x.value));
   const float large = reciprocal_approximate(1 + e), small = e * large;
   return {x.value < 0 ? small : large, x.value < 0 ? large : small};
 }
-HOST_DEVICE inline Coarse sigmoid(Coarse x) { return sigmoid_and_rest(x).sigmoid; }
-HOST_DEVICE inline Coarse softplus(Coarse x) { return softplus(x.value); }
-HOST_DEVICE inline Coarse erf(Coarse x) {
+HOST_DEVICE inline ApproxFloat sigmoid(ApproxFloat x) { return sigmoid_and_rest(x).sigmoid; }
+HOST_DEVICE inline ApproxFloat softplus(ApproxFloat x) { return softplus(x.value); }
+HOST_DEVICE inline ApproxFloat erf(ApproxFloat x) {
   return detail::odd_quotient(
       x.value, 3.15f,
       [](float z) { return detail::polynomial(z, 1.128380974, 0.1539743997, 0.04328126749, 0.0007540508013); },
       [](float z) { return detail::polynomial(z, 1, 0.4698279, 0.09481707751, 0.009328839177); });
 }
-HOST_DEVICE inline Coarse normal_density(Coarse x) { return 0.3989422804f * detail::gaussian(x); }  // 1 / sqrt(2 pi)
-HOST_DEVICE inline Coarse normal_distribution(Coarse x) {
+HOST_DEVICE inline ApproxFloat normal_density(ApproxFloat x) {
+  return 0.3989422804f * detail::gaussian(x);
+}  // 1 / sqrt(2 pi)
+HOST_DEVICE inline ApproxFloat normal_distribution(ApproxFloat x) {
   const float t = reciprocal_approximate(detail::fused(0.31f, abs(x.value), 1.f));
   const float s = detail::polynomial(t, 0.1238606670, 0.1204416043, 0.1334286136, 0.01574671499, 0.1804486933,
                                      -0.07392861364);
@@ -177,9 +178,9 @@ HOST_DEVICE inline Coarse normal_distribution(Coarse x) {
   return x.value > 0 ? 1 - tail : tail;
 }
 
-HOST_DEVICE inline Coarse sin(Coarse x) { return sin(x.value); }
-HOST_DEVICE inline Coarse cos(Coarse x) { return cos(x.value); }
-HOST_DEVICE inline Coarse atan(Coarse x) { return atan(x.value); }
+HOST_DEVICE inline ApproxFloat sin(ApproxFloat x) { return sin(x.value); }
+HOST_DEVICE inline ApproxFloat cos(ApproxFloat x) { return cos(x.value); }
+HOST_DEVICE inline ApproxFloat atan(ApproxFloat x) { return atan(x.value); }
 
 }  // namespace scalar
 }  // namespace orrery

@@ -11,23 +11,25 @@ namespace orrery {
 
 struct Dual {
   double value = 0;
-  double slope = 0;
+  double derivative = 0;
 
   Dual() = default;
-  HOST_DEVICE Dual(double v, double s = 0) : value(v), slope(s) {}
+  HOST_DEVICE Dual(double v, double s = 0) : value(v), derivative(s) {}
 
-  HOST_DEVICE Dual& operator+=(Dual b) { return *this = {value + b.value, slope + b.slope}; }
-  HOST_DEVICE Dual& operator-=(Dual b) { return *this = {value - b.value, slope - b.slope}; }
-  HOST_DEVICE Dual& operator*=(Dual b) { return *this = {value * b.value, slope * b.value + value * b.slope}; }
+  HOST_DEVICE Dual& operator+=(Dual b) { return *this = {value + b.value, derivative + b.derivative}; }
+  HOST_DEVICE Dual& operator-=(Dual b) { return *this = {value - b.value, derivative - b.derivative}; }
+  HOST_DEVICE Dual& operator*=(Dual b) {
+    return *this = {value * b.value, derivative * b.value + value * b.derivative};
+  }
   HOST_DEVICE Dual& operator/=(Dual b) {
     const double quotient = value / b.value;
-    return *this = {quotient, (slope - quotient * b.slope) / b.value};
+    return *this = {quotient, (derivative - quotient * b.derivative) / b.value};
   }
   HOST_DEVICE friend Dual operator+(Dual a, Dual b) { return a += b; }
   HOST_DEVICE friend Dual operator-(Dual a, Dual b) { return a -= b; }
   HOST_DEVICE friend Dual operator*(Dual a, Dual b) { return a *= b; }
   HOST_DEVICE friend Dual operator/(Dual a, Dual b) { return a /= b; }
-  HOST_DEVICE friend Dual operator-(Dual a) { return {-a.value, -a.slope}; }
+  HOST_DEVICE friend Dual operator-(Dual a) { return {-a.value, -a.derivative}; }
 
   // Comparisons use the value; the slope is that of the branch taken.
   HOST_DEVICE friend bool operator<(Dual a, Dual b) { return a.value < b.value; }
@@ -39,36 +41,38 @@ struct Dual {
 
 namespace scalar {
 
-HOST_DEVICE inline Dual abs(Dual x) { return x.value < 0 ? -x : x.value > 0 ? x : Dual(x.value, 0 * x.slope); }
+HOST_DEVICE inline Dual abs(Dual x) { return x.value < 0 ? -x : x.value > 0 ? x : Dual(x.value, 0 * x.derivative); }
 HOST_DEVICE inline Dual sqrt(Dual x) {
   const double root = sqrt(x.value);
-  return {root, x.slope / (2 * root)};
+  return {root, x.derivative / (2 * root)};
 }
 HOST_DEVICE inline Dual exp(Dual x) {
   const double e = exp(x.value);
-  return {e, e * x.slope};
+  return {e, e * x.derivative};
 }
-HOST_DEVICE inline Dual expm1(Dual x) { return {expm1(x.value), exp(x.value) * x.slope}; }
-HOST_DEVICE inline Dual log(Dual x) { return {log(x.value), x.slope / x.value}; }
-HOST_DEVICE inline Dual log1p(Dual x) { return {log1p(x.value), x.slope / (1 + x.value)}; }
+HOST_DEVICE inline Dual expm1(Dual x) { return {expm1(x.value), exp(x.value) * x.derivative}; }
+HOST_DEVICE inline Dual log(Dual x) { return {log(x.value), x.derivative / x.value}; }
+HOST_DEVICE inline Dual log1p(Dual x) { return {log1p(x.value), x.derivative / (1 + x.value)}; }
 HOST_DEVICE inline Dual tanh(Dual x) {  // 1 - tanh^2 = 4 s (1 - s) with s = sigmoid(2 x), without cancellation
-  return {tanh(x.value), 4 * sigmoid(2 * x.value) * sigmoid(-2 * x.value) * x.slope};
+  return {tanh(x.value), 4 * sigmoid(2 * x.value) * sigmoid(-2 * x.value) * x.derivative};
 }
-HOST_DEVICE inline Dual sigmoid(Dual x) { return {sigmoid(x.value), sigmoid(x.value) * sigmoid(-x.value) * x.slope}; }
-HOST_DEVICE inline Dual softplus(Dual x) { return {softplus(x.value), sigmoid(x.value) * x.slope}; }
+HOST_DEVICE inline Dual sigmoid(Dual x) {
+  return {sigmoid(x.value), sigmoid(x.value) * sigmoid(-x.value) * x.derivative};
+}
+HOST_DEVICE inline Dual softplus(Dual x) { return {softplus(x.value), sigmoid(x.value) * x.derivative}; }
 HOST_DEVICE inline Dual erf(Dual x) {  // 2 / sqrt(pi) exp(-x^2) is the density of a normal of variance 1/2, twice
-  return {erf(x.value), 2.8284271247461900976 * normal_density(1.4142135623730950488 * x.value) * x.slope};
+  return {erf(x.value), 2.8284271247461900976 * normal_density(1.4142135623730950488 * x.value) * x.derivative};
 }
 HOST_DEVICE inline Dual normal_density(Dual x) {
   const double density = normal_density(x.value);
-  return {density, -x.value * density * x.slope};
+  return {density, -x.value * density * x.derivative};
 }
 HOST_DEVICE inline Dual normal_distribution(Dual x) {
-  return {normal_distribution(x.value), normal_density(x.value) * x.slope};
+  return {normal_distribution(x.value), normal_density(x.value) * x.derivative};
 }
-HOST_DEVICE inline Dual sin(Dual x) { return {sin(x.value), cos(x.value) * x.slope}; }
-HOST_DEVICE inline Dual cos(Dual x) { return {cos(x.value), -sin(x.value) * x.slope}; }
-HOST_DEVICE inline Dual atan(Dual x) { return {atan(x.value), x.slope / (1 + x.value * x.value)}; }
+HOST_DEVICE inline Dual sin(Dual x) { return {sin(x.value), cos(x.value) * x.derivative}; }
+HOST_DEVICE inline Dual cos(Dual x) { return {cos(x.value), -sin(x.value) * x.derivative}; }
+HOST_DEVICE inline Dual atan(Dual x) { return {atan(x.value), x.derivative / (1 + x.value * x.value)}; }
 
 }  // namespace scalar
 }  // namespace orrery

@@ -9,7 +9,7 @@ namespace orrery::scalar {
 
 // max(x, 0), exact except for the sign of a zero. On a GPU a maximum that propagates NaN is one
 // instruction; comparison and selection are two.
-template <class T>  // float, double, Dual or Coarse
+template <class T>  // float, double, Dual or ApproxFloat
 HOST_DEVICE inline T positive_part(T x) {
 #if defined(__CUDA_ARCH__)
   if constexpr (std::is_same_v<T, float>) {

@@ -50,12 +50,12 @@ struct RandomKey {
   // Returns the rng key of a part: of a step, of a module. Parts of one key have streams that
   // differ for all practical purposes (64 mixed bits).
   template <std::integral Integer>
-  HOST_DEVICE RandomKey derive(Integer part) const {
-    return derived(static_cast<uint64_t>(part), 0x9E3779B97F4A7C15u);
+  HOST_DEVICE RandomKey derive(Integer component) const {
+    return derived(static_cast<uint64_t>(component), 0x9E3779B97F4A7C15u);
   }
-  RandomKey derive(std::string_view part) const {
+  RandomKey derive(std::string_view component) const {
     uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
-    for (const char c : part) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+    for (const char c : component) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
     return derived(hash, 0xD1B54A32D192ED03u);  // another tag, so that a name never equals a number
   }
   HOST_DEVICE Values<uint32_t, 4> bits(uint64_t index) const {
@@ -66,35 +66,35 @@ struct RandomKey {
   friend bool operator==(const RandomKey&, const RandomKey&) = default;
 
  private:
-  HOST_DEVICE RandomKey derived(uint64_t part,
+  HOST_DEVICE RandomKey derived(uint64_t component,
                                 uint64_t tag) const {  // the tag separates these bits from the bits that are drawn
-    const Values<uint32_t, 4> mixed = RandomKey{seed ^ tag, stream}.bits(part);
+    const Values<uint32_t, 4> mixed = RandomKey{seed ^ tag, stream}.bits(component);
     return {seed, detail::join(mixed[0], mixed[1])};
   }
 };
 
 // An rng key whose last component, the micro-batch number, is read from device memory by the
-// kernel: a captured CUDA graph can be replayed with new random numbers. A kernel calls now() once.
-struct LateKey {
-  RandomKey key = {};
-  const int32_t* last_part =
+// kernel: a captured CUDA graph can be replayed with new random numbers. A kernel calls load() once.
+struct DeviceRandomKey {
+  RandomKey rng = {};
+  const int32_t* micro_batch =
       nullptr;  // in the memory of the device that draws numbers; unchanged until backward; may be null
 
-  LateKey() = default;
-  LateKey(RandomKey known, const int32_t* place = nullptr) : key(known), last_part(place) {}
+  DeviceRandomKey() = default;
+  DeviceRandomKey(RandomKey base, const int32_t* pointer = nullptr) : rng(base), micro_batch(pointer) {}
 
-  template <class Part>
-  LateKey derive(const Part& of) const {
-    return {key.derive(of), last_part};
+  template <class Component>
+  DeviceRandomKey derive(const Component& component) const {
+    return {rng.derive(component), micro_batch};
   }
-  HOST_DEVICE RandomKey now() const { return last_part ? key.derive(*last_part) : key; }
-  friend bool operator==(const LateKey&, const LateKey&) = default;
+  HOST_DEVICE RandomKey load() const { return micro_batch ? rng.derive(*micro_batch) : rng; }
+  friend bool operator==(const DeviceRandomKey&, const DeviceRandomKey&) = default;
 };
 
 // Returns a number in [0, 1); all multiples of 2^-24 (float) or 2^-53 (double) are equally likely.
 template <class T = double>
-HOST_DEVICE inline T uniform(RandomKey key, uint64_t index) {
-  const Values<uint32_t, 4> bits = key.bits(index);
+HOST_DEVICE inline T uniform(RandomKey rng, uint64_t index) {
+  const Values<uint32_t, 4> bits = rng.bits(index);
   if constexpr (sizeof(T) == 4) {
     return static_cast<T>(bits[0] >> 8) * T(0x1p-24);
   } else {
@@ -104,16 +104,16 @@ HOST_DEVICE inline T uniform(RandomKey key, uint64_t index) {
 
 // Samples N(0, 1) by Box-Muller in double: sqrt(-2 log u) cos(2 pi v). The largest value is 8.6.
 template <class T = double>
-HOST_DEVICE inline T normal(RandomKey key, uint64_t index) {
-  const Values<uint32_t, 4> bits = key.bits(index);
+HOST_DEVICE inline T normal(RandomKey rng, uint64_t index) {
+  const Values<uint32_t, 4> bits = rng.bits(index);
   const double u = static_cast<double>((detail::join(bits[0], bits[1]) >> 11) + 1) * 0x1p-53;  // in (0, 1]
   const double v = static_cast<double>(detail::join(bits[2], bits[3]) >> 11) * 0x1p-53;
   return static_cast<T>(scalar::sqrt(-2 * scalar::log(u)) * scalar::cos(6.28318530717958647693 * v));
 }
 
 // Returns an integer in [0, n) for n >= 1. The bias is below n / 2^64.
-HOST_DEVICE inline uint64_t below(RandomKey key, uint64_t index, uint64_t n) {
-  const Values<uint32_t, 4> bits = key.bits(index);
+HOST_DEVICE inline uint64_t below(RandomKey rng, uint64_t index, uint64_t n) {
+  const Values<uint32_t, 4> bits = rng.bits(index);
   return detail::multiply_high(detail::join(bits[0], bits[1]), n);
 }
 

@@ -31,8 +31,8 @@ struct Format<float> {
   static constexpr float to_whole = 12582912.0f;  // 1.5 * 2^23: x + to_whole is x rounded, its low bits are the integer
   static constexpr float ln2_low = -1.904654300e-9f, pi_middle = -8.742277657e-8f, pi_low = -3.430249021e-15f;
   static constexpr float half_pi_low = -4.371138829e-8f;
-  static constexpr float exp_least = -104, exp_most = 89, expm1_least = -40;  // beyond: 0, infinity, -1
-  static constexpr float sigmoid_most = 40, erf_most = 4, normal_most = 15;   // beyond: 1
+  static constexpr float exp_min = -104, exp_max = 89, expm1_min = -40;   // beyond: 0, infinity, -1
+  static constexpr float sigmoid_max = 40, erf_max = 4, normal_max = 15;  // beyond: 1
 };
 template <>
 struct Format<double> {
@@ -42,8 +42,8 @@ struct Format<double> {
   static constexpr double ln2_low = 2.319046813846299558e-17, pi_middle = 1.224646799147353207e-16,
                           pi_low = -2.994769809718339666e-33;
   static constexpr double half_pi_low = 6.123233995736766036e-17;
-  static constexpr double exp_least = -746, exp_most = 710, expm1_least = -60;
-  static constexpr double sigmoid_most = 40, erf_most = 6, normal_most = 39;
+  static constexpr double exp_min = -746, exp_max = 710, expm1_min = -60;
+  static constexpr double sigmoid_max = 40, erf_max = 6, normal_max = 39;
 };
 
 template <class T>
@@ -86,9 +86,9 @@ HOST_DEVICE inline T monic(T x, double c, C... higher) {
 
 // Both comparisons use x itself: for dependent selections g++ emits twice the instructions.
 template <class T>
-HOST_DEVICE inline T clamp(T x, T least, T most) {
-  const T at_least = x < least ? least : x;
-  return x > most ? most : at_least;
+HOST_DEVICE inline T clamp(T x, T low, T high) {
+  const T at_least = x < low ? low : x;
+  return x > high ? high : at_least;
 }
 
 // exp(x) = exp(rest) 2^n with n the integer nearest to x / ln 2; x within the limits of Format.
@@ -127,9 +127,9 @@ HOST_DEVICE inline T log_corrected(T x, T correction) {
   using F = Format<T>;
   constexpr Bits<T> one = Bits<T>(F::bias) << F::mantissa, low = (Bits<T>(1) << F::mantissa) - 1;
   const Bits<T> root_half = bits_of(T(0.70710678118654752440));
-  constexpr T least_normal = std::numeric_limits<T>::min();
-  const T scaled = x * (x < least_normal ? T(4 * (low + 1)) : T(1));
-  const T bias = x < least_normal ? T(F::bias + F::mantissa + 2) : T(F::bias);
+  constexpr T min_normal = std::numeric_limits<T>::min();
+  const T scaled = x * (x < min_normal ? T(4 * (low + 1)) : T(1));
+  const T bias = x < min_normal ? T(F::bias + F::mantissa + 2) : T(F::bias);
   const Bits<T> moved = bits_of(scaled) + (one - root_half);  // x = 2^n (1 + f) with 1 + f in [sqrt(1/2), sqrt(2))
   const T two_to_mantissa = T(low + 1);
   const T n = from_bits<T>(bits_of(two_to_mantissa) | (moved >> F::mantissa)) - two_to_mantissa - bias;
@@ -186,7 +186,7 @@ HOST_DEVICE inline T sqrt(T x) {
 template <std::floating_point T>
 HOST_DEVICE inline T exp(T x) {
   using F = detail::Format<T>;
-  const detail::Exponential<T> e = detail::exponential(detail::clamp(x, F::exp_least, F::exp_most), 0);
+  const detail::Exponential<T> e = detail::exponential(detail::clamp(x, F::exp_min, F::exp_max), 0);
   const detail::Bits<T> biased = e.bits - detail::bits_of(F::to_whole) + 2 * F::bias, half = biased >> 1;
   const T power = detail::from_bits<T>(half << F::mantissa);  // in two steps: 2^n itself may be subnormal or infinite
   return e.mantissa() * power * detail::from_bits<T>((biased - half) << F::mantissa);
@@ -196,7 +196,7 @@ HOST_DEVICE inline T exp(T x) {
 template <std::floating_point T>
 HOST_DEVICE inline T expm1(T x) {
   using F = detail::Format<T>;
-  const auto e = detail::exponential(detail::clamp(x, F::expm1_least, F::exp_most), F::bias - 1);
+  const auto e = detail::exponential(detail::clamp(x, F::expm1_min, F::exp_max), F::bias - 1);
   const T half_power = e.power();  // 2^(n-1), because 2^n may overflow
   return 2 * detail::fused(e.mantissa_minus_one(), half_power, half_power - T(0.5));
 }
@@ -232,7 +232,7 @@ template <std::floating_point T>
 HOST_DEVICE inline T sigmoid(T x) {
   using F = detail::Format<T>;
   constexpr T unit = std::numeric_limits<T>::epsilon() / 2;  // extends both parts of the quotient: exp(-x) may overflow
-  const auto e = detail::exponential(-detail::clamp(x, F::exp_least, F::sigmoid_most), F::bias - F::mantissa - 1);
+  const auto e = detail::exponential(-detail::clamp(x, F::exp_min, F::sigmoid_max), F::bias - F::mantissa - 1);
   return unit / detail::fused(e.mantissa(), e.power(), unit);
 }
 
@@ -246,7 +246,7 @@ HOST_DEVICE inline SigmoidAndRest<T> sigmoid_and_rest(T x) {
   using F = detail::Format<T>;
   constexpr T unit = std::numeric_limits<T>::epsilon() / 2;  // keeps the power of two normal
   T a = abs(x);
-  a = a > -F::exp_least ? -F::exp_least : a;
+  a = a > -F::exp_min ? -F::exp_min : a;
   const detail::Exponential<T> e = detail::exponential(-a, F::bias + F::mantissa + 1);
   const T z = e.mantissa() * e.power() * unit, large = 1 / (1 + z), small = z * large;
   return {x < 0 ? small : large, x < 0 ? large : small};
@@ -262,7 +262,7 @@ HOST_DEVICE inline T softplus(T x) {
 template <std::floating_point T>
 HOST_DEVICE inline T erf(T x) {
   T a = abs(x);
-  a = a > detail::Format<T>::erf_most ? detail::Format<T>::erf_most : a;
+  a = a > detail::Format<T>::erf_max ? detail::Format<T>::erf_max : a;
   const T s0 = T(1.1283791670955125586);  // near 2 / sqrt(pi); the remainder is the first coefficient of S
   T s;                                    // -log(1 - erf(a)) / a - s0, degree 10 / 24
   if constexpr (sizeof(T) == 4) {
@@ -283,7 +283,7 @@ HOST_DEVICE inline T erf(T x) {
 }
 
 namespace detail {
-// exp(-(1/2 + drift) a^2) unit for 0 <= a <= normal_most; the unit keeps it a normal number. The
+// exp(-(1/2 + drift) a^2) unit for 0 <= a <= normal_max; the unit keeps it a normal number. The
 // result is undefined beyond, and any number for NaN.
 //   a^2 = n l - r with n the integer nearest to a^2 / l,   l = 2 ln 2 cut to 16 / 42 bits
 //   exp(-a^2 / 2) = 2^-n exp(r ln 2 / l) exp(drift a^2),   drift = ln 2 / l - 1 / 2
@@ -327,7 +327,7 @@ HOST_DEVICE inline T normal_density(T x) {
   using G = detail::Gaussian<T>;
   constexpr T c = T(0.39894228040143267794 / G::unit);
   const T a = abs(x), y = detail::gaussian(a) * detail::fused(a * a, c * T(G::drift), c);
-  return a > detail::Format<T>::normal_most ? T(0) : y;
+  return a > detail::Format<T>::normal_max ? T(0) : y;
 }
 
 // The probability that N(0, 1) is below x: (1 + erf(x / sqrt(2))) / 2, 6 / 9 ulp in the lower tail too
@@ -351,7 +351,7 @@ HOST_DEVICE inline T normal_distribution(T x) {
                       1744911.4512103715961, 620092.85479367063518, 163734.75949021881238, 32255.639741803762643,
                       4670.0332414286585803, 476.4642429534373786, 31.120180105651445477);
   }
-  const T y = detail::gaussian(a) * p / q, tail = a > detail::Format<T>::normal_most ? T(0) : y;
+  const T y = detail::gaussian(a) * p / q, tail = a > detail::Format<T>::normal_max ? T(0) : y;
   return x > 0 ? 1 - tail : tail;
 }
 

@@ -28,18 +28,18 @@
 // 92 for 1024 x 2048 by 2048 x 1024, 97 for 768 x 128 by 128 x 512, 91 for 768 x 64 by 64 x 64
 // (OpenBLAS: 88, 85, 68); depths of 1 and 1.5 KB make no difference.
 //
-// Every element of C sums its products in the order of the depth, in pieces that depend on k alone.
+// Every element of C sums its products in the order of the depth, in chunks that depend on k alone.
 // So its bits do not depend on the tile, on the position in it or on the width of the vectors.
 //
 // A number type N defines what a panel holds and how it is multiplied:
-//   N::Sum, N::Element     what C and what A and B consist of; a place of a panel is as large as a Sum
-//   N::elements            how many elements of the depth lie in one place
-//   N::down(x)             a vector of places, one after another in the depth, of elements that are so in memory
-//   N::across<n>(x, stride, y)   n places side by side, at one depth, to y; the next depth lies `stride` further
-//   N::place(x, step, n)   one place, of n elements `step` apart; those that it lacks are zeros
-//   N::spread(x)           a vector of one place in all lanes
-//   N::add(sums, b, a)     sums + the products of two vectors of places
-// Types of several elements per place also make places of sums, which attention multiplies:
+//   N::Sum, N::Element     what C and what A and B consist of; a group of a panel is as large as a Sum
+//   N::elements            how many elements of the depth lie in one group
+//   N::down(x)             a vector of groups, one after another in the depth, of elements that are so in memory
+//   N::across<n>(x, stride, y)   n groups side by side, at one depth, to y; the next depth lies `stride` further
+//   N::group(x, step, n)   one group, of n elements `step` apart; those that it lacks are zeros
+//   N::broadcast(x)        a vector of one group in all lanes
+//   N::add(sums, b, a)     sums + the products of two vectors of groups
+// Types of several elements per group also make groups of sums, which attention multiplies:
 //   N::rounded(x, y)       of two vectors that follow each other in memory, which is the depth
 //   N::joined(x, y)        of two vectors that follow each other in the depth
 #pragma once
@@ -59,22 +59,22 @@ constexpr int panel_rows = 8, panel_vectors = 3;  // 24 sums of 32 registers
 #else
 constexpr int panel_rows = 4, panel_vectors = 3;  // 12 sums of 16 registers
 #endif
-constexpr int64_t most_rows = rows_of_packed_b, depth_bytes = 2048, completed_panels = 4;
+constexpr int64_t max_rows = rows_of_packed_b, depth_bytes = 2048, completed_panels = 4;
 template <class T>
 constexpr int panel_columns = lanes<T>* panel_vectors;
 template <class T>
-constexpr int64_t most_depth = depth_bytes / int64_t{sizeof(T)};
+constexpr int64_t max_depth = depth_bytes / int64_t{sizeof(T)};
 
-// Returns the length of the fewest equal pieces of n: whole steps, at least one, at most `most`.
-int64_t even_piece(int64_t n, int64_t most, int64_t step) {
-  const int64_t pieces = maximum((n + most - 1) / most, 1);
-  return maximum(round_up((n + pieces - 1) / pieces, step), step);
+// Returns the length of the fewest equal pieces of n: whole steps, at least one, at most `max_size`.
+int64_t even_chunk(int64_t n, int64_t max_size, int64_t step) {
+  const int64_t chunks = maximum((n + max_size - 1) / max_size, 1);
+  return maximum(round_up((n + chunks - 1) / chunks, step), step);
 }
 
 // ---- packing
 
 template <class N>
-int64_t places(int64_t elements) {
+int64_t k_groups(int64_t elements) {
   return (elements + N::elements - 1) / N::elements;
 }
 
@@ -92,12 +92,12 @@ struct Source {
 // are too far apart in memory for the hardware prefetcher.
 template <class N, int size, int panels>
 void pack_across(const typename N::Element* x, int64_t stride, int64_t depth, typename N::Sum* y) {
-  constexpr int64_t ahead = 32;
+  constexpr int64_t prefetch_rows = 32;
   for (int64_t k = 0; k < depth; ++k, x += stride * N::elements, y += size)
     unrolled<panels>([&](auto p) __attribute__((always_inline)) {
       unrolled<N::elements>([&](auto e) __attribute__((always_inline)) {
         for (int byte = 0; byte < size * int{sizeof *x}; byte += 64)
-          __builtin_prefetch(reinterpret_cast<const char*>(x + (ahead + e) * stride + p * size) + byte);
+          __builtin_prefetch(reinterpret_cast<const char*>(x + (prefetch_rows + e) * stride + p * size) + byte);
       });
       N::template across<size>(x + p * size, stride, y + p * depth * size);
     });
@@ -110,9 +110,9 @@ void pack_down(const typename N::Element* x, int64_t stride, int64_t count, int6
   int64_t k = 0;
   for (; k + step <= elements; k += step, y += w * size)
     for (int i = 0; i < size; i += w) {
-      constexpr int part = size < w ? size : w;
+      constexpr int used_rows = size < w ? size : w;
       Vector<T> block[w] = {};
-      unrolled<part>([&](auto r) __attribute__((always_inline)) {
+      unrolled<used_rows>([&](auto r) __attribute__((always_inline)) {
         if (i + r < count) {
           block[r] = N::down(x + (i + r) * stride + k);
           __builtin_prefetch(x + (i + r + size) * stride + k, 0, 2);
@@ -120,18 +120,18 @@ void pack_down(const typename N::Element* x, int64_t stride, int64_t count, int6
       });
       transpose<T>(block);
       unrolled<w>([&](auto r) __attribute__((always_inline)) {
-        __builtin_memcpy(y + r * size + i, &block[r], part * sizeof(T));
+        __builtin_memcpy(y + r * size + i, &block[r], used_rows * sizeof(T));
       });
     }
   for (; k < elements; k += N::elements, y += size)
-    for (int i = 0; i < size; ++i) y[i] = i < count ? N::place(x + i * stride + k, 1, elements - k) : T(0);
+    for (int i = 0; i < size; ++i) y[i] = i < count ? N::group(x + i * stride + k, 1, elements - k) : T(0);
 }
 
-// Packs `count` rows of `elements` into panels of `size` places, y[panel][k][i], padded with zeros.
+// Packs `count` rows of `elements` into panels of `size` groups, y[panel][k][i], padded with zeros.
 template <class N, int size>
 void pack(const Source<typename N::Element>& x, int64_t count, int64_t elements, typename N::Sum* y) {
   constexpr int together = 4;
-  const int64_t depth = places<N>(elements), whole = elements / N::elements;
+  const int64_t depth = k_groups<N>(elements), whole = elements / N::elements;
   for (int64_t i = 0; i < count; i += size) {
     const int64_t here = minimum(size, count - i);
     const auto* const from = x.at(i, 0).data;
@@ -150,9 +150,9 @@ void pack(const Source<typename N::Element>& x, int64_t count, int64_t elements,
         for (int64_t e = 0; e < whole_columns; e += w)
           N::template across<w>(from + k * N::elements * x.stride + e, x.stride, to + k * size + e);
         for (int64_t e = whole_columns; e < size; ++e)
-          to[k * size + e] = e < here ? N::place(from + k * N::elements * x.stride + e, x.stride,
-                                                 elements - k * N::elements)
-                                      : typename N::Sum(0);
+          to[k * size + e] = e < here
+                                 ? N::group(from + k * N::elements * x.stride + e, x.stride, elements - k * N::elements)
+                                 : typename N::Sum(0);
       }
     }
   }
@@ -169,36 +169,39 @@ struct Panels {
   bool rows_apart;
   const T* b;
   int64_t b_step;
-  int64_t depth;  // places
+  int64_t depth;  // groups
 };
 
 // A prefetcher of the memory that is needed next, one cache line per call.
-class Ahead {
+class CachePrefetcher {
  public:
   template <class T>
-  Ahead(const Source<T>& x, int64_t count, int64_t depth)
-      : at_(reinterpret_cast<const char*>(x.data)),
+  CachePrefetcher(const Source<T>& x, int64_t count, int64_t depth)
+      : address_(reinterpret_cast<const char*>(x.data)),
         lines_(((x.across ? count : depth) * int64_t{sizeof(T)} + line - 1) / line),
         left_(lines_),
-        rows_(count <= 0 ? 0 : x.across ? depth : count),
+        rows_(count <= 0 ? 0
+              : x.across ? depth
+                         : count),
         step_(x.stride * int64_t{sizeof(T)} - lines_ * line) {}
   [[gnu::always_inline]] void fetch() {
     if (rows_ == 0) return;
-    __builtin_prefetch(at_, 0, 2);
-    at_ += line;
-    if (--left_ == 0) at_ += step_, left_ = lines_, --rows_;
+    __builtin_prefetch(address_, 0, 2);
+    address_ += line;
+    if (--left_ == 0) address_ += step_, left_ = lines_, --rows_;
   }
 
  private:
   static constexpr int64_t line = 64;
-  const char* at_;
+  const char* address_;
   int64_t lines_, left_;  // of a row
   int64_t rows_, step_;   // from the end of one row to the next
 };
 
 // C (rows, vectors) = [C +] A B
 template <class N, bool rows_apart, int rows, int vectors>
-void kernel(const Panels<typename N::Sum>& x, typename N::Sum* c, int64_t stride, bool add, Ahead& ahead) {
+void kernel(const Panels<typename N::Sum>& x, typename N::Sum* c, int64_t stride, bool add,
+            CachePrefetcher& prefetcher) {
   using T = typename N::Sum;
   constexpr int w = lanes<T>;
   constexpr int64_t steps = 16;  // from one prefetch to the next
@@ -212,7 +215,7 @@ void kernel(const Panels<typename N::Sum>& x, typename N::Sum* c, int64_t stride
       Vector<T> right[vectors];
       unrolled<vectors>([&](auto v) __attribute__((always_inline)) { right[v] = load(b + v * w); });
       unrolled<rows>([&](auto r) __attribute__((always_inline)) {
-        const Vector<T> left = N::spread(rows_apart ? apart[r] + k : a + r);
+        const Vector<T> left = N::broadcast(rows_apart ? apart[r] + k : a + r);
         unrolled<vectors>([&](auto v)
                               __attribute__((always_inline)) { sums[r][v] = N::add(sums[r][v], right[v], left); });
       });
@@ -222,7 +225,7 @@ void kernel(const Panels<typename N::Sum>& x, typename N::Sum* c, int64_t stride
   // The last stretches prefetch the rows of C; two more give the last row time to arrive.
   constexpr int64_t last_stretches = rows + 2;
   while (k + last_stretches * steps <= x.depth) {
-    ahead.fetch();
+    prefetcher.fetch();
     advance(k + steps);
   }
   const int64_t fewer = minimum(steps, x.depth / last_stretches);
@@ -247,7 +250,7 @@ constexpr bool plain = std::is_same_v<typename N::Sum, typename N::Element>;
 // Kernels for all numbers of rows and vectors, including the remainders at the edges of a tile.
 template <class T>
 struct KernelTable {
-  void (*of[panel_rows][panel_vectors])(const Panels<T>&, T*, int64_t, bool, Ahead&);
+  void (*of[panel_rows][panel_vectors])(const Panels<T>&, T*, int64_t, bool, CachePrefetcher&);
 };
 template <class N, bool apart, int... r>
 constexpr KernelTable<typename N::Sum> kernel_table(std::integer_sequence<int, r...>) {
@@ -256,18 +259,19 @@ constexpr KernelTable<typename N::Sum> kernel_table(std::integer_sequence<int, r
 
 // Runs the kernel on a block of any size; a partial last vector is computed in a buffer.
 template <class N, class T = typename N::Sum>
-void multiply_panels(const Panels<T>& x, T* c, int64_t stride, int64_t rows, int64_t columns, bool add, Ahead& ahead) {
+void multiply_panels(const Panels<T>& x, T* c, int64_t stride, int64_t rows, int64_t columns, bool add,
+                     CachePrefetcher& prefetcher) {
   constexpr auto all_rows = std::make_integer_sequence<int, panel_rows>();
   static constexpr KernelTable<T> side_by_side = kernel_table<N, false>(all_rows),
                                   apart = kernel_table<N, plain<N>>(all_rows);
   const int64_t vectors = (columns + lanes<T> - 1) / lanes<T>;
   const auto run = (x.rows_apart ? apart : side_by_side).of[rows - 1][vectors - 1];
-  if (columns == vectors * lanes<T>) return run(x, c, stride, add, ahead);
-  T aside[panel_rows * panel_columns<T>];
-  run(x, aside, panel_columns<T>, false, ahead);
+  if (columns == vectors * lanes<T>) return run(x, c, stride, add, prefetcher);
+  T buffer[panel_rows * panel_columns<T>];
+  run(x, buffer, panel_columns<T>, false, prefetcher);
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t i = 0; i < columns; ++i) {
-      const T sum = aside[r * panel_columns<T> + i];
+      const T sum = buffer[r * panel_columns<T> + i];
       c[r * stride + i] = add ? c[r * stride + i] + sum : sum;
     }
 }
@@ -289,7 +293,7 @@ int64_t next_columns(int64_t columns) {
 template <class N, class T = typename N::Sum, class E = typename N::Element>
 void multiply_block(const Tile<T, E>& t, Source<E> a, Source<E> b, T* c, int64_t rows, int64_t elements, bool add,
                     T* left, T* right, const auto& completed) {
-  const int64_t depth = places<N>(elements);
+  const int64_t depth = k_groups<N>(elements);
   const bool pack_a = !plain<N> || t.n > few_panels * panel_columns<T>;
   Panels<T> x = {left, panel_rows, false, right, panel_columns<T>, depth};
   int64_t next_panel = panel_rows * depth;  // of A
@@ -299,7 +303,7 @@ void multiply_block(const Tile<T, E>& t, Source<E> a, Source<E> b, T* c, int64_t
     x.a = reinterpret_cast<const T*>(a.data), x.a_step = a.stride, x.rows_apart = !a.across;
     next_panel = a.across ? panel_rows : panel_rows * a.stride;
   }
-  int64_t told = 0;
+  int64_t done = 0;
   for (int64_t column = 0, columns; column < t.n; column += columns) {
     columns = next_columns<T>(t.n - column);
     const Source<E> panel = b.at(column, 0);
@@ -308,29 +312,29 @@ void multiply_block(const Tile<T, E>& t, Source<E> a, Source<E> b, T* c, int64_t
       x.b = reinterpret_cast<const T*>(panel.data), x.b_step = b.stride;
     else
       pack<N, panel_columns<T>>(panel, columns, elements, right), x.b = right, x.b_step = panel_columns<T>;
-    Ahead ahead(b.at(next, 0), next < t.n ? next_columns<T>(t.n - next) : 0, elements);
+    CachePrefetcher prefetcher(b.at(next, 0), next < t.n ? next_columns<T>(t.n - next) : 0, elements);
     Panels<T> here = x;
     for (int64_t row = 0; row < rows; row += panel_rows, here.a += next_panel)
       multiply_panels<N>(here, c + row * t.stride + column, t.stride, minimum(panel_rows, rows - row), columns, add,
-                         ahead);
-    if (next - told >= completed_panels * panel_columns<T> || next == t.n) {
-      completed(told, next - told);
-      told = next;
+                         prefetcher);
+    if (next - done >= completed_panels * panel_columns<T> || next == t.n) {
+      completed(done, next - done);
+      done = next;
     }
   }
 }
 
-int64_t block_rows(int64_t m) { return even_piece(m, most_rows, panel_rows); }
+int64_t block_rows(int64_t m) { return even_chunk(m, max_rows, panel_rows); }
 template <class N>
 int64_t block_depth(int64_t k) {  // elements
   using T = typename N::Sum;
-  return even_piece(k, most_depth<T> * N::elements, 64 / int64_t{sizeof(T)} * N::elements);  // for any vectors
+  return even_chunk(k, max_depth<T> * N::elements, 64 / int64_t{sizeof(T)} * N::elements);  // for any vectors
 }
 // Smaller tiles may have longer blocks: 520 rows are two of 264, 512 are one. Few rows copy A.
 template <class N>
 int64_t workspace(int64_t m, int64_t, int64_t k) {
-  const int64_t rows = panel_columns<typename N::Sum> + minimum(round_up(m, panel_rows), most_rows);
-  return maximum(places<N>(block_depth<N>(k)) * rows, few_rows * k);
+  const int64_t rows = panel_columns<typename N::Sum> + minimum(round_up(m, panel_rows), max_rows);
+  return maximum(k_groups<N>(block_depth<N>(k)) * rows, few_rows * k);
 }
 
 template <class N, class T = typename N::Sum, class E = typename N::Element>
@@ -342,7 +346,7 @@ void multiply_tile(const Tile<T, E>& t, const Completion& completion, T* workspa
     return;
   }
   const Source<E> a = {t.a.data, t.a.stride, t.a.transposed}, b = {t.b.data, t.b.stride, !t.b.transposed};
-  T *const right = workspace, *const left = right + places<N>(depth) * panel_columns<T>;
+  T *const right = workspace, *const left = right + k_groups<N>(depth) * panel_columns<T>;
   for (int64_t row = 0; row < t.m; row += rows)
     for (int64_t k = 0; k == 0 || k < t.k; k += depth) {  // once for k = 0, whose product is zero
       const int64_t rows_here = minimum(rows, t.m - row);

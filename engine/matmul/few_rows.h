@@ -2,7 +2,7 @@
 // a text token by token multiplies each weight once and is bound by memory. Packing would write and
 // read B once more; here each row of B goes from memory through registers. 16 x 16 elements (8 x 8
 // of double) are transposed in registers, so that a vector of sums holds 16 columns of C. Sums
-// follow the depth in the pieces of blocks.h, so their bits do not depend on the number of rows.
+// follow the depth in the chunks of blocks.h, so their bits do not depend on the number of rows.
 #pragma once
 
 #include "engine/matmul/tile.h"
@@ -16,7 +16,7 @@ constexpr int64_t few_rows = 4;
 
 // The number type N is one of blocks.h.
 
-// Loads `elements` of each of `width` rows of B, from x on, as columns of places: block[k][row].
+// Loads `elements` of each of `width` rows of B, from x on, as columns of groups: block[k][row].
 // Rows beyond `rows` are zero.
 template <class N, bool whole>
 [[gnu::always_inline]] inline void load_columns(const typename N::Element* x, int64_t stride, int64_t rows,
@@ -30,25 +30,25 @@ template <class N, bool whole>
       // Prefetches the next rows, which follow in memory, into the level-2 cache.
       __builtin_prefetch(x + (r + w) * stride, 0, 2);
     } else {
-      T aside[w] = {};
+      T buffer[w] = {};
       if (r < rows)
         for (int64_t k = 0; k < elements; k += N::elements)
-          aside[k / N::elements] = N::place(x + r * stride + k, 1, elements - k);
-      block[r] = load(aside);
+          buffer[k / N::elements] = N::group(x + r * stride + k, 1, elements - k);
+      block[r] = load(buffer);
     }
   });
   transpose<T>(block);
 }
 
-// C (rows, width) = [C +] A B^T for `width` rows of B, `columns` of which exist; A: [place][rows].
+// C (rows, width) = [C +] A B^T for `width` rows of B, `columns` of which exist; A: [group][rows].
 template <class N, int rows, class T = typename N::Sum>
 void multiply_few_rows(const T* a, const typename N::Element* b, int64_t stride, int64_t columns, int64_t elements,
                        T* c, int64_t c_stride, bool add) {
   constexpr int w = lanes<T>, step = w * N::elements;
   Vector<T> sums[rows] = {};
-  const auto add_column = [&](int64_t place, Vector<T> column) __attribute__((always_inline)) {
+  const auto add_column = [&](int64_t group, Vector<T> column) __attribute__((always_inline)) {
     unrolled<rows>([&](auto i) __attribute__((always_inline)) {
-      sums[i] = N::add(sums[i], column, N::spread(a + place * rows + i));
+      sums[i] = N::add(sums[i], column, N::broadcast(a + group * rows + i));
     });
   };
   int64_t k = 0;
@@ -69,21 +69,21 @@ void multiply_few_rows(const T* a, const typename N::Element* b, int64_t stride,
     }
 }
 
-// `piece`: the depth after which sums are added to C, whole places. The workspace holds A, at most
-// few_rows * k places.
+// `chunk`: the depth after which sums are added to C, whole groups. The workspace holds A, at most
+// few_rows * k groups.
 template <class N, class T = typename N::Sum, class E = typename N::Element>
-void multiply_tile_of_few_rows(const Tile<T, E>& t, int64_t piece, T* workspace) {
+void multiply_tile_of_few_rows(const Tile<T, E>& t, int64_t chunk, T* workspace) {
   using Kernel = void (*)(const T*, const E*, int64_t, int64_t, int64_t, T*, int64_t, bool);
   constexpr Kernel kernels[few_rows] = {multiply_few_rows<N, 1>, multiply_few_rows<N, 2>, multiply_few_rows<N, 3>,
                                         multiply_few_rows<N, 4>};
   const int64_t down = t.a.transposed ? t.a.stride : 1, across = t.a.transposed ? 1 : t.a.stride;
   for (int64_t k = 0; k < t.k; k += N::elements)
     for (int64_t i = 0; i < t.m; ++i)
-      workspace[k / N::elements * t.m + i] = N::place(t.a.data + k * down + i * across, down, t.k - k);
+      workspace[k / N::elements * t.m + i] = N::group(t.a.data + k * down + i * across, down, t.k - k);
   for (int64_t column = 0; column < t.n; column += lanes<T>)
-    for (int64_t k = 0; k == 0 || k < t.k; k += piece)
+    for (int64_t k = 0; k == 0 || k < t.k; k += chunk)
       kernels[t.m - 1](workspace + k / N::elements * t.m, t.b.data + column * t.b.stride + k, t.b.stride,
-                       minimum(lanes<T>, t.n - column), minimum(piece, t.k - k), t.c + column, t.stride,
+                       minimum(lanes<T>, t.n - column), minimum(chunk, t.k - k), t.c + column, t.stride,
                        k > 0 || t.accumulate);
 }
 

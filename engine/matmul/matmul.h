@@ -28,7 +28,7 @@ struct Product {
   bool accumulate = false;                // C += A B
   // Numbers of columns, with sum n, if C is several dense matrices, side by side in the columns of
   // the product. All zero: one matrix.
-  std::array<int64_t, 4> part_columns = {};
+  std::array<int64_t, 4> output_columns = {};
 };
 
 // A function applied to each complete block of C while it is in the cache or in registers. It gets
@@ -36,12 +36,12 @@ struct Product {
 template <class C>
 class EpilogueFunction {
  public:
-  // CPU: applies it to `columns` elements from (row, counted over the batch; column of the part).
-  // Each element is passed once, in pieces of rows.
-  virtual void row(int part, int64_t row, int64_t column, int64_t columns, C* c) const = 0;
+  // CPU: applies it to `columns` elements from (row, counted over the batch; column of the output).
+  // Each element is passed once, in chunks of rows.
+  virtual void row(int output, int64_t row, int64_t column, int64_t columns, C* c) const = 0;
   // GPU: queues the whole product with kernels compiled for this epilogue, because a GPU cannot
   // call a function of the host.
-  virtual void on_card(const cuda::Matmul<C, C>& product, int parts_of_f32) const;  // throws unless overridden
+  virtual void on_gpu(const cuda::Matmul<C, C>& product, int bf16_terms) const;  // throws unless overridden
 
  protected:
   ~EpilogueFunction() = default;
@@ -80,12 +80,12 @@ class UnchangedOperands {
 
 // How f32 products are computed on a GPU (PyTorch's names):
 //   highest    in f32, the default
-//   high       of `parts` bf16 parts of every element, on tensor cores.  Of each product 2^-25 is lost with 3 parts,
+//   high       of `terms` bf16 terms of every element, on tensor cores.  Of each product 2^-25 is lost with 3 terms,
 //              nearly as in f32, and 3 2^-18 with 2, which are faster
 //   medium     of elements rounded to bf16: 2^-8 is lost
 // Sums are always f32. The CPU accepts the setting but computes `highest`; other dtypes ignore it.
 enum class ProductPrecision : uint8_t { highest, high, medium };
-void set_product_precision(ProductPrecision precision, int parts = 3);  // throws unless parts is 2 or 3
+void set_product_precision(ProductPrecision precision, int terms = 3);  // throws unless terms is 2 or 3
 ProductPrecision product_precision();
 ProductPrecision parse_product_precision(const std::string& name);  // "highest", "high" or "medium"
 

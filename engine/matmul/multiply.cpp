@@ -40,7 +40,7 @@ std::atomic<const Kernels*>& chosen() {
 }
 
 // Number of bf16 terms of each f32 element in products on a GPU; 0: elements are not split.
-std::atomic<int> parts_of_f32 = 0;
+std::atomic<int> bf16_terms = 0;
 
 bool own_kernels() { return chosen().load() != &openblas; }
 
@@ -56,9 +56,9 @@ const TileKernel<Arithmetic<T>, T>& tile_kernel() {
 
 // ---- tiles
 
-// Returns the length of `pieces` equal pieces of n, a multiple of the `step` of our kernels.
-int64_t tile_size(int64_t n, int64_t pieces, int64_t step) {
-  return std::min(n, ((n + pieces - 1) / pieces + step - 1) / step * step);
+// Returns the length of `tiles` equal pieces of n, a multiple of the `step` of our kernels.
+int64_t tile_size(int64_t n, int64_t tiles, int64_t step) {
+  return std::min(n, ((n + tiles - 1) / tiles + step - 1) / step * step);
 }
 
 struct Grid {            // the tiles of one output
@@ -73,7 +73,7 @@ template <class T>
 Grid choose_tiles(const Product& p, int64_t columns, int64_t cores) {
   constexpr int64_t bytes = sizeof(Arithmetic<T>);
   Grid best = {};
-  int64_t least = std::numeric_limits<int64_t>::max();
+  int64_t least_cycles = std::numeric_limits<int64_t>::max();
   const auto consider = [&](int64_t down, int64_t across) {
     const int64_t m = tile_size(p.m, down, 8), n = tile_size(columns, across, 64 / bytes);
     const Grid grid = {m, n, (columns + n - 1) / n, (p.m + m - 1) / m};
@@ -82,7 +82,7 @@ Grid choose_tiles(const Product& p, int64_t columns, int64_t cores) {
     const int64_t packed = (m + n * ((m + rows_of_packed_b - 1) / rows_of_packed_b)) * p.k;
     const int64_t shared = tiles > 1 ? 10000 + 500 * tiles : 0;
     const int64_t cycles = (tiles + cores - 1) / cores * (multiplications + packed) + shared;
-    if (cycles < least) least = cycles, best = grid;
+    if (cycles < least_cycles) least_cycles = cycles, best = grid;
   };
   const auto consider_all = [&](int64_t tiles) {
     for (int64_t down = 1; down <= tiles; ++down)
@@ -95,7 +95,7 @@ Grid choose_tiles(const Product& p, int64_t columns, int64_t cores) {
 }
 
 template <class C>
-struct Part {  // one output: a matrix of C
+struct Output {  // one output: a matrix of C
   C* c;
   int64_t first_column, columns;
   Grid grid;
@@ -114,16 +114,16 @@ class Multiplication {
     const int64_t cores = own_kernels() ? thread_count() : p.m * p.n * p.k >> 30 ? 16 : 4;
     int64_t column = 0;
     for (int i = 0; i < count_; ++i) {
-      const int64_t columns = p.part_columns[0] ? p.part_columns[static_cast<size_t>(i)] : p.n;
+      const int64_t columns = p.output_columns[0] ? p.output_columns[static_cast<size_t>(i)] : p.n;
       const Grid grid = columns ? choose_tiles<T>(p, columns, cores) : Grid{};
-      parts_[i] = {c.begin()[i], column, columns, grid, grid.across * grid.down};
-      column += columns, tiles_ += parts_[i].tiles;
+      outputs_[i] = {c.begin()[i], column, columns, grid, grid.across * grid.down};
+      column += columns, tiles_ += outputs_[i].tiles;
     }
   }
   void run() const {
     const TileKernel<Sum, T>& kernel = tile_kernel<T>();
     int64_t m = 0, n = 0;
-    for (int i = 0; i < count_; ++i) m = std::max(m, parts_[i].grid.m), n = std::max(n, parts_[i].grid.n);
+    for (int i = 0; i < count_; ++i) m = std::max(m, outputs_[i].grid.m), n = std::max(n, outputs_[i].grid.n);
     const int64_t sums = rounds ? (m * n + 15) / 16 * 16 : 0;  // whole cache lines
     const int64_t workspace_bytes = (sums + kernel.workspace(m, n, p_.k)) * int64_t{sizeof(Sum)};
     parallel_for(p_.batch * tiles_, 1, [&](int64_t begin, int64_t end) {
@@ -131,10 +131,10 @@ class Multiplication {
       for (int64_t u = begin; u < end; ++u) {
         int64_t tile = u % tiles_;
         int i = 0;
-        while (tile >= parts_[i].tiles) tile -= parts_[i++].tiles;
-        const Grid& grid = parts_[i].grid;
-        Sum* const beside = reinterpret_cast<Sum*>(workspace.data());
-        run_tile(kernel, i, u / tiles_, tile % grid.down * grid.m, tile / grid.down * grid.n, beside, beside + sums);
+        while (tile >= outputs_[i].tiles) tile -= outputs_[i++].tiles;
+        const Grid& grid = outputs_[i].grid;
+        Sum* const buffer = reinterpret_cast<Sum*>(workspace.data());
+        run_tile(kernel, i, u / tiles_, tile % grid.down * grid.m, tile / grid.down * grid.n, buffer, buffer + sums);
       }
     });
   }
@@ -142,7 +142,7 @@ class Multiplication {
  private:
   struct Finish {  // epilogue of a tile at (row, column) of an output; rows count over the batch
     const Epilogue<C>& epilogue;
-    const Part<C>& part;
+    const Output<C>& output;
     int index;
     int64_t row, column;
     Sum* sums;  // of the tile
@@ -152,12 +152,12 @@ class Multiplication {
       const Finish& my = *static_cast<const Finish*>(object);
       const int64_t column = my.column + first_column;
       for (int64_t i = first_row; i < first_row + rows; ++i) {
-        const int64_t r = my.row + i, at = r * my.part.columns + column;
+        const int64_t r = my.row + i, element = r * my.output.columns + column;
         Sum* const sums = my.sums + i * my.stride + first_column;
-        C* const c = my.part.c + at;
+        C* const c = my.output.c + element;
         if (my.accumulate) add(sums, c, columns);
-        if (my.epilogue.bias) add(sums, my.epilogue.bias + my.part.first_column + column, columns);
-        if (my.epilogue.residual) add(sums, my.epilogue.residual + at, columns);
+        if (my.epilogue.bias) add(sums, my.epilogue.bias + my.output.first_column + column, columns);
+        if (my.epilogue.residual) add(sums, my.epilogue.residual + element, columns);
         if constexpr (rounds)
           for (int64_t e = 0; e < columns; ++e) c[e] = static_cast<C>(sums[e]);
         if (my.epilogue.function) my.epilogue.function->row(my.index, r, column, columns, c);
@@ -168,25 +168,25 @@ class Multiplication {
     }
   };
 
-  void run_tile(const TileKernel<Sum, T>& kernel, int i, int64_t batch, int64_t m0, int64_t n0, Sum* beside,
+  void run_tile(const TileKernel<Sum, T>& kernel, int i, int64_t batch, int64_t m0, int64_t n0, Sum* buffer,
                 Sum* workspace) const {
-    const Part<C>& part = parts_[i];
-    const int64_t column = part.first_column + n0, row = batch * p_.m + m0;
+    const Output<C>& output = outputs_[i];
+    const int64_t column = output.first_column + n0, row = batch * p_.m + m0;
     const int64_t lda = p_.transpose_a ? p_.m : p_.k, ldb = p_.transpose_b ? p_.k : p_.n;
     const T* const a = a_ + (p_.share_a ? 0 : batch * p_.m * p_.k) + (p_.transpose_a ? m0 : m0 * lda);
     const T* const b = b_ + (p_.share_b ? 0 : batch * p_.k * p_.n) + (p_.transpose_b ? column * ldb : column);
-    Sum* sums = beside;
-    if constexpr (!rounds) sums = part.c + row * part.columns + n0;
-    const int64_t stride = rounds ? part.grid.n : part.columns;
-    const Tile<Sum, T> tile = {std::min(part.grid.m, p_.m - m0),
-                               std::min(part.grid.n, part.columns - n0),
+    Sum* sums = buffer;
+    if constexpr (!rounds) sums = output.c + row * output.columns + n0;
+    const int64_t stride = rounds ? output.grid.n : output.columns;
+    const Tile<Sum, T> tile = {std::min(output.grid.m, p_.m - m0),
+                               std::min(output.grid.n, output.columns - n0),
                                p_.k,
                                {a, lda, p_.transpose_a},
                                {b, ldb, p_.transpose_b},
                                sums,
                                stride,
                                p_.accumulate && !rounds};
-    const Finish finish = {epilogue_, part, i, row, n0, sums, stride, p_.accumulate && rounds};
+    const Finish finish = {epilogue_, output, i, row, n0, sums, stride, p_.accumulate && rounds};
     const bool any = rounds || epilogue_.function || epilogue_.bias || epilogue_.residual;
     const Completion completion = {&finish, any ? Finish::block : nullptr};
     kernel.multiply(tile, completion, workspace);
@@ -196,20 +196,20 @@ class Multiplication {
   const T *a_, *b_;
   Epilogue<C> epilogue_;
   int count_;
-  Part<C> parts_[4];
+  Output<C> outputs_[4];
   int64_t tiles_ = 0;
 };
 
 template <class T, class C>
 [[noreturn]] void fail_without_kernels() {
   fail("matmul: the function of this epilogue has no GPU version for ", name(dtype_of<T>), " to ", name(dtype_of<C>),
-       " (EpilogueFunction::on_card); apply it to the result instead");
+       " (EpilogueFunction::on_gpu); apply it to the result instead");
 }
 
 #if defined(ORRERY_HAS_CUDA)
 template <class T, class C>
-void multiply_on_card(const Product& p, const T* a, const T* b, std::initializer_list<C*> c,
-                      const Epilogue<C>& epilogue) {
+void multiply_on_gpu(const Product& p, const T* a, const T* b, std::initializer_list<C*> c,
+                     const Epilogue<C>& epilogue) {
   cuda::Matmul<T, C> product{.m = p.m,
                              .n = p.n,
                              .k = p.k,
@@ -222,37 +222,37 @@ void multiply_on_card(const Product& p, const T* a, const T* b, std::initializer
                              .residual = epilogue.residual};
   if constexpr (!std::is_same_v<T, C>)
     product.row_sums = epilogue.row_sums, product.accumulate_row_sums = epilogue.accumulate_row_sums;
-  for (size_t i = 0; i < c.size(); ++i) product.c[i] = {c.begin()[i], p.part_columns[0] ? p.part_columns[i] : p.n};
+  for (size_t i = 0; i < c.size(); ++i) product.c[i] = {c.begin()[i], p.output_columns[0] ? p.output_columns[i] : p.n};
   if (epilogue.function) {
-    if constexpr (std::is_same_v<T, C>) return epilogue.function->on_card(product, parts_of_f32);
+    if constexpr (std::is_same_v<T, C>) return epilogue.function->on_gpu(product, bf16_terms);
     fail_without_kernels<T, C>();
   }
   if constexpr (std::is_same_v<T, float>)
-    cuda::multiply(product, parts_of_f32);
+    cuda::multiply(product, bf16_terms);
   else
     cuda::multiply(product);
 }
-std::shared_ptr<void> copies_on_card() { return std::make_shared<cuda::AlignedCopies>(); }
+std::shared_ptr<void> copies_on_gpu() { return std::make_shared<cuda::AlignedCopies>(); }
 #else
-std::shared_ptr<void> copies_on_card() { return nullptr; }
+std::shared_ptr<void> copies_on_gpu() { return nullptr; }
 template <class T, class C>
-[[noreturn]] void multiply_on_card(const Product&, const T*, const T*, std::initializer_list<C*>, const Epilogue<C>&) {
+[[noreturn]] void multiply_on_gpu(const Product&, const T*, const T*, std::initializer_list<C*>, const Epilogue<C>&) {
   fail("matmul: built without CUDA; configure with -DORRERY_CUDA=ON");
 }
 #endif
 
 void check_outputs(const Product& p, int64_t count) {
-  check(count >= 1 && count <= static_cast<int64_t>(p.part_columns.size()), "matmul: ", count,
-        " outputs; the number must be from 1 to ", p.part_columns.size());
+  check(count >= 1 && count <= static_cast<int64_t>(p.output_columns.size()), "matmul: ", count,
+        " outputs; the number must be from 1 to ", p.output_columns.size());
   int64_t columns = 0;
-  for (int64_t i = 0; i < count; ++i) columns += p.part_columns[0] ? p.part_columns[static_cast<size_t>(i)] : p.n;
+  for (int64_t i = 0; i < count; ++i) columns += p.output_columns[0] ? p.output_columns[static_cast<size_t>(i)] : p.n;
   check(columns == p.n, "matmul: the columns of the outputs add up to ", columns, ", but the product has ", p.n);
 }
 
 }  // namespace
 
 template <class C>
-void EpilogueFunction<C>::on_card(const cuda::Matmul<C, C>&, int) const {
+void EpilogueFunction<C>::on_gpu(const cuda::Matmul<C, C>&, int) const {
   fail_without_kernels<C, C>();
 }
 template class EpilogueFunction<float>;
@@ -272,7 +272,7 @@ void multiply(Device device, const Product& p, const T* a, const T* b, std::init
         " must be below 2^31");
   count_flops(2.0 * static_cast<double>(p.m * p.n) * static_cast<double>(p.k * p.batch));
   if (p.m * p.n * p.batch == 0) return;
-  if (device == Device::cuda) return multiply_on_card(p, a, b, c, epilogue);
+  if (device == Device::cuda) return multiply_on_gpu(p, a, b, c, epilogue);
   Multiplication<T, C>(p, a, b, c, epilogue).run();
 }
 template void multiply(Device, const Product&, const float*, const float*, std::initializer_list<float*>,
@@ -283,11 +283,11 @@ template void multiply(Device, const Product&, const bf16*, const bf16*, std::in
 template void multiply(Device, const Product&, const bf16*, const bf16*, std::initializer_list<float*>,
                        Epilogue<float>);
 
-UnchangedOperands::UnchangedOperands() : copies_(copies_on_card()) {}
+UnchangedOperands::UnchangedOperands() : copies_(copies_on_gpu()) {}
 
-void set_product_precision(ProductPrecision precision, int parts) {
-  check(parts == 2 || parts == 3, "matmul: precision high needs 2 or 3 bf16 terms, not ", parts);
-  parts_of_f32 = precision == ProductPrecision::highest ? 0 : precision == ProductPrecision::high ? parts : 1;
+void set_product_precision(ProductPrecision precision, int terms) {
+  check(terms == 2 || terms == 3, "matmul: precision high needs 2 or 3 bf16 terms, not ", terms);
+  bf16_terms = precision == ProductPrecision::highest ? 0 : precision == ProductPrecision::high ? terms : 1;
 }
 ProductPrecision parse_product_precision(const std::string& name) {
   if (name == "highest") return ProductPrecision::highest;
@@ -296,8 +296,8 @@ ProductPrecision parse_product_precision(const std::string& name) {
   return ProductPrecision::medium;
 }
 ProductPrecision product_precision() {
-  const int parts = parts_of_f32;
-  return parts == 0 ? ProductPrecision::highest : parts == 1 ? ProductPrecision::medium : ProductPrecision::high;
+  const int terms = bf16_terms;
+  return terms == 0 ? ProductPrecision::highest : terms == 1 ? ProductPrecision::medium : ProductPrecision::high;
 }
 
 const char* product_kernels() { return chosen().load()->name; }

@@ -1,5 +1,5 @@
 // The number type of bf16 pairs for blocks.h and the tiles of attention. vdpbf16ps adds two
-// products to each of 16 sums. A place holds two elements, consecutive in the depth, so that panels
+// products to each of 16 sums. A group holds two elements, consecutive in the depth, so that panels
 // are half as deep.
 //
 // The instruction treats subnormal elements and sums as zero. It adds the products of a pair one
@@ -35,10 +35,10 @@ struct Pairs {
       __builtin_memcpy(y + v * w, &pairs, sizeof pairs);
     });
   }
-  [[gnu::always_inline]] static float place(const bf16* x, int64_t step, int64_t n) {
+  [[gnu::always_inline]] static float group(const bf16* x, int64_t step, int64_t n) {
     return __builtin_bit_cast(float, uint32_t{x->bits} | (n > 1 ? uint32_t{x[step].bits} : 0) << 16);
   }
-  [[gnu::always_inline]] static Vector<float> spread(const float* x) {
+  [[gnu::always_inline]] static Vector<float> broadcast(const float* x) {
     uint32_t pair;  // an integer, since these bits are not a float
     __builtin_memcpy(&pair, x, sizeof pair);
     return reinterpret_cast<Vector<float>>(Bits<float>{} + pair);

@@ -27,8 +27,8 @@ constexpr double unlimited = std::numeric_limits<double>::infinity();
 struct Architecture {
   int major, minor;
   double f64, f32, bf16;            // operations per multiprocessor and clock
-  double bf16_of_geforce;           // the same for GeForce GPUs
-  double highest_bf16 = unlimited;  // limit of the clock, in Hz
+  double geforce_bf16;              // the same for GeForce GPUs
+  double max_bf16_clock = unlimited;  // limit of the clock, in Hz
 };
 constexpr std::array<Architecture, 4> architectures = {{{8, 0, 64, 128, 2048, 2048},
                                                         {8, 6, 4, 256, 1024, 512},
@@ -37,26 +37,26 @@ constexpr std::array<Architecture, 4> architectures = {{{8, 0, 64, 128, 2048, 20
 
 }  // namespace
 
-double peak_flops(const cuda::Card& card, Dtype dtype, ProductPrecision precision) {
+double peak_flops(const cuda::DeviceProperties& gpu, Dtype dtype, ProductPrecision precision) {
   const auto* const found = std::find_if(architectures.begin(), architectures.end(), [&](const Architecture& a) {
-    return a.major == card.major && a.minor == card.minor;
+    return a.major == gpu.major && a.minor == gpu.minor;
   });
   if (found == architectures.end()) return 0;
-  const bool of_geforce = card.name.find("GeForce") != std::string::npos;
-  const double bf16 = std::min(card.clock, found->highest_bf16) * (of_geforce ? found->bf16_of_geforce : found->bf16);
+  const bool is_geforce = gpu.name.find("GeForce") != std::string::npos;
+  const double bf16 = std::min(gpu.clock, found->max_bf16_clock) * (is_geforce ? found->geforce_bf16 : found->bf16);
   constexpr double products_of_high = 6;  // bf16 products, of three terms of each factor: 1 1, 1 2, 2 1, 1 3, 2 2, 3 1
-  const double of_one = dtype == Dtype::bf16                     ? bf16
-                        : dtype == Dtype::f64                    ? card.clock * found->f64
-                        : dtype != Dtype::f32                    ? 0
-                        : precision == ProductPrecision::highest ? card.clock * found->f32
-                        : precision == ProductPrecision::high    ? bf16 / products_of_high
-                                                                 : bf16;
-  return card.multiprocessors * of_one;
+  const double per_multiprocessor = dtype == Dtype::bf16                     ? bf16
+                                    : dtype == Dtype::f64                    ? gpu.clock * found->f64
+                                    : dtype != Dtype::f32                    ? 0
+                                    : precision == ProductPrecision::highest ? gpu.clock * found->f32
+                                    : precision == ProductPrecision::high    ? bf16 / products_of_high
+                                                                             : bf16;
+  return gpu.multiprocessors * per_multiprocessor;
 }
 
 double peak_flops([[maybe_unused]] Device device, [[maybe_unused]] Dtype dtype) {
 #if defined(ORRERY_CUDA) || defined(EMULATE_CUDA)
-  if (device == Device::cuda) return peak_flops(cuda::card(), dtype, product_precision());
+  if (device == Device::cuda) return peak_flops(cuda::device_properties(), dtype, product_precision());
 #endif
   return 0;
 }

@@ -8,13 +8,13 @@
 namespace orrery {
 
 namespace cuda {
-struct Card;  // cuda/runtime/runtime.h
+struct DeviceProperties;  // cuda/runtime/runtime.h
 }
 
 // Returns operations per second, two per multiply-add, of products of that dtype; 0: unknown. It is
 // 0 on the CPU, whose clock under load is not known.
 double peak_flops(Device device, Dtype dtype);
-// Returns the peak of `card`, for f32 by `precision`; 0 if its architecture is not in peak.cpp.
-double peak_flops(const cuda::Card& card, Dtype dtype, ProductPrecision precision);
+// Returns the peak of `gpu`, for f32 by `precision`; 0 if its architecture is not in peak.cpp.
+double peak_flops(const cuda::DeviceProperties& gpu, Dtype dtype, ProductPrecision precision);
 
 }  // namespace orrery

@@ -19,8 +19,8 @@ struct Plain {
     else
       unrolled<n>([&](auto i) __attribute__((always_inline)) { y[i] = widened(x[i]); });
   }
-  [[gnu::always_inline]] static T place(const E* x, int64_t, int64_t) { return widened(*x); }
-  [[gnu::always_inline]] static Vector<T> spread(const T* x) { return splat(*x); }
+  [[gnu::always_inline]] static T group(const E* x, int64_t, int64_t) { return widened(*x); }
+  [[gnu::always_inline]] static Vector<T> broadcast(const T* x) { return splat(*x); }
   [[gnu::always_inline]] static Vector<T> add(Vector<T> sums, Vector<T> b, Vector<T> a) { return sums + b * a; }
 };
 

@@ -23,22 +23,22 @@ Broadcast<N> fold_axes(const Shape& out, const std::array<const Shape*, N>& in) 
   int64_t size[6], stride[N][6];
   int rank = 0;  // axes from the last to the first
   for (int axis = out.rank() - 1; axis >= 0; --axis) {
-    int64_t now[N];
+    int64_t current[N];
     for (int k = 0; k < N; ++k) {
       const int own = axis - (out.rank() - in[k]->rank());
       const int64_t n = own >= 0 ? (*in[k])[own] : 1;
-      now[k] = n == 1 ? 0 : step[k];
+      current[k] = n == 1 ? 0 : step[k];
       step[k] *= n;
     }
     if (out[axis] == 1) continue;
     bool joins = rank > 0;
-    for (int k = 0; k < N && joins; ++k) joins = now[k] == stride[k][rank - 1] * size[rank - 1];
+    for (int k = 0; k < N && joins; ++k) joins = current[k] == stride[k][rank - 1] * size[rank - 1];
     if (joins) {
       size[rank - 1] *= out[axis];
       continue;
     }
     size[rank] = out[axis];
-    for (int k = 0; k < N; ++k) stride[k][rank] = now[k];
+    for (int k = 0; k < N; ++k) stride[k][rank] = current[k];
     ++rank;
   }
   plan.rank = rank;

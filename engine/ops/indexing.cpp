@@ -30,9 +30,9 @@ Shape with_last(Shape shape, int64_t size) {
   return shape;
 }
 
-HOST_DEVICE bool inside(int64_t index, int64_t size) { return index >= 0 && index < size; }
+HOST_DEVICE bool in_bounds(int64_t index, int64_t size) { return index >= 0 && index < size; }
 template <class T>
-HOST_DEVICE T nothing() {
+HOST_DEVICE T invalid_value() {
   if constexpr (std::is_same_v<T, int32_t>)
     return 0;
   else
@@ -50,10 +50,10 @@ struct CopyRow {
     const int64_t v = index[r];
     const T* const from = table + v * row.n;
     T* const to = y + r * row.n;
-    if (inside(v, table_rows))
+    if (in_bounds(v, table_rows))
       row.copy(to, from);
     else
-      row.each([&](int i) { to[i] = nothing<T>(); });
+      row.each([&](int i) { to[i] = invalid_value<T>(); });
   }
 };
 
@@ -80,26 +80,26 @@ Sorted sort_by_index(const Tensor& indices, [[maybe_unused]] int64_t limit) {
   std::vector<int32_t> order(static_cast<size_t>(indices.numel())), target;
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return index[a] < index[b]; });
-  for (const int32_t place : order) target.push_back(index[place]);
+  for (const int32_t row : order) target.push_back(index[row]);
   return {Tensor::from(indices.shape(), target), Tensor::from(indices.shape(), order)};
 }
 
-inline constexpr int piece_places = 32, strip_width = 64;  // rows per piece; adjacent columns per strip
+inline constexpr int chunk_rows = 32, strip_width = 64;  // rows per piece; adjacent columns per strip
 
 // Bounds of pieces and strips, and whether a run continues across a piece's ends.
-struct Pieces {
+struct Chunks {
   const int32_t* target;
-  int64_t places, columns, strips;
+  int64_t count, columns, strips;
 
-  HOST_DEVICE int64_t begin(int64_t piece) const { return piece * piece_places; }
-  HOST_DEVICE int64_t end(int64_t piece) const { return begin(piece + 1) < places ? begin(piece + 1) : places; }
-  HOST_DEVICE bool from_before(int64_t piece) const {
-    return piece > 0 && target[begin(piece)] == target[begin(piece) - 1];
+  HOST_DEVICE int64_t begin(int64_t chunk) const { return chunk * chunk_rows; }
+  HOST_DEVICE int64_t end(int64_t chunk) const { return begin(chunk + 1) < count ? begin(chunk + 1) : count; }
+  HOST_DEVICE bool continues_previous(int64_t chunk) const {
+    return chunk > 0 && target[begin(chunk)] == target[begin(chunk) - 1];
   }
-  HOST_DEVICE bool goes_on(int64_t piece) const {
-    return end(piece) < places && target[end(piece)] == target[end(piece) - 1];
+  HOST_DEVICE bool continues_in_next(int64_t chunk) const {
+    return end(chunk) < count && target[end(chunk)] == target[end(chunk) - 1];
   }
-  int64_t pieces() const { return (places + piece_places - 1) / piece_places; }
+  int64_t chunks() const { return (count + chunk_rows - 1) / chunk_rows; }
   HOST_DEVICE int width(int64_t strip) const {
     const int64_t left = columns - strip * strip_width;
     return static_cast<int>(left < strip_width ? left : strip_width);
@@ -109,29 +109,29 @@ struct Pieces {
 // Calls add(i, terms) for each column of a strip with the sum over `count` rows, in their order;
 // row(s) returns a row. A GPU thread sums one column, a CPU all at once, in vectors. Many rows are
 // summed in parts, so that the rounding error does not grow with their number.
-template <class A, class Walk, class RowAt, class Add>
-HOST_DEVICE void add_up(const Walk& walk, int width, int64_t count, const RowAt& row, const Add& add) {
-  constexpr int64_t rows_of_part = 256;
-  const auto end_of = [=](int64_t s) { return count - s < rows_of_part ? count : s + rows_of_part; };
-  if constexpr (std::is_same_v<Walk, CpuRow>) {
+template <class A, class Loop, class RowAt, class Add>
+HOST_DEVICE void sum_strip(const Loop& loop, int width, int64_t count, const RowAt& row, const Add& add) {
+  constexpr int64_t rows_per_sum = 256;
+  const auto end_of = [=](int64_t s) { return count - s < rows_per_sum ? count : s + rows_per_sum; };
+  if constexpr (std::is_same_v<Loop, CpuRow>) {
     A sum[strip_width] = {};
     for (int64_t s = 0; s < count;) {
-      A part[strip_width] = {};
+      A partial_sum[strip_width] = {};
       for (const int64_t end = end_of(s); s < end; ++s) {
         const auto x = row(s);
-        for (int i = 0; i < width; ++i) part[i] += x[i];
+        for (int i = 0; i < width; ++i) partial_sum[i] += x[i];
       }
-      for (int i = 0; i < width; ++i) sum[i] += part[i];
+      for (int i = 0; i < width; ++i) sum[i] += partial_sum[i];
     }
     for (int i = 0; i < width; ++i) add(i, sum[i]);
   } else {
-    walk.each([&](int i) {
+    loop.each([&](int i) {
       if (i >= width) return;
       A sum = 0;
       for (int64_t s = 0; s < count;) {
-        A part = 0;
-        for (const int64_t end = end_of(s); s < end; ++s) part += row(s)[i];
-        sum += part;
+        A partial_sum = 0;
+        for (const int64_t end = end_of(s); s < end; ++s) partial_sum += row(s)[i];
+        sum += partial_sum;
       }
       add(i, sum);
     });
@@ -141,30 +141,30 @@ HOST_DEVICE void add_up(const Walk& walk, int width, int64_t count, const RowAt&
 template <class T>
 struct AddRuns {
   using A = Arithmetic<T>;
-  Pieces pieces;
+  Chunks chunks;
   const int32_t* source;
   In<T> x;
   Out<T> table;
   int64_t table_rows;
   A* partial;  // (pieces, 2, columns)
   template <class Row>
-  HOST_DEVICE void operator()(Row walk, int64_t r) const {
-    const int64_t piece = r / pieces.strips, strip = r % pieces.strips, column = strip * strip_width;
-    const int64_t end = pieces.end(piece);
-    for (int64_t first = pieces.begin(piece), last; first < end; first = last) {
-      const int64_t v = pieces.target[first];
-      for (last = first + 1; last < end && pieces.target[last] == v;) ++last;
-      if (!inside(v, table_rows)) continue;
-      const bool before = first == pieces.begin(piece) && pieces.from_before(piece);
-      const bool shared = before || (last == end && pieces.goes_on(piece));
-      const Out<T> own = table.at(v * pieces.columns + column);
-      A* const part = partial + (2 * piece + !before) * pieces.columns + column;
-      add_up<A>(
-          walk, pieces.width(strip), last - first,
-          [&](int64_t s) { return x.at(source[first + s] * pieces.columns + column); },
+  HOST_DEVICE void operator()(Row loop, int64_t r) const {
+    const int64_t chunk = r / chunks.strips, strip = r % chunks.strips, column = strip * strip_width;
+    const int64_t end = chunks.end(chunk);
+    for (int64_t first = chunks.begin(chunk), last; first < end; first = last) {
+      const int64_t v = chunks.target[first];
+      for (last = first + 1; last < end && chunks.target[last] == v;) ++last;
+      if (!in_bounds(v, table_rows)) continue;
+      const bool before = first == chunks.begin(chunk) && chunks.continues_previous(chunk);
+      const bool shared = before || (last == end && chunks.continues_in_next(chunk));
+      const Out<T> own = table.at(v * chunks.columns + column);
+      A* const partial_sum = partial + (2 * chunk + !before) * chunks.columns + column;
+      sum_strip<A>(
+          loop, chunks.width(strip), last - first,
+          [&](int64_t s) { return x.at(source[first + s] * chunks.columns + column); },
           [&](int i, A sum) {
             if (shared)
-              part[i] = sum;
+              partial_sum[i] = sum;
             else
               own[i] += sum;
           });
@@ -174,24 +174,24 @@ struct AddRuns {
 
 // Runs for the piece where a shared row begins: adds its partial sum and those that continue it.
 template <class T>
-struct AddParts {
+struct AddPartialSums {
   using A = Arithmetic<T>;
-  Pieces pieces;
+  Chunks chunks;
   Out<T> table;
   int64_t table_rows;
   const A* partial;
   template <class Row>
-  HOST_DEVICE void operator()(Row walk, int64_t r) const {
-    const int64_t piece = r / pieces.strips, strip = r % pieces.strips, column = strip * strip_width;
-    const int64_t v = pieces.target[pieces.end(piece) - 1];
-    const bool begins_here = !pieces.from_before(piece) || pieces.target[pieces.begin(piece)] != v;
-    if (!begins_here || !pieces.goes_on(piece) || !inside(v, table_rows)) return;
-    int64_t last = piece + 1;
-    while (pieces.goes_on(last) && pieces.target[pieces.end(last)] == v) ++last;
-    const Out<T> own = table.at(v * pieces.columns + column);
-    add_up<A>(
-        walk, pieces.width(strip), last - piece + 1,
-        [&](int64_t p) { return partial + (2 * (piece + p) + (p == 0)) * pieces.columns + column; },
+  HOST_DEVICE void operator()(Row loop, int64_t r) const {
+    const int64_t chunk = r / chunks.strips, strip = r % chunks.strips, column = strip * strip_width;
+    const int64_t v = chunks.target[chunks.end(chunk) - 1];
+    const bool begins_here = !chunks.continues_previous(chunk) || chunks.target[chunks.begin(chunk)] != v;
+    if (!begins_here || !chunks.continues_in_next(chunk) || !in_bounds(v, table_rows)) return;
+    int64_t last = chunk + 1;
+    while (chunks.continues_in_next(last) && chunks.target[chunks.end(last)] == v) ++last;
+    const Out<T> own = table.at(v * chunks.columns + column);
+    sum_strip<A>(
+        loop, chunks.width(strip), last - chunk + 1,
+        [&](int64_t p) { return partial + (2 * (chunk + p) + (p == 0)) * chunks.columns + column; },
         [&](int i, A sum) { own[i] += sum; });
   }
 };
@@ -209,11 +209,11 @@ struct GatherRows {
     return y;
   }
   Gradients<2> backward(const Saved& saved, const Tensor& dy) const {
-    const Dtype sums = dy.dtype() == Dtype::bf16 ? Dtype::f32 : dy.dtype();  // micro-batches accumulate in f32
-    const Saved::Place place = saved.place(0, table_shape, sums, dy.device());
-    if (!place.accumulate) zero_bytes(dy.device(), place.gradient.mutable_raw(), place.gradient.bytes());
-    add_rows_in_place(place.gradient, dy.to(sums), saved[0]);
-    return {place.as(dy.dtype()), Tensor()};
+    const Dtype sum_dtype = dy.dtype() == Dtype::bf16 ? Dtype::f32 : dy.dtype();  // micro-batches accumulate in f32
+    const Saved::GradientBuffer buffer = saved.gradient_buffer(0, table_shape, sum_dtype, dy.device());
+    if (!buffer.accumulate) zero_bytes(dy.device(), buffer.gradient.mutable_raw(), buffer.gradient.bytes());
+    add_rows_in_place(buffer.gradient, dy.to(sum_dtype), saved[0]);
+    return {buffer.as(dy.dtype()), Tensor()};
   }
 };
 
@@ -237,11 +237,11 @@ struct PickElement {
   int64_t size;
   template <class Row>
   HOST_DEVICE void operator()(Row row, int64_t r) const {
-    row.each([&](int) { y[r] = inside(index[r], size) ? x[r * size + index[r]] : nothing<T>(); });
+    row.each([&](int) { y[r] = in_bounds(index[r], size) ? x[r * size + index[r]] : invalid_value<T>(); });
   }
 };
 template <class T>
-struct PlaceElement {  // value at the index, 0 elsewhere; without values, 1
+struct ScatterElement {  // value at the index, 0 elsewhere; without values, 1
   const T* value;
   const int32_t* index;
   Out<T> out;
@@ -252,11 +252,11 @@ struct PlaceElement {  // value at the index, 0 elsewhere; without values, 1
     row.each([&](int i) { to[i] = i == index[r] ? v : Arithmetic<T>(0); });
   }
 };
-Tensor place_elements(const Tensor& values, const Tensor& indices, int64_t size, Dtype dtype) {
+Tensor scatter_elements(const Tensor& values, const Tensor& indices, int64_t size, Dtype dtype) {
   const Tensor y = Tensor::empty_like(indices, with_last(indices.shape(), size), dtype);
   dispatch(dtype, "one_hot", [&]<class T>() {
     rows(y.device(), indices.numel(), static_cast<int>(size),
-         PlaceElement<T>{values ? values.data<T>() : nullptr, indices.data<int32_t>(), {y.mutable_data<T>()}});
+         ScatterElement<T>{values ? values.data<T>() : nullptr, indices.data<int32_t>(), {y.mutable_data<T>()}});
   });
   return y;
 }
@@ -274,7 +274,7 @@ struct GatherLast {  // dx[r][index[r]] = dy[r]
     return y;
   }
   Gradients<2> backward(const Saved& saved, const Tensor& dy) const {
-    return {place_elements(dy, saved[0], size, dy.dtype()), Tensor()};
+    return {scatter_elements(dy, saved[0], size, dy.dtype()), Tensor()};
   }
 };
 
@@ -288,18 +288,18 @@ void add_rows_in_place(const Tensor& table, const Tensor& x, const Tensor& indic
   if (x.numel() == 0) return;
   const Sorted sorted = sort_by_index(indices, table.size(0));
   const int64_t columns = table.size(1), strips = (columns + strip_width - 1) / strip_width;
-  const Pieces pieces{sorted.target.data<int32_t>(), indices.numel(), columns, strips};
+  const Chunks chunks{sorted.target.data<int32_t>(), indices.numel(), columns, strips};
   dispatch(x.dtype(), "index_add", [&]<class T>() {
     using A = Arithmetic<T>;
-    const Tensor partial = Tensor::empty_like(x, Shape{pieces.pieces(), 2, columns}, dtype_of<A>);
+    const Tensor partial = Tensor::empty_like(x, Shape{chunks.chunks(), 2, columns}, dtype_of<A>);
     A* const sums = partial.mutable_data<A>();
     const Out<T> to{table.mutable_data<T>()};
-    const int64_t count = pieces.pieces() * strips;
-    // A CPU divides rows among threads by length, so n is a row's cost; add_up uses the true width.
-    const int n = x.device() == Device::cpu ? piece_places * strip_width : strip_width;
+    const int64_t count = chunks.chunks() * strips;
+    // A CPU divides rows among threads by length, so n is a row's cost; sum_strip uses the true width.
+    const int n = x.device() == Device::cpu ? chunk_rows * strip_width : strip_width;
     rows(x.device(), count, n,
-         AddRuns<T>{pieces, sorted.source.data<int32_t>(), {x.data<T>()}, to, table.size(0), sums});
-    rows(x.device(), count, n, AddParts<T>{pieces, to, table.size(0), sums});
+         AddRuns<T>{chunks, sorted.source.data<int32_t>(), {x.data<T>()}, to, table.size(0), sums});
+    rows(x.device(), count, n, AddPartialSums<T>{chunks, to, table.size(0), sums});
   });
 }
 Tensor index_select(const Tensor& table, const Tensor& indices) {
@@ -318,7 +318,7 @@ Tensor gather_last(const Tensor& x, const Tensor& indices) {
 }
 Tensor one_hot(const Tensor& indices, int64_t classes, Dtype dtype) {
   check_indices("one_hot", indices, classes);
-  return place_elements(Tensor(), indices, classes, dtype);
+  return scatter_elements(Tensor(), indices, classes, dtype);
 }
 
 }  // namespace orrery

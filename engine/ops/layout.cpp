@@ -13,7 +13,7 @@ namespace {
 struct Reshape {
   static constexpr const char* name = "reshape";
   Shape before, after;
-  Tensor forward(Saved&, const Tensor& x) const { return x.part(0, after); }
+  Tensor forward(Saved&, const Tensor& x) const { return x.flat_view(0, after); }
   Gradients<1> backward(const Saved&, const Tensor& dy) const { return {dy.reshape(before)}; }
 };
 
@@ -21,30 +21,30 @@ struct LeadingSlice {  // dx is zero outside the slice
   static constexpr const char* name = "leading_slice";
   Shape before, after;
   int64_t offset;
-  Tensor forward(Saved&, const Tensor& x) const { return x.part(offset, after); }
+  Tensor forward(Saved&, const Tensor& x) const { return x.flat_view(offset, after); }
   Gradients<1> backward(const Saved&, const Tensor& dy) const {
     const Tensor dx = Tensor::zeros_like(dy, before);
-    dx.part(offset, after).copy_from(dy);
+    dx.flat_view(offset, after).copy_from(dy);
     return {dx};
   }
 };
 
-struct Walk {  // access to an array axis by axis: `start` and `stride` in elements
+struct Layout {  // access to an array axis by axis: `start` and `stride` in elements
   int64_t start = 0;
   int64_t stride[Shape::max_rank] = {};
 };
-Walk dense(const Shape& shape) {
-  Walk walk;
+Layout dense(const Shape& shape) {
+  Layout layout;
   int64_t step = 1;
-  for (int a = shape.rank() - 1; a >= 0; --a) walk.stride[a] = step, step *= shape[a];
-  return walk;
+  for (int a = shape.rank() - 1; a >= 0; --a) layout.stride[a] = step, step *= shape[a];
+  return layout;
 }
 
 template <class T>
 struct StridedCopy {  // a row is the last axis
   const T* from;
   T* to;
-  Walk read, write;
+  Layout read, write;
   int rank;
   int64_t size[Shape::max_rank];
   template <class Row>
@@ -64,8 +64,8 @@ struct StridedCopy {  // a row is the last axis
   }
 };
 
-void copy_strided(const char* operation, const Tensor& x, const Tensor& y, const Shape& region, const Walk& read,
-                  const Walk& write) {
+void copy_strided(const char* operation, const Tensor& x, const Tensor& y, const Shape& region, const Layout& read,
+                  const Layout& write) {
   if (region.numel() == 0) return;
   dispatch_any(x.dtype(), operation, [&]<class T>() {
     StridedCopy<T> copy{x.data<T>(), y.mutable_data<T>(), read, write, region.rank(), {}};
@@ -78,9 +78,9 @@ struct Permute {  // dx is dy permuted back
   static constexpr const char* name = "permute";
   std::vector<int> order;
   Tensor forward(Saved&, const Tensor& x) const {
-    const Walk from = dense(x.shape());
+    const Layout from = dense(x.shape());
     Shape shape;
-    Walk read;
+    Layout read;
     for (size_t a = 0; a < order.size(); ++a) shape.append(x.size(order[a])), read.stride[a] = from.stride[order[a]];
     const Tensor y = Tensor::empty_like(x, shape);
     copy_strided(name, x, y, shape, read, dense(shape));
@@ -98,10 +98,10 @@ struct Slice {  // dx is dy inside, 0 outside
   int axis;
   int64_t begin, end;
   Shape before;
-  Walk inside() const {
-    Walk walk = dense(before);
-    walk.start = begin * walk.stride[axis];
-    return walk;
+  Layout inside() const {
+    Layout layout = dense(before);
+    layout.start = begin * layout.stride[axis];
+    return layout;
   }
   Tensor forward(Saved&, const Tensor& x) const {
     const Shape shape = before.with(axis, end - begin);
@@ -117,16 +117,16 @@ struct Slice {  // dx is dy inside, 0 outside
 };
 
 template <class T>
-struct SideBySide {  // a row of `to` holds one row of each part
-  static constexpr size_t most = 4;
-  const T* from[most] = {};
-  int64_t length[most] = {};
+struct JoinedRows {  // a row of `to` holds one row of each part
+  static constexpr size_t max_parts = 4;
+  const T* from[max_parts] = {};
+  int64_t length[max_parts] = {};
   T* to;
   int64_t width;
   template <class Row>
   HOST_DEVICE void operator()(Row row, int64_t r) const {
     T* target = to + r * width;
-    for (size_t p = 0; p < most; ++p) {
+    for (size_t p = 0; p < max_parts; ++p) {
       const T* const source = from[p] + r * length[p];
       row.n = static_cast<int>(length[p]);
       row.copy(target, source);
@@ -143,11 +143,11 @@ struct Concatenate {  // each part's gradient is its slice of dy
     int64_t total = 0;
     for (const int64_t size : sizes) total += size;
     const Tensor y = Tensor::empty_like(parts[0], parts[0].shape().with(axis, total));
-    if (axis == y.shape().rank() - 1 && parts.size() <= SideBySide<float>::most) {
+    if (axis == y.shape().rank() - 1 && parts.size() <= JoinedRows<float>::max_parts) {
       dispatch_any(y.dtype(), name, [&]<class T>() { join_rows<T>(parts, y); });
       return y;
     }
-    Walk write = dense(y.shape());
+    Layout write = dense(y.shape());
     for (const Tensor& part : parts) {
       copy_strided(name, part, y, part.shape(), dense(part.shape()), write);
       write.start += part.size(axis) * write.stride[axis];
@@ -156,7 +156,7 @@ struct Concatenate {  // each part's gradient is its slice of dy
   }
   template <class T>
   void join_rows(const std::vector<Tensor>& parts, const Tensor& y) const {
-    SideBySide<T> copy{.to = y.mutable_data<T>(), .width = y.size(-1)};
+    JoinedRows<T> copy{.to = y.mutable_data<T>(), .width = y.size(-1)};
     for (size_t i = 0; i < parts.size(); ++i) copy.from[i] = parts[i].data<T>(), copy.length[i] = sizes[i];
     const int64_t longest = *std::max_element(sizes.begin(), sizes.end());
     if (y.numel() > 0) rows(y.device(), y.shape().rows(), static_cast<int>(longest), copy);
@@ -174,9 +174,9 @@ struct BroadcastTo {  // dx is the sum over the repeats
   static constexpr const char* name = "broadcast_to";
   Shape before, after;
   Tensor forward(Saved&, const Tensor& x) const {
-    const Walk from = dense(before);
+    const Layout from = dense(before);
     const int extra = after.rank() - before.rank();
-    Walk read;
+    Layout read;
     for (int a = extra; a < after.rank(); ++a) read.stride[a] = before[a - extra] == 1 ? 0 : from.stride[a - extra];
     const Tensor y = Tensor::empty_like(x, after);
     copy_strided(name, x, y, after, read, dense(after));
@@ -238,9 +238,9 @@ std::vector<Tensor> split(const Tensor& x, int parts, int axis) {
   check(parts > 0 && x.size(a) % parts == 0, "split: axis ", a, " of ", x.shape(), " cannot be divided into ", parts,
         " parts");
   const int64_t size = x.size(a) / parts;
-  std::vector<Tensor> pieces;
-  for (int i = 0; i < parts; ++i) pieces.push_back(slice(x, a, i * size, (i + 1) * size));
-  return pieces;
+  std::vector<Tensor> chunks;
+  for (int i = 0; i < parts; ++i) chunks.push_back(slice(x, a, i * size, (i + 1) * size));
+  return chunks;
 }
 Tensor broadcast_to(const Tensor& x, const Shape& shape) {
   if (x.shape() == shape) return x;

@@ -37,8 +37,8 @@ Tensor sqrt(const Tensor& x);
 Tensor tanh(const Tensor& x);
 Tensor erf(const Tensor& x);
 Tensor reciprocal(const Tensor& x);
-Tensor absolute(const Tensor& x);                                         // derivative 0 at 0
-Tensor step(const Tensor& x);                                             // 1 where x > 0, else 0; the gradient is zero
+Tensor abs(const Tensor& x);                                              // derivative 0 at 0
+Tensor heaviside(const Tensor& x);                                        // 1 where x > 0, else 0; the gradient is zero
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);  // a where condition != 0; no gradient to it
 
 // ---- product.cpp: (..., m, k) x (..., k, n) -> (..., m, n), leading axes equal or absent on one side
@@ -48,15 +48,15 @@ struct Transposed {
 Tensor matmul(const Tensor& a, const Tensor& b, Transposed transposed = {});
 
 // ---- reduction.cpp: along any axes; no axes means all. keep leaves them with size 1
-Tensor sum(const Tensor& x, std::span<const int> axes = {}, bool keep = false);
-Tensor mean(const Tensor& x, std::span<const int> axes = {}, bool keep = false);
-Tensor max(const Tensor& x, int axis, bool keep = false);  // the gradient goes to the first largest element
+Tensor sum(const Tensor& x, std::span<const int> axes = {}, bool keepdim = false);
+Tensor mean(const Tensor& x, std::span<const int> axes = {}, bool keepdim = false);
+Tensor max(const Tensor& x, int axis, bool keepdim = false);  // the gradient goes to the first largest element
 Tensor argmax(const Tensor& x);                            // along the last axis, i32; not differentiable
-inline Tensor sum(const Tensor& x, std::initializer_list<int> axes, bool keep = false) {
-  return sum(x, std::span<const int>(axes.begin(), axes.size()), keep);
+inline Tensor sum(const Tensor& x, std::initializer_list<int> axes, bool keepdim = false) {
+  return sum(x, std::span<const int>(axes.begin(), axes.size()), keepdim);
 }
-inline Tensor mean(const Tensor& x, std::initializer_list<int> axes, bool keep = false) {
-  return mean(x, std::span<const int>(axes.begin(), axes.size()), keep);
+inline Tensor mean(const Tensor& x, std::initializer_list<int> axes, bool keepdim = false) {
+  return mean(x, std::span<const int>(axes.begin(), axes.size()), keepdim);
 }
 
 // ---- layout.cpp: copies, except reshape and slice of Tensor

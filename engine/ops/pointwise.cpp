@@ -16,7 +16,7 @@ struct Exp {
     return scalar::exp(x);
   }
   template <class T>
-  HOST_DEVICE T slope(T, T y) const {
+  HOST_DEVICE T derivative(T, T y) const {
     return y;
   }
 };
@@ -27,7 +27,7 @@ struct Log {
     return scalar::log(x);
   }
   template <class T>
-  HOST_DEVICE T slope(T x, T) const {
+  HOST_DEVICE T derivative(T x, T) const {
     return 1 / x;
   }
 };
@@ -38,7 +38,7 @@ struct Sqrt {
     return scalar::sqrt(x);
   }
   template <class T>
-  HOST_DEVICE T slope(T, T y) const {
+  HOST_DEVICE T derivative(T, T y) const {
     return T(0.5) / y;
   }
 };
@@ -49,7 +49,7 @@ struct Tanh {
     return scalar::tanh(x);
   }
   template <class T>
-  HOST_DEVICE T slope(T, T y) const {
+  HOST_DEVICE T derivative(T, T y) const {
     return 1 - y * y;
   }
 };
@@ -60,7 +60,7 @@ struct Erf {
     return scalar::erf(x);
   }
   template <class T>
-  HOST_DEVICE T slope(T x, T) const {
+  HOST_DEVICE T derivative(T x, T) const {
     return T(1.1283791670955125739) * scalar::exp(-x * x);  // 2 / sqrt(pi)
   }
 };
@@ -71,29 +71,29 @@ struct Reciprocal {
     return 1 / x;
   }
   template <class T>
-  HOST_DEVICE T slope(T, T y) const {
+  HOST_DEVICE T derivative(T, T y) const {
     return -y * y;
   }
 };
-struct Absolute {
+struct Abs {
   static constexpr const char* name = "absolute";
   template <class T>
   HOST_DEVICE T value(T x) const {
     return x < 0 ? -x : x;
   }
   template <class T>
-  HOST_DEVICE T slope(T x, T) const {
+  HOST_DEVICE T derivative(T x, T) const {
     return x > 0 ? T(1) : x < 0 ? T(-1) : T(0);
   }
 };
-struct Step {
+struct Heaviside {
   static constexpr const char* name = "step";
   template <class T>
   HOST_DEVICE T value(T x) const {
     return x > 0 ? T(1) : T(0);
   }
   template <class T>
-  HOST_DEVICE T slope(T, T) const {
+  HOST_DEVICE T derivative(T, T) const {
     return 0;
   }
 };
@@ -111,7 +111,7 @@ struct PointwiseBackward {  // dx = dy f'(x)
   F f;
   template <class T>
   HOST_DEVICE T operator()(T x, T y, T dy) const {
-    return dy * f.slope(x, y);
+    return dy * f.derivative(x, y);
   }
 };
 
@@ -172,8 +172,8 @@ Tensor sqrt(const Tensor& x) { return record(Pointwise<Sqrt>{}, x); }
 Tensor tanh(const Tensor& x) { return record(Pointwise<Tanh>{}, x); }
 Tensor erf(const Tensor& x) { return record(Pointwise<Erf>{}, x); }
 Tensor reciprocal(const Tensor& x) { return record(Pointwise<Reciprocal>{}, x); }
-Tensor absolute(const Tensor& x) { return record(Pointwise<Absolute>{}, x); }
-Tensor step(const Tensor& x) { return record(Pointwise<Step>{}, x); }
+Tensor abs(const Tensor& x) { return record(Pointwise<Abs>{}, x); }
+Tensor heaviside(const Tensor& x) { return record(Pointwise<Heaviside>{}, x); }
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   return record(Where{a.shape(), b.shape()}, condition, a, b);
 }

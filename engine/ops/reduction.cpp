@@ -40,7 +40,7 @@ Tensor sum_adjacent(const Tensor& x, int first, int last) {  // the axes keep si
 struct Sum {
   static constexpr const char* name = "sum";
   std::vector<int> axes;  // ascending
-  Shape before, kept, after;
+  Shape before, keepdim_shape, after;
   Tensor forward(Saved&, const Tensor& x) const {
     Tensor y = x;
     for (size_t last = axes.size(); last > 0;) {  // adjacent axes in one sum, the innermost first
@@ -51,7 +51,9 @@ struct Sum {
     }
     return axes.empty() ? y.clone() : y.reshape(after);
   }
-  Gradients<1> backward(const Saved&, const Tensor& dy) const { return {broadcast_to(dy.reshape(kept), before)}; }
+  Gradients<1> backward(const Saved&, const Tensor& dy) const {
+    return {broadcast_to(dy.reshape(keepdim_shape), before)};
+  }
 };
 
 std::vector<int> resolve(const Shape& shape, std::span<const int> axes) {
@@ -68,10 +70,10 @@ std::vector<int> resolve(const Shape& shape, std::span<const int> axes) {
 }
 
 template <class T>
-struct LargestOfRow {  // of x (outer, n, inner) along n; one row is one (outer, inner) pair
+struct RowMax {  // of x (outer, n, inner) along n; one row is one (outer, inner) pair
   In<T> x;
   Out<T> y;
-  Out<int32_t> at;
+  Out<int32_t> index;
   int64_t n, inner;
   template <class Row>
   HOST_DEVICE void operator()(Row row, int64_t r) const {
@@ -81,20 +83,20 @@ struct LargestOfRow {  // of x (outer, n, inner) along n; one row is one (outer,
     const int left = row.max([&](int j) { return in[j * inner] == top ? static_cast<int>(n) - j : 0; });
     row.once([&] {
       if (y) y[r] = top;
-      at[r] = left == 0 ? 0 : static_cast<int>(n) - left;  // 0 if the row holds NaN
+      index[r] = left == 0 ? 0 : static_cast<int>(n) - left;  // 0 if the row holds NaN
     });
   }
 };
 template <class T>
-struct Spread {  // dx[j] = dy where j is the largest element's index
+struct MaxGradient {  // dx[j] = dy where j is the largest element's index
   In<T> dy;
-  In<int32_t> at;
+  In<int32_t> index;
   Out<T> dx;
   int64_t n, inner;
   template <class Row>
   HOST_DEVICE void operator()(Row row, int64_t r) const {
     const Out<T> out = dx.at(r / inner * n * inner + r % inner);
-    row.each([&](int j) { out[j * inner] = j == at[r] ? dy[r] : Arithmetic<T>(0); });
+    row.each([&](int j) { out[j * inner] = j == index[r] ? dy[r] : Arithmetic<T>(0); });
   }
 };
 
@@ -105,12 +107,12 @@ struct Max {
   Tensor forward(Saved& saved, const Tensor& x) const {
     const Split3 s(before, axis, axis + 1);
     check(s.n > 0, "max: axis ", axis, " of ", before, " has no elements");
-    const Tensor y = Tensor::empty_like(x, after), at = Tensor::empty_like(x, after, Dtype::i32);
+    const Tensor y = Tensor::empty_like(x, after), index = Tensor::empty_like(x, after, Dtype::i32);
     dispatch(x.dtype(), name, [&]<class T>() {
       rows(x.device(), s.outer * s.inner, static_cast<int>(s.n),
-           LargestOfRow<T>{{x.data<T>()}, {y.mutable_data<T>()}, {at.mutable_data<int32_t>()}, s.n, s.inner});
+           RowMax<T>{{x.data<T>()}, {y.mutable_data<T>()}, {index.mutable_data<int32_t>()}, s.n, s.inner});
     });
-    saved.save(at);
+    saved.save(index);
     return y;
   }
   Gradients<1> backward(const Saved& saved, const Tensor& dy) const {
@@ -118,7 +120,7 @@ struct Max {
     const Tensor dx = Tensor::empty_like(dy, before);
     dispatch(dy.dtype(), name, [&]<class T>() {
       rows(dy.device(), s.outer * s.inner, static_cast<int>(s.n),
-           Spread<T>{{dy.data<T>()}, {saved[0].data<int32_t>()}, {dx.mutable_data<T>()}, s.n, s.inner});
+           MaxGradient<T>{{dy.data<T>()}, {saved[0].data<int32_t>()}, {dx.mutable_data<T>()}, s.n, s.inner});
     });
     return {dx};
   }
@@ -126,30 +128,30 @@ struct Max {
 
 }  // namespace
 
-Tensor sum(const Tensor& x, std::span<const int> axes, bool keep) {
+Tensor sum(const Tensor& x, std::span<const int> axes, bool keepdim) {
   const std::vector<int> all = resolve(x.shape(), axes);
-  Shape kept = x.shape(), after;
-  for (const int axis : all) kept = kept.with(axis, 1);
+  Shape keepdim_shape = x.shape(), after;
+  for (const int axis : all) keepdim_shape = keepdim_shape.with(axis, 1);
   for (int a = 0; a < x.shape().rank(); ++a)
     if (!std::binary_search(all.begin(), all.end(), a)) after.append(x.size(a));
-  return record(Sum{all, x.shape(), kept, keep ? kept : after}, x);
+  return record(Sum{all, x.shape(), keepdim_shape, keepdim ? keepdim_shape : after}, x);
 }
-Tensor mean(const Tensor& x, std::span<const int> axes, bool keep) {
-  const Tensor total = sum(x, axes, keep);
+Tensor mean(const Tensor& x, std::span<const int> axes, bool keepdim) {
+  const Tensor total = sum(x, axes, keepdim);
   check(x.numel() > 0, "mean: shape ", x.shape(), " has no elements");
   return scale(total, static_cast<double>(total.numel()) / static_cast<double>(x.numel()));
 }
-Tensor max(const Tensor& x, int axis, bool keep) {
+Tensor max(const Tensor& x, int axis, bool keepdim) {
   const int a = x.shape().resolve(axis);
-  return record(Max{a, x.shape(), keep ? x.shape().with(a, 1) : x.shape().without(a)}, x);
+  return record(Max{a, x.shape(), keepdim ? x.shape().with(a, 1) : x.shape().without(a)}, x);
 }
 Tensor argmax(const Tensor& x) {
-  const Tensor at = Tensor::empty_like(x, x.shape().without(-1), Dtype::i32);
+  const Tensor index = Tensor::empty_like(x, x.shape().without(-1), Dtype::i32);
   dispatch(x.dtype(), "argmax", [&]<class T>() {
-    rows(x.device(), at.numel(), static_cast<int>(x.size(-1)),
-         LargestOfRow<T>{{x.data<T>()}, {nullptr}, {at.mutable_data<int32_t>()}, x.size(-1), 1});
+    rows(x.device(), index.numel(), static_cast<int>(x.size(-1)),
+         RowMax<T>{{x.data<T>()}, {nullptr}, {index.mutable_data<int32_t>()}, x.size(-1), 1});
   });
-  return at;
+  return index;
 }
 
 }  // namespace orrery

@@ -10,9 +10,9 @@
 namespace orrery {
 namespace {
 
-using detail::shown, detail::trimmed;
+using detail::shortened, detail::trimmed;
 
-constexpr double exact = 9007199254740992.0;  // 2^53: every whole number up to here is a double
+constexpr double max_exact = 9007199254740992.0;  // 2^53: every whole number up to here is a double
 
 // Parse a text as the type of the member. Error messages begin with `what`.
 int64_t read_value(std::string_view what, std::string_view text, const int64_t&) {
@@ -35,7 +35,7 @@ LearnableNumber read_value(std::string_view what, std::string_view text, const L
   const Spec spec = read_value(what, text, Spec());
   const bool form =
       spec.name == "learned" && spec.items.size() <= 1 && (spec.items.empty() || spec.items[0].key.empty());
-  check(form, what, ": '", shown(text), "' is invalid; use a number, learned or learned(NUMBER)");
+  check(form, what, ": '", shortened(text), "' is invalid; use a number, learned or learned(NUMBER)");
   return {spec.items.empty() ? before.initial : parse_number(what, print(spec.items[0].value)), true};
 }
 
@@ -91,12 +91,13 @@ void check_limits(std::string_view what, const std::vector<double>& x, const Lim
   for (const double each : x) check_number(what, each, limits);
 }
 void check_limits(std::string_view, bool, const Limits&) {}
-void check_word(std::string_view what, const std::string& word, const Limits& limits) {
-  if (limits.words.empty() || std::find(limits.words.begin(), limits.words.end(), word) != limits.words.end()) return;
-  detail::fail_unknown(what, word, limits.words, {});
+void check_choice(std::string_view what, const std::string& word, const Limits& limits) {
+  if (limits.choices.empty() || std::find(limits.choices.begin(), limits.choices.end(), word) != limits.choices.end())
+    return;
+  detail::fail_unknown(what, word, limits.choices, {});
 }
-void check_limits(std::string_view what, const std::string& x, const Limits& limits) { check_word(what, x, limits); }
-void check_limits(std::string_view what, const Spec& x, const Limits& limits) { check_word(what, x.name, limits); }
+void check_limits(std::string_view what, const std::string& x, const Limits& limits) { check_choice(what, x, limits); }
+void check_limits(std::string_view what, const Spec& x, const Limits& limits) { check_choice(what, x.name, limits); }
 
 // `key`: the name by which the setting is given, for error messages.
 void assign(const Setting& setting, std::string_view owner, std::string_view key, std::string_view value) {
@@ -104,7 +105,7 @@ void assign(const Setting& setting, std::string_view owner, std::string_view key
   std::visit(
       [&](auto* member) {
         if constexpr (std::is_same_v<decltype(member), int64_t*>)  // a limit is a clearer error than the type
-          if (const std::optional<double> x = number_in(value); x && std::isfinite(*x) && std::abs(*x) > exact)
+          if (const std::optional<double> x = number_in(value); x && std::isfinite(*x) && std::abs(*x) > max_exact)
             check_number(what, *x, setting.limits, std::string(trimmed(value)));
         auto read = read_value(what, value, *member);
         if constexpr (requires { detail::replace_aliases(read, setting.limits); })
@@ -124,7 +125,7 @@ std::vector<std::string> keys_of(std::span<const Setting> settings) {
 
 [[noreturn]] void fail_unknown_key(std::span<const Setting> settings, std::string_view owner, std::string_view key) {
   std::vector<std::string> keys = keys_of(settings);
-  const std::string message = text(owner, ": unknown setting '", shown(key), "'; ");
+  const std::string message = text(owner, ": unknown setting '", shortened(key), "'; ");
   const std::string_view group = key.substr(0, key.find('.') + 1);  // such as losses., if the group exists
   const auto outside = [&](const std::string& own) { return !own.starts_with(group); };
   if (!std::all_of(keys.begin(), keys.end(), outside)) std::erase_if(keys, outside);
@@ -141,8 +142,8 @@ void set_member(std::span<const Setting> settings, std::string_view owner, std::
   if (const Setting* const setting = find_setting(settings, key)) return assign(*setting, owner, key, value);
   for (const ForeignKey& other : foreign) {
     if (other.key != key) continue;
-    check(other.ours.find(' ') == std::string_view::npos, owner, ": unknown setting '", key, "'; ", other.ours);
-    return set_member(settings, owner, other.ours, value, {});
+    check(other.target.find(' ') == std::string_view::npos, owner, ": unknown setting '", key, "'; ", other.target);
+    return set_member(settings, owner, other.target, value, {});
   }
   for (size_t dot = key.rfind('.'); dot != std::string_view::npos && dot > 0; dot = key.rfind('.', dot - 1)) {
     const Setting* const outer = find_setting(settings, key.substr(0, dot));

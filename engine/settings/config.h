@@ -99,9 +99,9 @@ std::vector<Setting> settings_without_values() {
 // Returns the setting with that key or alias; null if there is none.
 const Setting* find_setting(std::span<const Setting> settings, std::string_view key);
 
-// A key of another program. `ours` is the setting to set instead, or, if it has a space, advice.
+// A key of another program. `target` is the setting to set instead, or, if it has a space, advice.
 struct ForeignKey {
-  std::string_view key, ours;
+  std::string_view key, target;
 };
 
 // Sets one member from text. Error messages begin with `owner`:

@@ -20,8 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t largest_plugin = uint64_t{1} << 28;  // bytes
-constexpr uint64_t longest_seal = 4096;
+constexpr uint64_t max_plugin_bytes = uint64_t{1} << 28;  // bytes
+constexpr uint64_t max_seal_bytes = 4096;
 
 std::vector<std::string>* refused = nullptr;  // reasons of rejected entries, while a plug-in is being loaded
 
@@ -36,7 +36,7 @@ fs::path library_file() {
   return info.dli_fname ? fs::absolute(info.dli_fname) : fs::path();
 }
 
-std::string read_plugin(const std::string& path) { return read_file(path, largest_plugin); }
+std::string read_plugin(const std::string& path) { return read_file(path, max_plugin_bytes); }
 
 // Returns the seal without the file name, which may change later.
 std::string seal_text(const std::string& bytes, const std::string& hash) {
@@ -58,7 +58,7 @@ size_t find_mark(std::string_view bytes) {
 void check_mark(const std::string& path, const std::string& bytes) {
   const size_t at = find_mark(bytes);
   check(at != bytes.npos, "plugin: '", path, "' is not an orrery plug-in; build one with orrery try FILE.cpp");
-  const std::string mark = bytes.substr(at, plugin_mark().size()), built_for = bytes.substr(at, longest_seal);
+  const std::string mark = bytes.substr(at, plugin_mark().size()), built_for = bytes.substr(at, max_seal_bytes);
   check(mark == plugin_mark(), "plugin: '", path, "' was built for orrery ",
         built_for.substr(0, std::min(built_for.find('\0'), built_for.size() - 1)), ", this is orrery ", plugin_mark(),
         "; build it again with orrery try");
@@ -108,8 +108,8 @@ void seal_plugin(const std::string& path) {
 
 std::map<std::string, std::string> loaded_plugins() {
   std::map<std::string, std::string> all;
-  for (const auto& [path, its] : loaded)
-    if (!its.first.empty()) all[fs::path(path).filename().string()] = its.first;
+  for (const auto& [path, plugin] : loaded)
+    if (!plugin.first.empty()) all[fs::path(path).filename().string()] = plugin.first;
   return all;
 }
 
@@ -121,7 +121,7 @@ std::string load_plugin(const std::string& path) {
   check_mark(path, bytes);
   check(file_exists(seal_of(path)), "plugin: '", path, "' has no checksum file ", seal_of(path),
         " next to it; copy both, or build it again with orrery try");
-  check(read_file(seal_of(path), longest_seal).starts_with(seal_text(bytes, hash)), "plugin: '", path,
+  check(read_file(seal_of(path), max_seal_bytes).starts_with(seal_text(bytes, hash)), "plugin: '", path,
         "' is incomplete or changed: its size or SHA-256 differs from ", seal_of(path),
         "; build it again with orrery try");
 

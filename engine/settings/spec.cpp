@@ -9,7 +9,7 @@
 
 namespace orrery {
 
-std::string detail::shown(std::string_view text) {
+std::string detail::shortened(std::string_view text) {
   constexpr size_t enough = 400;
   return std::string(text.substr(0, enough)) + (text.size() > enough ? "..." : "");
 }
@@ -38,29 +38,29 @@ void detail::replace_aliases(Spec& spec, const Limits& limits) {
   for (Spec::Item& item : spec.items) replace_aliases(item.value, limits);
 }
 
-Limits with_aliases(const std::vector<std::string>& words) {
+Limits with_aliases(const std::vector<std::string>& choices) {
   Limits limits;
-  for (const std::string& word : words) {
+  for (const std::string& word : choices) {
     const std::vector<std::string> names = detail::split_at_bars(word);
     for (size_t i = 1; i < names.size(); ++i) limits.aliases[names[i]] = names[0];
   }
   return limits;
 }
-Limits one_of(const std::vector<std::string>& words) {
-  Limits limits = with_aliases(words);
-  for (const std::string& word : words) limits.words.push_back(detail::split_at_bars(word)[0]);
+Limits one_of(const std::vector<std::string>& choices) {
+  Limits limits = with_aliases(choices);
+  for (const std::string& word : choices) limits.choices.push_back(detail::split_at_bars(word)[0]);
   return limits;
 }
 
 namespace {
 
-using detail::shown, detail::trimmed;
+using detail::shortened, detail::trimmed;
 
-constexpr int deepest = 32;                   // nested parentheses
-constexpr size_t longest = 1 << 16;           // characters
-constexpr size_t most_items = 1'000;          // in one pair of parentheses: each is compared with all before it
+constexpr int max_depth = 32;               // nested parentheses
+constexpr size_t max_characters = 1 << 16;  // characters
+constexpr size_t max_items = 1'000;         // in one pair of parentheses: each is compared with all before it
 
-bool is_word_letter(char c) {
+bool is_name_character(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
          std::string_view("_-+./:").find(c) != std::string_view::npos;
 }
@@ -70,8 +70,8 @@ class Parser {
   explicit Parser(std::string_view text) : text_(text) {}
 
   Spec whole() {
-    check(text_.size() <= longest, "spec: '", shown(text_), "' has ", text_.size(), " characters; at most ", longest,
-          " are allowed");
+    check(text_.size() <= max_characters, "spec: '", shortened(text_), "' has ", text_.size(), " characters; at most ",
+          max_characters, " are allowed");
     Spec spec = value(0);
     if (at_ < text_.size()) fail_here("the end");
     return spec;
@@ -79,11 +79,11 @@ class Parser {
 
  private:
   Spec value(int depth) {
-    check(depth < deepest, "spec: '", shown(text_), "' has more than ", deepest, " levels of parentheses");
+    check(depth < max_depth, "spec: '", shortened(text_), "' has more than ", max_depth, " levels of parentheses");
     Spec spec{word(), {}};
     if (!take('(')) return spec;
     do {
-      check(spec.items.size() < most_items, "spec: '", spec.name, "' has more than ", most_items, " items; use fewer");
+      check(spec.items.size() < max_items, "spec: '", spec.name, "' has more than ", max_items, " items; use fewer");
       spec.items.push_back(item(spec, depth));
     } while (take(','));
     if (!take(')')) fail_here("',' or ')'");
@@ -95,12 +95,12 @@ class Parser {
     const size_t start = at_;
     Spec first = value(depth + 1);
     if (!first.items.empty() || !take('=')) {
-      check(owner.items.empty() || owner.items.back().key.empty(), "spec: '", shown(text_), "': '", print(first),
+      check(owner.items.empty() || owner.items.back().key.empty(), "spec: '", shortened(text_), "': '", print(first),
             "' at position ", start + 1, " has no name but follows a named one; positional items come first");
       return {"", std::move(first)};
     }
     for (const Spec::Item& other : owner.items)
-      check(other.key != first.name, "spec: '", shown(text_), "': '", first.name, "' is given again at position ",
+      check(other.key != first.name, "spec: '", shortened(text_), "': '", first.name, "' is given again at position ",
             start + 1, "; leave one of them out");
     return {std::move(first.name), value(depth + 1)};
   }
@@ -108,7 +108,7 @@ class Parser {
   std::string word() {
     skip_space();
     const size_t start = at_;
-    while (at_ < text_.size() && is_word_letter(text_[at_])) ++at_;
+    while (at_ < text_.size() && is_name_character(text_[at_])) ++at_;
     if (at_ == start) fail_here("a name or a number");
     std::string found(text_.substr(start, at_ - start));
     skip_space();
@@ -125,8 +125,8 @@ class Parser {
     while (at_ < text_.size() && std::string_view(" \t\r\n").find(text_[at_]) != std::string_view::npos) ++at_;
   }
   [[noreturn]] void fail_here(std::string_view expected) const {
-    if (at_ >= text_.size()) fail("spec: '", shown(text_), "' ends where ", expected, " is expected");
-    fail("spec: '", shown(text_), "' has '", text_[at_], "' at position ", at_ + 1, " where ", expected,
+    if (at_ >= text_.size()) fail("spec: '", shortened(text_), "' ends where ", expected, " is expected");
+    fail("spec: '", shortened(text_), "' has '", text_[at_], "' at position ", at_ + 1, " where ", expected,
          " is expected");
   }
 
@@ -159,7 +159,7 @@ std::ostream& operator<<(std::ostream& out, const Spec& spec) { return out << pr
 void set_item(Spec& spec, std::string_view path, Spec value) {
   const size_t dot = path.find('.');
   const std::string_view key = path.substr(0, dot);
-  check(!key.empty() && std::all_of(key.begin(), key.end(), is_word_letter), "spec: '", path, "' names an item of '",
+  check(!key.empty() && std::all_of(key.begin(), key.end(), is_name_character), "spec: '", path, "' names an item of '",
         spec.name, "' that is not a name; use letters, digits and _-+./:");
   auto item = std::find_if(spec.items.begin(), spec.items.end(), [&](const Spec::Item& i) { return i.key == key; });
   if (item == spec.items.end()) item = spec.items.insert(item, {std::string(key), {}});
@@ -177,11 +177,11 @@ int64_t parse_whole_number(std::string_view what, std::string_view text) {
   int64_t whole = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), whole);
   if (error == std::errc() && end == digits.data() + digits.size()) return whole;
-  check(error != std::errc::result_out_of_range, what, ": ", shown(digits),
+  check(error != std::errc::result_out_of_range, what, ": ", shortened(digits),
         " is out of range; use a whole number from -2^63 to 2^63 - 1");
   long double x = 0;  // a double would round 9e18 + 1
   static_assert(std::numeric_limits<long double>::digits >= 64);
-  check(read_real(digits, x) && x >= -0x1p63L && x < 0x1p63L && std::floor(x) == x, what, ": '", shown(digits),
+  check(read_real(digits, x) && x >= -0x1p63L && x < 0x1p63L && std::floor(x) == x, what, ": '", shortened(digits),
         "' is not a whole number");
   return static_cast<int64_t>(x);
 }
@@ -194,14 +194,14 @@ std::optional<double> number_in(std::string_view text) {
 
 double parse_number(std::string_view what, std::string_view text) {
   const std::optional<double> x = number_in(text);
-  check(x.has_value(), what, ": '", shown(trimmed(text)), "' is not a number");
+  check(x.has_value(), what, ": '", shortened(trimmed(text)), "' is not a number");
   return *x;
 }
 
 bool parse_yes_or_no(std::string_view what, std::string_view text) {
   const std::string_view word = trimmed(text);
   const bool yes = word == "yes" || word == "true" || word == "True";
-  check(yes || word == "no" || word == "false" || word == "False", what, ": '", shown(word),
+  check(yes || word == "no" || word == "false" || word == "False", what, ": '", shortened(word),
         "' is invalid; use yes or no");
   return yes;
 }

@@ -58,7 +58,7 @@ struct Limits {
   double low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();
   bool low_allowed = true, high_allowed = true;
   double smallest = 0;                  // smallest magnitude except 0: f32 loses smaller numbers
-  std::vector<std::string> words = {};  // allowed texts; empty: any
+  std::vector<std::string> choices = {};  // allowed texts; empty: any
   std::string family = {};              // registry of a spec's name, such as "attention"
   // Former words and the words that they are read as; also for the words inside a spec.
   std::map<std::string, std::string, std::less<>> aliases = {};
@@ -72,13 +72,13 @@ inline Limits between(double low, double high) { return {.low = low, .high = hig
 inline Limits fraction() { return {.low = 0, .high = 1, .high_allowed = false}; }      // [0, 1)
 inline Limits zero_or(double smallest, double high) { return {.low = 0, .high = high, .smallest = smallest}; }
 // Each word may be followed by aliases after bars, as in the name of a setting: "groups|by_group".
-Limits one_of(const std::vector<std::string>& words);
-Limits with_aliases(const std::vector<std::string>& words);  // any text; only these words have aliases
+Limits one_of(const std::vector<std::string>& choices);
+Limits with_aliases(const std::vector<std::string>& choices);  // any text; only these words have aliases
 inline Limits name_of_family(std::string family) { return {.family = std::move(family)}; }
 
 namespace detail {
 std::string_view trimmed(std::string_view text);  // without surrounding white space
-std::string shown(std::string_view text);         // shortened for error messages
+std::string shortened(std::string_view text);     // shortened for error messages
 std::vector<std::string> split_at_bars(std::string_view text);  // "a|b" -> {"a", "b"}
 // Replace aliases of allowed words.
 void replace_aliases(std::string& word, const Limits& limits);

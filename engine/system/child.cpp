@@ -22,7 +22,7 @@ namespace {
 constexpr const char* program_file = "/proc/self/exe";
 
 // Runs in the child between fork and exec: only calls that are safe there. Sends errno to `errors`.
-[[noreturn]] void become(char* const* words, int out, int held, pid_t parent, int errors) {
+[[noreturn]] void exec_child(char* const* arguments, int out, int inherited, pid_t parent, int errors) {
   const auto require = [&](bool done) {
     if (done) return;
     const int error = errno;
@@ -40,21 +40,22 @@ constexpr const char* program_file = "/proc/self/exe";
   const int in = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   require(in >= 0);
   require(::dup2(in, 0) >= 0 && ::dup2(out, 1) >= 0 && ::dup2(out, 2) >= 0);
-  require(held < 0 || ::fcntl(held, F_SETFD, 0) == 0);  // stays open across exec
-  ::execv(program_file, words);
+  require(inherited < 0 || ::fcntl(inherited, F_SETFD, 0) == 0);  // stays open across exec
+  ::execv(program_file, arguments);
   require(false);
   ::_exit(127);
 }
 
 }  // namespace
 
-Child::Child(const std::string& command, std::vector<std::string> words, const std::string& log, int held) {
-  words.insert(words.begin(), "orrery");
+Subprocess::Subprocess(const std::string& command, std::vector<std::string> arguments, const std::string& log,
+                       int inherited) {
+  arguments.insert(arguments.begin(), "orrery");
   proc_path(command + ": starting a run", program_file);
-  const Descriptor printed(open_unlinked(log, O_WRONLY | O_TRUNC));
-  check(printed.number() >= 0, command, ": cannot write ", log, ": ", std::strerror(errno));
+  const Descriptor log_file(open_unlinked(log, O_WRONLY | O_TRUNC));
+  check(log_file.number() >= 0, command, ": cannot write ", log, ": ", std::strerror(errno));
   std::vector<char*> raw;
-  for (std::string& word : words) raw.push_back(word.data());
+  for (std::string& argument : arguments) raw.push_back(argument.data());
   raw.push_back(nullptr);
   int ends[2];
   check(::pipe2(ends, O_CLOEXEC) == 0, command, ": cannot start a run: ", std::strerror(errno));
@@ -62,25 +63,25 @@ Child::Child(const std::string& command, std::vector<std::string> words, const s
   Descriptor to(ends[1]);
   const pid_t parent = ::getpid();
   process_ = ::fork();
-  if (process_ == 0) become(raw.data(), printed.number(), held, parent, to.number());
+  if (process_ == 0) exec_child(raw.data(), log_file.number(), inherited, parent, to.number());
   int error = process_ < 0 ? errno : 0;
   to.close();
   if (process_ > 0 && ::read(from.number(), &error, sizeof error) > 0) ::waitpid(process_, nullptr, 0);
   check(error == 0, command, ": cannot start ", program_file, ": ", std::strerror(error));
 }
 
-Child::~Child() {
-  if (ended()) return;
+Subprocess::~Subprocess() {
+  if (poll()) return;
   stop();
   while (::waitpid(process_, nullptr, 0) < 0 && errno == EINTR) {
   }
 }
 
-void Child::stop() {
+void Subprocess::stop() {
   if (!status_) ::kill(process_, SIGTERM);
 }
 
-std::optional<int> Child::ended() {
+std::optional<int> Subprocess::poll() {
   if (int status = 0; !status_ && ::waitpid(process_, &status, WNOHANG) == process_) status_ = status;
   return status_;
 }

@@ -10,17 +10,18 @@
 namespace orrery {
 
 // A child process that runs this program and outlives neither this object nor this process.
-class Child {
+class Subprocess {
  public:
   // Starts the program with these arguments, without input; its output goes to the file `log`. It
   // has its own process group: Ctrl-C reaches this process, which forwards it. The descriptor
-  // `held` stays open in the child (-1: none). Error messages begin with `command`.
-  Child(const std::string& command, std::vector<std::string> words, const std::string& log, int held = -1);
-  ~Child();  // stops a running child and waits for its end
-  Child(const Child&) = delete;
+  // `inherited` stays open in the child (-1: none). Error messages begin with `command`.
+  Subprocess(const std::string& command, std::vector<std::string> arguments, const std::string& log,
+             int inherited = -1);
+  ~Subprocess();  // stops a running child and waits for its end
+  Subprocess(const Subprocess&) = delete;
 
   void stop();                 // sends SIGTERM; a run then saves a checkpoint and ends
-  std::optional<int> ended();  // returns the status of waitpid(2), or none while the child runs; does not wait
+  std::optional<int> poll();   // returns the status of waitpid(2), or none while the child runs; does not wait
 
  private:
   pid_t process_ = -1;

@@ -20,7 +20,7 @@ namespace {
 // A guard process between this program and the compiler. It waits for the compiler's end, the time
 // limit (SIGALRM) or the end of this program (SIGTERM by PR_SET_PDEATHSIG). It is forked from a
 // program with threads, so it makes system calls only.
-constexpr int too_late = 124, failed = 1;
+constexpr int timed_out = 124, failed = 1;
 pid_t group = 0;  // the compiler's process group; set in the guard
 
 [[noreturn]] void end_group(int signal) {
@@ -28,14 +28,14 @@ pid_t group = 0;  // the compiler's process group; set in the guard
   constexpr timespec pause{0, 10'000'000};
   for (int i = 0; i < 100 && ::waitpid(-1, nullptr, WNOHANG) >= 0; ++i) ::nanosleep(&pause, nullptr);
   ::kill(-group, SIGKILL);
-  ::_exit(signal == SIGALRM ? too_late : failed);
+  ::_exit(signal == SIGALRM ? timed_out : failed);
 }
 
 void print(std::string_view line) {
   [[maybe_unused]] const ssize_t written = ::write(STDOUT_FILENO, line.data(), line.size());
 }
 
-[[noreturn]] void become_compiler(char* const* arguments) {
+[[noreturn]] void exec_compiler(char* const* arguments) {
   ::setpgid(0, 0);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGXFSZ}) ::signal(signal, SIG_DFL);
   ::execv(arguments[0], arguments);
@@ -49,7 +49,7 @@ void print(std::string_view line) {
   for (const int signal : {SIGINT, SIGHUP, SIGQUIT}) ::signal(signal, SIG_IGN);  // from the terminal
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // end_group waits for the compiler's children too
   group = ::fork();
-  if (group == 0) become_compiler(arguments);
+  if (group == 0) exec_compiler(arguments);
   if (group < 0) {
     print("cannot start another process\n");
     ::_exit(failed);
@@ -68,7 +68,7 @@ void print(std::string_view line) {
 
 }  // namespace
 
-Compiled run_compiler(const std::vector<std::string>& command, int64_t limit) {
+CompilerResult run_compiler(const std::vector<std::string>& command, int64_t limit) {
   check(::access(command[0].c_str(), X_OK) == 0, "try: cannot run the compiler ", command[0], ": ",
         std::strerror(errno), "; install it, or build orrery again with a compiler of this machine");
   std::vector<std::string> words = command;
@@ -84,13 +84,13 @@ Compiled run_compiler(const std::vector<std::string>& command, int64_t limit) {
   check(process > 0, "try: cannot start the compiler: ", std::strerror(errno));
   to.close();
 
-  Compiled compiled;
-  char part[4096];
-  constexpr size_t longest = 1 << 20;  // bytes; the first error is near the beginning
+  CompilerResult compiled;
+  char buffer[4096];
+  constexpr size_t max_output = 1 << 20;  // bytes; the first error is near the beginning
   ssize_t got = 0;
   int error = 0;
-  while ((got = ::read(from.number(), part, sizeof part)) != 0) {
-    if (got > 0 && compiled.output.size() < longest) compiled.output.append(part, static_cast<size_t>(got));
+  while ((got = ::read(from.number(), buffer, sizeof buffer)) != 0) {
+    if (got > 0 && compiled.output.size() < max_output) compiled.output.append(buffer, static_cast<size_t>(got));
     if (got >= 0 || errno == EINTR) continue;
     error = errno;
     ::kill(process, SIGTERM);
@@ -100,8 +100,8 @@ Compiled run_compiler(const std::vector<std::string>& command, int64_t limit) {
   while (::waitpid(process, &status, 0) < 0 && errno == EINTR) {
   }
   check(error == 0, "try: cannot read the output of the compiler: ", std::strerror(error));
-  compiled.in_time = !WIFEXITED(status) || WEXITSTATUS(status) != too_late;
-  compiled.well = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  compiled.in_time = !WIFEXITED(status) || WEXITSTATUS(status) != timed_out;
+  compiled.succeeded = WIFEXITED(status) && WEXITSTATUS(status) == 0;
   return compiled;
 }
 

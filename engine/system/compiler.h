@@ -8,15 +8,15 @@
 
 namespace orrery {
 
-struct Compiled {
+struct CompilerResult {
   std::string output;  // of stdout and stderr, the first megabyte
-  bool well = false;   // exit code 0
+  bool succeeded = false;  // exit code 0
   bool in_time = true;
 };
 
 // `command` is the program's absolute path and its arguments. After `limit` seconds, or if this
 // program ends in any way (SIGKILL included), the compiler's process group gets SIGTERM, so that it
 // removes its temporary files. Its remaining processes get SIGKILL.
-Compiled run_compiler(const std::vector<std::string>& command, int64_t limit);
+CompilerResult run_compiler(const std::vector<std::string>& command, int64_t limit);
 
 }  // namespace orrery

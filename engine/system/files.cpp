@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t longest_made_up = uint64_t{1} << 24;
+constexpr uint64_t max_generated_bytes = uint64_t{1} << 24;
 
 std::string reason(int error) { return std::generic_category().message(error); }
 
@@ -36,8 +36,8 @@ std::string reason(int error) { return std::generic_category().message(error); }
 // Rejects a git-lfs pointer: a clone without git-lfs has a few lines in place of each large file.
 void check_no_pointer(const FileReader& file, const std::string& path) {
   constexpr std::string_view begin = "version https://git-lfs.github.com/spec/";
-  constexpr uint64_t longest = 1024;  // bytes, by the specification
-  if (file.size() < begin.size() || file.size() > longest) return;
+  constexpr uint64_t max_bytes = 1024;  // bytes, by the specification
+  if (file.size() < begin.size() || file.size() > max_bytes) return;
   std::string found(begin.size(), '\0');
   file.read_at(0, std::as_writable_bytes(std::span(found)));
   check(found != begin, "read: ", path,
@@ -156,10 +156,11 @@ std::string read_file(const std::string& path, uint64_t limit) {
   std::string bytes(file.size(), '\0');
   file.read(std::as_writable_bytes(std::span(bytes)));
   if (!bytes.empty()) return bytes;
-  std::string piece(4096, '\0');  // for files that the kernel generates, as below /proc, the size is 0
-  while (const size_t got = file.read_up_to(std::as_writable_bytes(std::span(piece)))) {
-    bytes.append(piece, 0, got);
-    check(bytes.size() <= std::min(limit, longest_made_up), "read: ", path, " has too many bytes; use a smaller file");
+  std::string chunk(4096, '\0');  // for files that the kernel generates, as below /proc, the size is 0
+  while (const size_t got = file.read_up_to(std::as_writable_bytes(std::span(chunk)))) {
+    bytes.append(chunk, 0, got);
+    check(bytes.size() <= std::min(limit, max_generated_bytes), "read: ", path,
+          " has too many bytes; use a smaller file");
   }
   return bytes;
 }
@@ -175,13 +176,13 @@ std::string read_pipe(const std::string& path, uint64_t limit) {
   const Descriptor pipe(standard ? ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0)
                                  : ::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (pipe.number() < 0) cannot_read(named, reason(errno));
-  std::string bytes, piece(size_t{1} << 16, '\0');
+  std::string bytes, chunk(size_t{1} << 16, '\0');
   while (true) {
-    const ssize_t got = ::read(pipe.number(), piece.data(), piece.size());
+    const ssize_t got = ::read(pipe.number(), chunk.data(), chunk.size());
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) cannot_read(named, reason(errno));
     if (got == 0) return bytes;
-    bytes.append(piece, 0, static_cast<size_t>(got));
+    bytes.append(chunk, 0, static_cast<size_t>(got));
     check(bytes.size() <= limit, "read: ", named, " has more than the ", limit, " bytes that are read");
   }
 }
@@ -221,9 +222,9 @@ void rename_file(const std::string& from, const std::string& to) {
   if (std::rename(from.c_str(), to.c_str()) != 0) fail("write: cannot rename ", from, " to ", to, ": ", reason(errno));
 }
 
-std::string free_name(const std::string& path, const std::string& end) {
+std::string unused_name(const std::string& path, const std::string& end) {
   std::string name = path + end;
-  for (int number = 2; is_there(name); ++number) name = text(path, ".", number, end);
+  for (int number = 2; path_exists(name); ++number) name = text(path, ".", number, end);
   return name;
 }
 

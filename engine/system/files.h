@@ -96,7 +96,7 @@ std::string without_last_slashes(std::string path);  // "runs/a/" becomes "runs/
 void make_folders(const std::string& path);  // and missing parents; existing folders are not an error
 void rename_file(const std::string& from, const std::string& to);
 // Returns an unused name that ends in `end`: PATH.partial, or PATH.2.partial.
-std::string free_name(const std::string& path, const std::string& end);
+std::string unused_name(const std::string& path, const std::string& end);
 std::vector<std::string> files_in(const std::string& folder);  // their paths, sorted
 
 }  // namespace orrery

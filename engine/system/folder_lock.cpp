@@ -38,7 +38,7 @@ std::string holder_of(int file) {  // " (process 1234)"; empty if the holder has
 }
 
 // Returns "choose another --out" between two texts, or "" without a setting.
-std::string another(const LockUser& user, const char* before, const char* more = "") {
+std::string choose_another(const LockUser& user, const char* before, const char* more = "") {
   return user.setting.empty() ? "" : text(before, "choose another ", user.setting, more);
 }
 
@@ -48,7 +48,7 @@ FileLock::FileLock(const std::string& path, const LockUser& user) : path_(path) 
   // The process that had the lock may remove the file, and the folder, between any two of these calls.
   for (int attempt = 0; attempt < 100; ++attempt)
     if (open(user)) return;
-  fail(user.command, ": ", path, " is created and removed by other programs; try again", another(user, ", or "));
+  fail(user.command, ": ", path, " is created and removed by other programs; try again", choose_another(user, ", or "));
 }
 
 // Returns false if another process removed the file or its folder during the call.
@@ -57,16 +57,17 @@ bool FileLock::open(const LockUser& user) {
   if (const std::string folder = fs::path(path_).parent_path().string(); !folder.empty()) make_folders(folder);
   file_ = std::make_unique<Descriptor>(open_unlinked(path_, O_RDWR));
   if (file_->number() < 0 && errno == ENOENT) return false;
-  check(file_->number() >= 0, user.command, ": cannot create the file ", path_, ": ", reason(), another(user, "; "));
+  check(file_->number() >= 0, user.command, ": cannot create the file ", path_, ": ", reason(),
+        choose_another(user, "; "));
   if (::flock(file_->number(), LOCK_EX | LOCK_NB) != 0) {
     check(errno == EWOULDBLOCK, user.command, ": cannot lock ", path_, ": ", reason(),
-          another(user, "; ", " on a disk that supports file locks"));
+          choose_another(user, "; ", " on a disk that supports file locks"));
     return true;
   }
-  return held_ = is_in_place();
+  return held_ = is_at_path();
 }
 
-bool FileLock::is_in_place() const {
+bool FileLock::is_at_path() const {
   struct stat locked = {}, there = {};
   return ::fstat(file_->number(), &locked) == 0 && ::lstat(path_.c_str(), &there) == 0 &&
          locked.st_dev == there.st_dev && locked.st_ino == there.st_ino;
@@ -83,7 +84,7 @@ FolderLock::FolderLock(const std::string& folder, LockUser user)
 // Nothing here may fail or allocate. The file is removed before the lock is released, so that no other process's file
 // is removed.
 FolderLock::~FolderLock() {
-  if (file_ && file_->is_in_place()) ::unlink(path_.c_str());
+  if (file_ && file_->is_at_path()) ::unlink(path_.c_str());
   file_.reset();
   for (const std::string& folder : created_)
     if (::rmdir(folder.c_str()) != 0) break;
@@ -97,7 +98,7 @@ void FolderLock::acquire() {
   }
   if (!file->held())
     fail(user_.command, ": ", folder_, " is in use by another program", holder_of(file->descriptor()),
-         "; wait until it ends", another(user_, ", or "));
+         "; wait until it ends", choose_another(user_, ", or "));
   file_ = std::move(file);
   const std::string number = text(::getpid(), "\n");
   // Only another program's message uses the number, so a failed write does no harm.
@@ -106,7 +107,7 @@ void FolderLock::acquire() {
 }
 
 void FolderLock::ensure_held() {
-  if (file_ && file_->is_in_place()) return;
+  if (file_ && file_->is_at_path()) return;
   check(!file_exists(folder_), user_.command, ": ", folder_,
         " was removed or replaced after the run began; nothing is written to it; start the run again");
   acquire();
@@ -125,7 +126,7 @@ bool is_locked(const std::string& folder) {
   return file.number() >= 0 && ::flock(file.number(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
 
-bool FolderLock::is_alone() const {
+bool FolderLock::has_only_lock() const {
   const std::vector<std::string> files = files_in(folder_);
   return files.size() == 1 && fs::path(files[0]).filename() == lock_name;
 }

@@ -22,7 +22,7 @@ class FileLock {
  public:
   FileLock(const std::string& path, const LockUser& user);
   bool held() const { return held_; }  // false: another process holds it
-  bool is_in_place() const;            // true: the path still leads to the locked file
+  bool is_at_path() const;             // true: the path still leads to the locked file
   int descriptor() const { return file_->number(); }
   void moved_to(const std::string& path) { path_ = path; }
 
@@ -49,7 +49,7 @@ class FolderLock {
   void keep() { created_.clear(); }  // keeps the folder even if it is empty
   // Renames the folder together with its lock.
   void rename_to(const std::string& folder);
-  bool is_alone() const;  // true: the folder contains only the lock
+  bool has_only_lock() const;  // true: the folder contains only the lock
 
  private:
   void acquire();

@@ -50,7 +50,7 @@ std::vector<std::string> files_below(const std::string& folder) {
   return all;
 }
 
-bool is_there(const std::string& path) {
+bool path_exists(const std::string& path) {
   std::error_code problem;
   return fs::exists(fs::symlink_status(path, problem));
 }

@@ -12,7 +12,7 @@ std::vector<std::string> files_below(const std::string& folder);
 bool is_hidden(const std::string& path);  // the name begins with a dot
 // Returns whether the folder `outer` is `inner` or contains it, links followed.
 bool contains_folder(const std::string& outer, const std::string& inner);
-bool is_there(const std::string& path);  // true also for a broken link
+bool path_exists(const std::string& path);  // true also for a broken link
 // Removes a file, or a folder with its content; a missing path is not an error. Follows no links.
 void remove_with_contents(const std::string& path);
 

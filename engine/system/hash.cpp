@@ -33,9 +33,9 @@ std::string sha256(std::span<const std::byte> bytes) {
 
 std::string sha256_of_file(const std::string& path) {
   FileReader file(path);
-  std::vector<std::byte> piece(size_t{1} << 20);
+  std::vector<std::byte> chunk(size_t{1} << 20);
   Sha256 hash;
-  while (const size_t got = file.read_up_to(piece)) hash.add(std::span(piece).first(got));
+  while (const size_t got = file.read_up_to(chunk)) hash.add(std::span(chunk).first(got));
   return hash.digits();
 }
 

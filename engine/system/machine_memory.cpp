@@ -16,9 +16,9 @@
 namespace orrery {
 namespace {
 
-constexpr int64_t unknown = largest_size;
+constexpr int64_t unknown = max_elements;
 
-std::string_view way_out_now = "use a smaller batch or context, a smaller model, or less data";
+std::string_view current_advice = "use a smaller batch or context, a smaller model, or less data";
 
 // Returns the text of a kernel file; empty if it is missing or unreadable.
 std::string content_of(const std::string& path) {
@@ -35,7 +35,7 @@ int64_t leading_number(std::string_view text) {
   return std::from_chars(text.data(), text.data() + text.size(), number).ec == std::errc() ? number : -1;
 }
 // Returns the number after `word` in a file of lines "word number ..."; -1 if there is none.
-int64_t number_behind(const std::string& path, const std::string& word) {
+int64_t number_after(const std::string& path, const std::string& word) {
   const std::string text = "\n" + content_of(path);
   const size_t line = text.find("\n" + word + " ");
   return line == std::string::npos ? -1 : leading_number(std::string_view(text).substr(line + 1 + word.size()));
@@ -47,8 +47,8 @@ int64_t number_in(const std::string& path) {
 }
 
 int64_t free_in_machine() {
-  const int64_t available = number_behind("/proc/meminfo", "MemAvailable:"),
-                swap = number_behind("/proc/meminfo", "SwapFree:");
+  const int64_t available = number_after("/proc/meminfo", "MemAvailable:"),
+                swap = number_after("/proc/meminfo", "SwapFree:");
   return available < 0 ? unknown : 1024 * (available + std::max<int64_t>(0, swap));
 }
 
@@ -59,15 +59,15 @@ int64_t left_in_group(const std::string& folder, const char* limit_file, const c
   const int64_t limit = number_in(folder + limit_file), use = number_in(folder + use_file);
   if (limit < 0 || use < 0) return unknown;
   const auto pages = [&](const std::string& name) {
-    return std::max<int64_t>(0, number_behind(folder + "/memory.stat", total + name));
+    return std::max<int64_t>(0, number_after(folder + "/memory.stat", total + name));
   };
-  const int64_t given_up = std::max<int64_t>(0, pages("inactive_file") + pages("active_file") - pages(mapped));
-  return std::max<int64_t>(0, limit - std::max<int64_t>(0, use - given_up));
+  const int64_t reclaimable = std::max<int64_t>(0, pages("inactive_file") + pages("active_file") - pages(mapped));
+  return std::max<int64_t>(0, limit - std::max<int64_t>(0, use - reclaimable));
 }
 
 // Returns the least memory left in any control group of this process, up to the root.
 int64_t free_in_groups() {
-  int64_t least = unknown;
+  int64_t smallest = unknown;
   const std::string groups = content_of("/proc/self/cgroup");
   for (size_t begin = 0, end = 0; begin < groups.size(); begin = end + 1) {
     end = std::min(groups.find('\n', begin), groups.size());
@@ -81,13 +81,14 @@ int64_t free_in_groups() {
     for (std::string path = line.substr(second + 1);; path.erase(path.rfind('/'))) {
       if (path == "/") path.clear();
       const std::string group = root + path;
-      least = std::min(least, version_2 ? left_in_group(group, "/memory.max", "/memory.current", "", "file_mapped")
-                                        : left_in_group(group, "/memory.limit_in_bytes", "/memory.usage_in_bytes",
-                                                        "total_", "mapped_file"));
+      smallest =
+          std::min(smallest, version_2 ? left_in_group(group, "/memory.max", "/memory.current", "", "file_mapped")
+                                       : left_in_group(group, "/memory.limit_in_bytes", "/memory.usage_in_bytes",
+                                                       "total_", "mapped_file"));
       if (path.find('/') == std::string::npos) break;
     }
   }
-  return least;
+  return smallest;
 }
 
 int64_t pages(int column) {  // bytes; columns of /proc/self/statm: 0 addresses in use, 1 resident
@@ -109,15 +110,15 @@ int64_t free_addresses() {
 int64_t available_memory() { return std::min({free_in_machine(), free_in_groups(), free_addresses()}); }
 int64_t resident_memory() { return pages(1); }
 
-std::string_view way_out_of_memory() noexcept { return way_out_now; }
-void set_way_out_of_memory(std::string_view way_out) { way_out_now = way_out; }
+std::string_view out_of_memory_advice() noexcept { return current_advice; }
+void set_out_of_memory_advice(std::string_view advice) { current_advice = advice; }
 
-void check_memory(std::string_view what, double bytes, std::string_view way_out) {
-  constexpr double small = 1e6, kept_for_others = 8e6;
+void check_memory(std::string_view what, double bytes, std::string_view advice) {
+  constexpr double small = 1e6, reserved_bytes = 8e6;
   if (bytes < small) return;
   const auto available = static_cast<double>(available_memory());
-  check(bytes + kept_for_others <= available, what, " needs about ", in_megabytes(bytes + kept_for_others),
-        " of memory, but only ", in_megabytes(std::floor(available / 1e6) * 1e6), " are free; ", way_out);
+  check(bytes + reserved_bytes <= available, what, " needs about ", in_megabytes(bytes + reserved_bytes),
+        " of memory, but only ", in_megabytes(std::floor(available / 1e6) * 1e6), " are free; ", advice);
 }
 
 }  // namespace orrery

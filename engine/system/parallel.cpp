@@ -30,17 +30,17 @@
 namespace orrery {
 namespace {
 
-thread_local bool inside = false;  // true: this thread runs a piece of a loop
+thread_local bool in_loop = false;  // true: this thread runs a piece of a loop
 
 // A scope in which a thread runs pieces of a loop for `operation`.
-class Inside {
+class LoopScope {
  public:
-  explicit Inside(const char* operation) : named_(operation) { inside = true; }
-  ~Inside() { inside = before_; }
+  explicit LoopScope(const char* operation) : named_(operation) { in_loop = true; }
+  ~LoopScope() { in_loop = before_; }
 
  private:
   CurrentOperation named_;
-  bool before_ = inside;
+  bool before_ = in_loop;
 };
 
 }  // namespace
@@ -57,10 +57,10 @@ void set_thread_count(int count) {
   threads = count;
 }
 void parallel_for(int64_t n, int64_t grain, RangeFunction f) {
-  const int64_t pieces = (n + grain - 1) / grain;
-  const auto piece = [&](int64_t i) { f(i * grain, std::min(n, (i + 1) * grain)); };
-  if (pieces <= 1 || threads == 1 || inside) {
-    for (int64_t i = 0; i < pieces; ++i) piece(i);
+  const int64_t chunks = (n + grain - 1) / grain;
+  const auto run_chunk = [&](int64_t i) { f(i * grain, std::min(n, (i + 1) * grain)); };
+  if (chunks <= 1 || threads == 1 || in_loop) {
+    for (int64_t i = 0; i < chunks; ++i) run_chunk(i);
     return;
   }
   std::atomic<int64_t> next = 0;
@@ -69,9 +69,9 @@ void parallel_for(int64_t n, int64_t grain, RangeFunction f) {
   std::vector<std::thread> workers;
   workers.reserve(static_cast<size_t>(threads));
   const auto work = [&, operation = current_operation()] {
-    const Inside guard(operation);
+    const LoopScope guard(operation);
     try {
-      for (int64_t i; !failed && (i = next++) < pieces;) piece(i);
+      for (int64_t i; !failed && (i = next++) < chunks;) run_chunk(i);
     } catch (...) {
       if (!failed.exchange(true)) error = std::current_exception();
     }
@@ -90,10 +90,10 @@ void parallel_for(int64_t n, int64_t grain, RangeFunction f) {
 namespace {
 std::unique_ptr<tbb::global_control> limit;
 int threads = tbb::info::default_concurrency();
-std::atomic<int> proven = 1;  // number of threads that have run at the same time
+std::atomic<int> verified_threads = 1;  // number of threads that have run at the same time
 
 // Starts all threads once, because oneTBB corrupts its own state when the system refuses a thread.
-void prove_threads() {
+void verify_threads() {
   std::atomic<bool> done = false;
   std::vector<std::thread> others;
   const auto join_all = [&] {
@@ -113,7 +113,7 @@ void prove_threads() {
          "); use --threads=1, or raise the limits of ulimit -u and ulimit -v");
   }
   join_all();
-  proven = threads;
+  verified_threads = threads;
 }
 }  // namespace
 
@@ -124,15 +124,15 @@ void set_thread_count(int count) {
   limit = std::make_unique<tbb::global_control>(tbb::global_control::max_allowed_parallelism, count);
 }
 void parallel_for(int64_t n, int64_t grain, RangeFunction f) {
-  const int64_t pieces = (n + grain - 1) / grain;
-  if (pieces <= 1 || threads == 1 || inside) {
-    for (int64_t i = 0; i < pieces; ++i) f(i * grain, std::min(n, (i + 1) * grain));
+  const int64_t chunks = (n + grain - 1) / grain;
+  if (chunks <= 1 || threads == 1 || in_loop) {
+    for (int64_t i = 0; i < chunks; ++i) f(i * grain, std::min(n, (i + 1) * grain));
     return;
   }
-  if (proven < threads) prove_threads();
+  if (verified_threads < threads) verify_threads();
   const char* const operation = current_operation();
-  tbb::parallel_for(tbb::blocked_range<int64_t>(0, pieces, 1), [&](const tbb::blocked_range<int64_t>& range) {
-    const Inside guard(operation);
+  tbb::parallel_for(tbb::blocked_range<int64_t>(0, chunks, 1), [&](const tbb::blocked_range<int64_t>& range) {
+    const LoopScope guard(operation);
     for (int64_t i = range.begin(); i < range.end(); ++i) f(i * grain, std::min(n, (i + 1) * grain));
   });
 }

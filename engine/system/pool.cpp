@@ -47,19 +47,19 @@ struct Pool::State {
     int64_t size;
     const char* holder;
   };
-  struct Kept {               // one size class
+  struct SizeClass {          // one size class
     std::vector<void*> free;  // has capacity for every block of the class, so that freeing one never allocates
     size_t blocks = 0;        // held and free ones
   };
 
   // The callers of these functions hold the mutex.
   void* take(int64_t size, const char* holder);
-  void* take_new(int64_t size, Kept& of_size);
+  void* take_new(int64_t size, SizeClass& size_class);
   void release() noexcept;
 
   const Source source;
   std::mutex mutex = {};
-  std::map<int64_t, Kept> kept = {};
+  std::map<int64_t, SizeClass> size_classes = {};
   std::unordered_map<void*, Block> held = {};
   MemoryUse use = {};
   int64_t limit = 0;
@@ -78,7 +78,7 @@ void* Pool::take(int64_t bytes, const char* holder) {
   const std::lock_guard lock(state_->mutex);
   void* data = nullptr;
   try {
-    if (bytes <= largest_size) data = state_->take(block_size(bytes), holder);
+    if (bytes <= max_elements) data = state_->take(block_size(bytes), holder);
   } catch (const std::bad_alloc&) {  // no memory for the bookkeeping
   }
   if (!data) ++state_->use.refused;
@@ -86,19 +86,19 @@ void* Pool::take(int64_t bytes, const char* holder) {
 }
 
 void* Pool::State::take(int64_t size, const char* holder) {
-  Kept& of_size = kept[size];
-  if (of_size.free.empty()) {
-    if (void* const fresh = take_new(size, of_size))
-      of_size.free.push_back(fresh);
+  SizeClass& size_class = size_classes[size];
+  if (size_class.free.empty()) {
+    if (void* const fresh = take_new(size, size_class))
+      size_class.free.push_back(fresh);
     else
       return nullptr;
   }
-  void* const data = of_size.free.back();  // the latest freed, most likely still in the CPU's cache
+  void* const data = size_class.free.back();  // the latest freed, most likely still in the CPU's cache
   held[data] = {size, holder};         // may throw; until then the block is free
-  of_size.free.pop_back();
+  size_class.free.pop_back();
   use.cached -= size;
-  use.held += size;
-  use.peak = std::max(use.peak, use.held);
+  use.allocated += size;
+  use.peak = std::max(use.peak, use.allocated);
   return data;
 }
 
@@ -108,31 +108,31 @@ void Pool::give(void* data) noexcept {
   if (found == state_->held.end()) return;
   const int64_t size = found->second.size;
   state_->held.erase(found);
-  state_->kept.find(size)->second.free.push_back(data);
-  state_->use.held -= size;
+  state_->size_classes.find(size)->second.free.push_back(data);
+  state_->use.allocated -= size;
   state_->use.cached += size;
 }
 
 // Returns a new block, counted as cached; nullptr if the source or the limit has no room.
-void* Pool::State::take_new(int64_t size, Kept& of_size) {
-  if (of_size.free.capacity() <= of_size.blocks) of_size.free.reserve(2 * of_size.blocks + 1);
-  const auto fits = [&] { return !limit || use.held + use.cached <= limit - size; };
+void* Pool::State::take_new(int64_t size, SizeClass& size_class) {
+  if (size_class.free.capacity() <= size_class.blocks) size_class.free.reserve(2 * size_class.blocks + 1);
+  const auto fits = [&] { return !limit || use.allocated + use.cached <= limit - size; };
   if (!fits()) release();
   void* data = fits() ? source.allocate(size) : nullptr;
   if (!data && use.cached > 0) release(), data = fits() ? source.allocate(size) : nullptr;
   if (!data) return nullptr;
-  ++of_size.blocks;
+  ++size_class.blocks;
   use.cached += size;
   return data;
 }
 
 void Pool::State::release() noexcept {
-  if (source.lasting && !ending) return;
-  for (auto& [size, of_size] : kept) {
-    for (void* block : of_size.free) source.free(block);
-    use.cached -= size * static_cast<int64_t>(of_size.free.size());
-    of_size.blocks -= of_size.free.size();
-    of_size.free.clear();
+  if (source.keeps_blocks && !ending) return;
+  for (auto& [size, size_class] : size_classes) {
+    for (void* block : size_class.free) source.free(block);
+    use.cached -= size * static_cast<int64_t>(size_class.free.size());
+    size_class.blocks -= size_class.free.size();
+    size_class.free.clear();
   }
 }
 void Pool::release() {
@@ -153,31 +153,31 @@ MemoryUse Pool::use() const {
 }
 void Pool::reset_peak() {
   const std::lock_guard lock(state_->mutex);
-  state_->use.peak = state_->use.held;
+  state_->use.peak = state_->use.allocated;
 }
 
 std::string Pool::description() const {
   const std::lock_guard lock(state_->mutex);
-  struct Share {
+  struct Usage {
     std::string_view holder;
     int64_t bytes = 0, blocks = 0;
   };
-  std::map<std::string_view, Share> by_holder;
+  std::map<std::string_view, Usage> by_holder;
   for (const auto& [data, block] : state_->held) {
-    Share& share = by_holder[block.holder];
-    share.holder = block.holder, share.bytes += block.size, ++share.blocks;
+    Usage& usage = by_holder[block.holder];
+    usage.holder = block.holder, usage.bytes += block.size, ++usage.blocks;
   }
-  std::vector<Share> shares;
-  for (const auto& [name, share] : by_holder) shares.push_back(share);
-  std::sort(shares.begin(), shares.end(), [](const Share& a, const Share& b) { return a.bytes > b.bytes; });
-  std::string text = in_units(state_->use.held) + " in use, " + in_units(state_->use.cached) + " cached for reuse";
+  std::vector<Usage> usages;
+  for (const auto& [name, usage] : by_holder) usages.push_back(usage);
+  std::sort(usages.begin(), usages.end(), [](const Usage& a, const Usage& b) { return a.bytes > b.bytes; });
+  std::string text = in_units(state_->use.allocated) + " in use, " + in_units(state_->use.cached) + " cached for reuse";
   if (state_->limit) text += ", limit " + in_units(state_->limit);
-  constexpr size_t named = 4;
-  for (size_t i = 0; i < std::min(named, shares.size()); ++i) {
-    const Share& share = shares[i];
+  constexpr size_t max_listed = 4;
+  for (size_t i = 0; i < std::min(max_listed, usages.size()); ++i) {
+    const Usage& usage = usages[i];
     text += i == 0 ? "; the largest uses: " : ", ";
-    text += std::string(share.holder.empty() ? "tensors outside operations" : share.holder) + " " +
-            in_units(share.bytes) + " in " + std::to_string(share.blocks) + (share.blocks == 1 ? " block" : " blocks");
+    text += std::string(usage.holder.empty() ? "tensors outside operations" : usage.holder) + " " +
+            in_units(usage.bytes) + " in " + std::to_string(usage.blocks) + (usage.blocks == 1 ? " block" : " blocks");
   }
   return text;
 }

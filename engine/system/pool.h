@@ -9,8 +9,8 @@
 namespace orrery {
 
 struct MemoryUse {
-  int64_t held = 0;     // bytes in live blocks
-  int64_t peak = 0;     // largest `held` since the last reset
+  int64_t allocated = 0;  // bytes in live blocks
+  int64_t peak = 0;       // largest `allocated` since the last reset
   int64_t cached = 0;   // bytes in freed blocks that are kept for reuse
   int64_t refused = 0;  // failed requests
 };
@@ -20,14 +20,15 @@ class Pool {
   struct Source {
     void* (*allocate)(int64_t bytes);  // nullptr: no memory is left
     void (*free)(void* data);
-    bool lasting = false;  // frees nothing before the pool ends, because CUDA graph replays use the kept blocks again
+    bool keeps_blocks =
+        false;  // frees nothing before the pool ends, because CUDA graph replays use the kept blocks again
   };
   explicit Pool(Source source);
   ~Pool();  // frees all blocks, also those still held
   Pool(const Pool&) = delete;
 
   // Returns the block size in bytes for a request: at most 12.5 % more, from 512 bytes on. Never
-  // throws; `bytes` is at most `largest_size`.
+  // throws; `bytes` is at most `max_elements`.
   static int64_t block_size(int64_t bytes);
   // Returns nullptr if the source has no more memory or the limit is reached, even after freeing
   // all cached blocks. `holder`, an operation's name, must outlive the block.

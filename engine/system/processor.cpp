@@ -23,12 +23,12 @@ struct InstructionSet {
 constexpr int set_count = 15;
 
 // Not all supported compilers accept AMX in __builtin_cpu_supports: CPUID leaf 7, edx, bits 24, 22.
-bool has_tiles(int bit) {
+bool has_amx(int bit) {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (edx >> bit & 1u) != 0;
 }
 
-void look(InstructionSet (&sets)[set_count]) {
+void detect(InstructionSet (&sets)[set_count]) {
   __builtin_cpu_init();
   const InstructionSet found[set_count] = {
       {"sse4.2", __builtin_cpu_supports("sse4.2") != 0},
@@ -44,14 +44,14 @@ void look(InstructionSet (&sets)[set_count]) {
       {"avx512vbmi", __builtin_cpu_supports("avx512vbmi") != 0},
       {"avx512vnni", __builtin_cpu_supports("avx512vnni") != 0},
       {"avx512bf16", __builtin_cpu_supports("avx512bf16") != 0},
-      {"amx_tile", has_tiles(24)},
-      {"amx_bf16", has_tiles(22)},
+      {"amx_tile", has_amx(24)},
+      {"amx_bf16", has_amx(22)},
   };
   for (int i = 0; i < set_count; ++i) sets[i] = found[i];
 }
 
 // Matches whole words: "avx" does not match "avx2 ".
-bool lists(const char* words, const char* name) {
+bool contains_word(const char* words, const char* name) {
   const size_t length = std::strlen(name);
   for (const char* at = words; (at = std::strstr(at, name)) != nullptr; at += length)
     if ((at == words || at[-1] == ' ') && at[length] == ' ') return true;
@@ -67,10 +67,10 @@ void print(const char* text) {
 // one of their instructions may be missing here, which would end the program without a message.
 __attribute__((constructor(101))) void refuse_wrong_processor() {
   InstructionSet sets[set_count];
-  look(sets);
+  detect(sets);
   bool missing = false;
   for (const InstructionSet& set : sets) {
-    if (set.present || !lists(detail::compiled_instruction_sets, set.name)) continue;
+    if (set.present || !contains_word(detail::compiled_instruction_sets, set.name)) continue;
     print(missing ? ", " : "orrery: this processor lacks ");
     print(set.name);
     missing = true;
@@ -86,7 +86,7 @@ __attribute__((constructor(101))) void refuse_wrong_processor() {
 
 std::string processor_instruction_sets() {
   InstructionSet sets[set_count];
-  look(sets);
+  detect(sets);
   std::string result;
   for (const InstructionSet& set : sets)
     if (set.present) (result += set.name) += ' ';

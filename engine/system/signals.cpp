@@ -29,11 +29,11 @@ bool has_handler(int signal, void (*handler)(int)) {
   return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == handler;
 }
 
-void ask_to_stop(int signal) {
+void request_stop(int signal) {
   if (received_signal == 0) received_signal = signal;
   for (const int each : stop_signals) {
     const bool is_timer = each == SIGALRM || each == SIGVTALRM || each == SIGPROF;  // and may repeat
-    if (has_handler(each, ask_to_stop) && each != SIGXCPU) set_signal(each, is_timer ? SIG_IGN : SIG_DFL);
+    if (has_handler(each, request_stop) && each != SIGXCPU) set_signal(each, is_timer ? SIG_IGN : SIG_DFL);
   }
 }
 
@@ -42,11 +42,11 @@ void ask_to_stop(int signal) {
 StopSignals::StopSignals() {
   received_signal = 0;
   for (const int signal : stop_signals)
-    if (signal == SIGINT || signal == SIGTERM || has_handler(signal, SIG_DFL)) set_signal(signal, ask_to_stop);
+    if (signal == SIGINT || signal == SIGTERM || has_handler(signal, SIG_DFL)) set_signal(signal, request_stop);
 }
 StopSignals::~StopSignals() {
   for (const int signal : stop_signals)
-    if (has_handler(signal, ask_to_stop)) set_signal(signal, SIG_DFL);
+    if (has_handler(signal, request_stop)) set_signal(signal, SIG_DFL);
 }
 int StopSignals::received() const { return received_signal; }
 

@@ -22,26 +22,26 @@ Tensor on_host(const Tensor& x) {
 
 // The exponent of infinities and NaN has all bits set.
 template <class T>
-struct Form;
+struct FloatFormat;
 template <>
-struct Form<float> {
+struct FloatFormat<float> {
   using Bits = uint32_t;
   static constexpr Bits exponent = 0x7f800000;
 };
 template <>
-struct Form<double> {
+struct FloatFormat<double> {
   using Bits = uint64_t;
   static constexpr Bits exponent = 0x7ff0000000000000;
 };
 template <>
-struct Form<bf16> {
+struct FloatFormat<bf16> {
   using Bits = uint16_t;
   static constexpr Bits exponent = 0x7f80;
 };
 
 template <class T>
 bool finite_range(const T* x, int64_t n) {
-  using F = Form<T>;
+  using F = FloatFormat<T>;
   typename F::Bits worst = 0;  // without a branch, so that the loop vectorizes
   for (int64_t i = 0; i < n; ++i)
     worst = std::max<typename F::Bits>(worst, std::bit_cast<typename F::Bits>(x[i]) & F::exponent);
@@ -65,49 +65,49 @@ bool all_finite(const Tensor& given) {
   });
 }
 
-bool NumberFacts::operator==(const NumberFacts& o) const {
+bool TensorStats::operator==(const TensorStats& o) const {
   return shape == o.shape && dtype == o.dtype && nan == o.nan && plus_infinity == o.plus_infinity &&
          minus_infinity == o.minus_infinity && first == o.first && same(smallest, o.smallest) &&
          same(largest, o.largest);
 }
 
-NumberFacts facts_of(const Tensor& given) {
-  NumberFacts facts{.shape = given.shape(), .dtype = given.dtype()};
-  facts.smallest = std::numeric_limits<double>::infinity(), facts.largest = -facts.smallest;
+TensorStats stats_of(const Tensor& given) {
+  TensorStats stats{.shape = given.shape(), .dtype = given.dtype()};
+  stats.smallest = std::numeric_limits<double>::infinity(), stats.largest = -stats.smallest;
   const Tensor x = on_host(given);
   dispatch_any(x.dtype(), "facts_of", [&]<class T>() {
     const T* const numbers = x.data<T>();
     for (int64_t i = 0; i < x.numel(); ++i) {
       const auto number = static_cast<double>(static_cast<Arithmetic<T>>(numbers[i]));
       if (std::isfinite(number)) {
-        facts.smallest = std::min(facts.smallest, number), facts.largest = std::max(facts.largest, number);
+        stats.smallest = std::min(stats.smallest, number), stats.largest = std::max(stats.largest, number);
         continue;
       }
-      if (facts.first < 0) facts.first = i;
-      ++(std::isnan(number) ? facts.nan : number > 0 ? facts.plus_infinity : facts.minus_infinity);
+      if (stats.first < 0) stats.first = i;
+      ++(std::isnan(number) ? stats.nan : number > 0 ? stats.plus_infinity : stats.minus_infinity);
     }
   });
-  if (facts.not_finite() == x.numel()) facts.smallest = facts.largest = std::numeric_limits<double>::quiet_NaN();
-  return facts;
+  if (stats.non_finite() == x.numel()) stats.smallest = stats.largest = std::numeric_limits<double>::quiet_NaN();
+  return stats;
 }
 
-std::string place_text(const Shape& shape, int64_t element) {
-  std::vector<int64_t> places(static_cast<size_t>(shape.rank()));
+std::string index_text(const Shape& shape, int64_t element) {
+  std::vector<int64_t> indices(static_cast<size_t>(shape.rank()));
   for (int axis = shape.rank() - 1; axis >= 0; --axis) {
-    places[static_cast<size_t>(axis)] = element % shape[axis];
+    indices[static_cast<size_t>(axis)] = element % shape[axis];
     element /= shape[axis];
   }
   std::string all;
-  for (const int64_t place : places) all += (all.empty() ? "" : ", ") + std::to_string(place);
+  for (const int64_t index : indices) all += (all.empty() ? "" : ", ") + std::to_string(index);
   return "(" + all + ")";
 }
 
-std::ostream& operator<<(std::ostream& out, const NumberFacts& f) {
+std::ostream& operator<<(std::ostream& out, const TensorStats& f) {
   out << name(f.dtype) << " " << f.shape;
   if (f.first < 0) return out << " between " << f.smallest << " and " << f.largest;
   out << " has " << f.nan << " NaN, " << f.plus_infinity << " inf and " << f.minus_infinity << " -inf, the first at "
-      << place_text(f.shape, f.first);
-  const int64_t finite = f.shape.numel() - f.not_finite();
+      << index_text(f.shape, f.first);
+  const int64_t finite = f.shape.numel() - f.non_finite();
   if (finite == 0) return out << "; no value is finite";
   return out << "; finite values: " << finite << ", between " << f.smallest << " and " << f.largest;
 }

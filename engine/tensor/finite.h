@@ -12,20 +12,20 @@ namespace orrery {
 // Returns true if x has no NaN or infinity; true for i32. Copies x from a GPU to the host.
 bool all_finite(const Tensor& x);
 
-struct NumberFacts {  // statistics of a tensor
+struct TensorStats {  // statistics of a tensor
   Shape shape;
   Dtype dtype = Dtype::f32;
   int64_t nan = 0, plus_infinity = 0, minus_infinity = 0;  // counts
   int64_t first = -1;                                      // index of the first of these in row-major order; -1: none
   double smallest = 0, largest = 0;                        // of the finite numbers; NaN if there are none
-  int64_t not_finite() const { return nan + plus_infinity + minus_infinity; }
-  bool operator==(const NumberFacts& other) const;  // NaN equals NaN
+  int64_t non_finite() const { return nan + plus_infinity + minus_infinity; }
+  bool operator==(const TensorStats& other) const;  // NaN equals NaN
 };
-NumberFacts facts_of(const Tensor& x);
+TensorStats stats_of(const Tensor& x);
 
 // Returns the indices of element `element` as text: (0, 3, 1).
-std::string place_text(const Shape& shape, int64_t element);
+std::string index_text(const Shape& shape, int64_t element);
 // "f32 (2, 8) holds 3 NaN, 1 inf and 0 -inf, the first at (0, 4); the other 12 lie between -1.5 and 3e+38"
-std::ostream& operator<<(std::ostream& out, const NumberFacts& facts);
+std::ostream& operator<<(std::ostream& out, const TensorStats& stats);
 
 }  // namespace orrery

@@ -13,9 +13,9 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "the numbers of a file are little-endian");
 
-constexpr uint64_t longest_header = 100'000'000;  // bytes; the limit of the format
+constexpr uint64_t max_header_bytes = 100'000'000;  // bytes; the limit of the format
 
-constexpr size_t longest_list = 64;  // numbers of a list, which take more memory than their text in the header
+constexpr size_t max_list_length = 64;  // numbers of a list, which take more memory than their text in the header
 
 struct Header {
   std::vector<TensorEntry> entries;
@@ -103,8 +103,8 @@ class HeaderReader {
             __builtin_add_overflow(number, static_cast<uint64_t>(text_[at_] - '0'), &number))
           damaged(text("the number at byte ", start, " of the header is too large"));
       if (at_ == start) damaged(text("the header has no whole number at byte ", at_));
-      if (all.size() == longest_list)
-        damaged(text("a list of the header has more than ", longest_list, " numbers at byte ", start));
+      if (all.size() == max_list_length)
+        damaged(text("a list of the header has more than ", max_list_length, " numbers at byte ", start));
       all.push_back(number);
     } while (take(','));
     expect(']');
@@ -211,7 +211,7 @@ void check_layout(std::vector<TensorEntry>& entries, uint64_t data_bytes, const 
   uint64_t end = 0;
   for (const TensorEntry& e : entries) {
     uint64_t bits = bits_of(e, path);
-    check(!dtype_of_word(e.dtype) || e.shape.size() <= Shape::max_rank, "safetensors: ", path, ": '", e.name, "' has ",
+    check(!dtype_of_name(e.dtype) || e.shape.size() <= Shape::max_rank, "safetensors: ", path, ": '", e.name, "' has ",
           e.shape.size(), " axes; at most ", Shape::max_rank, " are supported");
     bool overflow = false;
     for (const uint64_t size : e.shape) overflow |= size > INT64_MAX || __builtin_mul_overflow(bits, size, &bits);
@@ -294,14 +294,14 @@ void write_safetensors(const std::string& path, std::span<const NamedTensor> ten
 void check_written(const std::string& path, std::span<const NamedTensor> tensors,
                    const std::map<std::string, std::string>& metadata) {
   FileReader file(path);
-  std::vector<std::byte> piece(size_t{1} << 16);
-  const auto compare = [&](std::span<const std::byte> meant) {
-    while (!meant.empty()) {
-      const auto next = meant.first(std::min(meant.size(), piece.size()));
-      const bool same = file.read_up_to(std::span(piece).first(next.size())) == next.size() &&
-                        std::memcmp(piece.data(), next.data(), next.size()) == 0;
+  std::vector<std::byte> chunk(size_t{1} << 16);
+  const auto compare = [&](std::span<const std::byte> expected) {
+    while (!expected.empty()) {
+      const auto next = expected.first(std::min(expected.size(), chunk.size()));
+      const bool same = file.read_up_to(std::span(chunk).first(next.size())) == next.size() &&
+                        std::memcmp(chunk.data(), next.data(), next.size()) == 0;
       check(same, "safetensors: ", path, " differs from what was written when read back; check the disk");
-      meant = meant.subspan(next.size());
+      expected = expected.subspan(next.size());
     }
   };
   const std::string header = header_of(tensors, metadata);
@@ -312,11 +312,11 @@ void check_written(const std::string& path, std::span<const NamedTensor> tensors
     const Tensor x = each.tensor.detach().to(Device::cpu);
     compare({static_cast<const std::byte*>(x.raw()), static_cast<size_t>(x.bytes())});
   }
-  check(file.read_up_to(std::span(piece).first(1)) == 0, "safetensors: ", path,
+  check(file.read_up_to(std::span(chunk).first(1)) == 0, "safetensors: ", path,
         " is longer than what was written when read back; check the disk");
 }
 
-std::optional<Dtype> dtype_of_word(std::string_view word) {
+std::optional<Dtype> dtype_of_name(std::string_view word) {
   if (word == "F16") return Dtype::f32;
   const auto found = dtypes.find(word);
   return found == dtypes.end() ? std::nullopt : std::optional(found->second);
@@ -328,11 +328,11 @@ SafetensorsReader::SafetensorsReader(const std::string& path) : path_(path), fil
   uint64_t length = 0;
   file_.read(std::as_writable_bytes(std::span(&length, 1)));
   constexpr uint64_t gzip_mark = 0x8b1f;  // at the start of a gzip file
-  check(length <= longest_header, "safetensors: ", path, " is not a safetensors file: its header would be ", length,
+  check(length <= max_header_bytes, "safetensors: ", path, " is not a safetensors file: its header would be ", length,
         " bytes long", (length & 0xffff) == gzip_mark ? "; it is compressed with gzip; decompress it first" : "");
   check(length <= size - 8, "safetensors: ", path, " is cut short: ", size, " bytes, but the header alone needs ",
         length + 8, "; it was not copied or written completely");
-  check_memory("safetensors: the header of " + path, 10 * static_cast<double>(length), way_out_of_memory());
+  check_memory("safetensors: the header of " + path, 10 * static_cast<double>(length), out_of_memory_advice());
   std::string text(length, '\0');
   file_.read(std::as_writable_bytes(std::span(text)));
   check(text.starts_with('{'), "safetensors: ", path, " is damaged: the header has no '{' at byte 0");
@@ -343,14 +343,15 @@ SafetensorsReader::SafetensorsReader(const std::string& path) : path_(path), fil
 }
 
 void SafetensorsReader::check_memory_of(const TensorEntry& entry, uint64_t bytes) const {
-  check_memory(text("safetensors: ", path_, ": '", entry.name, "'"), static_cast<double>(bytes), way_out_of_memory());
+  check_memory(text("safetensors: ", path_, ": '", entry.name, "'"), static_cast<double>(bytes),
+               out_of_memory_advice());
 }
 
 Tensor SafetensorsReader::tensor(const TensorEntry& entry) const {
   check_memory_of(entry, bytes_in_memory(entry));
   Shape shape;
   for (const uint64_t size : entry.shape) shape.append(static_cast<int64_t>(size));
-  const Tensor x = Tensor::empty(shape, *dtype_of_word(entry.dtype), Device::cpu);
+  const Tensor x = Tensor::empty(shape, *dtype_of_name(entry.dtype), Device::cpu);
   if (entry.dtype != "F16") {
     file_.read_at(first(entry), {static_cast<std::byte*>(x.mutable_raw()), static_cast<size_t>(x.bytes())});
     return x;
@@ -377,10 +378,10 @@ SafetensorsFile read_safetensors(const std::string& path) {
   SafetensorsReader reader(path);
   uint64_t bytes = 0;
   for (const TensorEntry& entry : reader.entries()) bytes += bytes_in_memory(entry);
-  check_memory("safetensors: " + path, static_cast<double>(bytes), way_out_of_memory());
+  check_memory("safetensors: " + path, static_cast<double>(bytes), out_of_memory_advice());
   SafetensorsFile result;
   for (const TensorEntry& entry : reader.entries()) {
-    if (!dtype_of_word(entry.dtype)) {
+    if (!dtype_of_name(entry.dtype)) {
       result.others.push_back({entry.name, entry.dtype, {entry.shape.begin(), entry.shape.end()}, reader.bytes(entry)});
       continue;
     }

@@ -44,7 +44,7 @@ void check_written(const std::string& path, std::span<const NamedTensor> tensors
                    const std::map<std::string, std::string>& metadata = {});
 
 // Returns the dtype for one of the format: F32, F64, BF16, I32 stay, F16 becomes f32; else none.
-std::optional<Dtype> dtype_of_word(std::string_view word);
+std::optional<Dtype> dtype_of_name(std::string_view word);
 
 struct TensorEntry {  // a tensor as its header describes it
   std::string name, dtype = "";

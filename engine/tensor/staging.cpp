@@ -78,7 +78,7 @@ Graph::Graph([[maybe_unused]] const std::function<void()>& work,
   check_available(Device::cuda);
 #if defined(ORRERY_HAS_CUDA)
   pool_ = shares_memory_of ? shares_memory_of->pool_ : cuda::new_pool();
-  recorded_ = {cuda::record(pool_, work), cuda::destroy_recorded};
+  recorded_ = {cuda::record(pool_, work), cuda::destroy_graph};
   replay_ = cuda::replay;
 #endif
 }

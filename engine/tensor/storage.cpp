@@ -27,18 +27,18 @@ constexpr int64_t huge_page = int64_t{1} << 21;
 // are touched at once, because a system that overcommits would end the process later.
 std::atomic<bool> host_is_limited = false;
 bool machine_has(int64_t bytes) {
-  constexpr int64_t kept_for_others = 8'000'000;
-  return available_memory() - kept_for_others >= bytes;
+  constexpr int64_t reserved_bytes = 8'000'000;
+  return available_memory() - reserved_bytes >= bytes;
 }
 
 void* allocate_on_host(int64_t bytes) {
-  const bool large = bytes >= 2 * huge_page, watched = host_is_limited && bytes >= huge_page / 2;
-  if (watched && !machine_has(bytes)) return nullptr;
+  const bool large = bytes >= 2 * huge_page, is_limited = host_is_limited && bytes >= huge_page / 2;
+  if (is_limited && !machine_has(bytes)) return nullptr;
   void* data = nullptr;
   if (posix_memalign(&data, large ? huge_page : 64, static_cast<size_t>(bytes))) return nullptr;
   if (large) madvise(data, static_cast<size_t>(bytes), MADV_HUGEPAGE);  // fewer page faults; a failure does no harm
   constexpr int64_t page = 4096;
-  for (int64_t at = 0; watched && at < bytes; at += page) static_cast<char*>(data)[at] = 0;
+  for (int64_t at = 0; is_limited && at < bytes; at += page) static_cast<char*>(data)[at] = 0;
   return data;
 }
 
@@ -46,9 +46,9 @@ void* allocate_on_host(int64_t bytes) {
 const std::shared_ptr<Pool>& pool_of_host() {
   // Makes each freed large block return to the system at once; otherwise the threshold rises.
   static const int fixed [[maybe_unused]] = mallopt(M_MMAP_THRESHOLD, 1 << 20);
-  static const auto* const the_one =
+  static const auto* const instance =
       new std::shared_ptr<Pool>(std::make_shared<Pool>(Pool::Source{allocate_on_host, std::free}));
-  return *the_one;
+  return *instance;
 }
 std::shared_ptr<Pool> pool_of(Device device) {
   if (device == Device::cpu) return pool_of_host();
@@ -66,7 +66,7 @@ void* take(Pool& pool, Device device, int64_t bytes) {
   if (device == Device::cuda) free = text("; the GPU has ", cuda::free_memory(), " bytes free");
 #endif
   fail("allocate: out of memory on ", device, ": ", bytes, " bytes requested; ", pool.description(), free, "; ",
-       way_out_of_memory());
+       out_of_memory_advice());
 }
 
 }  // namespace
@@ -99,8 +99,8 @@ int64_t free_memory(Device device) {
 #if defined(ORRERY_HAS_CUDA)
   if (device == Device::cuda) free = cuda::free_memory();
 #endif
-  free = std::min(free, largest_size) + use.cached;
-  return pool->limit() ? std::min(free, std::max<int64_t>(0, pool->limit() - use.held)) : free;
+  free = std::min(free, max_elements) + use.cached;
+  return pool->limit() ? std::min(free, std::max<int64_t>(0, pool->limit() - use.allocated)) : free;
 }
 
 void synchronize() {
@@ -116,7 +116,7 @@ Device parse_device(const std::string& name) {
 void check_available(Device device) {
   if (device == Device::cpu) return;
 #if defined(ORRERY_HAS_CUDA)
-  cuda::card();
+  cuda::device_properties();
 #else
   fail(
       "device 'cuda': this orrery was built without CUDA; configure with -DORRERY_CUDA=ON (needs nvcc), or use "

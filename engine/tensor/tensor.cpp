@@ -10,9 +10,9 @@
 namespace orrery {
 namespace {
 
-const TensorBody& body_of(const std::shared_ptr<TensorBody>& body) {
-  check(body != nullptr, "tensor: undefined; assign a value first");
-  return *body;
+const TensorImpl& impl_of(const std::shared_ptr<TensorImpl>& impl) {
+  check(impl != nullptr, "tensor: undefined; assign a value first");
+  return *impl;
 }
 
 template <class From>
@@ -30,12 +30,12 @@ Tensor Tensor::empty(const Shape& shape, Dtype dtype, Device device) {
   return view(std::move(buffer), 0, shape, dtype);
 }
 Tensor Tensor::view(std::shared_ptr<Buffer> buffer, int64_t offset, const Shape& shape, Dtype dtype) {
-  auto body = std::make_shared<TensorBody>();
-  body->buffer = std::move(buffer);
-  body->offset = offset * bytes_of(dtype);
-  body->shape = shape;
-  body->dtype = dtype;
-  return Tensor(std::move(body));
+  auto impl = std::make_shared<TensorImpl>();
+  impl->buffer = std::move(buffer);
+  impl->offset = offset * bytes_of(dtype);
+  impl->shape = shape;
+  impl->dtype = dtype;
+  return Tensor(std::move(impl));
 }
 Tensor Tensor::zeros(const Shape& shape, Dtype dtype, Device device) {
   const Tensor x = empty(shape, dtype, device);
@@ -63,20 +63,20 @@ Tensor Tensor::from(const Shape& shape, std::span<const int32_t> values) {
   return x;
 }
 
-const Shape& Tensor::shape() const { return body_of(body_).shape; }
-Dtype Tensor::dtype() const { return body_of(body_).dtype; }
-Device Tensor::device() const { return body_of(body_).buffer->device(); }
+const Shape& Tensor::shape() const { return impl_of(impl_).shape; }
+Dtype Tensor::dtype() const { return impl_of(impl_).dtype; }
+Device Tensor::device() const { return impl_of(impl_).buffer->device(); }
 
 const void* Tensor::raw(Dtype wanted) const {
-  const TensorBody& body = body_of(body_);
-  if (body.dtype != wanted)
-    fail("tensor: dtype is ", name(body.dtype), ", but ", name(wanted),
+  const TensorImpl& impl = impl_of(impl_);
+  if (impl.dtype != wanted)
+    fail("tensor: dtype is ", name(impl.dtype), ", but ", name(wanted),
          " is needed; convert with .to(Dtype::", name(wanted), ")");
-  return body.buffer->data() + body.offset;
+  return impl.buffer->data() + impl.offset;
 }
 void* Tensor::mutable_raw(Dtype wanted) const {
   void* const data = const_cast<void*>(raw(wanted));
-  ++body_->buffer->version;
+  ++impl_->buffer->version;
   return data;
 }
 std::vector<double> Tensor::to_vector() const {
@@ -89,46 +89,46 @@ double Tensor::item() const {
         "; take one with operator[] or sum()");
   return to_vector()[0];
 }
-Tensor Tensor::part(int64_t offset, const Shape& shape) const {
-  const TensorBody& whole = body_of(body_);
-  return view(whole.buffer, whole.offset / bytes_of(whole.dtype) + offset, shape, whole.dtype);
+Tensor Tensor::flat_view(int64_t offset, const Shape& shape) const {
+  const TensorImpl& base = impl_of(impl_);
+  return view(base.buffer, base.offset / bytes_of(base.dtype) + offset, shape, base.dtype);
 }
-Tensor Tensor::detach() const { return part(0, shape()); }
+Tensor Tensor::detach() const { return flat_view(0, shape()); }
 Tensor Tensor::clone() const {
   const Tensor copy = empty_like(*this);
   copy_bytes(device(), copy.mutable_raw(), device(), raw(), bytes());
   return copy;
 }
 
-bool Tensor::requires_grad() const { return body_ && body_->requires_grad; }
+bool Tensor::requires_grad() const { return impl_ && impl_->requires_grad; }
 const Tensor& Tensor::set_requires_grad(bool wanted) const {
-  check(!body_of(body_).edge, "set_requires_grad: the tensor is the result of a recorded operation; detach() it first");
+  check(!impl_of(impl_).edge, "set_requires_grad: the tensor is the result of a recorded operation; detach() it first");
   check(!wanted || is_floating(dtype()), "set_requires_grad: a tensor of dtype ", name(dtype()),
         " has no gradient; convert with .to(Dtype::f32)");
-  body_->requires_grad = wanted;
+  impl_->requires_grad = wanted;
   return *this;
 }
 Tensor Tensor::grad() const {
-  const TensorBody& body = body_of(body_);
-  if (body.stale && body.gradient) {
-    zero_bytes(body.gradient.device(), body.gradient.mutable_raw(), body.gradient.bytes());
-    body_->stale = false;
+  const TensorImpl& impl = impl_of(impl_);
+  if (impl.stale && impl.gradient) {
+    zero_bytes(impl.gradient.device(), impl.gradient.mutable_raw(), impl.gradient.bytes());
+    impl_->stale = false;
   }
-  return body.gradient;
+  return impl.gradient;
 }
 void Tensor::set_grad(const Tensor& g) const {
   check(!g || g.shape() == shape(), "set_grad: a gradient of shape ", g ? g.shape() : Shape(), " does not fit shape ",
         shape());
-  body_->gradient = g;
-  body_->stale = body_->gradient_at_home = false;
+  impl_->gradient = g;
+  impl_->stale = impl_->has_fixed_gradient = false;
 }
 void Tensor::zero_grad() const {
-  if (body_of(body_).gradient_at_home)
-    body_->stale = true;
+  if (impl_of(impl_).has_fixed_gradient)
+    impl_->stale = true;
   else
-    body_->gradient = {};
+    impl_->gradient = {};
 }
-bool Tensor::grad_is_stale() const { return body_of(body_).stale; }
+bool Tensor::grad_is_stale() const { return impl_of(impl_).stale; }
 void check_same_kind(const char* operation, const Tensor& a, const Tensor& b) {
   if (a.device() != b.device())
     fail(operation, ": one operand is on ", a.device(), ", the other on ", b.device(),

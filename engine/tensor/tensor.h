@@ -15,13 +15,13 @@
 namespace orrery {
 
 struct Node;
-struct TensorBody;
+struct TensorImpl;
 
 // The target of a gradient: output `output` of a node, or a leaf. Never a buffer.
 struct Edge {
   std::shared_ptr<Node> node;
   int output = 0;
-  std::shared_ptr<TensorBody> leaf;
+  std::shared_ptr<TensorImpl> leaf;
   explicit operator bool() const { return node || leaf; }
 };
 
@@ -48,7 +48,7 @@ class Tensor {
   // Returns a view of `buffer` from element `offset` on, such as a slice of a flat buffer.
   static Tensor view(std::shared_ptr<Buffer> buffer, int64_t offset, const Shape& shape, Dtype dtype);
 
-  bool defined() const { return body_ != nullptr; }
+  bool defined() const { return impl_ != nullptr; }
   explicit operator bool() const { return defined(); }
   const Shape& shape() const;
   int64_t size(int axis) const { return shape()[axis]; }
@@ -82,7 +82,7 @@ class Tensor {
   Tensor to(Device device) const;
   Tensor clone() const;  // a copy of the numbers, without the graph
   // Returns a view of `shape` from element `offset` on, without the graph and without checks.
-  Tensor part(int64_t offset, const Shape& shape) const;
+  Tensor flat_view(int64_t offset, const Shape& shape) const;
   Tensor detach() const;  // shares the numbers, without the graph
 
   // Differentiation.
@@ -95,23 +95,23 @@ class Tensor {
   bool grad_is_stale() const;
   void backward() const;  // of a tensor with one element
 
-  const std::shared_ptr<TensorBody>& body() const { return body_; }
-  explicit Tensor(std::shared_ptr<TensorBody> body) : body_(std::move(body)) {}
+  const std::shared_ptr<TensorImpl>& impl() const { return impl_; }
+  explicit Tensor(std::shared_ptr<TensorImpl> impl) : impl_(std::move(impl)) {}
 
  private:
   const void* raw(Dtype dtype) const;
   void* mutable_raw(Dtype dtype) const;
-  std::shared_ptr<TensorBody> body_;
+  std::shared_ptr<TensorImpl> impl_;
 };
 
-struct TensorBody {
+struct TensorImpl {
   std::shared_ptr<Buffer> buffer;
   int64_t offset = 0;  // bytes
   Shape shape;
   Dtype dtype = Dtype::f32;
   bool requires_grad = false;
   bool stale = false;             // the gradient counts as zero, regardless of its memory
-  bool gradient_at_home = false;  // the gradient has a fixed buffer (in a flat one), which operations write
+  bool has_fixed_gradient = false;  // the gradient has a fixed buffer (in a flat one), which operations write
   Edge edge;                      // of a recorded result: its node
   Tensor gradient;                // of a leaf
 };

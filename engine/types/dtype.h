@@ -80,7 +80,7 @@ struct In {
 template <class T>
 struct Out {
   T* pointer = nullptr;
-  struct Place {
+  struct Reference {
     T& element;
     HOST_DEVICE void operator=(Arithmetic<T> x) const { element = static_cast<T>(x); }
     HOST_DEVICE void operator+=(Arithmetic<T> x) const {
@@ -88,7 +88,7 @@ struct Out {
     }
     HOST_DEVICE operator Arithmetic<T>() const { return static_cast<Arithmetic<T>>(element); }
   };
-  HOST_DEVICE Place operator[](int64_t i) const { return {pointer[i]}; }
+  HOST_DEVICE Reference operator[](int64_t i) const { return {pointer[i]}; }
   HOST_DEVICE Out at(int64_t offset) const { return {pointer + offset}; }
   HOST_DEVICE explicit operator bool() const { return pointer != nullptr; }
 };

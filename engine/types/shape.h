@@ -1,4 +1,4 @@
-// The sizes of a dense row-major array: a value of at most six axes and `largest_size` elements.
+// The sizes of a dense row-major array: a value of at most six axes and `max_elements` elements.
 #pragma once
 
 #include <array>
@@ -34,20 +34,20 @@ class Shape {
     check(rank_ < max_rank, "shape: too many axes; at most ", max_rank, " are supported");
     check(size >= 0, "shape: size ", size, " must be at least 0");
     sizes_[static_cast<size_t>(rank_++)] = size;
-    if (__builtin_mul_overflow(numel_, size, &numel_) || numel_ > largest_size)
+    if (__builtin_mul_overflow(numel_, size, &numel_) || numel_ > max_elements)
       fail("shape: ", *this, " has too many elements for any memory; use smaller sizes");
   }
   Shape with(int axis, int64_t size) const {
-    const int place = resolve(axis);
+    const int changed_axis = resolve(axis);
     Shape changed;
-    for (int i = 0; i < rank_; ++i) changed.append(i == place ? size : sizes_[static_cast<size_t>(i)]);
+    for (int i = 0; i < rank_; ++i) changed.append(i == changed_axis ? size : sizes_[static_cast<size_t>(i)]);
     return changed;
   }
   Shape without(int axis) const {
-    const int gone = resolve(axis);
+    const int removed_axis = resolve(axis);
     Shape changed;
     for (int i = 0; i < rank_; ++i)
-      if (i != gone) changed.append(sizes_[static_cast<size_t>(i)]);
+      if (i != removed_axis) changed.append(sizes_[static_cast<size_t>(i)]);
     return changed;
   }
   // Returns a non-negative axis; throws if the axis does not exist.

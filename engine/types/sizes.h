@@ -11,7 +11,7 @@
 namespace orrery {
 
 // 2^59: more elements than any memory holds, and few enough for a count of bytes to be exact.
-constexpr int64_t largest_size = int64_t{1} << 59;
+constexpr int64_t max_elements = int64_t{1} << 59;
 
 namespace detail {
 [[noreturn]] inline void fail_sizes(std::string_view what, const char* between, std::initializer_list<int64_t> sizes) {
@@ -21,18 +21,18 @@ namespace detail {
 }
 }  // namespace detail
 
-// Product and sum of sizes >= 0, at most `largest_size`. Errors: "`what`: 3 x 4 is too large ...".
+// Product and sum of sizes >= 0, at most `max_elements`. Errors: "`what`: 3 x 4 is too large ...".
 inline int64_t product_of_sizes(std::string_view what, std::initializer_list<int64_t> sizes) {
   int64_t product = 1;
   for (const int64_t size : sizes)
-    if (size < 0 || __builtin_mul_overflow(product, size, &product) || product > largest_size)
+    if (size < 0 || __builtin_mul_overflow(product, size, &product) || product > max_elements)
       detail::fail_sizes(what, " x ", sizes);
   return product;
 }
 inline int64_t sum_of_sizes(std::string_view what, std::initializer_list<int64_t> sizes) {
   int64_t sum = 0;
   for (const int64_t size : sizes)
-    if (size < 0 || __builtin_add_overflow(sum, size, &sum) || sum > largest_size)
+    if (size < 0 || __builtin_add_overflow(sum, size, &sum) || sum > max_elements)
       detail::fail_sizes(what, " + ", sizes);
   return sum;
 }

@@ -25,25 +25,27 @@ std::string signed_fixed(double x, int digits) { return (x >= 0 ? "+" : "") + fi
 std::string scientific(double x, int digits) { return print_digits(x, std::chars_format::scientific, digits); }
 std::string significant(double x, int digits) { return print_digits(x, std::chars_format::general, digits); }
 
-std::string grouped(int64_t x) {
+std::string with_commas(int64_t x) {
   std::string digits = std::to_string(x);
   for (int at = static_cast<int>(digits.size()) - 3; at > (x < 0 ? 1 : 0); at -= 3)
     digits.insert(static_cast<size_t>(at), ",");
   return digits;
 }
 
-std::string counted(int64_t n, const std::string& one) { return grouped(n) + " " + one + (n == 1 ? "" : "s"); }
-
-std::string in_megabytes(double bytes) {
-  return grouped(static_cast<int64_t>(std::ceil(std::min(bytes, 1e18) / 1e6))) + " MB";
+std::string pluralize(int64_t n, const std::string& singular) {
+  return with_commas(n) + " " + singular + (n == 1 ? "" : "s");
 }
 
-std::string in_words(std::string name) {
+std::string in_megabytes(double bytes) {
+  return with_commas(static_cast<int64_t>(std::ceil(std::min(bytes, 1e18) / 1e6))) + " MB";
+}
+
+std::string humanize(std::string name) {
   std::replace(name.begin(), name.end(), '_', ' ');
   return name;
 }
 
-std::vector<std::string> items_of(const std::string& list) {
+std::vector<std::string> split_list(const std::string& list) {
   std::vector<std::string> items;
   for (size_t begin = 0; begin <= list.size();) {
     const size_t end = std::min(list.find(',', begin), list.size());

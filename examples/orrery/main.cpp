@@ -78,19 +78,19 @@ const std::vector<Command>& commands() {
 namespace {
 
 // Removes --plugin=FILE.so and --plugin FILE.so before any `--` and loads each plug-in.
-std::vector<std::string> without_plugins(int count, char** words) {
+std::vector<std::string> without_plugins(int argc, char** argv) {
   std::vector<std::string> rest;
-  for (int i = 1; i < count; ++i) {
-    const std::string word = words[i], key = "--plugin";
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i], key = "--plugin";
     if (word == "--") {
-      rest.insert(rest.end(), words + i, words + count);
+      rest.insert(rest.end(), argv + i, argv + argc);
       break;
     }
     if (word == key) {
       check_usage(i + 1 < count, "--plugin needs a file, as in --plugin=runs/plugins/my_activation.so");
-      models::load_noted_plugin(words[++i]);
+      models::load_plugin_once(argv[++i]);
     } else if (word.starts_with(key + "=")) {
-      models::load_noted_plugin(word.substr(key.size() + 1));
+      models::load_plugin_once(word.substr(key.size() + 1));
     } else {
       rest.push_back(word);
     }
@@ -128,8 +128,8 @@ std::vector<std::string> reversed(const std::vector<std::string>& words) {
   return all;
 }
 
-int run(int count, char** words) {
-  std::vector<std::string> given = without_plugins(count, words);
+int run(int argc, char** argv) {
+  std::vector<std::string> given = without_plugins(argc, argv);
   if (!given.empty() && given[0] == "help") return print_help(Arguments(given.begin() + 1, given.end()));
   const bool all = take_help_of_all(given);
   check_first(given);
@@ -147,15 +147,15 @@ int run(int count, char** words) {
   }
   try {
     app.parse(reversed(given));
-  } catch (const CLI::Success& asked) {  // --help, --version
-    return app.exit(asked);
+  } catch (const CLI::Success& requested) {  // --help, --version
+    return app.exit(requested);
   } catch (const CLI::ParseError& error) {
     fail_usage(error.what());
   }
   for (const Command& command : commands())
     if (const CLI::App* const sub = app.get_subcommand(command.name); sub->parsed()) {
       apply_omp_num_threads();
-      if (command.way_out_of_memory) set_way_out_of_memory(command.way_out_of_memory);
+      if (command.out_of_memory_advice) set_out_of_memory_advice(command.out_of_memory_advice);
       return command.run(Arguments(given.begin() + 1, given.end()));
     }
   std::cout << app.help();
@@ -165,12 +165,12 @@ int run(int count, char** words) {
 }  // namespace
 }  // namespace orrery::program
 
-int main(int count, char** words) {
+int main(int argc, char** argv) {
   using namespace orrery::program;
   try {
     CheckedOutput output;
     try {
-      const int code = run(count, words);
+      const int code = run(argc, argv);
       output.finish();
       end_program(code);
     } catch (...) {

@@ -25,15 +25,15 @@ const BlockOptions& checked(const BlockOptions& o) {
   return o;
 }
 
-std::unique_ptr<nn::Module> make_norm(const BlockOptions& o, const Spec& own, bool of_attention) {
+std::unique_ptr<nn::Module> make_norm(const BlockOptions& o, const Spec& own, bool before_attention) {
   return nn::make_normalization(is_same(own) ? o.normalization : own,
-                                {o.width, o.normalization_bias, o.causal, of_attention});
+                                {o.width, o.normalization_bias, o.causal, before_attention});
 }
 
 std::unique_ptr<nn::Sublayer> make_attention(const BlockOptions& o) {
   return nn::make_attention(o.attention, {.width = o.width,
                                           .heads = o.heads,
-                                          .key_heads = o.key_heads,
+                                          .kv_heads = o.kv_heads,
                                           .head_size = o.head_size,
                                           .causal = o.causal,
                                           .bias = o.attention_bias.value_or(o.bias),
@@ -56,14 +56,14 @@ Block::Block(const BlockOptions& o)
                                                       .layers = o.layers,
                                                       .initial_weights = o.initial_weights,
                                                       .shared_activation = o.shared_activation});
-  if (layer->adds_nothing()) return;
+  if (layer->is_noop()) return;
   feed_forward_ = std::make_unique<ResidualStep>(
       parallel_ ? nullptr : make_norm(o, o.feed_forward_normalization, false), std::move(layer),
       ResidualOptions{o.dropout, o.norm_place == "post", o.residual_gain, o.feed_forward_divisor,
                       o.feed_forward_residual});
 }
 
-Tensor Block::forward(const Tensor& x, nn::Pass& pass) {
+Tensor Block::forward(const Tensor& x, nn::ForwardPass& pass) {
   if (!feed_forward_) return attention_.forward(x, pass);
   if (!parallel_) return feed_forward_->forward(attention_.forward(x, pass), pass);
   const Tensor before = attention_.stream(x), input = attention_.normalize(before, pass);

@@ -13,7 +13,7 @@ namespace orrery::models {
 
 struct BlockOptions {
   int64_t width = 128, heads = 4, d_ff = 512;
-  int64_t key_heads = 0, head_size = 0;  // 0: heads; width / heads
+  int64_t kv_heads = 0, head_size = 0;  // 0: heads; width / heads
   Spec attention = parse_spec("softmax"), feed_forward = parse_spec("dense(gelu_tanh)"),
        normalization = parse_spec("layer");
   // For one sublayer; same: `normalization`.
@@ -46,8 +46,9 @@ struct BlockOptions {
 class Block final : public nn::Module {
  public:
   explicit Block(const BlockOptions& options);
-  Tensor forward(const Tensor& x, nn::Pass& pass) override;
-  Tensor after_residual(const Tensor& x, nn::Pass& pass) const {  // the output for x, the last residual stream state
+  Tensor forward(const Tensor& x, nn::ForwardPass& pass) override;
+  Tensor after_residual(const Tensor& x,
+                        nn::ForwardPass& pass) const {  // the output for x, the last residual stream state
     return (feed_forward_ ? *feed_forward_ : attention_).after_residual(x, pass);
   }
   void visit(nn::Visitor& v) override;

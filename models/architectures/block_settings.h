@@ -25,7 +25,7 @@ void visit_own_biases(V& v, Settings& s) {
   v("feed_forward_bias", s.feed_forward_bias, "biases in feed-forwards; same: as bias", one_of({"same", "yes", "no"}));
 }
 // Returns nothing for same.
-inline std::optional<bool> own_bias(const std::string& word) {
+inline std::optional<bool> bias_override(const std::string& word) {
   return word == "same" ? std::nullopt : std::optional(word == "yes");
 }
 

@@ -32,19 +32,19 @@ EncoderDecoderSettings checked(EncoderDecoderSettings s) {
 
 EncoderDecoder::Stack EncoderDecoder::make_stack(bool decoder) const {
   const EncoderDecoderSettings& s = settings_;
-  const nn::InitialWeights weights = nn::initial_weights(s.initial_std, s.width);
+  const nn::InitialWeights weights = nn::initial_weights(s.initialization, s.width);
   Stack stack{nullptr, nullptr, nn::Dropout(s.dropout), {}, nullptr};
   if (!decoder || !s.shared_embedding)
-    stack.embedding = std::make_unique<nn::Embedding>(s.vocabulary, s.width, weights.table());
+    stack.embedding = std::make_unique<nn::Embedding>(s.vocabulary, s.width, weights.embedding());
   stack.position = nn::make_position(
       s.position,
       {.context = s.context, .width = s.width, .heads = s.heads, .causal = decoder, .table_std = weights.table_std});
-  const auto norm = [&](const Spec& spec, bool of_attention) {
-    return nn::make_normalization(spec, {s.width, s.normalization_bias, decoder, of_attention});
+  const auto norm = [&](const Spec& spec, bool before_attention) {
+    return nn::make_normalization(spec, {s.width, s.normalization_bias, decoder, before_attention});
   };
   const auto add = [&](const std::string& name, std::unique_ptr<nn::Module> normalization,
                        std::unique_ptr<nn::Sublayer> layer) {
-    if (!layer->adds_nothing())
+    if (!layer->is_noop())
       stack.steps.emplace_back(
           name, std::make_unique<ResidualStep>(std::move(normalization), std::move(layer),
                                                ResidualOptions{.dropout = s.dropout, .post = s.norm_place == "post"}));
@@ -58,7 +58,7 @@ EncoderDecoder::Stack EncoderDecoder::make_stack(bool decoder) const {
                                 .context = s.context,
                                 .position = stack.position.get()};
   nn::AttentionLayerOptions cross = own;
-  cross.causal = false, cross.position = nullptr, cross.memory_width = s.width;
+  cross.causal = false, cross.position = nullptr, cross.encoder_width = s.width;
   for (int64_t i = 0; i < (decoder ? s.decoder_layers : s.layers); ++i) {
     const std::string layer = std::to_string(i) + ".";
     add(layer + "attention", norm(s.attention_normalization, true),
@@ -83,13 +83,13 @@ EncoderDecoder::EncoderDecoder(const EncoderDecoderSettings& settings)
   const EncoderDecoderSettings& s = settings_;
   if (!s.tied_head) {
     head_ = nn::Parameter(Shape{s.vocabulary, s.width},
-                          nn::initial_weights(s.initial_std, s.width).head(s.width, s.vocabulary));
-    head_.table = true;
+                          nn::initial_weights(s.initialization, s.width).head(s.width, s.vocabulary));
+    head_.is_lookup_table = true;
   }
   nn::name_paths(*this);
 }
 
-Tensor EncoderDecoder::run(Stack& stack, const Tensor& tokens, nn::Pass& pass) {
+Tensor EncoderDecoder::run(Stack& stack, const Tensor& tokens, nn::ForwardPass& pass) {
   const int64_t before = pass.offset();
   check(tokens.shape().rank() == 2 && tokens.size(1) >= 1 && before + tokens.size(1) <= settings_.context,
         "encoder_decoder: tokens of shape ", tokens.shape(), " after ", before,
@@ -101,28 +101,28 @@ Tensor EncoderDecoder::run(Stack& stack, const Tensor& tokens, nn::Pass& pass) {
   return (*stack.norm)(x, pass);
 }
 
-Tensor EncoderDecoder::before_head(const Tensor& states, nn::Pass& pass) {
+Tensor EncoderDecoder::before_head(const Tensor& states, nn::ForwardPass& pass) {
   const bool steps = !decoder_.steps.empty();
   return (*decoder_.norm)(steps ? decoder_.steps.back().second->after_residual(states, pass) : states, pass);
 }
 
-void EncoderDecoder::encode(const Tensor& sources, const Tensor& lengths, nn::Pass& pass) {
-  check(!pass.cache || pass.cache->tokens == 0,
+void EncoderDecoder::encode(const Tensor& sources, const Tensor& lengths, nn::ForwardPass& pass) {
+  check(!pass.cache || pass.cache->length == 0,
         "encoder_decoder: the cache already has target tokens; encode the source with an empty cache");
   nn::Cache* const cache = std::exchange(pass.cache, nullptr);
   const Tensor of_targets = std::exchange(pass.lengths, lengths);
-  pass.memory = run(encoder_, sources, pass);
-  pass.memory_lengths = lengths;
+  pass.encoder_output = run(encoder_, sources, pass);
+  pass.encoder_lengths = lengths;
   pass.lengths = of_targets, pass.cache = cache;
 }
 
-Tensor EncoderDecoder::forward(const Tensor& targets, nn::Pass& pass) {
-  check(bool(pass.memory),
+Tensor EncoderDecoder::forward(const Tensor& targets, nn::ForwardPass& pass) {
+  check(bool(pass.encoder_output),
         "encoder_decoder: the pass has no encoder output; encode a source in it first, as --task=translation does");
   check(!pass.cache || !recording(),
         "encoder_decoder: a cache cannot be used while gradients are recorded; run under NoGrad");
   const Tensor x = run(decoder_, targets, pass);
-  if (pass.cache) pass.cache->tokens += targets.size(1);
+  if (pass.cache) pass.cache->length += targets.size(1);
   return hook(path(), "logits", nn::linear(x, head().weight));
 }
 

@@ -30,7 +30,7 @@ struct EncoderDecoderSettings {
        final_normalization = parse_spec("same"), position = parse_spec("sinusoidal(scale=1)");
   bool bias = true, normalization_bias = true, shared_embedding = true, tied_head = true;
   double dropout = 0.1;
-  Spec initial_std = parse_spec("relu_former");
+  Spec initialization = parse_spec("relu_former");
   Spec embedding_scale = parse_spec("sqrt_width");
   std::string norm_place = "pre";
 
@@ -68,7 +68,7 @@ struct EncoderDecoderSettings {
     v("shared_embedding", shared_embedding, "use one embedding table for source and target");
     v("tied_head", tied_head, "use the target's embedding table as the head");
     v("embedding_scale", embedding_scale, embedding_scale_help);
-    v("initialization|initial_std", initial_std,
+    v("initialization|initial_std", initialization,
       "initial weights: a std, inverse_sqrt_width, normal(STD), ...; see nn/layers/initial_weights.h",
       nn::initialization_names());
   }
@@ -84,9 +84,9 @@ class EncoderDecoder final : public TranslationModel, public HeadedModel {
   using Settings = EncoderDecoderSettings;
 
   explicit EncoderDecoder(const EncoderDecoderSettings& settings);
-  void encode(const Tensor& sources, const Tensor& lengths, nn::Pass& pass) override;
-  Tensor forward(const Tensor& targets, nn::Pass& pass) override;
-  Tensor before_head(const Tensor& states, nn::Pass& pass) override;
+  void encode(const Tensor& sources, const Tensor& lengths, nn::ForwardPass& pass) override;
+  Tensor forward(const Tensor& targets, nn::ForwardPass& pass) override;
+  Tensor before_head(const Tensor& states, nn::ForwardPass& pass) override;
   Head head() const override { return {head_.value ? head_.value : target_embedding().weight.value, {}}; }
   int64_t context() const override { return settings_.context; }
   int64_t vocabulary() const override { return settings_.vocabulary; }
@@ -103,14 +103,14 @@ class EncoderDecoder final : public TranslationModel, public HeadedModel {
   };
   Stack make_stack(bool decoder) const;
   void visit(nn::Visitor& v, const std::string& name, Stack& stack);
-  Tensor run(Stack& stack, const Tensor& tokens, nn::Pass& pass);
+  Tensor run(Stack& stack, const Tensor& tokens, nn::ForwardPass& pass);
   const nn::Embedding& target_embedding() const {
     return decoder_.embedding ? *decoder_.embedding : *encoder_.embedding;
   }
 
   EncoderDecoderSettings settings_;
   Stack encoder_, decoder_;
-  StreamNumber embedding_scale_;
+  LearnableScale embedding_scale_;
   nn::Parameter head_;  // undefined: tied to the embedding
 };
 

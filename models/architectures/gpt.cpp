@@ -25,7 +25,7 @@ BlockOptions block_options(const GptSettings& s, const nn::Position& position, n
   return {.width = s.width,
           .heads = s.heads,
           .d_ff = s.d_ff,
-          .key_heads = s.key_heads,
+          .kv_heads = s.kv_heads,
           .head_size = s.head_size,
           .attention = s.attention,
           .feed_forward = s.feed_forward,
@@ -33,15 +33,15 @@ BlockOptions block_options(const GptSettings& s, const nn::Position& position, n
           .attention_normalization = s.attention_normalization,
           .feed_forward_normalization = s.feed_forward_normalization,
           .bias = s.bias,
-          .attention_bias = own_bias(s.attention_bias),
-          .feed_forward_bias = own_bias(s.feed_forward_bias),
+          .attention_bias = bias_override(s.attention_bias),
+          .feed_forward_bias = bias_override(s.feed_forward_bias),
           .query_key_bias = s.attention_bias == "query_key",
           .normalization_bias = s.normalization_bias,
           .dropout = s.dropout,
           .layers = s.layers,
           .context = s.context,
           .position = &position,
-          .initial_weights = nn::initial_weights(s.initial_std, s.width),
+          .initial_weights = nn::initial_weights(s.initialization, s.width),
           .shared_activation = s.shared_activation ? &activation : nullptr,
           .norm_place = s.norm_place,
           .parallel = s.parallel,
@@ -55,13 +55,13 @@ BlockOptions block_options(const GptSettings& s, const nn::Position& position, n
 Gpt::Gpt(const GptSettings& settings)
     : settings_(checked(settings)),
       embedding_(settings_.vocabulary, settings_.width,
-                 nn::initial_weights(settings_.initial_std, settings_.width).table()),
+                 nn::initial_weights(settings_.initialization, settings_.width).embedding()),
       embedding_scale_(embedding_scale(settings_.embedding_scale, settings_.width, "gpt")),
       embedding_dropout_(settings_.dropout),
       norm_(nn::make_normalization(final_normalization(settings_),
                                    {settings_.width, settings_.normalization_bias, true})) {
   const GptSettings& s = settings_;
-  const nn::InitialWeights weights = nn::initial_weights(s.initial_std, s.width);
+  const nn::InitialWeights weights = nn::initial_weights(s.initialization, s.width);
   position_ = nn::make_position(s.position, {.context = s.context,
                                              .width = s.width,
                                              .heads = s.heads,
@@ -72,12 +72,12 @@ Gpt::Gpt(const GptSettings& settings)
   check(!s.shared_activation || activation_.value, "gpt: shared_activation=yes, but feed_forward=", s.feed_forward,
         " has no activation with learned parameters; use one that has, such as dense(leaky_relu_learned)");
   if (!s.tied_head) head_weight_ = nn::Parameter(Shape{s.vocabulary, s.width}, weights.head(s.width, s.vocabulary));
-  head_weight_.table = true;
+  head_weight_.is_lookup_table = true;
   if (s.head_bias) head_bias_ = nn::Parameter(Shape{s.vocabulary}, nn::constant(0));
   nn::name_paths(*this);
 }
 
-Tensor Gpt::states(const Tensor& tokens, nn::Pass& pass) {
+Tensor Gpt::states(const Tensor& tokens, nn::ForwardPass& pass) {
   check(tokens.shape().rank() == 2 && tokens.size(1) >= 1 && tokens.size(1) <= settings_.context,
         "gpt: tokens of shape ", tokens.shape(), "; they must be (batch, time), with time at most ", settings_.context,
         " (the context)");
@@ -88,10 +88,10 @@ Tensor Gpt::states(const Tensor& tokens, nn::Pass& pass) {
   Tensor x = embedding_scale_.times((*position_)(embedding_(tokens, pass), pass));
   x = hook(path(), "embedding", embedding_dropout_(x, pass));
   for (const auto& block : blocks_) x = (*block)(x, pass);
-  if (pass.cache) pass.cache->tokens = after;
+  if (pass.cache) pass.cache->length = after;
   return (*norm_)(x, pass);
 }
-Tensor Gpt::next(const Tensor& tokens, nn::Pass& pass) { return logits(last_of(states(tokens, pass))); }
+Tensor Gpt::next(const Tensor& tokens, nn::ForwardPass& pass) { return logits(last_of(states(tokens, pass))); }
 
 void Gpt::visit(nn::Visitor& v) {
   v("token_embedding", embedding_);

@@ -31,11 +31,11 @@ struct GptSettings {
   std::string norm_place = "pre";
   Spec embedding_scale = parse_spec("none");
   bool parallel = false;
-  int64_t key_heads = 0, head_size = 0;
+  int64_t kv_heads = 0, head_size = 0;
   Spec attention_normalization = parse_spec("same"), feed_forward_normalization = parse_spec("same");
   std::string attention_bias = "same", feed_forward_bias = "same";
   bool head_bias = false, tied_head = true, shared_activation = false;
-  Spec initial_std = parse_spec("0.02");
+  Spec initialization = parse_spec("0.02");
   LearnableNumber residual_gain{1}, feed_forward_divisor{1}, feed_forward_residual{1};
 
   template <class V>
@@ -68,7 +68,7 @@ struct GptSettings {
     v("feed_forward_residual", feed_forward_residual,
       "factor of the residual that the feed-forward's output is added to", between(-1e6, 1e6));
     v("embedding_scale", embedding_scale, embedding_scale_help);
-    v("kv_heads|key_heads", key_heads, "key and value heads, each for heads / kv_heads query heads; 0: heads",
+    v("kv_heads|key_heads", kv_heads, "key and value heads, each for heads / kv_heads query heads; 0: heads",
       between(0, 65536));
     v("head_size", head_size, "channels of a head; 0: width / heads", between(0, 65536));
     visit_own_normalizations(v, *this);
@@ -76,7 +76,7 @@ struct GptSettings {
     v("head_bias", head_bias, "add a bias to the logits");
     v("tied_head", tied_head, "use the embedding matrix as the head");
     v("shared_activation", shared_activation, "share the learned parameters of the activation among all feed-forwards");
-    v("initialization|initial_std", initial_std,
+    v("initialization|initial_std", initialization,
       "initial weights: a std, inverse_sqrt_width, normal(STD), ...; see nn/layers/initial_weights.h",
       nn::initialization_names());
   }
@@ -91,9 +91,9 @@ class Gpt final : public LanguageModel, public HeadedModel {
   using Settings = GptSettings;
 
   explicit Gpt(const GptSettings& settings);
-  Tensor forward(const Tensor& tokens, nn::Pass& pass) override { return logits(states(tokens, pass)); }
-  Tensor next(const Tensor& tokens, nn::Pass& pass) override;
-  Tensor before_head(const Tensor& states, nn::Pass& pass) override {
+  Tensor forward(const Tensor& tokens, nn::ForwardPass& pass) override { return logits(states(tokens, pass)); }
+  Tensor next(const Tensor& tokens, nn::ForwardPass& pass) override;
+  Tensor before_head(const Tensor& states, nn::ForwardPass& pass) override {
     return (*norm_)(blocks_.back()->after_residual(states, pass), pass);
   }
   Head head() const override {
@@ -105,14 +105,14 @@ class Gpt final : public LanguageModel, public HeadedModel {
   const GptSettings& settings() const { return settings_; }
 
  private:
-  Tensor states(const Tensor& tokens, nn::Pass& pass);  // the output before the head, (B, T, width)
+  Tensor states(const Tensor& tokens, nn::ForwardPass& pass);  // the output before the head, (B, T, width)
   Tensor logits(const Tensor& x) const {
     return hook(path(), "logits", nn::linear(x, head().weight, head_bias_.value));
   }
 
   GptSettings settings_;
   nn::Embedding embedding_;
-  StreamNumber embedding_scale_;  // scales the sum of token embeddings and positions
+  LearnableScale embedding_scale_;  // scales the sum of token embeddings and positions
   nn::Parameter activation_;     // shared by the feed-forwards; undefined: each has its own, or none
   std::unique_ptr<nn::Position> position_;
   nn::Dropout embedding_dropout_;

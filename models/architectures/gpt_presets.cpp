@@ -52,7 +52,7 @@ GptSettings revival(const char* normalization, const char* activation) {
   GptSettings s = of_size(12, 12, 768, 128);
   s.normalization = parse_spec(normalization), s.final_normalization = parse_spec("layer");
   s.feed_forward = Spec{"dense", {{"", parse_spec(activation)}}};
-  s.attention_bias = "query_key", s.initial_std = parse_spec("relu_revival");
+  s.attention_bias = "query_key", s.initialization = parse_spec("relu_revival");
   return s;
 }
 void add_revival() {

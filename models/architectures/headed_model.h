@@ -15,7 +15,7 @@ class HeadedModel {
   virtual ~HeadedModel() = default;
   // Returns the head's input for last residual states (B, T, C), as in the hook `residual`:
   // normalized, and for images pooled to (B, C).
-  virtual Tensor before_head(const Tensor& states, nn::Pass& pass) = 0;
+  virtual Tensor before_head(const Tensor& states, nn::ForwardPass& pass) = 0;
   virtual Head head() const = 0;
 };
 

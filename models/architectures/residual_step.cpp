@@ -5,14 +5,14 @@
 
 namespace orrery::models {
 
-StreamNumber::StreamNumber(const LearnableNumber& number) : fixed_(number.initial) {
+LearnableScale::LearnableScale(const LearnableNumber& number) : fixed_(number.initial) {
   if (number.learned) parameter = nn::Parameter(Shape{1}, nn::constant(number.initial));
 }
-Tensor StreamNumber::times(const Tensor& x) const {
+Tensor LearnableScale::times(const Tensor& x) const {
   if (parameter.value) return x * parameter.value;
   return fixed_ == 1 ? x : x * fixed_;
 }
-Tensor StreamNumber::divide(const Tensor& x) const {
+Tensor LearnableScale::divide(const Tensor& x) const {
   if (parameter.value) return x / parameter.value;
   return fixed_ == 1 ? x : x / fixed_;
 }
@@ -31,17 +31,18 @@ ResidualStep::ResidualStep(std::unique_ptr<nn::Module> norm, std::unique_ptr<nn:
 Tensor ResidualStep::stream(const Tensor& x) const { return hook(layer_->path(), "stream", x); }
 
 // The layer itself adds x, unless dropout or a factor comes between.
-Tensor ResidualStep::add(const Tensor& x, const Tensor& input, nn::Pass& pass) {
+Tensor ResidualStep::add(const Tensor& x, const Tensor& input, nn::ForwardPass& pass) {
   const bool dropping = p_ > 0 && pass.training;
   const auto sum = [&] {
-    if (!dropping && gain_.is_one() && divisor_.is_one() && residual_.is_one()) return layer_->onto(input, x, pass);
-    const Tensor read = dropout_((*layer_)(input, pass), pass);
-    return residual_.times(x) + divisor_.divide(gain_.times(read));
+    if (!dropping && gain_.is_one() && divisor_.is_one() && residual_.is_one())
+      return layer_->call_with_residual(input, x, pass);
+    const Tensor update = dropout_((*layer_)(input, pass), pass);
+    return residual_.times(x) + divisor_.divide(gain_.times(update));
   };
   return hook(layer_->path(), "residual", sum());
 }
 
-Tensor ResidualStep::forward(const Tensor& before, nn::Pass& pass) {
+Tensor ResidualStep::forward(const Tensor& before, nn::ForwardPass& pass) {
   const Tensor x = stream(before);
   return post_ ? normalize(add(x, x, pass), pass) : add(x, normalize(x, pass), pass);
 }

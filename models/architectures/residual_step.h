@@ -14,9 +14,9 @@
 namespace orrery::models {
 
 // A number, fixed or learned.  A fixed 1 costs nothing.
-class StreamNumber {
+class LearnableScale {
  public:
-  explicit StreamNumber(const LearnableNumber& number);
+  explicit LearnableScale(const LearnableNumber& number);
   bool is_one() const { return !parameter.value && fixed_ == 1; }
   Tensor times(const Tensor& x) const;   // x n
   Tensor divide(const Tensor& x) const;  // x / n
@@ -36,15 +36,17 @@ class ResidualStep final : public nn::Module {
  public:
   // `norm` may be null if forward is not called.
   ResidualStep(std::unique_ptr<nn::Module> norm, std::unique_ptr<nn::Sublayer> layer, const ResidualOptions& options);
-  Tensor forward(const Tensor& before, nn::Pass& pass) override;
+  Tensor forward(const Tensor& before, nn::ForwardPass& pass) override;
 
   // The parts of forward, for steps that share a normalization.
   Tensor stream(const Tensor& x) const;  // x, passed through its hook
-  Tensor normalize(const Tensor& x, nn::Pass& pass) const { return (*norm_)(x, pass); }
-  Tensor add(const Tensor& x, const Tensor& input, nn::Pass& pass);  // b x + a S(input) / d
+  Tensor normalize(const Tensor& x, nn::ForwardPass& pass) const { return (*norm_)(x, pass); }
+  Tensor add(const Tensor& x, const Tensor& input, nn::ForwardPass& pass);  // b x + a S(input) / d
 
   // Returns the output for this value of the hook `residual`.
-  Tensor after_residual(const Tensor& state, nn::Pass& pass) const { return post_ ? normalize(state, pass) : state; }
+  Tensor after_residual(const Tensor& state, nn::ForwardPass& pass) const {
+    return post_ ? normalize(state, pass) : state;
+  }
   void visit(nn::Visitor& v) override { visit(v, "norm", "layer", ""); }
   // `others` is the prefix of the remaining names: dropout, gain, divisor, residual.
   void visit(nn::Visitor& v, const std::string& norm, const std::string& layer, const std::string& others);
@@ -55,7 +57,7 @@ class ResidualStep final : public nn::Module {
   double p_;
   nn::Dropout dropout_;
   bool post_;
-  StreamNumber gain_, divisor_, residual_;
+  LearnableScale gain_, divisor_, residual_;
 };
 
 }  // namespace orrery::models

@@ -17,9 +17,9 @@ ResnetSettings checked(ResnetSettings s) {
   return s;
 }
 
-nn::InitialWeights weights_of(const ResnetSettings& s) { return nn::initial_weights(s.initial_std, s.width); }
+nn::InitialWeights weights_of(const ResnetSettings& s) { return nn::initial_weights(s.initialization, s.width); }
 
-nn::Convolution window_of_3(int64_t inputs, int64_t outputs, int64_t stride, const nn::Initialization& weight) {
+nn::Convolution convolution_3x3(int64_t inputs, int64_t outputs, int64_t stride, const nn::Initialization& weight) {
   return {inputs, outputs, 3, {.steps = {.stride = stride, .padding = 1}, .bias = false, .weight = weight}};
 }
 constexpr int64_t window = 9;  // pixels
@@ -30,24 +30,25 @@ class Resnet::Block final : public nn::Module {
  public:
   Block(const ResnetSettings& s, int64_t inputs, int64_t outputs, int64_t stride)
       : activation_(s.activation),
-        first_(window_of_3(inputs, outputs, stride,
-                           weights_of(s).inner(window * inputs, window * outputs, stages * s.blocks, 1))),
-        second_(window_of_3(outputs, outputs, 1,
-                            weights_of(s).joining(window * outputs, window * outputs, stages * s.blocks, 1))),
+        first_(convolution_3x3(inputs, outputs, stride,
+                               weights_of(s).hidden(window * inputs, window * outputs, stages * s.blocks, 1))),
+        second_(
+            convolution_3x3(outputs, outputs, 1,
+                            weights_of(s).residual_output(window * outputs, window * outputs, stages * s.blocks, 1))),
         first_norm_(nn::make_normalization(s.normalization, {outputs})),
         second_norm_(nn::make_normalization(s.normalization, {outputs})) {
     if (stride == 1 && inputs == outputs) return;
     shortcut_ = std::make_unique<nn::Convolution>(
         inputs, outputs, 1,
         nn::Convolution::Options{
-            .steps = {.stride = stride}, .bias = false, .weight = weights_of(s).outside(inputs, outputs)});
+            .steps = {.stride = stride}, .bias = false, .weight = weights_of(s).other(inputs, outputs)});
     if (s.shortcut == "option_b") shortcut_norm_ = nn::make_normalization(s.normalization, {outputs});
   }
-  Tensor forward(const Tensor& before, nn::Pass& pass) override {
+  Tensor forward(const Tensor& before, nn::ForwardPass& pass) override {
     const Tensor x = hook(path(), "stream", before);
     const Tensor inner = activation_((*first_norm_)(first_(x, pass), pass));
-    const Tensor read = (*second_norm_)(second_(inner, pass), pass);
-    return hook(path(), "residual", activation_(read + shortcut(x, pass)));
+    const Tensor update = (*second_norm_)(second_(inner, pass), pass);
+    return hook(path(), "residual", activation_(update + shortcut(x, pass)));
   }
   void visit(nn::Visitor& v) override {
     v("first", first_);
@@ -59,7 +60,7 @@ class Resnet::Block final : public nn::Module {
   }
 
  private:
-  Tensor shortcut(const Tensor& x, nn::Pass& pass) {
+  Tensor shortcut(const Tensor& x, nn::ForwardPass& pass) {
     if (!shortcut_) return x;
     const Tensor projected = (*shortcut_)(x, pass);
     return shortcut_norm_ ? (*shortcut_norm_)(projected, pass) : projected;
@@ -74,13 +75,13 @@ class Resnet::Block final : public nn::Module {
 Resnet::Resnet(const ResnetSettings& settings)
     : settings_(checked(settings)),
       activation_(settings_.activation),
-      first_(window_of_3(settings_.channels, settings_.width, 1,
-                         weights_of(settings_).outside(window * settings_.channels, window * settings_.width))),
+      first_(convolution_3x3(settings_.channels, settings_.width, 1,
+                             weights_of(settings_).other(window * settings_.channels, window * settings_.width))),
       norm_(nn::make_normalization(settings_.normalization, {settings_.width})),
       head_(settings_.width << (stages - 1), settings_.classes, {}) {
   const ResnetSettings& s = settings_;
   head_.weight.initialization = weights_of(s).head(s.width << (stages - 1), s.classes);
-  head_.weight.table = true;
+  head_.weight.is_lookup_table = true;
   int64_t inputs = s.width;
   for (int64_t stage = 0; stage < stages; ++stage)
     for (int64_t i = 0; i < s.blocks; ++i) {
@@ -91,7 +92,7 @@ Resnet::Resnet(const ResnetSettings& settings)
   nn::name_paths(*this);
 }
 
-Tensor Resnet::forward(const Tensor& pixels, nn::Pass& pass) {
+Tensor Resnet::forward(const Tensor& pixels, nn::ForwardPass& pass) {
   check(pixels.shape().rank() == 4 && pixels.size(3) == settings_.channels, "resnet: pixels of shape ", pixels.shape(),
         "; they must be (batch, height, width, ", settings_.channels, ")");
   Tensor x = activation_((*norm_)(first_(pixels.to(first_.weight.value.dtype()), pass), pass));

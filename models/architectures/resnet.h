@@ -28,7 +28,7 @@ struct ResnetSettings {
   int64_t blocks = 1, width = 16;
   int64_t image_size = 0, channels = 0, classes = 0;  // 0: from the data
   std::string shortcut = "projection";
-  Spec normalization = parse_spec("batch"), activation = parse_spec("relu"), initial_std = parse_spec("fan_in");
+  Spec normalization = parse_spec("batch"), activation = parse_spec("relu"), initialization = parse_spec("fan_in");
 
   template <class V>
   void visit(V& v) {
@@ -44,7 +44,7 @@ struct ResnetSettings {
     v.common("normalization", normalization, "normalization after each convolution; names: `orrery list normalization`",
              name_of_family("normalization"));
     v.common("activation", activation, "activation of every layer, without learned parameters");
-    v("initialization|initial_std", initial_std,
+    v("initialization|initial_std", initialization,
       "initial weights: fan_in, or another of nn/layers/initial_weights.h, for the first stage's width",
       nn::initialization_names());
   }
@@ -59,7 +59,7 @@ class Resnet final : public ImageModel {
   using Settings = ResnetSettings;
 
   explicit Resnet(const ResnetSettings& settings);
-  Tensor forward(const Tensor& pixels, nn::Pass& pass) override;
+  Tensor forward(const Tensor& pixels, nn::ForwardPass& pass) override;
   void visit(nn::Visitor& v) override;
   int64_t image_size() const override { return 0; }
   int64_t channels() const override { return settings_.channels; }

@@ -16,9 +16,9 @@ void check_span(const Spec& attention) {
 }
 
 StreamSettings checked(StreamSettings s) {
-  check(s.layers >= 1 && s.width >= 1 && s.context >= 1 && s.heads >= 1 && s.memory >= 1, "stream: layers ", s.layers,
-        ", heads ", s.heads, ", width ", s.width, ", context ", s.context, " and cache_length ", s.memory,
-        " must all be at least 1");
+  check(s.layers >= 1 && s.width >= 1 && s.context >= 1 && s.heads >= 1 && s.cache_length >= 1, "stream: layers ",
+        s.layers, ", heads ", s.heads, ", width ", s.width, ", context ", s.context, " and cache_length ",
+        s.cache_length, " must all be at least 1");
   check(s.vocabulary >= 1, "stream: the vocabulary has ", s.vocabulary, " tokens; at least 1 is needed");
   check_span(s.attention);
   if (s.d_ff == 0) s.d_ff = product_of_sizes("stream: d_ff", {4, s.width});
@@ -30,20 +30,21 @@ StreamSettings checked(StreamSettings s) {
 StreamModel::StreamModel(const StreamSettings& settings)
     : settings_(checked(settings)),
       embedding_(settings_.vocabulary, settings_.width,
-                 nn::initial_weights(settings_.initial_std, settings_.width).table()),
+                 nn::initial_weights(settings_.initialization, settings_.width).embedding()),
       embedding_scale_(embedding_scale(settings_.embedding_scale, settings_.width, "stream")),
       position_(nn::make_position(
-          settings_.position, {.context = settings_.memory + 1, .width = settings_.width, .heads = settings_.heads})),
+          settings_.position,
+          {.context = settings_.cache_length + 1, .width = settings_.width, .heads = settings_.heads})),
       embedding_dropout_(settings_.dropout),
       head_(settings_.width, settings_.vocabulary, {}) {
   const StreamSettings& s = settings_;
   check(position_->acts_on_scores() || s.position.name == "none", "stream: position=", s.position,
         " counts from the beginning of a text, which a stream does not have; use relative, alibi or none");
-  const nn::InitialWeights weights = nn::initial_weights(s.initial_std, s.width);
+  const nn::InitialWeights weights = nn::initial_weights(s.initialization, s.width);
   head_.weight.initialization = weights.head(s.width, s.vocabulary);
-  head_.weight.table = true;
-  const Spec usual = s.norm_place == "post" ? parse_spec("none") : s.normalization,
-             last = s.final_normalization.name == "same" ? usual : s.final_normalization;
+  head_.weight.is_lookup_table = true;
+  const Spec default_norm = s.norm_place == "post" ? parse_spec("none") : s.normalization,
+             last = s.final_normalization.name == "same" ? default_norm : s.final_normalization;
   if (last.name != "none") norm_ = nn::make_normalization(last, {s.width, true, true});
   for (int64_t i = 0; i < s.layers; ++i)
     blocks_.push_back(std::make_unique<Block>(BlockOptions{.width = s.width,
@@ -55,26 +56,26 @@ StreamModel::StreamModel(const StreamSettings& settings)
                                                            .attention_normalization = s.attention_normalization,
                                                            .feed_forward_normalization = s.feed_forward_normalization,
                                                            .bias = s.bias,
-                                                           .attention_bias = own_bias(s.attention_bias),
-                                                           .feed_forward_bias = own_bias(s.feed_forward_bias),
+                                                           .attention_bias = bias_override(s.attention_bias),
+                                                           .feed_forward_bias = bias_override(s.feed_forward_bias),
                                                            .query_key_bias = s.attention_bias == "query_key",
                                                            .dropout = s.dropout,
                                                            .layers = s.layers,
-                                                           .context = s.memory,
+                                                           .context = s.cache_length,
                                                            .position = position_.get(),
                                                            .initial_weights = weights,
                                                            .norm_place = s.norm_place}));
   nn::name_paths(*this);
 }
 
-Tensor StreamModel::forward(const Tensor& tokens, nn::Pass& pass) {
+Tensor StreamModel::forward(const Tensor& tokens, nn::ForwardPass& pass) {
   check(tokens.shape().rank() == 2 && tokens.size(1) >= 1, "stream: tokens of shape ", tokens.shape(),
         "; they must be (batch, time)");
-  check(!pass.cache || pass.cache->of_states || !recording(),
+  check(!pass.cache || pass.cache->holds_states || !recording(),
         "stream: a cache of keys cannot be used while gradients are recorded; use one of states, or run under NoGrad");
   Tensor x = hook(path(), "embedding", embedding_dropout_(embedding_scale_.times(embedding_(tokens, pass)), pass));
   for (const auto& block : blocks_) x = (*block)(x, pass);
-  if (pass.cache) pass.cache->tokens += tokens.size(1);
+  if (pass.cache) pass.cache->length += tokens.size(1);
   return hook(path(), "logits", head_(normalized(x, pass), pass));
 }
 

@@ -28,13 +28,13 @@
 namespace orrery::models {
 
 struct StreamSettings {
-  int64_t layers = 4, heads = 4, width = 128, context = 64, memory = 256;
+  int64_t layers = 4, heads = 4, width = 128, context = 64, cache_length = 256;
   int64_t vocabulary = 0;  // 0: the tokenizer's size
   int64_t d_ff = 0;        // hidden channels of the feed-forward; 0: 4 width
   Spec attention = parse_spec("softmax(span=adaptive_span(256))"), feed_forward = parse_spec("dense(relu)"),
        normalization = parse_spec("layer"), attention_normalization = parse_spec("same"),
        feed_forward_normalization = parse_spec("same"), final_normalization = parse_spec("same"),
-       position = parse_spec("relative"), initial_std = parse_spec("adaptive_span"),
+       position = parse_spec("relative"), initialization = parse_spec("adaptive_span"),
        embedding_scale = parse_spec("none");
   std::string norm_place = "post", attention_bias = "same", feed_forward_bias = "same";
   bool bias = false;
@@ -46,8 +46,8 @@ struct StreamSettings {
     v.common("heads", heads, "attention heads per block", between(1, 65536));
     v.common("width", width, "channels of the residual stream", between(1, 65536));
     v.common("context", context, "tokens per block of text; gradients flow within a block", between(1, 16777216));
-    v.common("cache_length|memory", memory, "cached positions before the block, without gradient; upper limit of spans",
-             between(1, 16777215));
+    v.common("cache_length|memory", cache_length,
+             "cached positions before the block, without gradient; upper limit of spans", between(1, 16777215));
     v("vocabulary", vocabulary, "number of tokens; 0: the tokenizer's", between(0, 1048576));
     v("d_ff|inner", d_ff, "hidden channels of a feed-forward; 0: 4 width", between(0, 262144));
     v.common("attention", attention,
@@ -68,7 +68,7 @@ struct StreamSettings {
     v("norm_place", norm_place,
       "place of normalizations; pre: before each sublayer and the head; post: after the residual addition",
       one_of({"pre", "post"}));
-    v("initialization|initial_std", initial_std,
+    v("initialization|initial_std", initialization,
       "initial weights: a std, inverse_sqrt_width, normal(STD), ...; see nn/layers/initial_weights.h",
       nn::initialization_names());
     v("embedding_scale", embedding_scale, embedding_scale_help);
@@ -89,8 +89,8 @@ class StreamModel final : public LanguageModel, public HeadedModel {
 
   explicit StreamModel(const StreamSettings& settings);
   // With a cache of states (B, ...) in the pass, it continues B streams and is differentiable.
-  Tensor forward(const Tensor& tokens, nn::Pass& pass) override;
-  Tensor before_head(const Tensor& states, nn::Pass& pass) override {
+  Tensor forward(const Tensor& tokens, nn::ForwardPass& pass) override;
+  Tensor before_head(const Tensor& states, nn::ForwardPass& pass) override {
     return normalized(blocks_.back()->after_residual(states, pass), pass);
   }
   Head head() const override { return {head_.weight.value, head_.bias.value}; }
@@ -100,11 +100,11 @@ class StreamModel final : public LanguageModel, public HeadedModel {
   const StreamSettings& settings() const { return settings_; }
 
  private:
-  Tensor normalized(const Tensor& x, nn::Pass& pass) { return norm_ ? (*norm_)(x, pass) : x; }
+  Tensor normalized(const Tensor& x, nn::ForwardPass& pass) { return norm_ ? (*norm_)(x, pass) : x; }
 
   StreamSettings settings_;
   nn::Embedding embedding_;
-  StreamNumber embedding_scale_;
+  LearnableScale embedding_scale_;
   std::unique_ptr<nn::Position> position_;
   nn::Dropout embedding_dropout_;
   std::vector<std::unique_ptr<Block>> blocks_;

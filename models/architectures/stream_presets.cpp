@@ -8,7 +8,7 @@ constexpr const char *bytes = "256", *enwik8 = "205";  // vocabularies, in chara
 
 StreamSettings of_paper(int64_t layers, int64_t width, int64_t heads, const char* attention) {
   StreamSettings s;
-  s.layers = layers, s.width = width, s.heads = heads, s.context = 512, s.memory = 8192;
+  s.layers = layers, s.width = width, s.heads = heads, s.context = 512, s.cache_length = 8192;
   s.d_ff = 2048, s.attention = parse_spec(attention);
   s.bias = true, s.attention_bias = "no";
   return s;

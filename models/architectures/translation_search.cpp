@@ -20,7 +20,7 @@ struct Candidate {  // a hypothesis with one more token
   size_t row;
   int32_t token;
 };
-bool likelier(const Candidate& a, const Candidate& b) {
+bool more_likely(const Candidate& a, const Candidate& b) {
   if (a.log_probability != b.log_probability) return a.log_probability > b.log_probability;
   return a.row != b.row ? a.row < b.row : a.token < b.token;
 }
@@ -48,7 +48,7 @@ class Search {  // of one batch
     std::vector<std::vector<int32_t>> rows;
     for (const size_t number : numbers) {
       const auto length = static_cast<int64_t>(sources[number].size());
-      const int64_t limit = std::min(s_.most_tokens ? s_.most_tokens : 2 * length + 20, model.context());
+      const int64_t limit = std::min(s_.max_tokens ? s_.max_tokens : 2 * length + 20, model.context());
       sentences_.push_back({.number = number, .limit = limit, .rows = {rows.size()}});
       rows.push_back(sources[number]);
       lengths_.push_back(static_cast<int32_t>(length));
@@ -65,7 +65,7 @@ class Search {  // of one batch
 
  private:
   // Returns the most likely tokens of each row.
-  std::vector<std::vector<Candidate>> read() {
+  std::vector<std::vector<Candidate>> next_candidates() {
     std::vector<int32_t> last;
     for (const Hypothesis& h : hypotheses_) last.push_back(h.tokens.empty() ? marks_.begin : h.tokens.back());
     const auto rows = static_cast<int64_t>(last.size());
@@ -73,15 +73,15 @@ class Search {  // of one batch
     const Tensor top = max(logits, -1, true), log_sum = log(sum(exp(logits - top), {-1}, true)) + top;
     const Tensor z = logits.to(Device::cpu), l = log_sum.to(Device::cpu);
     std::vector<std::vector<Candidate>> all;
-    for (int64_t row = 0; row < rows; ++row) all.push_back(likeliest(z, l.data<float>()[row], row));
+    for (int64_t row = 0; row < rows; ++row) all.push_back(most_likely(z, l.data<float>()[row], row));
     return all;
   }
-  std::vector<Candidate> likeliest(const Tensor& logits, double log_sum, int64_t row) const {
+  std::vector<Candidate> most_likely(const Tensor& logits, double log_sum, int64_t row) const {
     check(std::isfinite(log_sum),
           "translate: the model's logits are not finite, because its weights are too large; use an earlier checkpoint");
     const int64_t tokens = std::min<int64_t>(logits.size(-1), marks_.vocabulary);
     const float* const z = logits.data<float>() + row * logits.size(-1);
-    const auto most = static_cast<size_t>(std::min(2 * s_.beam, tokens));
+    const auto max_candidates = static_cast<size_t>(std::min(2 * s_.beam, tokens));
     const double before = hypotheses_[static_cast<size_t>(row)].log_probability - log_sum;
     std::vector<Candidate> best;
     auto never = marks_.never.begin();
@@ -91,9 +91,9 @@ class Search {  // of one batch
         continue;
       }
       const Candidate one{before + z[token], static_cast<size_t>(row), static_cast<int32_t>(token)};
-      if (best.size() == most && !likelier(one, best.back())) continue;
-      if (best.size() == most) best.pop_back();
-      best.insert(std::upper_bound(best.begin(), best.end(), one, likelier), one);
+      if (best.size() == max_candidates && !more_likely(one, best.back())) continue;
+      if (best.size() == max_candidates) best.pop_back();
+      best.insert(std::upper_bound(best.begin(), best.end(), one, more_likely), one);
     }
     return best;
   }
@@ -109,7 +109,7 @@ class Search {  // of one batch
               std::vector<int32_t>& parents) {
     std::vector<Candidate> candidates;
     for (const size_t row : sentence.rows) candidates.insert(candidates.end(), by_row[row].begin(), by_row[row].end());
-    std::sort(candidates.begin(), candidates.end(), likelier);
+    std::sort(candidates.begin(), candidates.end(), more_likely);
     const size_t first = next.size();
     int64_t rank = 0;
     for (const Candidate& c : candidates) {
@@ -136,19 +136,19 @@ class Search {  // of one batch
     return true;
   }
   void step() {
-    const std::vector<std::vector<Candidate>> by_row = read();
+    const std::vector<std::vector<Candidate>> by_row = next_candidates();
     std::vector<Hypothesis> next;
     std::vector<int32_t> parents;
     std::vector<Sentence> left;
     for (Sentence& sentence : sentences_) {
-      const bool goes_on = extend(sentence, by_row, next, parents);
-      (goes_on ? left : done_).push_back(std::move(sentence));
+      const bool unfinished = extend(sentence, by_row, next, parents);
+      (unfinished ? left : done_).push_back(std::move(sentence));
     }
     sentences_ = std::move(left), hypotheses_ = std::move(next);
-    if (!sentences_.empty()) keep(parents);
+    if (!sentences_.empty()) reorder_cache(parents);
   }
   // Gives each row the cached state of its parent.
-  void keep(const std::vector<int32_t>& parents) {
+  void reorder_cache(const std::vector<int32_t>& parents) {
     std::vector<int32_t> same(lengths_.size());
     std::iota(same.begin(), same.end(), 0);
     if (parents == same) return;
@@ -156,11 +156,11 @@ class Search {  // of one batch
     for (auto& [path, entry] : cache_.entries)
       for (Tensor* const kept : {&entry.key, &entry.value, &entry.states})
         if (*kept) *kept = chosen_rows(*kept, rows);
-    pass_.memory = chosen_rows(pass_.memory, rows);
+    pass_.encoder_output = chosen_rows(pass_.encoder_output, rows);
     std::vector<int32_t> lengths;
     for (const int32_t parent : parents) lengths.push_back(lengths_[static_cast<size_t>(parent)]);
     lengths_ = std::move(lengths);
-    pass_.memory_lengths = Tensor::from(Shape{rows.size(0)}, lengths_).to(device_);
+    pass_.encoder_lengths = Tensor::from(Shape{rows.size(0)}, lengths_).to(device_);
   }
 
   TranslationModel& model_;
@@ -168,7 +168,7 @@ class Search {  // of one batch
   const SearchSettings& s_;
   Device device_;
   nn::Cache cache_;
-  nn::Pass pass_;
+  nn::ForwardPass pass_;
   std::vector<Sentence> sentences_, done_;
   std::vector<Hypothesis> hypotheses_;  // by row
   std::vector<int32_t> lengths_;        // source length of each row
@@ -178,8 +178,8 @@ class Search {  // of one batch
 
 std::vector<std::vector<int32_t>> translate(TranslationModel& model, std::span<const std::vector<int32_t>> sources,
                                             const SentenceMarks& marks, const SearchSettings& s) {
-  check(s.beam >= 1 && s.batch >= 1 && s.most_tokens >= 0, "translate: beam ", s.beam, " and batch_size ", s.batch,
-        " must be at least 1, and most_tokens ", s.most_tokens, " at least 0");
+  check(s.beam >= 1 && s.batch_size >= 1 && s.max_tokens >= 0, "translate: beam ", s.beam, " and batch_size ",
+        s.batch_size, " must be at least 1, and most_tokens ", s.max_tokens, " at least 0");
   check(std::isfinite(s.length_penalty), "translate: length_penalty ", s.length_penalty, " must be finite");
   check(marks.vocabulary <= model.vocabulary(), "translate: the tokenizer has ", marks.vocabulary,
         " tokens, but the model has ", model.vocabulary(), "; use the tokenizer that the model was trained with");
@@ -193,9 +193,9 @@ std::vector<std::vector<int32_t>> translate(TranslationModel& model, std::span<c
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return sources[a].size() < sources[b].size(); });
   std::vector<std::vector<int32_t>> translations(sources.size());
-  const auto batch = static_cast<size_t>(s.batch);
-  for (size_t begin = 0; begin < order.size(); begin += batch) {
-    const size_t end = std::min(order.size(), begin + batch);
+  const auto batch_size = static_cast<size_t>(s.batch_size);
+  for (size_t begin = 0; begin < order.size(); begin += batch_size) {
+    const size_t end = std::min(order.size(), begin + batch_size);
     Search(model, sources,
            {order.begin() + static_cast<std::ptrdiff_t>(begin), order.begin() + static_cast<std::ptrdiff_t>(end)},
            marks, s)

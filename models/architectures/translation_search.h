@@ -18,14 +18,15 @@
 
 namespace orrery::models {
 
-constexpr int64_t usual_beam = 5;  // default of `orrery translate` and of the BLEU of `orrery evaluate`
+constexpr int64_t default_beam = 5;  // default of `orrery translate` and of the BLEU of `orrery evaluate`
 
 struct SearchSettings {
   int64_t beam = 1;
   double length_penalty = 1;
-  int64_t most_tokens = 0;  // per translation; 0: twice the source's tokens + 20, at most the context
-  int64_t batch = 64;       // sources per batch
-  std::function<void(double share)> progress = {};  // called after each batch with the finished fraction of all sources
+  int64_t max_tokens = 0;   // per translation; 0: twice the source's tokens + 20, at most the context
+  int64_t batch_size = 64;  // sources per batch
+  std::function<void(double fraction)> progress =
+      {};  // called after each batch with the finished fraction of all sources
 };
 
 // Translates sources that end with marks.end; returns translations in their order, without marks.

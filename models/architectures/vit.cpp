@@ -32,24 +32,23 @@ const Spec& final_normalization(const VitSettings& s) {
 Vit::Vit(const VitSettings& settings)
     : settings_(checked(settings)),
       patches_(settings_.channels, settings_.patch, settings_.width,
-               {.weight = nn::initial_weights(settings_.initial_std, settings_.width)
-                              .outside(settings_.channels * settings_.patch * settings_.patch, settings_.width)}),
+               {.weight = nn::initial_weights(settings_.initialization, settings_.width)
+                              .other(settings_.channels * settings_.patch * settings_.patch, settings_.width)}),
       position_(nn::make_position(
           settings_.position, {.context = tokens_of(settings_),
                                .width = settings_.width,
                                .heads = settings_.heads,
                                .causal = false,
-                               .table_std = nn::initial_weights(settings_.initial_std, settings_.width).table_std})),
+                               .table_std = nn::initial_weights(settings_.initialization, settings_.width).table_std})),
       embedding_scale_(embedding_scale(settings_.embedding_scale, settings_.width, "vit")),
       embedding_dropout_(settings_.dropout),
       norm_(nn::make_normalization(final_normalization(settings_), {settings_.width, settings_.normalization_bias})),
-      head_(
-          settings_.width, settings_.classes,
-          {.weight =
-               nn::initial_weights(settings_.initial_std, settings_.width).head(settings_.width, settings_.classes)}) {
+      head_(settings_.width, settings_.classes,
+            {.weight = nn::initial_weights(settings_.initialization, settings_.width)
+                           .head(settings_.width, settings_.classes)}) {
   const VitSettings& s = settings_;
   head_.bias.initialization = nn::constant(s.head_bias);
-  head_.weight.table = true;
+  head_.weight.is_lookup_table = true;
   if (has_class_token()) {
     class_token_ = nn::Parameter(Shape{1, 1, s.width}, nn::constant(0));
     class_token_.decay = false;  // a vector
@@ -71,7 +70,7 @@ Vit::Vit(const VitSettings& settings)
                                              .layers = s.layers,
                                              .context = tokens(),
                                              .position = position_.get(),
-                                             .initial_weights = nn::initial_weights(s.initial_std, s.width),
+                                             .initial_weights = nn::initial_weights(s.initialization, s.width),
                                              .norm_place = s.norm_place,
                                              .residual_gain = s.residual_gain}));
   nn::name_paths(*this);
@@ -79,7 +78,7 @@ Vit::Vit(const VitSettings& settings)
 
 int64_t Vit::tokens() const { return tokens_of(settings_); }
 
-Tensor Vit::forward(const Tensor& pixels, nn::Pass& pass) {
+Tensor Vit::forward(const Tensor& pixels, nn::ForwardPass& pass) {
   const VitSettings& s = settings_;
   const Shape& shape = pixels.shape();
   check(shape.rank() == 4 && shape == Shape{shape[0], s.image_size, s.image_size, s.channels}, "vit: pixels of shape ",
@@ -91,7 +90,7 @@ Tensor Vit::forward(const Tensor& pixels, nn::Pass& pass) {
   return hook(path(), "logits", head_(pooled((*norm_)(x, pass)), pass));
 }
 
-Tensor Vit::before_head(const Tensor& states, nn::Pass& pass) {
+Tensor Vit::before_head(const Tensor& states, nn::ForwardPass& pass) {
   return pooled((*norm_)(blocks_.back()->after_residual(states, pass), pass));
 }
 Tensor Vit::pooled(const Tensor& x) const {

@@ -27,7 +27,7 @@ struct VitSettings {
   std::string pooling = "mean";
   Spec attention = parse_spec("softmax"), feed_forward = parse_spec("dense(gelu)"), normalization = parse_spec("layer"),
        attention_normalization = parse_spec("same"), feed_forward_normalization = parse_spec("same"),
-       final_normalization = parse_spec("same"), position = parse_spec("learned"), initial_std = parse_spec("0.02"),
+       final_normalization = parse_spec("same"), position = parse_spec("learned"), initialization = parse_spec("0.02"),
        embedding_scale = parse_spec("none");
   bool bias = true, normalization_bias = true;
   double dropout = 0, head_bias = 0;
@@ -66,7 +66,7 @@ struct VitSettings {
       between(-1e3, 1e3));
     v("norm_place", norm_place, "place of normalizations; pre: before each sublayer; post: after the residual addition",
       one_of({"pre", "post"}));
-    v("initialization|initial_std", initial_std,
+    v("initialization|initial_std", initialization,
       "initial weights: a std, inverse_sqrt_width, normal(STD), ...; see nn/layers/initial_weights.h",
       nn::initialization_names());
     v("embedding_scale", embedding_scale, embedding_scale_help);
@@ -83,9 +83,9 @@ class Vit final : public ImageModel, public HeadedModel {
   using Settings = VitSettings;
 
   explicit Vit(const VitSettings& settings);
-  Tensor forward(const Tensor& pixels, nn::Pass& pass) override;
+  Tensor forward(const Tensor& pixels, nn::ForwardPass& pass) override;
   void visit(nn::Visitor& v) override;
-  Tensor before_head(const Tensor& states, nn::Pass& pass) override;
+  Tensor before_head(const Tensor& states, nn::ForwardPass& pass) override;
   Head head() const override { return {head_.weight.value, head_.bias.value}; }
   int64_t image_size() const override { return settings_.image_size; }
   int64_t channels() const override { return settings_.channels; }
@@ -101,7 +101,7 @@ class Vit final : public ImageModel, public HeadedModel {
   nn::PatchEmbedding patches_;
   nn::Parameter class_token_;  // undefined without a class token
   std::unique_ptr<nn::Position> position_;
-  StreamNumber embedding_scale_;  // scales the sum of patches, class token and positions
+  LearnableScale embedding_scale_;  // scales the sum of patches, class token and positions
   nn::Dropout embedding_dropout_;
   std::vector<std::unique_ptr<Block>> blocks_;
   std::unique_ptr<nn::Module> norm_;

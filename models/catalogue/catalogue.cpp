@@ -40,31 +40,33 @@ std::string short_number(double x) {
 
 // Returns the minimum of f, which may be one of its limits.
 double minimum(const std::function<double(double)>& f, const std::array<double, 2>& limits) {
-  constexpr double reach = 16;
+  constexpr double half_range = 16;
   constexpr int points = 4096;
-  double best = 0, least = INFINITY;
+  double best = 0, min_value = INFINITY;
   for (int i = -points; i <= points; ++i) {
-    const double x = reach * i / points, y = f(x);
-    if (y < least) best = x, least = y;
+    const double x = half_range * i / points, y = f(x);
+    if (y < min_value) best = x, min_value = y;
   }
-  double low = best - reach / points, high = best + reach / points;  // one minimum between them: ternary search
+  double low = best - half_range / points,
+         high = best + half_range / points;  // one minimum between them: ternary search
   for (int i = 0; i < 60; ++i) {
     const double a = low + (high - low) / 3, b = high - (high - low) / 3;
     (f(a) < f(b) ? high : low) = f(a) < f(b) ? b : a;
   }
-  least = std::min(least, f((low + high) / 2));
+  min_value = std::min(min_value, f((low + high) / 2));
   for (const double limit : limits)
-    if (limit < least + 1e-5) least = limit;  // a function that falls towards its limit never reaches it
-  return least;
+    if (limit < min_value + 1e-5) min_value = limit;  // a function that falls towards its limit never reaches it
+  return min_value;
 }
 
-Pairs shape_of(const nn::ActivationInfo& info, const std::function<double(double)>& value, double slope_at_zero) {
+Pairs properties_of(const nn::ActivationInfo& info, const std::function<double(double)>& value,
+                    double derivative_at_zero) {
   std::vector<std::string> kinks;
   for (const double kink : info.kinks) kinks.push_back(short_number(kink));
   const auto limit = [](double x) { return std::isnan(x) ? std::string("none") : short_number(x); };
   return {{"kinks", kinks.empty() ? "none" : join(kinks)},
           {"F(0)", short_number(value(0))},
-          {"F'(0)", short_number(slope_at_zero)},
+          {"F'(0)", short_number(derivative_at_zero)},
           {"minimum", short_number(minimum(value, info.limits))},
           {"limits", limit(info.limits[0]) + ", " + limit(info.limits[1])}};
 }
@@ -80,23 +82,23 @@ CatalogueEntry activation(const std::string& name) {
   const std::vector<double> p = f.initial_parameters();
   std::vector<std::string> parameters;
   for (size_t i = 0; i < p.size(); ++i) parameters.push_back(text(info.parameters[i], " from ", short_number(p[i])));
-  entry.facts = shape_of(
+  entry.properties = properties_of(
       info, [&](double x) { return f.value(x, p); }, f.derivative(0, p));
-  entry.facts.insert(entry.facts.begin(), {"parameters", p.empty() ? "none" : join(parameters)});
-  entry.facts.emplace_back("saved for backward", f.has_derivative_from_output() ? "y" : p.empty() ? "x" : "x, p");
+  entry.properties.insert(entry.properties.begin(), {"parameters", p.empty() ? "none" : join(parameters)});
+  entry.properties.emplace_back("saved for backward", f.has_derivative_from_output() ? "y" : p.empty() ? "x" : "x, p");
   return entry;
 }
 
 template <class Entry>
 CatalogueEntry registered(const Registry<Entry>& registry, const std::string& name,
-                          const char* keeps = "saved for backward") {
+                          const char* saves = "saved for backward") {
   const Entry& e = registry.at(name);
   CatalogueEntry entry{name, {}, std::string(e.formula), std::string(e.source), {}, {}, registry.aliases(name)};
   if constexpr (requires { e.settings; }) entry.settings = e.settings;
-  if constexpr (requires { e.parameters; }) entry.facts.emplace_back("parameters", e.parameters);
-  if constexpr (requires { e.keeps; }) entry.facts.emplace_back(keeps, e.keeps);
+  if constexpr (requires { e.parameters; }) entry.properties.emplace_back("parameters", e.parameters);
+  if constexpr (requires { e.saves; }) entry.properties.emplace_back(saves, e.saves);
   if constexpr (requires { e.weight_of; })
-    entry.facts.emplace_back("weight", e.weight_of.empty() ? "none: models use it directly" : "losses." + name);
+    entry.properties.emplace_back("weight", e.weight_of.empty() ? "none: models use it directly" : "losses." + name);
   return entry;
 }
 
@@ -109,11 +111,11 @@ CatalogueEntry data(const std::string& name) {
   return {name, {}, d.description, {}, {}, {{"kind", d.kind}}};
 }
 
-std::string listed(const Pairs& pairs, const std::string& equals, const std::string& between) {
+std::string listed(const Pairs& pairs, const std::string& equals, const std::string& separator) {
   std::vector<std::string> items;
   for (const auto& [key, value] : pairs)
     if (!value.empty()) items.push_back(key + equals + value);
-  return join(items, between);
+  return join(items, separator);
 }
 
 CatalogueEntry model(const std::string& name) {
@@ -126,13 +128,13 @@ CatalogueEntry task(const std::string& name) {
   return {name, {}, t.description, {}, list_settings(t.settings), {}};
 }
 
-CatalogueEntry figure(const std::string& name) {
-  const Figure& f = figures().at(name);
-  return {name, {}, f.description, {}, {}, {{"default", f.usual ? "yes" : "no"}}, figures().aliases(name)};
+CatalogueEntry model_metric(const std::string& name) {
+  const ModelMetric& f = model_metrics().at(name);
+  return {name, {}, f.description, {}, {}, {{"default", f.is_default ? "yes" : "no"}}, model_metrics().aliases(name)};
 }
 
-CatalogueEntry look(const std::string& name) {
-  return {name, {}, looks().at(name).description, {}, {}, {}, looks().aliases(name)};
+CatalogueEntry analysis(const std::string& name) {
+  return {name, {}, analyses().at(name).description, {}, {}, {}, analyses().aliases(name)};
 }
 
 // Lists a preset's sizes and all settings that differ from its class.
@@ -146,9 +148,9 @@ CatalogueEntry model_preset(const std::string& name) {
     if (size || std::find(defaults.begin(), defaults.end(), setting) == defaults.end())
       entry.settings.push_back(setting);
   }
-  entry.facts = {{"model", p.model},
-                 {"parameters", std::to_string(p.parameters)},
-                 {"counted for", listed(p.counted_for, " ", ", ")}};
+  entry.properties = {{"model", p.model},
+                      {"parameters", std::to_string(p.parameters)},
+                      {"counted for", listed(p.counted_with, " ", ", ")}};
   return entry;
 }
 
@@ -160,7 +162,7 @@ CatalogueEntry attention_setting(const std::string& name) {
               std::string(info.formula),
               std::string(info.source),
               {},
-              {{"parameters", std::string(info.parameters)}, {"saved for backward", std::string(info.keeps)}}};
+              {{"parameters", std::string(info.parameters)}, {"saved for backward", std::string(info.saves)}}};
   fail("attention_setting: no '", name, "'; see `orrery list attention_setting`");
 }
 
@@ -204,9 +206,9 @@ const std::vector<FamilyForm>& forms() {
       {"problem", "Problems",
        "Problems of the task `algorithmic`: generated sequences; the loss counts the answers only.",
        [](Name n) { return registered(problems(), n); }},
-      {"metric", "Metrics", "Metrics of model components for `--metrics`, logged every `metrics_every` steps.", figure,
-       false, "figure"},
-      {"analysis", "Analyses", "Analyses for `orrery inspect --analysis`.", look, false, "look"},
+      {"metric", "Metrics", "Metrics of model components for `--metrics`, logged every `metrics_every` steps.",
+       model_metric, false, "figure"},
+      {"analysis", "Analyses", "Analyses for `orrery inspect --analysis`.", analysis, false, "look"},
       {"task", "Tasks", "Training tasks; a task determines batches, loss and validation.", task, false},
   };
   return all;
@@ -225,8 +227,8 @@ std::vector<nn::Family> named_families() {
   add("data", data_formats().names());
   add("model", model_classes().names());
   add("model_preset", presets().names());
-  add("metric", figures().names());
-  add("analysis", looks().names());
+  add("metric", model_metrics().names());
+  add("analysis", analyses().names());
   add("task", tasks().names());
   return all;
 }
@@ -263,7 +265,7 @@ std::string catalogue_text(const CatalogueEntry& entry) {
   };
   line(entry.formula);
   if (!entry.settings.empty()) line("settings: " + listed(entry.settings, "=", ", "));
-  line(listed(entry.facts, " ", "; "));
+  line(listed(entry.properties, " ", "; "));
   line(entry.source);
   return all;
 }
@@ -286,10 +288,10 @@ std::string catalogue_markdown() {
     all += (all.empty() ? "" : "\n") + text("### ", family.title, "\n\n", family.description, "\n\n");
     std::vector<std::string> header = {"name", family.formulas ? "formula" : "description"};
     if (with_settings) header.push_back("settings");
-    std::vector<size_t> facts;  // columns that are not empty
-    for (size_t i = 0; i < family.entries[0].facts.size(); ++i)
-      if (any([i](const CatalogueEntry& e) { return !e.facts[i].second.empty(); })) facts.push_back(i);
-    for (const size_t i : facts) header.push_back(family.entries[0].facts[i].first);
+    std::vector<size_t> properties;  // columns that are not empty
+    for (size_t i = 0; i < family.entries[0].properties.size(); ++i)
+      if (any([i](const CatalogueEntry& e) { return !e.properties[i].second.empty(); })) properties.push_back(i);
+    for (const size_t i : properties) header.push_back(family.entries[0].properties[i].first);
     if (with_source) header.push_back("source");
     std::string rule = "|";
     for (size_t i = 0; i < header.size(); ++i) rule += " --- |";
@@ -298,7 +300,7 @@ std::string catalogue_markdown() {
       all += "| `" + e.name + "`" + (e.aliases.empty() ? "" : ", `" + join(e.aliases, "`, `") + "`") + " | " +
              cell(e.formula);
       if (with_settings) all += " | " + cell(listed(e.settings, "=", ", "));
-      for (const size_t i : facts) all += " | " + cell(e.facts[i].second);
+      for (const size_t i : properties) all += " | " + cell(e.properties[i].second);
       if (with_source) all += " | " + cell(e.source);
       all += " |\n";
     }

@@ -12,7 +12,7 @@ struct CatalogueEntry {
   std::vector<std::string> aliases;
   std::string formula, source;
   std::vector<std::pair<std::string, std::string>> settings;  // with defaults, in the order of a spec
-  std::vector<std::pair<std::string, std::string>> facts;     // equal names throughout a family
+  std::vector<std::pair<std::string, std::string>> properties;  // equal names throughout a family
   std::vector<std::string> other_names = {};                  // former ones and synonyms, found but not shown
 };
 struct CatalogueFamily {

@@ -18,7 +18,7 @@ std::vector<Plugin>& plugins() {
 }
 
 using Name = std::pair<std::string, std::string>;
-std::map<Name, std::vector<std::string>> every_name() {  // (family, name) -> aliases
+std::map<Name, std::vector<std::string>> registered_names() {  // (family, name) -> aliases
   std::map<Name, std::vector<std::string>> all;
   for (const CatalogueFamily& family : catalogue())
     for (const CatalogueEntry& entry : family.entries) all[{family.name, entry.name}] = entry.aliases;
@@ -26,26 +26,26 @@ std::map<Name, std::vector<std::string>> every_name() {  // (family, name) -> al
 }
 
 // Example: "dense(scale_norm, width=2)" contains the name scale_norm.
-bool has_word(const std::string& text, const std::string& word) {
-  const auto within = [](char c) {
+bool contains_name(const std::string& text, const std::string& name) {
+  const auto is_name_char = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
   };
-  for (size_t at = 0; (at = text.find(word, at)) != std::string::npos; ++at) {
-    const size_t end = at + word.size();
-    if ((at == 0 || !within(text[at - 1])) && (end == text.size() || !within(text[end]))) return true;
+  for (size_t at = 0; (at = text.find(name, at)) != std::string::npos; ++at) {
+    const size_t end = at + name.size();
+    if ((at == 0 || !is_name_char(text[at - 1])) && (end == text.size() || !is_name_char(text[end]))) return true;
   }
   return false;
 }
 
 // Returns the file name in --plugin=PATH: a loaded plug-in may have been copied or built again.
-std::string file_name(const std::string& word) { return word.substr(word.find_last_of("/=") + 1); }
+std::string file_name(const std::string& argument) { return argument.substr(argument.find_last_of("/=") + 1); }
 
 }  // namespace
 
-const Plugin& load_noted_plugin(const std::string& path) {
-  const auto before = every_name();
+const Plugin& load_plugin_once(const std::string& path) {
+  const auto before = registered_names();
   Plugin plugin{path, load_plugin(path), {}, {}};
-  for (const auto& [name, aliases] : every_name()) {
+  for (const auto& [name, aliases] : registered_names()) {
     if (before.contains(name)) continue;
     plugin.names.push_back(name);
     plugin.aliases.insert(plugin.aliases.end(), aliases.begin(), aliases.end());
@@ -54,46 +54,48 @@ const Plugin& load_noted_plugin(const std::string& path) {
   return plugins().back();
 }
 
-std::span<const Plugin> noted_plugins() { return plugins(); }
-std::vector<std::string> with_plugins(std::vector<std::string> words) {
-  for (size_t n = 0; n < noted_plugins().size(); ++n)
-    words.insert(words.begin() + static_cast<std::ptrdiff_t>(n), "--plugin=" + noted_plugins()[n].path);
-  return words;
+std::span<const Plugin> loaded_plugins() { return plugins(); }
+std::vector<std::string> with_plugins(std::vector<std::string> arguments) {
+  for (size_t n = 0; n < loaded_plugins().size(); ++n)
+    arguments.insert(arguments.begin() + static_cast<std::ptrdiff_t>(n), "--plugin=" + loaded_plugins()[n].path);
+  return arguments;
 }
 
-bool stands_on(const TrainSettings& settings, const Plugin& plugin) {
+bool uses_plugin(const TrainSettings& settings, const Plugin& plugin) {
   const auto assignments = list_settings(settings);
-  const auto named = [&](const std::string& name) {
+  const auto is_set = [&](const std::string& name) {
     return std::any_of(assignments.begin(), assignments.end(), [&](const auto& setting) {
-      const bool weighs = setting.first == name && setting.second != "0";  // an extra loss is a setting of its name
-      return weighs || has_word(setting.second, name);
+      const bool is_loss_weight =
+          setting.first == name && setting.second != "0";  // an extra loss is a setting of its name
+      return is_loss_weight || contains_name(setting.second, name);
     });
   };
-  const auto figures = figures_called(settings.figures);
-  const auto noted = [&](const std::string& name) {
-    return std::any_of(figures.begin(), figures.end(), [&](const auto* figure) { return figure->name == name; });
+  const auto metrics = select_metrics(settings.metrics);
+  const auto is_logged = [&](const std::string& name) {
+    return std::any_of(metrics.begin(), metrics.end(), [&](const auto* metric) { return metric->name == name; });
   };
-  const auto counts = [&](const Name& name) {
-    return name.first == "metric" ? noted(name.second) : named(name.second);
+  const auto is_used = [&](const Name& name) {
+    return name.first == "metric" ? is_logged(name.second) : is_set(name.second);
   };
-  return std::any_of(plugin.names.begin(), plugin.names.end(), counts) ||
-         std::any_of(plugin.aliases.begin(), plugin.aliases.end(), named);
+  return std::any_of(plugin.names.begin(), plugin.names.end(), is_used) ||
+         std::any_of(plugin.aliases.begin(), plugin.aliases.end(), is_set);
 }
 
 std::vector<std::string> plugins_of(const TrainSettings& settings) {
   std::vector<std::string> all;
-  for (const Plugin& plugin : noted_plugins())
-    if (stands_on(settings, plugin)) all.push_back(plugin.path);
+  for (const Plugin& plugin : loaded_plugins())
+    if (uses_plugin(settings, plugin)) all.push_back(plugin.path);
   return all;
 }
 
-std::string plugins_lacking(const std::string& run) {
-  std::vector<std::string> lacking = plugins_of_settings_file(run + "/settings.toml");
-  std::erase_if(lacking, [](const std::string& word) {
-    return std::any_of(plugins().begin(), plugins().end(),
-                       [&](const Plugin& plugin) { return file_name(plugin_word(plugin.path)) == file_name(word); });
+std::string missing_plugins(const std::string& run) {
+  std::vector<std::string> missing = plugins_of_settings_file(run + "/settings.toml");
+  std::erase_if(missing, [](const std::string& argument) {
+    return std::any_of(plugins().begin(), plugins().end(), [&](const Plugin& plugin) {
+      return file_name(plugin_argument(plugin.path)) == file_name(argument);
+    });
   });
-  return lacking.empty() ? "" : "the run was trained with a plug-in; add " + join(lacking, " ");
+  return missing.empty() ? "" : "the run was trained with a plug-in; add " + join(missing, " ");
 }
 
 }  // namespace orrery::models

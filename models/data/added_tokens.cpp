@@ -19,7 +19,7 @@ bool is_white_space(char32_t c) {
 }
 
 // Returns the bytes of the white space at the end of a text.
-size_t white_space_behind(std::string_view text) {
+size_t trailing_white_space(std::string_view text) {
   size_t begin = text.size();
   while (begin > 0) {
     size_t at = begin - 1;
@@ -32,7 +32,7 @@ size_t white_space_behind(std::string_view text) {
 }
 
 // Returns the bytes of the white space at the beginning of a text.
-size_t white_space_before(std::string_view text) {
+size_t leading_white_space(std::string_view text) {
   size_t end = 0;
   while (end < text.size()) {
     const auto c = character_if_any(text, end);
@@ -100,10 +100,10 @@ const AddedToken* AddedTokens::find(const Kind& kind, std::string_view text, siz
   return nullptr;
 }
 
-AddedTokens::Places::Places(const AddedTokens& tokens, std::string_view text)
+AddedTokens::Matcher::Matcher(const AddedTokens& tokens, std::string_view text)
     : tokens_(tokens), text_(text), first_{0, 0, 0} {}
 
-AddedTokens::Found AddedTokens::Places::next(size_t at) {
+AddedTokens::Found AddedTokens::Matcher::next(size_t at) {
   if (first_.end <= at) {
     size_t begin = at;
     const AddedToken* const token = tokens_.find(tokens_.first_, text_, begin);
@@ -113,12 +113,12 @@ AddedTokens::Found AddedTokens::Places::next(size_t at) {
   const AddedToken* const token = tokens_.find(tokens_.later_, text_.substr(0, first_.begin), begin);
   return token ? with_stripped(begin, token, at, first_.begin) : first_;
 }
-AddedTokens::Found AddedTokens::Places::with_stripped(size_t begin, const AddedToken* token, size_t from,
-                                                      size_t to) const {
+AddedTokens::Found AddedTokens::Matcher::with_stripped(size_t begin, const AddedToken* token, size_t from,
+                                                       size_t to) const {
   if (!token) return {to, to, 0};
   Found found{begin, begin + token->text.size(), static_cast<int32_t>(token->number)};
-  if (token->strips_left) found.begin -= white_space_behind(text_.substr(from, begin - from));
-  if (token->strips_right) found.end += white_space_before(text_.substr(found.end, to - found.end));
+  if (token->strips_left) found.begin -= trailing_white_space(text_.substr(from, begin - from));
+  if (token->strips_right) found.end += leading_white_space(text_.substr(found.end, to - found.end));
   return found;
 }
 
@@ -144,8 +144,8 @@ AddedToken added_token(int64_t number, const SortedJson& json, const std::string
   return {number, item(json, "content").get<std::string>(), flag("lstrip"), flag("rstrip"), normalized, special};
 }
 
-TokensBeside tokens_beside(const std::string& folder) {
-  TokensBeside found;
+SidecarTokens read_sidecar_tokens(const std::string& folder) {
+  SidecarTokens found;
   std::string path;
   const SortedJson config = object_in(folder, "tokenizer_config.json", path);
   if (const SortedJson& decoder = item(config, "added_tokens_decoder"); decoder.is_object())
@@ -153,9 +153,9 @@ TokensBeside tokens_beside(const std::string& folder) {
       int64_t number = -1;
       const auto read = std::from_chars(key.data(), key.data() + key.size(), number);
       const SortedJson& text = item(one, "content");
-      check(read.ptr == key.data() + key.size() && number >= 0 && number < most_tokens && text.is_string() &&
+      check(read.ptr == key.data() + key.size() && number >= 0 && number < max_tokens && text.is_string() &&
                 !text.get<std::string>().empty(),
-            path, ": \"added_tokens_decoder\": '", key, "' must be a number below ", most_tokens,
+            path, ": \"added_tokens_decoder\": '", key, "' must be a number below ", max_tokens,
             ", with a non-empty \"content\"");
       add_once(found.added, added_token(number, one, path));
       if (item(one, "single_word") == SortedJson(true))
@@ -166,8 +166,8 @@ TokensBeside tokens_beside(const std::string& folder) {
   found.splits_special = item(config, "split_special_tokens") == SortedJson(true);
   const SortedJson added = object_in(folder, "added_tokens.json", path);
   for (const auto& [text, number] : added.items()) {
-    check(number.is_number_unsigned() && number.get<uint64_t>() < most_tokens && !text.empty(), path, ": '", text,
-          "' must be a token with a number below ", most_tokens);
+    check(number.is_number_unsigned() && number.get<uint64_t>() < max_tokens && !text.empty(), path, ": '", text,
+          "' must be a token with a number below ", max_tokens);
     add_once(found.added, {.number = number.get<int64_t>(), .text = text, .normalized = true});
   }
   const SortedJson map = object_in(folder, "special_tokens_map.json", path);
@@ -180,11 +180,11 @@ TokensBeside tokens_beside(const std::string& folder) {
   return found;
 }
 
-bool is_special(const AddedToken& token, const TokensBeside& beside) {
-  return token.special || std::binary_search(beside.special.begin(), beside.special.end(), token.text);
+bool is_special(const AddedToken& token, const SidecarTokens& sidecar) {
+  return token.special || std::binary_search(sidecar.special.begin(), sidecar.special.end(), token.text);
 }
-bool is_skipped(const AddedToken& token, const TokensBeside& beside) {
-  return token.skipped || (beside.splits_special && is_special(token, beside));
+bool is_skipped(const AddedToken& token, const SidecarTokens& sidecar) {
+  return token.skipped || (sidecar.splits_special && is_special(token, sidecar));
 }
 
 }  // namespace orrery::models

@@ -38,9 +38,9 @@ class AddedTokens {
   };
   // Finds tokens and the white space that belongs to them in a text, which must outlive this. The
   // longest token at a position wins. Normalized tokens are matched in the text between the others.
-  class Places {
+  class Matcher {
    public:
-    Places(const AddedTokens& tokens, std::string_view text);
+    Matcher(const AddedTokens& tokens, std::string_view text);
     // Returns the first token from `at`, the last one's end; if there is none, the end of the text.
     Found next(size_t at);
 
@@ -72,15 +72,15 @@ class AddedTokens {
 
 // Tokens in the files next to a tokenizer's own: added_tokens.json,
 // tokenizer_config.json and special_tokens_map.json.
-struct TokensBeside {
+struct SidecarTokens {
   std::vector<AddedToken> added;     // with their numbers
   std::vector<std::string> special;  // texts of tokens in the vocabulary or in `added`
   std::vector<std::string> notes;    // sentences about unsupported settings in these files
   bool splits_special = false;       // special tokens are encoded like any other text
 };
-TokensBeside tokens_beside(const std::string& folder);
-bool is_special(const AddedToken& token, const TokensBeside& beside);
-bool is_skipped(const AddedToken& token, const TokensBeside& beside);
+SidecarTokens read_sidecar_tokens(const std::string& folder);
+bool is_special(const AddedToken& token, const SidecarTokens& sidecar);
+bool is_skipped(const AddedToken& token, const SidecarTokens& sidecar);
 // Reads {"content": "<s>", "lstrip": true, ...}. Throws TokenizerNotSupported on an invalid flag.
 AddedToken added_token(int64_t number, const SortedJson& json, const std::string& what);
 

@@ -40,10 +40,10 @@ struct Candidate {
 };
 
 // Returns the pre-tokens of the texts between <|endoftext|>, with their counts, sorted by bytes.
-std::vector<Word> words_of(const TextPieces& text) {
-  const Pieces cut(gpt2_pattern);
+std::vector<Word> words_of(const TextChunks& text) {
+  const PreTokenizer pretokenizer(gpt2_pattern);
   std::unordered_map<std::string, int64_t> counts;
-  const auto count = [&](std::string_view piece) { ++counts[std::string(piece)]; };
+  const auto count = [&](std::string_view pretoken) { ++counts[std::string(pretoken)]; };
   std::string waiting;  // following text decides its pre-tokens
   size_t enough = 0;    // bytes to wait for: twice a size without a complete pre-token
   text.each([&](std::string_view more, uint64_t) {
@@ -51,22 +51,23 @@ std::vector<Word> words_of(const TextPieces& text) {
     if (waiting.size() < enough) return;
     size_t at = 0;
     for (size_t end; (end = waiting.find(end_of_text, at)) != std::string::npos; at = end + end_of_text.size())
-      cut.each(std::string_view(waiting).substr(at, end - at), count);
-    const size_t certain = waiting.size() - std::min(waiting.size(), end_of_text.size() - 1);  // end_of_text may follow
-    if (at < certain) at += cut.each_certain(std::string_view(waiting).substr(at, certain - at), count);
+      pretokenizer.each(std::string_view(waiting).substr(at, end - at), count);
+    const size_t complete =
+        waiting.size() - std::min(waiting.size(), end_of_text.size() - 1);  // end_of_text may follow
+    if (at < complete) at += pretokenizer.each_complete(std::string_view(waiting).substr(at, complete - at), count);
     enough = at > 0 ? 0 : 2 * waiting.size();
     waiting.erase(0, at);
   });
-  cut.each(waiting, count);
+  pretokenizer.each(waiting, count);
   std::vector<Word> words;
-  for (auto& [bytes, often] : counts) words.push_back({bytes, often});
+  for (auto& [bytes, count_of_word] : counts) words.push_back({bytes, count_of_word});
   std::sort(words.begin(), words.end(), [](const Word& a, const Word& b) { return a.bytes < b.bytes; });
   return words;
 }
 
-class Learning {
+class MergeTrainer {
  public:
-  explicit Learning(const std::vector<Word>& words) {
+  explicit MergeTrainer(const std::vector<Word>& words) {
     size_t all = 0;
     for (const Word& word : words) all += word.bytes.size();
     check(all < none, "tokenizer: the different words of the text have ", all,
@@ -83,7 +84,7 @@ class Learning {
       }
       if (!word.bytes.empty()) nodes_.back().after = none;
     }
-    for (const auto& [pair, place] : places_) heap_.push({place.count, pair});
+    for (const auto& [pair, occurrence] : occurrences_) heap_.push({occurrence.count, pair});
   }
 
   // Returns nothing if no pair occurs twice.
@@ -91,8 +92,8 @@ class Learning {
     while (!heap_.empty()) {
       const Candidate best = heap_.top();
       heap_.pop();
-      const auto found = places_.find(best.pair);
-      const int64_t now = found == places_.end() ? 0 : found->second.count;
+      const auto found = occurrences_.find(best.pair);
+      const int64_t now = found == occurrences_.end() ? 0 : found->second.count;
       if (now == best.count && now > 1) return best.pair;
       if (now != best.count && now > 1) heap_.push({now, best.pair});
     }
@@ -100,7 +101,7 @@ class Learning {
   }
 
   void merge(const Pair& pair, int32_t token) {
-    std::vector<uint32_t> at = std::move(places_[pair].at);
+    std::vector<uint32_t> at = std::move(occurrences_[pair].at);
     std::sort(at.begin(), at.end());  // from the left: of equal tokens, the first two merge
     std::unordered_set<Pair, PairHash> risen;
     for (const uint32_t left : at) {
@@ -114,9 +115,10 @@ class Learning {
       if (before != none) risen.insert(add(before));
       if (after != none) risen.insert(add(left));
     }
-    places_.erase(pair);
+    occurrences_.erase(pair);
     for (const Pair& each : risen)
-      if (const auto found = places_.find(each); found != places_.end()) heap_.push({found->second.count, each});
+      if (const auto found = occurrences_.find(each); found != occurrences_.end())
+        heap_.push({found->second.count, each});
   }
 
  private:
@@ -127,7 +129,7 @@ class Learning {
     uint32_t before, after;  // in the same word
     uint32_t word;
   };
-  struct Places {
+  struct Occurrences {
     int64_t count = 0;
     std::vector<uint32_t> at;  // where the pair begins, or began before a merge
   };
@@ -139,45 +141,45 @@ class Learning {
   int64_t count_of(uint32_t node) const { return counts_[nodes_[node].word]; }
   Pair add(uint32_t left) {
     const Pair pair = pair_at(left);
-    Places& places = places_[pair];
-    places.count += count_of(left);
-    places.at.push_back(left);
+    Occurrences& occurrences = occurrences_[pair];
+    occurrences.count += count_of(left);
+    occurrences.at.push_back(left);
     return pair;
   }
-  void remove(uint32_t left) { places_[pair_at(left)].count -= count_of(left); }
+  void remove(uint32_t left) { occurrences_[pair_at(left)].count -= count_of(left); }
 
   std::vector<Node> nodes_;
   std::vector<int64_t> counts_;  // of the words
-  std::unordered_map<Pair, Places, PairHash> places_;
+  std::unordered_map<Pair, Occurrences, PairHash> occurrences_;
   std::priority_queue<Candidate> heap_;
 };
 
 }  // namespace
 
-std::unique_ptr<Tokenizer> learn_byte_pairs(const TextPieces& text, int64_t vocabulary,
-                                            const LearningProgress& progress) {
-  BytePairVocabulary learned;
-  for (int byte = 0; byte < 256; ++byte) learned.tokens.emplace_back(1, static_cast<char>(byte));
+std::unique_ptr<Tokenizer> train_byte_pairs(const TextChunks& text, int64_t vocabulary,
+                                            const TokenizerProgress& progress) {
+  BytePairVocabulary trained;
+  for (int byte = 0; byte < 256; ++byte) trained.tokens.emplace_back(1, static_cast<char>(byte));
   std::unordered_map<std::string, int32_t> number;
-  for (const std::string& token : learned.tokens) number.emplace(token, static_cast<int32_t>(number.size()));
-  Learning learning(words_of(text));
-  while (static_cast<int64_t>(learned.tokens.size()) < vocabulary - 1) {
-    const size_t so_far = learned.tokens.size() + 1;
-    const std::optional<Pair> best = learning.most_frequent();
+  for (const std::string& token : trained.tokens) number.emplace(token, static_cast<int32_t>(number.size()));
+  MergeTrainer trainer(words_of(text));
+  while (static_cast<int64_t>(trained.tokens.size()) < vocabulary - 1) {
+    const size_t so_far = trained.tokens.size() + 1;
+    const std::optional<Pair> best = trainer.most_frequent();
     check(best.has_value(), "tokenizer: the text has pairs for a vocabulary of ", so_far, ", not of ", vocabulary,
           "; use a longer text, or byte_pair(vocabulary=", so_far, ")");
-    const std::string &left = learned.tokens[static_cast<size_t>(best->first)],
-                      &right = learned.tokens[static_cast<size_t>(best->second)];
-    learned.merges.emplace_back(left, right);
+    const std::string &left = trained.tokens[static_cast<size_t>(best->first)],
+                      &right = trained.tokens[static_cast<size_t>(best->second)];
+    trained.merges.emplace_back(left, right);
     // Two pairs may give the same bytes, a + bc and ab + c, and then one token.
     const auto [at, fresh] = number.emplace(left + right, static_cast<int32_t>(number.size()));
-    learning.merge(*best, at->second);
-    if (fresh) learned.tokens.push_back(at->first);
-    if (progress) progress(static_cast<double>(learned.tokens.size() - 256) / static_cast<double>(vocabulary - 257));
+    trainer.merge(*best, at->second);
+    if (fresh) trained.tokens.push_back(at->first);
+    if (progress) progress(static_cast<double>(trained.tokens.size() - 256) / static_cast<double>(vocabulary - 257));
   }
-  learned.added.push_back(static_cast<int32_t>(learned.tokens.size()));
-  learned.tokens.emplace_back(end_of_text);
-  return make_byte_pairs(std::move(learned), "tokenizer: the trained vocabulary");
+  trained.added.push_back(static_cast<int32_t>(trained.tokens.size()));
+  trained.tokens.emplace_back(end_of_text);
+  return make_byte_pairs(std::move(trained), "tokenizer: the trained vocabulary");
 }
 
 }  // namespace orrery::models

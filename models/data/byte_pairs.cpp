@@ -16,7 +16,7 @@ namespace orrery::models {
 namespace {
 
 constexpr int32_t no_token = -1;
-constexpr size_t longest_remembered = 64, most_remembered = 1 << 20;  // cached pre-tokens: bytes of one, number
+constexpr size_t max_cached_bytes = 64, max_cached = 1 << 20;  // cached pre-tokens: bytes of one, number
 
 struct Alphabet {
   std::array<char32_t, 256> character;
@@ -40,7 +40,7 @@ const Alphabet& alphabet() {
 class BytePairs final : public Tokenizer {
  public:
   BytePairs(BytePairVocabulary vocabulary, std::string_view what)
-      : vocabulary_(std::move(vocabulary)), pieces_(vocabulary_.pattern) {
+      : vocabulary_(std::move(vocabulary)), pretokenizer_(vocabulary_.pattern) {
     const std::vector<std::string>& tokens = vocabulary_.tokens;
     const std::vector<bool> added = are_in(vocabulary_.added), printed = are_in(vocabulary_.printed),
                             left = are_in(vocabulary_.strips_left), right = are_in(vocabulary_.strips_right),
@@ -132,7 +132,7 @@ class BytePairs final : public Tokenizer {
       merges.push_back(printable_bytes(left) + " " + printable_bytes(right));
     Json saved{{"name", name()},
                {"pattern", vocabulary_.pattern},
-               {"whole_pieces", vocabulary_.whole_pieces},
+               {"whole_pieces", vocabulary_.ignore_merges},
                {"added", vocabulary_.added},
                {"tokens", std::move(tokens)},
                {"merges", std::move(merges)}};
@@ -146,7 +146,7 @@ class BytePairs final : public Tokenizer {
   struct Merge {
     int32_t rank, token;
   };
-  using Remembered = std::unordered_map<std::string, std::vector<int32_t>>;
+  using PretokenCache = std::unordered_map<std::string, std::vector<int32_t>>;
 
   std::vector<bool> are_in(const std::vector<int32_t>& list) const {
     std::vector<bool> all(vocabulary_.tokens.size());
@@ -175,23 +175,23 @@ class BytePairs final : public Tokenizer {
   // tokens. `ends` gets the offset after each token, unless it is null.
   size_t encode(std::string_view text, bool more, std::vector<int32_t>& tokens, std::vector<size_t>* ends) const {
     if (more && added_.can_strip()) return 0;
-    Remembered remembered;
-    const auto take = [&](std::string_view piece) {
-      const auto begin = static_cast<size_t>(piece.data() - text.data());
-      encode(piece, begin, remembered, tokens);
+    PretokenCache cache;
+    const auto take = [&](std::string_view pretoken) {
+      const auto begin = static_cast<size_t>(pretoken.data() - text.data());
+      encode(pretoken, begin, cache, tokens);
       for (size_t end = begin; ends && ends->size() < tokens.size(); ends->push_back(end))
         end += vocabulary_.tokens[static_cast<size_t>(tokens[ends->size()])].size();
     };
-    AddedTokens::Places places(added_, text);
+    AddedTokens::Matcher matcher(added_, text);
     const size_t reach = std::max<size_t>(1, added_.reach());
     // From here on, an added token may begin that the end of the text cuts off.
     const size_t certain = !more ? text.size() : text.size() < reach ? 0 : text.size() - reach + 1;
     size_t at = 0;
     while (at < text.size()) {
-      const AddedTokens::Found next = places.next(at);
+      const AddedTokens::Found next = matcher.next(at);
       if (more && next.begin >= certain)
-        return at >= certain ? at : at + pieces_.each_certain(text.substr(at, certain - at), take);
-      pieces_.each(text.substr(at, next.begin - at), take);
+        return at >= certain ? at : at + pretokenizer_.each_complete(text.substr(at, certain - at), take);
+      pretokenizer_.each(text.substr(at, next.begin - at), take);
       if (next.begin == next.end) break;
       tokens.push_back(next.token);
       if (ends) ends->push_back(next.end);
@@ -201,40 +201,40 @@ class BytePairs final : public Tokenizer {
   }
 
   // `at`: offset of the pre-token in the text, for errors.
-  void encode(std::string_view piece, size_t at, Remembered& remembered, std::vector<int32_t>& tokens) const {
-    if (piece.size() == 1) {
-      tokens.push_back(token_of_byte(piece, 0, at));
+  void encode(std::string_view pretoken, size_t at, PretokenCache& cache, std::vector<int32_t>& tokens) const {
+    if (pretoken.size() == 1) {
+      tokens.push_back(token_of_byte(pretoken, 0, at));
       return;
     }
-    if (vocabulary_.whole_pieces)
-      if (const auto whole = number_of_.find(std::string(piece)); whole != number_of_.end()) {
+    if (vocabulary_.ignore_merges)
+      if (const auto whole = number_of_.find(std::string(pretoken)); whole != number_of_.end()) {
         tokens.push_back(whole->second);
         return;
       }
-    if (piece.size() > longest_remembered) {
-      for (size_t begin = 0, end = 1; begin < piece.size(); begin = end++) {
-        while (end < piece.size() && together_[pair_of(piece, end - 1)]) ++end;
-        const std::vector<int32_t> merged = merge(piece.substr(begin, end - begin), at + begin);
+    if (pretoken.size() > max_cached_bytes) {
+      for (size_t begin = 0, end = 1; begin < pretoken.size(); begin = end++) {
+        while (end < pretoken.size() && together_[pair_of(pretoken, end - 1)]) ++end;
+        const std::vector<int32_t> merged = merge(pretoken.substr(begin, end - begin), at + begin);
         tokens.insert(tokens.end(), merged.begin(), merged.end());
       }
       return;
     }
-    if (remembered.size() > most_remembered) remembered.clear();
-    const auto [entry, fresh] = remembered.try_emplace(std::string(piece));
-    if (fresh) entry->second = merge(piece, at);
+    if (cache.size() > max_cached) cache.clear();
+    const auto [entry, fresh] = cache.try_emplace(std::string(pretoken));
+    if (fresh) entry->second = merge(pretoken, at);
     tokens.insert(tokens.end(), entry->second.begin(), entry->second.end());
   }
 
-  int32_t token_of_byte(std::string_view piece, size_t i, size_t at) const {
-    const int32_t token = byte_token_[static_cast<unsigned char>(piece[i])];
+  int32_t token_of_byte(std::string_view pretoken, size_t i, size_t at) const {
+    const int32_t token = byte_token_[static_cast<unsigned char>(pretoken[i])];
     if (token == no_token)
-      fail("tokenizer: the vocabulary has no token for the byte '", printable_bytes(piece.substr(i, 1)), "' at byte ",
-           at + i, " of the text; leave it out");
+      fail("tokenizer: the vocabulary has no token for the byte '", printable_bytes(pretoken.substr(i, 1)),
+           "' at byte ", at + i, " of the text; leave it out");
     return token;
   }
 
   // Merges pairs in a linked list of tokens; a heap holds the possible merges.
-  std::vector<int32_t> merge(std::string_view piece, size_t at) const {
+  std::vector<int32_t> merge(std::string_view pretoken, size_t at) const {
     struct Node {
       int32_t token;
       size_t before, after;  // nodes; `none`: the end
@@ -248,7 +248,7 @@ class BytePairs final : public Tokenizer {
       }
     };
     constexpr size_t none = static_cast<size_t>(-1);
-    std::vector<Node> nodes(piece.size());
+    std::vector<Node> nodes(pretoken.size());
     std::priority_queue<Candidate> candidates;
     const auto consider = [&](size_t left, size_t right) {
       if (left == none || right == none) return;
@@ -257,7 +257,7 @@ class BytePairs final : public Tokenizer {
         candidates.push({found->second.rank, left, right, a, b, found->second.token});
     };
     for (size_t i = 0; i < nodes.size(); ++i)
-      nodes[i] = {token_of_byte(piece, i, at), i == 0 ? none : i - 1, i + 1 == nodes.size() ? none : i + 1};
+      nodes[i] = {token_of_byte(pretoken, i, at), i == 0 ? none : i - 1, i + 1 == nodes.size() ? none : i + 1};
     for (size_t i = 0; i + 1 < nodes.size(); ++i) consider(i, i + 1);
     while (!candidates.empty()) {
       const Candidate c = candidates.top();
@@ -276,7 +276,7 @@ class BytePairs final : public Tokenizer {
   }
 
   BytePairVocabulary vocabulary_;
-  Pieces pieces_;
+  PreTokenizer pretokenizer_;
   std::unordered_map<std::string, int32_t> number_of_;
   std::unordered_map<uint64_t, Merge> merges_;
   std::array<int32_t, 256> byte_token_;

@@ -28,7 +28,7 @@ struct BytePairVocabulary {
   std::vector<int32_t> normalized = {}, skipped = {};  // as in AddedToken
   std::vector<int32_t> ordinary = {};                  // added tokens that are not special: text like any other
   std::vector<std::string> notes = {};                 // as in Tokenizer::notes
-  bool whole_pieces = false;  // a pre-token that is a token becomes it, regardless of the merges
+  bool ignore_merges = false;  // a pre-token that is a token becomes it, regardless of the merges
 
   // Calls `take` for each kind of added tokens; kinds may overlap.
   template <class Vocabulary, class F>
@@ -53,8 +53,8 @@ struct BytePairSettings {
     v("vocabulary", vocabulary, "number of tokens: 256 bytes, merges and <|endoftext|>", between(257, 1e6));
   }
 };
-std::unique_ptr<Tokenizer> learn_byte_pairs(const TextPieces& text, int64_t vocabulary,
-                                            const LearningProgress& progress = {});
+std::unique_ptr<Tokenizer> train_byte_pairs(const TextChunks& text, int64_t vocabulary,
+                                            const TokenizerProgress& progress = {});
 
 // Converts to the printable form and back; Errors begin with `what`: a character without a byte.
 std::string printable_bytes(std::string_view bytes);

@@ -33,13 +33,13 @@ struct ImageBatch {
   std::vector<int32_t> labels;  // (B)
   // Mixup, Zhang et al. 2018, arXiv:1710.09412: each image becomes share x + (1 - share) x', x' the
   // next of the batch; its target likewise. The batch has one share, at least 1/2: x dominates.
-  double share = 1;
+  double fraction = 1;
   std::vector<int32_t> other_labels = {};  // of x'; empty without mixup
 };
 
 // Draws from Beta(a, a), 0 < a <= 1: u^(1/a) / (u^(1/a) + v^(1/a)) for the first uniform u, v whose
 // denominator is at most 1. Johnk 1964.
-double draw_beta(double a, RandomKey key);
+double draw_beta(double a, RandomKey rng);
 
 class ImageBatches {
  public:
@@ -49,16 +49,16 @@ class ImageBatches {
   ImageBatch at(int64_t step, int64_t micro_batch) const;
 
  private:
-  void draw(RandomKey key, float* to, int32_t& label) const;
+  void draw(RandomKey rng, float* to, int32_t& label) const;
 
   const Images& images_;
   PixelScale scale_;
   Augmentation augmentation_;
   int64_t batch_;
-  RandomKey key_;
+  RandomKey rng_;
 };
 
-// Returns the images at `places`, normalized but not augmented.
-ImageBatch images_at(const Images& images, const PixelScale& scale, std::span<const int64_t> places);
+// Returns the images at `indices`, normalized but not augmented.
+ImageBatch images_at(const Images& images, const PixelScale& scale, std::span<const int64_t> indices);
 
 }  // namespace orrery::models

@@ -63,7 +63,7 @@ void check_names(const std::vector<std::string>& classes, const std::string& fol
 
 Images chosen(const Images& from, const std::vector<int64_t>& which) {
   Images some{from.height, from.width, from.channels, {}, {}};
-  const size_t size = which.size() * static_cast<size_t>(from.pixels_of_one());
+  const size_t size = which.size() * static_cast<size_t>(from.pixels_per_image());
   check_memory("images: copying a split", static_cast<double>(size), fewer_images);
   some.pixels.reserve(size);
   for (const int64_t i : which) {
@@ -75,20 +75,20 @@ Images chosen(const Images& from, const std::vector<int64_t>& which) {
 }
 
 // Returns the number of validation images of a class.
-int64_t held_out_of(int64_t count, double fraction) {
+int64_t held_out_count(int64_t count, double fraction) {
   return static_cast<int64_t>(static_cast<double>(count) * fraction);
 }
 
-void keep_for_validation(ImageSet& set, double fraction) {
-  std::vector<int64_t> counts(set.classes.size()), seen(set.classes.size()), learned, kept;
+void split_validation(ImageSet& set, double fraction) {
+  std::vector<int64_t> counts(set.classes.size()), seen(set.classes.size()), training, kept;
   for (const int32_t label : set.train.labels) ++counts[static_cast<size_t>(label)];
   for (int64_t i = 0; i < set.train.count(); ++i) {
     const auto label = static_cast<size_t>(set.train.labels[static_cast<size_t>(i)]);
-    const int64_t ours = held_out_of(counts[label], fraction);
-    (seen[label]++ < counts[label] - ours ? learned : kept).push_back(i);
+    const int64_t held_out = held_out_count(counts[label], fraction);
+    (seen[label]++ < counts[label] - held_out ? training : kept).push_back(i);
   }
   set.validation = chosen(set.train, kept);
-  set.train = chosen(set.train, learned);
+  set.train = chosen(set.train, training);
 }
 
 void check_classes(const ImageSet& set, const std::string& folder) {
@@ -100,22 +100,22 @@ void check_classes(const ImageSet& set, const std::string& folder) {
         "' has no training images; remove the class or add images");
 }
 
-// Splits images into training and validation, as options.parts requires.
-void divide(ImageSet& set, const std::string& folder, const ImageOptions& options) {
-  using Parts = ImageOptions::Parts;
+// Splits images into training and validation, as options.splits requires.
+void make_splits(ImageSet& set, const std::string& folder, const ImageOptions& options) {
+  using Splits = ImageOptions::Splits;
   const bool held_out = set.has_split = set.validation.count() > 0;
-  if (options.parts == Parts::learned) set.validation = Images();
-  if (options.parts == Parts::held_out && !held_out) set.validation = std::exchange(set.train, Images());
-  if (options.parts == Parts::held_out) {
+  if (options.splits == Splits::training) set.validation = Images();
+  if (options.splits == Splits::held_out && !held_out) set.validation = std::exchange(set.train, Images());
+  if (options.splits == Splits::held_out) {
     check(set.validation.count() > 0, "images: ", folder, " has no images; give a folder with images");
     set.train = Images();
     return;
   }
-  check(set.train.count() > 0 || (held_out && options.parts == Parts::judged), "images: ", folder,
+  check(set.train.count() > 0 || (held_out && options.splits == Splits::evaluating), "images: ", folder,
         " has no training images; add a training split");
-  if (!held_out && options.parts != Parts::learned) keep_for_validation(set, options.validation_fraction);
+  if (!held_out && options.splits != Splits::training) split_validation(set, options.validation_fraction);
   if (set.train.count() > 0) check_classes(set, folder);
-  if (options.parts == Parts::learned) return;
+  if (options.splits == Splits::training) return;
   check(set.validation.count() > 0, "images: ", folder, ": validation_fraction=", options.validation_fraction,
         " selects no image of any class; raise it");
   check_sizes(set, folder);
@@ -123,17 +123,17 @@ void divide(ImageSet& set, const std::string& folder, const ImageOptions& option
 
 }  // namespace
 
-void Images::add(const Picture& picture, int32_t label, std::string_view name) {
-  if (labels.empty()) height = picture.height, width = picture.width, channels = picture.channels;
-  check(picture.height == height && picture.width == width && picture.channels == channels, "images: ", name, " has ",
-        picture.height, " x ", picture.width, " pixels, but the images before it have ", height, " x ", width,
+void Images::add(const DecodedImage& decoded, int32_t label, std::string_view name) {
+  if (labels.empty()) height = decoded.height, width = decoded.width, channels = decoded.channels;
+  check(decoded.height == height && decoded.width == width && decoded.channels == channels, "images: ", name, " has ",
+        decoded.height, " x ", decoded.width, " pixels, but the images before it have ", height, " x ", width,
         "; resize all with --image_size=N");
-  const size_t size = pixels.size() + picture.pixels.size();
+  const size_t size = pixels.size() + decoded.pixels.size();
   if (size > pixels.capacity()) {
     check_memory(text("images: reading those up to ", name), static_cast<double>(size + size / 4), fewer_images);
     pixels.reserve(size + size / 4);
   }
-  pixels.insert(pixels.end(), picture.pixels.begin(), picture.pixels.end());
+  pixels.insert(pixels.end(), decoded.pixels.begin(), decoded.pixels.end());
   labels.push_back(label);
 }
 
@@ -150,7 +150,7 @@ int64_t ImageSet::trained_on(double validation_fraction) const {
   for (const int32_t label : validation.labels) ++all[label], ++held_out[label];
   int64_t trained = 0;
   for (const auto& [label, count] : held_out)
-    trained += std::max<int64_t>(0, count - held_out_of(all[label], validation_fraction));
+    trained += std::max<int64_t>(0, count - held_out_count(all[label], validation_fraction));
   return trained;
 }
 
@@ -199,7 +199,7 @@ ImageSet read_images(const std::string& folder, const ImageOptions& options) {
     check_names(set.classes, folder);
     check_labels(set.train, set.classes, folder);
     check_labels(set.validation, set.classes, folder);
-    divide(set, folder, options);
+    make_splits(set, folder, options);
     return set;
   }
   fail("images: ", folder, ": unknown layout; known layouts: ", join(known, "; "));
@@ -282,9 +282,9 @@ void relabel(ImageSet& set, const std::vector<int32_t>& labels) {
 }
 
 std::string listed(const std::vector<std::string>& classes) {
-  constexpr size_t most = 12;
-  if (classes.size() <= most) return join(classes);
-  return text(join({classes.begin(), classes.begin() + most}), ", ... (", classes.size(), " in all)");
+  constexpr size_t max_names = 12;
+  if (classes.size() <= max_names) return join(classes);
+  return text(join({classes.begin(), classes.begin() + max_names}), ", ... (", classes.size(), " in all)");
 }
 
 std::string save_classes(const std::vector<std::string>& classes) {
@@ -306,18 +306,18 @@ std::vector<std::string> restore_classes(const std::string& json) {
   return classes;
 }
 
-Images brought_to(Images images, const ImageOptions& options, std::string_view name) {
+Images resized(Images images, const ImageOptions& options, std::string_view name) {
   check(options.channels == 0 || images.channels == options.channels, "images: ", name, " has ", images.channels,
         images.channels == 1 ? " channel" : " channels", ", but the model has channels=", options.channels,
         "; train a model with --channels=", images.channels, " or without --channels");
   if (options.size == 0 || (images.height == options.size && images.width == options.size)) return images;
-  Images brought;
+  Images result;
   for (int64_t i = 0; i < images.count(); ++i) {
     const std::span<const uint8_t> image = images.image(i);
-    const Picture picture{images.height, images.width, images.channels, {image.begin(), image.end()}};
-    brought.add(middle_square(picture, options.size), images.labels[static_cast<size_t>(i)], name);
+    const DecodedImage decoded{images.height, images.width, images.channels, {image.begin(), image.end()}};
+    result.add(center_square(decoded, options.size), images.labels[static_cast<size_t>(i)], name);
   }
-  return brought;
+  return result;
 }
 
 }  // namespace orrery::models

@@ -22,12 +22,13 @@ struct Images {  // all of one size
   std::vector<int32_t> labels;  // (count)
 
   int64_t count() const { return static_cast<int64_t>(labels.size()); }
-  int64_t pixels_of_one() const { return height * width * channels; }
+  int64_t pixels_per_image() const { return height * width * channels; }
   std::span<const uint8_t> image(int64_t i) const {
-    return std::span(pixels).subspan(static_cast<size_t>(i * pixels_of_one()), static_cast<size_t>(pixels_of_one()));
+    return std::span(pixels).subspan(static_cast<size_t>(i * pixels_per_image()),
+                                     static_cast<size_t>(pixels_per_image()));
   }
   // Adds an image; throws Error, with `name`, if its size is not that of the previous images.
-  void add(const Picture& picture, int32_t label, std::string_view name);
+  void add(const DecodedImage& decoded, int32_t label, std::string_view name);
 };
 
 struct ImageOptions {
@@ -35,14 +36,16 @@ struct ImageOptions {
   int64_t channels = 0;              // 1 or 3; 0: those of the data
   double validation_fraction = 0.1;  // of each class, at its end, if the data has no validation split
   bool skip_broken = false;          // leave out images that cannot be decoded
-  enum class Parts {
-    both,      // training and validation split: the data's, or a fraction for validation
-    learned,   // training data only, in full
-    held_out,  // the validation split or, without one, all images
-    judged,    // like both, but the training split may be empty
-  } parts = Parts::both;
+  enum class Splits {
+    both,        // training and validation split: the data's, or a fraction for validation
+    training,    // training data only, in full
+    held_out,    // the validation split or, without one, all images
+    evaluating,  // like both, but the training split may be empty
+  } splits = Splits::both;
   // Returns whether the training split must be read, once the validation split is known.
-  bool wants_learned(const Images& held_out) const { return parts != Parts::held_out || held_out.count() == 0; }
+  bool needs_training_split(const Images& held_out) const {
+    return splits != Splits::held_out || held_out.count() == 0;
+  }
 };
 
 struct ImageSet {
@@ -53,12 +56,12 @@ struct ImageSet {
   std::string folder = {};                        // the folder that was read
   std::map<std::string, Fingerprint> files = {};  // in `folder`, by path
   Fingerprint fingerprint() const;                // of all files, with their names in the folder
-  std::optional<Fingerprint> apart = {};          // of validation data read from elsewhere
+  std::optional<Fingerprint> validation_fingerprint = {};  // of validation data read from elsewhere
   bool has_split = false;                         // the data has a split for validation
   // Returns how many validation images are training data with this validation_fraction.
   int64_t trained_on(double validation_fraction) const;
   // Reads and unpacks a file and adds it to `files`; throws Error above `limit` bytes.
-  std::string read(const std::string& path, uint64_t limit = largest_unpacked);
+  std::string read(const std::string& path, uint64_t limit = max_unpacked_bytes);
 };
 
 // A layout of images in a folder, one file in models/data/images.
@@ -114,6 +117,6 @@ std::string save_classes(const std::vector<std::string>& classes);
 std::vector<std::string> restore_classes(const std::string& json);
 
 // Resizes images of IDX and CIFAR files to options.size; throws Error if the channels differ.
-Images brought_to(Images images, const ImageOptions& options, std::string_view name);
+Images resized(Images images, const ImageOptions& options, std::string_view name);
 
 }  // namespace orrery::models

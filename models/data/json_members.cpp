@@ -28,7 +28,7 @@ void must_be(const SortedJson& object, const char* key, std::initializer_list<So
 SortedJson object_in(const std::string& folder, const char* name, std::string& path) {
   path = find_data_file(folder, {name});
   if (path.empty()) return SortedJson::object();
-  SortedJson json = parse_large_json(read_data_file(path, largest_settings), path);
+  SortedJson json = parse_large_json(read_data_file(path, max_settings_bytes), path);
   check(json.is_object(), path, ": must be an object {...}");
   return json;
 }

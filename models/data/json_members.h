@@ -8,7 +8,7 @@
 
 namespace orrery::models {
 
-constexpr int64_t most_tokens = 1'000'000;
+constexpr int64_t max_tokens = 1'000'000;
 
 // Returns a member of an object, or null if it is absent.
 const SortedJson& item(const SortedJson& object, const char* key);

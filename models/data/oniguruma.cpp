@@ -68,15 +68,15 @@ class Translation {
  public:
   explicit Translation(std::string_view expression) : all_(expression) {}
 
-  std::string made() {
+  std::string output() {
     while (more()) part();
     end_options();
-    return std::move(made_);
+    return std::move(output_);
   }
 
  private:
   struct Group {
-    size_t begin = 0;       // offset in made_
+    size_t begin = 0;       // offset in output_
     bool any_case = false;  // (?i)
     bool extended = false;  // (?x)
     size_t options = 0;     // groups opened for (?i) and similar, closed with this one
@@ -84,7 +84,7 @@ class Translation {
   static constexpr size_t none = static_cast<size_t>(-1);
 
   bool more() const { return at_ < all_.size(); }
-  bool comes(std::string_view words) const { return all_.substr(at_).starts_with(words); }
+  bool next_is(std::string_view words) const { return all_.substr(at_).starts_with(words); }
   Group& group() { return groups_.back(); }
 
   template <class... Parts>
@@ -96,9 +96,9 @@ class Translation {
 
   // Appends text that a following quantifier repeats.
   void atom(std::string_view words) {
-    atom_ = made_.size();
+    atom_ = output_.size();
     quantified_ = false, letter_ = 0;
-    made_ += words;
+    output_ += words;
   }
   std::string_view take(size_t bytes) {
     const std::string_view taken = all_.substr(at_, bytes);
@@ -122,10 +122,10 @@ class Translation {
       close();
     } else if (c == '|') {
       atom_ = none, letter_ = 0;
-      made_ += take(1);
+      output_ += take(1);
     } else if (c == '*' || c == '+' || c == '?') {
       const std::string words(take(1));
-      quantify(words, comes("?") || comes("+"));
+      quantify(words, next_is("?") || next_is("+"));
     } else if (c == '{') {
       brace();
     } else if (c == '^' || c == '$' || c == '.') {
@@ -159,8 +159,8 @@ class Translation {
     const bool braces = at_ + 2 < all_.size() && all_[at_ + 2] == '{';
     if (kind != 'x' && kind != 'u' && kind != 'o') return false;
     const size_t begin = at_ + (braces ? 3 : 2);
-    const size_t most = braces ? 8 : kind == 'x' ? 2 : kind == 'u' ? 4 : 0;
-    const std::string_view digits = all_.substr(std::min(begin, all_.size()), most);
+    const size_t max_digits = braces ? 8 : kind == 'x' ? 2 : kind == 'u' ? 4 : 0;
+    const std::string_view digits = all_.substr(std::min(begin, all_.size()), max_digits);
     const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), point, kind == 'o' ? 8 : 16);
     const auto size = static_cast<size_t>(read.ptr - digits.data());
     const size_t end = begin + size + (braces ? 1 : 0);
@@ -183,15 +183,15 @@ class Translation {
     if (at_ + 2 >= all_.size() || all_[at_ + 2] != '{' || end == all_.npos)
       not_supported(all_.substr(at_, 3), "write \\", kind, "{", all_.substr(std::min(at_ + 2, all_.size()), 1), "}");
     std::string_view name = all_.substr(at_ + 3, end - at_ - 3);
-    const bool turned = name.starts_with('^');
-    if (turned) name.remove_prefix(1);
+    const bool negated = name.starts_with('^');
+    if (negated) name.remove_prefix(1);
     at_ = end + 1;
-    return text("\\", (kind == 'P') != turned ? "P{" : "p{", is_script(name) ? "sc:" : "", name, "}");
+    return text("\\", (kind == 'P') != negated ? "P{" : "p{", is_script(name) ? "sc:" : "", name, "}");
   }
 
   void escape() {
     if (at_ + 1 == all_.size()) {
-      made_ += take(1);  // PCRE2 rejects it
+      output_ += take(1);  // PCRE2 rejects it
       return;
     }
     const char c = all_[at_ + 1];
@@ -234,12 +234,12 @@ class Translation {
   // Translates [...], whose items are characters or classes.
   void set() {
     atom(take(1));
-    if (comes("^")) made_ += take(1);
-    if (comes("]")) made_ += "\\", made_ += take(1);
-    while (more() && !comes("]")) part_of_set();
-    made_ += take(1);
+    if (next_is("^")) output_ += take(1);
+    if (next_is("]")) output_ += "\\", output_ += take(1);
+    while (more() && !next_is("]")) set_item();
+    output_ += take(1);
   }
-  void part_of_set() {
+  void set_item() {
     const char c = all_[at_], next = at_ + 1 < all_.size() ? all_[at_ + 1] : '\0';
     std::string words;
     uint32_t point = static_cast<unsigned char>(c);
@@ -250,28 +250,28 @@ class Translation {
       if (meaning.empty())
         not_supported(all_.substr(at_, 2), "a class cannot contain a class; write \\[ for a bracket");
       check_case("[:");
-      made_ += meaning;
+      output_ += meaning;
       at_ = end + 2;
-    } else if (comes("&&")) {
+    } else if (next_is("&&")) {
       not_supported("&&", "write one class of the characters that are in both");
     } else if (c != '\\') {
       if (point >= 0x80) check_case("a non-ASCII character");
-      made_ += take(1);
+      output_ += take(1);
     } else if (next == 'p' || next == 'P') {
       check_case("\\p");
-      made_ += property();
+      output_ += property();
     } else if (numbered(words, point)) {
       if (point >= 0x80) check_case(words);
-      made_ += words;
+      output_ += words;
     } else if (meaning = meaning_of(std::string_view(&next, 1), class_of_escape); !meaning.empty()) {
       if (next == 'w') check_case("\\w");
-      made_ += next == 'w' ? meaning_of("word", class_of_name) : meaning;  // outside [], \w also has Latin-1 numbers
+      output_ += next == 'w' ? meaning_of("word", class_of_name) : meaning;  // outside [], \w also has Latin-1 numbers
       at_ += 2;
     } else if ((is_ascii_letter(next) || is_decimal(next)) &&
                std::string_view("tnrfaeb").find(next) == std::string_view::npos) {
       not_supported(all_.substr(at_, 2), other);
     } else {
-      made_ += take(2);
+      output_ += take(2);
     }
   }
   void check_case(std::string_view what) {
@@ -279,21 +279,21 @@ class Translation {
   }
 
   void open() {
-    const size_t begin = made_.size();
+    const size_t begin = output_.size();
     const auto open_with = [&](std::string_view words) {
-      made_ += words;
+      output_ += words;
       groups_.push_back({begin, group().any_case, group().extended});
       atom_ = none;
     };
-    if (comes("(*")) not_supported("(*", other);
-    if (!comes("(?")) return open_with(take(1));
+    if (next_is("(*")) not_supported("(*", other);
+    if (!next_is("(?")) return open_with(take(1));
     for (const char* const kind : {"(?:", "(?=", "(?!", "(?>", "(?<=", "(?<!"})
-      if (comes(kind)) return open_with(take(std::string_view(kind).size()));
-    if (comes("(?#")) {
+      if (next_is(kind)) return open_with(take(std::string_view(kind).size()));
+    if (next_is("(?#")) {
       at_ = all_.find(')', at_);
-      if (at_ == all_.npos) at_ = all_.size(), made_ += "(?#";  // PCRE2 rejects it
+      if (at_ == all_.npos) at_ = all_.size(), output_ += "(?#";  // PCRE2 rejects it
       take(1);
-    } else if (const size_t end = all_.find('>', at_); comes("(?<") && end != all_.npos) {
+    } else if (const size_t end = all_.find('>', at_); next_is("(?<") && end != all_.npos) {
       open_with(take(end + 1 - at_));
     } else {
       options();
@@ -304,9 +304,9 @@ class Translation {
   void options() {
     const std::string_view begun = all_.substr(at_, 3);
     take(2);
-    Group changed{made_.size(), group().any_case, group().extended};
+    Group changed{output_.size(), group().any_case, group().extended};
     std::string on, off;
-    for (bool is = true; more() && !comes(":") && !comes(")");) {
+    for (bool is = true; more() && !next_is(":") && !next_is(")");) {
       const char c = take(1)[0];
       if (c == '-')
         is = false;
@@ -320,7 +320,7 @@ class Translation {
         not_supported(begun, other);
     }
     if (!more()) not_supported(begun, other);
-    made_ += text("(?", on, off.empty() ? "" : "-", off, ":");
+    output_ += text("(?", on, off.empty() ? "" : "-", off, ":");
     atom_ = none;
     if (take(1) == ":") {
       groups_.push_back(changed);
@@ -330,21 +330,21 @@ class Translation {
     }
   }
 
-  void end_options() { made_.append(std::exchange(group().options, 0), ')'); }
+  void end_options() { output_.append(std::exchange(group().options, 0), ')'); }
   void close() {
     if (groups_.size() > 1) {
       end_options();
       atom_ = group().begin, quantified_ = false;
       groups_.pop_back();
     }
-    made_ += take(1);
+    output_ += take(1);
   }
 
   // A quantifier after another one repeats the quantified atom.
   void quantify(const std::string& words, bool kind_follows) {
-    if (quantified_ && atom_ != none) made_.insert(atom_, "(?:"), made_ += ')';
-    made_ += words;
-    if (kind_follows) made_ += take(1);
+    if (quantified_ && atom_ != none) output_.insert(atom_, "(?:"), output_ += ')';
+    output_ += words;
+    if (kind_follows) output_ += take(1);
     quantified_ = true, letter_ = 0;
   }
   // Translates {n}, {n,}, {,m} or {n,m}; other braces are literals. A following + is a separate
@@ -356,30 +356,31 @@ class Translation {
       while (end < all_.size() && is_decimal(all_[end])) ++end;
       return all_.substr(begin, end - begin);
     };
-    const std::string_view least = digits();
+    const std::string_view min_count = digits();
     const bool range = end < all_.size() && all_[end] == ',';
     if (range) ++end;
-    const std::string_view most = range ? digits() : least;
-    if (end == all_.size() || all_[end] != '}' || (least.empty() && most.empty())) {
+    const std::string_view max_count = range ? digits() : min_count;
+    if (end == all_.size() || all_[end] != '}' || (min_count.empty() && max_count.empty())) {
       literal("\\{", '{');
       ++at_;
       return;
     }
     at_ = end + 1;
-    quantify(text("{", least.empty() ? "0" : least, range ? "," : "", range ? most : "", "}"), range && comes("?"));
+    quantify(text("{", min_count.empty() ? "0" : min_count, range ? "," : "", range ? max_count : "", "}"),
+             range && next_is("?"));
   }
 
   std::string_view all_;
   size_t at_ = 0;
-  std::string made_;
+  std::string output_;
   std::vector<Group> groups_ = {Group{}};
-  size_t atom_ = none;       // offset of the last atom in made_
+  size_t atom_ = none;       // offset of the last atom in output_
   bool quantified_ = false;  // the atom has a quantifier
   char letter_ = 0;          // the letter before, if case is ignored
 };
 
 }  // namespace
 
-std::string pcre2_of_oniguruma(std::string_view expression) { return Translation(expression).made(); }
+std::string pcre2_of_oniguruma(std::string_view expression) { return Translation(expression).output(); }
 
 }  // namespace orrery::models

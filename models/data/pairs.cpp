@@ -30,7 +30,7 @@ std::string column_of(std::string_view line, int64_t column, const std::string& 
   size_t begin = 0;
   for (int64_t i = 1; i < column; ++i) {
     const size_t tab = line.find('\t', begin);
-    check(tab != line.npos, "pairs: line ", number, " of ", path, " has ", counted(i, "column"), ", but column ",
+    check(tab != line.npos, "pairs: line ", number, " of ", path, " has ", pluralize(i, "column"), ", but column ",
           column,
           " is required; separate columns by tabs (for two files of lines give --translations=FILE, "
           "for validation --validation_translations=FILE)");
@@ -111,8 +111,8 @@ std::vector<TextPair> read_pairs(const PairFiles& files) {
   if (files.target.empty()) return read_columns(files);
   check(files.document_column == 0, "pairs: documents require a file of columns, but ", files.source, " and ",
         files.target, " are files of lines; leave out --document_column");
-  const PairFiles usual;
-  check(files.source_column == usual.source_column && files.target_column == usual.target_column,
+  const PairFiles defaults;
+  check(files.source_column == defaults.source_column && files.target_column == defaults.target_column,
         "pairs: source_column=", files.source_column, " and target_column=", files.target_column,
         " require a file of columns, but ", files.source, " and ", files.target, " are files of lines; leave them out");
   return read_aligned(files);
@@ -182,10 +182,10 @@ std::pair<Tensor, Tensor> padded(std::span<const std::vector<int32_t>> rows, int
   }
   const auto count = static_cast<int64_t>(rows.size());
   Tensor all = Tensor::empty(Shape{count, longest}, Dtype::i32, Device::cpu);
-  int32_t* place = all.mutable_data<int32_t>();
+  int32_t* out = all.mutable_data<int32_t>();
   for (const auto& row : rows) {
-    std::fill_n(std::copy(row.begin(), row.end(), place), longest - length(row), padding);
-    place += longest;
+    std::fill_n(std::copy(row.begin(), row.end(), out), longest - length(row), padding);
+    out += longest;
   }
   return {all, Tensor::from(Shape{count}, lengths)};
 }
@@ -205,23 +205,23 @@ PairBatch batch_of(std::span<const Pair* const> pairs, const SentenceMarks& mark
   return batch;
 }
 
-PairBatches::PairBatches(std::span<const Pair> pairs, const SentenceMarks& marks, int64_t most_tokens, uint64_t seed)
-    : pairs_(pairs), marks_(marks), key_(RandomKey{seed, 0}.derive("pairs")) {
+PairBatches::PairBatches(std::span<const Pair> pairs, const SentenceMarks& marks, int64_t max_tokens, uint64_t seed)
+    : pairs_(pairs), marks_(marks), rng_(RandomKey{seed, 0}.derive("pairs")) {
   check(!pairs.empty(), "pairs: batches require at least one pair");
   check_memory("pairs: sorting", 3 * sizeof(size_t) * static_cast<double>(pairs.size()), fewer_pairs);
-  check(most_tokens >= 1, "pairs: tokens per batch is ", most_tokens, "; it must be at least 1");
+  check(max_tokens >= 1, "pairs: tokens per batch is ", max_tokens, "; it must be at least 1");
   order(0);
   int64_t tokens = 0, rows = 0, longest = 0;
   for (size_t i = 0; i < sorted_.size(); ++i) {
     const Pair& pair = pairs_[sorted_[i]];
     const int64_t source = length(pair.source), target = length(pair.target);
-    if (rows == 0 || tokens + source + target > most_tokens) {
+    if (rows == 0 || tokens + source + target > max_tokens) {
       begins_.push_back(i);
       tokens = rows = longest = 0;
     }
     tokens += source + target, all_tokens_ += source + target;
     longest = std::max({longest, source, target});
-    most_places_ = std::max(most_places_, ++rows * longest);
+    max_positions_ = std::max(max_positions_, ++rows * longest);
     longest_ = std::max(longest_, longest);
   }
   begins_.push_back(sorted_.size());
@@ -230,24 +230,25 @@ PairBatches::PairBatches(std::span<const Pair> pairs, const SentenceMarks& marks
 
 void PairBatches::order(int64_t epoch) const {
   if (ordered_ == epoch) return;
-  const RandomKey key = key_.derive(epoch), of_pairs = key.derive("pairs"), of_batches = key.derive("batches");
+  const RandomKey rng = rng_.derive(epoch), of_pairs = rng.derive("pairs"), of_batches = rng.derive("batches");
   sorted_.resize(pairs_.size());
   std::iota(sorted_.begin(), sorted_.end(), size_t{0});
   std::vector<uint64_t> drawn(pairs_.size());
   for (size_t i = 0; i < drawn.size(); ++i) drawn[i] = below(of_pairs, i, uint64_t{1} << 63);
-  const auto place = [&](size_t i) {
+  const auto sort_key = [&](size_t i) {
     return std::tuple(pairs_[i].target.size(), pairs_[i].source.size(), drawn[i], i);
   };
-  std::sort(sorted_.begin(), sorted_.end(), [&](size_t a, size_t b) { return place(a) < place(b); });
-  turn_.resize(begins_.empty() ? 0 : begins_.size() - 1);
-  std::iota(turn_.begin(), turn_.end(), size_t{0});
-  for (size_t i = turn_.size(); i > 1; --i) std::swap(turn_[i - 1], turn_[below(of_batches, i, i)]);
+  std::sort(sorted_.begin(), sorted_.end(), [&](size_t a, size_t b) { return sort_key(a) < sort_key(b); });
+  batch_order_.resize(begins_.empty() ? 0 : begins_.size() - 1);
+  std::iota(batch_order_.begin(), batch_order_.end(), size_t{0});
+  for (size_t i = batch_order_.size(); i > 1; --i)
+    std::swap(batch_order_[i - 1], batch_order_[below(of_batches, i, i)]);
   ordered_ = epoch;
 }
 
 std::vector<const Pair*> PairBatches::pairs_at(int64_t number) const {
-  order(number / of_epoch());
-  const size_t batch = turn_[static_cast<size_t>(number % of_epoch())];
+  order(number / batches_per_epoch());
+  const size_t batch = batch_order_[static_cast<size_t>(number % batches_per_epoch())];
   std::vector<const Pair*> chosen;
   for (size_t i = begins_[batch]; i < begins_[batch + 1]; ++i) chosen.push_back(&pairs_[sorted_[i]]);
   return chosen;

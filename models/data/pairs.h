@@ -63,13 +63,13 @@ std::pair<Tensor, Tensor> padded(std::span<const std::vector<int32_t>> rows, int
 
 class PairBatches {
  public:
-  // `pairs` must outlive this. A batch: one pair, or at most `most_tokens` of sources and targets.
-  PairBatches(std::span<const Pair> pairs, const SentenceMarks& marks, int64_t most_tokens, uint64_t seed);
-  int64_t of_epoch() const { return static_cast<int64_t>(begins_.size()) - 1; }
+  // `pairs` must outlive this. A batch: one pair, or at most `max_tokens` of sources and targets.
+  PairBatches(std::span<const Pair> pairs, const SentenceMarks& marks, int64_t max_tokens, uint64_t seed);
+  int64_t batches_per_epoch() const { return static_cast<int64_t>(begins_.size()) - 1; }
   PairBatch at(int64_t number) const { return batch_of(pairs_at(number), marks_); }  // from 0, over all epochs
   int64_t all_tokens() const { return all_tokens_; }  // of an epoch: sources and targets
   // Returns the largest rows times longest row of a batch, a bound on the positions of a batch.
-  int64_t most_places() const { return most_places_; }
+  int64_t max_positions() const { return max_positions_; }
   int64_t longest() const { return longest_; }  // tokens of the longest row
 
  private:
@@ -78,12 +78,12 @@ class PairBatches {
 
   std::span<const Pair> pairs_;
   SentenceMarks marks_;
-  RandomKey key_;
+  RandomKey rng_;
   std::vector<size_t> begins_;  // first sorted pair of each batch, and the end
-  int64_t all_tokens_ = 0, most_places_ = 0, longest_ = 0;
+  int64_t all_tokens_ = 0, max_positions_ = 0, longest_ = 0;
   // The order of the epoch used last.
   mutable int64_t ordered_ = -1;
-  mutable std::vector<size_t> sorted_, turn_;
+  mutable std::vector<size_t> sorted_, batch_order_;
 };
 
 }  // namespace orrery::models

@@ -26,9 +26,9 @@
 namespace orrery::models {
 namespace {
 
-constexpr int64_t most_pixels = 1 << 26;
+constexpr int64_t max_pixels = 1 << 26;
 // Deflate packs at most 1,032 bytes into one, and a byte holds at most 8 pixels; more is invalid.
-constexpr int64_t most_pixels_of_byte = 8 * 1032;
+constexpr int64_t max_pixels_per_byte = 8 * 1032;
 
 struct Weights {  // of an output pixel for the input pixels from `first`
   int64_t first;
@@ -83,10 +83,10 @@ uint64_t bytes_of_lines(std::string_view header) {
 }
 
 // A check of a PNG's pixels, which are packed by zlib and end with their Adler-32. Unpacks and
-// discards at most `most` bytes and a little.
+// discards at most `max_bytes` bytes and a little.
 class PixelCheck {
  public:
-  PixelCheck(std::string_view name, uint64_t most, bool without_sum) : name_(name), left_(most + slack) {
+  PixelCheck(std::string_view name, uint64_t max_bytes, bool without_sum) : name_(name), left_(max_bytes + slack) {
     check(inflateInit2(&stream_, without_sum ? -MAX_WBITS : MAX_WBITS) == Z_OK, name_,
           ": not enough memory to unpack it; end other programs");
   }
@@ -194,8 +194,8 @@ void check_palette(std::string_view bytes, std::string_view name) {
     if (kind == "IEND") break;
     at += length + 12;
   }
-  const uint64_t most = uint64_t{1} << bytes[depth_at];  // palette indices that a pixel can have
-  if (colors >= most) return;
+  const uint64_t palette_limit = uint64_t{1} << bytes[depth_at];  // palette indices that a pixel can have
+  if (colors >= palette_limit) return;
   grey[kind_at] = 0;
   int width = 0, height = 0, found = 0;
   const std::unique_ptr<stbi_uc, void (*)(void*)> shades(
@@ -203,7 +203,8 @@ void check_palette(std::string_view bytes, std::string_view name) {
                             &height, &found, 1),
       stbi_image_free);
   if (!shades) cannot_decode(name);
-  const uint64_t largest = *std::max_element(shades.get(), shades.get() + int64_t{height} * width) * (most - 1) / 255;
+  const uint64_t largest =
+      *std::max_element(shades.get(), shades.get() + int64_t{height} * width) * (palette_limit - 1) / 255;
   check(largest < colors, name, ": cannot be decoded: a pixel has color ", largest,
         ", but the palette has colors 0 to ", colors - 1, "; save it again");
 }
@@ -238,15 +239,15 @@ void check_huffman_tables(std::string_view bytes, std::string_view name) {
 
 }  // namespace
 
-bool is_picture(const std::string& path) {
+bool is_image_file(const std::string& path) {
   std::string ending = std::filesystem::path(path).extension().string();
   std::transform(ending.begin(), ending.end(), ending.begin(), [](unsigned char c) { return std::tolower(c); });
   return ending == ".png" || ending == ".jpg" || ending == ".jpeg";
 }
 
-Picture decode_picture(std::string_view bytes, int64_t channels, std::string_view name) {
+DecodedImage decode_image(std::string_view bytes, int64_t channels, std::string_view name) {
   check(channels == 1 || channels == 3, name, ": channels is ", channels, "; it must be 1 or 3");
-  check(bytes.size() <= largest_picture_file, name, " has ", bytes.size(), " bytes; at most ", largest_picture_file,
+  check(bytes.size() <= max_image_bytes, name, " has ", bytes.size(), " bytes; at most ", max_image_bytes,
         " are supported; make the image smaller");
   check_format(bytes, name);
   check_png(bytes, name);
@@ -257,9 +258,9 @@ Picture decode_picture(std::string_view bytes, int64_t channels, std::string_vie
   check(stbi_info_from_memory(begin, size, &width, &height, &found) == 1, name,
         ": cannot be decoded: its header is damaged, incomplete or not supported; save it again");
   const int64_t area = int64_t{height} * width;
-  check(area <= most_pixels_of_byte * size, name, ": ", height, " x ", width, " pixels are more than its ", size,
+  check(area <= max_pixels_per_byte * size, name, ": ", height, " x ", width, " pixels are more than its ", size,
         " bytes can hold; save it again");
-  check(area <= most_pixels, name, ": ", height, " x ", width, " pixels are more than the limit, ", most_pixels,
+  check(area <= max_pixels, name, ": ", height, " x ", width, " pixels are more than the limit, ", max_pixels,
         "; make the image smaller");
   // Bytes per pixel: unpacked, decoded, converted to `channels`, and copied.
   const int64_t of_pixel = found * (stbi_is_16_bit_from_memory(begin, size) ? 4 : 2) + 2 * channels;
@@ -272,19 +273,19 @@ Picture decode_picture(std::string_view bytes, int64_t channels, std::string_vie
   return {height, width, channels, std::vector<uint8_t>(pixels.get(), pixels.get() + count)};
 }
 
-Picture read_picture(const std::string& path, int64_t channels) {
-  return decode_picture(read_data_file(path, largest_picture_file), channels, path);
+DecodedImage read_image(const std::string& path, int64_t channels) {
+  return decode_image(read_data_file(path, max_image_bytes), channels, path);
 }
 
-Picture middle_square(const Picture& picture, int64_t side) {
-  const auto& [height, width, channels, pixels] = picture;
+DecodedImage center_square(const DecodedImage& decoded, int64_t side) {
+  const auto& [height, width, channels, pixels] = decoded;
   const int64_t shorter = std::min(height, width);
-  if (height == side && width == side) return picture;
+  if (height == side && width == side) return decoded;
   const std::vector<Weights> down = triangles((height - shorter) / 2, shorter, side),
                              across = triangles((width - shorter) / 2, shorter, side);
-  Picture square{side, side, channels, std::vector<uint8_t>(static_cast<size_t>(side * side * channels))};
+  DecodedImage square{side, side, channels, std::vector<uint8_t>(static_cast<size_t>(side * side * channels))};
   std::vector<double> line(static_cast<size_t>(width * channels));
-  size_t place = 0;
+  size_t index = 0;
   for (const Weights& vertical : down) {
     std::fill(line.begin(), line.end(), 0.0);
     for (size_t i = 0; i < vertical.of.size(); ++i) {
@@ -297,7 +298,7 @@ Picture middle_square(const Picture& picture, int64_t side) {
         for (size_t i = 0; i < horizontal.of.size(); ++i)
           sum +=
               horizontal.of[i] * line[static_cast<size_t>((horizontal.first + static_cast<int64_t>(i)) * channels + c)];
-        square.pixels[place++] = static_cast<uint8_t>(std::clamp(std::floor(sum + 0.5), 0.0, 255.0));
+        square.pixels[index++] = static_cast<uint8_t>(std::clamp(std::floor(sum + 0.5), 0.0, 255.0));
       }
   }
   return square;

@@ -8,27 +8,27 @@
 
 namespace orrery::models {
 
-struct Picture {
+struct DecodedImage {
   int64_t height = 0, width = 0, channels = 0;
   std::vector<uint8_t> pixels;  // (height, width, channels), line by line
 };
 
-constexpr uint64_t largest_picture_file = uint64_t{1} << 28;  // bytes
+constexpr uint64_t max_image_bytes = uint64_t{1} << 28;  // bytes
 
-bool is_picture(const std::string& path);  // by its name: .png, .jpg, .jpeg
+bool is_image_file(const std::string& path);  // by its name: .png, .jpg, .jpeg
 
 // Decodes to 1 channel (gray) or 3 (red, green, blue), regardless of the file's own; drops
 // transparency. Errors begin with `name`:
 //   photos/a.png: cannot be decoded: it is not a PNG or JPEG file but WebP; only PNG and JPEG are ...
 //   photos/a.png: 40000 x 40000 pixels are more than its 70 bytes can hold
-Picture decode_picture(std::string_view bytes, int64_t channels, std::string_view name);
-Picture read_picture(const std::string& path, int64_t channels);
+DecodedImage decode_image(std::string_view bytes, int64_t channels, std::string_view name);
+DecodedImage read_image(const std::string& path, int64_t channels);
 
 // Returns the center square, resized to `side` pixels. Each pixel is a mean with triangular
 // weights, two output pixels wide, or two input pixels if those are larger:
 //   y_i = sum_j t((j - c_i) / s) x_j / sum_j t((j - c_i) / s),   t(u) = max(0, 1 - |u|),
 //   r = shorter side / `side`,  s = max(r, 1),  c_i = begin - 1/2 + (i + 1/2) r
 // down and across. Pixels outside the square are not read.
-Picture middle_square(const Picture& picture, int64_t side);
+DecodedImage center_square(const DecodedImage& decoded, int64_t side);
 
 }  // namespace orrery::models

@@ -17,8 +17,8 @@ class ExifReader {
   uint64_t number(uint64_t at, int size) const {
     uint64_t value = 0;
     for (int i = 0; i < size; ++i) {
-      const uint64_t place = at + static_cast<uint64_t>(big_ ? i : size - 1 - i);
-      value = value << 8 | (place < bytes_.size() ? static_cast<unsigned char>(bytes_[place]) : 0);
+      const uint64_t offset = at + static_cast<uint64_t>(big_ ? i : size - 1 - i);
+      value = value << 8 | (offset < bytes_.size() ? static_cast<unsigned char>(bytes_[offset]) : 0);
     }
     return value;
   }
@@ -77,11 +77,11 @@ int exif_orientation(std::string_view bytes) {
   return ExifReader(png ? exif_of_png(bytes) : exif_of_jpeg(bytes)).orientation();
 }
 
-void PictureTally::Count::add(const std::string& kind, const std::string& path) {
+void ImageFileTally::Count::add(const std::string& kind, const std::string& path) {
   if (of_kind.empty()) first = path;
   ++of_kind[kind];
 }
-std::string PictureTally::Count::print(const std::string& from, const char* of_one, const char* of_several) const {
+std::string ImageFileTally::Count::print(const std::string& from, const char* of_one, const char* of_several) const {
   int64_t all = 0;
   std::vector<std::string> kinds;
   for (const auto& [kind, count] : of_kind) {
@@ -92,23 +92,24 @@ std::string PictureTally::Count::print(const std::string& from, const char* of_o
               all == 1 ? of_one : of_several);
 }
 
-void PictureTally::leave_out(const std::string& path) {
+void ImageFileTally::leave_out(const std::string& path) {
   std::string ending = std::filesystem::path(path).extension().string();
   std::transform(ending.begin(), ending.end(), ending.begin(), [](unsigned char c) { return std::tolower(c); });
   leave_out(path, ending.empty() ? "without a file extension" : ending);
 }
-void PictureTally::leave_out(const std::string& path, const std::string& where) { left_out_.add(where, path); }
-void PictureTally::check_turn(const std::string& path, std::string_view bytes) {
-  if (const int turn = exif_orientation(bytes); turn != 1) turned_.add(text("of orientation ", turn), path);
+void ImageFileTally::leave_out(const std::string& path, const std::string& where) { left_out_.add(where, path); }
+void ImageFileTally::check_orientation(const std::string& path, std::string_view bytes) {
+  if (const int orientation = exif_orientation(bytes); orientation != 1)
+    rotated_.add(text("of orientation ", orientation), path);
 }
 
-std::vector<std::string> PictureTally::notes(const std::string& from) const {
+std::vector<std::string> ImageFileTally::notes(const std::string& from) const {
   std::vector<std::string> all;
   if (!left_out_.of_kind.empty())
     all.push_back(left_out_.print(from, "is", "are") +
                   " left out; only PNG and JPEG files are read, in class folders only those not in subfolders");
-  if (!turned_.of_kind.empty())
-    all.push_back(turned_.print(from, "has", "have") +
+  if (!rotated_.of_kind.empty())
+    all.push_back(rotated_.print(from, "has", "have") +
                   " an Exif orientation, which is not applied; rotate the images first, for example with exiftran -ai");
   return all;
 }

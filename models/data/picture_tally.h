@@ -9,11 +9,11 @@
 
 namespace orrery::models {
 
-class PictureTally {
+class ImageFileTally {
  public:
   void leave_out(const std::string& path);                            // a file without the extension of an image
   void leave_out(const std::string& path, const std::string& where);  // a file outside the folders that are read
-  void check_turn(const std::string& path, std::string_view bytes);   // of an image that is read
+  void check_orientation(const std::string& path, std::string_view bytes);  // of an image that is read
   std::vector<std::string> notes(const std::string& from) const;      // about files of `from`
 
  private:
@@ -23,7 +23,7 @@ class PictureTally {
     void add(const std::string& kind, const std::string& path);
     std::string print(const std::string& from, const char* of_one, const char* of_several) const;
   };
-  Count left_out_, turned_;
+  Count left_out_, rotated_;
 };
 
 // Returns the Exif orientation of a JPEG or PNG file, 1 to 8: how a viewer turns the stored image.

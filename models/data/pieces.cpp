@@ -54,12 +54,13 @@ bool is_anchored(std::string_view pattern) {
 
 }  // namespace
 
-struct Pieces::Compiled {
+struct PreTokenizer::Compiled {
   Owned<pcre2_code, pcre2_code_free> code;
   bool looks_back = false;  // depends on text before a match
 };
 
-Pieces::Pieces(std::string pattern) : pattern_(std::move(pattern)), compiled_(std::make_unique<Compiled>()) {
+PreTokenizer::PreTokenizer(std::string pattern)
+    : pattern_(std::move(pattern)), compiled_(std::make_unique<Compiled>()) {
   const std::string expression = pcre2_of_oniguruma(pattern_);
   int error = 0;
   size_t at = 0;
@@ -72,10 +73,10 @@ Pieces::Pieces(std::string pattern) : pattern_(std::move(pattern)), compiled_(st
   pcre2_jit_compile(compiled_->code.get(),
                     PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);  // optional: faster matching
 }
-Pieces::Pieces(Pieces&&) noexcept = default;
-Pieces::~Pieces() = default;
+PreTokenizer::PreTokenizer(PreTokenizer&&) noexcept = default;
+PreTokenizer::~PreTokenizer() = default;
 
-void Pieces::each(std::string_view text, const std::function<void(std::string_view)>& take) const {
+void PreTokenizer::each(std::string_view text, const std::function<void(std::string_view)>& take) const {
   for (size_t at = 0; at < text.size();) {
     const bool valid = character_if_any(text, at).has_value();
     const size_t end = end_of_run(text, at, valid);
@@ -89,7 +90,7 @@ void Pieces::each(std::string_view text, const std::function<void(std::string_vi
 }
 
 // The text may end within a character: neither it nor the run before it is complete then.
-size_t Pieces::each_certain(std::string_view text, const std::function<void(std::string_view)>& take) const {
+size_t PreTokenizer::each_complete(std::string_view text, const std::function<void(std::string_view)>& take) const {
   if (compiled_->looks_back) return 0;  // callers drop processed text, on which matches depend
   const std::string_view whole = text.substr(0, end_of_characters(text));
   for (size_t at = 0; at < whole.size();) {
@@ -108,15 +109,15 @@ size_t Pieces::each_certain(std::string_view text, const std::function<void(std:
   return whole.size();
 }
 
-size_t Pieces::each_of_valid(std::string_view text, bool more,
-                             const std::function<void(std::string_view)>& take) const {
+size_t PreTokenizer::each_of_valid(std::string_view text, bool more,
+                                   const std::function<void(std::string_view)>& take) const {
   const Owned<pcre2_match_data, pcre2_match_data_free> matched(
       pcre2_match_data_create_from_pattern(compiled_->code.get(), nullptr));
   if (!matched) throw std::bad_alloc();
   const uint32_t always = PCRE2_NO_UTF_CHECK | (more ? PCRE2_PARTIAL_HARD : 0);
   size_t taken = 0;  // all before it was passed to `take`
   size_t from = 0;   // the next match begins there or later
-  const auto tell_up_to = [&](size_t end) {
+  const auto emit_up_to = [&](size_t end) {
     if (end > taken) take(text.substr(taken, end - taken));
     taken = end;
   };
@@ -132,17 +133,17 @@ size_t Pieces::each_of_valid(std::string_view text, bool more,
     if (found == PCRE2_ERROR_NOMATCH) break;
     if (found < 0)
       fail("tokenizer: the pattern ", pattern_, " cannot be matched at byte ", from, ": ", message_of(found));
-    const size_t* const place = pcre2_get_ovector_pointer(matched.get());
+    const size_t* const bounds = pcre2_get_ovector_pointer(matched.get());
     // \K can move the beginning of a match before `taken`, or after its end.
-    check(place[0] >= taken && place[1] >= place[0], "tokenizer: the pattern ", pattern_,
+    check(bounds[0] >= taken && bounds[1] >= bounds[0], "tokenizer: the pattern ", pattern_,
           " moves the start of a match; remove \\K");
-    if (place[0] == place[1] && place[0] == last_end) {  // an empty match right after a match
+    if (bounds[0] == bounds[1] && bounds[0] == last_end) {  // an empty match right after a match
       from += character_at(text, from).bytes;
       continue;
     }
-    tell_up_to(place[0]);
-    tell_up_to(place[1]);
-    from = place[1], last_end = place[1];
+    emit_up_to(bounds[0]);
+    emit_up_to(bounds[1]);
+    from = bounds[1], last_end = bounds[1];
   }
   if (taken < text.size()) take(text.substr(taken));
   return text.size();

@@ -8,20 +8,20 @@
 
 namespace orrery::models {
 
-class Pieces {
+class PreTokenizer {
  public:
   // Takes an expression as in tokenizer.json (models/data/oniguruma.h), or throws Error.
-  explicit Pieces(std::string pattern);
-  Pieces(Pieces&&) noexcept;
-  ~Pieces();
+  explicit PreTokenizer(std::string pattern);
+  PreTokenizer(PreTokenizer&&) noexcept;
+  ~PreTokenizer();
 
   // Passes the pre-tokens to `take`; joined, they are the text. A pre-token is a match, the text
   // between two matches, or a run of invalid UTF-8. An empty match splits the text at its position.
   // Throws Error if matching takes absurdly long.
-  void each(std::string_view text, const std::function<void(std::string_view piece)>& take) const;
+  void each(std::string_view text, const std::function<void(std::string_view pretoken)>& take) const;
   // Like `each`, for the beginning of a longer text, as far as following text cannot change it.
   // Returns the bytes passed to `take`; continue after them.
-  size_t each_certain(std::string_view text, const std::function<void(std::string_view piece)>& take) const;
+  size_t each_complete(std::string_view text, const std::function<void(std::string_view pretoken)>& take) const;
 
  private:
   struct Compiled;

@@ -28,7 +28,7 @@ constexpr const char* format = "orrery tokens 1";
 
 SortedJson read_description(const std::string& path) {
   const std::string file = found_file(path, description_name);
-  SortedJson json = parse_large_json(read_data_file(file, largest_json), file);
+  SortedJson json = parse_large_json(read_data_file(file, max_json_bytes), file);
   const auto is = [&](const char* key, auto wanted) { return json.contains(key) && wanted(json[key]); };
   check(json.is_object() && is("format", [](const SortedJson& j) { return j == format; }) &&
             is("tokenizer", [](const SortedJson& j) { return j.is_object(); }) &&
@@ -40,8 +40,8 @@ SortedJson read_description(const std::string& path) {
 // Returns whether the description has this value of `key` for a file.
 template <class T>
 bool describes(const SortedJson& description, const char* name, const char* key, const T& value) {
-  const auto said = description["files"].find(name + 1);
-  return said != description["files"].end() && said->is_object() && said->contains(key) && (*said)[key] == value;
+  const auto entry = description["files"].find(name + 1);
+  return entry != description["files"].end() && entry->is_object() && entry->contains(key) && (*entry)[key] == value;
 }
 
 constexpr const char* characters_key = "characters";
@@ -49,9 +49,9 @@ constexpr const char* characters_key = "characters";
 // Returns the number that the description lists for a file, "bytes" or "characters", if any.
 std::optional<uint64_t> described_number(const SortedJson& description, const char* name, const char* key) {
   if (description.is_null()) return std::nullopt;
-  const auto said = description["files"].find(name + 1);
-  if (said == description["files"].end() || !said->is_object() || !said->contains(key)) return std::nullopt;
-  const SortedJson& number = (*said)[key];
+  const auto entry = description["files"].find(name + 1);
+  if (entry == description["files"].end() || !entry->is_object() || !entry->contains(key)) return std::nullopt;
+  const SortedJson& number = (*entry)[key];
   return number.is_number_unsigned() ? std::optional(number.get<uint64_t>()) : std::nullopt;
 }
 
@@ -59,9 +59,9 @@ std::optional<uint64_t> described_number(const SortedJson& description, const ch
 std::optional<TextPart> described_text(const SortedJson& description, const char* name) {
   constexpr uint64_t largest = 1'000'000'000'000'000;
   if (description.is_null()) return std::nullopt;
-  const auto said = description["files"].find(name + 1);
-  if (said == description["files"].end() || !said->is_object() || !said->contains("text")) return std::nullopt;
-  const SortedJson& made_of = (*said)["text"];
+  const auto entry = description["files"].find(name + 1);
+  if (entry == description["files"].end() || !entry->is_object() || !entry->contains("text")) return std::nullopt;
+  const SortedJson& made_of = (*entry)["text"];
   if (!made_of.is_object() || !made_of.contains("sha256") || !made_of["sha256"].is_string()) return std::nullopt;
   for (const char* const key : {"bytes", "begin", "tokens"})
     if (!made_of.contains(key) || !made_of[key].is_number_unsigned() || made_of[key].get<uint64_t>() > largest)
@@ -79,16 +79,16 @@ Fingerprint add_file(Sha256& all, PreparedTokens& prepared, const std::string& f
     check(holds, "tokens: ", path, name, " does not match ", path, description_name, "; prepare the text again");
   };
   if (described && !packed) check_described(describes(description, name, "bytes", FileReader(file).size()));
-  const std::optional<uint64_t> most = described_number(description, name, "bytes");
+  const std::optional<uint64_t> max_bytes = described_number(description, name, "bytes");
   Sha256 one;
   uint64_t bytes = 0;
-  std::vector<std::byte> piece(TextFiles::piece_size);
+  std::vector<std::byte> chunk(TextFiles::chunk_size);
   const auto read = [&](auto reader) {
-    while (const size_t got = reader.read_up_to(piece)) {
-      one.add(std::span(piece).first(got));
-      all.add(std::span(piece).first(got));
+    while (const size_t got = reader.read_up_to(chunk)) {
+      one.add(std::span(chunk).first(got));
+      all.add(std::span(chunk).first(got));
       bytes += got;
-      if (most) check_described(bytes <= *most);
+      if (max_bytes) check_described(bytes <= *max_bytes);
     }
   };
   if (packed)
@@ -163,7 +163,7 @@ PreparedTokens read_prepared(const std::string& path, int64_t vocabulary) {
         " lists it; prepare the text again");
   const auto read_tokens = [&] {
     const auto read = [&](const std::string& file, const char* name) {
-      return TokenSequence::in_file(file, vocabulary)
+      return TokenSequence::from_file(file, vocabulary)
           .with_characters_recorded(described_number(description, name, characters_key));
     };
     prepared.train = read(train, train_name);
@@ -176,7 +176,7 @@ PreparedTokens read_prepared(const std::string& path, int64_t vocabulary) {
   if (!validation.empty()) of_validation = add_file(all, prepared, validation, path, description, validation_name);
   prepared.fingerprint.sha256 = all.digits();
   if (described) read_tokens();  // bytes that differ from the description are found before they are read as tokens
-  const auto add_parts = [&](const Fingerprint& print, int64_t begin, int64_t size, std::optional<TextPart> text) {
+  const auto add_components = [&](const Fingerprint& print, int64_t begin, int64_t size, std::optional<TextPart> text) {
     if (print != prepared.fingerprint) prepared.parts.push_back({print, begin, begin + size, 0, size});
     if (!text) return;
     text->begin = begin, text->end = begin + size;
@@ -184,9 +184,9 @@ PreparedTokens read_prepared(const std::string& path, int64_t vocabulary) {
   };
   const int64_t trained = prepared.train.size();
   if (folder) {
-    add_parts(of_train, 0, trained, described_text(description, train_name));
+    add_components(of_train, 0, trained, described_text(description, train_name));
     if (!validation.empty())
-      add_parts(of_validation, trained, prepared.validation.size(), described_text(description, validation_name));
+      add_components(of_validation, trained, prepared.validation.size(), described_text(description, validation_name));
     return prepared;
   }
   const bool by_link = found_file(folder_of(path), description_name).empty();
@@ -194,7 +194,7 @@ PreparedTokens read_prepared(const std::string& path, int64_t vocabulary) {
   if (const char* const listed = listed_name(file, folder_of(file))) {
     const SortedJson beside = read_description(folder_of(file));
     if (describes(beside, listed, "sha256", of_train.sha256))
-      add_parts(of_train, 0, trained, described_text(beside, listed));
+      add_components(of_train, 0, trained, described_text(beside, listed));
   }
   return prepared;
 }
@@ -203,8 +203,8 @@ int64_t training_tokens(int64_t all, double last) {
   return static_cast<int64_t>(std::floor(static_cast<double>(all) * (1 - last)));
 }
 std::pair<TokenSequence, TokenSequence> split(const TokenSequence& tokens, double last) {
-  const int64_t place = training_tokens(tokens.size(), last);
-  return {tokens.part(0, place), tokens.part(place, tokens.size())};
+  const int64_t boundary = training_tokens(tokens.size(), last);
+  return {tokens.slice(0, boundary), tokens.slice(boundary, tokens.size())};
 }
 
 void check_validation_fraction(double fraction) {
@@ -222,8 +222,8 @@ Prepared prepare(const Preparation& p, const std::function<void(const std::strin
     check(!file_exists(p.out + name), "prepare: ", p.out, name, " already exists; remove it, or choose another --out");
   const bool own = !p.validation_input.empty();
   const TextFiles input(p.input), held_out(own ? p.validation_input : p.input);
-  const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(p.tokenizer, p.input, [&](double share) {
-    if (progress) progress("learned", share);
+  const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(p.tokenizer, p.input, [&](double fraction) {
+    if (progress) progress("learned", fraction);
   });
   const auto bytes = static_cast<double>(input.bytes() + (own ? held_out.bytes() : 0));
   double done = 0;

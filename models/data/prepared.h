@@ -49,7 +49,7 @@ struct Prepared {
 // Reads a text, which may exceed memory, and writes a folder as above. Calls `progress` with the
 // fraction done: "learned" while the tokenizer is trained, "read" while the text is encoded.
 Prepared prepare(const Preparation& preparation,
-                 const std::function<void(const std::string& done, double share)>& progress = {});
+                 const std::function<void(const std::string& done, double fraction)>& progress = {});
 
 // Returns how many tokens of `all` remain without the last fraction.
 int64_t training_tokens(int64_t all, double last);

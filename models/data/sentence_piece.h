@@ -17,7 +17,7 @@ struct SentencePieceSettings {
   std::string kind = "bpe";
   double coverage = 0.9995;
   bool byte_fallback = false;
-  int64_t most_bytes = 100'000'000;
+  int64_t max_bytes = 100'000'000;
 
   template <class V>
   void visit(V& v) {
@@ -26,7 +26,7 @@ struct SentencePieceSettings {
     v("coverage", coverage, "fraction of the text's characters that have a piece; the others are unknown",
       between(0.98, 1));  // the library's limits
     v("byte_fallback", byte_fallback, "encode an unknown character as its bytes");
-    v("most_bytes", most_bytes, "bytes of text for training, all in memory; a longer text: every k-th line",
+    v("most_bytes", max_bytes, "bytes of text for training, all in memory; a longer text: every k-th line",
       between(1000, 2e9));
   }
 };
@@ -34,7 +34,7 @@ struct SentencePieceSettings {
 // Trains a vocabulary on the lines of a text; equal texts give equal vocabularies. Throws Error if
 // the text is empty or too short for the vocabulary.
 std::unique_ptr<Tokenizer> train_sentence_piece(std::string_view text, const SentencePieceSettings& settings);
-std::string learned_sentence_pieces(std::string_view text, const SentencePieceSettings& settings);  // as a .model
+std::string train_sentence_piece_model(std::string_view text, const SentencePieceSettings& settings);  // as a .model
 // Removes the location from "Internal: src/trainer_interface.cc(590) [...] Vocabulary ...".
 std::string sentence_piece_reason(std::string words);
 

@@ -39,9 +39,9 @@ SentencePieceRules::SentencePieceRules(std::string rules, std::vector<std::strin
 
 // Reads a double array like Darts-clone; models/data/sentence_piece_model.cpp has its layout.
 SentencePieceRules::Replaced SentencePieceRules::first(std::string_view text) const {
-  const auto unit = [&](uint64_t place) {
+  const auto unit = [&](uint64_t index) {
     uint32_t number;
-    std::memcpy(&number, rules_.data() + 4 * (place + 1), sizeof number);
+    std::memcpy(&number, rules_.data() + 4 * (index + 1), sizeof number);
     return number;
   };
   const auto below = [](uint32_t node) { return static_cast<uint64_t>(node >> 10) << ((node & 1u << 9) >> 6); };
@@ -58,17 +58,17 @@ SentencePieceRules::Replaced SentencePieceRules::first(std::string_view text) co
     uint32_t bytes;
     std::memcpy(&bytes, rules_.data(), sizeof bytes);
     const char* const texts = rules_.data() + 4 + bytes;
-    uint64_t place = below(unit(0));
+    uint64_t index = below(unit(0));
     for (size_t i = 0; i < text.size(); ++i) {
       const auto byte = static_cast<unsigned char>(text[i]);
-      place ^= byte;
-      const uint32_t node = unit(place);
+      index ^= byte;
+      const uint32_t node = unit(index);
       if ((node & (1u << 31 | 255u)) != byte) {
         found.is_certain = true;
         break;
       }
-      place ^= below(node);
-      if (node & 1u << 8) found = {i + 1, texts + (unit(place) & 0x7fffffffu), false};
+      index ^= below(node);
+      if (node & 1u << 8) found = {i + 1, texts + (unit(index) & 0x7fffffffu), false};
     }
   }
   found.is_certain &= !may_be_symbol;
@@ -79,9 +79,9 @@ SentencePieceRules::Replaced SentencePieceRules::first(std::string_view text) co
   return found;
 }
 
-SentencePieceCuts::SentencePieceCuts(SentencePieceFacts facts)
-    : facts_(std::move(facts)), rules_(std::move(facts_.rules), std::move(facts_.symbols)) {
-  for (const std::string& piece : facts_.pieces) {
+SentencePieceCuts::SentencePieceCuts(SentencePieceInfo info)
+    : info_(std::move(info)), rules_(std::move(info_.rules), std::move(info_.symbols)) {
+  for (const std::string& piece : info_.pieces) {
     char32_t before = nothing;
     for (size_t at = 0; at < piece.size();) {
       const auto c = character_if_any(piece, at);
@@ -92,7 +92,7 @@ SentencePieceCuts::SentencePieceCuts(SentencePieceFacts facts)
       before = point;
     }
   }
-  facts_.pieces = {};
+  info_.pieces = {};
   sort_once(known_), sort_once(together_);
 }
 
@@ -101,12 +101,12 @@ bool SentencePieceCuts::are_together(char32_t a, char32_t b) const {
 }
 bool SentencePieceCuts::are_unknown(char32_t a, char32_t b) const {
   const auto is_known = [&](char32_t c) { return std::binary_search(known_.begin(), known_.end(), c); };
-  return !facts_.byte_fallback && !is_known(a) && !is_known(b);
+  return !info_.byte_fallback && !is_known(a) && !is_known(b);
 }
 
 std::string SentencePieceCuts::with_short_runs(std::string_view text) const {
   constexpr size_t longest = size_t{1} << 16;
-  if (!facts_.in_a_row_are_one) return {};
+  if (!info_.in_a_row_are_one) return {};
   std::array<bool, 256> is_space = {};
   for (const char c : {' ', '\t', '\n', '\r'})
     is_space[static_cast<unsigned char>(c)] = rules_.first(std::string_view(&c, 1)).text == " ";
@@ -123,10 +123,10 @@ std::string SentencePieceCuts::with_short_runs(std::string_view text) const {
 
 void SentencePieceCuts::each(std::string_view text, size_t spacing, bool more,
                              const std::function<void(const Cut&)>& take) const {
-  if (facts_.finds_words) return;  // consecutive unknown words are one token
-  const char32_t written_space = facts_.are_escaped ? escaped_space : space;
+  if (info_.finds_words) return;  // consecutive unknown words are one token
+  const char32_t written_space = info_.are_escaped ? escaped_space : space;
   // A part gets a space where the text was split, or keeps the text's.
-  const bool divides_at_spaces = facts_.one_in_front || !facts_.in_a_row_are_one;
+  const bool divides_at_spaces = info_.one_in_front || !info_.in_a_row_are_one;
   char32_t a = space;
   size_t last = 0;                  // position of the last cut
   std::optional<Cut> behind_space;  // cut after the space a, if it ends a piece
@@ -139,13 +139,13 @@ void SentencePieceCuts::each(std::string_view text, size_t spacing, bool more,
         take(*behind_space), last = behind_space->begin;
       behind_space.reset();
       const bool certain = a != space && a != escaped_space && a != nothing && b != escaped_space && b != nothing;
-      if (certain && b == space && facts_.end_pieces) {
+      if (certain && b == space && info_.end_pieces) {
         const size_t behind = at + here.bytes;
-        if (divides_at_spaces && here.text == " ") behind_space = {facts_.one_in_front ? at : behind, behind, false};
+        if (divides_at_spaces && here.text == " ") behind_space = {info_.one_in_front ? at : behind, behind, false};
       } else if (certain && b == space) {
-        const size_t begin = facts_.one_in_front ? at + here.bytes : at;
+        const size_t begin = info_.one_in_front ? at + here.bytes : at;
         // Spaces at the end are tokens if they are not dropped, so the next part must not be empty.
-        const bool whole = here.text == " " && (begin < text.size() || facts_.in_a_row_are_one);
+        const bool whole = here.text == " " && (begin < text.size() || info_.in_a_row_are_one);
         if (divides_at_spaces && whole && are_apart(a, written_space)) take({at, begin, false}), last = at;
       } else if (certain && at - last >= spacing && !are_together(a, b)) {
         take({at, at, true, are_unknown(a, b)}), last = at;

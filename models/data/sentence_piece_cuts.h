@@ -44,7 +44,7 @@ class SentencePieceRules {
 
 class SentencePieceCuts {
  public:
-  explicit SentencePieceCuts(SentencePieceFacts facts);
+  explicit SentencePieceCuts(SentencePieceInfo info);
   struct Cut {
     size_t end, begin;            // of the parts before and after; a space between them is in neither
     bool within_word;             // not at a space
@@ -56,14 +56,14 @@ class SentencePieceCuts {
   // Returns the text with one space for each long run of spaces, or "" without long runs. For most
   // models consecutive spaces are one, so no part can end between them.
   std::string with_short_runs(std::string_view text) const;
-  bool end_pieces() const { return facts_.end_pieces; }  // spaces end pieces; a text gets one at its end
+  bool end_pieces() const { return info_.end_pieces; }  // spaces end pieces; a text gets one at its end
 
  private:
   bool are_together(char32_t a, char32_t b) const;  // consecutive in a piece
   bool are_unknown(char32_t a, char32_t b) const;   // both, so they may be one token
   bool are_apart(char32_t a, char32_t b) const { return !are_together(a, b) && !are_unknown(a, b); }
 
-  SentencePieceFacts facts_;  // without pieces
+  SentencePieceInfo info_;  // without pieces
   SentencePieceRules rules_;
   std::vector<char32_t> known_;     // characters that are pieces, sorted
   std::vector<uint64_t> together_;  // pairs of consecutive characters in pieces, sorted

@@ -16,23 +16,23 @@
 namespace orrery::models {
 namespace {
 
-constexpr size_t most_to_learn = size_t{1} << 30;  // bytes of a line; the library counts in int
+constexpr size_t max_training_bytes = size_t{1} << 30;  // bytes of a line; the library counts in int
 
 // The library's BPE training stores a position in a word in 16 bits with a sign: a longer word
 // would write out of bounds. Its unigram training adds the scores of a word's pieces in f32, from
 // both ends: for a longer word, exp of the difference is infinite.
-constexpr size_t longest_word_of_pairs = 32'767, longest_word_of_sums = 4'192;  // characters
+constexpr size_t max_word_of_pairs = 32'767, max_word_of_sums = 4'192;  // characters
 
-// Returns the bytes of a line before a normalized word exceeds `longest_word` characters.
-size_t without_longer_word(std::string_view line, const SentencePieceRules& rules, size_t longest_word) {
-  constexpr size_t most_characters_of_a_byte = 6;  // U+FDFA, three bytes, becomes 18
-  if (line.size() <= longest_word / most_characters_of_a_byte) return line.size();
+// Returns the bytes of a line before a normalized word exceeds `max_word` characters.
+size_t without_longer_word(std::string_view line, const SentencePieceRules& rules, size_t max_word) {
+  constexpr size_t max_characters_per_byte = 6;  // U+FDFA, three bytes, becomes 18
+  if (line.size() <= max_word / max_characters_per_byte) return line.size();
   size_t characters = 0;  // of the word
   for (size_t at = 0; at < line.size();) {
     const SentencePieceRules::Replaced here = rules.first(line.substr(at));
     size_t end = characters;
     for (const char c : here.text) end = c == ' ' ? 0 : end + ((static_cast<unsigned char>(c) & 0xC0) != 0x80);
-    if (end > longest_word) return at;
+    if (end > max_word) return at;
     characters = end, at += here.bytes;
   }
   return line.size();
@@ -41,8 +41,8 @@ size_t without_longer_word(std::string_view line, const SentencePieceRules& rule
 class Lines final : public sentencepiece::SentenceIterator {  // the lines of a text, without empty ones
  public:
   // With normalization rules, splits words that are too long after normalization.
-  explicit Lines(std::string_view text, const SentencePieceRules* rules = nullptr, size_t longest_word = 0)
-      : left_(text), rules_(rules), longest_word_(longest_word) {
+  explicit Lines(std::string_view text, const SentencePieceRules* rules = nullptr, size_t max_word = 0)
+      : left_(text), rules_(rules), max_word_(max_word) {
     Next();
   }
   bool done() const override { return line_.empty(); }
@@ -50,7 +50,7 @@ class Lines final : public sentencepiece::SentenceIterator {  // the lines of a 
     line_.clear();
     while (line_.empty() && !left_.empty()) {
       const size_t line = std::min(left_.find('\n'), left_.size()),
-                   end = rules_ ? without_longer_word(left_.substr(0, line), *rules_, longest_word_) : line;
+                   end = rules_ ? without_longer_word(left_.substr(0, line), *rules_, max_word_) : line;
       line_ = left_.substr(0, end);
       if (line_.ends_with('\r')) line_.pop_back();
       left_.remove_prefix(end < line ? end : std::min(end + 1, left_.size()));
@@ -62,14 +62,14 @@ class Lines final : public sentencepiece::SentenceIterator {  // the lines of a 
  private:
   std::string_view left_;
   const SentencePieceRules* rules_;
-  size_t longest_word_;
+  size_t max_word_;
   std::string line_;
 };
 
 // Trains with the library, with these and fixed arguments.
-std::string learned_model(Lines lines, std::unordered_map<std::string, std::string> arguments, std::string_view what) {
+std::string trained_model(Lines lines, std::unordered_map<std::string, std::string> arguments, std::string_view what) {
   arguments.insert({{"num_threads", "1"},  // sums of several threads would depend on their number
-                    {"max_sentence_length", std::to_string(most_to_learn)},
+                    {"max_sentence_length", std::to_string(max_training_bytes)},
                     {"minloglevel", "3"}});
   std::string model;
   const auto status = sentencepiece::SentencePieceTrainer::Train(arguments, &lines, &model);
@@ -78,22 +78,22 @@ std::string learned_model(Lines lines, std::unordered_map<std::string, std::stri
 }
 
 // Returns the normalization rules of training, which the library provides only in models.
-const SentencePieceRules& rules_of_learning() {
+const SentencePieceRules& training_rules() {
   static const SentencePieceRules rules = [] {
     constexpr const char* what = "tokenizer: SentencePiece cannot be trained";
-    const std::string least =
-        learned_model(Lines("a"), {{"vocab_size", "8"}, {"model_type", "char"}, {"hard_vocab_limit", "false"}}, what);
-    return SentencePieceRules(sentence_piece_facts(least, what).rules);
+    const std::string smallest_model =
+        trained_model(Lines("a"), {{"vocab_size", "8"}, {"model_type", "char"}, {"hard_vocab_limit", "false"}}, what);
+    return SentencePieceRules(sentence_piece_info(smallest_model, what).rules);
   }();
   return rules;
 }
 
 // Throws Error if all lines are spaces after normalization: unigram training would end the program.
-void check_something_to_learn(Lines lines) {
+void check_trainable(Lines lines) {
   constexpr std::string_view spaces[] = {"", " ", "\xe2\x96\x81"}, unknown = "\xe2\x96\x85";
   const auto has_more_than_spaces = [&](std::string_view line) {
     for (size_t at = 0; at < line.size();) {
-      const SentencePieceRules::Replaced here = rules_of_learning().first(line.substr(at));
+      const SentencePieceRules::Replaced here = training_rules().first(line.substr(at));
       if (std::find(std::begin(spaces), std::end(spaces), here.text) == std::end(spaces)) return true;
       at += here.bytes;
     }
@@ -108,15 +108,15 @@ void check_something_to_learn(Lines lines) {
 
 // Throws Error if the library would need too much memory. It holds the text a few times, and a
 // symbol per character of the different words. Bytes are measured, for at most 12 letters per word.
-void check_memory_of_learning(std::string_view text, const std::string& kind) {
-  constexpr double bytes_of_pair_learning = 6, bytes_of_sums = 28, bytes_of_words = 70;  // per byte
+void check_training_memory(std::string_view text, const std::string& kind) {
+  constexpr double bytes_of_pair_training = 6, bytes_of_sums = 28, bytes_of_words = 70;  // per byte
   std::unordered_set<std::string_view> words;
   double different = 0;
   for (size_t at = 0, end = 0; at < text.size(); at = end + 1) {
     end = std::min(text.find_first_of(" \n", at), text.size());
     if (words.insert(text.substr(at, end - at)).second) different += static_cast<double>(end - at);
   }
-  const double whole = kind == "bpe" ? bytes_of_pair_learning : bytes_of_sums;
+  const double whole = kind == "bpe" ? bytes_of_pair_training : bytes_of_sums;
   check_memory("tokenizer: training pieces on " + in_megabytes(static_cast<double>(text.size())),
                whole * static_cast<double>(text.size()) + bytes_of_words * different,
                "use a shorter text, or less of it with sentence_piece(most_bytes=1e6)");
@@ -125,16 +125,16 @@ void check_memory_of_learning(std::string_view text, const std::string& kind) {
 }  // namespace
 
 std::string sentence_piece_reason(std::string words) {
-  if (const size_t place = words.rfind("] "); place != std::string::npos) words.erase(0, place + 2);
+  if (const size_t bracket = words.rfind("] "); bracket != std::string::npos) words.erase(0, bracket + 2);
   while (!words.empty() && (words.back() == '.' || words.back() == ' ')) words.pop_back();
   return words.empty() ? "SentencePiece gives no reason" : words;
 }
 
-std::string learned_sentence_pieces(std::string_view text, const SentencePieceSettings& s) {
-  const Lines lines(text, &rules_of_learning(), s.kind == "bpe" ? longest_word_of_pairs : longest_word_of_sums);
-  check_something_to_learn(lines);
-  check_memory_of_learning(text, s.kind);
-  return learned_model(lines,
+std::string train_sentence_piece_model(std::string_view text, const SentencePieceSettings& s) {
+  const Lines lines(text, &training_rules(), s.kind == "bpe" ? max_word_of_pairs : max_word_of_sums);
+  check_trainable(lines);
+  check_training_memory(text, s.kind);
+  return trained_model(lines,
                        {{"vocab_size", std::to_string(s.vocabulary)},
                         {"model_type", s.kind},
                         {"character_coverage", print_number(s.coverage)},

@@ -43,9 +43,9 @@ void each_field(
   }
 }
 
-uint32_t word(std::string_view bytes, uint64_t place) {
+uint32_t word(std::string_view bytes, uint64_t index) {
   uint32_t number;
-  std::memcpy(&number, bytes.data() + 4 * place, sizeof number);
+  std::memcpy(&number, bytes.data() + 4 * index, sizeof number);
   return number;
 }
 
@@ -109,37 +109,37 @@ SentencePieceEntry read_piece(std::string_view part, std::string_view what) {
       });
   return piece;
 }
-void add_piece(SentencePieceFacts& facts, const SentencePieceEntry& one) {
+void add_piece(SentencePieceInfo& info, const SentencePieceEntry& one) {
   using Kind = SentencePieceEntry::Kind;
-  if (one.kind == Kind::user_defined) facts.symbols.push_back(one.piece);
+  if (one.kind == Kind::user_defined) info.symbols.push_back(one.piece);
   if (one.kind == Kind::normal || one.kind == Kind::user_defined || one.kind == Kind::unused)
-    facts.pieces.push_back(one.piece);
+    info.pieces.push_back(one.piece);
 }
 
 }  // namespace
 
-SentencePieceFacts sentence_piece_facts(std::string_view model, std::string_view what) {
-  SentencePieceFacts facts;
+SentencePieceInfo sentence_piece_info(std::string_view model, std::string_view what) {
+  SentencePieceInfo info;
   each_field(model, what, [&](uint64_t field, std::string_view part) {
-    if (field == pieces_field) add_piece(facts, read_piece(part, what));
+    if (field == pieces_field) add_piece(info, read_piece(part, what));
     if (field != trainer_field && field != normalizer_field) return;
     each_field(
         part, what,
         [&](uint64_t of_part, std::string_view text) {
-          if (field == normalizer_field && of_part == rules_field) facts.rules = text;
+          if (field == normalizer_field && of_part == rules_field) info.rules = text;
         },
         [&](uint64_t of_part, uint64_t number) {
           if (field == trainer_field && of_part == 3)
-            facts.sums_scores = number == sums_scores, facts.finds_words = number == finds_words;
-          if (field == trainer_field && of_part == 24) facts.end_pieces = number != 0;
-          if (field == trainer_field && of_part == 35) facts.byte_fallback = number != 0;
+            info.sums_scores = number == sums_scores, info.finds_words = number == finds_words;
+          if (field == trainer_field && of_part == 24) info.end_pieces = number != 0;
+          if (field == trainer_field && of_part == 35) info.byte_fallback = number != 0;
           if (field != normalizer_field) return;
-          if (of_part == one_in_front_field) facts.one_in_front = number != 0;
-          if (of_part == in_a_row_are_one_field) facts.in_a_row_are_one = number != 0;
-          if (of_part == are_escaped_field) facts.are_escaped = number != 0;
+          if (of_part == one_in_front_field) info.one_in_front = number != 0;
+          if (of_part == in_a_row_are_one_field) info.in_a_row_are_one = number != 0;
+          if (of_part == are_escaped_field) info.are_escaped = number != 0;
         });
   });
-  return facts;
+  return info;
 }
 
 std::vector<SentencePieceEntry> sentence_piece_entries(std::string_view model, std::string_view what) {

@@ -15,7 +15,7 @@ namespace orrery::models {
 void check_sentence_piece_model(std::string_view model, std::string_view what);
 
 // Properties of a model that decide where texts can be split.
-struct SentencePieceFacts {
+struct SentencePieceInfo {
   std::string rules = "";    // of normalization, in the library's format; empty: none
   bool sums_scores = true;   // unigram: pieces maximize the sum of scores; else pairs are merged
   bool finds_words = false;  // a piece is a word with its space
@@ -25,7 +25,7 @@ struct SentencePieceFacts {
   std::vector<std::string> pieces = {};   // that a text can have
   std::vector<std::string> symbols = {};  // user-defined; no rule changes them
 };
-SentencePieceFacts sentence_piece_facts(std::string_view model, std::string_view what);
+SentencePieceInfo sentence_piece_info(std::string_view model, std::string_view what);
 
 struct SentencePieceEntry {
   enum class Kind {

@@ -7,12 +7,12 @@
 namespace orrery::models {
 namespace {
 
-// Reads `count` + 1 tokens from `place` on; the first token follows the last.
-std::vector<int32_t> read_around(const TokenSequence& tokens, int64_t place, int64_t count) {
+// Reads `count` + 1 tokens from `position` on; the first token follows the last.
+std::vector<int32_t> read_wrapped(const TokenSequence& tokens, int64_t position, int64_t count) {
   std::vector<int32_t> read(static_cast<size_t>(count + 1));
-  for (std::span<int32_t> left(read); !left.empty(); place = 0) {
-    const std::span<int32_t> now = left.first(std::min(left.size(), static_cast<size_t>(tokens.size() - place)));
-    tokens.read(place, now);
+  for (std::span<int32_t> left(read); !left.empty(); position = 0) {
+    const std::span<int32_t> now = left.first(std::min(left.size(), static_cast<size_t>(tokens.size() - position)));
+    tokens.read(position, now);
     left = left.subspan(now.size());
   }
   return read;
@@ -38,7 +38,7 @@ Batch TextStreams::at(int64_t step, int64_t first_row, int64_t rows) const {
   for (int64_t row = first_row; row < first_row + rows; ++row) {
     // row N / R without overflow
     const int64_t begin = tokens / rows_ * row + tokens % rows_ * row / rows_;
-    const std::vector<int32_t> block = read_around(tokens_, (begin + read) % tokens, context_);
+    const std::vector<int32_t> block = read_wrapped(tokens_, (begin + read) % tokens, context_);
     input = std::copy_n(block.begin(), context_, input);
     target = std::copy_n(block.begin() + 1, context_, target);
   }
@@ -54,17 +54,17 @@ void each_block(const TokenSequence& tokens, int64_t context, int64_t rows,
                 longest = (targets + streams - 1) / streams;
   for (int64_t read = 0; read < longest; read += context) {
     const int64_t time = std::min(context, longest - read);
-    std::vector<int32_t> inputs(static_cast<size_t>(streams * time), 0), wanted(inputs.size(), -1);
+    std::vector<int32_t> inputs(static_cast<size_t>(streams * time), 0), target_ids(inputs.size(), -1);
     for (int64_t row = 0; row < streams; ++row) {
       const int64_t begin = targets * row / streams + read, end = targets * (row + 1) / streams,
                     here = std::clamp<int64_t>(end - begin, 0, time);
       std::vector<int32_t> block(static_cast<size_t>(here + 1));
       if (here > 0) tokens.read(begin, block);
       std::copy_n(block.begin(), here, inputs.begin() + row * time);
-      std::copy_n(block.begin() + 1, here, wanted.begin() + row * time);
+      std::copy_n(block.begin() + 1, here, target_ids.begin() + row * time);
     }
     const Shape shape{streams, time};
-    if (!take({Tensor::from(shape, inputs), Tensor::from(shape, wanted)})) return;
+    if (!take({Tensor::from(shape, inputs), Tensor::from(shape, target_ids)})) return;
   }
 }
 

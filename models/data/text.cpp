@@ -75,16 +75,16 @@ class TokensInMemory {
 };
 
 // Adds the files to `parts` if there are several.
-TokenSequence encode_all(const TextFiles& files, const Tokenizer& tokenizer, const TextFiles::Prints& prints,
-                         std::vector<TextPart>& parts) {
+TokenSequence encode_all(const TextFiles& files, const Tokenizer& tokenizer,
+                         const TextFiles::Fingerprints& fingerprints, std::vector<TextPart>& parts) {
   TokensInMemory tokens(files);
   const auto ranges = encode_files(
       tokenizer, files,
       [&](std::span<const int32_t> some, std::span<const int32_t> characters) { tokens.add(some, characters); },
       [&](uint64_t bytes) { tokens.read(bytes); });
-  for (size_t i = 0; i < prints.files.size(); ++i) {
+  for (size_t i = 0; i < fingerprints.files.size(); ++i) {
     const auto& [begin, end] = ranges[i];
-    parts.push_back({prints.files[i], begin, end, 0, end - begin});
+    parts.push_back({fingerprints.files[i], begin, end, 0, end - begin});
   }
   return tokens.take();
 }
@@ -93,7 +93,7 @@ TokenSequence encode_all(const TextFiles& files, const Tokenizer& tokenizer, con
 
 void check_text_fits(const std::string& path, const std::string& tokenizer) {
   constexpr double packing = 0.99;  // gzip slightly enlarges data that it cannot compress
-  check_memory("text: " + path, packing * sizeof(int32_t) * least_tokens(tokenizer, TextFiles(path).bytes()),
+  check_memory("text: " + path, packing * sizeof(int32_t) * min_token_count(tokenizer, TextFiles(path).bytes()),
                shorter_text);
 }
 
@@ -108,9 +108,9 @@ Text::Text(const std::string& path, const Tokenizer& tokenizer, double validatio
   } else {
     check_text_fits(path, tokenizer.name());
     const TextFiles files(path);
-    const TextFiles::Prints prints = files.fingerprints();
-    fingerprint_ = prints.text, division_ = prints.division;
-    train_ = encode_all(files, tokenizer, prints, parts_);
+    const TextFiles::Fingerprints fingerprints = files.fingerprints();
+    fingerprint_ = fingerprints.text, division_ = fingerprints.division;
+    train_ = encode_all(files, tokenizer, fingerprints, parts_);
   }
   const int64_t all = train_.size() + validation_.size();
   parts_.insert(parts_.begin(), TextPart{fingerprint_, 0, all, 0, all});
@@ -133,7 +133,7 @@ void Text::check_context(int64_t context) const {
 }
 
 TextBatches::TextBatches(TokenSequence tokens, int64_t batch, int64_t context, uint64_t seed)
-    : tokens_(std::move(tokens)), batch_(batch), context_(context), key_(RandomKey{seed, 0}.derive("text")) {
+    : tokens_(std::move(tokens)), batch_(batch), context_(context), rng_(RandomKey{seed, 0}.derive("text")) {
   check(batch >= 1 && context >= 1, "text: batch_size is ", batch, " and context is ", context,
         "; both must be at least 1");
   check(tokens_.size() > context, "text: too few tokens (", tokens_.size(), "); context=", context, " needs at least ",
@@ -142,10 +142,10 @@ TextBatches::TextBatches(TokenSequence tokens, int64_t batch, int64_t context, u
 }
 
 Batch TextBatches::at(int64_t step, int64_t micro_batch) const {
-  const RandomKey key = key_.derive(step).derive(micro_batch);
-  const auto places = static_cast<uint64_t>(tokens_.size() - context_);
+  const RandomKey rng = rng_.derive(step).derive(micro_batch);
+  const auto start_count = static_cast<uint64_t>(tokens_.size() - context_);
   std::vector<int64_t> starts(static_cast<size_t>(batch_));
-  for (size_t row = 0; row < starts.size(); ++row) starts[row] = static_cast<int64_t>(below(key, row, places));
+  for (size_t row = 0; row < starts.size(); ++row) starts[row] = static_cast<int64_t>(below(rng, row, start_count));
   return crops(tokens_, starts, context_);
 }
 

@@ -59,7 +59,7 @@ class TextBatches {  // random crops, which depend only on (seed, step, micro-ba
  private:
   TokenSequence tokens_;
   int64_t batch_, context_;
-  RandomKey key_;
+  RandomKey rng_;
 };
 
 // Returns each token's document in packed rows, (B, T) i32, from 0 in every row. Documents end with

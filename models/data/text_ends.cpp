@@ -13,13 +13,13 @@ namespace orrery::models {
 namespace {
 
 // Names of the tokens before and after a text, and numbers of those before it.
-struct Around {
-  std::vector<std::string> before = {}, behind = {};
+struct Affixes {
+  std::vector<std::string> before = {}, after = {};
   std::vector<int64_t> numbers = {};
 
   void add_before(const std::string& name, const SortedJson& number) {
     before.push_back(name);
-    if (number.is_number_unsigned() && number.get<uint64_t>() < most_tokens) numbers.push_back(number.get<int64_t>());
+    if (number.is_number_unsigned() && number.get<uint64_t>() < max_tokens) numbers.push_back(number.get<int64_t>());
   }
 };
 
@@ -28,41 +28,41 @@ std::string name_of(const SortedJson& text) { return text.is_string() ? text.get
 // TemplateProcessing has {"single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": ...}, ...], "special_tokens":
 // {"<s>": {"ids": [1]}}}; BertProcessing and RobertaProcessing have {"cls": ["<s>", 0], "sep": ["</s>", 2]}; a
 // Sequence has several of them.
-void add_processor(const SortedJson& processor, Around& around) {
-  bool behind = false;
+void add_processor(const SortedJson& processor, Affixes& affixes) {
+  bool after = false;
   if (const SortedJson& single = item(processor, "single"); single.is_array())
     for (const SortedJson& part : single) {
       const SortedJson& special = item(part, "SpecialToken");
-      behind |= special.is_null();
+      after |= special.is_null();
       if (special.is_null()) continue;
       const std::string name = name_of(item(special, "id"));
       const SortedJson& ids = item(item(item(processor, "special_tokens"), name.c_str()), "ids");
-      if (behind)
-        around.behind.push_back(name);
+      if (after)
+        affixes.after.push_back(name);
       else if (ids.is_array() && !ids.empty())
-        for (const SortedJson& number : ids) around.add_before(name, number);
+        for (const SortedJson& number : ids) affixes.add_before(name, number);
       else
-        around.add_before(name, {});
+        affixes.add_before(name, {});
     }
   if (const SortedJson& first = item(processor, "cls"); first.is_array() && first.size() == 2)
-    around.add_before(name_of(first[0]), first[1]);
+    affixes.add_before(name_of(first[0]), first[1]);
   if (const SortedJson& last = item(processor, "sep"); last.is_array() && last.size() == 2)
-    around.behind.push_back(name_of(last[0]));
+    affixes.after.push_back(name_of(last[0]));
   if (const SortedJson& several = item(processor, "processors"); several.is_array())
-    for (const SortedJson& each : several) add_processor(each, around);
+    for (const SortedJson& each : several) add_processor(each, affixes);
 }
 
 TextEnds ends_of(const SortedJson& tokenizer, const std::string& path) {
-  Around around;
-  add_processor(item(tokenizer, "post_processor"), around);
-  TextEnds ends{.begins = !around.before.empty()};
-  if (!around.before.empty()) ends.name = around.before[0];
-  if (!around.numbers.empty()) ends.number = around.numbers[0];
-  if (around.before.size() > 1)
-    ends.notes.push_back(text("tokenizer: ", path, " puts ", around.before.size(), " tokens before each text (",
-                              join(around.before), "); here only the first is added"));
-  if (!around.behind.empty())
-    ends.notes.push_back("tokenizer: " + path + " puts a token after each text (" + join(around.behind) +
+  Affixes affixes;
+  add_processor(item(tokenizer, "post_processor"), affixes);
+  TextEnds ends{.begins = !affixes.before.empty()};
+  if (!affixes.before.empty()) ends.name = affixes.before[0];
+  if (!affixes.numbers.empty()) ends.number = affixes.numbers[0];
+  if (affixes.before.size() > 1)
+    ends.notes.push_back(text("tokenizer: ", path, " puts ", affixes.before.size(), " tokens before each text (",
+                              join(affixes.before), "); here only the first is added"));
+  if (!affixes.after.empty())
+    ends.notes.push_back("tokenizer: " + path + " puts a token after each text (" + join(affixes.after) +
                          ", in its post_processor), which is not added here");
   return ends;
 }
@@ -86,7 +86,7 @@ std::string name_of_special(const std::string& folder, const char* key) {
 
 TextEnds text_ends(const std::string& folder) {
   if (const std::string path = find_data_file(folder, {"tokenizer.json"}); !path.empty()) try {
-      return ends_of(parse_large_json(read_data_file(path, largest_json), path), path);
+      return ends_of(parse_large_json(read_data_file(path, max_json_bytes), path), path);
     } catch (const Error&) {  // reported where the tokenizer is read, if it is
       return {};
     }
@@ -111,22 +111,22 @@ bool names_end(const std::string& folder, const Tokenizer& tokenizer) {
 
 std::unique_ptr<Tokenizer> with_text_ends(std::unique_ptr<Tokenizer> tokenizer, const std::string& folder) {
   TextEnds ends = text_ends(folder);
-  TokenizerUse use{.begins_texts = ends.begins.value_or(false), .notes = std::move(ends.notes)};
-  if (*use.begins_texts) {
+  TokenizerOverrides overrides{.begins_texts = ends.begins.value_or(false), .notes = std::move(ends.notes)};
+  if (*overrides.begins_texts) {
     std::optional<int64_t> number = ends.number;
     if (!number) number = tokenizer->number_of_added(ends.name);
     if (number && *number < tokenizer->size() && tokenizer->has_token(static_cast<int32_t>(*number)))
-      use.begin = static_cast<int32_t>(*number);
+      overrides.begin = static_cast<int32_t>(*number);
     else if (!ends.name.empty())
-      use.notes.push_back("tokenizer: " + folder + " puts " + ends.name +
-                          " before each text, which is not one of its tokens");
+      overrides.notes.push_back("tokenizer: " + folder + " puts " + ends.name +
+                                " before each text, which is not one of its tokens");
   } else if (tokenizer->begin()) {  // from its model; byte pairs have none, and no text begins with it
-    use.begin = tokenizer->number_of_added(name_of_special(folder, "bos_token"));
+    overrides.begin = tokenizer->number_of_added(name_of_special(folder, "bos_token"));
   }
   if (const auto end = tokenizer->number_of_added(name_of_special(folder, "eos_token"));
       end != tokenizer->end_of_text())
-    use.end = end;
-  return with_use(std::move(tokenizer), std::move(use));
+    overrides.end = end;
+  return with_overrides(std::move(tokenizer), std::move(overrides));
 }
 
 }  // namespace orrery::models

@@ -50,22 +50,22 @@ TextFiles::TextFiles(const std::string& path) : path_(path) {
   check(bytes_ > 0, "text: ", path, folder ? " has only empty files" : " is empty");
 }
 
-void TextFiles::each_piece(const std::string& file, const Take& take) {
+void TextFiles::each_chunk(const std::string& file, const Take& take) {
   check_is_text(file);
   DataReader reader(file);
   constexpr uint64_t room = 8;  // more than a character
-  each_piece(
+  each_chunk(
       file, [&](std::span<std::byte> bytes) { return reader.read_up_to(bytes); },
-      reader.packed() ? piece_size : std::min<uint64_t>(piece_size, reader.size() + room), take);
+      reader.packed() ? chunk_size : std::min<uint64_t>(chunk_size, reader.size() + room), take);
 }
 
-void TextFiles::each_piece(const std::string& name, const Read& read, size_t room, const Take& take) {
+void TextFiles::each_chunk(const std::string& name, const Read& read, size_t room, const Take& take) {
   std::string buffer(room, '\0');
   uint64_t before = 0;
   for (size_t kept = 0;;) {
     const size_t got = read(std::as_writable_bytes(std::span(buffer).subspan(kept)));
     const std::string_view here = std::string_view(buffer).substr(0, kept + got);
-    if (before > 0) check_memory("text: " + name, 8 * piece_size, "use a shorter text");  // for data made from a chunk
+    if (before > 0) check_memory("text: " + name, 8 * chunk_size, "use a shorter text");  // for data made from a chunk
     const size_t end = got == 0 ? here.size() : end_of_characters(here);
     if (end > 0) take(here.substr(0, end), before);
     before += end, kept = here.size() - end;
@@ -74,17 +74,17 @@ void TextFiles::each_piece(const std::string& name, const Read& read, size_t roo
   }
 }
 
-TextFiles::Prints TextFiles::fingerprints() const {
-  Prints all;
+TextFiles::Fingerprints TextFiles::fingerprints() const {
+  Fingerprints all;
   Sha256 text, ends;
   const bool several = files_.size() > 1;
   for (const std::string& file : files_) {
     Sha256 own;
     const uint64_t before = all.text.bytes;
-    each_piece(file, [&](std::string_view piece, uint64_t) {
-      text.add(std::as_bytes(std::span(piece)));
-      if (several) own.add(std::as_bytes(std::span(piece)));
-      all.text.bytes += piece.size();
+    each_chunk(file, [&](std::string_view chunk, uint64_t) {
+      text.add(std::as_bytes(std::span(chunk)));
+      if (several) own.add(std::as_bytes(std::span(chunk)));
+      all.text.bytes += chunk.size();
     });
     if (several) all.files.push_back({all.text.bytes - before, own.digits()});
     ends.add(std::as_bytes(std::span(&all.text.bytes, 1)));
@@ -94,12 +94,12 @@ TextFiles::Prints TextFiles::fingerprints() const {
   return all;
 }
 
-TextPieces::TextPieces(const TextFiles& files) {
+TextChunks::TextChunks(const TextFiles& files) {
   each_ = [&files](const TextFiles::Take& take) {
     for (const std::string& file : files.files())
-      TextFiles::each_piece(file, [&](std::string_view piece, uint64_t before) {
+      TextFiles::each_chunk(file, [&](std::string_view chunk, uint64_t before) {
         try {
-          take(piece, before);
+          take(chunk, before);
         } catch (const Error& error) {
           fail("text: ", file, ": ", error.what());
         }

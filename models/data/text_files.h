@@ -26,20 +26,20 @@ class TextFiles {
   const std::vector<std::string>& files() const { return files_; }
   uint64_t bytes() const { return bytes_; }  // of all files as stored
 
-  // Passes a file, unpacked if gzip packed it, to `take` in chunks of at most `piece_size` bytes
+  // Passes a file, unpacked if gzip packed it, to `take` in chunks of at most `chunk_size` bytes
   // that split no character, each with the number of bytes before it.
-  using Take = std::function<void(std::string_view piece, uint64_t before)>;
-  static constexpr size_t piece_size = size_t{1} << 20;
-  static void each_piece(const std::string& file, const Take& take);
+  using Take = std::function<void(std::string_view chunk, uint64_t before)>;
+  static constexpr size_t chunk_size = size_t{1} << 20;
+  static void each_chunk(const std::string& file, const Take& take);
   // Like the above, for another source; `read` fills its bytes except at the end of the source.
   using Read = std::function<size_t(std::span<std::byte> bytes)>;
-  static void each_piece(const std::string& name, const Read& read, size_t room, const Take& take);
-  struct Prints {
+  static void each_chunk(const std::string& name, const Read& read, size_t room, const Take& take);
+  struct Fingerprints {
     Fingerprint text;                // of the concatenated files
     std::vector<Fingerprint> files;  // of each, if there are several
     Fingerprint division;            // of the end offset of each file; empty for one file
   };
-  Prints fingerprints() const;
+  Fingerprints fingerprints() const;
 
  private:
   std::string path_;
@@ -48,16 +48,16 @@ class TextFiles {
 };
 
 // A text in chunks, from memory or from files, of which tokenizers make a vocabulary.
-class TextPieces {
+class TextChunks {
  public:
-  TextPieces(const char* text) : TextPieces(std::string_view(text)) {}
-  TextPieces(const std::string& text) : TextPieces(std::string_view(text)) {}
-  TextPieces(std::string_view text) {
+  TextChunks(const char* text) : TextChunks(std::string_view(text)) {}
+  TextChunks(const std::string& text) : TextChunks(std::string_view(text)) {}
+  TextChunks(std::string_view text) {
     each_ = [text](const TextFiles::Take& take) { take(text, 0); };
   }
-  explicit TextPieces(std::function<std::string()> text)  // called when the text is read
+  explicit TextChunks(std::function<std::string()> text)  // called when the text is read
       : each_([text = std::move(text)](const TextFiles::Take& take) { take(text(), 0); }) {}
-  TextPieces(const TextFiles& files);  // must outlive this; errors about their contents name the file
+  TextChunks(const TextFiles& files);  // must outlive this; errors about their contents name the file
   void each(const TextFiles::Take& take) const { each_(take); }
 
  private:

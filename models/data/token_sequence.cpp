@@ -20,16 +20,16 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "numbers in files are as in memory");
 constexpr int64_t at_once = int64_t{1} << 18;  // tokens per read or write
-constexpr int64_t largest_of_16_bits = int64_t{1} << 16;
+constexpr int64_t max_16_bit = int64_t{1} << 16;
 
 constexpr const char* unpack_it = "unpack it with gunzip, so that its tokens stay in the file";
 
 using Header = std::array<int32_t, 256>;
-struct Form {
+struct TokenFormat {
   int32_t magic, version;
   int64_t width;  // bytes per token
 };
-constexpr std::array<Form, 2> forms = {{{20240520, 1, 2}, {20240801, 7, 4}}};
+constexpr std::array<TokenFormat, 2> token_formats = {{{20240520, 1, 2}, {20240801, 7, 4}}};
 
 struct Layout {
   int64_t width = sizeof(uint16_t), first = 0;  // bytes per token; offset of the first token
@@ -42,15 +42,15 @@ Layout layout_of(const std::string& path, std::span<const std::byte> begin, int6
   Header header = {};
   const bool long_enough = begin.size() >= sizeof header;
   if (long_enough) std::copy_n(begin.begin(), sizeof header, std::as_writable_bytes(std::span(header)).begin());
-  const auto* const form =
-      std::find_if(forms.begin(), forms.end(), [&](const Form& f) { return long_enough && header[0] == f.magic; });
-  if (form != forms.end()) {
-    check(header[1] == form->version, "tokens: ", path, " has format version ", header[1], "; only version ",
-          form->version, " is supported");
-    found = {form->width, sizeof header, header[2]};
+  const auto* const format = std::find_if(token_formats.begin(), token_formats.end(),
+                                          [&](const TokenFormat& f) { return long_enough && header[0] == f.magic; });
+  if (format != token_formats.end()) {
+    check(header[1] == format->version, "tokens: ", path, " has format version ", header[1], "; only version ",
+          format->version, " is supported");
+    found = {format->width, sizeof header, header[2]};
   }
-  check(found.width > static_cast<int64_t>(sizeof(uint16_t)) || vocabulary <= largest_of_16_bits, "tokens: ", path,
-        " has tokens of 16 bits, 0 to ", largest_of_16_bits - 1, ", but the vocabulary size is ", vocabulary,
+  check(found.width > static_cast<int64_t>(sizeof(uint16_t)) || vocabulary <= max_16_bit, "tokens: ", path,
+        " has tokens of 16 bits, 0 to ", max_16_bit - 1, ", but the vocabulary size is ", vocabulary,
         "; use the tokenizer that made it, or run `orrery prepare` again, which then writes 32 bits");
   return found;
 }
@@ -77,17 +77,17 @@ void check_tokens(std::span<const int32_t> some, int64_t before, const std::stri
 std::vector<int32_t> unpacked_tokens(const std::string& path, int64_t vocabulary) {
   DataReader reader(path);
   const std::string what = "tokens: " + path;
-  std::vector<std::byte> piece(static_cast<size_t>(at_once) * sizeof(int32_t));
-  size_t got = reader.read_up_to(piece);
-  const Layout layout = layout_of(path, std::span(piece).first(got), vocabulary);
+  std::vector<std::byte> chunk(static_cast<size_t>(at_once) * sizeof(int32_t));
+  size_t got = reader.read_up_to(chunk);
+  const Layout layout = layout_of(path, std::span(chunk).first(got), vocabulary);
   const auto width = static_cast<size_t>(layout.width);
   std::vector<int32_t> tokens;
   uint64_t bytes = got;
-  for (auto at = static_cast<size_t>(layout.first); got > 0; at = 0, got = reader.read_up_to(piece), bytes += got) {
+  for (auto at = static_cast<size_t>(layout.first); got > 0; at = 0, got = reader.read_up_to(chunk), bytes += got) {
     const size_t before = tokens.size();
     for (; at + width <= got; at += width) {
       uint32_t number = 0;
-      std::copy_n(piece.begin() + static_cast<std::ptrdiff_t>(at), width,
+      std::copy_n(chunk.begin() + static_cast<std::ptrdiff_t>(at), width,
                   std::as_writable_bytes(std::span(&number, 1)).begin());
       add_checked(tokens, static_cast<int32_t>(number), what, unpack_it);
     }
@@ -117,9 +117,9 @@ struct TokenSequence::Source {
   virtual int64_t bytes_in_memory() const = 0;
 };
 
-struct TokenSequence::Memory final : Source {
+struct TokenSequence::MemorySource final : Source {
   std::vector<int32_t> tokens;
-  explicit Memory(std::vector<int32_t> given) : tokens(std::move(given)) {}
+  explicit MemorySource(std::vector<int32_t> given) : tokens(std::move(given)) {}
   int64_t size() const override { return static_cast<int64_t>(tokens.size()); }
   void read(int64_t at, std::span<int32_t> to) const override {
     std::copy_n(tokens.begin() + at, to.size(), to.begin());
@@ -127,10 +127,10 @@ struct TokenSequence::Memory final : Source {
   int64_t bytes_in_memory() const override { return static_cast<int64_t>(tokens.size() * sizeof(int32_t)); }
 };
 
-struct TokenSequence::File final : Source {
+struct TokenSequence::FileSource final : Source {
   std::shared_ptr<const FileReader> file;
   int64_t count, width, first;  // tokens; bytes per token; offset of the first token
-  File(std::shared_ptr<const FileReader> from, int64_t tokens, int64_t bytes_of_one, int64_t first_byte)
+  FileSource(std::shared_ptr<const FileReader> from, int64_t tokens, int64_t bytes_of_one, int64_t first_byte)
       : file(std::move(from)), count(tokens), width(bytes_of_one), first(first_byte) {}
   int64_t size() const override { return count; }
   void read(int64_t at, std::span<int32_t> to) const override {
@@ -142,25 +142,25 @@ struct TokenSequence::File final : Source {
   }
   int64_t bytes_in_memory() const override { return 0; }
 
-  static std::shared_ptr<const File> open(const std::string& path, int64_t vocabulary) {
+  static std::shared_ptr<const FileSource> open(const std::string& path, int64_t vocabulary) {
     auto file = std::make_shared<const FileReader>(path);
     std::array<std::byte, sizeof(Header)> begin = {};
     const std::span<std::byte> known = std::span(begin).first(std::min<uint64_t>(begin.size(), file->size()));
     file->read_at(0, known);
     const Layout found = layout_of(path, known, vocabulary);
     const int64_t count = count_of(path, found, file->size());
-    return std::make_shared<const File>(std::move(file), count, found.width, found.first);
+    return std::make_shared<const FileSource>(std::move(file), count, found.width, found.first);
   }
 };
 
 TokenSequence::TokenSequence(std::shared_ptr<const Source> source)
     : source_(std::move(source)), end_(source_->size()) {}
 TokenSequence::TokenSequence(std::vector<int32_t> tokens)
-    : TokenSequence(std::static_pointer_cast<const Source>(std::make_shared<const Memory>(std::move(tokens)))) {}
+    : TokenSequence(std::static_pointer_cast<const Source>(std::make_shared<const MemorySource>(std::move(tokens)))) {}
 
-TokenSequence TokenSequence::in_file(const std::string& path, int64_t vocabulary) {
+TokenSequence TokenSequence::from_file(const std::string& path, int64_t vocabulary) {
   if (path.ends_with(".gz")) return {unpacked_tokens(path, vocabulary)};
-  const TokenSequence all(File::open(path, vocabulary));
+  const TokenSequence all(FileSource::open(path, vocabulary));
   std::vector<int32_t> some;
   for (int64_t at = 0; at < all.size(); at += at_once) {
     some.resize(static_cast<size_t>(std::min(at_once, all.size() - at)));
@@ -171,7 +171,7 @@ TokenSequence TokenSequence::in_file(const std::string& path, int64_t vocabulary
 }
 
 void TokenSequence::read(int64_t at, std::span<int32_t> to) const { source_->read(begin_ + at, to); }
-TokenSequence TokenSequence::part(int64_t begin, int64_t end) const {
+TokenSequence TokenSequence::slice(int64_t begin, int64_t end) const {
   TokenSequence some = *this;
   some.begin_ = begin_ + begin, some.end_ = begin_ + end;
   if (some.size() < size()) some.recorded_.reset();
@@ -212,19 +212,19 @@ void TokenSpool::add(std::span<const int32_t> tokens) {
   count_ += static_cast<int64_t>(tokens.size());
 }
 TokenSequence TokenSpool::sequence() const {
-  return TokenSequence(std::make_shared<const TokenSequence::File>(reader_, count_, sizeof(int32_t), 0));
+  return TokenSequence(std::make_shared<const TokenSequence::FileSource>(reader_, count_, sizeof(int32_t), 0));
 }
 
 namespace {
 
 // Passes the bytes of such a file to `take`, chunk by chunk.
 template <class Take>
-void each_piece(const TokenSequence& tokens, int64_t vocabulary, const Take& take) {
-  const bool wide = vocabulary > largest_of_16_bits;
+void each_chunk(const TokenSequence& tokens, int64_t vocabulary, const Take& take) {
+  const bool wide = vocabulary > max_16_bit;
   check(!wide || tokens.size() <= INT32_MAX, "tokens: ", tokens.size(),
         " tokens of 32 bits are too many for one file (at most ", INT32_MAX, "); prepare the text in parts");
   if (wide) {
-    const Header header = {forms[1].magic, forms[1].version, static_cast<int32_t>(tokens.size())};
+    const Header header = {token_formats[1].magic, token_formats[1].version, static_cast<int32_t>(tokens.size())};
     take(std::as_bytes(std::span(header)));
   }
   std::vector<int32_t> some;
@@ -241,15 +241,15 @@ void each_piece(const TokenSequence& tokens, int64_t vocabulary, const Take& tak
 
 void write_token_file(const std::string& path, const TokenSequence& tokens, int64_t vocabulary) {
   write_file_atomically(path, [&](FileWriter& file) {
-    each_piece(tokens, vocabulary, [&](std::span<const std::byte> piece) { file.write(piece); });
+    each_chunk(tokens, vocabulary, [&](std::span<const std::byte> chunk) { file.write(chunk); });
   });
 }
 Fingerprint fingerprint_of_token_file(const TokenSequence& tokens, int64_t vocabulary) {
   Sha256 hash;
   uint64_t bytes = 0;
-  each_piece(tokens, vocabulary, [&](std::span<const std::byte> piece) {
-    hash.add(piece);
-    bytes += piece.size();
+  each_chunk(tokens, vocabulary, [&](std::span<const std::byte> chunk) {
+    hash.add(chunk);
+    bytes += chunk.size();
   });
   return {bytes, hash.digits()};
 }

@@ -24,11 +24,11 @@ class TokenSequence {
   TokenSequence() : TokenSequence(std::vector<int32_t>()) {}
   TokenSequence(std::vector<int32_t> tokens);
   // Throws Error on a size unlike the header's, or a number beyond the vocabulary, with its index.
-  static TokenSequence in_file(const std::string& path, int64_t vocabulary);
+  static TokenSequence from_file(const std::string& path, int64_t vocabulary);
 
   int64_t size() const { return end_ - begin_; }
   void read(int64_t at, std::span<int32_t> to) const;  // reads tokens [at, at + to.size()), which must exist
-  TokenSequence part(int64_t begin, int64_t end) const;
+  TokenSequence slice(int64_t begin, int64_t end) const;
   std::vector<int32_t> to_vector() const;
   int64_t bytes_in_memory() const;
 
@@ -42,8 +42,8 @@ class TokenSequence {
 
  private:
   struct Source;
-  struct Memory;
-  struct File;
+  struct MemorySource;
+  struct FileSource;
   friend class TokenSpool;
   explicit TokenSequence(std::shared_ptr<const Source> source);
   std::shared_ptr<const Source> source_, characters_;  // characters_: null if unknown

@@ -24,8 +24,8 @@ const TokenizerEntry* named_by(const std::string& name_or_path) {
 }
 
 // Calls `text` only if a vocabulary is made from it.
-std::unique_ptr<Tokenizer> make_of(const std::string& name_or_path, const std::function<TextPieces()>& text,
-                                   const LearningProgress& progress) {
+std::unique_ptr<Tokenizer> make_of(const std::string& name_or_path, const std::function<TextChunks()>& text,
+                                   const TokenizerProgress& progress) {
   const TokenizerEntry* const named = named_by(name_or_path);
   if (named && named->train) return named->train(text(), parse_spec(name_or_path), progress);
   if (named && named->make) {
@@ -38,7 +38,7 @@ std::unique_ptr<Tokenizer> make_of(const std::string& name_or_path, const std::f
     if (entry.make || entry.train) names.push_back(name);
     if (!entry.reads || !file_exists(name_or_path) || !entry.reads(name_or_path)) continue;
     try {
-      auto tokenizer = with_use(entry.read(name_or_path), {.notes = notes});
+      auto tokenizer = with_overrides(entry.read(name_or_path), {.notes = notes});
       return folder_exists(name_or_path) ? with_text_ends(std::move(tokenizer), name_or_path) : std::move(tokenizer);
     } catch (const TokenizerNotSupported& error) {
       notes.emplace_back(error.what());
@@ -56,13 +56,13 @@ std::unique_ptr<Tokenizer> make_of(const std::string& name_or_path, const std::f
 
 // Tokens of a text's parts with their characters. A part waits for the next one, because the last
 // token also takes the characters at the end of the text that gave no token.
-class PartsOfText {
+class TokenSink {
  public:
-  explicit PartsOfText(const TakeTokens& take) : take_(take) {}
+  explicit TokenSink(const TakeTokens& take) : take_(take) {}
   void add(std::string_view text, std::vector<int32_t> tokens, const std::vector<size_t>& ends) {
     size_t at = 0;
     if (!tokens.empty()) {
-      pass_on();
+      flush();
       tokens_ = std::move(tokens);
       for (size_t i = 0; ends.size() == tokens_.size() && i < ends.size(); at = ends[i++]) {
         const int64_t here = count_characters(text.substr(at, ends[i] - at)) + std::exchange(left_, 0);
@@ -73,11 +73,11 @@ class PartsOfText {
   }
   void finish() {
     if (!characters_.empty()) characters_.back() += static_cast<int32_t>(left_);
-    pass_on();
+    flush();
   }
 
  private:
-  void pass_on() {
+  void flush() {
     if (!tokens_.empty()) take_(tokens_, characters_);
     tokens_.clear(), characters_.clear();
   }
@@ -92,7 +92,7 @@ void encode_file(const Tokenizer& tokenizer, const std::string& file, const Take
   std::string waiting;  // read, but its tokens are not decided yet
   uint64_t done = 0;    // bytes encoded before it
   size_t enough = 0;    // bytes to wait for: twice a size that decided nothing
-  PartsOfText parts(take);
+  TokenSink sink(take);
   const auto encode = [&](bool whole) {
     std::vector<int32_t> tokens;
     std::vector<size_t> ends;
@@ -102,32 +102,32 @@ void encode_file(const Tokenizer& tokenizer, const std::string& file, const Take
     } catch (const Error& error) {
       fail("text: ", file, ": ", error.what(), done == 0 ? "" : text(" (counted from byte ", done, ")"));
     }
-    parts.add(std::string_view(waiting).substr(0, read), std::move(tokens), ends);
+    sink.add(std::string_view(waiting).substr(0, read), std::move(tokens), ends);
     enough = read > 0 ? 0 : 2 * waiting.size();
     waiting.erase(0, read);
     done += read;
   };
-  TextFiles::each_piece(file, [&](std::string_view piece, uint64_t) {
-    waiting += piece;
+  TextFiles::each_chunk(file, [&](std::string_view chunk, uint64_t) {
+    waiting += chunk;
     if (waiting.size() >= enough) encode(false);
-    if (progress) progress(piece.size());
+    if (progress) progress(chunk.size());
   });
   if (!waiting.empty()) encode(true);
-  parts.finish();
+  sink.finish();
 }
 
 constexpr const char *begin_key = "begin_token", *end_key = "end_token", *begins_key = "begins_texts",
                      *ends_key = "ends", *vocabulary_key = "vocabulary";
 
-// Moves the members of a TokenizerUse out of what a tokenizer saved.
-Json taken_use(Json& saved) {
-  Json use = Json::object();
+// Moves the members of a TokenizerOverrides out of what a tokenizer saved.
+Json take_overrides(Json& saved) {
+  Json overrides = Json::object();
   for (const char* const key : {begin_key, end_key, begins_key, ends_key, vocabulary_key}) {
     if (!saved.contains(key)) continue;
-    use[key] = saved[key];
+    overrides[key] = saved[key];
     saved.erase(key);
   }
-  return use;
+  return overrides;
 }
 
 // Removes which added tokens are ordinary text: it changes no tokens, and older versions did not
@@ -149,16 +149,16 @@ bool may_be_text(const Tokenizer& tokenizer) {
   return may_be(tokenizer.end_of_text()) || (tokenizer.begins_texts() && may_be(tokenizer.begin()));
 }
 
-class UsedTokenizer final : public Tokenizer {
+class OverriddenTokenizer final : public Tokenizer {
  public:
-  UsedTokenizer(std::unique_ptr<Tokenizer> tokenizer, TokenizerUse use)
-      : inner_(std::move(tokenizer)), use_(std::move(use)) {
-    for (const auto& mark : {use_.begin, use_.end})
+  OverriddenTokenizer(std::unique_ptr<Tokenizer> tokenizer, TokenizerOverrides overrides)
+      : inner_(std::move(tokenizer)), overrides_(std::move(overrides)) {
+    for (const auto& mark : {overrides_.begin, overrides_.end})
       if (mark) check_token(*mark, size());
-    for (const int32_t end : use_.ends.value_or(std::vector<int32_t>())) check_token(end, size());
+    for (const int32_t end : overrides_.ends.value_or(std::vector<int32_t>())) check_token(end, size());
   }
   std::string name() const override { return inner_->name(); }
-  int64_t size() const override { return std::min(inner_->size(), use_.vocabulary.value_or(inner_->size())); }
+  int64_t size() const override { return std::min(inner_->size(), overrides_.vocabulary.value_or(inner_->size())); }
   std::vector<int32_t> encode(std::string_view text) const override {
     std::vector<int32_t> tokens = inner_->encode(text);
     check_known(tokens);
@@ -185,27 +185,29 @@ class UsedTokenizer final : public Tokenizer {
   std::optional<int32_t> number_of_added(std::string_view text) const override { return inner_->number_of_added(text); }
   std::string save() const override {
     Json saved = parse_json(inner_->save(), unreadable_tokenizer);
-    if (use_.begin) saved[begin_key] = *use_.begin;
-    if (use_.end) saved[end_key] = *use_.end;
-    if (use_.begins_texts) saved[begins_key] = *use_.begins_texts;
-    if (use_.ends) saved[ends_key] = *use_.ends;
-    if (use_.vocabulary) saved[vocabulary_key] = *use_.vocabulary;
-    saved.update(taken_use(saved));  // in a fixed order: the inner tokenizer may have some of them
+    if (overrides_.begin) saved[begin_key] = *overrides_.begin;
+    if (overrides_.end) saved[end_key] = *overrides_.end;
+    if (overrides_.begins_texts) saved[begins_key] = *overrides_.begins_texts;
+    if (overrides_.ends) saved[ends_key] = *overrides_.ends;
+    if (overrides_.vocabulary) saved[vocabulary_key] = *overrides_.vocabulary;
+    saved.update(take_overrides(saved));  // in a fixed order: the inner tokenizer may have some of them
     return saved.dump();
   }
   // A token beyond the model's vocabulary neither begins nor ends a text.
-  std::optional<int32_t> begin() const override { return known(use_.begin ? use_.begin : inner_->begin()); }
-  std::optional<int32_t> end() const override { return known(use_.end ? use_.end : inner_->end()); }
-  std::optional<int32_t> end_of_text() const override { return known(use_.end ? use_.end : inner_->end_of_text()); }
-  bool begins_texts() const override { return begin() && use_.begins_texts.value_or(inner_->begins_texts()); }
+  std::optional<int32_t> begin() const override { return known(overrides_.begin ? overrides_.begin : inner_->begin()); }
+  std::optional<int32_t> end() const override { return known(overrides_.end ? overrides_.end : inner_->end()); }
+  std::optional<int32_t> end_of_text() const override {
+    return known(overrides_.end ? overrides_.end : inner_->end_of_text());
+  }
+  bool begins_texts() const override { return begin() && overrides_.begins_texts.value_or(inner_->begins_texts()); }
   std::vector<int32_t> ends() const override {
-    std::vector<int32_t> all = use_.ends ? *use_.ends : inner_->ends();
+    std::vector<int32_t> all = overrides_.ends ? *overrides_.ends : inner_->ends();
     std::erase_if(all, [this](int32_t end) { return end >= size(); });
     return all;
   }
   std::vector<std::string> notes() const override {
     std::vector<std::string> all = inner_->notes();
-    all.insert(all.end(), use_.notes.begin(), use_.notes.end());
+    all.insert(all.end(), overrides_.notes.begin(), overrides_.notes.end());
     return all;
   }
 
@@ -221,7 +223,7 @@ class UsedTokenizer final : public Tokenizer {
   }
 
   std::unique_ptr<Tokenizer> inner_;
-  TokenizerUse use_;
+  TokenizerOverrides overrides_;
 };
 
 int32_t saved_token(const Json& number, const char* key) {
@@ -231,25 +233,25 @@ int32_t saved_token(const Json& number, const char* key) {
   return number.get<int32_t>();
 }
 
-TokenizerUse saved_use(const Json& saved) {
-  TokenizerUse use;
-  if (saved.contains(begin_key)) use.begin = saved_token(saved[begin_key], begin_key);
-  if (saved.contains(end_key)) use.end = saved_token(saved[end_key], end_key);
+TokenizerOverrides saved_overrides(const Json& saved) {
+  TokenizerOverrides overrides;
+  if (saved.contains(begin_key)) overrides.begin = saved_token(saved[begin_key], begin_key);
+  if (saved.contains(end_key)) overrides.end = saved_token(saved[end_key], end_key);
   if (saved.contains(begins_key)) {
     check(saved[begins_key].is_boolean(), unreadable_tokenizer, ": '", begins_key, "' must be true or false");
-    use.begins_texts = saved[begins_key].get<bool>();
+    overrides.begins_texts = saved[begins_key].get<bool>();
   }
   if (saved.contains(ends_key)) {
     check(saved[ends_key].is_array(), unreadable_tokenizer, ": '", ends_key, "' must be a list of tokens");
-    use.ends.emplace();
-    for (const Json& number : saved[ends_key]) use.ends->push_back(saved_token(number, ends_key));
+    overrides.ends.emplace();
+    for (const Json& number : saved[ends_key]) overrides.ends->push_back(saved_token(number, ends_key));
   }
   if (saved.contains(vocabulary_key)) {
-    use.vocabulary = whole_number_member(saved, vocabulary_key, unreadable_tokenizer);
-    check(*use.vocabulary >= 1, unreadable_tokenizer, ": '", vocabulary_key, "' is ", *use.vocabulary,
+    overrides.vocabulary = whole_number_member(saved, vocabulary_key, unreadable_tokenizer);
+    check(*overrides.vocabulary >= 1, unreadable_tokenizer, ": '", vocabulary_key, "' is ", *overrides.vocabulary,
           "; it must be at least 1");
   }
-  return use;
+  return overrides;
 }
 
 }  // namespace
@@ -260,25 +262,26 @@ bool has_tokenizer(const std::string& path) {
   return false;
 }
 
-std::unique_ptr<Tokenizer> with_use(std::unique_ptr<Tokenizer> tokenizer, TokenizerUse use) {
-  if (use.begin == tokenizer->begin()) use.begin.reset();
-  if (use.end == tokenizer->end()) use.end.reset();
-  if (use.begins_texts == tokenizer->begins_texts()) use.begins_texts.reset();
-  if (use.ends == tokenizer->ends()) use.ends.reset();
-  if (use.vocabulary && *use.vocabulary >= tokenizer->size()) use.vocabulary.reset();
-  if (!use.begin && !use.end && !use.begins_texts && !use.ends && !use.vocabulary && use.notes.empty())
+std::unique_ptr<Tokenizer> with_overrides(std::unique_ptr<Tokenizer> tokenizer, TokenizerOverrides overrides) {
+  if (overrides.begin == tokenizer->begin()) overrides.begin.reset();
+  if (overrides.end == tokenizer->end()) overrides.end.reset();
+  if (overrides.begins_texts == tokenizer->begins_texts()) overrides.begins_texts.reset();
+  if (overrides.ends == tokenizer->ends()) overrides.ends.reset();
+  if (overrides.vocabulary && *overrides.vocabulary >= tokenizer->size()) overrides.vocabulary.reset();
+  if (!overrides.begin && !overrides.end && !overrides.begins_texts && !overrides.ends && !overrides.vocabulary &&
+      overrides.notes.empty())
     return tokenizer;
-  return std::make_unique<UsedTokenizer>(std::move(tokenizer), std::move(use));
+  return std::make_unique<OverriddenTokenizer>(std::move(tokenizer), std::move(overrides));
 }
 
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const std::function<std::string()>& text) {
-  return make_of(name_or_path, [&] { return TextPieces(text); }, {});
+  return make_of(name_or_path, [&] { return TextChunks(text); }, {});
 }
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const std::string& data,
-                                          const LearningProgress& progress) {
+                                          const TokenizerProgress& progress) {
   std::optional<TextFiles> files;
   return make_of(
-      name_or_path, [&] { return TextPieces(files.emplace(data)); }, progress);
+      name_or_path, [&] { return TextChunks(files.emplace(data)); }, progress);
 }
 
 std::vector<std::pair<int64_t, int64_t>> encode_files(const Tokenizer& tokenizer, const TextFiles& text,
@@ -312,7 +315,7 @@ std::unique_ptr<Tokenizer> restore_tokenizer(const std::string& json) {
         "tokenizer: the run has no tokenizer, because its data are generated; use a run that was trained on a text");
   const TokenizerEntry& entry = tokenizers().at(text_member(saved, "name", unreadable_tokenizer));
   check(entry.restore != nullptr, unreadable_tokenizer, ": ", entry.name, " is read only from files of other programs");
-  return with_use(entry.restore(json), saved_use(saved));
+  return with_overrides(entry.restore(json), saved_overrides(saved));
 }
 
 std::vector<int32_t> encode_text(const Tokenizer& tokenizer, std::string_view text) {
@@ -321,7 +324,7 @@ std::vector<int32_t> encode_text(const Tokenizer& tokenizer, std::string_view te
   return tokens;
 }
 
-std::vector<int32_t> numbers_without_token(const Tokenizer& tokenizer, int64_t vocabulary) {
+std::vector<int32_t> ids_without_token(const Tokenizer& tokenizer, int64_t vocabulary) {
   std::vector<int32_t> without;
   for (int64_t number = 0; number < vocabulary; ++number)
     if (!tokenizer.has_token(static_cast<int32_t>(number))) without.push_back(static_cast<int32_t>(number));
@@ -351,18 +354,18 @@ Fingerprint fingerprint_of(const Tokenizer& tokenizer) {
 }
 
 bool is_same_tokenizer(const Tokenizer& one, const Tokenizer& other) {
-  const auto without_use = [](const Tokenizer& tokenizer) {
+  const auto without_overrides = [](const Tokenizer& tokenizer) {
     Json saved = parse_json(tokenizer.save(), unreadable_tokenizer);
-    taken_use(saved);
+    take_overrides(saved);
     erase_ordinary(saved);
     return saved;
   };
-  return without_use(one) == without_use(other);
+  return without_overrides(one) == without_overrides(other);
 }
 
-double least_tokens(const std::string& name_or_path, uint64_t bytes) {
+double min_token_count(const std::string& name_or_path, uint64_t bytes) {
   const TokenizerEntry* const named = named_by(name_or_path);
-  return static_cast<double>(bytes) / (named ? *named : TokenizerEntry()).most_bytes_of_token;
+  return static_cast<double>(bytes) / (named ? *named : TokenizerEntry()).max_bytes_per_token;
 }
 
 void check_token(int32_t token, int64_t size) {

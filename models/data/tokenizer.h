@@ -60,20 +60,20 @@ class Tokenizer {
   virtual std::vector<std::string> notes() const { return {}; }
 };
 
-using LearningProgress = std::function<void(double share)>;  // called now and then; may be empty
+using TokenizerProgress = std::function<void(double fraction)>;  // called now and then; may be empty
 
 struct TokenizerEntry {
   std::string name, description;
-  std::unique_ptr<Tokenizer> (*make)(const TextPieces& text) = nullptr;   // a vocabulary for this text; may be null
+  std::unique_ptr<Tokenizer> (*make)(const TextChunks& text) = nullptr;   // a vocabulary for this text; may be null
   std::unique_ptr<Tokenizer> (*read)(const std::string& path) = nullptr;  // reads files of other programs; may be null
   bool (*reads)(const std::string& path) = nullptr;                       // whether `read` reads that path
   std::unique_ptr<Tokenizer> (*restore)(const std::string& json) = nullptr;  // from what save returned
   // Trains a vocabulary on this text by settings, name(key=value, ...); may be null.
-  std::unique_ptr<Tokenizer> (*train)(const TextPieces& text, const Spec& spec,
-                                      const LearningProgress& progress) = nullptr;
+  std::unique_ptr<Tokenizer> (*train)(const TextChunks& text, const Spec& spec,
+                                      const TokenizerProgress& progress) = nullptr;
   // Most bytes of text per token. For trained or imported vocabularies: a bound on the mean over a
   // whole text, which is 3 to 6 for natural languages and program code.
-  double most_bytes_of_token = 64;
+  double max_bytes_per_token = 64;
 };
 Registry<TokenizerEntry>& tokenizers();
 #define REGISTER_TOKENIZER(id, ...) \
@@ -84,17 +84,17 @@ Registry<TokenizerEntry>& tokenizers();
 // "sentence_piece(vocabulary=6000)" is trained on it. A path loads a tokenizer made elsewhere: a
 // folder with vocab.json and merges.txt, with tokenizer.json or with a .model, or such a file.
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const std::string& data,
-                                          const LearningProgress& progress = {});
+                                          const TokenizerProgress& progress = {});
 // Like the above, but calls `text` only if a vocabulary is made from it.
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const std::function<std::string()>& text);
 std::unique_ptr<Tokenizer> restore_tokenizer(const std::string& json);
 bool is_made_of_text(const std::string& name_or_path);  // a name that makes a vocabulary; else a path
 // Returns that of save() without what changes no tokens and older versions did not save.
 Fingerprint fingerprint_of(const Tokenizer& tokenizer);
-// Returns whether both give a text the same tokens. What is around a text may differ (TokenizerUse).
+// Returns whether both give a text the same tokens. What is around a text may differ (TokenizerOverrides).
 bool is_same_tokenizer(const Tokenizer& one, const Tokenizer& other);
 // Returns the fewest tokens of a text of `bytes` bytes with this setting or tokenizer name.
-double least_tokens(const std::string& name_or_path, uint64_t bytes);
+double min_token_count(const std::string& name_or_path, uint64_t bytes);
 
 // Returns whether the path has a tokenizer of a supported kind.
 bool has_tokenizer(const std::string& path);
@@ -104,7 +104,7 @@ class TokenizerNotSupported : public Error {
   using Error::Error;
 };
 // Properties that replace those of a tokenizer's own files; empty ones leave theirs.
-struct TokenizerUse {
+struct TokenizerOverrides {
   std::optional<int32_t> begin = {}, end = {};
   std::optional<bool> begins_texts = {};
   std::optional<std::vector<int32_t>> ends = {};
@@ -113,7 +113,7 @@ struct TokenizerUse {
   std::vector<std::string> notes = {};  // in addition to its own
 };
 // Returns the tokenizer with these properties, which are saved and restored with it.
-std::unique_ptr<Tokenizer> with_use(std::unique_ptr<Tokenizer> tokenizer, TokenizerUse use);
+std::unique_ptr<Tokenizer> with_overrides(std::unique_ptr<Tokenizer> tokenizer, TokenizerOverrides overrides);
 
 // Encodes a text; the begin() token comes first if begins_texts().
 std::vector<int32_t> encode_text(const Tokenizer& tokenizer, std::string_view text);
@@ -121,7 +121,7 @@ std::vector<int32_t> encode_text(const Tokenizer& tokenizer, std::string_view te
 // else token 0.
 std::vector<int32_t> beginning_of_text(const Tokenizer& tokenizer);
 // Returns the numbers below `vocabulary` without a token: in a gap, or beyond the tokenizer's size.
-std::vector<int32_t> numbers_without_token(const Tokenizer& tokenizer, int64_t vocabulary);
+std::vector<int32_t> ids_without_token(const Tokenizer& tokenizer, int64_t vocabulary);
 
 // Encodes each file like encode_text. If there are several files, end_of_text(), if any, follows
 // each. Calls `take` with parts of the tokens, so a long text needs little memory, and `progress`

@@ -41,8 +41,8 @@ std::vector<Range> trained_in(const Text& text, const TextPart& part, const Trai
 
 }  // namespace
 
-TrainingShare trained_tokens(const Text& text, int64_t begin, int64_t end, std::span<const TrainingData> runs) {
-  TrainingShare share;
+TrainingOverlap trained_tokens(const Text& text, int64_t begin, int64_t end, std::span<const TrainingData> runs) {
+  TrainingOverlap share;
   std::vector<Range> all;
   bool own = false, by_fraction = true;
   for (const TrainingData& run : runs)
@@ -69,9 +69,9 @@ std::vector<TrainedPart> trained_parts(const Text& text, int64_t trained) {
   return parts;
 }
 
-TrainingShare most_trained(std::span<const TrainingData> runs,
-                           const std::function<int64_t(const TrainingData&)>& trained) {
-  TrainingShare most;
+TrainingOverlap most_trained(std::span<const TrainingData> runs,
+                             const std::function<int64_t(const TrainingData&)>& trained) {
+  TrainingOverlap most;
   for (const TrainingData& run : runs)
     if (const int64_t count = trained(run); count > most.trained) most = {count, run.of_init_from, run.held_out};
   return most;

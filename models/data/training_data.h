@@ -34,7 +34,7 @@ struct TrainingData {
 };
 
 // How much of a validation is training data.
-struct TrainingShare {
+struct TrainingOverlap {
   int64_t trained = 0;
   bool of_init_from = false;  // all of it is
   double held_out = 0;        // a validation_fraction without training data; 0: unknown
@@ -42,13 +42,13 @@ struct TrainingShare {
 
 class Text;
 // Counts the tokens [begin, end) of a text, training split first, that any of the runs trained on.
-TrainingShare trained_tokens(const Text& text, int64_t begin, int64_t end, std::span<const TrainingData> runs);
+TrainingOverlap trained_tokens(const Text& text, int64_t begin, int64_t end, std::span<const TrainingData> runs);
 // Returns the first tokens of a text, `trained` of them, as parts of other data; none if there are
 // more than 1,000, because each checkpoint records them.
 std::vector<TrainedPart> trained_parts(const Text& text, int64_t trained);
 
 // Returns the share of the run with the most `trained` units.
-TrainingShare most_trained(std::span<const TrainingData> runs,
-                           const std::function<int64_t(const TrainingData&)>& trained);
+TrainingOverlap most_trained(std::span<const TrainingData> runs,
+                             const std::function<int64_t(const TrainingData&)>& trained);
 
 }  // namespace orrery::models

@@ -12,34 +12,34 @@ namespace {
 
 const std::string format = "gpt2";
 
-std::vector<TensorPlace> places_of(const GptSettings& s, int64_t d_ff, const std::string& prefix,
-                                   const std::vector<int>& axes) {
-  std::vector<TensorPlace> all = {{.ours = "token_embedding.weight", .theirs = {prefix + "wte.weight"}},
-                                  {.ours = "position_embedding.weight", .theirs = {prefix + "wpe.weight"}}};
-  const auto norm = [&](const std::string& ours, const std::string& theirs) {
-    all.push_back({.ours = ours + ".weight", .theirs = {theirs + ".weight"}});
-    all.push_back({.ours = ours + ".bias", .theirs = {theirs + ".bias"}, .zeros = Shape{s.width}});
+std::vector<TensorMapping> mappings_of(const GptSettings& s, int64_t d_ff, const std::string& prefix,
+                                       const std::vector<int>& axes) {
+  std::vector<TensorMapping> all = {{.target = "token_embedding.weight", .sources = {prefix + "wte.weight"}},
+                                    {.target = "position_embedding.weight", .sources = {prefix + "wpe.weight"}}};
+  const auto norm = [&](const std::string& target, const std::string& source) {
+    all.push_back({.target = target + ".weight", .sources = {source + ".weight"}});
+    all.push_back({.target = target + ".bias", .sources = {source + ".bias"}, .zeros = Shape{s.width}});
   };
-  const auto linear = [&](const std::string& ours, const std::string& theirs, int64_t outputs) {
-    all.push_back({.ours = ours + ".weight", .theirs = {theirs + ".weight"}, .axes = axes});
-    all.push_back({.ours = ours + ".bias", .theirs = {theirs + ".bias"}, .zeros = Shape{outputs}});
+  const auto linear = [&](const std::string& target, const std::string& source, int64_t outputs) {
+    all.push_back({.target = target + ".weight", .sources = {source + ".weight"}, .axes = axes});
+    all.push_back({.target = target + ".bias", .sources = {source + ".bias"}, .zeros = Shape{outputs}});
   };
   for (int64_t i = 0; i < s.layers; ++i) {
-    const std::string ours = text("blocks.", i, "."), theirs = text(prefix, "h.", i, ".");
-    norm(ours + "attention_norm", theirs + "ln_1");
-    linear(ours + "attention.query_key_value", theirs + "attn.c_attn", 3 * s.width);
-    linear(ours + "attention.output", theirs + "attn.c_proj", s.width);
-    norm(ours + "feed_forward_norm", theirs + "ln_2");
-    linear(ours + "feed_forward.input", theirs + "mlp.c_fc", d_ff);
-    linear(ours + "feed_forward.output", theirs + "mlp.c_proj", s.width);
+    const std::string target = text("blocks.", i, "."), source = text(prefix, "h.", i, ".");
+    norm(target + "attention_norm", source + "ln_1");
+    linear(target + "attention.query_key_value", source + "attn.c_attn", 3 * s.width);
+    linear(target + "attention.output", source + "attn.c_proj", s.width);
+    norm(target + "feed_forward_norm", source + "ln_2");
+    linear(target + "feed_forward.input", source + "mlp.c_fc", d_ff);
+    linear(target + "feed_forward.output", source + "mlp.c_proj", s.width);
   }
   norm("norm", prefix + "ln_f");
-  if (!s.tied_head) all.push_back({.ours = "head.weight", .theirs = {"lm_head.weight"}});
+  if (!s.tied_head) all.push_back({.target = "head.weight", .sources = {"lm_head.weight"}});
   return all;
 }
 
 // Returns `common`, transformers' generic name, if config.json has it; it overrides GPT-2's `own`.
-std::string key_that_counts(const HuggingFaceConfig& config, const char* common, const char* own, ImportedModel& to) {
+std::string effective_key(const HuggingFaceConfig& config, const char* common, const char* own, ImportedModel& to) {
   if (!config.has(common)) return own;
   if (config.has(own) && *config.find(own) != *config.find(common))
     to.notes.push_back(text(config.path(), ": '", common, "': ", shortened(*config.find(common)),
@@ -53,8 +53,8 @@ GptSettings settings_of_config(const HuggingFaceConfig& config, ImportedModel& t
   config.must_be("add_cross_attention", {false});
   config.must_be("quantization_config", {});
   GptSettings s;
-  const auto read = [&](const char* ours, const char* common, const char* own, int64_t otherwise) {
-    config.read(s, ours, key_that_counts(config, common, own, to), otherwise);
+  const auto read = [&](const char* target, const char* common, const char* own, int64_t otherwise) {
+    config.read(s, target, effective_key(config, common, own, to), otherwise);
   };
   read("layers", "num_hidden_layers", "n_layer", 12), read("heads", "num_attention_heads", "n_head", 12);
   read("width", "hidden_size", "n_embd", 768), read("context", "max_position_embeddings", "n_positions", 1024);
@@ -67,11 +67,11 @@ GptSettings settings_of_config(const HuggingFaceConfig& config, ImportedModel& t
 }
 
 // Lists tensors that are not weights, and the head if it is the embedding.
-void set_known_rest(const GptSettings& s, const std::string& prefix, ImportedModel& from) {
+void set_ignored(const GptSettings& s, const std::string& prefix, ImportedModel& from) {
   for (int64_t i = 0; i < s.layers; ++i)
     for (const char* mask : {"attn.bias", "attn.masked_bias"})
-      from.known_rest[text(prefix, "h.", i, ".", mask)] = "a mask, not a weight";
-  from.known_rest["lm_head.weight"] = "a copy of the embedding";
+      from.ignored[text(prefix, "h.", i, ".", mask)] = "a mask, not a weight";
+  from.ignored["lm_head.weight"] = "a copy of the embedding";
 }
 
 bool reads(const std::string& path) { return has_model_type(path, "gpt2"); }
@@ -86,8 +86,8 @@ ImportedModel read(const std::string& folder) {
   const std::string prefix = bare ? "" : "transformer.";
   s.tied_head = has_tied_head(config, true, from, prefix + "wte.weight", "lm_head.weight", {s.vocabulary, s.width});
   from.settings = imported_settings(list_settings(s), Gpt::info.name, config.path());
-  from.places = places_of(s, 0, prefix, transposed);
-  set_known_rest(s, prefix, from);
+  from.mappings = mappings_of(s, 0, prefix, transposed);
+  set_ignored(s, prefix, from);
   return from;
 }
 
@@ -112,8 +112,8 @@ ImportedModel read_nanogpt(const std::string& folder) {
     if (each.name.starts_with(of_compile)) each.name.erase(0, of_compile.size());
   s.tied_head = has_tied_head(config, true, from, "transformer.wte.weight", "lm_head.weight", {s.vocabulary, s.width});
   from.settings = imported_settings(list_settings(s), Gpt::info.name, config.path());
-  from.places = places_of(s, 0, "transformer.", {});
-  set_known_rest(s, "transformer.", from);
+  from.mappings = mappings_of(s, 0, "transformer.", {});
+  set_ignored(s, "transformer.", from);
   return from;
 }
 
@@ -121,7 +121,7 @@ void write(const ExportedModel& what, const std::string& folder) {
   const TrainSettings& run = what.settings;
   const auto& s = run.model_settings.as<GptSettings>();
   check_plain_decoder(format, run);
-  if (s.key_heads != 0 && s.key_heads != s.heads) refuse_setting(format, run, "kv_heads");
+  if (s.kv_heads != 0 && s.kv_heads != s.heads) refuse_setting(format, run, "kv_heads");
   if (s.head_size != 0 && s.head_size != s.width / s.heads) refuse_setting(format, run, "head_size");
   const Spec normalization = common_normalization(format, run, "layer");
   const Spec activation = activation_of_feed_forward(format, run, "dense");
@@ -135,27 +135,27 @@ void write(const ExportedModel& what, const std::string& folder) {
                  {"n_ctx", s.context},
                  {"n_inner", d_ff},
                  {"vocab_size", s.vocabulary},
-                 {"activation_function", their_activation(format, activation, run)},
+                 {"activation_function", source_activation(format, activation, run)},
                  {"layer_norm_epsilon", epsilon_of(normalization)},
                  {"tie_word_embeddings", s.tied_head},
                  {"resid_pdrop", s.dropout},
                  {"embd_pdrop", s.dropout},
                  {"attn_pdrop", 0.0}};
-  write_hugging_face(folder, config, tensors_for(places_of(s, d_ff, "transformer.", transposed), what.model),
+  write_hugging_face(folder, config, source_tensors(mappings_of(s, d_ff, "transformer.", transposed), what.model),
                      what.tokenizer);
 }
 
-REGISTER_EXCHANGE(gpt2, {.name = format,
-                         .description = "GPT-2 folders of Hugging Face",
-                         .reads = reads,
-                         .read = read,
-                         .model = "gpt",
-                         .position = "learned",
-                         .write = write});
-REGISTER_EXCHANGE(nanogpt, {.name = "nanogpt",
-                            .description = "nanoGPT weights as model.safetensors, model_args as config.json",
-                            .reads = reads_nanogpt,
-                            .read = read_nanogpt});
+REGISTER_WEIGHT_FORMAT(gpt2, {.name = format,
+                              .description = "GPT-2 folders of Hugging Face",
+                              .reads = reads,
+                              .read = read,
+                              .model = "gpt",
+                              .position = "learned",
+                              .write = write});
+REGISTER_WEIGHT_FORMAT(nanogpt, {.name = "nanogpt",
+                                 .description = "nanoGPT weights as model.safetensors, model_args as config.json",
+                                 .reads = reads_nanogpt,
+                                 .read = read_nanogpt});
 
 }  // namespace
 }  // namespace orrery::models

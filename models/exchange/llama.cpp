@@ -11,21 +11,20 @@ namespace {
 
 const std::string format = "llama";
 
-std::vector<TensorPlace> places_of(const GptSettings& s, int64_t d_ff, bool interleaved) {
-  const int64_t size = s.head_size ? s.head_size : s.width / s.heads,
-                keys = (s.key_heads ? s.key_heads : s.heads) * size;
+std::vector<TensorMapping> mappings_of(const GptSettings& s, int64_t d_ff, bool interleaved) {
+  const int64_t size = s.head_size ? s.head_size : s.width / s.heads, keys = (s.kv_heads ? s.kv_heads : s.heads) * size;
   const bool attention_bias = s.attention_bias == "yes" || (s.attention_bias == "same" && s.bias),
              feed_forward_bias = s.feed_forward_bias == "yes" || (s.feed_forward_bias == "same" && s.bias);
-  std::vector<TensorPlace> all = {{.ours = "token_embedding.weight", .theirs = {"model.embed_tokens.weight"}}};
+  std::vector<TensorMapping> all = {{.target = "token_embedding.weight", .sources = {"model.embed_tokens.weight"}}};
   for (int64_t i = 0; i < s.layers; ++i) {
-    const std::string ours = text("blocks.", i, "."), theirs = text("model.layers.", i, ".");
+    const std::string target = text("blocks.", i, "."), source = text("model.layers.", i, ".");
     const auto add = [&](const std::string& layer, const std::vector<std::string>& parts, std::vector<int64_t> rows,
                          bool bias, int64_t interleaved_head) {
       for (const char* end : {".weight", ".bias"}) {
         if (std::string_view(end) == ".bias" && !bias) continue;
-        TensorPlace place{.ours = ours + layer + end, .rows = rows, .interleaved_head = interleaved_head};
-        for (const std::string& part : parts) place.theirs.push_back(theirs + part + end);
-        all.push_back(std::move(place));
+        TensorMapping mapping{.target = target + layer + end, .rows = rows, .interleaved_head = interleaved_head};
+        for (const std::string& part : parts) mapping.sources.push_back(source + part + end);
+        all.push_back(std::move(mapping));
       }
     };
     add("attention_norm", {"input_layernorm"}, {}, false, 0);
@@ -36,8 +35,8 @@ std::vector<TensorPlace> places_of(const GptSettings& s, int64_t d_ff, bool inte
     add("feed_forward.input", {"mlp.gate_proj", "mlp.up_proj"}, {d_ff, d_ff}, feed_forward_bias, 0);
     add("feed_forward.output", {"mlp.down_proj"}, {}, feed_forward_bias, 0);
   }
-  all.push_back({.ours = "norm.weight", .theirs = {"model.norm.weight"}});
-  if (!s.tied_head) all.push_back({.ours = "head.weight", .theirs = {"lm_head.weight"}});
+  all.push_back({.target = "norm.weight", .sources = {"model.norm.weight"}});
+  if (!s.tied_head) all.push_back({.target = "head.weight", .sources = {"lm_head.weight"}});
   return all;
 }
 
@@ -70,7 +69,7 @@ GptSettings settings_of_config(const HuggingFaceConfig& config) {
   config.read(s, "width", "hidden_size", 4096), config.read(s, "d_ff", "intermediate_size", 11008);
   config.read(s, "context", "max_position_embeddings", 2048), config.read(s, "vocabulary", "vocab_size", 32000);
   config.read(s, "kv_heads", "num_key_value_heads", 0), config.read(s, "head_size", "head_dim", 0);
-  if (s.key_heads == s.heads) s.key_heads = 0;
+  if (s.kv_heads == s.heads) s.kv_heads = 0;
   if (s.head_size * s.heads == s.width) s.head_size = 0;
   s.normalization = parse_spec("rms(epsilon=" + print_number(config.positive("rms_norm_eps", 1e-6)) + ")");
   s.feed_forward = parse_spec("gated(" + config.activation("hidden_act", "silu") + ")");
@@ -90,11 +89,11 @@ ImportedModel read(const std::string& folder) {
   s.tied_head =
       has_tied_head(config, false, from, "model.embed_tokens.weight", "lm_head.weight", {s.vocabulary, s.width});
   from.settings = imported_settings(list_settings(s), Gpt::info.name, config.path());
-  from.places = places_of(s, s.d_ff, false);
-  from.known_rest["lm_head.weight"] = "a copy of the embedding";
-  from.known_rest["model.rotary_emb.inv_freq"] = "rotary angles, not weights";
+  from.mappings = mappings_of(s, s.d_ff, false);
+  from.ignored["lm_head.weight"] = "a copy of the embedding";
+  from.ignored["model.rotary_emb.inv_freq"] = "rotary angles, not weights";
   for (int64_t i = 0; i < s.layers; ++i)
-    from.known_rest[text("model.layers.", i, ".self_attn.rotary_emb.inv_freq")] = "rotary angles, not weights";
+    from.ignored[text("model.layers.", i, ".self_attn.rotary_emb.inv_freq")] = "rotary angles, not weights";
   return from;
 }
 
@@ -124,37 +123,38 @@ void write(const ExportedModel& what, const std::string& folder) {
   int64_t d_ff = 0;
   for (const nn::NamedParameter& p : nn::parameters_of(what.model))
     if (p.path == "blocks.0.feed_forward.output.weight") d_ff = p.parameter->value.size(1);
-  const std::vector<TensorPlace> places = places_of(s, d_ff, rotary.interleaved);
-  const auto has = [&](const std::string& ours) {
-    return std::any_of(places.begin(), places.end(), [&](const TensorPlace& place) { return place.ours == ours; });
+  const std::vector<TensorMapping> mappings = mappings_of(s, d_ff, rotary.interleaved);
+  const auto has = [&](const std::string& target) {
+    return std::any_of(mappings.begin(), mappings.end(),
+                       [&](const TensorMapping& mapping) { return mapping.target == target; });
   };
   Json config = {{"architectures", Json::array({"LlamaForCausalLM"})},
                  {"model_type", "llama"},
                  {"num_hidden_layers", s.layers},
                  {"num_attention_heads", s.heads},
-                 {"num_key_value_heads", s.key_heads ? s.key_heads : s.heads},
+                 {"num_key_value_heads", s.kv_heads ? s.kv_heads : s.heads},
                  {"head_dim", size},
                  {"hidden_size", s.width},
                  {"intermediate_size", d_ff},
                  {"max_position_embeddings", s.context},
                  {"vocab_size", s.vocabulary},
-                 {"hidden_act", their_activation(format, activation, run)},
+                 {"hidden_act", source_activation(format, activation, run)},
                  {"rms_norm_eps", epsilon_of(normalization)},
                  {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", rotary.base}}},
                  {"rope_theta", rotary.base},
                  {"attention_bias", has("blocks.0.attention.output.bias")},
                  {"mlp_bias", has("blocks.0.feed_forward.output.bias")},
                  {"tie_word_embeddings", s.tied_head}};
-  write_hugging_face(folder, config, tensors_for(places, what.model), what.tokenizer);
+  write_hugging_face(folder, config, source_tensors(mappings, what.model), what.tokenizer);
 }
 
-REGISTER_EXCHANGE(llama, {.name = format,
-                          .description = "Llama folders of Hugging Face",
-                          .reads = reads,
-                          .read = read,
-                          .model = "gpt",
-                          .position = "rotary",
-                          .write = write});
+REGISTER_WEIGHT_FORMAT(llama, {.name = format,
+                               .description = "Llama folders of Hugging Face",
+                               .reads = reads,
+                               .read = read,
+                               .model = "gpt",
+                               .position = "rotary",
+                               .write = write});
 
 }  // namespace
 }  // namespace orrery::models

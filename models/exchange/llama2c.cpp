@@ -24,7 +24,7 @@ constexpr uint64_t header_bytes_of_version_1 = 256;
 
 struct Header {
   int version = 0;
-  int64_t width = 0, d_ff = 0, layers = 0, heads = 0, key_heads = 0, vocabulary = 0, context = 0;
+  int64_t width = 0, d_ff = 0, layers = 0, heads = 0, kv_heads = 0, vocabulary = 0, context = 0;
   bool tied = true;
   int64_t head_size() const { return width / heads; }
 };
@@ -49,14 +49,14 @@ Header read_header(FileReader& file, const std::string& path) {
     numbers = {first[0], first[1], rest[0], rest[1], rest[2], rest[3], rest[4]};
     h.tied = numbers[5] > 0;
   }
-  h.width = numbers[0], h.d_ff = numbers[1], h.layers = numbers[2], h.heads = numbers[3], h.key_heads = numbers[4];
+  h.width = numbers[0], h.d_ff = numbers[1], h.layers = numbers[2], h.heads = numbers[3], h.kv_heads = numbers[4];
   h.vocabulary = std::abs(static_cast<int64_t>(numbers[5])), h.context = numbers[6];
-  const bool sound = h.width >= 1 && h.d_ff >= 1 && h.layers >= 1 && h.layers <= 4096 && h.heads >= 1 &&
-                     h.key_heads >= 1 && h.vocabulary >= 1 && h.context >= 1 && h.context <= 16777216 &&
-                     h.width % h.heads == 0 && h.heads % h.key_heads == 0 && h.width <= 65536 && h.d_ff <= 262144 &&
+  const bool valid = h.width >= 1 && h.d_ff >= 1 && h.layers >= 1 && h.layers <= 4096 && h.heads >= 1 &&
+                     h.kv_heads >= 1 && h.vocabulary >= 1 && h.context >= 1 && h.context <= 16777216 &&
+                     h.width % h.heads == 0 && h.heads % h.kv_heads == 0 && h.width <= 65536 && h.d_ff <= 262144 &&
                      h.vocabulary <= 1048576;
-  check(sound, "llama2c: ", path, " is damaged or not a llama2.c file: its header has n_layers ", h.layers, ", dim ",
-        h.width, ", hidden_dim ", h.d_ff, ", n_heads ", h.heads, ", n_kv_heads ", h.key_heads, ", vocab_size ",
+  check(valid, "llama2c: ", path, " is damaged or not a llama2.c file: its header has n_layers ", h.layers, ", dim ",
+        h.width, ", hidden_dim ", h.d_ff, ", n_heads ", h.heads, ", n_kv_heads ", h.kv_heads, ", vocab_size ",
         h.vocabulary, ", seq_len ", h.context);
   return h;
 }
@@ -72,7 +72,7 @@ Shape shape_of(const Kind& kind) {
   return shape;
 }
 std::vector<Kind> kinds_of(const Header& h) {
-  const int64_t keys = h.key_heads * h.head_size(), c = h.width, n = h.layers;
+  const int64_t keys = h.kv_heads * h.head_size(), c = h.width, n = h.layers;
   const Kind table{"E", 1, {h.vocabulary, c}}, attention_norm{"N_attention", n, {c}}, final_norm{"N", 1, {c}},
       feed_forward_norm{"N_feed_forward", n, {c}}, head{"W_head", 1, {h.vocabulary, c}};
   const std::vector<Kind> attention = {
@@ -99,7 +99,7 @@ std::vector<StoredTensor> read_tensors(FileReader& file, const Header& h, const 
   for (const Kind& kind : kinds_of(h)) due += static_cast<uint64_t>(kind.count * numbers(kind)) * sizeof(float);
   check(file.size() == due, "llama2c: ", path, " has ", file.size(), " bytes, but its header (n_layers ", h.layers,
         ", dim ", h.width, ", vocab_size ", h.vocabulary, ") requires ", due, "; get the file again");
-  check_memory("llama2c: " + path, static_cast<double>(due), way_out_of_memory());
+  check_memory("llama2c: " + path, static_cast<double>(due), out_of_memory_advice());
   std::vector<StoredTensor> all;
   for (const Kind& kind : kinds_of(h))
     for (int64_t i = 0; i < kind.count; ++i) {
@@ -111,23 +111,23 @@ std::vector<StoredTensor> read_tensors(FileReader& file, const Header& h, const 
   return all;
 }
 
-std::vector<TensorPlace> places_of(const Header& h) {
-  const int64_t keys = h.key_heads * h.head_size();
-  std::vector<TensorPlace> all = {{.ours = "token_embedding.weight", .theirs = {"E.0"}},
-                                  {.ours = "norm.weight", .theirs = {"N.0"}},
-                                  {.ours = "head.weight", .theirs = {"W_head.0"}}};
+std::vector<TensorMapping> mappings_of(const Header& h) {
+  const int64_t keys = h.kv_heads * h.head_size();
+  std::vector<TensorMapping> all = {{.target = "token_embedding.weight", .sources = {"E.0"}},
+                                    {.target = "norm.weight", .sources = {"N.0"}},
+                                    {.target = "head.weight", .sources = {"W_head.0"}}};
   for (int64_t i = 0; i < h.layers; ++i) {
     const std::string block = text("blocks.", i, ".");
-    all.push_back({.ours = block + "attention_norm.weight", .theirs = {name_of("N_attention", i)}});
-    all.push_back({.ours = block + "attention.query_key_value.weight",
-                   .theirs = {name_of("W_q", i), name_of("W_k", i), name_of("W_v", i)},
+    all.push_back({.target = block + "attention_norm.weight", .sources = {name_of("N_attention", i)}});
+    all.push_back({.target = block + "attention.query_key_value.weight",
+                   .sources = {name_of("W_q", i), name_of("W_k", i), name_of("W_v", i)},
                    .rows = {h.width, keys, keys}});
-    all.push_back({.ours = block + "attention.output.weight", .theirs = {name_of("W_o", i)}});
-    all.push_back({.ours = block + "feed_forward_norm.weight", .theirs = {name_of("N_feed_forward", i)}});
-    all.push_back({.ours = block + "feed_forward.input.weight",
-                   .theirs = {name_of("W_gate", i), name_of("W_up", i)},
+    all.push_back({.target = block + "attention.output.weight", .sources = {name_of("W_o", i)}});
+    all.push_back({.target = block + "feed_forward_norm.weight", .sources = {name_of("N_feed_forward", i)}});
+    all.push_back({.target = block + "feed_forward.input.weight",
+                   .sources = {name_of("W_gate", i), name_of("W_up", i)},
                    .rows = {h.d_ff, h.d_ff}});
-    all.push_back({.ours = block + "feed_forward.output.weight", .theirs = {name_of("W_down", i)}});
+    all.push_back({.target = block + "feed_forward.output.weight", .sources = {name_of("W_down", i)}});
   }
   return all;
 }
@@ -143,20 +143,21 @@ ImportedModel read(const std::string& path) {
   const Header h = read_header(file, path);
   GptSettings s;
   s.layers = h.layers, s.heads = h.heads, s.width = h.width, s.context = h.context, s.vocabulary = h.vocabulary;
-  s.d_ff = h.d_ff, s.key_heads = h.key_heads == h.heads ? 0 : h.key_heads, s.tied_head = h.tied;
+  s.d_ff = h.d_ff, s.kv_heads = h.kv_heads == h.heads ? 0 : h.kv_heads, s.tied_head = h.tied;
   s.normalization = parse_spec("rms(epsilon=1e-5)"), s.feed_forward = parse_spec("gated(silu)");
   s.position = parse_spec("rotary(pairs=interleaved)");
   ImportedModel from{.settings = imported_settings(list_settings(s), Gpt::info.name, "llama2c: " + path),
-                     .places = places_of(h),
+                     .mappings = mappings_of(h),
                      .tensors = read_tensors(file, h, path)};
-  from.known_rest["angles.0"] = from.known_rest["angles.1"] = "rotary angles, not weights";
+  from.ignored["angles.0"] = from.ignored["angles.1"] = "rotary angles, not weights";
   from.begins_texts = true, from.ends = {1};  // run.c puts token 1 before a prompt and stops when it samples one
   const std::string folder = std::filesystem::path(path).parent_path().string();
   from.tokenizer_path = find_data_file(folder.empty() ? "." : folder, {"tokenizer.bin"});
   return from;
 }
 
-REGISTER_EXCHANGE(llama2c, {.name = "llama2c", .description = ".bin file of llama2.c", .reads = reads, .read = read});
+REGISTER_WEIGHT_FORMAT(llama2c,
+                       {.name = "llama2c", .description = ".bin file of llama2.c", .reads = reads, .read = read});
 
 }  // namespace
 }  // namespace orrery::models

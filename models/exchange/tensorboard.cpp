@@ -63,18 +63,18 @@ uint32_t crc32c(std::string_view bytes) {
   return ~remainder;
 }
 
-int64_t tensorboard_events(const RunLog& log, std::span<const std::string> figures,
+int64_t tensorboard_events(const RunLog& log, std::span<const std::string> metrics,
                            const std::function<void(std::string_view)>& write) {
   int64_t rows = 0;
   write(record(field(1, 0.0) + field(3, std::string("brain.Event:2"))));
   double seconds = 0;
   log.each([&](const LogRow& row) {
     ++rows;
-    const auto time = row.figures.find("step_ms");
-    if (time != row.figures.end() && std::isfinite(time->second)) seconds += time->second / 1000;
+    const auto time = row.metrics.find("step_ms");
+    if (time != row.metrics.end() && std::isfinite(time->second)) seconds += time->second / 1000;
     std::string values;
-    for (const std::string& name : figures)
-      if (const auto found = row.figures.find(name); found != row.figures.end())
+    for (const std::string& name : metrics)
+      if (const auto found = row.metrics.find(name); found != row.metrics.end())
         values += field(1, field(1, name) + field(2, static_cast<float>(found->second)));
     if (!values.empty()) write(record(field(1, seconds) + field(2, row.step) + field(5, values)));
   });

@@ -25,10 +25,10 @@
 
 namespace orrery::models {
 
-// Writes a record for each row with any of `figures`; tags are metric names, values are rounded to
+// Writes a record for each row with any of `metrics`; tags are metric names, values are rounded to
 // f32. Wall time is the sum of `step_ms` up to the row, in s from 0, so that equal rows give
 // equal bytes. Returns the number of rows in the log.
-int64_t tensorboard_events(const RunLog& log, std::span<const std::string> figures,
+int64_t tensorboard_events(const RunLog& log, std::span<const std::string> metrics,
                            const std::function<void(std::string_view)>& write);
 
 uint32_t crc32c(std::string_view bytes);  // Castagnoli polynomial: 0xe3069283 for "123456789"

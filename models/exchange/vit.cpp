@@ -18,41 +18,41 @@ namespace {
 
 const std::string format = "vit";
 constexpr const char *pixels_file = "preprocessor_config.json", *processor_file = "processor_config.json";
-constexpr int64_t theirs_without_size = 224;  // ViTImageProcessor's default, pixels
+constexpr int64_t default_image_size = 224;  // ViTImageProcessor's default, pixels
 constexpr std::string_view known_steps[] = {"do_resize", "do_rescale", "do_normalize", "do_center_crop",
                                             "do_convert_rgb"};
 
-std::vector<TensorPlace> places_of(const VitSettings& s, int64_t d_ff) {
-  std::vector<TensorPlace> all = {
-      {.ours = "class_token", .theirs = {"vit.embeddings.cls_token"}},
-      {.ours = "position_embedding.weight", .theirs = {"vit.embeddings.position_embeddings"}, .within_one = true},
-      {.ours = "patch_embedding.weight",
-       .theirs = {"vit.embeddings.patch_embeddings.projection.weight"},
+std::vector<TensorMapping> mappings_of(const VitSettings& s, int64_t d_ff) {
+  std::vector<TensorMapping> all = {
+      {.target = "class_token", .sources = {"vit.embeddings.cls_token"}},
+      {.target = "position_embedding.weight", .sources = {"vit.embeddings.position_embeddings"}, .squeeze = true},
+      {.target = "patch_embedding.weight",
+       .sources = {"vit.embeddings.patch_embeddings.projection.weight"},
        .axes = {0, 2, 3, 1}},
-      {.ours = "patch_embedding.bias", .theirs = {"vit.embeddings.patch_embeddings.projection.bias"}}};
-  const auto add = [&](const std::string& ours, const std::vector<std::string>& theirs, int64_t outputs) {
-    const auto of_part = [&](const char* end) {
+      {.target = "patch_embedding.bias", .sources = {"vit.embeddings.patch_embeddings.projection.bias"}}};
+  const auto add = [&](const std::string& target, const std::vector<std::string>& sources, int64_t outputs) {
+    const auto with_suffix = [&](const char* end) {
       std::vector<std::string> names;
-      for (const std::string& part : theirs) names.push_back(part + end);
+      for (const std::string& part : sources) names.push_back(part + end);
       return names;
     };
-    const std::vector<int64_t> rows(theirs.size(), outputs / static_cast<int64_t>(theirs.size()));
-    all.push_back({.ours = ours + ".weight", .theirs = of_part(".weight"), .rows = rows});
-    all.push_back({.ours = ours + ".bias",
-                   .theirs = of_part(".bias"),
+    const std::vector<int64_t> rows(sources.size(), outputs / static_cast<int64_t>(sources.size()));
+    all.push_back({.target = target + ".weight", .sources = with_suffix(".weight"), .rows = rows});
+    all.push_back({.target = target + ".bias",
+                   .sources = with_suffix(".bias"),
                    .rows = rows,
                    .zeros = Shape{outputs},
-                   .may_lack = theirs.size() > 1});
+                   .optional = sources.size() > 1});
   };
   for (int64_t i = 0; i < s.layers; ++i) {
-    const std::string ours = text("blocks.", i, "."), theirs = text("vit.encoder.layer.", i, "."),
-                      heads = theirs + "attention.attention.";
-    add(ours + "attention_norm", {theirs + "layernorm_before"}, s.width);
-    add(ours + "attention.query_key_value", {heads + "query", heads + "key", heads + "value"}, 3 * s.width);
-    add(ours + "attention.output", {theirs + "attention.output.dense"}, s.width);
-    add(ours + "feed_forward_norm", {theirs + "layernorm_after"}, s.width);
-    add(ours + "feed_forward.input", {theirs + "intermediate.dense"}, d_ff);
-    add(ours + "feed_forward.output", {theirs + "output.dense"}, s.width);
+    const std::string target = text("blocks.", i, "."), source = text("vit.encoder.layer.", i, "."),
+                      heads = source + "attention.attention.";
+    add(target + "attention_norm", {source + "layernorm_before"}, s.width);
+    add(target + "attention.query_key_value", {heads + "query", heads + "key", heads + "value"}, 3 * s.width);
+    add(target + "attention.output", {source + "attention.output.dense"}, s.width);
+    add(target + "feed_forward_norm", {source + "layernorm_after"}, s.width);
+    add(target + "feed_forward.input", {source + "intermediate.dense"}, d_ff);
+    add(target + "feed_forward.output", {source + "output.dense"}, s.width);
   }
   add("norm", {"vit.layernorm"}, s.width);
   add("head", {"classifier"}, s.classes);
@@ -124,7 +124,7 @@ void note_other_steps(const HuggingFaceConfig& pixels, int64_t image_size, Impor
   const bool resizes = pixels.flag("do_resize", true), crops = pixels.flag("do_center_crop", false);
   const Json *const size = pixels.find("size"), *const resample = pixels.find("resample");
   const Json shortest = size && size->is_object() ? side(size, "shortest_edge") : Json(),
-             height = !size                ? Json(theirs_without_size)
+             height = !size                ? Json(default_image_size)
                       : shortest.is_null() ? side(size, "height")
                                            : shortest,
              crop = crops ? side(pixels.find("crop_size"), "height") : Json();
@@ -213,10 +213,10 @@ ImportedModel read(const std::string& folder) {
   leave_out_biases(config, from);
   if (const std::vector<std::string> shared = shared_names(from.classes); !shared.empty())
     from.notes.push_back(text(config.path(), ": several classes have the same name: ", listed(shared)));
-  from.places = places_of(s, s.d_ff);
-  from.known_rest["vit.embeddings.mask_token"] = "used only in training with masked patches";
+  from.mappings = mappings_of(s, s.d_ff);
+  from.ignored["vit.embeddings.mask_token"] = "used only in training with masked patches";
   for (const char* pooler : {"vit.pooler.dense.weight", "vit.pooler.dense.bias"})
-    from.known_rest[pooler] = "not used for classification";
+    from.ignored[pooler] = "not used for classification";
   return from;
 }
 
@@ -238,11 +238,11 @@ void write(const ExportedModel& what, const std::string& folder) {
   const Spec activation = activation_of_feed_forward(format, run, "dense");
   const int64_t d_ff = s.d_ff ? s.d_ff : 4 * s.width;
   const std::vector<std::string> classes = restore_classes(what.tokenizer);
-  Json name_of = Json::object(), number_of = Json::object();
+  Json id2label = Json::object(), label2id = Json::object();
   for (int64_t i = 0; i < s.classes; ++i) {
-    const auto place = static_cast<size_t>(i);
-    const std::string name = place < classes.size() ? classes[place] : text("LABEL_", i);
-    name_of[std::to_string(i)] = name, number_of[name] = i;
+    const auto index = static_cast<size_t>(i);
+    const std::string name = index < classes.size() ? classes[index] : text("LABEL_", i);
+    id2label[std::to_string(i)] = name, label2id[name] = i;
   }
   const bool many_labels = setting_of<std::string>(run.task_settings, "loss") == "sigmoid";
   const std::string problem_type = many_labels ? "multi_label_classification" : "single_label_classification";
@@ -252,7 +252,7 @@ void write(const ExportedModel& what, const std::string& folder) {
                        {"num_attention_heads", s.heads},
                        {"hidden_size", s.width},
                        {"intermediate_size", d_ff},
-                       {"hidden_act", their_activation(format, activation, run)},
+                       {"hidden_act", source_activation(format, activation, run)},
                        {"layer_norm_eps", epsilon_of(normalization)},
                        {"image_size", s.image_size},
                        {"patch_size", s.patch},
@@ -261,8 +261,8 @@ void write(const ExportedModel& what, const std::string& folder) {
                        {"hidden_dropout_prob", s.dropout},
                        {"attention_probs_dropout_prob", 0.0},
                        {"problem_type", problem_type},
-                       {"id2label", name_of},
-                       {"label2id", number_of}};
+                       {"id2label", id2label},
+                       {"label2id", label2id}};
   const auto for_channels = [&](const char* key) {
     std::vector<double> values = setting_of<std::vector<double>>(run.task_settings, key);
     if (values.size() == 1) values.assign(static_cast<size_t>(s.channels), values[0]);
@@ -280,16 +280,16 @@ void write(const ExportedModel& what, const std::string& folder) {
                        {"image_mean", for_channels("pixel_mean")},
                        {"image_std", for_channels("pixel_std")}};
   write_file_atomically(folder + "/" + pixels_file, pixels.dump(2) + "\n");
-  write_hugging_face(folder, config, tensors_for(places_of(s, d_ff), what.model));
+  write_hugging_face(folder, config, source_tensors(mappings_of(s, d_ff), what.model));
 }
 
-REGISTER_EXCHANGE(vit, {.name = format,
-                        .description = "ViT folders of Hugging Face",
-                        .reads = reads,
-                        .read = read,
-                        .model = "vit",
-                        .position = "learned",
-                        .write = write});
+REGISTER_WEIGHT_FORMAT(vit, {.name = format,
+                             .description = "ViT folders of Hugging Face",
+                             .reads = reads,
+                             .read = read,
+                             .model = "vit",
+                             .position = "learned",
+                             .write = write});
 
 }  // namespace
 }  // namespace orrery::models

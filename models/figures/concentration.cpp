@@ -16,12 +16,12 @@ namespace {
 
 constexpr double top = 0.002;
 
-REGISTER_FIGURE(top_share,
+REGISTER_METRIC(top_unit_fraction,
                 {.name = "top_unit_fraction",
                  .description = "fraction of a feed-forward's hidden values in the largest 0.2 % of its units",
                  .watches = "hidden",
-                 .of_value = [](FigureRow& row, nn::Module& layer, const Tensor& hidden) {
-                   tell(row, "top_unit_fraction", layer.path(), nn::top_share(hidden, top));
+                 .of_value = [](MetricRow& row, nn::Module& layer, const Tensor& hidden) {
+                   log_metric(row, "top_unit_fraction", layer.path(), nn::top_fraction(hidden, top));
                  }});
 
 // Returns the parameter `value`, one row per slot; undefined if the layer has no slots.
@@ -31,22 +31,23 @@ Tensor values_of(nn::Module& layer) {
   return {};
 }
 
-void tell_value_cosine(FigureRow& row, nn::Module& layer, const Tensor& hidden) {
+void log_value_cosine(MetricRow& row, nn::Module& layer, const Tensor& hidden) {
   const Tensor values = values_of(layer);
   if (!values) return;
   const int64_t slots = values.size(0);
   const Tensor v = values.to(Dtype::f64), u = v / sqrt(sum(v * v, {1}, true)),
-               m = mean(absolute(hidden.reshape(Shape{hidden.numel() / slots, slots})).to(Dtype::f64), {0}, true),
-               read = matmul(m, u);
+               m = mean(abs(hidden.reshape(Shape{hidden.numel() / slots, slots})).to(Dtype::f64), {0}, true),
+               weighted_sum = matmul(m, u);
   const double squares = sum(m * m).item(), all = sum(m).item();
   const double pairs = all * all - squares;
-  if (pairs > 0) tell(row, "value_cosine", layer.path(), (sum(read * read).item() - squares) / pairs);
+  if (pairs > 0)
+    log_metric(row, "value_cosine", layer.path(), (sum(weighted_sum * weighted_sum).item() - squares) / pairs);
 }
 
-REGISTER_FIGURE(value_cosine, {.name = "value_cosine",
+REGISTER_METRIC(value_cosine, {.name = "value_cosine",
                                .description = "mean cosine between two slots' values, weighted by the use of the slots",
                                .watches = "hidden",
-                               .of_value = tell_value_cosine});
+                               .of_value = log_value_cosine});
 
 }  // namespace
 }  // namespace orrery::models

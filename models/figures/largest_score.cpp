@@ -8,13 +8,13 @@
 namespace orrery::models {
 namespace {
 
-REGISTER_FIGURE(largest_score, {.name = "max_score",
-                                .description = "largest |score| of an attention, except masked scores",
-                                .watches = "scores",
-                                .of_value = [](FigureRow& row, nn::Module& attention, const Tensor& scores) {
-                                  const Tensor all = absolute(scores).reshape(Shape{1, scores.numel()});
-                                  tell(row, "max_score", attention.path(), max(all, 1).to_vector().at(0));
-                                }});
+REGISTER_METRIC(max_score, {.name = "max_score",
+                            .description = "largest |score| of an attention, except masked scores",
+                            .watches = "scores",
+                            .of_value = [](MetricRow& row, nn::Module& attention, const Tensor& scores) {
+                              const Tensor all = abs(scores).reshape(Shape{1, scores.numel()});
+                              log_metric(row, "max_score", attention.path(), max(all, 1).to_vector().at(0));
+                            }});
 
 }  // namespace
 }  // namespace orrery::models

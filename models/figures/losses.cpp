@@ -4,10 +4,10 @@
 namespace orrery::models {
 namespace {
 
-REGISTER_FIGURE(losses, {.name = "losses",
+REGISTER_METRIC(losses, {.name = "losses",
                          .description = "every extra loss that the model's layers can add, with or without a weight",
-                         .of_pass = [](FigureRow& row, const nn::Pass& pass) {
-                           for (const nn::Pass::Loss& loss : pass.losses)
+                         .of_pass = [](MetricRow& row, const nn::ForwardPass& pass) {
+                           for (const nn::ForwardPass::Loss& loss : pass.losses)
                              row["loss/" + loss.name] += loss.value.to_vector().at(0);
                          }});
 

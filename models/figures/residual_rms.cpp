@@ -7,14 +7,14 @@
 namespace orrery::models {
 namespace {
 
-REGISTER_FIGURE(residual_rms, {.name = "residual_rms",
+REGISTER_METRIC(residual_rms, {.name = "residual_rms",
                                .description = "root mean square of the residual stream after a sublayer",
                                .watches = "residual",
-                               .of_value = [](FigureRow& row, nn::Module& sublayer, const Tensor& x) {
+                               .of_value = [](MetricRow& row, nn::Module& sublayer, const Tensor& x) {
                                  const Tensor square = Tensor::zeros(Shape{}, Dtype::f64, x.device());
                                  nn::sum_of_squares(x, square);
-                                 tell(row, "residual_rms", sublayer.path(),
-                                      std::sqrt(square.item() / static_cast<double>(x.numel())));
+                                 log_metric(row, "residual_rms", sublayer.path(),
+                                            std::sqrt(square.item() / static_cast<double>(x.numel())));
                                }});
 
 }  // namespace

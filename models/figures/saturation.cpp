@@ -5,14 +5,14 @@
 namespace orrery::models {
 namespace {
 
-REGISTER_FIGURE(
+REGISTER_METRIC(
     saturation,
     {.name = "saturation",
      .description = "fraction of the inputs of a dynamic normalization (dyt, derf, dynamic) with |alpha x| > 2",
      .watches = "input",
-     .of_value = [](FigureRow& row, nn::Module& module, const Tensor& x) {
+     .of_value = [](MetricRow& row, nn::Module& module, const Tensor& x) {
        if (const auto* const normalization = dynamic_cast<nn::DynamicNormalization*>(&module))
-         tell(row, "saturation", module.path(), normalization->saturation(x));
+         log_metric(row, "saturation", module.path(), normalization->saturation(x));
      }});
 
 }  // namespace

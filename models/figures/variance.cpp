@@ -12,31 +12,32 @@
 namespace orrery::models {
 namespace {
 
-REGISTER_FIGURE(output_variance,
+REGISTER_METRIC(output_variance,
                 {.name = "output_variance",
                  .description = "variance of a sublayer's output, which it adds to the residual stream",
                  .watches = "output",
-                 .of_value = [](FigureRow& row, nn::Module& module, const Tensor& output) {
+                 .of_value = [](MetricRow& row, nn::Module& module, const Tensor& output) {
                    if (dynamic_cast<nn::Sublayer*>(&module))
-                     tell(row, "output_variance", module.path(), nn::variance(output));
+                     log_metric(row, "output_variance", module.path(), nn::variance(output));
                  }});
-REGISTER_FIGURE(stream_variance, {.name = "residual_variance",
-                                  .description = "variance of the residual stream that a sublayer adds its output to",
-                                  .watches = "stream",
-                                  .of_value = [](FigureRow& row, nn::Module& sublayer, const Tensor& x) {
-                                    tell(row, "residual_variance", sublayer.path(), nn::variance(x));
-                                  }});
-REGISTER_FIGURE(read_variance, {.name = "head_output_variance",
-                                .description = "variance of an attention's head outputs, before the output projection",
-                                .watches = "head_output",
-                                .of_value = [](FigureRow& row, nn::Module& attention, const Tensor& read) {
-                                  tell(row, "head_output_variance", attention.path(), nn::variance(read));
-                                }});
-REGISTER_FIGURE(value_variance, {.name = "value_variance",
+REGISTER_METRIC(residual_variance, {.name = "residual_variance",
+                                    .description = "variance of the residual stream that a sublayer adds its output to",
+                                    .watches = "stream",
+                                    .of_value = [](MetricRow& row, nn::Module& sublayer, const Tensor& x) {
+                                      log_metric(row, "residual_variance", sublayer.path(), nn::variance(x));
+                                    }});
+REGISTER_METRIC(head_output_variance,
+                {.name = "head_output_variance",
+                 .description = "variance of an attention's head outputs, before the output projection",
+                 .watches = "head_output",
+                 .of_value = [](MetricRow& row, nn::Module& attention, const Tensor& head_output) {
+                   log_metric(row, "head_output_variance", attention.path(), nn::variance(head_output));
+                 }});
+REGISTER_METRIC(value_variance, {.name = "value_variance",
                                  .description = "variance of an attention's values",
                                  .watches = "value",
-                                 .of_value = [](FigureRow& row, nn::Module& attention, const Tensor& value) {
-                                   tell(row, "value_variance", attention.path(), nn::variance(value));
+                                 .of_value = [](MetricRow& row, nn::Module& attention, const Tensor& value) {
+                                   log_metric(row, "value_variance", attention.path(), nn::variance(value));
                                  }});
 
 }  // namespace

@@ -13,7 +13,7 @@
 namespace orrery::models {
 namespace {
 
-constexpr size_t piece = size_t{1} << 18;
+constexpr size_t chunk_bytes = size_t{1} << 18;
 constexpr std::string_view packed_ending = ".gz", pack_again = "pack or download the file again";
 constexpr int gzip_alone = 16 + MAX_WBITS;  // neither zlib's format nor raw deflate
 
@@ -54,21 +54,21 @@ class DataReader::Unpacking {
     while (known < mark.size() && (!packed_.empty() || (refill(), !exhausted_)))
       mark[known++] = packed_.front(), packed_.remove_prefix(1);
     within_member_ = is_gzip({mark.data(), known});
-    if (!within_member_) return check_filling({mark.data(), known});
+    if (!within_member_) return check_padding({mark.data(), known});
     check(inflateReset(&stream_) == Z_OK, name_, ": not enough memory to unpack it; end other programs");
     std::string_view begin(mark.data(), known);
     inflate_from(begin, {});
   }
   // Tapes and blocks are padded with zeros; other bytes after the end are an error.
-  void check_filling(std::string_view first) {
+  void check_padding(std::string_view first) {
     size_t after = 0;
     bool zeros = true;
-    const auto see = [&](std::string_view bytes) {
+    const auto scan = [&](std::string_view bytes) {
       after += bytes.size();
       zeros = zeros && bytes.find_first_not_of('\0') == std::string_view::npos;
     };
-    see(first);
-    for (; !exhausted_; refill()) see(packed_);
+    scan(first);
+    for (; !exhausted_; refill()) scan(packed_);
     check(zeros, name_, ": its gzip data is damaged: extra bytes after its end (", after, "); ", pack_again);
     ended_ = true;
   }
@@ -79,9 +79,9 @@ class DataReader::Unpacking {
   }
   // Consumes bytes from the front of `packed`.
   size_t inflate_from(std::string_view& packed, std::span<char> to) {
-    constexpr size_t most = std::numeric_limits<uInt>::max();
-    const auto given = static_cast<uInt>(std::min(packed.size(), most)),
-               room = static_cast<uInt>(std::min(to.size(), most));
+    constexpr size_t limit_bytes = std::numeric_limits<uInt>::max();
+    const auto given = static_cast<uInt>(std::min(packed.size(), limit_bytes)),
+               room = static_cast<uInt>(std::min(to.size(), limit_bytes));
     stream_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(packed.data()));  // zlib does not write there
     stream_.avail_in = given;
     char nothing = 0;
@@ -109,7 +109,7 @@ DataReader::DataReader(const std::string& path) : file_(std::make_unique<FileRea
   file_->read_at(0, std::as_writable_bytes(std::span(first).first(known)));
   if (!is_gzip({first.data(), known})) return;
   const auto next = [this, bytes = std::string()]() mutable {
-    bytes.resize(piece);
+    bytes.resize(chunk_bytes);
     bytes.resize(file_->read_up_to(std::as_writable_bytes(std::span(bytes))));
     return std::string_view(bytes);
   };
@@ -128,14 +128,14 @@ std::string unpack_gzip(std::string_view bytes, std::string_view name, uint64_t 
   check(is_gzip(bytes), name, ": not a gzip file; pack it with gzip");
   DataReader::Unpacking unpacking([&] { return std::exchange(bytes, {}); }, name);
   std::string all;
-  for (size_t got = piece; got == piece;) {
+  for (size_t got = chunk_bytes; got == chunk_bytes;) {
     const size_t before = all.size();
-    if (before + piece > all.capacity()) {
-      const size_t more = std::max(piece, before / 4);  // the old bytes are held while they are copied
+    if (before + chunk_bytes > all.capacity()) {
+      const size_t more = std::max(chunk_bytes, before / 4);  // the old bytes are held while they are copied
       check_memory(text("read: ", name), static_cast<double>(before + more), "use a smaller file");
       all.reserve(before + more);
     }
-    all.resize(before + piece);
+    all.resize(before + chunk_bytes);
     got = unpacking.read(std::span(all).subspan(before));
     all.resize(before + got);
     check(all.size() <= limit, name, " has more than ", limit, " bytes when unpacked; use a smaller file");

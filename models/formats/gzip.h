@@ -14,7 +14,7 @@
 
 namespace orrery::models {
 
-constexpr uint64_t largest_unpacked = uint64_t{1} << 33;  // bytes
+constexpr uint64_t max_unpacked_bytes = uint64_t{1} << 33;  // bytes
 
 // A reader of a regular file from its beginning, which unpacks gzip as it reads, so it needs little
 // memory. Throws the errors below when it reaches the damage.
@@ -37,9 +37,9 @@ bool is_gzip(std::string_view bytes);  // by its first two: 1f 8b
 // at most about 1,032 times the packed bytes, deflate's limit. Errors begin with `name`:
 //   train-images.gz: its gzip data is damaged: incorrect data check; pack or download the file again
 //   train-images.gz: its gzip data ends too early; pack or download the file again
-std::string unpack_gzip(std::string_view bytes, std::string_view name, uint64_t limit = largest_unpacked);
+std::string unpack_gzip(std::string_view bytes, std::string_view name, uint64_t limit = max_unpacked_bytes);
 // Reads a regular file and unpacks it; `limit` applies to its packed and its unpacked bytes.
-std::string read_data_file(const std::string& path, uint64_t limit = largest_unpacked);
+std::string read_data_file(const std::string& path, uint64_t limit = max_unpacked_bytes);
 // Returns the path of the first of these names in the folder, plain or with .gz; empty: none.
 std::string find_data_file(const std::string& folder, std::initializer_list<std::string> names);
 std::vector<std::string> find_data_files(const std::string& folder, std::initializer_list<std::string> names);  // all

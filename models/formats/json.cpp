@@ -11,8 +11,8 @@
 namespace orrery::models {
 namespace {
 
-constexpr size_t deepest = 64;
-constexpr size_t most_comparisons = 100'000'000;  // of keys, while ordered objects are made
+constexpr size_t max_depth = 64;
+constexpr size_t max_comparisons = 100'000'000;  // of keys, while ordered objects are made
 
 int64_t line_of(std::string_view text, size_t at) {
   return 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(std::min(at, text.size())), '\n');
@@ -35,9 +35,9 @@ struct Counted {
 
 // Throws Error if the text exceeds the limits, or if memory cannot hold the result.
 Counted check_limits(std::string_view text, std::string_view what) {
-  check(text.size() <= largest_json, what, ": the JSON has ", text.size(), " bytes; at most ", largest_json,
+  check(text.size() <= max_json_bytes, what, ": the JSON has ", text.size(), " bytes; at most ", max_json_bytes,
         " bytes are allowed");
-  std::array<size_t, deepest + 1> members = {};  // of the open objects and lists, the outermost first
+  std::array<size_t, max_depth + 1> members = {};  // of the open objects and lists, the outermost first
   size_t depth = 0;
   Counted counted;
   for (size_t at = 0; at < text.size(); ++at) {
@@ -47,8 +47,9 @@ Counted check_limits(std::string_view text, std::string_view what) {
       for (++at; at < text.size() && text[at] != '"'; ++at)
         if (text[at] == '\\') ++at;
     } else if (c == '{' || c == '[') {
-      if (depth == deepest)
-        fail(what, ": line ", line_of(text, at), ": lists and objects are nested more than ", deepest, " levels deep");
+      if (depth == max_depth)
+        fail(what, ": line ", line_of(text, at), ": lists and objects are nested more than ", max_depth,
+             " levels deep");
       members[++depth] = 0;
       ++(c == '{' ? counted.objects : counted.lists);
     } else if ((c == '}' || c == ']') && depth > 0) {
@@ -120,7 +121,7 @@ int64_t find_whole_number(const Parsed& object, std::string_view key, std::strin
 }  // namespace
 
 Json parse_json(std::string_view text, std::string_view what) {
-  if (check_limits(text, what).comparisons <= most_comparisons) return parse<Json>(text, what);
+  if (check_limits(text, what).comparisons <= max_comparisons) return parse<Json>(text, what);
   return parse<SortedJson>(text, what);
 }
 SortedJson parse_large_json(std::string_view text, std::string_view what) {

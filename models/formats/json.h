@@ -14,8 +14,8 @@ using Json = nlohmann::ordered_json;
 
 // Bytes; for read_file.  A vocabulary of 200,000 tokens takes 30 MB, the index of a model of 90,000 tensors 9 MB, and a
 // file of settings with the names of 20,000 classes 2 MB.
-constexpr uint64_t largest_json = uint64_t{64} << 20, largest_index = uint64_t{16} << 20,
-                   largest_settings = uint64_t{8} << 20;
+constexpr uint64_t max_json_bytes = uint64_t{64} << 20, max_index_bytes = uint64_t{16} << 20,
+                   max_settings_bytes = uint64_t{8} << 20;
 
 // Errors begin with `what`, most often the file's path:
 //   run/step_000100/state.json: line 3, column 7: invalid JSON

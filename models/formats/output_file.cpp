@@ -32,7 +32,7 @@ void check_outside_checkpoints(std::string_view command, const std::string& path
 void check_output(std::string_view command, const std::string& path, const OutputKind& kind, std::string_view setting) {
   std::error_code ignored;
   check_outside_checkpoints(command, path, setting);
-  if (!is_there(path)) return;  // an inaccessible path cannot be written either
+  if (!path_exists(path)) return;  // an inaccessible path cannot be written either
   check(!folder_exists(path), command, ": ", path, " is a folder; choose a file for ", setting);
   check(fs::is_regular_file(path, ignored) && kind.is_ours(path), command, ": ", path, " exists and is not ", kind.name,
         ", so it is not replaced; choose another ", setting, ", or remove it");

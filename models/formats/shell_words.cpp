@@ -18,7 +18,7 @@ std::string for_bash(const std::string& word) {
   return shell + "'";
 }
 
-std::string quoted_for_a_shell(const std::string& word) {
+std::string shell_quoted(const std::string& word) {
   const bool plain = !word.empty() && word.find_first_not_of(
                                           "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                           "0123456789_-./=:,+@%") == std::string::npos;
@@ -31,7 +31,7 @@ std::string quoted_for_a_shell(const std::string& word) {
 
 std::string command_line(const std::vector<std::string>& words) {
   std::string line = "orrery";
-  for (const std::string& word : words) line += " " + quoted_for_a_shell(word);
+  for (const std::string& word : words) line += " " + shell_quoted(word);
   return line;
 }
 

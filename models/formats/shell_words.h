@@ -7,7 +7,7 @@
 namespace orrery::models {
 
 // Returns the argument as it is, in '...', or as for_bash if a terminal cannot show it.
-std::string quoted_for_a_shell(const std::string& word);
+std::string shell_quoted(const std::string& word);
 std::string for_bash(const std::string& word);  // $'...', ASCII only
 // Returns "orrery train --out=runs/mine" for these arguments.
 std::string command_line(const std::vector<std::string>& words);

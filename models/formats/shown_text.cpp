@@ -10,7 +10,7 @@ namespace {
 constexpr char digits[] = "0123456789abcdef";
 
 // Returns whether a character is invisible and affects others: line separators, directions, marks.
-bool acts(char32_t point) {
+bool changes_display(char32_t point) {
   return point == 0x2028 || point == 0x2029 || point == 0x061C || (point >= 0x200E && point <= 0x200F) ||
          (point >= 0x202A && point <= 0x202E) || (point >= 0x2066 && point <= 0x2069);
 }
@@ -32,7 +32,7 @@ ShownCharacter shown_character(std::string_view text, size_t at) noexcept {
   const auto character = character_if_any(text, at);
   if (!character || byte < 0x20 || byte == 0x7F) return escaped('x', byte, 2, 1);
   const char32_t point = character->point;
-  if ((point >= 0x80 && point < 0xA0) || acts(point)) return escaped('u', point, 4, character->bytes);
+  if ((point >= 0x80 && point < 0xA0) || changes_display(point)) return escaped('u', point, 4, character->bytes);
   ShownCharacter shown{{}, character->bytes, character->bytes};
   std::copy_n(text.begin() + static_cast<std::ptrdiff_t>(at), shown.size, shown.bytes.begin());
   return shown;

@@ -38,21 +38,21 @@ void set_output(Curve& curve, nn::Module& module, const std::vector<double>& y) 
   std::vector<double> x;
   for (size_t i = 0; i < y.size(); ++i) {
     const double w = weight.empty() ? 1 : weight[i % weight.size()], b = bias.empty() ? 0 : bias[i % bias.size()];
-    const double plain = (y[i] - b) / w;
-    if (std::isfinite(plain) && std::isfinite(curve.x[i])) x.push_back(curve.x[i]), curve.y.push_back(plain);
+    const double normalized = (y[i] - b) / w;
+    if (std::isfinite(normalized) && std::isfinite(curve.x[i])) x.push_back(curve.x[i]), curve.y.push_back(normalized);
   }
   curve.x = std::move(x);
 }
 
-std::vector<Curve> curves_of(const Subject& subject) {
-  const std::vector<NormalizationFound> found = normalizations_of(subject.model());
+std::vector<Curve> curves_of(const InspectedExample& example) {
+  const std::vector<NormalizationModule> found = normalizations_of(example.model());
   if (found.empty()) return {};
   std::vector<std::string> patterns;
-  for (const NormalizationFound& each : found)
+  for (const NormalizationModule& each : found)
     patterns.push_back(each.path + ".input"), patterns.push_back(each.path + ".output");
   std::vector<Curve> curves;
   std::vector<double> input;
-  see_values(subject, patterns, [&](const std::string& path, const std::string& name, const Tensor& value) {
+  capture_values(example, patterns, [&](const std::string& path, const std::string& name, const Tensor& value) {
     if (name == "input") {
       input = value.to_vector();
       return;
@@ -63,11 +63,12 @@ std::vector<Curve> curves_of(const Subject& subject) {
     if (const std::vector<double> alpha = parameter_of(*at->module, "alpha"); alpha.size() == 1)
       curves.back().alpha = alpha[0];
   });
-  FigureRow row;
+  MetricRow row;
   const NoGrad guard;
-  look(row, figures_called("saturation"), subject.model(), [&] { subject.run(); });
+  collect_metrics(row, select_metrics("saturation"), example.model(), [&] { example.run(); });
   for (Curve& curve : curves)
-    if (const auto share = row.find("saturation/" + curve.path); share != row.end()) curve.saturation = share->second;
+    if (const auto fraction = row.find("saturation/" + curve.path); fraction != row.end())
+      curve.saturation = fraction->second;
   std::erase_if(curves, [](const Curve& curve) { return curve.x.empty(); });
   return curves;
 }
@@ -99,29 +100,29 @@ double explained(const Curve& curve, const auto& f) {
 
 // Returns an evenly spaced sample, enough for three digits of a fraction.
 Curve sample_of(const Curve& curve) {
-  constexpr size_t enough = 20000;
-  const size_t step = curve.x.size() / enough + 1;
+  constexpr size_t max_elements = 20000;
+  const size_t step = curve.x.size() / max_elements + 1;
   Curve sample{curve.path, curve.kind, {}, {}};
   for (size_t i = 0; i < curve.x.size(); i += step) sample.x.push_back(curve.x[i]), sample.y.push_back(curve.y[i]);
   return sample;
 }
 
 struct Tanh {
-  double share = NAN, slope = NAN;
+  double fraction = NAN, slope = NAN;
 };
 // Searches slopes from 1/50 to 20 over the deviation of x, then refines around the best slope.
 Tanh best_tanh(const Curve& curve) {
   Tanh best;
-  const auto attempt = [&](double slope) {
-    const double share = explained(curve, [&](double x) { return std::tanh(slope * x); });
-    if (!(share <= best.share)) best = {share, slope};
+  const auto try_slope = [&](double slope) {
+    const double fraction = explained(curve, [&](double x) { return std::tanh(slope * x); });
+    if (!(fraction <= best.fraction)) best = {fraction, slope};
   };
   const double unit = 1 / deviation_of(curve.x);
   double ratio = 1.2;
-  for (double factor = 0.02; factor < 20; factor *= ratio) attempt(factor * unit);
+  for (double factor = 0.02; factor < 20; factor *= ratio) try_slope(factor * unit);
   for (int i = 0; i < 12; ++i) {
     const double middle = best.slope;
-    ratio = std::sqrt(ratio), attempt(middle * ratio), attempt(middle / ratio);
+    ratio = std::sqrt(ratio), try_slope(middle * ratio), try_slope(middle / ratio);
   }
   return best;
 }
@@ -130,8 +131,8 @@ Tanh best_tanh(const Curve& curve) {
 class Bins {
  public:
   explicit Bins(const std::vector<double>& x) {
-    const auto [least, most] = std::minmax_element(x.begin(), x.end());
-    low_ = *least, step_ = (*most - *least) / static_cast<double>(bins);
+    const auto [lowest, highest] = std::minmax_element(x.begin(), x.end());
+    low_ = *lowest, step_ = (*highest - *lowest) / static_cast<double>(bins);
   }
   int64_t of(double x) const {
     return step_ > 0 ? std::clamp(static_cast<int64_t>((x - low_) / step_), int64_t{0}, bins - 1) : 0;
@@ -148,7 +149,7 @@ void add_map(std::vector<View>& views, const Curve& curve) {
   for (size_t i = 0; i < curve.x.size(); ++i)
     counts[static_cast<size_t>((bins - 1 - of_y.of(curve.y[i])) * bins + of_x.of(curve.x[i]))] += 1;
   for (double& count : counts) count = count > 0 ? std::log10(1 + count) : NAN;
-  MapView map{.figure = "log10(1 + count)", .rows = {}, .columns = {}, .values = {}};
+  MapView map{.quantity = "log10(1 + count)", .rows = {}, .columns = {}, .values = {}};
   map.axes = {"output", "input"}, map.none = "no element";
   for (int64_t bin = 0; bin < bins; ++bin) {
     map.rows.push_back(significant(of_y.middle(bins - 1 - bin), 3));
@@ -173,8 +174,8 @@ LineView::Line mean_line(const Curve& curve) {
   return line;
 }
 
-void look_at_curves(std::vector<View>& views, const Subject& subject, const LookSettings& s) {
-  const std::vector<Curve> curves = curves_of(subject);
+void analyze_curves(std::vector<View>& views, const InspectedExample& example, const AnalysisSettings& s) {
+  const std::vector<Curve> curves = curves_of(example);
   if (curves.empty()) return;
   const bool dynamic =
       std::any_of(curves.begin(), curves.end(), [](const Curve& curve) { return !std::isnan(curve.saturation); });
@@ -182,19 +183,19 @@ void look_at_curves(std::vector<View>& views, const Subject& subject, const Look
   if (dynamic) table.columns.insert(table.columns.end(), {"alpha", "saturated"}), table.alignment += "rr";
   LineView lines{"input", "mean output", {}};
   std::vector<View> maps;
-  std::vector<std::pair<std::string, double>> told;
+  std::vector<std::pair<std::string, double>> metrics;
   const auto number = [](double x, int digits) { return std::isnan(x) ? std::string("-") : significant(x, digits); };
   for (const size_t at : chosen_layers(curves.size(), s.layer, "normalization modules")) {
     const Curve& curve = curves[at];
     const Curve sample = sample_of(curve);
     const Tanh tanh = best_tanh(sample);
     const double steepness = 1 / deviation_of(curve.x), straight = explained(sample, [](double x) { return x; });
-    table.rows.push_back({curve.path, curve.kind, number(steepness, 4), number(straight, 4), number(tanh.share, 4),
+    table.rows.push_back({curve.path, curve.kind, number(steepness, 4), number(straight, 4), number(tanh.fraction, 4),
                           number(tanh.slope, 4)});
     for (const auto& [name, value] : {std::pair("inverse_deviation", steepness), std::pair("straight", straight),
-                                      std::pair("like_tanh", tanh.share), std::pair("slope", tanh.slope),
+                                      std::pair("like_tanh", tanh.fraction), std::pair("slope", tanh.slope),
                                       std::pair("alpha", curve.alpha), std::pair("saturated", curve.saturation)})
-      told.emplace_back(text("normalization_curves/", name, "/", curve.path), value);
+      metrics.emplace_back(text("normalization_curves/", name, "/", curve.path), value);
     if (dynamic) {
       const bool has_alpha = !std::isnan(curve.saturation);
       table.rows.back().push_back(has_alpha && std::isnan(curve.alpha) ? "fixed" : number(curve.alpha, 4));
@@ -203,22 +204,22 @@ void look_at_curves(std::vector<View>& views, const Subject& subject, const Look
     lines.lines.push_back(mean_line(curve));
     add_map(maps, curve);
   }
-  std::string said =
+  std::string caption =
       "Fractions of the variance of the output elements, before weight and bias, that a straight line and a tanh "
       "explain.";
-  if (dynamic) said += "  Saturated: fraction of the inputs with |alpha x| > 2.";
-  views.push_back({"Normalization curves", "", "Input-output curves of normalizations", said, std::move(table), false,
-                   std::move(told)});
+  if (dynamic) caption += "  Saturated: fraction of the inputs with |alpha x| > 2.";
+  views.push_back({"Normalization curves", "", "Input-output curves of normalizations", caption, std::move(table),
+                   false, std::move(metrics)});
   views.push_back({"Normalization curves", "normalization_curves/means", "Mean output by input",
                    "Before weight and bias.", std::move(lines)});
   std::move(maps.begin(), maps.end(), std::back_inserter(views));
 }
 
-REGISTER_LOOK(normalization_curves,
-              {.name = "normalization_curves",
-               .description = "input-output curve of each normalization, and its fits by a line and a tanh; "
-                              "alpha and 1 / std",
-               .look = look_at_curves});
+REGISTER_ANALYSIS(normalization_curves,
+                  {.name = "normalization_curves",
+                   .description = "input-output curve of each normalization, and its fits by a line and a tanh; "
+                                  "alpha and 1 / std",
+                   .analyze = analyze_curves});
 
 }  // namespace
 }  // namespace orrery::models

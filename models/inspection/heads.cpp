@@ -23,7 +23,7 @@
 namespace orrery::models {
 namespace {
 
-using Scores = std::map<std::string, std::vector<double>>;  // of one attention: per metric one number per head
+using Results = std::map<std::string, std::vector<double>>;  // of one attention: per metric one number per head
 
 class Mean {
  public:
@@ -40,48 +40,49 @@ class Mean {
 // The rows of a head's weights, as fractions.
 class HeadRows {
  public:
-  HeadRows(const AttentionSeen& seen, int64_t head)
-      : seen_(seen), columns_(seen.columns.size()), weights_(seen.weights[head].to_vector()) {}
+  HeadRows(const CapturedAttention& captured, int64_t head)
+      : captured_(captured), columns_(captured.columns.size()), weights_(captured.weights[head].to_vector()) {}
   // Calls f(row, fractions) for the rows with a nonzero weight.
   void each(const auto& f) const {
-    std::vector<double> shares(columns_);
-    for (size_t row = 0; row < seen_.queries.size(); ++row) {
+    std::vector<double> fractions(columns_);
+    for (size_t row = 0; row < captured_.queries.size(); ++row) {
       double sum = 0;
-      for (size_t k = 0; k < columns_; ++k) sum += shares[k] = std::abs(weights_[row * columns_ + k]);
+      for (size_t k = 0; k < columns_; ++k) sum += fractions[k] = std::abs(weights_[row * columns_ + k]);
       if (!(sum > 0)) continue;
-      for (double& share : shares) share /= sum;
-      f(row, shares);
+      for (double& fraction : fractions) fraction /= sum;
+      f(row, fractions);
     }
   }
 
  private:
-  const AttentionSeen& seen_;
+  const CapturedAttention& captured_;
   size_t columns_;
   std::vector<double> weights_;
 };
 
-void add_places(Scores& scores, const Subject& subject, const AttentionSeen& seen) {
-  const auto keys = static_cast<size_t>(seen.keys);
-  const bool itself = &subject.places(seen.path) == &subject.keys(seen.path), text = itself && subject.tokens();
-  for (int64_t head = 0; head < seen.heads(); ++head) {
+void add_position_metrics(Results& results, const InspectedExample& example, const CapturedAttention& captured) {
+  const auto keys = static_cast<size_t>(captured.keys);
+  const bool is_self = &example.position_labels(captured.path) == &example.key_labels(captured.path),
+             text = is_self && example.tokens();
+  for (int64_t head = 0; head < captured.heads(); ++head) {
     Mean distance, slots, first, previous;
-    HeadRows(seen, head).each([&](size_t row, const std::vector<double>& shares) {
+    HeadRows(captured, head).each([&](size_t row, const std::vector<double>& fractions) {
       double far = 0, of_keys = 0, of_slots = 0;
-      for (size_t k = 0; k < shares.size(); ++k) {
+      for (size_t k = 0; k < fractions.size(); ++k) {
         if (k >= keys) {
-          of_slots += shares[k];
+          of_slots += fractions[k];
           continue;
         }
-        const double d = subject.distance(seen.path, row, k);
-        if (!std::isnan(d)) far += shares[k] * d, of_keys += shares[k];
+        const double d = example.distance(captured.path, row, k);
+        if (!std::isnan(d)) far += fractions[k] * d, of_keys += fractions[k];
       }
       if (of_keys > 0) distance.add(far / of_keys);
-      slots.add(of_slots), first.add(shares[0]);
-      if (text && row > 0) previous.add(shares[row - 1]);
+      slots.add(of_slots), first.add(fractions[0]);
+      if (text && row > 0) previous.add(fractions[row - 1]);
     });
-    const auto put = [&](const char* name, const Mean& mean) { scores[name].push_back(mean.value()); };
+    const auto put = [&](const char* name, const Mean& mean) { results[name].push_back(mean.value()); };
     put("distance", distance), put("first", first);
-    if (seen.slots() > 0) put("slots", slots);
+    if (captured.slots() > 0) put("slots", slots);
     if (text) put("previous", previous);
   }
 }
@@ -98,48 +99,50 @@ std::vector<int32_t> repeated(const std::vector<int32_t>& tokens, uint64_t seed)
   return all;
 }
 
-void add_induction(std::vector<Scores>& scores, const Subject& subject, uint64_t seed) {
-  if (!subject.tokens() || subject.tokens()->size() < 4) return;
-  const auto twice = subject.of_tokens(repeated(*subject.tokens(), seed), true);
+void add_induction(std::vector<Results>& results, const InspectedExample& example, uint64_t seed) {
+  if (!example.tokens() || example.tokens()->size() < 4) return;
+  const auto twice = example.from_tokens(repeated(*example.tokens(), seed), true);
   const size_t half = twice->tokens()->size() / 2;
-  const std::vector<AttentionSeen> all = see_attentions(*twice);
+  const std::vector<CapturedAttention> all = capture_attentions(*twice);
   for (size_t layer = 0; layer < all.size(); ++layer)
     for (int64_t head = 0; head < all[layer].heads(); ++head) {
       Mean induction;
-      HeadRows(all[layer], head).each([&](size_t row, const std::vector<double>& shares) {
-        if (row >= half) induction.add(shares[row - half + 1]);
+      HeadRows(all[layer], head).each([&](size_t row, const std::vector<double>& fractions) {
+        if (row >= half) induction.add(fractions[row - half + 1]);
       });
-      scores[layer]["induction"].push_back(induction.value());
+      results[layer]["induction"].push_back(induction.value());
     }
 }
 
 // Adds the head metrics that a run can log too.
-void add_figures(std::vector<Scores>& scores, const Subject& subject, const std::vector<AttentionSeen>& all) {
-  FigureRow row;
+void add_logged_metrics(std::vector<Results>& results, const InspectedExample& example,
+                        const std::vector<CapturedAttention>& all) {
+  MetricRow row;
   const NoGrad guard;
-  look(row, figures_called("entropy, attention_zero_fraction, row_sum, span"), subject.model(), [&] { subject.run(); });
+  collect_metrics(row, select_metrics("entropy, attention_zero_fraction, row_sum, span"), example.model(),
+                  [&] { example.run(); });
   for (size_t layer = 0; layer < all.size(); ++layer)
-    for (const auto& [figure, name] : {std::pair("entropy", "entropy"), std::pair("attention_zero_fraction", "zeros"),
+    for (const auto& [metric, name] : {std::pair("entropy", "entropy"), std::pair("attention_zero_fraction", "zeros"),
                                        std::pair("row_sum", "row sum"), std::pair("span", "span")})
       for (int64_t head = 0; head < all[layer].heads(); ++head)
-        if (const auto found = row.find(text(figure, "/", all[layer].path, ".", head)); found != row.end())
-          scores[layer][name].push_back(found->second);
+        if (const auto found = row.find(text(metric, "/", all[layer].path, ".", head)); found != row.end())
+          results[layer][name].push_back(found->second);
 }
 
 // Returns the entropy of uniform weights, as a mean over the rows.
-double entropy_ceiling(const AttentionSeen& seen) {
-  const std::vector<double> visible = seen.visible.to_vector();
-  const auto rows = seen.queries.size(), columns = seen.columns.size();
-  bool causal = seen.slots() == 0;
+double entropy_ceiling(const CapturedAttention& captured) {
+  const std::vector<double> visible = captured.visible.to_vector();
+  const auto rows = captured.queries.size(), columns = captured.columns.size();
+  bool causal = captured.slots() == 0;
   for (size_t i = 0; i < visible.size(); ++i) causal &= visible[i] == 0 || i % columns <= i / columns % rows;
-  return causal ? nn::causal_entropy_ceiling(seen.keys) : std::log(static_cast<double>(columns));
+  return causal ? nn::causal_entropy_ceiling(captured.keys) : std::log(static_cast<double>(columns));
 }
 
-struct HeadFigure {
+struct HeadMetric {
   std::string name, meaning;
-  double most;  // end of the scale, which begins at 0; NaN: the maximum of the values
+  double max_value;  // end of the scale, which begins at 0; NaN: the maximum of the values
 };
-const std::vector<HeadFigure> head_figures = {
+const std::vector<HeadMetric> head_metrics = {
     {"entropy", "mean over the rows, in nats", NAN},  // at least the ceiling
     {"zeros", "fraction of exact zeros among the visible weights", 1},
     {"row sum", "mean over the rows; 1 for softmax", NAN},
@@ -150,124 +153,126 @@ const std::vector<HeadFigure> head_figures = {
     {"previous", "fraction on the preceding token", 1},
     {"first", "fraction on the first position", 1}};
 
-bool is_chosen(const LookSettings& s, int64_t head) { return s.head < 0 || s.head == head; }
+bool is_chosen(const AnalysisSettings& s, int64_t head) { return s.head < 0 || s.head == head; }
 
-void add_quarters(std::vector<View>& views, const std::vector<AttentionSeen>& all, const std::vector<Scores>& scores,
-                  const LookSettings& s) {
+void add_quarters(std::vector<View>& views, const std::vector<CapturedAttention>& all,
+                  const std::vector<Results>& results, const AnalysisSettings& s) {
   std::array<double, 4> counts{};
   double heads = 0;
   for (size_t layer = 0; layer < all.size(); ++layer) {
     const double ceiling = entropy_ceiling(all[layer]);
-    const auto found = scores[layer].find("entropy");
-    if (found == scores[layer].end() || !(ceiling > 0)) continue;
+    const auto found = results[layer].find("entropy");
+    if (found == results[layer].end() || !(ceiling > 0)) continue;
     std::vector<double> entropies;
     for (size_t head = 0; head < found->second.size(); ++head)
       if (is_chosen(s, static_cast<int64_t>(head))) entropies.push_back(found->second[head]);
     const auto n = static_cast<int64_t>(entropies.size());
-    const auto shares = nn::entropy_histogram(Tensor::from(Shape{n}, entropies, Dtype::f64), ceiling);
-    for (size_t i = 0; i < 4; ++i) counts[i] += shares[i] * static_cast<double>(n);
+    const auto fractions = nn::entropy_histogram(Tensor::from(Shape{n}, entropies, Dtype::f64), ceiling);
+    for (size_t i = 0; i < 4; ++i) counts[i] += fractions[i] * static_cast<double>(n);
     heads += static_cast<double>(n);
   }
   if (heads == 0) return;
   BarView bars{"fraction of the heads", {}};
   const char* const names[] = {"0 to 1/4", "1/4 to 1/2", "1/2 to 3/4", "3/4 to 1"};
-  std::vector<std::pair<std::string, double>> told;
+  std::vector<std::pair<std::string, double>> view_metrics;
   for (size_t i = 0; i < 4; ++i) {
     bars.bars.push_back(
-        {.name = names[i], .value = counts[i] / heads, .note = counted(std::lround(counts[i]), "head")});
-    told.emplace_back(text("heads/entropy_quarter/", i), counts[i] / heads);
+        {.name = names[i], .value = counts[i] / heads, .note = pluralize(std::lround(counts[i]), "head")});
+    view_metrics.emplace_back(text("heads/entropy_quarter/", i), counts[i] / heads);
   }
   views.push_back({"Heads", "", "Entropies relative to uniform weights",
                    "Fraction of the heads with an entropy in each quarter of that of uniform weights.", std::move(bars),
-                   false, std::move(told)});
+                   false, std::move(view_metrics)});
 }
 
-std::string file_name(std::string figure) {
-  std::replace(figure.begin(), figure.end(), ' ', '_');
-  return figure;
+std::string file_name(std::string metric) {
+  std::replace(metric.begin(), metric.end(), ' ', '_');
+  return metric;
 }
 
 // Adds a map of layers x heads. The scale begins at 0, so that similar heads look similar.
-void add_map(std::vector<View>& views, const HeadFigure& figure, const std::vector<AttentionSeen>& all,
-             const std::vector<Scores>& scores, int64_t most_heads, const LookSettings& s) {
-  MapView map{.figure = figure.name, .rows = {}, .columns = {}, .values = {}};
-  map.axes = {"", "head"}, map.low = 0, map.high = figure.most, map.none = "no value";
+void add_map(std::vector<View>& views, const HeadMetric& metric, const std::vector<CapturedAttention>& all,
+             const std::vector<Results>& results, int64_t max_heads, const AnalysisSettings& s) {
+  MapView map{.quantity = metric.name, .rows = {}, .columns = {}, .values = {}};
+  map.axes = {"", "head"}, map.low = 0, map.high = metric.max_value, map.none = "no value";
   std::vector<double> values;
-  double most = 0;
+  double max_value = 0;
   for (size_t layer = 0; layer < all.size(); ++layer) {
-    const auto found = scores[layer].find(figure.name);
-    for (int64_t head = 0; head < most_heads; ++head) {
-      const bool there = is_chosen(s, head) && found != scores[layer].end() &&
-                         head < static_cast<int64_t>(found->second.size());
-      values.push_back(there ? found->second[static_cast<size_t>(head)] : NAN);
-      if (values.back() > most) most = values.back();
+    const auto found = results[layer].find(metric.name);
+    for (int64_t head = 0; head < max_heads; ++head) {
+      const bool has_value =
+          is_chosen(s, head) && found != results[layer].end() && head < static_cast<int64_t>(found->second.size());
+      values.push_back(has_value ? found->second[static_cast<size_t>(head)] : NAN);
+      if (values.back() > max_value) max_value = values.back();
     }
     map.rows.push_back(all[layer].path);
-    if (figure.name == "entropy") most = std::max(most, entropy_ceiling(all[layer]));
+    if (metric.name == "entropy") max_value = std::max(max_value, entropy_ceiling(all[layer]));
   }
-  for (int64_t head = 0; head < most_heads; ++head) map.columns.push_back(std::to_string(head));
-  if (std::isnan(map.high) && most > 0) map.high = most;
-  map.values = Tensor::from(Shape{1, static_cast<int64_t>(all.size()), most_heads}, values, Dtype::f64);
-  const std::string said = figure.name == "entropy" ? "The scale includes the entropy of uniform weights." : "";
-  views.push_back({"Heads", "heads/" + file_name(figure.name), figure.name, said, std::move(map), true});
+  for (int64_t head = 0; head < max_heads; ++head) map.columns.push_back(std::to_string(head));
+  if (std::isnan(map.high) && max_value > 0) map.high = max_value;
+  map.values = Tensor::from(Shape{1, static_cast<int64_t>(all.size()), max_heads}, values, Dtype::f64);
+  const std::string caption = metric.name == "entropy" ? "The scale includes the entropy of uniform weights." : "";
+  views.push_back({"Heads", "heads/" + file_name(metric.name), metric.name, caption, std::move(map), true});
 }
 
 // Returns the metrics of the chosen attentions; reduces `all` to these.
-std::vector<Scores> scores_of(const Subject& subject, const LookSettings& s, std::vector<AttentionSeen>& all) {
-  std::vector<Scores> scores(all.size());
-  add_figures(scores, subject, all);
-  for (size_t layer = 0; layer < all.size(); ++layer) add_places(scores[layer], subject, all[layer]);
-  add_induction(scores, subject, static_cast<uint64_t>(s.seed));
-  std::vector<AttentionSeen> chosen;
-  std::vector<Scores> theirs;
+std::vector<Results> results_of(const InspectedExample& example, const AnalysisSettings& s,
+                                std::vector<CapturedAttention>& all) {
+  std::vector<Results> results(all.size());
+  add_logged_metrics(results, example, all);
+  for (size_t layer = 0; layer < all.size(); ++layer) add_position_metrics(results[layer], example, all[layer]);
+  add_induction(results, example, static_cast<uint64_t>(s.seed));
+  std::vector<CapturedAttention> chosen;
+  std::vector<Results> chosen_results;
   for (const size_t layer : chosen_layers(all.size(), s.layer, "attention modules")) {
     check_head(s.head, all[layer].heads(), all[layer].path);
-    chosen.push_back(std::move(all[layer])), theirs.push_back(std::move(scores[layer]));
+    chosen.push_back(std::move(all[layer])), chosen_results.push_back(std::move(results[layer]));
   }
   all = std::move(chosen);
-  return theirs;
+  return chosen_results;
 }
 
-void look_at_heads(std::vector<View>& views, const Subject& subject, const LookSettings& s) {
-  std::vector<AttentionSeen> all = see_attentions(subject);
+void analyze_heads(std::vector<View>& views, const InspectedExample& example, const AnalysisSettings& s) {
+  std::vector<CapturedAttention> all = capture_attentions(example);
   if (all.empty()) return;
-  const std::vector<Scores> scores = scores_of(subject, s, all);
+  const std::vector<Results> results = results_of(example, s, all);
 
-  int64_t most_heads = 0;
-  for (const AttentionSeen& seen : all) most_heads = std::max(most_heads, seen.heads());
+  int64_t max_heads = 0;
+  for (const CapturedAttention& captured : all) max_heads = std::max(max_heads, captured.heads());
   TableView table{{"attention", "head"}, "lr", {}};
-  std::vector<HeadFigure> figures;
-  std::vector<std::pair<std::string, double>> told;
-  std::string said;
-  for (const HeadFigure& figure : head_figures)
-    if (std::any_of(scores.begin(), scores.end(), [&](const Scores& each) { return each.contains(figure.name); })) {
-      figures.push_back(figure), table.columns.push_back(figure.name), table.alignment += 'r';
-      said += (said.empty() ? "" : "; ") + figure.name + ": " + figure.meaning +
-              (figure.name == "distance" ? ", in " + subject.unit_of_distance() : std::string());
+  std::vector<HeadMetric> metrics;
+  std::vector<std::pair<std::string, double>> view_metrics;
+  std::string caption;
+  for (const HeadMetric& metric : head_metrics)
+    if (std::any_of(results.begin(), results.end(), [&](const Results& each) { return each.contains(metric.name); })) {
+      metrics.push_back(metric), table.columns.push_back(metric.name), table.alignment += 'r';
+      caption += (caption.empty() ? "" : "; ") + metric.name + ": " + metric.meaning +
+                 (metric.name == "distance" ? ", in " + example.distance_unit() : std::string());
     }
   for (size_t layer = 0; layer < all.size(); ++layer) {
     for (int64_t head = 0; head < all[layer].heads(); ++head) {
       if (!is_chosen(s, head)) continue;
       const bool first = head == std::max<int64_t>(s.head, 0);
       std::vector<std::string> row = {first ? all[layer].path : "", std::to_string(head)};
-      for (const HeadFigure& figure : figures) {
-        const auto found = scores[layer].find(figure.name);
-        const double x = found == scores[layer].end() ? NAN : found->second[static_cast<size_t>(head)];
+      for (const HeadMetric& metric : metrics) {
+        const auto found = results[layer].find(metric.name);
+        const double x = found == results[layer].end() ? NAN : found->second[static_cast<size_t>(head)];
         row.push_back(std::isnan(x) ? "-" : fixed(x, 3));
-        told.emplace_back(text("heads/", file_name(figure.name), "/", all[layer].path, ".", head), x);
+        view_metrics.emplace_back(text("heads/", file_name(metric.name), "/", all[layer].path, ".", head), x);
       }
       table.rows.push_back(std::move(row));
     }
   }
-  views.push_back({"Heads", "", "Metrics of each head", said + ".", std::move(table), false, std::move(told)});
-  add_quarters(views, all, scores, s);
-  for (const HeadFigure& figure : figures) add_map(views, figure, all, scores, most_heads, s);
+  views.push_back(
+      {"Heads", "", "Metrics of each head", caption + ".", std::move(table), false, std::move(view_metrics)});
+  add_quarters(views, all, results, s);
+  for (const HeadMetric& metric : metrics) add_map(views, metric, all, results, max_heads, s);
 }
 
-REGISTER_LOOK(heads, {.name = "heads",
-                      .description = "metrics of each head: entropy, zeros, row sum, distance, span, slots, "
-                                     "induction, previous, first",
-                      .look = look_at_heads});
+REGISTER_ANALYSIS(heads, {.name = "heads",
+                          .description = "metrics of each head: entropy, zeros, row sum, distance, span, slots, "
+                                         "induction, previous, first",
+                          .analyze = analyze_heads});
 
 }  // namespace
 }  // namespace orrery::models

@@ -23,57 +23,57 @@
 namespace orrery::models {
 namespace {
 
-constexpr double most_of_mass = 0.85;
-constexpr size_t votes_of_line = 5, places_of_line = 3;
+constexpr double mass_fraction = 0.85;
+constexpr size_t promoted_per_line = 5, positions_per_line = 3;
 
 struct Peak {
   double value;
-  const Subject* subject;
-  size_t place;
+  const InspectedExample* example;
+  size_t position;
 };
 
 // Statistics of the units of one module over the positions of all examples.
-class Record {
+class UnitStats {
  public:
-  Record(const Memory& memory, size_t most)
-      : memory_(memory),
-        most_(most),
-        peaks_(static_cast<size_t>(memory.units())),
-        opened_(peaks_.size()),
+  UnitStats(const UnitGroup& group, size_t max_peaks)
+      : group_(group),
+        max_peaks_(max_peaks),
+        peaks_(static_cast<size_t>(group.units())),
+        active_(peaks_.size()),
         sorted_mass_(peaks_.size()) {}
 
-  void add(const Subject& subject, const Tensor& values) {  // (positions, units)
-    for (int64_t place = 0; place < values.size(0); ++place) {
-      std::vector<double> sizes = values[place].to_vector();
+  void add(const InspectedExample& example, const Tensor& values) {  // (positions, units)
+    for (int64_t position = 0; position < values.size(0); ++position) {
+      std::vector<double> sizes = values[position].to_vector();
       double total = 0;
       for (size_t unit = 0; unit < sizes.size(); ++unit) {
         const double value = sizes[unit];
-        if (value != 0) opened_[unit] = true, offer(peaks_[unit], {value, &subject, static_cast<size_t>(place)});
+        if (value != 0) active_[unit] = true, add_peak(peaks_[unit], {value, &example, static_cast<size_t>(position)});
         total += sizes[unit] = std::abs(value);
       }
       if (total > 0) add_mass(std::move(sizes), total);
     }
   }
-  const Memory& memory() const { return memory_; }  // with the values of the first example
+  const UnitGroup& group() const { return group_; }  // with the values of the first example
   const std::vector<Peak>& peaks(int64_t unit) const { return peaks_[static_cast<size_t>(unit)]; }
-  double carriers() const { return places_ > 0 ? carriers_ / places_ : NAN; }
-  double never() const {
-    return static_cast<double>(std::count(opened_.begin(), opened_.end(), false)) / static_cast<double>(opened_.size());
+  double carriers() const { return positions_ > 0 ? carriers_ / positions_ : NAN; }
+  double dead_fraction() const {
+    return static_cast<double>(std::count(active_.begin(), active_.end(), false)) / static_cast<double>(active_.size());
   }
   // Returns the cumulative fraction of the largest units over their number, in growing steps.
   LineView::Line curve() const {
-    LineView::Line line{memory_.path, {}, {}};
+    LineView::Line line{group_.path, {}, {}};
     double sum = 0, next = 1;
     for (size_t i = 0; i < sorted_mass_.size(); ++i) {
       sum += sorted_mass_[i];
       const auto count = static_cast<double>(i + 1);
       if (count < next && i + 1 < sorted_mass_.size()) continue;
-      line.x.push_back(count), line.y.push_back(sum / places_), next = std::max(count + 1, count * 1.1);
+      line.x.push_back(count), line.y.push_back(sum / positions_), next = std::max(count + 1, count * 1.1);
     }
     return line;
   }
   // Returns the units with the largest |values|, largest first.
-  std::vector<int64_t> outstanding(int64_t count) const {
+  std::vector<int64_t> top_units(int64_t count) const {
     std::vector<double> sizes;
     for (const std::vector<Peak>& each : peaks_) sizes.push_back(each.empty() ? 0 : std::abs(each[0].value));
     const std::vector<int32_t> units = largest(sizes, count);
@@ -81,242 +81,247 @@ class Record {
   }
 
  private:
-  void offer(std::vector<Peak>& peaks, const Peak& peak) const {
-    if (peaks.size() == most_ && std::abs(peak.value) <= std::abs(peaks.back().value)) return;
+  void add_peak(std::vector<Peak>& peaks, const Peak& peak) const {
+    if (peaks.size() == max_peaks_ && std::abs(peak.value) <= std::abs(peaks.back().value)) return;
     const auto larger = [](const Peak& a, const Peak& b) { return std::abs(a.value) > std::abs(b.value); };
     peaks.insert(std::upper_bound(peaks.begin(), peaks.end(), peak, larger), peak);
-    if (peaks.size() > most_) peaks.pop_back();
+    if (peaks.size() > max_peaks_) peaks.pop_back();
   }
   void add_mass(std::vector<double> sizes, double total) {
     std::sort(sizes.begin(), sizes.end(), std::greater<>());
     double sum = 0;
-    bool carried = false;
+    bool reached = false;
     for (size_t i = 0; i < sizes.size(); ++i) {
       sorted_mass_[i] += sizes[i] / total, sum += sizes[i];
-      if (!carried && sum >= most_of_mass * total) carriers_ += static_cast<double>(i + 1), carried = true;
+      if (!reached && sum >= mass_fraction * total) carriers_ += static_cast<double>(i + 1), reached = true;
     }
-    ++places_;
+    ++positions_;
   }
 
-  Memory memory_;
-  size_t most_;
+  UnitGroup group_;
+  size_t max_peaks_;
   std::vector<std::vector<Peak>> peaks_;  // per unit
-  std::vector<bool> opened_;
+  std::vector<bool> active_;
   std::vector<double> sorted_mass_;
-  double carriers_ = 0, places_ = 0;
+  double carriers_ = 0, positions_ = 0;
 };
 
-std::vector<Record> records_of(const Subject& subject, const LookSettings& s) {
-  std::vector<Record> records;
-  const size_t most = std::max(places_of_line, static_cast<size_t>(std::max<int64_t>(s.top, 1)));
-  for (const Memory& memory : see_memories(subject)) {
-    records.emplace_back(memory, most);
-    records.back().add(subject, memory.values);
+std::vector<UnitStats> unit_stats(const InspectedExample& example, const AnalysisSettings& s) {
+  std::vector<UnitStats> all_stats;
+  const size_t max_peaks = std::max(positions_per_line, static_cast<size_t>(std::max<int64_t>(s.top, 1)));
+  for (const UnitGroup& group : capture_units(example)) {
+    all_stats.emplace_back(group, max_peaks);
+    all_stats.back().add(example, group.values);
   }
-  size_t read = 0;
-  for (const Subject* more : s.corpus) {
-    s.tell("read the corpus", ++read, s.corpus.size());
-    if (more == &subject) continue;
-    const std::vector<Memory> seen = see_memories(*more);
-    check(seen.size() == records.size(), "inspect: the corpus must consist of examples of one model");
-    for (size_t i = 0; i < seen.size(); ++i) records[i].add(*more, seen[i].values);
+  size_t done = 0;
+  for (const InspectedExample* other : s.corpus) {
+    s.report_progress("read the corpus", ++done, s.corpus.size());
+    if (other == &example) continue;
+    const std::vector<UnitGroup> captured = capture_units(*other);
+    check(captured.size() == all_stats.size(), "inspect: the corpus must consist of examples of one model");
+    for (size_t i = 0; i < captured.size(); ++i) all_stats[i].add(*other, captured[i].values);
   }
-  return records;
+  return all_stats;
 }
 
 // Returns a position's label in its context: "…the␣qu[i]ck␣fox…". Adds spaces between labels if no
 // label contains one.
-std::string in_context(const Subject::Words& words, size_t place) {
-  constexpr size_t enough = 14;  // bytes on each side
-  const bool spaced = std::any_of(words.begin(), words.end(),
-                                  [](const std::string& word) { return word.find("␣") != std::string::npos; });
-  const std::string between = spaced ? "" : " ";
-  if (place >= words.size()) return "whole example";
+std::string in_context(const InspectedExample::Labels& labels, size_t position) {
+  constexpr size_t context_bytes = 14;  // bytes on each side
+  const bool has_spaces = std::any_of(labels.begin(), labels.end(),
+                                      [](const std::string& label) { return label.find("␣") != std::string::npos; });
+  const std::string separator = has_spaces ? "" : " ";
+  if (position >= labels.size()) return "whole example";
   std::string before, after;
-  size_t first = place, end = place + 1;
-  while (first > 0 && before.size() < enough) before = words[--first] + between + before;
-  while (end < words.size() && after.size() < enough) after += between + words[end++];
-  return (first > 0 ? "…" : "") + before + "[" + words[place] + "]" + after + (end < words.size() ? "…" : "");
+  size_t first = position, end = position + 1;
+  while (first > 0 && before.size() < context_bytes) before = labels[--first] + separator + before;
+  while (end < labels.size() && after.size() < context_bytes) after += separator + labels[end++];
+  return (first > 0 ? "…" : "") + before + "[" + labels[position] + "]" + after + (end < labels.size() ? "…" : "");
 }
 
 // ---- promoted logits
 
-struct Votes {
+struct PromotedLogits {
   double value;               // a
   std::vector<double> rises;  // per token or class
 };
 
 // Returns the residual state after the unit's sublayer at one position, with all other units at 0.
-std::vector<double> state_with_unit(const Subject& subject, const Memory& memory, size_t place,
+std::vector<double> state_with_unit(const InspectedExample& example, const UnitGroup& group, size_t position,
                                     std::optional<int64_t> unit, double value) {
-  const Hooks opened({memory.name}, Hooks::Replace{[&](const std::string&, const Tensor& shown) {
-                       std::vector<double> numbers = shown.to_vector();
-                       memory.set_all(shown.shape(), numbers, 0);
-                       if (unit) memory.set(shown.shape(), numbers, *unit, value);
-                       return in_place_of(shown, Tensor::from(shown.shape(), numbers, Dtype::f64));
-                     }});
+  const Hooks hooks({group.name}, Hooks::Replace{[&](const std::string&, const Tensor& hooked) {
+                      std::vector<double> numbers = hooked.to_vector();
+                      group.set_all(hooked.shape(), numbers, 0);
+                      if (unit) group.set(hooked.shape(), numbers, *unit, value);
+                      return like_hooked(hooked, Tensor::from(hooked.shape(), numbers, Dtype::f64));
+                    }});
   std::vector<double> state;
-  see_values(subject, {memory.path + ".residual"}, [&](const std::string&, const std::string&, const Tensor& residual) {
-    const Tensor rows = as_seen(residual).reshape(Shape{residual.shape().rows(), residual.shape().last()});
-    state = rows[static_cast<int64_t>(place)].to_vector();
-  });
+  capture_values(
+      example, {group.path + ".residual"}, [&](const std::string&, const std::string&, const Tensor& residual) {
+        const Tensor rows = to_cpu(residual).reshape(Shape{residual.shape().rows(), residual.shape().last()});
+        state = rows[static_cast<int64_t>(position)].to_vector();
+      });
   return state;
 }
 
-class Voting {
+class LogitPromotion {
  public:
   // Returns none if the module is not on the stream that gives the logits.
-  std::optional<Votes> of(const Subject& subject, const Memory& memory, int64_t unit, const Peak& peak) {
-    const auto& [stream, before] = end_of(subject);
+  std::optional<PromotedLogits> of(const InspectedExample& example, const UnitGroup& group, int64_t unit,
+                                   const Peak& peak) {
+    const auto& [stream, before] = baseline_of(example);
     if (stream.states.empty() || std::none_of(stream.states.begin(), stream.states.end(),
-                                              [&](const ResidualState& state) { return state.path == memory.path; }))
+                                              [&](const ResidualState& state) { return state.path == group.path; }))
       return {};
     const double a = peak.value != 0 ? peak.value : 1;
-    const std::vector<double> with = state_with_unit(subject, memory, peak.place, unit, a),
-                              without = state_with_unit(subject, memory, peak.place, {}, 0);
+    const std::vector<double> with = state_with_unit(example, group, peak.position, unit, a),
+                              without = state_with_unit(example, group, peak.position, {}, 0);
     // Adds a v at every position, because the head may read another position or the mean of all.
     std::vector<double> states = stream.last().value.to_vector();
     for (size_t i = 0; i < states.size(); ++i) states[i] += with[i % with.size()] - without[i % with.size()];
     const Shape shape = stream.last().value.shape();
-    const Tensor after = logits_of(subject, stream, Tensor::from(shape, states, Dtype::f64));
-    const auto row = std::min(static_cast<int64_t>(peak.place), after.size(0) - 1);
-    Votes votes{a, after[row].to_vector()};
+    const Tensor after = logits_of(example, stream, Tensor::from(shape, states, Dtype::f64));
+    const auto row = std::min(static_cast<int64_t>(peak.position), after.size(0) - 1);
+    PromotedLogits promoted{a, after[row].to_vector()};
     const std::vector<double> former = before[row].to_vector();
-    for (size_t i = 0; i < former.size(); ++i) votes.rises[i] -= former[i];
-    return votes;
+    for (size_t i = 0; i < former.size(); ++i) promoted.rises[i] -= former[i];
+    return promoted;
   }
 
  private:
-  struct End {
+  struct Baseline {
     ResidualStream stream;  // the stream that gives the logits
     Tensor logits;
   };
-  const End& end_of(const Subject& subject) {
-    const auto [found, is_new] = ends_.try_emplace(&subject);
+  const Baseline& baseline_of(const InspectedExample& example) {
+    const auto [found, is_new] = baselines_.try_emplace(&example);
     if (!is_new) return found->second;
-    if (std::vector<ResidualStream> all = observe_streams(subject).streams; !all.empty()) {
+    if (std::vector<ResidualStream> all = observe_streams(example).streams; !all.empty()) {
       found->second.stream = std::move(all.back());
-      found->second.logits = logits_of(subject, found->second.stream, found->second.stream.last().value);
+      found->second.logits = logits_of(example, found->second.stream, found->second.stream.last().value);
     }
     return found->second;
   }
-  std::map<const Subject*, End> ends_;
+  std::map<const InspectedExample*, Baseline> baselines_;
 };
 
-std::string in_line(const Subject& subject, const Votes& votes) {
+std::string promoted_text(const InspectedExample& example, const PromotedLogits& promoted) {
   std::string line;
-  for (const int32_t answer : largest(votes.rises, votes_of_line))
-    line += (line.empty() ? "" : "  ") + subject.answer(answer) + " " +
-            signed_fixed(votes.rises[static_cast<size_t>(answer)], 2);
+  for (const int32_t id : largest(promoted.rises, promoted_per_line))
+    line += (line.empty() ? "" : "  ") + example.target_name(id) + " " +
+            signed_fixed(promoted.rises[static_cast<size_t>(id)], 2);
   return line;
 }
 
 // ---- views
 
-void add_unit(std::vector<View>& views, const Subject& subject, const Record& record, int64_t unit, Voting& voting,
-              const LookSettings& s) {
-  const Memory& memory = record.memory();
-  const std::string name = memory.path + " " + memory.unit(unit);
-  const std::vector<Peak>& peaks = record.peaks(unit);
+void add_unit(std::vector<View>& views, const InspectedExample& example, const UnitStats& stats, int64_t unit,
+              LogitPromotion& promotion, const AnalysisSettings& s) {
+  const UnitGroup& group = stats.group();
+  const std::string name = group.path + " " + group.unit(unit);
+  const std::vector<Peak>& peaks = stats.peaks(unit);
   TableView table{{"value", "position", "top activations"}, "rrl", {}};
   for (const Peak& peak : peaks)
     if (static_cast<int64_t>(table.rows.size()) < s.top)
-      table.rows.push_back({significant(peak.value, 4), std::to_string(peak.place),
-                            in_context(peak.subject->places(memory.path), peak.place)});
+      table.rows.push_back({significant(peak.value, 4), std::to_string(peak.position),
+                            in_context(peak.example->position_labels(group.path), peak.position)});
   views.push_back({"Neurons", "", name,
                    peaks.empty() ? "The unit is 0 at every position." : "Positions with the unit's largest |value|.",
                    std::move(table)});
-  const Peak at = peaks.empty() ? Peak{0, &subject, 0} : peaks[0];
-  const auto votes = voting.of(*at.subject, memory, unit, at);
-  if (!votes) return;
+  const Peak at = peaks.empty() ? Peak{0, &example, 0} : peaks[0];
+  const auto promoted = promotion.of(*at.example, group, unit, at);
+  if (!promoted) return;
   BarView bars{"increase of the logit", {}};
-  std::vector<double> falls = votes->rises;
+  std::vector<double> falls = promoted->rises;
   for (double& fall : falls) fall = -fall;
-  std::vector<int32_t> answers = largest(votes->rises, s.top), lowest = largest(falls, s.top);
-  for (auto answer = lowest.rbegin(); answer != lowest.rend(); ++answer)
-    if (std::find(answers.begin(), answers.end(), *answer) == answers.end()) answers.push_back(*answer);
-  for (const int32_t answer : answers)
-    bars.bars.push_back({.name = subject.answer(answer), .value = votes->rises[static_cast<size_t>(answer)]});
+  std::vector<int32_t> ids = largest(promoted->rises, s.top), lowest = largest(falls, s.top);
+  for (auto id = lowest.rbegin(); id != lowest.rend(); ++id)
+    if (std::find(ids.begin(), ids.end(), *id) == ids.end()) ids.push_back(*id);
+  for (const int32_t id : ids)
+    bars.bars.push_back({.name = example.target_name(id), .value = promoted->rises[static_cast<size_t>(id)]});
   views.push_back({"Neurons", "", name + ": promoted logits",
-                   text("Change of the logits if the unit's contribution at value ", significant(votes->value, 4),
+                   text("Change of the logits if the unit's contribution at value ", significant(promoted->value, 4),
                         " is added to the last residual state."),
                    std::move(bars)});
 }
 
-void add_outstanding(std::vector<View>& views, const Subject& subject, const Record& record, Voting& voting,
-                     const LookSettings& s) {
-  const Memory& memory = record.memory();
+void add_top_units(std::vector<View>& views, const InspectedExample& example, const UnitStats& stats,
+                   LogitPromotion& promotion, const AnalysisSettings& s) {
+  const UnitGroup& group = stats.group();
   TableView table{{"unit", "value", "promotes", "top activations"}, "lrll", {}};
-  MapView map{.figure = "value", .rows = {}, .columns = subject.places(memory.path), .values = {}, .has_sign = false};
+  MapView map{
+      .quantity = "value", .rows = {}, .columns = example.position_labels(group.path), .values = {}, .has_sign = false};
   std::vector<double> values;
-  const std::vector<double> all = memory.values.to_vector();
-  for (const int64_t unit : record.outstanding(s.top)) {
-    const std::vector<Peak>& peaks = record.peaks(unit);
+  const std::vector<double> all = group.values.to_vector();
+  for (const int64_t unit : stats.top_units(s.top)) {
+    const std::vector<Peak>& peaks = stats.peaks(unit);
     if (peaks.empty()) continue;
-    const auto votes = voting.of(*peaks[0].subject, memory, unit, peaks[0]);
-    std::string opened;
-    for (size_t i = 0; i < std::min(peaks.size(), places_of_line); ++i)
-      opened += (i > 0 ? "  " : "") + in_context(peaks[i].subject->places(memory.path), peaks[i].place);
-    table.rows.push_back(
-        {memory.unit(unit), significant(peaks[0].value, 4), votes ? in_line(subject, *votes) : "-", opened});
-    map.rows.push_back(memory.unit(unit));
-    for (int64_t place = 0; place < memory.values.size(0); ++place)
-      values.push_back(all[static_cast<size_t>(place * memory.units() + unit)]);
+    const auto promoted = promotion.of(*peaks[0].example, group, unit, peaks[0]);
+    std::string contexts;
+    for (size_t i = 0; i < std::min(peaks.size(), positions_per_line); ++i)
+      contexts += (i > 0 ? "  " : "") + in_context(peaks[i].example->position_labels(group.path), peaks[i].position);
+    table.rows.push_back({group.unit(unit), significant(peaks[0].value, 4),
+                          promoted ? promoted_text(example, *promoted) : "-", contexts});
+    map.rows.push_back(group.unit(unit));
+    for (int64_t position = 0; position < group.values.size(0); ++position)
+      values.push_back(all[static_cast<size_t>(position * group.units() + unit)]);
   }
   if (table.rows.empty()) return;
-  views.push_back({"Neurons", "", memory.path,
+  views.push_back({"Neurons", "", group.path,
                    "The units with the largest |values|, the logits that each increases most at its top activation, "
                    "and the contexts of its top activations.",
                    std::move(table)});
-  const Shape shape{1, static_cast<int64_t>(map.rows.size()), memory.values.size(0)};
+  const Shape shape{1, static_cast<int64_t>(map.rows.size()), group.values.size(0)};
   if (static_cast<int64_t>(map.columns.size()) != shape[2])
     map.columns.assign(static_cast<size_t>(shape[2]), "whole example");
   map.has_sign = std::any_of(values.begin(), values.end(), [](double value) { return value < 0; });
   map.values = Tensor::from(shape, values, Dtype::f64);
   views.push_back(
-      {"Neurons", "neurons/" + memory.path, memory.path + ": values of these units", "", std::move(map), true});
+      {"Neurons", "neurons/" + group.path, group.path + ": values of these units", "", std::move(map), true});
 }
 
-void add_shares(std::vector<View>& views, const std::vector<Record>& records, const std::vector<size_t>& layers) {
+void add_concentration(std::vector<View>& views, const std::vector<UnitStats>& all_stats,
+                       const std::vector<size_t>& layers) {
   TableView table{{"module", "units", "for 85 %", "of all", "dead"}, "lrrrr", {}};
   LineView lines{"number of largest units", "fraction of the sum of |value|", {}};
-  std::vector<std::pair<std::string, double>> told;
+  std::vector<std::pair<std::string, double>> metrics;
   for (const size_t layer : layers) {
-    const Record& record = records[layer];
-    const auto units = static_cast<double>(record.memory().units());
-    table.rows.push_back({record.memory().path, std::to_string(record.memory().units()), fixed(record.carriers(), 1),
-                          fixed(100 * record.carriers() / units, 2) + " %", fixed(100 * record.never(), 1) + " %"});
-    lines.lines.push_back(record.curve());
+    const UnitStats& stats = all_stats[layer];
+    const auto units = static_cast<double>(stats.group().units());
+    table.rows.push_back({stats.group().path, std::to_string(stats.group().units()), fixed(stats.carriers(), 1),
+                          fixed(100 * stats.carriers() / units, 2) + " %",
+                          fixed(100 * stats.dead_fraction(), 1) + " %"});
+    lines.lines.push_back(stats.curve());
     for (const auto& [name, value] :
-         {std::pair("carriers", record.carriers()), std::pair("never_open", record.never())})
-      told.emplace_back(text("neurons/", name, "/", record.memory().path), value);
+         {std::pair("carriers", stats.carriers()), std::pair("never_open", stats.dead_fraction())})
+      metrics.emplace_back(text("neurons/", name, "/", stats.group().path), value);
   }
   views.push_back({"Neurons", "", "Concentration of the activations",
                    "Number of largest units that have 85 % of the sum of |value| at a position, as a mean over the "
                    "positions, and the fraction of dead units, which are 0 at every position.",
-                   std::move(table), false, std::move(told)});
+                   std::move(table), false, std::move(metrics)});
   views.push_back({"Neurons", "neurons/mass", "Cumulative fraction of the largest units", "", std::move(lines), true});
 }
 
-void look(std::vector<View>& views, const Subject& subject, const LookSettings& s) {
-  const std::vector<Record> records = records_of(subject, s);
-  if (records.empty()) return;
-  const std::vector<size_t> layers = chosen_layers(records.size(), s.layer, "feed-forward and slot modules");
-  add_shares(views, records, layers);
-  Voting voting;
+void analyze(std::vector<View>& views, const InspectedExample& example, const AnalysisSettings& s) {
+  const std::vector<UnitStats> all_stats = unit_stats(example, s);
+  if (all_stats.empty()) return;
+  const std::vector<size_t> layers = chosen_layers(all_stats.size(), s.layer, "feed-forward and slot modules");
+  add_concentration(views, all_stats, layers);
+  LogitPromotion promotion;
   for (const size_t layer : layers) {
-    records[layer].memory().check_unit(s.slot);
+    all_stats[layer].group().check_unit(s.slot);
     if (s.slot >= 0)
-      add_unit(views, subject, records[layer], s.slot, voting, s);
+      add_unit(views, example, all_stats[layer], s.slot, promotion, s);
     else
-      add_outstanding(views, subject, records[layer], voting, s);
+      add_top_units(views, example, all_stats[layer], promotion, s);
   }
 }
 
-REGISTER_LOOK(neurons, {.name = "neurons",
-                        .description = "feed-forward units and persistent slots: top activations, promoted logits, "
-                                       "concentration, dead units",
-                        .look = look});
+REGISTER_ANALYSIS(neurons, {.name = "neurons",
+                            .description = "feed-forward units and persistent slots: top activations, promoted logits, "
+                                           "concentration, dead units",
+                            .analyze = analyze});
 
 }  // namespace
 }  // namespace orrery::models

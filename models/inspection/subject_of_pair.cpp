@@ -8,10 +8,13 @@
 namespace orrery::models {
 namespace {
 
-class PairSubject final : public Subject {
+class PairExample final : public InspectedExample {
  public:
-  PairSubject(TranslationModel& model, std::shared_ptr<const Tokenizer> tokenizer, const TextPair& texts)
-      : Subject(model), translation_(model), tokenizer_(std::move(tokenizer)), marks_(sentence_marks(*tokenizer_)) {
+  PairExample(TranslationModel& model, std::shared_ptr<const Tokenizer> tokenizer, const TextPair& texts)
+      : InspectedExample(model),
+        translation_(model),
+        tokenizer_(std::move(tokenizer)),
+        marks_(sentence_marks(*tokenizer_)) {
     const std::vector<TextPair> all = {texts};
     pair_ = encode(all, *tokenizer_, marks_)[0];
     for (const auto& [what, tokens] : {std::pair("source", &pair_.source), std::pair("target", &pair_.target)}) {
@@ -20,28 +23,30 @@ class PairSubject final : public Subject {
       check(count <= model.context(), "inspect: the ", what, " has ", count, " tokens, but the context is ",
             model.context(), "; give a shorter ", what);
     }
-    for (const int32_t token : pair_.source) source_.push_back(answer(token));
+    for (const int32_t token : pair_.source) source_.push_back(target_name(token));
     target_ = {"[begin]"};  // decoder input: this, then the target without its end
-    for (size_t i = 0; i + 1 < pair_.target.size(); ++i) target_.push_back(answer(pair_.target[i]));
-    answers_ = pair_.target;
+    for (size_t i = 0; i + 1 < pair_.target.size(); ++i) target_.push_back(target_name(pair_.target[i]));
+    targets_ = pair_.target;
   }
 
-  std::string answer(int32_t token) const override {
+  std::string target_name(int32_t token) const override {
     if (token == marks_.begin || token == marks_.end) return token == marks_.begin ? "[begin]" : "[end]";
     if (!tokenizer_->has_token(token)) return "[" + std::to_string(token) + "]";
-    return shown_word(tokenizer_->decode(std::vector<int32_t>{token}));
+    return display_token(tokenizer_->decode(std::vector<int32_t>{token}));
   }
-  const Words& places(const std::string& path) const override { return of_source(path) ? source_ : target_; }
-  const Words& keys(const std::string& path) const override { return crosses(path) ? source_ : places(path); }
-  double distance(const std::string& path, size_t place, size_t key) const override {
-    return crosses(path) ? NAN : static_cast<double>(place) - static_cast<double>(key);
+  const Labels& position_labels(const std::string& path) const override { return is_encoder(path) ? source_ : target_; }
+  const Labels& key_labels(const std::string& path) const override {
+    return is_cross_attention(path) ? source_ : position_labels(path);
   }
-  std::string unit_of_distance() const override { return "tokens"; }
+  double distance(const std::string& path, size_t position, size_t key) const override {
+    return is_cross_attention(path) ? NAN : static_cast<double>(position) - static_cast<double>(key);
+  }
+  std::string distance_unit() const override { return "tokens"; }
 
  private:
-  static bool of_source(const std::string& path) { return path.starts_with("encoder"); }
-  static bool crosses(const std::string& path) { return path.find("cross_attention") != std::string::npos; }
-  Tensor forward(nn::Pass& pass) const override {
+  static bool is_encoder(const std::string& path) { return path.starts_with("encoder"); }
+  static bool is_cross_attention(const std::string& path) { return path.find("cross_attention") != std::string::npos; }
+  Tensor forward(nn::ForwardPass& pass) const override {
     const std::vector<const Pair*> one = {&pair_};
     const PairBatch batch = batch_of(one, marks_);
     translation_.encode(batch.sources, batch.source_lengths, pass);
@@ -52,14 +57,14 @@ class PairSubject final : public Subject {
   std::shared_ptr<const Tokenizer> tokenizer_;
   SentenceMarks marks_;
   Pair pair_;
-  Words source_, target_;
+  Labels source_, target_;
 };
 
 }  // namespace
 
-std::unique_ptr<Subject> pair_subject(TranslationModel& model, std::shared_ptr<const Tokenizer> tokenizer,
-                                      const std::string& source, const std::string& target) {
-  return std::make_unique<PairSubject>(model, std::move(tokenizer), TextPair{source, target});
+std::unique_ptr<InspectedExample> pair_example(TranslationModel& model, std::shared_ptr<const Tokenizer> tokenizer,
+                                               const std::string& source, const std::string& target) {
+  return std::make_unique<PairExample>(model, std::move(tokenizer), TextPair{source, target});
 }
 
 }  // namespace orrery::models

@@ -46,38 +46,38 @@ void add_overview_of(Json& sections, const ReportedRun& run) {
   std::vector<double> speeds;
   const int64_t since = run.data_since();
   run.log.each([&](const LogRow& row) {
-    const auto figure = [&](const char* key) {
-      const auto found = row.figures.find(key);
-      return found == row.figures.end() ? NAN : found->second;
+    const auto metric = [&](const char* key) {
+      const auto found = row.metrics.find(key);
+      return found == row.metrics.end() ? NAN : found->second;
     };
-    if (const double x = figure("validation_loss"); std::isfinite(x) && row.step > since) {
+    if (const double x = metric("validation_loss"); std::isfinite(x) && row.step > since) {
       last = x, last_at = row.step;
       if (!(best <= x)) best = x, best_at = row.step;
     }
-    if (row.figures.contains("loss")) loss = figure("loss");
-    if (const double x = figure("step_ms"); std::isfinite(x)) milliseconds += x;
-    for (const auto& [key, x] : row.figures)
+    if (row.metrics.contains("loss")) loss = metric("loss");
+    if (const double x = metric("step_ms"); std::isfinite(x)) milliseconds += x;
+    for (const auto& [key, x] : row.metrics)
       if (key.ends_with(per_second) && std::isfinite(x))
         unit = key.substr(0, key.size() - per_second.size()), speeds.push_back(x);
   });
   if (std::isfinite(best)) {
-    const std::string of = since > 0 ? text("lowest on the data since step ", grouped(since)) : "lowest";
-    item("validation loss", fixed(best, 4), text(of, ", at step ", grouped(best_at)));
-    if (last_at != best_at) item("last validation loss", fixed(last, 4), "at step " + grouped(last_at));
+    const std::string of = since > 0 ? text("lowest on the data since step ", with_commas(since)) : "lowest";
+    item("validation loss", fixed(best, 4), text(of, ", at step ", with_commas(best_at)));
+    if (last_at != best_at) item("last validation loss", fixed(last, 4), "at step " + with_commas(last_at));
   } else if (std::isfinite(loss)) {
     item("loss", fixed(loss, 4),
-         text("last step; no validation ", since > 0 ? text("on the data since step ", grouped(since)) : "yet"));
+         text("last step; no validation ", since > 0 ? text("on the data since step ", with_commas(since)) : "yet"));
   }
   const int64_t step = run.last_step(), steps = run.settings ? run.settings->steps : step;
   const char* const state = step >= steps ? "all steps" : "so far; the run is in progress or was interrupted";
-  item("steps", grouped(step), step >= steps ? state : text("of ", grouped(steps), " ", state));
+  item("steps", with_commas(step), step >= steps ? state : text("of ", with_commas(steps), " ", state));
   if (milliseconds > 0) item("time of all steps", duration(milliseconds / 1000), "without validations and checkpoints");
-  if (!speeds.empty()) item(unit + " per second", grouped(std::llround(median_of(speeds))), "median of all steps");
+  if (!speeds.empty()) item(unit + " per second", with_commas(std::llround(median_of(speeds))), "median of all steps");
   if (run.settings) {
-    constexpr int64_t beyond = int64_t{1} << 50;
-    const auto count = [&] { return count_parameters(*run.settings, beyond); };
-    if (const auto parameters = with_plugins_told(run.folder, count))
-      item("parameters", grouped(*parameters), run.settings->model);
+    constexpr int64_t max_count = int64_t{1} << 50;
+    const auto count = [&] { return count_parameters(*run.settings, max_count); };
+    if (const auto parameters = with_plugin_hint(run.folder, count))
+      item("parameters", with_commas(*parameters), run.settings->model);
   }
   sections.push_back(report_section("Overview", "figures", run.name, "", {{"items", items}}));
 }
@@ -94,8 +94,8 @@ std::vector<std::string> keys_of(std::span<const ReportedRun> runs) {
 }  // namespace
 
 Json report_section(const std::string& group, const std::string& kind, const std::string& title,
-                    const std::string& said, Json data) {
-  return {{"group", group}, {"kind", kind}, {"title", title}, {"text", said}, {"data", std::move(data)}};
+                    const std::string& caption, Json data) {
+  return {{"group", group}, {"kind", kind}, {"title", title}, {"text", caption}, {"data", std::move(data)}};
 }
 
 Json packed_values(std::span<const float> values) {
@@ -107,8 +107,8 @@ Json packed_values(std::span<const float> values) {
   std::string bytes;
   bytes.reserve(2 * values.size());
   for (const float x : values) {
-    const double share = high > low ? (x - low) / (high - low) : 0;
-    const int number = std::isfinite(x) ? static_cast<int>(std::lround(share * largest)) : not_finite;
+    const double fraction = high > low ? (x - low) / (high - low) : 0;
+    const int number = std::isfinite(x) ? static_cast<int>(std::lround(fraction * largest)) : not_finite;
     bytes += static_cast<char>(number & 255);
     bytes += static_cast<char>(number >> 8);
   }
@@ -135,30 +135,32 @@ void add_settings(Json& sections, std::span<const ReportedRun> runs) {
   }
   if (runs.size() == 1) {
     const TrainSettings& own = *runs[0].settings;
-    const auto usual = list_settings(resolved(TrainSettings(own.model, own.task)));
+    const auto defaults = list_settings(resolved(TrainSettings(own.model, own.task)));
     for (size_t i = 0; i < rows.size(); ++i)
-      if (std::find(usual.begin(), usual.end(), std::pair(rows[i][0], rows[i][1])) == usual.end()) marked.push_back(i);
+      if (std::find(defaults.begin(), defaults.end(), std::pair(rows[i][0], rows[i][1])) == defaults.end())
+        marked.push_back(i);
   }
   const char* const title = marked.empty()     ? "All settings"
                             : runs.size() == 1 ? "Settings that differ from the preset"
                                                : "Settings that differ";
-  const char* const said = marked.empty() && runs.size() > 1 ? "These runs have the same settings." : "";
-  sections.push_back(report_section("Settings", "table", title, said, table(columns, rows, marked)));
+  const char* const caption = marked.empty() && runs.size() > 1 ? "These runs have the same settings." : "";
+  sections.push_back(report_section("Settings", "table", title, caption, table(columns, rows, marked)));
 }
 
 void add_data(Json& sections, std::span<const ReportedRun> runs) {
   std::vector<Row> rows;
   for (const ReportedRun& run : runs) {
     const auto row = [&](const std::string& what, const std::string& name, int64_t bytes, const std::string& hash) {
-      Row cells = {what, name, bytes < 0 ? "" : grouped(bytes), hash};
+      Row cells = {what, name, bytes < 0 ? "" : with_commas(bytes), hash};
       if (runs.size() > 1) cells.insert(cells.begin(), run.name);
       rows.push_back(std::move(cells));
     };
     for (const char* key : paths_of_data) {
       const std::string path = run.setting(key);
-      const bool learned = std::string(key) == "data" && run.state && !run.state->text.sha256.empty();
+      const bool is_training = std::string(key) == "data" && run.state && !run.state->text.sha256.empty();
       if (path.empty()) continue;
-      row(key, path, learned ? static_cast<int64_t>(run.state->text.bytes) : -1, learned ? run.state->text.sha256 : "");
+      row(key, path, is_training ? static_cast<int64_t>(run.state->text.bytes) : -1,
+          is_training ? run.state->text.sha256 : "");
     }
     if (!run.state) continue;
     for (const auto& [name, print] : run.state->files)
@@ -176,9 +178,10 @@ void add_commands(Json& sections, std::span<const ReportedRun> runs) {
   if (runs.empty()) return;
   Json items = Json::array();
   for (const ReportedRun& run : runs) {
-    const auto item = [&](const std::string& name, const std::vector<std::string>& words) {
-      items.push_back(
-          {{"name", runs.size() == 1 ? name : run.name + ": " + name}, {"text", command_line(words)}, {"copy", true}});
+    const auto item = [&](const std::string& name, const std::vector<std::string>& arguments) {
+      items.push_back({{"name", runs.size() == 1 ? name : run.name + ": " + name},
+                       {"text", command_line(arguments)},
+                       {"copy", true}});
     };
     const std::string config = "--config=" + run.folder + "/settings.toml";
     item("train it again", {"train", config, "--out=" + run.folder + "-again"});
@@ -207,7 +210,7 @@ void add_notes(Json& sections, std::span<const ReportedRun> runs) {
   std::vector<LossMeaning> meanings;
   for (const ReportedRun& run : runs)
     if (run.settings) meanings.push_back(loss_meaning(*run.settings, run.state.value_or(CheckpointState())));
-  for (const std::string& note : notes_of_other_meanings(meanings))
+  for (const std::string& note : comparability_notes(meanings))
     items.push_back({{"name", "compared runs"}, {"text", note}, {"wrap", true}});
   if (!items.empty())
     sections.push_back(

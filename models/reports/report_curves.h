@@ -17,12 +17,12 @@ struct Curve {
   std::vector<double> values;  // NaN if not finite
 };
 
-// Curve that keeps at most `most` (4 or more) of `points` points added in order: the smallest and
+// Curve that keeps at most `max_points` (4 or more) of `points` points added in order: the smallest and
 // largest of each of most / 2 equal groups, so that peaks stay. A non-finite point replaces both.
-// Keeps all if there are fewer than `most`.
+// Keeps all if there are fewer than `max_points`.
 class ThinnedCurve {
  public:
-  ThinnedCurve(size_t points, size_t most) : points_(points), most_(most) {}
+  ThinnedCurve(size_t points, size_t max_points) : points_(points), max_points_(max_points) {}
   void add(int64_t step, double value);
   const Curve& curve() const { return curve_; }  // once all points are added
 
@@ -34,18 +34,18 @@ class ThinnedCurve {
   };
   void keep(const Point& point);
 
-  size_t points_, most_, at_ = 0, bucket_ = 0, end_ = 0;
+  size_t points_, max_points_, at_ = 0, bucket_ = 0, end_ = 0;
   bool not_finite_ = false;  // in this group
-  Point least_, largest_;
+  Point smallest_, largest_;
   Curve curve_;
 };
 
-Curve thinned(const Curve& curve, size_t most);
+Curve thinned(const Curve& curve, size_t max_points);
 
 struct LoggedRun {
   std::string name, group;  // runs of one group have one colour
   RunLog log;
-  std::set<std::string> shown = {};  // metrics; empty: all
+  std::set<std::string> metrics = {};  // metrics; empty: all
   int64_t data_since = 0;            // step at which the data changed; the lowest values are those after it
 };
 

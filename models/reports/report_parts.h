@@ -14,6 +14,6 @@ using Derivation = std::function<std::string(const std::string& family, const st
 
 // Appends a `formula` section with every component that the settings name, also in specs: dense and
 // gelu of dense(gelu), rms of softmax(qk_norm=rms).
-void add_parts(Json& sections, std::span<const ReportedRun> runs, const Derivation& derivation);
+void add_components(Json& sections, std::span<const ReportedRun> runs, const Derivation& derivation);
 
 }  // namespace orrery::models

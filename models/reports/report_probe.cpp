@@ -13,7 +13,9 @@ namespace {
 constexpr const char* group = "Before the first step";
 
 std::string size(double x) { return std::isnan(x) ? "-" : scientific(x, 2); }
-std::string size(const Probe::Value* value, double Probe::Value::*which) { return value ? size(value->*which) : "-"; }
+std::string size(const SignalPropagation::Value* value, double SignalPropagation::Value::*which) {
+  return value ? size(value->*which) : "-";
+}
 
 Json table(const std::vector<std::string>& columns, const std::vector<std::vector<std::string>>& rows,
            size_t text_columns, size_t last_text_columns = 0) {
@@ -25,23 +27,23 @@ Json table(const std::vector<std::string>& columns, const std::vector<std::vecto
   return {{"columns", names}, {"rows", rows}, {"marked", Json::array()}};
 }
 
-void add_probe(Json& sections, const std::string& name, const Probe& probe) {
-  using Value = Probe::Value;
+void add_signal_propagation(Json& sections, const std::string& name, const SignalPropagation& propagation) {
+  using Value = SignalPropagation::Value;
   Json bars = Json::array();
   std::vector<std::vector<std::string>> stream, ratios;
-  for (const StreamStep& step : stream_steps(probe)) {
-    stream.push_back({step.place, size(step.before, &Value::mean_square), size(step.adds, &Value::mean_square),
+  for (const ResidualRow& step : residual_rows(propagation)) {
+    stream.push_back({step.path, size(step.before, &Value::mean_square), size(step.output, &Value::mean_square),
                       size(step.after, &Value::mean_square), size(step.before, &Value::gradient),
-                      size(step.adds, &Value::gradient), size(step.after, &Value::gradient)});
-    if (std::isfinite(step.after->mean_square) && step.after->mean_square >= 0 && !step.place.ends_with("logits"))
-      bars.push_back({{"name", step.place},
+                      size(step.output, &Value::gradient), size(step.after, &Value::gradient)});
+    if (std::isfinite(step.after->mean_square) && step.after->mean_square >= 0 && !step.path.ends_with("logits"))
+      bars.push_back({{"name", step.path},
                       {"value", std::sqrt(step.after->mean_square)},
                       {"low", nullptr},
                       {"high", nullptr},
                       {"note", "gradient " + size(std::sqrt(step.after->gradient))}});
   }
-  for (const Probe::Ratio& r : probe.ratios)
-    ratios.push_back({r.place, r.ratio, size(r.measured), size(r.predicted),
+  for (const SignalPropagation::Ratio& r : propagation.ratios)
+    ratios.push_back({r.path, r.ratio, size(r.measured), size(r.predicted),
                       std::isnan(r.predicted) ? "-" : significant(r.measured / r.predicted, 3), r.formula, size(r.v)});
   sections.push_back(report_section(group, "bars", name + ": residual stream after each sublayer",
                                     "Root mean squares of the values, and of the gradients of the loss there.",
@@ -59,12 +61,12 @@ void add_probe(Json& sections, const std::string& name, const Probe& probe) {
 
 }  // namespace
 
-void add_probes(Json& sections, std::span<const ReportedRun> runs) {
+void add_signal_propagation(Json& sections, std::span<const ReportedRun> runs) {
   for (const ReportedRun& run : runs) {
     const std::string file = probe_file_to_read(run.folder);
     if (!file_exists(file)) continue;
     try {
-      add_probe(sections, run.name, read_probe(file));
+      add_signal_propagation(sections, run.name, read_propagation(file));
     } catch (const Error& error) {
       sections.push_back(
           report_section(group, "text", run.name, "", {{"items", {{{"name", "read error"}, {"text", error.what()}}}}}));

@@ -9,6 +9,6 @@ namespace orrery::models {
 
 // Appends, for each run with a signal_propagation.json, the residual stream as bars and with gradients as a
 // table, and ratios with predictions. A file that cannot be read becomes a section with the error.
-void add_probes(Json& sections, std::span<const ReportedRun> runs);
+void add_signal_propagation(Json& sections, std::span<const ReportedRun> runs);
 
 }  // namespace orrery::models

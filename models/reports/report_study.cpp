@@ -18,19 +18,19 @@ Json text_item(const std::string& name, const std::string& text, bool copy = fal
 void add_claim(Json& sections, const StudyVerdict& v) {
   Json items = Json::array({text_item("claim", v.sentence), text_item("source", v.source)});
   std::string refuted, last;
-  for (const JudgedComparison& each : v.judged.comparisons) {  // one per swept value
+  for (const ComparisonResult& each : v.result.comparisons) {  // one per swept value
     if (each.refuted_if != last) refuted += (refuted.empty() ? "" : "\n") + each.refuted_if;
     last = each.refuted_if;
   }
   items.push_back(text_item("refuted if, for " + v.metric, refuted));
   std::string found = v.smoke ? "not tested: this was a smoke run of two steps" : "";
-  for (const JudgedComparison& each : v.judged.comparisons)
+  for (const ComparisonResult& each : v.result.comparisons)
     if (!each.sentence.empty()) found += (found.empty() ? "" : "\n") + each.sentence;
   items.push_back(text_item("results", found));
   for (const std::string& sentence : v.missing) items.push_back(text_item("missing", sentence));
   sections.push_back(report_section(
       "Verdict", "figures", v.file, "",
-      {{"items", Json::array({{{"name", "verdict"}, {"value", v.word()}, {"note", v.kind + ", " + v.samples}},
+      {{"items", Json::array({{{"name", "verdict"}, {"value", v.label()}, {"note", v.kind + ", " + v.samples}},
                               {{"name", "time"},
                                {"value", fixed(v.minutes, 1) + " min"},
                                {"note", "steps of all its runs, reused ones too: " + fixed(v.minutes_of_runs, 1) +
@@ -40,26 +40,26 @@ void add_claim(Json& sections, const StudyVerdict& v) {
 
 // One plot per metric and unit, because their scales differ.
 void add_bars(Json& sections, const StudyVerdict& v) {
-  std::map<std::pair<std::string, bool>, Json> pictures;
-  for (const JudgedComparison& each : v.judged.comparisons)
+  std::map<std::pair<std::string, bool>, Json> plots;
+  for (const ComparisonResult& each : v.result.comparisons)
     if (each.known)
-      pictures[{each.metric, each.name.ends_with(" - 1")}].push_back(
+      plots[{each.metric, each.name.ends_with(" - 1")}].push_back(
           {{"name", each.name + (each.at.empty() ? "" : ", " + each.at)},
            {"value", each.mean},
            {"low", each.low},
            {"high", each.high},
            {"note", ""}});
-  for (const auto& [what, bars] : pictures)
+  for (const auto& [what, bars] : plots)
     sections.push_back(report_section(
-        "Verdict", "bars", "Difference of " + in_words(what.first) + (what.second ? ", relative" : ""),
+        "Verdict", "bars", "Difference of " + humanize(what.first) + (what.second ? ", relative" : ""),
         std::string("Means over pairs of ") + (v.kind == "timed" ? "rounds" : "runs with the same seed") +
             ", with Student's 95 % confidence interval.",
-        {{"figure", "difference of " + in_words(what.first)}, {"rows", bars}}));
+        {{"figure", "difference of " + humanize(what.first)}, {"rows", bars}}));
 }
 
 // Rounds numbers for the table.
-std::string shown(const std::string& field, bool words) {
-  if (words || field.find_first_of(".e") == std::string::npos) return field;
+std::string shown(const std::string& field, bool is_text) {
+  if (is_text || field.find_first_of(".e") == std::string::npos) return field;
   return significant(parse_number("table.csv", field), 5);
 }
 

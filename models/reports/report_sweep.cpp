@@ -15,7 +15,7 @@
 namespace orrery::models {
 namespace {
 
-constexpr size_t most_curves = 60;  // more lines are unreadable
+constexpr size_t max_curves = 60;  // more lines are unreadable
 
 class CsvTable {
  public:
@@ -75,14 +75,14 @@ void add_differences(Json& sections, const CsvTable& table, const std::string& m
   }
   if (any)
     sections.push_back(report_section(
-        "Comparison", "bars", "Difference of " + in_words(metric) + ", seed by seed",
+        "Comparison", "bars", "Difference of " + humanize(metric) + ", seed by seed",
         "Mean differences of runs with the same seed, with Student's 95 % confidence interval.  An interval without "
         "zero supports a difference." +
             (note.empty() ? "" : "  Note: " + note + "."),
-        {{"figure", "difference of " + in_words(metric)}, {"rows", bars}}));
+        {{"figure", "difference of " + humanize(metric)}, {"rows", bars}}));
   Json columns = Json::array();
   for (const char* name : {"row", "mean", "deviation", "seeds", "difference", "95 % interval", "state"})
-    columns.push_back({{"name", std::string(name) == "mean" ? in_words(metric) : std::string(name)},
+    columns.push_back({{"name", std::string(name) == "mean" ? humanize(metric) : std::string(name)},
                        {"align", std::string(name) == "row" || std::string(name) == "state" ? "left" : "right"}});
   sections.push_back(report_section("Comparison", "table", "Rows of the sweep", note,
                                     {{"columns", columns}, {"rows", rows}, {"marked", Json::array()}}));
@@ -91,15 +91,15 @@ void add_differences(Json& sections, const CsvTable& table, const std::string& m
 void add_runs(Json& sections, const CsvTable& runs) {
   Json columns = Json::array(), rows = Json::array();
   for (const std::string& name : runs.header()) {
-    const bool words = name == "row" || name == "run" || name == "outcome" || name == "why";
-    columns.push_back({{"name", in_words(name)}, {"align", words ? "left" : "right"}});
+    const bool is_text = name == "row" || name == "run" || name == "outcome" || name == "why";
+    columns.push_back({{"name", humanize(name)}, {"align", is_text ? "left" : "right"}});
   }
   for (size_t i = 0; i < runs.rows(); ++i) {
     Json cells = Json::array();
     for (size_t k = 0; k < runs.header().size(); ++k) {
       const std::string& field = runs.row(i)[k];
-      const bool figure = k >= 7 && field.find('.') != std::string::npos;  // metrics follow the run's description
-      const auto number = figure ? runs.number(i, runs.header()[k]) : std::nullopt;
+      const bool is_metric = k >= 7 && field.find('.') != std::string::npos;  // metrics follow the run's description
+      const auto number = is_metric ? runs.number(i, runs.header()[k]) : std::nullopt;
       cells.push_back(!number ? field : std::abs(*number) < 1e-3 ? significant(*number, 4) : fixed(*number, 4));
     }
     rows.push_back(std::move(cells));
@@ -111,7 +111,7 @@ void add_runs(Json& sections, const CsvTable& runs) {
 // Adds curves of the losses and `metric`; other metrics are in the reports of single runs.
 void add_curves_of_pool(Json& sections, const CsvTable& runs, const std::string& pool, const std::string& metric) {
   std::vector<LoggedRun> logged;
-  for (size_t i = 0; i < runs.rows() && logged.size() < most_curves; ++i) {
+  for (size_t i = 0; i < runs.rows() && logged.size() < max_curves; ++i) {
     const std::string id = runs.at(i, "run"), folder = pool + "/" + id;
     if (!is_run_id(id) || !file_exists(folder + "/metrics.jsonl")) continue;
     logged.push_back({runs.at(i, "row") + ", seed " + runs.at(i, "seed"),
@@ -141,8 +141,9 @@ std::vector<TabledRun> runs_in_tables(const std::string& folder) {
       fail("sweep: ", path, " was not written by a sweep (", error.what(), "); rename it, or choose another --out");
     }
   };
-  read("sweep.json",
-       [](const std::string& path) { text_member(parse_json(read_file(path, largest_json), path), "command", path); });
+  read("sweep.json", [](const std::string& path) {
+    text_member(parse_json(read_file(path, max_json_bytes), path), "command", path);
+  });
   read("table.csv", [](const std::string& path) {
     const CsvTable table(path);
     for (const char* column : {"row", "seeds", "mean", "deviation", "difference", "failed"}) table.column(column);
@@ -164,7 +165,7 @@ void add_sweep(Json& sections, const std::string& folder) {
   const std::string file = folder + "/sweep.json";
   std::string metric = "validation_loss", pool, command, note;  // metric: default for tables without sweep.json
   if (file_exists(file)) {
-    const Json json = parse_json(read_file(file, largest_json), file);
+    const Json json = parse_json(read_file(file, max_json_bytes), file);
     metric = text_member(json, "metric", file), pool = text_member(json, "runs", file);
     command = text_member(json, "command", file);
     if (json.contains("note")) note = text_member(json, "note", file);

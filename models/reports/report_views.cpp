@@ -23,12 +23,12 @@ Json span_of(const MapView& map, size_t i) {
   const std::span<const double> reach = std::span(map.reach).subspan(i * rows, rows);
   if (std::adjacent_find(reach.begin(), reach.end(), std::not_equal_to<>()) == reach.end()) return number(reach[0]);
   Json each = Json::array();
-  for (const double far : reach) each.push_back(number(far));
+  for (const double distance : reach) each.push_back(number(distance));
   return each;
 }
 
 Json section_of(const View& view, const MapView& map) {
-  Json data = {{"figure", map.figure}, {"rows", map.rows}, {"columns", map.columns}, {"signed", map.has_sign}};
+  Json data = {{"figure", map.quantity}, {"rows", map.rows}, {"columns", map.columns}, {"signed", map.has_sign}};
   if (!map.axes.first.empty() || !map.axes.second.empty()) data["axes"] = {map.axes.first, map.axes.second};
   if (!std::isnan(map.low)) data["low"] = map.low;
   if (!std::isnan(map.high)) data["high"] = map.high;
@@ -40,7 +40,7 @@ Json section_of(const View& view, const MapView& map) {
   if (map.values.size(0) == 1) {
     data["values"] = packed(map.values);
     if (!map.reach.empty()) data["span"] = span_of(map, 0);
-    return report_section(view.group, "matrix", view.title, view.said, std::move(data));
+    return report_section(view.group, "matrix", view.title, view.caption, std::move(data));
   }
   data["down"] = map.sides.first, data["across"] = map.sides.second;
   data["shape"] = {map.grid.first, map.grid.second};
@@ -50,7 +50,7 @@ Json section_of(const View& view, const MapView& map) {
     if (!map.reach.empty()) maps.back()["span"] = span_of(map, static_cast<size_t>(i));
   }
   data["maps"] = std::move(maps);
-  return report_section(view.group, "matrices", view.title, view.said, std::move(data));
+  return report_section(view.group, "matrices", view.title, view.caption, std::move(data));
 }
 
 Json section_of(const View& view, const BarView& bars) {
@@ -61,15 +61,15 @@ Json section_of(const View& view, const BarView& bars) {
                     {"low", number(bar.low)},
                     {"high", number(bar.high)},
                     {"note", bar.note}});
-  return report_section(view.group, "bars", view.title, view.said,
-                        {{"figure", bars.figure}, {"zero", true}, {"rows", rows}});
+  return report_section(view.group, "bars", view.title, view.caption,
+                        {{"figure", bars.quantity}, {"zero", true}, {"rows", rows}});
 }
 
 Json section_of(const View& view, const TableView& table) {
   Json columns = Json::array();
   for (size_t i = 0; i < table.columns.size(); ++i)
     columns.push_back({{"name", table.columns[i]}, {"align", table.alignment[i] == 'r' ? "right" : "left"}});
-  return report_section(view.group, "table", view.title, view.said,
+  return report_section(view.group, "table", view.title, view.caption,
                         {{"columns", columns}, {"rows", table.rows}, {"marked", Json::array()}});
 }
 
@@ -85,20 +85,20 @@ Json section_of(const View& view, const LineView& lines) {
                       {"steps", line.x},
                       {"values", std::move(values)}});
   }
-  Json data = {{"figure", lines.y_figure},
-               {"axis", lines.x_figure},
+  Json data = {{"figure", lines.y_label},
+               {"axis", lines.x_label},
                {"runs", Json::array({{{"name", ""}, {"group", ""}}})},
                {"thinned", false},
                {"series", std::move(series)}};
-  if (!lines.places.empty()) data["places"] = lines.places;
-  return report_section(view.group, "curves", view.title, view.said, std::move(data));
+  if (!lines.x_labels.empty()) data["places"] = lines.x_labels;
+  return report_section(view.group, "curves", view.title, view.caption, std::move(data));
 }
 
 }  // namespace
 
 void add_views(Json& sections, std::span<const View> views) {
   for (const View& view : views)
-    sections.push_back(std::visit([&](const auto& shown) { return section_of(view, shown); }, view.shown));
+    sections.push_back(std::visit([&](const auto& data) { return section_of(view, data); }, view.data));
 }
 
 }  // namespace orrery::models

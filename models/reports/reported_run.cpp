@@ -22,7 +22,7 @@ void read_checkpoint(ReportedRun& run) {
                   run.state = read_state(newest);
                   run.version_note = version_note(run.folder, run.state->version);
                   run.settings =
-                      with_plugins_told(run.folder, [&] { return resolved(make_settings(run.state->settings)); });
+                      with_plugin_hint(run.folder, [&] { return resolved(make_settings(run.state->settings)); });
                   return true;
                 });
   } catch (const Error& error) {
@@ -47,7 +47,7 @@ ReportedRun read_reported_run(const std::string& folder) {
   run.log.each([&](const LogRow& row) { run.logged = std::max(run.logged, row.step); });
   read_checkpoint(run);
   if (const std::string file = folder + "/settings.toml"; !run.settings && file_exists(file)) try {
-      run.settings = with_plugins_told(folder, [&] { return resolved(settings_in_file(file)); });
+      run.settings = with_plugin_hint(folder, [&] { return resolved(settings_in_file(file)); });
     } catch (const Error& error) {
       run.notes.push_back(error.what());
     }

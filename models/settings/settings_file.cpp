@@ -62,7 +62,7 @@ Pairs read_settings_file(const std::string& path, std::span<const Setting> scrat
 }
 
 std::optional<std::string> value_in_settings_file(const std::string& path, const std::string& key) {
-  const std::string text = read_file(path, largest_toml);
+  const std::string text = read_file(path, max_toml_bytes);
   check_toml(text, path);
   try {
     return toml::parse(text, path)[key].value<std::string>();
@@ -81,7 +81,7 @@ void write_settings_file(const std::string& path, std::span<const std::pair<std:
                          std::span<const std::string> plugins) {
   check_utf8_settings("settings", {settings.begin(), settings.end()});
   std::string toml = first_line;
-  for (const std::string& plugin : plugins) toml += needs + plugin_word(plugin) + "\n";
+  for (const std::string& plugin : plugins) toml += needs + plugin_argument(plugin) + "\n";
   for (const auto& [key, value] : settings) toml += as_key(key) + " = " + as_toml(value) + "\n";
   write_file_atomically(path, toml);
 }
@@ -94,7 +94,7 @@ bool is_written_settings_file(const std::string& path) {
 
 std::vector<std::string> plugins_of_settings_file(const std::string& path) {
   if (!file_exists(path) || !is_written_settings_file(path)) return {};
-  const std::string text = read_file(path, largest_toml);
+  const std::string text = read_file(path, max_toml_bytes);
   std::vector<std::string> words;
   for (size_t at = first_line.size(), end; text.compare(at, needs.size(), needs) == 0; at = end + 1) {
     end = std::min(text.find('\n', at), text.size() - 1);
@@ -103,7 +103,7 @@ std::vector<std::string> plugins_of_settings_file(const std::string& path) {
   return words;
 }
 
-std::string plugin_word(const std::string& plugin) {
+std::string plugin_argument(const std::string& plugin) {
   const bool plain = std::all_of(plugin.begin(), plugin.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= '+' && c <= '9') || (c >= 'A' && c <= 'Z') || c == '_';
   });

@@ -40,6 +40,6 @@ void write_settings_file(const std::string& path, std::span<const std::pair<std:
 bool is_written_settings_file(const std::string& path);
 // Returns the arguments --plugin=FILE.so, quoted for a shell, of such a file; empty without it.
 std::vector<std::string> plugins_of_settings_file(const std::string& path);
-std::string plugin_word(const std::string& plugin);
+std::string plugin_argument(const std::string& plugin);
 
 }  // namespace orrery::models

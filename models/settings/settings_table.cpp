@@ -13,15 +13,15 @@ namespace orrery::models {
 namespace {
 
 // Returns the user's mistake and its line; the parser's messages are about its internals.
-std::string mistake_in(std::string_view line, std::string_view said) {
-  const auto is_said = [&](std::string_view words) { return said.find(words) != said.npos; };
-  if (is_said("utf-8")) return "invalid UTF-8; save the file as UTF-8";
-  if (is_said("redefine") || is_said("cannot insert")) {
-    const size_t begin = std::min(said.find('\''), said.size()),
-                 end = std::min(said.find('\'', begin + 1), said.size());
-    return text(said.substr(begin, end - begin), "' is defined twice; write it once");
+std::string syntax_error(std::string_view line, std::string_view description) {
+  const auto mentions = [&](std::string_view words) { return description.find(words) != description.npos; };
+  if (mentions("utf-8")) return "invalid UTF-8; save the file as UTF-8";
+  if (mentions("redefine") || mentions("cannot insert")) {
+    const size_t begin = std::min(description.find('\''), description.size()),
+                 end = std::min(description.find('\'', begin + 1), description.size());
+    return text(description.substr(begin, end - begin), "' is defined twice; write it once");
   }
-  if (is_said("unicode scalar")) return "invalid escape \\u or \\U; write the character itself";
+  if (mentions("unicode scalar")) return "invalid escape \\u or \\U; write the character itself";
   constexpr size_t enough = 80;
   const bool longer = line.size() > enough;
   return text("'", line.substr(0, longer ? end_of_characters(line.substr(0, enough)) : line.size()),
@@ -37,13 +37,13 @@ std::string_view line_of(std::string_view text, size_t number) {
 }  // namespace
 
 toml::table read_toml(const std::string& path) {
-  const std::string text = read_file(path, largest_toml);
+  const std::string text = read_file(path, max_toml_bytes);
   check_toml(text, path);
   try {
     return toml::parse(text, path);
   } catch (const toml::parse_error& error) {
     const size_t line = error.source().begin.line;
-    fail(path, ":", line, ": ", mistake_in(line_of(text, line), error.description()));
+    fail(path, ":", line, ": ", syntax_error(line_of(text, line), error.description()));
   }
 }
 
@@ -57,7 +57,7 @@ std::vector<std::pair<std::string, const toml::node*>> members_in_order(const to
   return members;
 }
 
-std::string toml_place(const std::string& path, const toml::node& node) {
+std::string toml_location(const std::string& path, const toml::node& node) {
   return text(path, ":", node.source().begin.line);
 }
 
@@ -85,7 +85,7 @@ class TableReader {
       }
       const std::string value = node->is_string() ? node->as_string()->get() : plain(*node);
       check_once(prefix + key, *node);
-      as_content([&] { set_setting(scratch_, place(*node), prefix + key, value, foreign_); });
+      as_content([&] { set_setting(scratch_, location(*node), prefix + key, value, foreign_); });
       pairs_.emplace_back(prefix + key, value);
     }
   }
@@ -94,7 +94,7 @@ class TableReader {
   void check_once(const std::string& key, const toml::node& node) {
     const auto [first, is_new] = given_.try_emplace(name_of(key), key, node.source().begin.line);
     const auto& [name, line] = first->second;
-    check(is_new, place(node), ": ", key,
+    check(is_new, location(node), ": ", key,
           name == key ? " is already set" : text(" is another name of ", name, ", which is already set"), " in line ",
           line, "; write it once");
   }
@@ -104,7 +104,7 @@ class TableReader {
         std::find_if(foreign_.begin(), foreign_.end(), [&](const ForeignKey& f) { return f.key == key; });
     if (const Setting* const setting = find_setting(scratch_, key))
       return setting->key.empty() ? setting->aliases.at(0) : setting->key;
-    return other == foreign_.end() ? key : name_of(std::string(other->ours));
+    return other == foreign_.end() ? key : name_of(std::string(other->target));
   }
 
   std::string plain(const toml::node& node) const {
@@ -120,12 +120,12 @@ class TableReader {
     if (const auto* const whole = node.as_integer()) return std::to_string(whole->get());
     if (const auto* const real = node.as_floating_point()) return print_number(real->get());
     if (const auto* const flag = node.as_boolean()) return flag->get() ? "yes" : "no";
-    fail(place(node), ": a value must be a number, true, false or text in quotes");
+    fail(location(node), ": a value must be a number, true, false or text in quotes");
   }
 
   Spec spec(const toml::table& table) const {
     const auto* const name = table.get("name")->as_string();
-    check(name != nullptr, place(*table.get("name")), ": 'name' must be text in quotes");
+    check(name != nullptr, location(*table.get("name")), ": 'name' must be text in quotes");
     Spec whole = parse(*name, name->get());
     for (const auto& [key, node] : members_in_order(table))
       if (key != "name") set_item(whole, key, item(*node));
@@ -136,7 +136,7 @@ class TableReader {
     if (const auto* const list = node.as_array())
       return parse(node, list->empty() ? "list" : "list(" + plain(node) + ")");
     const auto* const table = node.as_table();
-    check(!table || table->contains("name"), place(node),
+    check(!table || table->contains("name"), location(node),
           ": a table inside a table with 'name' must have 'name' as well");
     return parse(node, plain(node));
   }
@@ -144,11 +144,11 @@ class TableReader {
     try {
       return parse_spec(text);
     } catch (const Error& error) {
-      fail(place(node), ": ", error.what());
+      fail(location(node), ": ", error.what());
     }
   }
 
-  std::string place(const toml::node& node) const { return toml_place(path_, node); }
+  std::string location(const toml::node& node) const { return toml_location(path_, node); }
 
   const std::string& path_;
   std::span<const Setting> scratch_;

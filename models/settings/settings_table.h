@@ -18,7 +18,7 @@ toml::table read_toml(const std::string& path);
 // Returns the members in the order of the file; toml++ sorts a table by its keys.
 std::vector<std::pair<std::string, const toml::node*>> members_in_order(const toml::table& table);
 
-std::string toml_place(const std::string& path, const toml::node& node);  // run.toml:3
+std::string toml_location(const std::string& path, const toml::node& node);  // run.toml:3
 
 // Returns keys and values of a table; keys of inner tables have dots, as in settings_file.h.
 std::vector<std::pair<std::string, std::string>> settings_in_table(const toml::table& table, const std::string& path,

@@ -13,7 +13,7 @@
 namespace orrery::models {
 namespace {
 
-constexpr size_t deepest_brackets = 16, most_dots = 16, most_items = 2'000, longest_word = 100;
+constexpr size_t max_brackets = 16, max_dots = 16, max_items = 2'000, max_word_length = 100;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool in_key(char c) { return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '-'; }
@@ -67,15 +67,15 @@ class Scan {
   Scan(std::string_view text, std::string_view path) : text_(text), path_(path) {}
 
   void run() {
-    if (text_.size() > largest_toml)
-      refuse(orrery::text("the file has ", text_.size(), " bytes; at most ", largest_toml, " bytes are allowed"));
+    if (text_.size() > max_toml_bytes)
+      refuse(orrery::text("the file has ", text_.size(), " bytes; at most ", max_toml_bytes, " bytes are allowed"));
     if (text_.starts_with("\xEF\xBB\xBF")) at_ = 3;  // the byte order mark of some editors
     while (at_ < text_.size()) step(text_[at_]);
-    if (place_ == Place::value && !in_list()) refuse(no_value);
+    if (state_ == State::value && !in_list()) refuse(no_value);
   }
 
  private:
-  enum class Place { line_begin, key, header, value, after_value };
+  enum class State { line_begin, key, header, value, after_value };
   static constexpr std::string_view no_value = "a value is missing after '=', ',' or '['",
                                     control_character = "invalid control character; remove it";
 
@@ -94,12 +94,12 @@ class Scan {
       case '\n':
         return line_break();
       case '=':
-        place_ = Place::value, dots_ = 0;
+        state_ = State::value, dots_ = 0;
         return count_item();
       case ',':
         return comma();
       case '[':
-        if (place_ == Place::line_begin) return header();
+        if (state_ == State::line_begin) return header();
         return open(c);
       case '{':
         return open(c);
@@ -115,8 +115,8 @@ class Scan {
   bool in_list() const { return depth_ > 0 && open_[depth_ - 1] == '['; }
 
   void line_break() {
-    if (place_ == Place::value && !in_list()) refuse(no_value);
-    if (depth_ == 0) place_ = Place::line_begin, dots_ = 0;
+    if (state_ == State::value && !in_list()) refuse(no_value);
+    if (depth_ == 0) state_ = State::line_begin, dots_ = 0;
     ++line_;
   }
   // The parser assumes that a name follows.
@@ -125,32 +125,31 @@ class Scan {
     while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\t')) ++at_;
     if (at_ == text_.size() || !(in_key(text_[at_]) || opens_text(text_[at_])))
       refuse("a table has no name; write [NAME]");
-    place_ = Place::header;
+    state_ = State::header;
     count_item();
   }
   void open(char bracket) {
-    if (place_ != Place::value) refuse(orrery::text("'", bracket, "' is not allowed here; it must begin a value"));
-    if (depth_ == deepest_brackets)
-      refuse(orrery::text("brackets are nested more than ", deepest_brackets, " levels deep"));
+    if (state_ != State::value) refuse(orrery::text("'", bracket, "' is not allowed here; it must begin a value"));
+    if (depth_ == max_brackets) refuse(orrery::text("brackets are nested more than ", max_brackets, " levels deep"));
     open_[depth_++] = bracket;
-    place_ = bracket == '[' ? Place::value : Place::key;
+    state_ = bracket == '[' ? State::value : State::key;
   }
   void close(char bracket) {
-    if (place_ == Place::header) return;
+    if (state_ == State::header) return;
     if (depth_ == 0 || open_[depth_ - 1] != (bracket == ']' ? '[' : '{'))
       refuse("a closing bracket has no matching opening bracket");
-    if (place_ == Place::value && !in_list()) refuse(no_value);
+    if (state_ == State::value && !in_list()) refuse(no_value);
     --depth_;
-    place_ = Place::after_value;
+    state_ = State::after_value;
   }
   void comma() {
-    if (place_ == Place::value) refuse(no_value);
+    if (state_ == State::value) refuse(no_value);
     if (depth_ == 0) refuse("a comma outside of brackets; write a list in brackets, [1, 2]");
-    place_ = in_list() ? Place::value : Place::key;
+    state_ = in_list() ? State::value : State::key;
     count_item();
   }
   void comment() {
-    if (place_ == Place::value && !in_list()) refuse(no_value);
+    if (state_ == State::value && !in_list()) refuse(no_value);
     for (; at_ < text_.size() && text_[at_] != '\n'; ++at_) control(text_[at_]);
   }
 
@@ -158,20 +157,20 @@ class Scan {
     const size_t begin = at_;
     while (at_ < text_.size() && in_word(text_[at_])) ++at_;
     const std::string_view all = text_.substr(begin, at_ - begin);
-    if (place_ == Place::value) {
-      if (all.size() > longest_word)
-        refuse(orrery::text("a value without quotes has more than ", longest_word, " characters"));
+    if (state_ == State::value) {
+      if (all.size() > max_word_length)
+        refuse(orrery::text("a value without quotes has more than ", max_word_length, " characters"));
       if (!is_plain_value(all)) refuse("a value must be a number, true, false or text in quotes");
       if (const std::string_view beyond = beyond_numbers(all); !beyond.empty())
         refuse(orrery::text("the number ", all, " is ", beyond));
-      place_ = Place::after_value;
+      state_ = State::after_value;
       return;
     }
     dots_ += static_cast<size_t>(std::count(all.begin(), all.end(), '.'));
-    if (dots_ > most_dots) refuse(orrery::text("a key has more than ", most_dots, " dots"));
-    if (all.size() > longest_word)
-      refuse(orrery::text("a key without quotes has more than ", longest_word, " characters"));
-    if (place_ == Place::line_begin) place_ = Place::key;
+    if (dots_ > max_dots) refuse(orrery::text("a key has more than ", max_dots, " dots"));
+    if (all.size() > max_word_length)
+      refuse(orrery::text("a key without quotes has more than ", max_word_length, " characters"));
+    if (state_ == State::line_begin) state_ = State::key;
   }
 
   // Reads text from an opening quote to after the closing one; three quotes: over several lines.
@@ -194,11 +193,11 @@ class Scan {
     if (at_ >= text_.size()) refuse("text in quotes has no closing quote");
     at_ += lines ? 3 : 1;
     while (lines && at_ < text_.size() && text_[at_] == quote) ++at_;  // up to two more quotes belong to the text
-    place_ = place_ == Place::value ? Place::after_value : place_ == Place::line_begin ? Place::key : place_;
+    state_ = state_ == State::value ? State::after_value : state_ == State::line_begin ? State::key : state_;
   }
 
   void count_item() {
-    if (++items_ > most_items) refuse(orrery::text("more than ", most_items, " items (keys, tables and list items)"));
+    if (++items_ > max_items) refuse(orrery::text("more than ", max_items, " items (keys, tables and list items)"));
   }
   void control(char c) const {
     const auto byte = static_cast<unsigned char>(c);
@@ -208,9 +207,9 @@ class Scan {
 
   std::string_view text_, path_;
   size_t at_ = 0, depth_ = 0, dots_ = 0, items_ = 0;
-  char open_[deepest_brackets] = {};
+  char open_[max_brackets] = {};
   int line_ = 1;
-  Place place_ = Place::line_begin;
+  State state_ = State::line_begin;
 };
 
 }  // namespace

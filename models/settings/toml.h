@@ -7,7 +7,7 @@
 
 namespace orrery::models {
 
-constexpr uint64_t largest_toml = uint64_t{1} << 20;  // bytes; for read_file
+constexpr uint64_t max_toml_bytes = uint64_t{1} << 20;  // bytes; for read_file
 
 // Throws Error, beginning with path and line, if the text is longer, more deeply nested or has more
 // items than any file of settings, or has a character that none needs:

@@ -25,18 +25,18 @@ double Claim::swept_number(size_t i) const {
   }
 }
 
-bool Claim::concerns(size_t metric, const std::string& variant) const {
+bool Claim::is_measured(size_t metric, const std::string& variant) const {
   return metric == 0 || std::any_of(refuted_if.begin(), refuted_if.end(), [&](const Comparison& each) {
            return each.metric == metric && (each.left == variant || each.right == variant);
          });
 }
 
-std::vector<std::string> Claim::looks() const {
+std::vector<std::string> Claim::analyses() const {
   std::set<std::string> named;
-  for (const Metric& metric : metrics)
-    for (const std::string& figure : metric.figures())
-      if (const size_t slash = figure.find('/'); slash != std::string::npos)
-        if (const std::string name = figure.substr(0, slash); models::looks().find(name)) named.insert(name);
+  for (const MetricExpression& metric : metrics)
+    for (const std::string& pattern : metric.patterns())
+      if (const size_t slash = pattern.find('/'); slash != std::string::npos)
+        if (const std::string name = pattern.substr(0, slash); models::analyses().find(name)) named.insert(name);
   return {named.begin(), named.end()};
 }
 
@@ -63,13 +63,13 @@ Claim for_smoke(Claim claim) {
   return claim;
 }
 
-Assignments settings_of_run(const Claim& claim, const Variant& variant, size_t swept, int64_t seed, double rate) {
+Assignments settings_of_run(const Claim& claim, const Variant& variant, size_t swept, int64_t seed, double lr) {
   Assignments all = claim.base;
   all.insert(all.end(), variant.settings.begin(), variant.settings.end());
   for (const SweptKey& key : claim.sweep) all.emplace_back(key.key, key.values[swept]);
-  if (rate > 0) {
-    all.emplace_back("learning_rate", print_number(rate));
-    all.emplace_back("min_learning_rate", print_number(rate / 10));
+  if (lr > 0) {
+    all.emplace_back("learning_rate", print_number(lr));
+    all.emplace_back("min_learning_rate", print_number(lr / 10));
   }
   const bool derived = claim.kind == Claim::Kind::derived;
   all.emplace_back("seed", std::to_string(seed));

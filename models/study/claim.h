@@ -54,14 +54,14 @@ struct Variant {
 
 struct Comparison {
   std::string text;     // as written in the file
-  std::string measure;  // its own metric expression as text; empty: the claim's
+  std::string metric_text;  // its own metric expression as text; empty: the claim's
   size_t metric = 0;    // index into the claim's metrics
   std::string left, right;
   bool of_variants = true;  // right is a variant
-  Metric number;            // otherwise `left` is compared with this
-  Refuted refuted = Refuted::above;
-  double bound = 0;    // limit of left - right; if `share`, of left / right - 1
-  bool share = false;  // the bound is a fraction of `right`
+  MetricExpression number;  // otherwise `left` is compared with this
+  RefutedWhen refuted = RefutedWhen::above;
+  double bound = 0;          // limit of left - right; if `is_relative`, of left / right - 1
+  bool is_relative = false;  // the bound is a fraction of `right`
 };
 
 struct SweptKey {
@@ -72,18 +72,18 @@ struct SweptKey {
 struct Claim {
   enum class Kind { trained, derived, timed };
   Kind kind = Kind::trained;
-  std::string path, source, sentence, config, figure, smaller;
+  std::string path, source, sentence, config, reported, smaller;
   bool main = false;
   Assignments base;
   std::vector<Variant> variants;
   std::vector<SweptKey> sweep;  // empty, or lists of equal length
   std::vector<int64_t> seeds;   // if timed, one seed
   std::vector<double> learning_rates;
-  std::vector<Metric> metrics;  // the claim's, then the comparisons' own
+  std::vector<MetricExpression> metrics;  // the claim's, then the comparisons' own
   std::vector<Comparison> refuted_if;
-  std::vector<std::string> metric_places;  // location of each metric: "claim.toml:5"
+  std::vector<std::string> metric_locations;  // location of each metric: "claim.toml:5"
   ExampleSettings example;                 // input of the analyses
-  std::string example_place;
+  std::string example_location;
   int64_t rounds = 0, round_steps = 0;
   bool smoke = false;  // shortened by for_smoke
 
@@ -93,9 +93,9 @@ struct Claim {
   std::string swept_text(size_t i) const;
   double swept_number(size_t i) const;  // for text that is not a number, i + 1
   // Returns true if the variant is measured: always for metric 0, else if its comparisons name it.
-  bool concerns(size_t metric, const std::string& variant) const;
+  bool is_measured(size_t metric, const std::string& variant) const;
   // Returns the analyses that the metrics name, each once: "heads" for heads/induction/*.
-  std::vector<std::string> looks() const;
+  std::vector<std::string> analyses() const;
 };
 std::string name(Claim::Kind kind);  // trained, derived, timed
 
@@ -106,13 +106,13 @@ std::string claim_hash(const std::string& path);
 Claim read_claim(const std::string& path);
 // Returns the path of a file or folder that a claim names: relative to the current folder, else
 // to the claim's folder or the nearest folder above it that contains it. Empty: not found.
-std::string found_near(const std::string& claim, const std::string& path);
+std::string resolve_path(const std::string& claim, const std::string& path);
 
 // Shortens a claim to test that everything runs, without a verdict: one seed (or round) and
 // learning rate, two steps, the two variants that are compared first, the first two swept values.
 Claim for_smoke(Claim claim);
 
-// Returns the settings of a run; later ones override. `rate` 0: the settings' own learning rate.
-Assignments settings_of_run(const Claim& claim, const Variant& variant, size_t swept, int64_t seed, double rate);
+// Returns the settings of a run; later ones override. `lr` 0: the settings' own learning rate.
+Assignments settings_of_run(const Claim& claim, const Variant& variant, size_t swept, int64_t seed, double lr);
 
 }  // namespace orrery::models

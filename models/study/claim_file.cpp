@@ -17,7 +17,7 @@
 namespace orrery::models {
 namespace {
 
-constexpr size_t most_variants = 64, most_values = 64, most_seeds = 1000, most_refutations = 64;
+constexpr size_t max_variants = 64, max_values = 64, max_seeds = 1000, max_refutations = 64;
 
 const std::vector<std::string> known_keys = {
     "source", "sentence", "kind",     "config",      "seeds",   "learning_rates", "metric",  "refuted_if", "rounds",
@@ -35,16 +35,16 @@ class ClaimReader {
     claim_.sentence = sentence("sentence", "state the claim");
     read_kind();
     if (const std::string config = text_at("config").value_or(""); !config.empty()) {
-      claim_.config = found_near(path_, config);
-      check(!claim_.config.empty(), place("config"), ": config file ", config,
+      claim_.config = resolve_path(path_, config);
+      check(!claim_.config.empty(), location("config"), ": config file ", config,
             " not found; give a path relative to the current folder, the claim's folder or a folder above that");
     }
-    check(!table_.contains("reported") || !table_.contains(former_reported), place("reported"),
+    check(!table_.contains("reported") || !table_.contains(former_reported), location("reported"),
           ": reported is given twice, because ", former_reported, " is its former name; leave one out");
-    claim_.figure = text_at("reported").value_or(text_at(former_reported).value_or("")),
+    claim_.reported = text_at("reported").value_or(text_at(former_reported).value_or("")),
     claim_.smaller = text_at("smaller").value_or("");
     if (const toml::node* const main = table_.get("main")) {
-      check(main->is_boolean(), place("main"), ": main must be true or false");
+      check(main->is_boolean(), location("main"), ": main must be true or false");
       claim_.main = main->as_boolean()->get();
     }
     check(!claim_.config.empty() || table_.contains("base"), path_,
@@ -64,7 +64,7 @@ class ClaimReader {
   void check_known(const std::string& key, const toml::node& node) const {
     if (std::find(known_keys.begin(), known_keys.end(), key) != known_keys.end() || key == former_reported) return;
     const std::string meant = nearest(key, known_keys);
-    fail(place(node), ": unknown key '", key, "'; ",
+    fail(location(node), ": unknown key '", key, "'; ",
          meant.empty() ? "known keys are " + join(known_keys) + "; settings belong in [base]"
                        : "did you mean '" + meant + "'? settings belong in [base]");
   }
@@ -72,7 +72,7 @@ class ClaimReader {
   void read_kind() {
     const std::string kind = sentence("kind", "give trained, derived or timed");
     const bool known = kind == "trained" || kind == "derived" || kind == "timed";
-    check(known, place("kind"), ": kind is '", kind, "'; it must be trained, derived or timed");
+    check(known, location("kind"), ": kind is '", kind, "'; it must be trained, derived or timed");
     claim_.kind = kind == "trained"   ? Claim::Kind::trained
                   : kind == "derived" ? Claim::Kind::derived
                                       : Claim::Kind::timed;
@@ -109,16 +109,16 @@ class ClaimReader {
     const toml::table* const variants = table_at("variants");
     check(variants && !variants->empty(), path_,
           ": the claim has no variants; give the settings of each in a table, as in [variants.relu]");
-    check(variants->size() <= most_variants, place("variants"), ": ", variants->size(), " variants; at most ",
-          most_variants, " are allowed; leave some out");
+    check(variants->size() <= max_variants, location("variants"), ": ", variants->size(), " variants; at most ",
+          max_variants, " are allowed; leave some out");
     for (const auto& [name, node] : members_in_order(*variants)) {
-      check(node->is_table(), place(*node), ": the variant '", name, "' must be a table of settings, as in [variants.",
-            name, "]");
+      check(node->is_table(), location(*node), ": the variant '", name,
+            "' must be a table of settings, as in [variants.", name, "]");
       const bool plain = std::all_of(name.begin(), name.end(), [](char c) {
         return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
       });
-      const bool a_name = !name.empty() && plain && !(name[0] >= '0' && name[0] <= '9') && name != "swept";
-      check(a_name, place(*node), ": the variant name '", name,
+      const bool is_name = !name.empty() && plain && !(name[0] >= '0' && name[0] <= '9') && name != "swept";
+      check(is_name, location(*node), ": the variant name '", name,
             "' is invalid; use letters, digits and _, no digit first; the name swept is reserved");
       claim_.variants.push_back({name, settings(*node->as_table(), claim_.base)});
     }
@@ -128,13 +128,14 @@ class ClaimReader {
     const toml::table* const sweep = table_at("sweep");
     if (!sweep) return;
     swept_keys(*sweep, "");
-    check(!claim_.sweep.empty(), place("sweep"), ": [sweep] is empty; list values of a setting, as in layers = [2, 4]");
+    check(!claim_.sweep.empty(), location("sweep"),
+          ": [sweep] is empty; list values of a setting, as in layers = [2, 4]");
     for (const SweptKey& key : claim_.sweep)
-      check(key.values.size() == claim_.sweep[0].values.size(), place("sweep"), ": the list ", key.key,
+      check(key.values.size() == claim_.sweep[0].values.size(), location("sweep"), ": the list ", key.key,
             " has length ", key.values.size(), " and ", claim_.sweep[0].key, " has ", claim_.sweep[0].values.size(),
             "; lists in [sweep] change together, so give all the same length");
     std::set<std::string> distinct(claim_.sweep[0].values.begin(), claim_.sweep[0].values.end());
-    check(distinct.size() == claim_.swept_values() && distinct.size() > 1, place("sweep"), ": ", claim_.sweep[0].key,
+    check(distinct.size() == claim_.swept_values() && distinct.size() > 1, location("sweep"), ": ", claim_.sweep[0].key,
           " must have two or more values, all different");
   }
   void swept_keys(const toml::table& table, const std::string& prefix) {
@@ -144,15 +145,15 @@ class ClaimReader {
         continue;
       }
       const toml::array* const list = node->as_array();
-      check(list && list->size() <= most_values, place(*node), ": ", prefix + key, " must be a list of at most ",
-            most_values, " values, as in [32, 256]");
+      check(list && list->size() <= max_values, location(*node), ": ", prefix + key, " must be a list of at most ",
+            max_values, " values, as in [32, 256]");
       SweptKey swept{prefix + key, {}};
       for (const toml::node& each : *list) {
-        if (const auto* const whole = each.as_integer()) swept.values.push_back(std::to_string(whole->get()));
+        if (const auto* const integer = each.as_integer()) swept.values.push_back(std::to_string(integer->get()));
         if (const auto* const real = each.as_floating_point()) swept.values.push_back(print_number(real->get()));
         if (const auto* const word = each.as_string()) swept.values.push_back(word->get());
       }
-      check(swept.values.size() == list->size(), place(*node), ": the values of ", swept.key,
+      check(swept.values.size() == list->size(), location(*node), ": the values of ", swept.key,
             " must be numbers or text in quotes");
       claim_.sweep.push_back(std::move(swept));
     }
@@ -160,56 +161,56 @@ class ClaimReader {
 
   void read_samples() {
     if (claim_.kind == Claim::Kind::timed) {
-      check(!table_.contains("seeds"), place("seeds"), ": a timed claim cannot have seeds; set rounds instead");
+      check(!table_.contains("seeds"), location("seeds"), ": a timed claim cannot have seeds; set rounds instead");
       claim_.seeds = {1};
       claim_.rounds = whole_number("rounds", 10, 2, 10'000);
       claim_.round_steps = whole_number("round_steps", 10, 1, 100'000);
       return;
     }
     for (const char* key : {"rounds", "round_steps"})
-      check(!table_.contains(key), place(key), ": ", key, " is only for a timed claim, but this claim is ",
+      check(!table_.contains(key), location(key), ": ", key, " is only for a timed claim, but this claim is ",
             name(claim_.kind), "; leave it out");
     const toml::array* const list = list_at("seeds");
     check(list, path_, ": the claim has no seeds; give two or more, as in seeds = [1, 2, 3]");
-    check(list->size() <= most_seeds, place("seeds"), ": ", list->size(), " seeds; at most ", most_seeds,
+    check(list->size() <= max_seeds, location("seeds"), ": ", list->size(), " seeds; at most ", max_seeds,
           " are allowed; leave some out");
     for (const toml::node& each : *list) {
       const auto* const seed = each.as_integer();
-      check(seed && seed->get() >= 0, place("seeds"), ": seeds must be whole numbers of at least 0");
-      check(std::find(claim_.seeds.begin(), claim_.seeds.end(), seed->get()) == claim_.seeds.end(), place("seeds"),
+      check(seed && seed->get() >= 0, location("seeds"), ": seeds must be whole numbers of at least 0");
+      check(std::find(claim_.seeds.begin(), claim_.seeds.end(), seed->get()) == claim_.seeds.end(), location("seeds"),
             ": the seed ", seed->get(), " is listed twice; leave one out");
       claim_.seeds.push_back(seed->get());
     }
-    check(claim_.seeds.size() >= 2, place("seeds"), ": a ", name(claim_.kind), " claim with ",
+    check(claim_.seeds.size() >= 2, location("seeds"), ": a ", name(claim_.kind), " claim with ",
           claim_.seeds.size() == 1 ? "one seed" : "no seed",
           " has no confidence interval and cannot be tested; give two or more, as in seeds = [1, 2, 3]");
   }
 
   void read_learning_rates() {
     if (!table_.contains("learning_rates")) return;
-    check(claim_.kind == Claim::Kind::trained, place("learning_rates"),
+    check(claim_.kind == Claim::Kind::trained, location("learning_rates"),
           ": learning_rates is only for a trained claim, but this claim is ", name(claim_.kind), "; leave it out");
     const toml::array* const list = list_at("learning_rates");
-    check(!list->empty() && list->size() <= most_values, place("learning_rates"),
-          ": learning_rates must have 1 to ", most_values, " values, not ", list->size());
+    check(!list->empty() && list->size() <= max_values, location("learning_rates"), ": learning_rates must have 1 to ",
+          max_values, " values, not ", list->size());
     for (const toml::node& each : *list) {
-      const double rate = each.value<double>().value_or(NAN);
-      check(std::isfinite(rate) && rate > 0, place("learning_rates"), ": learning rates must be numbers above 0");
-      check(std::find(claim_.learning_rates.begin(), claim_.learning_rates.end(), rate) == claim_.learning_rates.end(),
-            place("learning_rates"), ": the learning rate ", print_number(rate), " is listed twice; leave one out");
-      claim_.learning_rates.push_back(rate);
+      const double lr = each.value<double>().value_or(NAN);
+      check(std::isfinite(lr) && lr > 0, location("learning_rates"), ": learning rates must be numbers above 0");
+      check(std::find(claim_.learning_rates.begin(), claim_.learning_rates.end(), lr) == claim_.learning_rates.end(),
+            location("learning_rates"), ": the learning rate ", print_number(lr), " is listed twice; leave one out");
+      claim_.learning_rates.push_back(lr);
     }
-    const auto sets_rate = [](const Assignments& settings) {
+    const auto sets_lr = [](const Assignments& settings) {
       return std::any_of(settings.begin(), settings.end(), [](const auto& s) {
         return s.first == "learning_rate" || s.first == "lr" || s.first == "rate" || s.first == "min_learning_rate" ||
                s.first == "final_rate";
       });
     };
     for (const SweptKey& key : claim_.sweep)
-      check(!sets_rate({{key.key, ""}}), place("sweep"), ": ", key.key,
+      check(!sets_lr({{key.key, ""}}), location("sweep"), ": ", key.key,
             " is in [sweep], but learning_rates is given too; leave one of them out");
     for (const Variant& variant : claim_.variants)
-      check(!sets_rate(variant.settings), path_, ": the variant '", variant.name,
+      check(!sets_lr(variant.settings), path_, ": the variant '", variant.name,
             "' sets its own learning rate, but learning_rates is given too; leave one of them out");
   }
 
@@ -219,22 +220,22 @@ class ClaimReader {
     check(!text.empty() || timed, path_,
           ": the claim has no metric; name a metric that its runs log, as in metric = \"validation_loss\"");
     if (text.empty()) text = "step_ms";
-    claim_.metrics = {checked_metric(place("metric"), text)};
-    claim_.metric_places = {place("metric")};
+    claim_.metrics = {checked_metric(location("metric"), text)};
+    claim_.metric_locations = {location("metric")};
   }
 
-  Metric checked_metric(const std::string& where, const std::string& text) const {
-    Metric metric = parse_metric(where, text);
+  MetricExpression checked_metric(const std::string& where, const std::string& text) const {
+    MetricExpression metric = parse_metric(where, text);
     check(!metric.is_of_sweep() || !claim_.sweep.empty(), where, ": ", metric.name,
           "(...) requires a swept setting; list its values in [sweep]");
     check(!metric.uses_swept() || !claim_.sweep.empty(), where,
           ": the metric uses swept, but the claim has no [sweep]; list values of a setting there");
-    const std::vector<std::string> figures = metric.figures();
-    check(!figures.empty(), where, ": the metric '", text, "' contains no logged metric; name one, such as ",
+    const std::vector<std::string> patterns = metric.patterns();
+    check(!patterns.empty(), where, ": the metric '", text, "' contains no logged metric; name one, such as ",
           claim_.kind == Claim::Kind::timed ? "step_ms" : "loss");
     if (claim_.kind == Claim::Kind::timed)
-      check(figures == std::vector<std::string>{"step_ms"}, where, ": a timed claim can only measure step_ms, not ",
-            join(figures));
+      check(patterns == std::vector<std::string>{"step_ms"}, where, ": a timed claim can only measure step_ms, not ",
+            join(patterns));
     else if (metric.is_of_sweep() && (metric.name == "power" || metric.name == "doubling"))
       for (size_t i = 0; i < claim_.swept_values(); ++i)
         check(claim_.swept_number(i) > 0, where, ": ", metric.name, "(...) requires swept values above 0, but ",
@@ -250,27 +251,27 @@ class ClaimReader {
     if (const auto* const one = node->as_string()) texts = {one->get()};
     if (const auto* const list = node->as_array())
       for (const toml::node& each : *list) {
-        check(each.is_string(), place(*node), ": refuted_if must be text in quotes, or a list of such texts");
+        check(each.is_string(), location(*node), ": refuted_if must be text in quotes, or a list of such texts");
         texts.push_back(each.as_string()->get());
       }
-    check(!texts.empty() && texts.size() <= most_refutations, place(*node),
-          ": refuted_if must be text in quotes, or a list of 1 to ", most_refutations, " such texts");
+    check(!texts.empty() && texts.size() <= max_refutations, location(*node),
+          ": refuted_if must be text in quotes, or a list of 1 to ", max_refutations, " such texts");
     std::vector<std::string> names;
     for (const Variant& variant : claim_.variants) names.push_back(variant.name);
     for (const std::string& text : texts) {
-      Comparison comparison = parse_refutation(place(*node), text, names);
-      const bool over_sweep = metric_of(comparison, place(*node)).is_of_sweep();
-      check(!comparison.number.uses_swept() || (!claim_.sweep.empty() && !over_sweep), place(*node), ": '", text,
+      Comparison comparison = parse_refutation(location(*node), text, names);
+      const bool over_sweep = metric_of(comparison, location(*node)).is_of_sweep();
+      check(!comparison.number.uses_swept() || (!claim_.sweep.empty() && !over_sweep), location(*node), ": '", text,
             "' uses swept, but its metric has no swept value; give a number instead");
       if (claim_.kind == Claim::Kind::timed) {
-        check(comparison.of_variants || over_sweep, place(*node),
+        check(comparison.of_variants || over_sweep, location(*node),
               ": step_ms depends on the machine and cannot be compared with a number; compare '", comparison.left,
               "' with another variant");
         if (!over_sweep) {
-          check(comparison.share || comparison.bound == 0, place(*node),
-                ": the margin of a timed claim must be a percentage, as in '", comparison.left, " > ",
-                comparison.right, " + 5 %'");
-          comparison.share = true;
+          check(comparison.is_relative || comparison.bound == 0, location(*node),
+                ": the margin of a timed claim must be a percentage, as in '", comparison.left, " > ", comparison.right,
+                " + 5 %'");
+          comparison.is_relative = true;
         }
       }
       claim_.refuted_if.push_back(std::move(comparison));
@@ -284,25 +285,25 @@ class ClaimReader {
       const std::vector<Setting> members = settings_of(claim_.example);
       for (const auto& [key, value] : settings_in_table(*table, path_, settings_of(scratch)))
         set_setting(members, path_, key, value);
-      claim_.example_place = place("example");
-      check(claim_.example.given(), place("example"), ": [example] has no input; give text, image or source");
+      claim_.example_location = location("example");
+      check(claim_.example.given(), location("example"), ": [example] has no input; give text, image or source");
     }
-    const std::vector<std::string> looks = claim_.looks();
-    if (looks.empty()) {
-      check(!table, place("example"),
+    const std::vector<std::string> analyses = claim_.analyses();
+    if (analyses.empty()) {
+      check(!table, location("example"),
             ": [example] is not used, because no metric is of an analysis, such as heads/induction/*; leave it out");
       return;
     }
-    check(claim_.kind == Claim::Kind::trained, place("metric"), ": metrics of the analysis '", looks[0],
+    check(claim_.kind == Claim::Kind::trained, location("metric"), ": metrics of the analysis '", analyses[0],
           "' require kind = \"trained\", but this claim is ", name(claim_.kind));
-    check(table, path_, ": the metric is of the analysis '", looks[0],
+    check(table, path_, ": the metric is of the analysis '", analyses[0],
           "', which requires an input; give one, as in [example] and text = \"...\"");
   }
 
   // Returns the comparison's own metric, else the claim's; lists a new metric once.
-  const Metric& metric_of(Comparison& comparison, const std::string& where) {
-    if (comparison.measure.empty()) return claim_.metrics[0];
-    const Metric own = checked_metric(where, comparison.measure);
+  const MetricExpression& metric_of(Comparison& comparison, const std::string& where) {
+    if (comparison.metric_text.empty()) return claim_.metrics[0];
+    const MetricExpression own = checked_metric(where, comparison.metric_text);
     for (size_t i = 0; i < claim_.metrics.size(); ++i)
       if (print(claim_.metrics[i]) == print(own)) {
         comparison.metric = i;
@@ -310,19 +311,19 @@ class ClaimReader {
       }
     comparison.metric = claim_.metrics.size();
     claim_.metrics.push_back(own);
-    claim_.metric_places.push_back(where);
+    claim_.metric_locations.push_back(where);
     return claim_.metrics.back();
   }
 
-  std::string place(const toml::node& node) const { return toml_place(path_, node); }
-  std::string place(const char* key) const {
+  std::string location(const toml::node& node) const { return toml_location(path_, node); }
+  std::string location(const char* key) const {
     const toml::node* const node = table_.get(key);
-    return node ? place(*node) : path_;
+    return node ? location(*node) : path_;
   }
   std::optional<std::string> text_at(const char* key) const {
     const toml::node* const node = table_.get(key);
     if (!node) return {};
-    check(node->is_string(), place(*node), ": ", key, " must be text in quotes");
+    check(node->is_string(), location(*node), ": ", key, " must be text in quotes");
     return node->as_string()->get();
   }
   std::string sentence(const char* key, const char* what) const {
@@ -332,22 +333,22 @@ class ClaimReader {
   }
   const toml::table* table_at(const char* key) const {
     const toml::node* const node = table_.get(key);
-    check(!node || node->is_table(), node ? place(*node) : "", ": ", key, " must be a table, as in [", key, "]");
+    check(!node || node->is_table(), node ? location(*node) : "", ": ", key, " must be a table, as in [", key, "]");
     return node ? node->as_table() : nullptr;
   }
   const toml::array* list_at(const char* key) const {
     const toml::node* const node = table_.get(key);
-    check(!node || node->is_array(), node ? place(*node) : "", ": ", key, " must be a list, as in ", key,
+    check(!node || node->is_array(), node ? location(*node) : "", ": ", key, " must be a list, as in ", key,
           " = [1, 2, 3]");
     return node ? node->as_array() : nullptr;
   }
-  int64_t whole_number(const char* key, int64_t otherwise, int64_t low, int64_t high) const {
+  int64_t whole_number(const char* key, int64_t default_value, int64_t low, int64_t high) const {
     const toml::node* const node = table_.get(key);
-    if (!node) return otherwise;
-    const auto* const whole = node->as_integer();
-    check(whole && whole->get() >= low && whole->get() <= high, place(*node), ": ", key,
+    if (!node) return default_value;
+    const auto* const integer = node->as_integer();
+    check(integer && integer->get() >= low && integer->get() <= high, location(*node), ": ", key,
           " must be a whole number from ", low, " to ", high);
-    return whole->get();
+    return integer->get();
   }
 
   const std::string& path_;
@@ -357,7 +358,7 @@ class ClaimReader {
 
 }  // namespace
 
-std::string found_near(const std::string& claim, const std::string& path) {
+std::string resolve_path(const std::string& claim, const std::string& path) {
   if (file_exists(path) || folder_exists(path)) return path;
   if (std::filesystem::path(path).is_absolute()) return "";
   for (std::filesystem::path folder = std::filesystem::absolute(claim).lexically_normal().parent_path();;

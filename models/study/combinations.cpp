@@ -31,7 +31,7 @@ Braces braces_at(const std::string& text, size_t open) {
 }
 
 // Returns the numbers of a range such as "0..4"; none if `part` is not a range.
-std::optional<std::vector<std::string>> range_in(const std::string& part, size_t most) {
+std::optional<std::vector<std::string>> range_in(const std::string& part, size_t max_values) {
   const size_t dots = part.find("..");
   const auto digits = [](const std::string& s) {
     return !s.empty() && s.size() < 18 && std::all_of(s.begin(), s.end(), [](char c) { return c >= '0' && c <= '9'; });
@@ -39,7 +39,7 @@ std::optional<std::vector<std::string>> range_in(const std::string& part, size_t
   if (dots == std::string::npos || !digits(part.substr(0, dots)) || !digits(part.substr(dots + 2))) return {};
   const int64_t first = std::stoll(part.substr(0, dots)), last = std::stoll(part.substr(dots + 2));
   const int64_t step = first <= last ? 1 : -1;
-  check(static_cast<size_t>((last - first) * step) < most, "sweep: {", part, "} has more than ", most,
+  check(static_cast<size_t>((last - first) * step) < max_values, "sweep: {", part, "} has more than ", max_values,
         " values; use a shorter range");
   std::vector<std::string> all;
   for (int64_t i = first; i != last + step; i += step) all.push_back(std::to_string(i));
@@ -47,10 +47,10 @@ std::optional<std::vector<std::string>> range_in(const std::string& part, size_t
 }
 
 // Limits nested braces, because each level is a recursive call.
-constexpr int most_nested_braces = 32;
+constexpr int max_nested_braces = 32;
 
-std::vector<std::string> expand(const std::string& text, size_t most, int depth) {
-  check(depth <= most_nested_braces, "sweep: braces are nested more than ", most_nested_braces,
+std::vector<std::string> expand(const std::string& text, size_t max_values, int depth) {
+  check(depth <= max_nested_braces, "sweep: braces are nested more than ", max_nested_braces,
         " levels deep; use fewer levels");
   std::vector<std::string> all = {""};
   size_t done = 0;  // each of `all` contains the text before this offset, expanded
@@ -65,12 +65,13 @@ std::vector<std::string> expand(const std::string& text, size_t most, int depth)
     size_t begin = open + 1;
     for (const size_t end : braces.commas) {
       const std::string part = text.substr(begin, end - begin);
-      const auto range = braces.commas.size() == 1 ? range_in(part, most) : std::nullopt;
-      const std::vector<std::string> its = range ? *range : expand(part, most, depth + 1);
+      const auto range = braces.commas.size() == 1 ? range_in(part, max_values) : std::nullopt;
+      const std::vector<std::string> its = range ? *range : expand(part, max_values, depth + 1);
       parts.insert(parts.end(), its.begin(), its.end());
       begin = end + 1;
     }
-    check(parts.size() <= most / all.size(), "sweep: '", text, "' has more than ", most, " values; give fewer");
+    check(parts.size() <= max_values / all.size(), "sweep: '", text, "' has more than ", max_values,
+          " values; give fewer");
     std::vector<std::string> longer;
     for (const std::string& start : all)
       for (const std::string& part : parts) longer.push_back(start + text.substr(done, open - done) + part);
@@ -84,7 +85,9 @@ std::vector<std::string> expand(const std::string& text, size_t most, int depth)
 
 }  // namespace
 
-std::vector<std::string> expand_braces(const std::string& text, size_t most) { return expand(text, most, 0); }
+std::vector<std::string> expand_braces(const std::string& text, size_t max_values) {
+  return expand(text, max_values, 0);
+}
 
 namespace {
 
@@ -93,12 +96,12 @@ struct KeyValues {
   std::vector<std::string> values;
 };
 
-std::vector<KeyValues> lists_of(const Assignments& given, size_t most) {
+std::vector<KeyValues> lists_of(const Assignments& given, size_t max_values) {
   std::vector<KeyValues> lists;
   for (const auto& [key, text] : given) {
     auto list = std::ranges::find(lists, key, &KeyValues::key);
     if (list == lists.end()) list = lists.insert(lists.end(), {key, {}});
-    for (std::string& value : expand_braces(text, most))
+    for (std::string& value : expand_braces(text, max_values))
       if (std::ranges::find(list->values, value) == list->values.end()) list->values.push_back(std::move(value));
   }
   return lists;
@@ -106,10 +109,10 @@ std::vector<KeyValues> lists_of(const Assignments& given, size_t most) {
 
 }  // namespace
 
-std::vector<Assignments> combinations(const Assignments& given, size_t most) {
+std::vector<Assignments> combinations(const Assignments& given, size_t max_values) {
   std::vector<Assignments> all = {{}};
-  for (const auto& [key, values] : lists_of(given, most)) {
-    check(all.size() <= most / values.size(), "sweep: more than ", most,
+  for (const auto& [key, values] : lists_of(given, max_values)) {
+    check(all.size() <= max_values / values.size(), "sweep: more than ", max_values,
           " combinations of settings; give fewer values");
     std::vector<Assignments> longer;
     for (const Assignments& begun : all)

@@ -11,14 +11,14 @@ namespace orrery::models {
 // gives 0 1 2 3 4 (or down), "{softmax,relu{,6}}" gives softmax relu relu6. Several give every
 // combination; the first changes slowest. A comma in round brackets does not split:
 // "{softmax,pointwise(relu, alpha=1)}" has two parts. Throws if a brace is not closed or not
-// opened, if a pair is empty, or if there are more than `most` values.
-std::vector<std::string> expand_braces(const std::string& text, size_t most = 100'000);
+// opened, if a pair is empty, or if there are more than `max_values` values.
+std::vector<std::string> expand_braces(const std::string& text, size_t max_values = 100'000);
 
 using Assignments = std::vector<std::pair<std::string, std::string>>;
 
 // Returns every combination of the keys' values; a key may have braces or be repeated. Keys keep
-// the order of their first occurrence; the first changes slowest. Throws above `most` combinations.
-std::vector<Assignments> combinations(const Assignments& given, size_t most = 100'000);
+// the order of their first occurrence; the first changes slowest. Throws above `max_values` combinations.
+std::vector<Assignments> combinations(const Assignments& given, size_t max_values = 100'000);
 std::vector<std::string> varied_keys(const Assignments& given);  // those with more than one value
 
 }  // namespace orrery::models

@@ -12,18 +12,18 @@ namespace {
 // Iterates over the steps of a log; merges a validation's row into the row of its step.
 class Steps {
  public:
-  explicit Steps(const RunLog& log) : pass_(log), next_(pass_.next()) {}
+  explicit Steps(const RunLog& log) : reader_(log), next_(reader_.next()) {}
   // Returns false if there are no more.
   bool take(LogRow& step) {
     if (!next_) return false;
     step = *next_;
-    while ((next_ = pass_.next()) && next_->step == step.step)
-      for (const auto& [name, value] : next_->figures) step.figures[name] = value;
+    while ((next_ = reader_.next()) && next_->step == step.step)
+      for (const auto& [name, value] : next_->metrics) step.metrics[name] = value;
     return true;
   }
 
  private:
-  RunLog::Pass pass_;
+  RunLog::Reader reader_;
   const LogRow* next_;
 };
 
@@ -69,26 +69,26 @@ std::vector<DifferingSetting> differing_settings(std::span<const TrainSettings> 
 }
 
 LogComparison compare_logs(const RunLog& first, const RunLog& second) {
-  Steps ours(first), others(second);
+  Steps first_steps(first), second_steps(second);
   LogRow one, other;
   LogComparison comparison;
-  for (bool both = ours.take(one) && others.take(other); both;) {
+  for (bool both = first_steps.take(one) && second_steps.take(other); both;) {
     if (one.step != other.step) {
-      both = one.step < other.step ? ours.take(one) : others.take(other);
+      both = one.step < other.step ? first_steps.take(one) : second_steps.take(other);
       continue;
     }
     ++comparison.steps, comparison.last = one.step;
-    for (const auto& [name, value] : one.figures) {
-      if (comparison.parting >= 0 && comparison.parting != one.step) break;
-      const auto its = other.figures.find(name);
-      if (tells_time(name) || its == other.figures.end() || same_bits(value, its->second)) continue;
-      comparison.parting = one.step;
-      comparison.figures.push_back({name, value, its->second});
+    for (const auto& [name, value] : one.metrics) {
+      if (comparison.first_difference >= 0 && comparison.first_difference != one.step) break;
+      const auto its = other.metrics.find(name);
+      if (is_timing(name) || its == other.metrics.end() || same_bits(value, its->second)) continue;
+      comparison.first_difference = one.step;
+      comparison.metrics.push_back({name, value, its->second});
     }
-    both = ours.take(one) && others.take(other);
+    both = first_steps.take(one) && second_steps.take(other);
   }
-  std::stable_partition(comparison.figures.begin(), comparison.figures.end(),
-                        [](const PartingFigure& figure) { return figure.name.find('/') == std::string::npos; });
+  std::stable_partition(comparison.metrics.begin(), comparison.metrics.end(),
+                        [](const DifferingMetric& metric) { return metric.name.find('/') == std::string::npos; });
   return comparison;
 }
 

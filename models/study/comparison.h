@@ -20,14 +20,14 @@ struct DifferingSetting {
 // resuming. Values are as written (shorter), or completed if the written ones are equal.
 std::vector<DifferingSetting> differing_settings(std::span<const TrainSettings> runs);
 
-struct PartingFigure {
+struct DifferingMetric {
   std::string name;
   double first = 0, second = 0;
 };
 struct LogComparison {
   int64_t steps = 0, last = 0;         // number of common steps, and the last of them
-  int64_t parting = -1;                // first common step where a metric differs; -1: none
-  std::vector<PartingFigure> figures;  // metrics that differ there: of the whole model, then of its modules
+  int64_t first_difference = -1;       // first common step where a metric differs; -1: none
+  std::vector<DifferingMetric> metrics;  // metrics that differ there: of the whole model, then of its modules
 };
 // Compares the metrics that both logs have at a step bit for bit, without timings. Rows must be
 // ordered by step, as runs write them.

@@ -19,34 +19,34 @@ using Names = std::set<std::string, NumbersInOrder>;
 
 }  // namespace
 
-std::vector<std::string> figure_names(const RunLog& log) {
+std::vector<std::string> metric_names(const RunLog& log) {
   Names names;
   log.each([&](const LogRow& row) {
-    for (const auto& [name, value] : row.figures)
+    for (const auto& [name, value] : row.metrics)
       if (!names.contains(name)) names.insert(name);
   });
   return {names.begin(), names.end()};
 }
 
-std::vector<std::string> fitting_figures(const std::string& command, const std::vector<std::string>& names,
-                                         const std::string& patterns) {
-  const std::vector<std::string> asked = items_of(patterns);
-  if (asked.empty()) return names;
-  Names fitting;
-  for (const std::string& pattern : asked) {
-    bool fits = false;
+std::vector<std::string> matching_metrics(const std::string& command, const std::vector<std::string>& names,
+                                          const std::string& patterns) {
+  const std::vector<std::string> selected = split_list(patterns);
+  if (selected.empty()) return names;
+  Names matching;
+  for (const std::string& pattern : selected) {
+    bool matches = false;
     for (const std::string& name : names)
-      if (matches_metric(pattern, name)) fits = true, fitting.insert(name);
-    if (fits) continue;
+      if (matches_metric(pattern, name)) matches = true, matching.insert(name);
+    if (matches) continue;
     const std::string meant = nearest(pattern, names);
     fail(command, ": no metric matches '", pattern, "'; ",
          !meant.empty() ? "did you mean '" + meant + "'?" : "the logged metrics are " + join(names));
   }
-  return {fitting.begin(), fitting.end()};
+  return {matching.begin(), matching.end()};
 }
 
-bool tells_time(const std::string& figure) {
-  return figure == "mfu" || figure.starts_with("step_ms") || figure.ends_with("_per_second");
+bool is_timing(const std::string& metric) {
+  return metric == "mfu" || metric.starts_with("step_ms") || metric.ends_with("_per_second");
 }
 
 }  // namespace orrery::models

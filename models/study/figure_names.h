@@ -9,16 +9,16 @@
 
 namespace orrery::models {
 
-std::vector<std::string> figure_names(const RunLog& log);  // of all rows, each once; block2 before block10
+std::vector<std::string> metric_names(const RunLog& log);  // of all rows, each once; block2 before block10
 
 // Returns the names that match one of `patterns`, a comma-separated list with * ? [ab] as in file
 // names; former names match too. An empty list selects all. Throws, beginning with `command`, if
 // one matches nothing:
 //   metrics: no metric matches 'los'; did you mean 'loss'?
-std::vector<std::string> fitting_figures(const std::string& command, const std::vector<std::string>& names,
-                                         const std::string& patterns);
+std::vector<std::string> matching_metrics(const std::string& command, const std::vector<std::string>& names,
+                                          const std::string& patterns);
 
 // Returns true for metrics that depend on the time taken: step_ms, tokens_per_second, mfu.
-bool tells_time(const std::string& figure);
+bool is_timing(const std::string& metric);
 
 }  // namespace orrery::models

@@ -14,27 +14,28 @@ std::string number_text(double x) {
   const bool plain = x == 0 || (std::abs(x) >= 1e-3 && std::abs(x) < 1e6);
   return plain ? signed_fixed(x, 4) : (x > 0 ? "+" : "") + significant(x, 3);
 }
-std::string shown(double x, bool share) { return share ? signed_fixed(100 * x, 2) + " %" : number_text(x); }
+std::string shown(double x, bool is_relative) { return is_relative ? signed_fixed(100 * x, 2) + " %" : number_text(x); }
 
 std::string bound_text(const Comparison& c) {
   if (c.bound == 0) return "zero";
-  const std::string number = c.share ? print_number(100 * std::abs(c.bound)) + " %" : print_number(std::abs(c.bound));
-  return c.refuted == Refuted::outside ? "the margin +-" + number
-                                       : "the margin " + (c.bound < 0 ? "-" + number : number);
+  const std::string number =
+      c.is_relative ? print_number(100 * std::abs(c.bound)) + " %" : print_number(std::abs(c.bound));
+  return c.refuted == RefutedWhen::outside ? "the margin +-" + number
+                                           : "the margin " + (c.bound < 0 ? "-" + number : number);
 }
 
 std::string samples_text(const Claim& claim, int64_t count) {
-  return text(grouped(count), claim.kind == Claim::Kind::timed ? " rounds" : " seeds");
+  return text(with_commas(count), claim.kind == Claim::Kind::timed ? " rounds" : " seeds");
 }
 
-std::string sentence_of(const Claim& claim, const Comparison& c, const JudgedComparison& judged) {
-  std::string all = text(name(judged.verdict), ": ", in_words(judged.metric), ", ", judged.name,
-                         judged.at.empty() ? "" : " at " + judged.at, " is ", shown(judged.mean, c.share),
-                         ", 95 % interval ", shown(judged.low, c.share), " to ", shown(judged.high, c.share), ", ",
-                         samples_text(claim, judged.samples), "; ");
+std::string sentence_of(const Claim& claim, const Comparison& c, const ComparisonResult& result) {
+  std::string all = text(name(result.verdict), ": ", humanize(result.metric), ", ", result.name,
+                         result.at.empty() ? "" : " at " + result.at, " is ", shown(result.mean, c.is_relative),
+                         ", 95 % interval ", shown(result.low, c.is_relative), " to ",
+                         shown(result.high, c.is_relative), ", ", samples_text(claim, result.samples), "; ");
   const std::string bound = bound_text(c);
-  const bool equality = c.refuted == Refuted::outside, above = c.refuted == Refuted::above;
-  switch (judged.verdict) {
+  const bool equality = c.refuted == RefutedWhen::outside, above = c.refuted == RefutedWhen::above;
+  switch (result.verdict) {
     case Verdict::shown:
       return all + (equality ? "both ends are within " : above ? "the interval is below " : "the interval is above ") +
              bound;
@@ -44,20 +45,20 @@ std::string sentence_of(const Claim& claim, const Comparison& c, const JudgedCom
       break;
   }
   const std::string past = above ? "above " : "below ";
-  const bool holds_bound = judged.low <= c.bound && judged.high >= c.bound;
+  const bool holds_bound = result.low <= c.bound && result.high >= c.bound;
   if (!equality && !holds_bound) return all + "the interval is " + past + bound + ", but not " + past + "zero";
-  if (falls_short(judged.mean, c.refuted, c.bound))
+  if (falls_short(result.mean, c.refuted, c.bound))
     return all + "the interval contains " + bound + ", and the mean is " + past + "it, but not " + past + "zero";
   all += "the interval contains " + (equality ? "an end of " + bound : bound) + "; ";
-  if (judged.needed == 0)
-    return all + "with this spread, " + samples_text(claim, most_samples) + " would not resolve it";
-  return all + "with this spread, " + samples_text(claim, judged.needed) + " would resolve it";
+  if (result.needed == 0)
+    return all + "with this spread, " + samples_text(claim, max_samples) + " would not resolve it";
+  return all + "with this spread, " + samples_text(claim, result.needed) + " would resolve it";
 }
 
 using Samples = std::vector<std::optional<double>>;
 
 // Returns one value per sample; none if the sample was not measured at every swept value.
-Samples over_sweep(const Claim& claim, const Metric& metric, const std::vector<Samples>& at_values) {
+Samples over_sweep(const Claim& claim, const MetricExpression& metric, const std::vector<Samples>& at_values) {
   Samples all;
   for (size_t i = 0; i < at_values[0].size(); ++i) {
     std::vector<double> x, y;
@@ -69,31 +70,31 @@ Samples over_sweep(const Claim& claim, const Metric& metric, const std::vector<S
   return all;
 }
 
-JudgedComparison judge(const Claim& claim, const Comparison& c, const SampleRow& left, const Samples& right) {
-  JudgedComparison judged;
-  judged.refuted_if = c.text, judged.metric = print(claim.metrics[c.metric]), judged.at = left.at;
-  judged.name = c.share ? c.left + " / " + c.right + " - 1" : c.left + " - " + c.right;
+ComparisonResult test_comparison(const Claim& claim, const Comparison& c, const SampleRow& left, const Samples& right) {
+  ComparisonResult result;
+  result.refuted_if = c.text, result.metric = print(claim.metrics[c.metric]), result.at = left.at;
+  result.name = c.is_relative ? c.left + " / " + c.right + " - 1" : c.left + " - " + c.right;
   std::vector<double> differences;
   for (size_t i = 0; i < left.samples.size(); ++i)
     if (left.samples[i] && right[i])
-      differences.push_back(c.share ? *left.samples[i] / *right[i] - 1 : *left.samples[i] - *right[i]);
-  judged.samples = static_cast<int64_t>(differences.size());
+      differences.push_back(c.is_relative ? *left.samples[i] / *right[i] - 1 : *left.samples[i] - *right[i]);
+  result.samples = static_cast<int64_t>(differences.size());
   if (differences.size() < left.samples.size()) {
-    judged.sentence =
-        text("not shown: ", in_words(judged.metric), ", ", judged.name, judged.at.empty() ? "" : " at " + judged.at,
+    result.sentence =
+        text("not shown: ", humanize(result.metric), ", ", result.name, result.at.empty() ? "" : " at " + result.at,
              " has ", differences.size(), " of ", samples_text(claim, static_cast<int64_t>(left.samples.size())),
              "; failed and diverged runs cannot be left out");
-    return judged;
+    return result;
   }
   for (const double d : differences)
-    check(std::isfinite(d), claim.path, ": ", judged.name, " is ", d, ", because ", c.right,
+    check(std::isfinite(d), claim.path, ": ", result.name, " is ", d, ", because ", c.right,
           " is 0; use a margin without %");
-  const Judgement found = judge(differences, c.refuted, c.bound);
-  judged.verdict = found.verdict, judged.known = true, judged.on_border = found.on_border;
-  judged.mean = found.interval.mean, judged.low = found.interval.low, judged.high = found.interval.high;
-  judged.needed = static_cast<int64_t>(found.needed.value_or(0));
-  judged.sentence = sentence_of(claim, c, judged) + (judged.on_border ? "; on the border" : "");
-  return judged;
+  const TestResult found = test_differences(differences, c.refuted, c.bound);
+  result.verdict = found.verdict, result.known = true, result.is_borderline = found.is_borderline;
+  result.mean = found.interval.mean, result.low = found.interval.low, result.high = found.interval.high;
+  result.needed = static_cast<int64_t>(found.needed.value_or(0));
+  result.sentence = sentence_of(claim, c, result) + (result.is_borderline ? "; on the border" : "");
+  return result;
 }
 
 }  // namespace
@@ -103,7 +104,7 @@ std::vector<SampleRow> sample_rows(const Claim& claim, const Measurements& measu
   for (size_t m = 0; m < claim.metrics.size(); ++m)
     for (size_t v = 0; v < claim.variants.size(); ++v) {
       const std::string& variant = claim.variants[v].name;
-      if (!claim.concerns(m, variant)) continue;
+      if (!claim.is_measured(m, variant)) continue;
       const auto& at_values = measured.values[m][v];
       if (claim.metrics[m].is_of_sweep()) {
         rows.push_back({m, variant, "", over_sweep(claim, claim.metrics[m], at_values)});
@@ -116,9 +117,9 @@ std::vector<SampleRow> sample_rows(const Claim& claim, const Measurements& measu
   return rows;
 }
 
-JudgedClaim judge(const Claim& claim, const Measurements& measured) {
+ClaimResult test_claim(const Claim& claim, const Measurements& measured) {
   const std::vector<SampleRow> rows = sample_rows(claim, measured);
-  JudgedClaim judged;
+  ClaimResult result;
   std::vector<Verdict> verdicts;
   for (const Comparison& c : claim.refuted_if)
     for (const SampleRow& left : rows) {
@@ -136,11 +137,11 @@ JudgedClaim judge(const Claim& claim, const Measurements& measured) {
         const double number = measure(c.number, {}, claim.swept_number(place));
         for (auto& each : right) each = number;
       }
-      judged.comparisons.push_back(judge(claim, c, left, right));
-      verdicts.push_back(judged.comparisons.back().verdict);
+      result.comparisons.push_back(test_comparison(claim, c, left, right));
+      verdicts.push_back(result.comparisons.back().verdict);
     }
-  judged.verdict = verdict_of_all(verdicts);
-  return judged;
+  result.verdict = verdict_of_all(verdicts);
+  return result;
 }
 
 }  // namespace orrery::models

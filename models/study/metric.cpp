@@ -15,7 +15,7 @@
 namespace orrery::models {
 namespace {
 
-using Kind = Metric::Kind;
+using Kind = MetricExpression::Kind;
 using Numbers = std::vector<double>;
 
 double mean_of(const Numbers& x) { return std::accumulate(x.begin(), x.end(), 0.0) / static_cast<double>(x.size()); }
@@ -45,49 +45,49 @@ double rank_correlation(const Numbers& a, const Numbers& b) {
         yy += (y[i] - mean_y) * (y[i] - mean_y);
   return xy / std::sqrt(xx * yy);
 }
-double share_above(const Numbers& x, const Numbers& bound) {
+double fraction_above(const Numbers& x, const Numbers& bound) {
   return static_cast<double>(std::count_if(x.begin(), x.end(), [&](double each) { return each > bound[0]; })) /
          static_cast<double>(x.size());
 }
 
 struct Function {
   Kind kind;
-  size_t parts;
+  size_t arguments;
   double (*of)(const Numbers& x) = nullptr;  // of the module paths, rows or arguments
   double (*of_two)(const Numbers& x,
                    const Numbers& y) = nullptr;  // of the module paths of two metrics, or of one metric and a number
 };
 const std::map<std::string, Function, std::less<>>& functions() {
   static const std::map<std::string, Function, std::less<>> all = {
-      {"max", {Kind::of_places, 1, max_of}},
-      {"min", {Kind::of_places, 1, min_of}},
-      {"sum", {Kind::of_places, 1, sum_of}},
-      {"mean", {Kind::of_places, 1, mean_of}},
-      {"above", {Kind::of_places, 2, nullptr, share_above}},
-      {"rank_correlation", {Kind::of_places, 2, nullptr, rank_correlation}},
-      {"first", {Kind::of_rows, 1, [](const Numbers& x) { return x.front(); }}},
-      {"last", {Kind::of_rows, 1, [](const Numbers& x) { return x.back(); }}},
-      {"highest", {Kind::of_rows, 1, max_of}},
-      {"lowest", {Kind::of_rows, 1, min_of}},
-      {"average", {Kind::of_rows, 1, mean_of}},
+      {"max", {Kind::over_modules, 1, max_of}},
+      {"min", {Kind::over_modules, 1, min_of}},
+      {"sum", {Kind::over_modules, 1, sum_of}},
+      {"mean", {Kind::over_modules, 1, mean_of}},
+      {"above", {Kind::over_modules, 2, nullptr, fraction_above}},
+      {"rank_correlation", {Kind::over_modules, 2, nullptr, rank_correlation}},
+      {"first", {Kind::over_steps, 1, [](const Numbers& x) { return x.front(); }}},
+      {"last", {Kind::over_steps, 1, [](const Numbers& x) { return x.back(); }}},
+      {"highest", {Kind::over_steps, 1, max_of}},
+      {"lowest", {Kind::over_steps, 1, min_of}},
+      {"average", {Kind::over_steps, 1, mean_of}},
       {"ratio", {Kind::of_numbers, 2, [](const Numbers& x) { return x[0] / x[1]; }}},
       {"difference", {Kind::of_numbers, 2, [](const Numbers& x) { return x[0] - x[1]; }}},
       {"product", {Kind::of_numbers, 2, [](const Numbers& x) { return x[0] * x[1]; }}},
       {"root", {Kind::of_numbers, 1, [](const Numbers& x) { return std::sqrt(x[0]); }}},
       {"log", {Kind::of_numbers, 1, [](const Numbers& x) { return std::log(x[0]); }}},
-      {"slope", {Kind::of_sweep, 1}},
-      {"doubling", {Kind::of_sweep, 1}},
-      {"power", {Kind::of_sweep, 1}},
-      {"growth", {Kind::of_sweep, 1}},
-      {"at_first", {Kind::of_sweep, 1}},
-      {"at_last", {Kind::of_sweep, 1}},
-      {"lowest_at", {Kind::of_sweep, 1}},
-      {"highest_at", {Kind::of_sweep, 1}}};
+      {"slope", {Kind::over_sweep, 1}},
+      {"doubling", {Kind::over_sweep, 1}},
+      {"power", {Kind::over_sweep, 1}},
+      {"growth", {Kind::over_sweep, 1}},
+      {"at_first", {Kind::over_sweep, 1}},
+      {"at_last", {Kind::over_sweep, 1}},
+      {"lowest_at", {Kind::over_sweep, 1}},
+      {"highest_at", {Kind::over_sweep, 1}}};
   return all;
 }
 
 // `y`: values of the second argument, for a function of two.
-double taken_together(const std::string& name, const Numbers& x, const Numbers& y = {}) {
+double apply_function(const std::string& name, const Numbers& x, const Numbers& y = {}) {
   const auto is_none = [](double each) { return std::isnan(each); };
   if (std::any_of(x.begin(), x.end(), is_none) || std::any_of(y.begin(), y.end(), is_none)) return NAN;  // max hides it
   const Function& function = functions().at(name);
@@ -98,22 +98,22 @@ class Parser {
  public:
   Parser(std::string_view what, std::string_view text) : what_(what), text_(text) {}
 
-  Metric whole() {
-    constexpr size_t longest = 1000;
-    check(text_.size() <= longest, what_, ": the metric has ", text_.size(), " characters; at most ", longest,
+  MetricExpression parse() {
+    constexpr size_t max_length = 1000;
+    check(text_.size() <= max_length, what_, ": the metric has ", text_.size(), " characters; at most ", max_length,
           " are allowed; shorten it");
-    const Metric all = one(0);
+    const MetricExpression all = parse_expression(0);
     if (at_ < text_.size()) refuse("continues after its last bracket; remove the rest");
     check_order(all, true);
     return all;
   }
 
  private:
-  Metric one(int depth) {
-    constexpr int deepest = 16;
-    if (depth > deepest) refuse(text("has brackets nested more than ", deepest, " levels deep"));
-    Metric metric;
-    metric.name = word();
+  MetricExpression parse_expression(int depth) {
+    constexpr int max_depth = 16;
+    if (depth > max_depth) refuse(text("has brackets nested more than ", max_depth, " levels deep"));
+    MetricExpression metric;
+    metric.name = parse_name();
     if (metric.name.empty()) refuse("has an empty name or argument; give a logged metric, a function or a number");
     if (at_ < text_.size() && text_[at_] == '(') {
       const auto found = functions().find(metric.name);
@@ -121,13 +121,14 @@ class Parser {
       metric.kind = found->second.kind;
       do {
         ++at_;
-        metric.parts.push_back(one(depth + 1));
+        metric.arguments.push_back(parse_expression(depth + 1));
       } while (at_ < text_.size() && text_[at_] == ',');
       if (at_ == text_.size() || text_[at_] != ')') refuse("opens a bracket that is not closed; add )");
       ++at_;
-      spaces();
-      check(metric.parts.size() == found->second.parts, what_, ": ", metric.name, " takes ", found->second.parts,
-            found->second.parts == 1 ? " argument" : " arguments", ", not ", metric.parts.size(), ", in '", text_, "'");
+      skip_spaces();
+      check(metric.arguments.size() == found->second.arguments, what_, ": ", metric.name, " takes ",
+            found->second.arguments, found->second.arguments == 1 ? " argument" : " arguments", ", not ",
+            metric.arguments.size(), ", in '", text_, "'");
       return metric;
     }
     if (functions().contains(metric.name))
@@ -144,27 +145,28 @@ class Parser {
   }
 
   // Nesting, from the inside: functions of module paths, of rows, of numbers, of the sweep.
-  void check_order(const Metric& metric, bool outermost) const {
-    const auto holds = [&](std::initializer_list<Kind> kinds) {
-      for (const Metric& part : metric.parts)
-        if (std::find(kinds.begin(), kinds.end(), part.kind) == kinds.end())
-          refuse(text("has ", print(part), " in ", metric.name, "(...), which takes a logged metric",
-                      metric.kind == Kind::of_rows ? ", or max, min, sum or mean of one" : ""));
+  void check_order(const MetricExpression& metric, bool outermost) const {
+    const auto check_kinds = [&](std::initializer_list<Kind> kinds) {
+      for (const MetricExpression& argument : metric.arguments)
+        if (std::find(kinds.begin(), kinds.end(), argument.kind) == kinds.end())
+          refuse(text("has ", print(argument), " in ", metric.name, "(...), which takes a logged metric",
+                      metric.kind == Kind::over_steps ? ", or max, min, sum or mean of one" : ""));
     };
-    if (metric.kind == Kind::of_places && metric.name != "above") holds({Kind::figure});
-    if (metric.name == "above" && (metric.parts[0].kind != Kind::figure || metric.parts[1].kind != Kind::number))
+    if (metric.kind == Kind::over_modules && metric.name != "above") check_kinds({Kind::logged});
+    if (metric.name == "above" &&
+        (metric.arguments[0].kind != Kind::logged || metric.arguments[1].kind != Kind::number))
       refuse("has wrong arguments of above; write above(METRIC, NUMBER)");
-    if (metric.kind == Kind::of_rows) holds({Kind::figure, Kind::of_places});
+    if (metric.kind == Kind::over_steps) check_kinds({Kind::logged, Kind::over_modules});
     if (metric.is_of_sweep() && !outermost)
       refuse(text("has ", metric.name, "(...) inside another function; it must be the outermost one"));
-    for (const Metric& part : metric.parts) check_order(part, false);
+    for (const MetricExpression& argument : metric.arguments) check_order(argument, false);
   }
 
-  void spaces() {
+  void skip_spaces() {
     while (at_ < text_.size() && text_[at_] == ' ') ++at_;
   }
-  std::string word() {
-    spaces();
+  std::string parse_name() {
+    skip_spaces();
     const size_t begin = at_;
     while (at_ < text_.size() && text_[at_] != '(' && text_[at_] != ')' && text_[at_] != ',') ++at_;
     size_t end = at_;
@@ -185,48 +187,50 @@ class Parser {
 };
 
 // Returns a metric's values at all matching module paths of a row, or the number itself.
-Numbers places_of(const Metric& part, const LogRow& row) {
-  if (part.kind == Kind::number) return {part.value};
-  Numbers places;
-  for (const auto& [name, value] : row.figures)
-    if (matches_metric(part.name, name)) places.push_back(value);
-  return places;
+Numbers module_values(const MetricExpression& argument, const LogRow& row) {
+  if (argument.kind == Kind::number) return {argument.value};
+  Numbers values;
+  for (const auto& [name, value] : row.metrics)
+    if (matches_metric(argument.name, name)) values.push_back(value);
+  return values;
 }
 
 // Returns one value per row that has the metric, reduced over the module paths.
-Numbers over_rows(const Metric& metric, const RunLog& log) {
-  const bool told = metric.kind == Kind::of_places, two = metric.parts.size() == 2;
-  const Metric& figure = told ? metric.parts[0] : metric;
+Numbers over_rows(const MetricExpression& metric, const RunLog& log) {
+  const bool is_reduced = metric.kind == Kind::over_modules, two = metric.arguments.size() == 2;
+  const MetricExpression& metric_of_rows = is_reduced ? metric.arguments[0] : metric;
   Numbers all;
   log.each([&](const LogRow& row) {
-    const Numbers places = places_of(figure, row), others = two ? places_of(metric.parts[1], row) : places;
-    if (!places.empty() && !others.empty()) all.push_back(taken_together(told ? metric.name : "mean", places, others));
+    const Numbers values = module_values(metric_of_rows, row),
+                  others = two ? module_values(metric.arguments[1], row) : values;
+    if (!values.empty() && !others.empty())
+      all.push_back(apply_function(is_reduced ? metric.name : "mean", values, others));
   });
-  for (const std::string& pattern : metric.figures())
-    if (all.empty()) fitting_figures("study", figure_names(log), pattern);  // throws; the error lists the names
+  for (const std::string& pattern : metric.patterns())
+    if (all.empty()) matching_metrics("study", metric_names(log), pattern);  // throws; the error lists the names
   check(!all.empty(), "study: no row of the log has all metrics of '", print(metric), "'");
   return all;
 }
 
-double number_of(const Metric& metric, const RunLog& log, double swept) {
+double value_of(const MetricExpression& metric, const RunLog& log, double swept) {
   switch (metric.kind) {
     case Kind::number:
       return metric.value;
     case Kind::swept:
       return swept;
-    case Kind::figure:
-    case Kind::of_places:
+    case Kind::logged:
+    case Kind::over_modules:
       return over_rows(metric, log).back();
-    case Kind::of_rows:
-      return taken_together(metric.name, over_rows(metric.parts[0], log));
-    case Kind::of_sweep:
-      return number_of(metric.parts[0], log, swept);
+    case Kind::over_steps:
+      return apply_function(metric.name, over_rows(metric.arguments[0], log));
+    case Kind::over_sweep:
+      return value_of(metric.arguments[0], log, swept);
     case Kind::of_numbers:
       break;
   }
-  Numbers parts;
-  for (const Metric& part : metric.parts) parts.push_back(number_of(part, log, swept));
-  return taken_together(metric.name, parts);
+  Numbers arguments;
+  for (const MetricExpression& argument : metric.arguments) arguments.push_back(value_of(argument, log, swept));
+  return apply_function(metric.name, arguments);
 }
 
 // sum (x - mean x)(y - mean y) / sum (x - mean x)^2
@@ -238,42 +242,43 @@ double least_squares_slope(const Numbers& x, const Numbers& y) {
   return products / squares;
 }
 
-double checked(const Metric& metric, double x) {
+double checked(const MetricExpression& metric, double x) {
   check(std::isfinite(x), "study: ", print(metric), " is ", x, "; it must be a finite number");
   return x;
 }
 
 }  // namespace
 
-bool Metric::uses_swept() const {
-  return kind == Kind::swept || std::any_of(parts.begin(), parts.end(), [](const auto& p) { return p.uses_swept(); });
+bool MetricExpression::uses_swept() const {
+  return kind == Kind::swept ||
+         std::any_of(arguments.begin(), arguments.end(), [](const auto& p) { return p.uses_swept(); });
 }
 
-std::vector<std::string> Metric::figures() const {
+std::vector<std::string> MetricExpression::patterns() const {
   std::vector<std::string> all;
-  if (kind == Kind::figure) all.push_back(name);
-  for (const Metric& part : parts)
-    for (std::string& each : part.figures())
+  if (kind == Kind::logged) all.push_back(name);
+  for (const MetricExpression& argument : arguments)
+    for (std::string& each : argument.patterns())
       if (std::find(all.begin(), all.end(), each) == all.end()) all.push_back(std::move(each));
   return all;
 }
 
-Metric parse_metric(std::string_view what, std::string_view text) { return Parser(what, text).whole(); }
+MetricExpression parse_metric(std::string_view what, std::string_view text) { return Parser(what, text).parse(); }
 
-std::string print(const Metric& metric) {
-  if (metric.parts.empty()) return metric.name;
-  std::vector<std::string> parts;
-  for (const Metric& part : metric.parts) parts.push_back(print(part));
-  return metric.name + "(" + join(parts) + ")";
+std::string print(const MetricExpression& metric) {
+  if (metric.arguments.empty()) return metric.name;
+  std::vector<std::string> arguments;
+  for (const MetricExpression& argument : metric.arguments) arguments.push_back(print(argument));
+  return metric.name + "(" + join(arguments) + ")";
 }
 
-double measure(const Metric& metric, const RunLog& log, double swept) {
-  return checked(metric.is_of_sweep() ? metric.parts[0] : metric, number_of(metric, log, swept));
+double measure(const MetricExpression& metric, const RunLog& log, double swept) {
+  return checked(metric.is_of_sweep() ? metric.arguments[0] : metric, value_of(metric, log, swept));
 }
 
-void check_measurable(const Metric& metric, const RunLog& log) { number_of(metric, log, 1); }
+void check_measurable(const MetricExpression& metric, const RunLog& log) { value_of(metric, log, 1); }
 
-double measure_sweep(const Metric& metric, std::span<const double> swept, std::span<const double> measured) {
+double measure_sweep(const MetricExpression& metric, std::span<const double> swept, std::span<const double> measured) {
   Numbers x(swept.begin(), swept.end()), y(measured.begin(), measured.end());
   check(metric.is_of_sweep() && x.size() == y.size() && x.size() > 1, "study: ", print(metric), " has ", x.size(),
         " swept and ", y.size(), " measured values; the numbers must be equal and at least 2");

@@ -28,29 +28,29 @@
 
 namespace orrery::models {
 
-struct Metric {
-  enum class Kind { figure, number, swept, of_places, of_rows, of_numbers, of_sweep };
-  Kind kind = Kind::figure;
+struct MetricExpression {
+  enum class Kind { logged, number, swept, over_modules, over_steps, of_numbers, over_sweep };
+  Kind kind = Kind::logged;
   std::string name;  // pattern of a logged metric by its current name, name of a function, or text of a number
   double value = 0;  // if `kind` is number
-  std::vector<Metric> parts;
+  std::vector<MetricExpression> arguments;
 
-  bool is_of_sweep() const { return kind == Kind::of_sweep; }
+  bool is_of_sweep() const { return kind == Kind::over_sweep; }
   bool uses_swept() const;                   // `swept` occurs as a number
-  std::vector<std::string> figures() const;  // patterns, each once
+  std::vector<std::string> patterns() const;  // patterns, each once
 };
 
 // Errors begin with `what`:
 //   claim.toml:7: unknown function 'slop' in 'slop(loss)'; did you mean 'slope'?
-Metric parse_metric(std::string_view what, std::string_view text);
-std::string print(const Metric& metric);  // parse_metric parses the result
+MetricExpression parse_metric(std::string_view what, std::string_view text);
+std::string print(const MetricExpression& metric);  // parse_metric parses the result
 
 // Returns the value for one run; of a metric over the sweep, the value of its argument. Throws if
 // the rows lack a metric (the error offers the nearest name) or the value is not finite.
-double measure(const Metric& metric, const RunLog& log, double swept);
+double measure(const MetricExpression& metric, const RunLog& log, double swept);
 // Throws if the rows lack a metric that the expression needs; accepts any value.
-void check_measurable(const Metric& metric, const RunLog& log);
+void check_measurable(const MetricExpression& metric, const RunLog& log);
 // Returns a metric over the sweep from the values measured at it. Throws if it is not finite.
-double measure_sweep(const Metric& metric, std::span<const double> swept, std::span<const double> measured);
+double measure_sweep(const MetricExpression& metric, std::span<const double> swept, std::span<const double> measured);
 
 }  // namespace orrery::models

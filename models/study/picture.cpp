@@ -42,23 +42,24 @@ std::vector<Line> lines_of(const Claim& claim, const Measurements& measured) {
 }
 
 std::string escaped(const std::string& text) { return for_html(for_terminal(text)); }
-std::string place(double x) { return fixed(x, 1); }
+std::string coordinate(double x) { return fixed(x, 1); }
 
-std::string words(double x, double y, const std::string& text, const std::string& more = "") {
-  return orrery::text("<text x=\"", place(x), "\" y=\"", place(y), "\"", more, ">", escaped(text), "</text>\n");
+std::string svg_text(double x, double y, const std::string& text, const std::string& more = "") {
+  return orrery::text("<text x=\"", coordinate(x), "\" y=\"", coordinate(y), "\"", more, ">", escaped(text),
+                      "</text>\n");
 }
-std::string stroke(double x1, double y1, double x2, double y2, const std::string& more) {
-  return text("<line x1=\"", place(x1), "\" y1=\"", place(y1), "\" x2=\"", place(x2), "\" y2=\"", place(y2), "\" ",
-              more, "/>\n");
+std::string svg_line(double x1, double y1, double x2, double y2, const std::string& more) {
+  return text("<line x1=\"", coordinate(x1), "\" y1=\"", coordinate(y1), "\" x2=\"", coordinate(x2), "\" y2=\"",
+              coordinate(y2), "\" ", more, "/>\n");
 }
 
-// Breaks a sentence into lines of at most `most` bytes.
-std::vector<std::string> wrapped(const std::string& sentence, size_t most) {
+// Breaks a sentence into lines of at most `max_bytes` bytes.
+std::vector<std::string> wrapped(const std::string& sentence, size_t max_bytes) {
   std::vector<std::string> lines = {""};
   for (size_t begin = 0; begin < sentence.size();) {
     const size_t end = std::min(sentence.find(' ', begin), sentence.size());
     const std::string word = sentence.substr(begin, end - begin);
-    if (!lines.back().empty() && lines.back().size() + 1 + word.size() > most) lines.emplace_back();
+    if (!lines.back().empty() && lines.back().size() + 1 + word.size() > max_bytes) lines.emplace_back();
     lines.back() += (lines.back().empty() ? "" : " ") + word;
     begin = end + 1;
   }
@@ -85,39 +86,40 @@ struct Scale {
   }
 };
 
-Scale scale_of(std::vector<double> ends, double from, double to, double room) {
-  const auto [least, most] = std::minmax_element(ends.begin(), ends.end());
-  const double span = *most > *least ? *most - *least : std::max(std::abs(*most), 1.0);
-  return {*least - room * span, *most + room * span, from, to};
+Scale scale_of(std::vector<double> ends, double from, double to, double margin) {
+  const auto [lowest, highest] = std::minmax_element(ends.begin(), ends.end());
+  const double span = *highest > *lowest ? *highest - *lowest : std::max(std::abs(*highest), 1.0);
+  return {*lowest - margin * span, *highest + margin * span, from, to};
 }
 
 std::string over_sweep(const Claim& claim, const std::vector<Line>& lines, double top, double bottom) {
   std::vector<double> x, y;
   for (const Line& each : lines)
     for (const Mark& mark : each.marks) x.push_back(mark.x), y.push_back(mark.y.low), y.push_back(mark.y.high);
-  const auto [least, most] = std::minmax_element(x.begin(), x.end());
-  Scale across{*least, *most, left + 24, width - right - 24, *least > 0 && *most / *least >= 8};
-  if (*least == *most) across.low -= 1, across.high += 1, across.logarithmic = false;
-  const Scale down = scale_of(y, bottom, top, 0.05);
+  const auto [lowest, highest] = std::minmax_element(x.begin(), x.end());
+  Scale x_scale{*lowest, *highest, left + 24, width - right - 24, *lowest > 0 && *highest / *lowest >= 8};
+  if (*lowest == *highest) x_scale.low -= 1, x_scale.high += 1, x_scale.logarithmic = false;
+  const Scale y_scale = scale_of(y, bottom, top, 0.05);
   std::string svg;
-  for (const double tick : ticks_of(down.low, down.high))
-    svg += stroke(left, down(tick), width - right, down(tick), "class=\"grid\"") +
-           words(left - 8, down(tick) + 4, significant(tick, 3), " class=\"quiet\" text-anchor=\"end\"");
+  for (const double tick : ticks_of(y_scale.low, y_scale.high))
+    svg += svg_line(left, y_scale(tick), width - right, y_scale(tick), "class=\"grid\"") +
+           svg_text(left - 8, y_scale(tick) + 4, significant(tick, 3), " class=\"quiet\" text-anchor=\"end\"");
   for (size_t s = 0; s < claim.swept_values(); ++s)
-    svg += words(across(claim.swept_number(s)), bottom + line, claim.swept_text(s),
-                 " class=\"quiet\" text-anchor=\"middle\"");
-  svg += words((left + width) / 2, bottom + 2 * line, claim.sweep[0].key, " class=\"quiet\" text-anchor=\"middle\"");
+    svg += svg_text(x_scale(claim.swept_number(s)), bottom + line, claim.swept_text(s),
+                    " class=\"quiet\" text-anchor=\"middle\"");
+  svg += svg_text((left + width) / 2, bottom + 2 * line, claim.sweep[0].key, " class=\"quiet\" text-anchor=\"middle\"");
   for (size_t i = 0; i < lines.size(); ++i) {
     const std::string colour = colours[i % std::size(colours)];
     // Offset, so that overlapping marks do not hide each other.
-    const double aside = 4 * (static_cast<double>(i) - static_cast<double>(lines.size() - 1) / 2);
+    const double offset = 4 * (static_cast<double>(i) - static_cast<double>(lines.size() - 1) / 2);
     std::string path;
     for (const Mark& mark : lines[i].marks) {
-      const double at = across(mark.x) + aside;
-      path += (path.empty() ? "M" : "L") + place(at) + " " + place(down(mark.y.mean));
-      svg += stroke(at, down(mark.y.low), at, down(mark.y.high), "stroke-width=\"2\" stroke=\"" + colour + "\"");
-      svg += text("<circle cx=\"", place(at), "\" cy=\"", place(down(mark.y.mean)), "\" r=\"3.5\" fill=\"", colour,
-                  "\"/>\n");
+      const double at = x_scale(mark.x) + offset;
+      path += (path.empty() ? "M" : "L") + coordinate(at) + " " + coordinate(y_scale(mark.y.mean));
+      svg +=
+          svg_line(at, y_scale(mark.y.low), at, y_scale(mark.y.high), "stroke-width=\"2\" stroke=\"" + colour + "\"");
+      svg += text("<circle cx=\"", coordinate(at), "\" cy=\"", coordinate(y_scale(mark.y.mean)), "\" r=\"3.5\" fill=\"",
+                  colour, "\"/>\n");
     }
     svg += text("<path d=\"", path, "\" fill=\"none\" stroke-width=\"1.5\" stroke=\"", colour, "\"/>\n");
   }
@@ -129,21 +131,21 @@ std::string side_by_side(const std::vector<Line>& lines, double top, double bott
   for (const Line& each : lines)
     for (const Mark& mark : each.marks) ends.push_back(mark.y.low), ends.push_back(mark.y.high);
   const double names = 150;
-  const Scale across = scale_of(ends, names, width - right - 70, 0.05);
+  const Scale x_scale = scale_of(ends, names, width - right - 70, 0.05);
   std::string svg;
-  for (const double tick : ticks_of(across.low, across.high))
-    svg += stroke(across(tick), top, across(tick), bottom, "class=\"grid\"") +
-           words(across(tick), bottom + line, significant(tick, 3), " class=\"quiet\" text-anchor=\"middle\"");
+  for (const double tick : ticks_of(x_scale.low, x_scale.high))
+    svg += svg_line(x_scale(tick), top, x_scale(tick), bottom, "class=\"grid\"") +
+           svg_text(x_scale(tick), bottom + line, significant(tick, 3), " class=\"quiet\" text-anchor=\"middle\"");
   for (size_t i = 0; i < lines.size(); ++i) {
     if (lines[i].marks.empty()) continue;
     const std::string colour = colours[i % std::size(colours)];
     const Interval& y = lines[i].marks[0].y;
     const double at = top + (static_cast<double>(i) + 0.5) * (bottom - top) / static_cast<double>(lines.size());
-    svg +=
-        words(names - 12, at + 4, lines[i].name, " text-anchor=\"end\"") +
-        stroke(across(y.low), at, across(y.high), at, "stroke-width=\"2\" stroke=\"" + colour + "\"") +
-        text("<circle cx=\"", place(across(y.mean)), "\" cy=\"", place(at), "\" r=\"4.5\" fill=\"", colour, "\"/>\n") +
-        words(width - right, at + 4, significant(y.mean, 4), " text-anchor=\"end\"");
+    svg += svg_text(names - 12, at + 4, lines[i].name, " text-anchor=\"end\"") +
+           svg_line(x_scale(y.low), at, x_scale(y.high), at, "stroke-width=\"2\" stroke=\"" + colour + "\"") +
+           text("<circle cx=\"", coordinate(x_scale(y.mean)), "\" cy=\"", coordinate(at), "\" r=\"4.5\" fill=\"",
+                colour, "\"/>\n") +
+           svg_text(width - right, at + 4, significant(y.mean, 4), " text-anchor=\"end\"");
   }
   return svg;
 }
@@ -153,35 +155,35 @@ constexpr const char *begin = "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\
 
 }  // namespace
 
-OutputKind picture_kind() { return marked_kind("a plot of a study", begin, attributes); }
+OutputKind plot_kind() { return marked_kind("a plot of a study", begin, attributes); }
 
-std::string picture_of(const Claim& claim, const Measurements& measured, const std::string& verdict) {
+std::string claim_plot(const Claim& claim, const Measurements& measured, const std::string& verdict) {
   const std::vector<Line> lines = lines_of(claim, measured);
-  const bool any = std::any_of(lines.begin(), lines.end(), [](const Line& each) { return !each.marks.empty(); });
+  const bool has_marks = std::any_of(lines.begin(), lines.end(), [](const Line& each) { return !each.marks.empty(); });
   const bool swept = !claim.sweep.empty();
   std::string body;
   double y = 24;
-  for (const std::string& part : wrapped(claim.sentence, 74))
-    body += words(16, y, part, " font-weight=\"600\" font-size=\"15\""), y += line + 2;
-  const Metric& metric = claim.metrics[0];
-  const std::string figure = print(metric.is_of_sweep() ? metric.parts[0] : metric);
-  body += words(16, y, text(verdict, ": ", in_words(figure), ", mean and 95 % interval"), " class=\"quiet\"");
+  for (const std::string& text_line : wrapped(claim.sentence, 74))
+    body += svg_text(16, y, text_line, " font-weight=\"600\" font-size=\"15\""), y += line + 2;
+  const MetricExpression& metric = claim.metrics[0];
+  const std::string metric_text = print(metric.is_of_sweep() ? metric.arguments[0] : metric);
+  body += svg_text(16, y, text(verdict, ": ", humanize(metric_text), ", mean and 95 % interval"), " class=\"quiet\"");
   y += line;
   if (swept) {
     double x = left;
     for (size_t i = 0; i < lines.size(); ++i) {
-      body += text("<circle cx=\"", place(x), "\" cy=\"", place(y - 4), "\" r=\"4\" fill=\"",
+      body += text("<circle cx=\"", coordinate(x), "\" cy=\"", coordinate(y - 4), "\" r=\"4\" fill=\"",
                    colours[i % std::size(colours)], "\"/>\n") +
-              words(x + 9, y, lines[i].name);
+              svg_text(x + 9, y, lines[i].name);
       x += 30 + 8 * static_cast<double>(lines[i].name.size());
     }
     y += line / 2;
   }
   const double bottom = y + (swept ? 190 : 34 * static_cast<double>(lines.size()));
-  if (any) body += swept ? over_sweep(claim, lines, y, bottom) : side_by_side(lines, y, bottom);
+  if (has_marks) body += swept ? over_sweep(claim, lines, y, bottom) : side_by_side(lines, y, bottom);
   const double height = bottom + (swept ? 2.7 : 1.7) * line;
-  return text(begin, width, "\" height=\"", place(height), "\" viewBox=\"0 0 ", width, " ", place(height), attributes,
-              "\n<title>", escaped(claim.sentence), "</title>\n<style>",
+  return text(begin, width, "\" height=\"", coordinate(height), "\" viewBox=\"0 0 ", width, " ", coordinate(height),
+              attributes, "\n<title>", escaped(claim.sentence), "</title>\n<style>",
               "svg { background: #fff } text { fill: #1b1f24 } .quiet { fill: #57606a } .grid { stroke: #d8dee4 } ",
               "@media (prefers-color-scheme: dark) { svg { background: #0d1117 } text { fill: #e6edf3 } ",
               ".quiet { fill: #9198a1 } .grid { stroke: #30363d } }</style>\n", body, "</svg>\n");

@@ -8,8 +8,8 @@
 
 namespace orrery::models {
 
-OutputKind picture_kind();
+OutputKind plot_kind();
 // Returns an SVG in the reader's colour theme: means of the first metric, Student's 95 % intervals.
-std::string picture_of(const Claim& claim, const Measurements& measured, const std::string& verdict);
+std::string claim_plot(const Claim& claim, const Measurements& measured, const std::string& verdict);
 
 }  // namespace orrery::models

@@ -24,23 +24,23 @@ namespace {
 namespace fs = std::filesystem;
 
 // The files and the folder of a run; settings last, so that an interrupted removal can be repeated.
-constexpr const char* ends[] = {".json", "", ".log", ".toml"};
+constexpr const char* suffixes[] = {".json", "", ".log", ".toml"};
 
 constexpr const char* earlier_key = "earlier";
 
 std::string folder_of_uses(const std::string& pool) { return pool + "/used_by"; }
 
 uint64_t bytes_at(const std::string& path) {
-  std::error_code none;  // a program that trains the run may remove a file during this
+  std::error_code error;  // a program that trains the run may remove a file during this
   const auto size_of = [&](const fs::directory_entry& entry) {
-    const uint64_t size = !entry.is_symlink(none) && entry.is_regular_file(none) ? entry.file_size(none) : 0;
-    return none ? 0 : size;
+    const uint64_t size = !entry.is_symlink(error) && entry.is_regular_file(error) ? entry.file_size(error) : 0;
+    return error ? 0 : size;
   };
-  const fs::directory_entry top(path, none);
-  if (none || top.is_symlink(none) || !top.is_directory(none)) return none ? 0 : size_of(top);
+  const fs::directory_entry top(path, error);
+  if (error || top.is_symlink(error) || !top.is_directory(error)) return error ? 0 : size_of(top);
   uint64_t bytes = 0;
-  for (auto at = fs::recursive_directory_iterator(path, none); !none && at != fs::recursive_directory_iterator();
-       at.increment(none))
+  for (auto at = fs::recursive_directory_iterator(path, error); !error && at != fs::recursive_directory_iterator();
+       at.increment(error))
     bytes += size_of(*at);
   return bytes;
 }
@@ -57,9 +57,9 @@ std::string state_of(const std::string& outcome_file) {
 // Returns the path of a sweep's or study's folder; the record stores it relative to the pool.
 std::string user_of(const std::string& pool, const std::string& folder) {
   std::error_code problem;
-  const fs::path whole = fs::weakly_canonical(pool, problem);
+  const fs::path canonical = fs::weakly_canonical(pool, problem);
   check(!problem, "runs: cannot find ", pool, ": ", problem.message());
-  const fs::path normal = (whole / folder).lexically_normal();
+  const fs::path normal = (canonical / folder).lexically_normal();
   return (fs::path(pool).is_absolute() ? normal : fs::proximate(normal, problem)).string();
 }
 
@@ -88,7 +88,7 @@ std::set<std::string> earlier_runs(const std::string& record, const std::string&
   std::set<std::string> earlier;
   try {
     if (!file_exists(record)) return earlier;
-    const Json json = parse_json(read_file(record, largest_json), record);
+    const Json json = parse_json(read_file(record, max_json_bytes), record);
     if (json.contains(earlier_key)) earlier = ids_member(json, earlier_key, record);
     if (!file_exists(folder + "/runs.csv")) earlier.merge(ids_member(json, "runs", record));
   } catch (const Error&) {  // uses_of_pool reports a damaged record, which this one replaces
@@ -100,14 +100,14 @@ std::set<std::string> earlier_runs(const std::string& record, const std::string&
 
 }  // namespace
 
-std::vector<PooledFiles> runs_in_pool(const std::string& pool) {
-  std::vector<PooledFiles> all;
+std::vector<StoredRun> runs_in_pool(const std::string& pool) {
+  std::vector<StoredRun> all;
   if (!folder_exists(pool)) return all;
   for (const std::string& path : files_in(pool)) {
     const std::string id = fs::path(path).stem().string(), base = pool + "/" + id;
     if (!path.ends_with(".toml") || !is_run_id(id) || !is_written_settings_file(path)) continue;
-    PooledFiles run{.id = id, .state = state_of(base + ".json")};
-    for (const char* end : ends) run.bytes += bytes_at(base + end);
+    StoredRun run{.id = id, .state = state_of(base + ".json")};
+    for (const char* end : suffixes) run.bytes += bytes_at(base + end);
     all.push_back(std::move(run));
   }
   return all;
@@ -127,7 +127,7 @@ PoolUses uses_of_pool(const std::string& pool) {
   if (!folder_exists(folder_of_uses(pool))) return all;
   for (const std::string& path : files_in(folder_of_uses(pool))) try {
       if (!path.ends_with(".json")) continue;
-      const Json json = parse_json(read_file(path, largest_json), path);
+      const Json json = parse_json(read_file(path, max_json_bytes), path);
       const std::string user = user_of(pool, text_member(json, "folder", path));
       PoolUser& of = all[user];
       of.missing = !folder_exists(user);
@@ -151,7 +151,7 @@ RunUsers users_of(const PoolUses& uses, const std::string& id) {
     else if (user.earlier.contains(id))
       add(RunUse::unknown, "an earlier " + folder);
   }
-  if (users.names.empty() && key_of_id(id) == id) add(RunUse::unknown, "unknown (an older version)");
+  if (users.names.empty() && hash_of_id(id) == id) add(RunUse::unknown, "unknown (an older version)");
   return users;
 }
 
@@ -165,12 +165,12 @@ void record_use(const std::string& pool, const std::string& folder, const std::s
   write_file_atomically(path, json.dump(1) + "\n");
 }
 
-bool remove_from_pool(const std::string& pool, const std::string& id, RunUse most) {
+bool remove_from_pool(const std::string& pool, const std::string& id, RunUse max_use) {
   const std::string base = pool + "/" + id, lock_file = base + ".lock";
   const FileLock lock(lock_file, {"runs", "--runs"});
   if (!lock.held()) return false;
-  if (users_of(uses_of_pool(pool), id).use > most) return false;
-  for (const char* end : ends) remove_with_contents(base + end);
+  if (users_of(uses_of_pool(pool), id).use > max_use) return false;
+  for (const char* end : suffixes) remove_with_contents(base + end);
   remove_with_contents(lock_file);
   return true;
 }

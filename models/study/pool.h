@@ -12,13 +12,13 @@
 
 namespace orrery::models {
 
-struct PooledFiles {  // files of a run
+struct StoredRun {  // files of a run
   std::string id;
   uint64_t bytes = 0;
   std::string state;  // done, diverged, failed, unfinished, or damaged
 };
 // Returns the runs of a pool, by id. Does not follow links.
-std::vector<PooledFiles> runs_in_pool(const std::string& pool);
+std::vector<StoredRun> runs_in_pool(const std::string& pool);
 
 // Returns the ids of runs that began but have no outcome, such as interrupted runs.
 std::vector<std::string> unfinished_runs(const std::string& pool);
@@ -43,8 +43,8 @@ RunUsers users_of(const PoolUses& uses, const std::string& id);
 // Records that the sweep or study in `folder` uses these runs and no others.
 void record_use(const std::string& pool, const std::string& folder, const std::set<std::string>& runs);
 
-// Removes all files of a run; returns false if a program trains it or its use is more than `most`.
+// Removes all files of a run; returns false if a program trains it or its use is more than `max_use`.
 // Errors begin with "runs".
-bool remove_from_pool(const std::string& pool, const std::string& id, RunUse most);
+bool remove_from_pool(const std::string& pool, const std::string& id, RunUse max_use);
 
 }  // namespace orrery::models

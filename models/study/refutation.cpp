@@ -40,29 +40,31 @@ Comparison parse_refutation(const std::string& what, const std::string& text, st
   Comparison comparison;
   comparison.text = text;
   const size_t colon = text.find(": ");
-  if (colon != std::string::npos) comparison.measure = trimmed(text.substr(0, colon));
-  check(colon == std::string::npos || !comparison.measure.empty(), what, ": '", text,
+  if (colon != std::string::npos) comparison.metric_text = trimmed(text.substr(0, colon));
+  check(colon == std::string::npos || !comparison.metric_text.empty(), what, ": '", text,
         "' has no metric before its colon; add one, or remove the colon");
-  const std::string held = colon == std::string::npos ? text : text.substr(colon + 2);
-  const std::optional<Split> sides = split_at(held, {">", "<", "!="});
+  const std::string condition = colon == std::string::npos ? text : text.substr(colon + 2);
+  const std::optional<Split> sides = split_at(condition, {">", "<", "!="});
   check(sides.has_value() && !sides->before.empty() && !sides->after.empty(), what, ": '", text, form);
   comparison.left = sides->before, comparison.right = sides->after;
-  comparison.refuted = sides->sign == ">" ? Refuted::above : sides->sign == "<" ? Refuted::below : Refuted::outside;
+  comparison.refuted = sides->sign == ">"   ? RefutedWhen::above
+                       : sides->sign == "<" ? RefutedWhen::below
+                                            : RefutedWhen::outside;
   const std::optional<Split> margin = split_at(comparison.right, {"+", "-", "+-"});
   if (margin) {
     comparison.right = margin->before;
     std::string number = margin->after;
     if (number.ends_with('%')) {
-      comparison.share = true;
+      comparison.is_relative = true;
       number = trimmed(number.substr(0, number.size() - 1));
     }
-    comparison.bound = parse_number(what, number) / (comparison.share ? 100 : 1);
+    comparison.bound = parse_number(what, number) / (comparison.is_relative ? 100 : 1);
     check(std::isfinite(comparison.bound) && comparison.bound >= 0, what, ": the margin of '", text,
           "' must be a number of at least 0");
     if (margin->sign == "-") comparison.bound = -comparison.bound;
   }
   const bool both_sides = margin && margin->sign == "+-";
-  if (comparison.refuted == Refuted::outside)
+  if (comparison.refuted == RefutedWhen::outside)
     check(both_sides && comparison.bound > 0, what, ": '", text,
           "' tests for equality, which requires a margin on both sides, as in '", comparison.left,
           " != ", comparison.right, " +- 0.02'");
@@ -84,7 +86,7 @@ Comparison parse_refutation(const std::string& what, const std::string& text, st
   if (comparison.right.find_first_of("(0123456789") == std::string::npos && comparison.right != "swept")
     refuse(comparison.right);
   comparison.number = parse_metric(what, comparison.right);
-  for (const std::string& figure : comparison.number.figures()) refuse(figure);
+  for (const std::string& pattern : comparison.number.patterns()) refuse(pattern);
   check(!comparison.number.is_of_sweep(), what, ": '", text, "' must end with a variant or a number");
   return comparison;
 }

@@ -109,25 +109,25 @@ std::vector<FileComparison> compare_checkpoints(const std::string& first, const 
 }
 
 std::string log_difference(const RunLog& first, const RunLog& second) {
-  RunLog::Pass ours(first), others(second);
+  RunLog::Reader first_rows(first), second_rows(second);
   int64_t rows = 0, more = 0;
   const LogRow *one = nullptr, *other = nullptr;
-  while ((one = ours.next(), other = others.next(), one && other)) {
+  while ((one = first_rows.next(), other = second_rows.next(), one && other)) {
     const LogRow &a = *one, &b = *other;
     const std::string row = text("row ", ++rows, ", step ", a.step, ": ");
     if (a.step != b.step) return row + both("its step", std::to_string(a.step), std::to_string(b.step));
-    for (const auto& [name, value] : a.figures) {
-      const auto found = b.figures.find(name);
-      if (found == b.figures.end()) return row + name + " is only in the first";
-      if (!same_bits(value, found->second) && !tells_time(name))
+    for (const auto& [name, value] : a.metrics) {
+      const auto found = b.metrics.find(name);
+      if (found == b.metrics.end()) return row + name + " is only in the first";
+      if (!same_bits(value, found->second) && !is_timing(name))
         return row + both(name, print_number(value), print_number(found->second));
     }
-    for (const auto& [name, value] : b.figures)
-      if (!a.figures.contains(name)) return row + name + " is only in the second";
+    for (const auto& [name, value] : b.metrics)
+      if (!a.metrics.contains(name)) return row + name + " is only in the second";
   }
   if (!one && !other) return "";
   const bool first_has_more = one != nullptr;
-  for (; one || other; one = one ? ours.next() : nullptr, other = other ? others.next() : nullptr) ++more;
+  for (; one || other; one = one ? first_rows.next() : nullptr, other = other ? second_rows.next() : nullptr) ++more;
   return text("the logs have ", first_has_more ? rows + more : rows, " and ", first_has_more ? rows : rows + more,
               " rows");
 }

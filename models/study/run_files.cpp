@@ -48,7 +48,7 @@ TrainSettings settings_in_file(const std::string& path) {
 
 TrainSettings settings_of_run(const std::string& run_folder) {
   if (has_settings(run_folder))
-    return with_plugins_told(run_folder, [&] { return settings_in_file(run_folder + "/settings.toml"); });
+    return with_plugin_hint(run_folder, [&] { return settings_in_file(run_folder + "/settings.toml"); });
   return read_newest([&] { return checkpoint_at(run_folder); },
                      [](const std::string& checkpoint) { return make_settings(read_state(checkpoint).settings); });
 }

@@ -42,7 +42,7 @@ void read_log(ListedRun& run, int64_t& validated) {
   run.step = parse_log_row(line_at(lines, lines.size() - 1), path).step;
   for (size_t at = lines.find(key); at != lines.npos; at = lines.find(key, at + 1)) {
     const LogRow row = parse_log_row(line_at(lines, at), path);
-    validated = row.step, run.validation_loss = row.figures.at("validation_loss");
+    validated = row.step, run.validation_loss = row.metrics.at("validation_loss");
     run.best_loss = std::fmin(run.best_loss, run.validation_loss);  // ignores NaN
   }
 }
@@ -86,10 +86,10 @@ ListedRun listed_run(const std::string& folder) {
 
 // Returns nothing unless the folder is a pool.
 std::optional<ListedPool> listed_pool(const std::string& folder) {
-  const std::vector<PooledFiles> runs = runs_in_pool(folder);
+  const std::vector<StoredRun> runs = runs_in_pool(folder);
   if (runs.empty() && !folder_exists(folder + "/used_by")) return {};
   ListedPool pool{folder, static_cast<int64_t>(runs.size())};
-  for (const PooledFiles& run : runs) pool.bytes += run.bytes;
+  for (const StoredRun& run : runs) pool.bytes += run.bytes;
   return pool;
 }
 

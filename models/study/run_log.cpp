@@ -12,11 +12,11 @@ namespace orrery::models {
 
 LogRow parse_log_row(std::string_view line, const std::string& what) {
   const SortedJson json = parse_large_json(line, what);  // a row may have thousands of figures
-  LogRow row{.step = whole_number_member(json, "step", what), .figures = {}};
+  LogRow row{.step = whole_number_member(json, "step", what), .metrics = {}};
   for (const auto& [key, value] : json.items()) {
     if (key == "step" || !(value.is_number() || value.is_null())) continue;
     const double number = value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
-    row.figures[with_current_metrics(key)] = number;
+    row.metrics[with_current_metrics(key)] = number;
   }
   return row;
 }
@@ -35,7 +35,7 @@ RunLog RunLog::of_run(const std::string& folder) {
   return log;
 }
 
-bool RunLog::empty() const { return Pass(*this).next() == nullptr; }
+bool RunLog::empty() const { return Reader(*this).next() == nullptr; }
 
 std::vector<LogRow> RunLog::rows() const {
   std::vector<LogRow> all;
@@ -43,14 +43,14 @@ std::vector<LogRow> RunLog::rows() const {
   return all;
 }
 
-RunLog::Pass::Pass(const RunLog& log)
+RunLog::Reader::Reader(const RunLog& log)
     : log_(log), lines_(log.file_ ? std::make_unique<LineReader>(*log.file_, log.size_, log.path_) : nullptr) {}
 
-const LogRow* RunLog::Pass::next() {
+const LogRow* RunLog::Reader::next() {
   for (std::string_view line; lines_ && lines_->next(line);) {
     ++rows_;
     if (!flat_.read(line, row_)) row_ = parse_log_row(line, text(log_.path_, ", row ", rows_));
-    if (!log_.keeps_ || log_.keeps_(row_)) return &row_;
+    if (!log_.accepts_ || log_.accepts_(row_)) return &row_;
   }
   lines_.reset();
   return added_ < log_.added_.size() ? &log_.added_[added_++] : nullptr;

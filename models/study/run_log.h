@@ -29,9 +29,9 @@ class RunLog {
 
   // A pass over the rows. Errors name the invalid row:
   //   runs/a/metrics.jsonl, row 7: line 1, column 9: invalid JSON
-  class Pass {
+  class Reader {
    public:
-    explicit Pass(const RunLog& log);
+    explicit Reader(const RunLog& log);
     const LogRow* next();  // valid until the next call; null: no more rows
 
    private:
@@ -43,13 +43,13 @@ class RunLog {
   };
   template <class Take>
   void each(const Take& take) const {
-    Pass pass(*this);
-    while (const LogRow* const row = pass.next()) take(*row);
+    Reader reader(*this);
+    while (const LogRow* const row = reader.next()) take(*row);
   }
 
   void add(LogRow row) { added_.push_back(std::move(row)); }  // after the file's rows
-  // Restricts the file's rows to those for which `keeps` returns true.
-  void keep(std::function<bool(const LogRow&)> keeps) { keeps_ = std::move(keeps); }
+  // Restricts the file's rows to those for which `accepts` returns true.
+  void restrict_rows(std::function<bool(const LogRow&)> accepts) { accepts_ = std::move(accepts); }
   bool empty() const;
   std::vector<LogRow> rows() const;  // all, in memory
 
@@ -57,7 +57,7 @@ class RunLog {
   std::shared_ptr<const FileReader> file_;
   std::string path_;
   uint64_t size_ = 0;
-  std::function<bool(const LogRow&)> keeps_;
+  std::function<bool(const LogRow&)> accepts_;
   std::vector<LogRow> added_;
 };
 

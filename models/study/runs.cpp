@@ -23,21 +23,21 @@ namespace orrery::models {
 namespace {
 
 // Settings that do not change a run's numbers, or that the data's fingerprint covers.
-const std::set<std::string, std::less<>> without_effect = {"out",
-                                                           "threads",
-                                                           "checkpoint_every",
-                                                           "keep_checkpoints",
-                                                           "keep_best",
-                                                           "save_optimizer",
-                                                           "resume",
-                                                           "resume_from_previous",
-                                                           "allow_new_text",
-                                                           "profile",
-                                                           "signal_propagation",
-                                                           "data",
-                                                           "cuda_graph",
-                                                           "nan_guard",
-                                                           "peak_tflops"};
+const std::set<std::string, std::less<>> ignored_settings = {"out",
+                                                             "threads",
+                                                             "checkpoint_every",
+                                                             "keep_checkpoints",
+                                                             "keep_best",
+                                                             "save_optimizer",
+                                                             "resume",
+                                                             "resume_from_previous",
+                                                             "allow_new_text",
+                                                             "profile",
+                                                             "signal_propagation",
+                                                             "data",
+                                                             "cuda_graph",
+                                                             "nan_guard",
+                                                             "peak_tflops"};
 
 // Settings that are newer than the first ids, and the value that earlier runs had: with it, a
 // setting is not in the id, so pools of earlier versions stay in use. `model` empty: any.
@@ -50,9 +50,10 @@ constexpr NewerSetting newer[] = {{"", "products", "auto"},
                                   {"resnet", "shortcut", "projection"}};
 
 bool is_in_id(const std::string& model, const std::string& key, const std::string& value) {
-  return !without_effect.contains(key) && std::none_of(std::begin(newer), std::end(newer), [&](const NewerSetting& n) {
-    return n.key == key && n.value == value && (n.model.empty() || n.model == model);
-  });
+  return !ignored_settings.contains(key) &&
+         std::none_of(std::begin(newer), std::end(newer), [&](const NewerSetting& n) {
+           return n.key == key && n.value == value && (n.model.empty() || n.model == model);
+         });
 }
 
 struct Row {
@@ -64,7 +65,7 @@ struct Divergence {
   int64_t step;
   std::string why;
 };
-Divergence of_gradients(const Row& row) {
+Divergence gradient_divergence(const Row& row) {
   return {row.step,
           text("diverged at step ", row.step, ", where the gradient norm was ", print_number(row.gradient_norm))};
 }
@@ -77,13 +78,13 @@ double mean_loss(std::span<const Row> rows) {
 
 // Returns the first row whose gradient norm is more than `factor` times the median before it.
 const Row* outlier(std::span<const Row> rows) {
-  constexpr size_t least = 20;
+  constexpr size_t min_rows = 20;
   constexpr double factor = 1000;
-  if (rows.size() < least) return nullptr;
+  if (rows.size() < min_rows) return nullptr;
   std::vector<double> norms;
   double smallest = INFINITY;  // avoids computing most medians
   for (const Row& row : rows) {
-    if (norms.size() >= least / 2 && row.gradient_norm > factor * smallest &&
+    if (norms.size() >= min_rows / 2 && row.gradient_norm > factor * smallest &&
         row.gradient_norm > factor * median_of(norms))
       return &row;
     norms.push_back(row.gradient_norm);
@@ -92,14 +93,14 @@ const Row* outlier(std::span<const Row> rows) {
   return nullptr;
 }
 
-// Applies the criteria in runs.h. `validated`: the last validation's loss.
-std::optional<Divergence> divergence(std::span<const Row> rows, double validated) {
+// Applies the criteria in runs.h. `validation_loss`: the last validation's loss.
+std::optional<Divergence> divergence(std::span<const Row> rows, double validation_loss) {
   const auto first_of = [&](const auto& holds) {
     const auto found = std::find_if(rows.begin(), rows.end(), holds);
     return found == rows.end() ? nullptr : &*found;
   };
   if (const Row* const row = first_of([](const Row& r) { return !std::isfinite(r.loss + r.gradient_norm); }))
-    return of_gradients(*row);
+    return gradient_divergence(*row);
   if (rows.empty()) return {};
   constexpr double huge = 1e8, worse = 0.5;
   const size_t tenth = std::max<size_t>(1, rows.size() / 10);
@@ -107,15 +108,16 @@ std::optional<Divergence> divergence(std::span<const Row> rows, double validated
   if (const Row* const row = first_of([](const Row& r) { return r.gradient_norm > huge; })) {
     std::vector<double> norms;
     for (const Row& each : rows.last(tenth)) norms.push_back(each.gradient_norm);
-    if (rows.size() > 1 && (last >= std::min(begin, first) || median_of(norms) > huge)) return of_gradients(*row);
+    if (rows.size() > 1 && (last >= std::min(begin, first) || median_of(norms) > huge))
+      return gradient_divergence(*row);
   }
-  if (last > begin + worse && validated > begin + worse) {
+  if (last > begin + worse && validation_loss > begin + worse) {
     const Row* const row = first_of([&](const Row& r) { return r.loss > begin + worse; });
     return Divergence{row->step,
                       text("diverged at step ", row->step, ", where the loss was ", print_number(row->loss),
                            "; the run ended with loss ", print_number(last), " and began with ", print_number(begin))};
   }
-  if (const Row* const row = last < first ? nullptr : outlier(rows)) return of_gradients(*row);
+  if (const Row* const row = last < first ? nullptr : outlier(rows)) return gradient_divergence(*row);
   return {};
 }
 
@@ -131,34 +133,35 @@ bool is_usable(const std::string& path) {
 
 const std::string plug_in = "plug-in ";
 
-struct ReadRun {
+struct RunInputs {
   TrainSettings settings;  // complete, including values that depend on the data
   std::map<std::string, Fingerprint> files;
   std::string tokenizer = {};  // as Task::tokenizer
 };
-ReadRun read_all(const TrainSettings& settings) {
-  ReadRun run{resolved(from_the_beginning(settings)), {}};
+RunInputs read_inputs(const TrainSettings& settings) {
+  RunInputs run{resolved(from_the_beginning(settings)), {}};
   TrainSettings& s = run.settings;
-  TaskOptions options{
-      .batch = s.batch, .micro_batches = s.gradient_accumulation_steps, .seed = static_cast<uint64_t>(s.seed)};
+  TaskOptions options{.batch_size = s.batch_size,
+                      .micro_batches = s.gradient_accumulation_steps,
+                      .seed = static_cast<uint64_t>(s.seed)};
   if (!s.init_from.empty()) {
-    const std::string begun = checkpoint_at(s.init_from);
-    options.tokenizer = read_state(begun).tokenizer;
-    const std::string both = sha256_of_file(begun + "/" + weights_name) + options.tokenizer;
+    const std::string init_checkpoint = checkpoint_at(s.init_from);
+    options.tokenizer = read_state(init_checkpoint).tokenizer;
+    const std::string both = sha256_of_file(init_checkpoint + "/" + weights_name) + options.tokenizer;
     run.files["init_from"] = {both.size(), sha256(std::as_bytes(std::span(both)))};
   }
   const auto task = tasks().at(s.task).make(s.task_settings, s.model_settings, options);
-  run.files.merge(task->read_beside());
+  run.files.merge(task->extra_inputs());
   run.files["data"] = task->fingerprint();
   run.tokenizer = task->tokenizer();
-  for (const Plugin& plugin : noted_plugins())
-    if (stands_on(s, plugin)) run.files[plug_in + plugin.path] = {0, plugin.sha256};
+  for (const Plugin& plugin : loaded_plugins())
+    if (uses_plugin(s, plugin)) run.files[plug_in + plugin.path] = {0, plugin.sha256};
   return run;
 }
 
-std::string key_of(const ReadRun& run, const std::string& data) {
+std::string hash_of(const RunInputs& run, const std::string& data) {
   std::string all = data + "\n";
-  const std::string model = named_model(run.settings.model).of.name;
+  const std::string model = named_model(run.settings.model).model_class.name;
   for (const auto& [key, value] : list_settings(run.settings)) {
     if (!is_in_id(model, key, value)) continue;
     const auto found = run.files.find(key);
@@ -173,19 +176,21 @@ std::string key_of(const ReadRun& run, const std::string& data) {
 
 }  // namespace
 
-std::map<std::string, Fingerprint> read_by(const TrainSettings& settings) { return read_all(settings).files; }
-
-std::string run_key(const TrainSettings& settings) { return identify_run(settings).key; }
-
-IdentifiedRun identify_run(const TrainSettings& settings) {
-  const ReadRun run = read_all(settings);
-  const Fingerprint& data = run.files.at("data");
-  const CheckpointState first{.tokenizer = run.tokenizer, .settings = {}, .text = data, .beside = run.files};
-  return {key_of(run, text("data ", data.bytes, " ", data.sha256)), loss_meaning(run.settings, first)};
+std::map<std::string, Fingerprint> input_fingerprints(const TrainSettings& settings) {
+  return read_inputs(settings).files;
 }
 
-std::string key_of_unreadable(const TrainSettings& settings, const std::string& why) {
-  return key_of({resolved(from_the_beginning(settings)), {}}, why);
+std::string run_hash(const TrainSettings& settings) { return identify_run(settings).key; }
+
+IdentifiedRun identify_run(const TrainSettings& settings) {
+  const RunInputs run = read_inputs(settings);
+  const Fingerprint& data = run.files.at("data");
+  const CheckpointState first{.tokenizer = run.tokenizer, .settings = {}, .text = data, .beside = run.files};
+  return {hash_of(run, text("data ", data.bytes, " ", data.sha256)), loss_meaning(run.settings, first)};
+}
+
+std::string hash_of_unreadable(const TrainSettings& settings, const std::string& why) {
+  return hash_of({resolved(from_the_beginning(settings)), {}}, why);
 }
 
 bool is_run_id(std::string_view text) {
@@ -198,7 +203,7 @@ bool is_run_id(std::string_view text) {
          (dash == text.size() || is_hexadecimal(text.substr(dash + 1), hash_length));
 }
 
-std::string key_of_id(const std::string& id) { return id.substr(0, id.find('-')); }
+std::string hash_of_id(const std::string& id) { return id.substr(0, id.find('-')); }
 
 std::string program_version() { return text(build().version, " (sources ", source_hash, ")"); }
 
@@ -207,7 +212,7 @@ RunIds::RunIds(std::string pool, bool fresh) : pool_(std::move(pool)) {
   for (const std::string& path : files_in(pool_)) {
     const std::filesystem::path file(path);
     const std::string id = file.stem().string();
-    if (file.extension() == ".json" && !id.ends_with(text("-", source_hash))) others_[key_of_id(id)].push_back(id);
+    if (file.extension() == ".json" && !id.ends_with(text("-", source_hash))) others_[hash_of_id(id)].push_back(id);
   }
 }
 
@@ -237,17 +242,17 @@ Outcome outcome_of(const RunLog& log) {
   std::vector<double> milliseconds;
   log.each([&](const LogRow& row) {
     const auto number = [&](const char* key) {
-      const auto found = row.figures.find(key);
-      return found == row.figures.end() ? NAN : found->second;
+      const auto found = row.metrics.find(key);
+      return found == row.metrics.end() ? NAN : found->second;
     };
     outcome.step = std::max(outcome.step, row.step);
-    if (row.figures.contains("loss")) {
+    if (row.metrics.contains("loss")) {
       rows.push_back({row.step, number("loss"), number("gradient_norm")});
       if (std::isfinite(number("step_ms"))) milliseconds.push_back(number("step_ms"));
-    } else if (row.figures.contains("validation_loss")) {
-      outcome.figures.clear();
-      for (const auto& [key, value] : row.figures)
-        if (std::isfinite(value)) outcome.figures[key] = value;
+    } else if (row.metrics.contains("validation_loss")) {
+      outcome.metrics.clear();
+      for (const auto& [key, value] : row.metrics)
+        if (std::isfinite(value)) outcome.metrics[key] = value;
     }
   });
   if (const size_t steps = milliseconds.size(); steps > 0) {
@@ -255,9 +260,9 @@ Outcome outcome_of(const RunLog& log) {
     std::nth_element(milliseconds.begin(), fast, milliseconds.end());
     outcome.seconds = static_cast<double>(steps) * *fast / 1000;
   }
-  const auto validated = outcome.figures.find("validation_loss");
-  const bool complete = validated != outcome.figures.end();
-  if (const auto lost = divergence(rows, complete ? validated->second : NAN)) {
+  const auto validation_loss = outcome.metrics.find("validation_loss");
+  const bool complete = validation_loss != outcome.metrics.end();
+  if (const auto lost = divergence(rows, complete ? validation_loss->second : NAN)) {
     outcome.kind = Outcome::Kind::diverged, outcome.step = lost->step, outcome.why = lost->why;
   } else if (!complete) {
     outcome.kind = Outcome::Kind::failed;
@@ -269,25 +274,25 @@ Outcome outcome_of(const RunLog& log) {
 void check_log(const std::string& run_folder, const Outcome& outcome) {
   const RunLog log = RunLog::of_run(run_folder);
   int64_t steps = 0;  // consecutive, from 1
-  log.each([&](const LogRow& row) { steps += row.step == steps + 1 && row.figures.contains("gradient_norm"); });
+  log.each([&](const LogRow& row) { steps += row.step == steps + 1 && row.metrics.contains("gradient_norm"); });
   const bool diverged = outcome.kind == Outcome::Kind::diverged;  // possibly in a step that was not logged
   check(diverged ? steps >= outcome.step - 1 : steps == outcome.step, run_folder, "/metrics.jsonl has ", steps,
         " consecutive steps from 1, but the run ended at step ", outcome.step);
-  check(outcome_of(log).figures == outcome.figures, run_folder,
+  check(outcome_of(log).metrics == outcome.metrics, run_folder,
         "/metrics.jsonl differs from the run's outcome in the last validation");
 }
 
 void write_outcome(const std::string& path, const Outcome& o) {
   Json json = {{"outcome", name(o.kind)}, {"step", o.step}, {"seconds", o.seconds}, {"version", o.version}};
   if (!o.why.empty()) json["why"] = o.why;
-  json["figures"] = o.figures;
+  json["figures"] = o.metrics;
   add_seal(json);
   write_file_atomically(path, json.dump(1) + "\n");
 }
 
 std::optional<Outcome> read_outcome(const std::string& path) {
   if (!file_exists(path)) return {};
-  Json json = parse_json(read_file(path, largest_json), path);
+  Json json = parse_json(read_file(path, max_json_bytes), path);
   if (json.contains("sha256")) take_seal(json, path);  // older versions wrote no seal
   const std::string kind = text_member(json, "outcome", path);
   Outcome o;
@@ -299,9 +304,9 @@ std::optional<Outcome> read_outcome(const std::string& path) {
   if (json.contains("why")) o.why = text_member(json, "why", path);
   for (const auto& [key, value] : member(json, "figures", path).items()) {
     check(value.is_number(), path, ": the metric '", key, "' must be a number");
-    o.figures[key] = value.get<double>();
+    o.metrics[key] = value.get<double>();
   }
-  check(o.kind != Outcome::Kind::done || o.figures.contains("validation_loss"), path,
+  check(o.kind != Outcome::Kind::done || o.metrics.contains("validation_loss"), path,
         ": the metric 'validation_loss' is missing; a run with outcome done must have it");
   return o;
 }

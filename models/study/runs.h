@@ -26,21 +26,21 @@ namespace orrery::models {
 // Returns the fingerprints of a run's inputs, by setting: data, separate validation data, an
 // external tokenizer, initial weights with their tokenizer; also the plug-ins that the settings
 // use, as "plug-in PATH". Reads all these files.
-std::map<std::string, Fingerprint> read_by(const TrainSettings& settings);
+std::map<std::string, Fingerprint> input_fingerprints(const TrainSettings& settings);
 
-// Returns 16 hexadecimal digits: a hash of the resolved settings and their inputs (read_by). It
+// Returns 16 hexadecimal digits: a hash of the resolved settings and their inputs (input_fingerprints). It
 // skips what changes no number: the run's folder, saving, threads and the paths of the inputs.
-std::string run_key(const TrainSettings& settings);
+std::string run_hash(const TrainSettings& settings);
 struct IdentifiedRun {
   std::string key;
   LossMeaning meaning;
 };
 IdentifiedRun identify_run(const TrainSettings& settings);  // reads the inputs once for both
 // Returns a key for a run whose inputs cannot be read, because of `why`; the run will fail.
-std::string key_of_unreadable(const TrainSettings& settings, const std::string& why);
+std::string hash_of_unreadable(const TrainSettings& settings, const std::string& why);
 
 bool is_run_id(std::string_view text);  // KEY-HASH, or KEY alone
-std::string key_of_id(const std::string& id);
+std::string hash_of_id(const std::string& id);
 
 // The ids of runs in a pool's folder.
 class RunIds {
@@ -63,7 +63,7 @@ struct Outcome {
   enum class Kind { done, diverged, failed };
   Kind kind = Kind::failed;
   int64_t step = 0;                       // the last; if diverged, where it was detected
-  std::map<std::string, double> figures;  // of the last validation, with validation_loss; finite values only
+  std::map<std::string, double> metrics;  // of the last validation, with validation_loss; finite values only
   double seconds = 0;                     // steps times their 10th percentile, to exclude other load
   std::string why;                        // if failed or diverged: the reason, a sentence
   std::string version;                    // program_version() of the program that trained it

@@ -12,8 +12,8 @@ std::optional<size_t> samples_needed(double deviation, double distance) {
   const auto resolves = [&](size_t n) {
     return student_quantile(0.95, static_cast<int>(n) - 1) * deviation / std::sqrt(static_cast<double>(n)) < distance;
   };
-  if (!resolves(most_samples)) return {};
-  size_t too_few = 1, enough = most_samples;  // t falls and sqrt(n) rises, so bisection works
+  if (!resolves(max_samples)) return {};
+  size_t too_few = 1, enough = max_samples;  // t falls and sqrt(n) rises, so bisection works
   while (enough - too_few > 1) {
     const size_t middle = (too_few + enough) / 2;
     (resolves(middle) ? enough : too_few) = middle;
@@ -27,35 +27,36 @@ std::string name(Verdict verdict) {
   return verdict == Verdict::shown ? "shown" : verdict == Verdict::reversed ? "reversed" : "not shown";
 }
 
-bool falls_short(double d, Refuted refuted, double bound) {
-  return (refuted == Refuted::above && bound < d && d <= 0) || (refuted == Refuted::below && 0 <= d && d < bound);
+bool falls_short(double d, RefutedWhen refuted, double bound) {
+  return (refuted == RefutedWhen::above && bound < d && d <= 0) ||
+         (refuted == RefutedWhen::below && 0 <= d && d < bound);
 }
 
-Judgement judge(std::span<const double> differences, Refuted refuted, double bound) {
+TestResult test_differences(std::span<const double> differences, RefutedWhen refuted, double bound) {
   const std::optional<Interval> interval = confidence_interval(differences);
   check(interval.has_value(), "study: a verdict requires two samples or more, not ", differences.size());
-  check(refuted != Refuted::outside || bound >= 0, "study: the margin ", bound, " must be at least 0");
+  check(refuted != RefutedWhen::outside || bound >= 0, "study: the margin ", bound, " must be at least 0");
   const auto [mean, low, high] = *interval;
-  Judgement judgement{Verdict::not_shown, *interval, differences.size(), {}};
-  const bool equality = refuted == Refuted::outside;
+  TestResult result{Verdict::not_shown, *interval, differences.size(), {}};
+  const bool equality = refuted == RefutedWhen::outside;
   // Between these bounds the verdict is open; for an equality this is the claimed range.
-  const double lower = equality ? -bound : refuted == Refuted::above ? bound : std::min(bound, 0.0);
-  const double upper = equality ? bound : refuted == Refuted::above ? std::max(bound, 0.0) : bound;
+  const double lower = equality ? -bound : refuted == RefutedWhen::above ? bound : std::min(bound, 0.0);
+  const double upper = equality ? bound : refuted == RefutedWhen::above ? std::max(bound, 0.0) : bound;
   const auto near = [&, close = (high - low) / 20](double end) {
     return std::abs(end - lower) < close || std::abs(end - upper) < close;
   };
-  judgement.on_border = near(low) || near(high);
+  result.is_borderline = near(low) || near(high);
   const bool below = high < lower, above = low > upper;
   if (equality) {
-    if (low > lower && high < upper) judgement.verdict = Verdict::shown;
-    if (below || above) judgement.verdict = Verdict::reversed;
+    if (low > lower && high < upper) result.verdict = Verdict::shown;
+    if (below || above) result.verdict = Verdict::reversed;
   } else if (below || above) {
-    judgement.verdict = below == (refuted == Refuted::above) ? Verdict::shown : Verdict::reversed;
+    result.verdict = below == (refuted == RefutedWhen::above) ? Verdict::shown : Verdict::reversed;
   }
-  if (judgement.verdict == Verdict::not_shown && !falls_short(mean, refuted, bound))
-    judgement.needed = samples_needed(spread_of(differences).deviation,
-                                      std::min(std::abs(mean - lower), std::abs(mean - upper)));
-  return judgement;
+  if (result.verdict == Verdict::not_shown && !falls_short(mean, refuted, bound))
+    result.needed =
+        samples_needed(spread_of(differences).deviation, std::min(std::abs(mean - lower), std::abs(mean - upper)));
+  return result;
 }
 
 Verdict verdict_of_all(std::span<const Verdict> verdicts) {

@@ -22,25 +22,25 @@
 
 namespace orrery::models {
 
-enum class Refuted { above, below, outside };  // where d must be, relative to the bound, to refute
+enum class RefutedWhen { above, below, outside };  // where d must be, relative to the bound, to refute
 
 enum class Verdict { shown, not_shown, reversed };
 std::string name(Verdict verdict);  // shown, not shown, reversed
 
-constexpr size_t most_samples = 10'000;  // limit of `needed`
+constexpr size_t max_samples = 10'000;  // limit of `needed`
 
-struct Judgement {
+struct TestResult {
   Verdict verdict = Verdict::not_shown;
   Interval interval;
   size_t samples = 0;
-  std::optional<size_t> needed;  // samples to resolve not_shown; none: more than most_samples, or no number
-  bool on_border = false;
+  std::optional<size_t> needed;  // samples to resolve not_shown; none: more than max_samples, or no number
+  bool is_borderline = false;
 };
 // Returns true if d is between the bound and zero: smaller than claimed, but not the opposite.
-bool falls_short(double d, Refuted refuted, double bound);
+bool falls_short(double d, RefutedWhen refuted, double bound);
 
 // Tests a claim by two or more differences. `bound` must be at least 0 for `outside`.
-Judgement judge(std::span<const double> differences, Refuted refuted, double bound);
+TestResult test_differences(std::span<const double> differences, RefutedWhen refuted, double bound);
 
 // Returns reversed if any verdict is reversed, shown if all are shown, else not shown.
 Verdict verdict_of_all(std::span<const Verdict> verdicts);

@@ -35,14 +35,14 @@ std::map<std::string, std::set<std::string>> hashes_in(const Json& json, const s
   return all;
 }
 
-Json json_of(const JudgedComparison& c) {
+Json json_of(const ComparisonResult& c) {
   return {{"refuted_if", c.refuted_if},
           {"metric", c.metric},
           {"name", c.name},
           {"at", c.at},
           {"verdict", name(c.verdict)},
           {"known", c.known},
-          {"on_border", c.on_border},
+          {"on_border", c.is_borderline},
           {"mean", c.mean},
           {"low", c.low},
           {"high", c.high},
@@ -50,42 +50,42 @@ Json json_of(const JudgedComparison& c) {
           {"needed", c.needed},
           {"sentence", c.sentence}};
 }
-JudgedComparison comparison_in(const Json& json, const std::string& what) {
-  JudgedComparison c;
+ComparisonResult comparison_in(const Json& json, const std::string& what) {
+  ComparisonResult c;
   c.refuted_if = with_current_metrics(text_member(json, "refuted_if", what)), c.name = text_member(json, "name", what);
   c.metric = with_current_metrics(text_member(json, "metric", what));
   c.at = text_member(json, "at", what), c.sentence = text_member(json, "sentence", what);
   c.verdict = parse_verdict(text_member(json, "verdict", what), what);
-  c.known = flag_member(json, "known", what), c.on_border = flag_member(json, "on_border", what);
+  c.known = flag_member(json, "known", what), c.is_borderline = flag_member(json, "on_border", what);
   c.mean = number_member(json, "mean", what), c.low = number_member(json, "low", what);
   c.high = number_member(json, "high", what);
   c.samples = whole_number_member(json, "samples", what), c.needed = whole_number_member(json, "needed", what);
   return c;
 }
 
-Json comparisons_of(const JudgedClaim& judged) {
+Json comparisons_of(const ClaimResult& result) {
   Json all = Json::array();
-  for (const JudgedComparison& each : judged.comparisons) all.push_back(json_of(each));
+  for (const ComparisonResult& each : result.comparisons) all.push_back(json_of(each));
   return all;
 }
-JudgedClaim judged_in(const Json& json, const std::string& what) {
-  JudgedClaim judged;
-  judged.verdict = parse_verdict(text_member(json, "verdict", what), what);
+ClaimResult result_in(const Json& json, const std::string& what) {
+  ClaimResult result;
+  result.verdict = parse_verdict(text_member(json, "verdict", what), what);
   for (const Json& each : list_member(json, "comparisons", what))
-    judged.comparisons.push_back(comparison_in(each, what));
-  return judged;
+    result.comparisons.push_back(comparison_in(each, what));
+  return result;
 }
 
 }  // namespace
 
-std::string StudyVerdict::word() const {
+std::string StudyVerdict::label() const {
   if (smoke) return "smoke";
-  return name(judged.verdict) + (judged.verdict == Verdict::shown && !smaller.empty() ? " at this scale" : "");
+  return name(result.verdict) + (result.verdict == Verdict::shown && !smaller.empty() ? " at this scale" : "");
 }
 
-bool StudyVerdict::on_border() const {
-  return std::any_of(judged.comparisons.begin(), judged.comparisons.end(),
-                     [](const JudgedComparison& each) { return each.on_border; });
+bool StudyVerdict::is_borderline() const {
+  return std::any_of(result.comparisons.begin(), result.comparisons.end(),
+                     [](const ComparisonResult& each) { return each.is_borderline; });
 }
 
 OutputKind verdict_kind() { return marked_kind("a verdict of a study", "{\n \"file\": \"", "\n \"sentence\": "); }
@@ -105,23 +105,23 @@ void write_verdict(const std::string& path, const StudyVerdict& v) {
                {"samples", v.samples},
                {"minutes", v.minutes},
                {"minutes_of_runs", v.minutes_of_runs}};
-  json["read"] = v.read;
-  json["verdict"] = name(v.judged.verdict);
-  json["figure"] = v.figure, json["smaller"] = v.smaller, json["main"] = v.main;
-  json["comparisons"] = comparisons_of(v.judged);
+  json["read"] = v.input_hashes;
+  json["verdict"] = name(v.result.verdict);
+  json["figure"] = v.reported, json["smaller"] = v.smaller, json["main"] = v.main;
+  json["comparisons"] = comparisons_of(v.result);
   json["learning_rates"] = Json::array();
-  for (const auto& [variant, rate] : v.rates)
+  for (const auto& [variant, rate] : v.learning_rates)
     json["learning_rates"].push_back({{"variant", variant}, {"learning_rate", rate}});
-  json["common_rate"] = v.common_rate;
-  if (v.at_common_rate)
-    json["at_common_rate"] = {{"verdict", name(v.at_common_rate->verdict)},
-                              {"comparisons", comparisons_of(*v.at_common_rate)}};
+  json["common_rate"] = v.shared_lr;
+  if (v.at_shared_lr)
+    json["at_common_rate"] = {{"verdict", name(v.at_shared_lr->verdict)},
+                              {"comparisons", comparisons_of(*v.at_shared_lr)}};
   json["missing"] = v.missing;
   write_output("study", path, verdict_kind(), json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 StudyVerdict read_verdict(const std::string& path) {
-  const Json json = parse_json(read_file(path, largest_json), path);
+  const Json json = parse_json(read_file(path, max_json_bytes), path);
   StudyVerdict v;
   v.file = text_member(json, "file", path), v.source = text_member(json, "source", path);
   v.sentence = text_member(json, "sentence", path), v.kind = text_member(json, "kind", path);
@@ -131,15 +131,14 @@ StudyVerdict read_verdict(const std::string& path) {
   if (json.contains("meaning")) v.meaning = text_member(json, "meaning", path);
   v.smoke = flag_member(json, "smoke", path);
   v.minutes = number_member(json, "minutes", path), v.minutes_of_runs = number_member(json, "minutes_of_runs", path);
-  if (json.contains("read")) v.read = hashes_in(json["read"], path);
-  v.figure = text_member(json, "figure", path), v.smaller = text_member(json, "smaller", path);
+  if (json.contains("read")) v.input_hashes = hashes_in(json["read"], path);
+  v.reported = text_member(json, "figure", path), v.smaller = text_member(json, "smaller", path);
   v.main = flag_member(json, "main", path);
-  v.judged = judged_in(json, path);
+  v.result = result_in(json, path);
   for (const Json& each : list_member(json, "learning_rates", path))
-    v.rates.emplace_back(text_member(each, "variant", path), number_member(each, "learning_rate", path));
-  v.common_rate = number_member(json, "common_rate", path);
-  if (const auto common = json.find("at_common_rate"); common != json.end())
-    v.at_common_rate = judged_in(*common, path);
+    v.learning_rates.emplace_back(text_member(each, "variant", path), number_member(each, "learning_rate", path));
+  v.shared_lr = number_member(json, "common_rate", path);
+  if (const auto common = json.find("at_common_rate"); common != json.end()) v.at_shared_lr = result_in(*common, path);
   for (const Json& each : list_member(json, "missing", path)) {
     check(each.is_string(), path, ": 'missing' must be a list of sentences");
     v.missing.push_back(each.get<std::string>());

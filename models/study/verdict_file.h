@@ -15,28 +15,28 @@ namespace orrery::models {
 
 // Metrics have their current names, also if a former program wrote the file.
 struct StudyVerdict {
-  std::string file, source, sentence, kind, metric, version, figure, smaller;
+  std::string file, source, sentence, kind, metric, version, reported, smaller;
   bool main = false;
   std::string claim;           // SHA-256 of the claim's file
   std::string meaning;         // claim_hash of its file; empty: an older program wrote the verdict
-  // SHA-256 hashes of the other inputs, by name: "config" and inputs of the runs (read_by in
+  // SHA-256 hashes of the other inputs, by name: "config" and inputs of the runs (input_fingerprints in
   // runs.h), such as "data". An input has several hashes if it differed between runs.
-  std::map<std::string, std::set<std::string>> read;
+  std::map<std::string, std::set<std::string>> input_hashes;
   std::string command, runs;   // the command that repeats the study; its runs' folder
   bool smoke = false;          // there is no verdict
   std::string samples;         // "3 seeds"
   double minutes = 0;          // duration of this study
   double minutes_of_runs = 0;  // of the steps of all its runs, including earlier ones
-  JudgedClaim judged;
+  ClaimResult result;
   // Chosen learning rates: each variant's, the best shared rate, and the result at the shared rate
   // if it is not every variant's own.
-  std::vector<std::pair<std::string, double>> rates;
-  double common_rate = 0;
-  std::optional<JudgedClaim> at_common_rate;
+  std::vector<std::pair<std::string, double>> learning_rates;
+  double shared_lr = 0;
+  std::optional<ClaimResult> at_shared_lr;
   std::vector<std::string> missing;  // sentences about runs without a value
 
-  std::string word() const;  // shown, shown at this scale, not shown, reversed, or smoke
-  bool on_border() const;
+  std::string label() const;  // shown, shown at this scale, not shown, reversed, or smoke
+  bool is_borderline() const;
 };
 
 OutputKind verdict_kind();

@@ -12,76 +12,77 @@
 namespace orrery::models {
 namespace {
 
-std::string number(double x, bool share) {
-  if (share) return signed_fixed(100 * x, 1) + " %";
+std::string number(double x, bool is_relative) {
+  if (is_relative) return signed_fixed(100 * x, 1) + " %";
   const double size = std::abs(x);
   return size == 0 || (size >= 1e-3 && size < 1e5) ? signed_fixed(x, size < 10 ? 3 : 1)
                                                    : (x > 0 ? "+" : "") + significant(x, 3);
 }
 
 // Returns a line per comparison: "relu - softmax, slots=256: -0.035 (-0.056 to -0.014)".
-std::string found(const JudgedClaim& judged, const std::string& metric) {
+std::string results_text(const ClaimResult& result, const std::string& metric) {
   std::string all;
-  for (const JudgedComparison& each : judged.comparisons) {
-    const bool share = each.name.ends_with(" - 1");
+  for (const ComparisonResult& each : result.comparisons) {
+    const bool is_relative = each.name.ends_with(" - 1");
     if (!all.empty()) all += "<br>";
     all += each.metric == metric ? "" : code_for_markdown(each.metric) + " ";
-    all += for_markdown((share ? each.name.substr(0, each.name.size() - 4) : each.name) +
+    all += for_markdown((is_relative ? each.name.substr(0, each.name.size() - 4) : each.name) +
                         (each.at.empty() ? "" : ", " + each.at));
-    all += each.known ? text(": ", number(each.mean, share), " (", number(each.low, share), " to ",
-                             number(each.high, share), ")")
+    all += each.known ? text(": ", number(each.mean, is_relative), " (", number(each.low, is_relative), " to ",
+                             number(each.high, is_relative), ")")
                       : std::string(": runs failed or diverged");
-    if (each.verdict != judged.verdict || each.on_border)
-      all += text(" [", name(each.verdict), each.on_border ? ", on the border" : "", "]");
+    if (each.verdict != result.verdict || each.is_borderline)
+      all += text(" [", name(each.verdict), each.is_borderline ? ", on the border" : "", "]");
   }
   return all;
 }
 
-std::string rates_text(const StudyVerdict& v) {
-  if (v.rates.empty()) return "";
+std::string learning_rates_text(const StudyVerdict& v) {
+  if (v.learning_rates.empty()) return "";
   std::string all = "<br>learning rates:";
-  for (const auto& [variant, rate] : v.rates) all += " " + for_markdown(variant) + " " + print_number(rate);
-  if (!v.at_common_rate) return all;
-  return all + text("<br>all with learning rate ", print_number(v.common_rate), ", ",
-                    name(v.at_common_rate->verdict), ": ", found(*v.at_common_rate, v.metric));
+  for (const auto& [variant, rate] : v.learning_rates) all += " " + for_markdown(variant) + " " + print_number(rate);
+  if (!v.at_shared_lr) return all;
+  return all + text("<br>all with learning rate ", print_number(v.shared_lr), ", ", name(v.at_shared_lr->verdict), ": ",
+                    results_text(*v.at_shared_lr, v.metric));
 }
 
-std::string inside(const std::string& folder, const std::string& path) {
+std::string path_in(const std::string& folder, const std::string& path) {
   return folder == "." ? path : folder + "/" + path;
 }
 
 // "| [The claim.](file.toml)<br>Here: how it is smaller. | the reported value"
 std::string source_cells(const auto& of, const std::string& link) {
   const std::string smaller = of.smaller.empty() ? "" : "<br>Here: " + for_markdown(of.smaller) + ".";
-  return text("| [", for_markdown(of.sentence), "](", link, ")", smaller, " | ", for_markdown(of.figure));
+  return text("| [", for_markdown(of.sentence), "](", link, ")", smaller, " | ", for_markdown(of.reported));
 }
 
 std::string row_of(const ListedVerdict& listed, const std::string& claims) {
-  const std::string link = link_for_markdown(inside(claims, listed.place() + ".toml"));
+  const std::string link = link_for_markdown(path_in(claims, listed.path() + ".toml"));
   if (!listed.verdict)
     return text(
         listed.claim ? source_cells(*listed.claim, link) : text("| [", for_markdown(listed.name), "](", link, ") | "),
         " | ", for_markdown(listed.error), " | | - | | |\n");
   const StudyVerdict& v = *listed.verdict;
-  const std::string kept = v.smoke ? "not tested (smoke)" : found(v.judged, v.metric) + rates_text(v);
-  return text(source_cells(v, link), " | ", code_for_markdown(v.metric), "<br>", kept, " | ", for_markdown(v.samples),
-              " | **", v.word(), "**", v.on_border() ? ", on the border" : "", " | ", fixed(v.minutes_of_runs, 1),
-              " | ", code_for_markdown(v.claim.substr(0, 12)), " |\n");
+  const std::string result_text =
+      v.smoke ? "not tested (smoke)" : results_text(v.result, v.metric) + learning_rates_text(v);
+  return text(source_cells(v, link), " | ", code_for_markdown(v.metric), "<br>", result_text, " | ",
+              for_markdown(v.samples), " | **", v.label(), "**", v.is_borderline() ? ", on the border" : "", " | ",
+              fixed(v.minutes_of_runs, 1), " | ", code_for_markdown(v.claim.substr(0, 12)), " |\n");
 }
 
 constexpr const char *csv_header = "study,verdict,claim,found,minutes\n",
                      *page_heading = "# Claims, put to the test\n\n";
-constexpr const char* head =
+constexpr const char* table_header =
     "| claim | reported by the source | result (95 % interval) | samples | verdict | time (core minutes) | SHA-256 |\n"
     "| --- | --- | --- | --- | --- | ---: | --- |\n";
 
 std::string verdict_counts(std::span<const ListedVerdict> all) {
   std::map<std::string, int> counts;
-  for (const ListedVerdict& each : all) ++counts[each.verdict ? each.verdict->word() : "without a verdict"];
-  std::string said = text(counted(static_cast<int64_t>(all.size()), "claim"), ": ");
+  for (const ListedVerdict& each : all) ++counts[each.verdict ? each.verdict->label() : "without a verdict"];
+  std::string counts_text = text(pluralize(static_cast<int64_t>(all.size()), "claim"), ": ");
   bool first = true;
-  for (const auto& [word, count] : counts) said += text(first ? "" : ", ", count, " ", word), first = false;
-  return said + ".\n";
+  for (const auto& [word, count] : counts) counts_text += text(first ? "" : ", ", count, " ", word), first = false;
+  return counts_text + ".\n";
 }
 
 std::string versions(std::span<const ListedVerdict> all) {
@@ -102,11 +103,10 @@ std::string verdicts_csv(std::span<const ListedVerdict> all) {
   for (const ListedVerdict& each : all) {
     std::string found;
     if (each.verdict)
-      for (const JudgedComparison& c : each.verdict->judged.comparisons)
+      for (const ComparisonResult& c : each.verdict->result.comparisons)
         found += (found.empty() ? "" : "; ") + c.sentence;
-    csv += csv_line({each.place(), each.verdict ? each.verdict->word() : "-",
-                     each.sentence(), each.verdict ? found : each.error,
-                     fixed(each.verdict ? each.verdict->minutes_of_runs : 0, 1)});
+    csv += csv_line({each.path(), each.verdict ? each.verdict->label() : "-", each.sentence(),
+                     each.verdict ? found : each.error, fixed(each.verdict ? each.verdict->minutes_of_runs : 0, 1)});
   }
   return csv;
 }
@@ -128,12 +128,12 @@ std::string verdicts_page(std::span<const ListedVerdict> all, const std::string&
   std::copy_if(all.begin(), all.end(), std::back_inserter(main),
                [](const ListedVerdict& each) { return each.main(); });
   if (!main.empty()) {
-    page += std::string("\n## Main claims\n\n") + head;
+    page += std::string("\n## Main claims\n\n") + table_header;
     for (const ListedVerdict& each : main) page += row_of(each, claims);
     for (const ListedVerdict& each : main)
       if (each.verdict)
-        page += text("\n![", for_markdown(each.verdict->sentence), "](", link_for_markdown(each.place()),
-                     "/picture.svg)\n");
+        page +=
+            text("\n![", for_markdown(each.verdict->sentence), "](", link_for_markdown(each.path()), "/picture.svg)\n");
   }
   std::string group;
   bool begun = false;
@@ -142,9 +142,9 @@ std::string verdicts_page(std::span<const ListedVerdict> all, const std::string&
       group = each.group, begun = true;
       page += text("\n## ", group.empty() ? "Claims" : for_markdown(group), "\n\n");
       if (!each.source().empty()) page += for_markdown(each.source()) + ".";
-      if (each.explained)
-        page += text("  [Discussion](", link_for_markdown(inside(claims, group + "/README.md")), ").");
-      page += std::string("\n\n") + head;
+      if (each.has_readme)
+        page += text("  [Discussion](", link_for_markdown(path_in(claims, group + "/README.md")), ").");
+      page += std::string("\n\n") + table_header;
     }
     page += row_of(each, claims);
   }

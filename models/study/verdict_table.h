@@ -16,11 +16,11 @@ struct ListedVerdict {
   std::optional<Claim> claim;  // none: its file cannot be read
   std::optional<StudyVerdict> verdict;
   std::string error;       // why there is no verdict
-  bool explained = false;  // the group has a README.md, which the page links to
+  bool has_readme = false;  // the group has a README.md, which the page links to
   bool main() const { return verdict ? verdict->main : claim && claim->main; }
   std::string sentence() const { return verdict ? verdict->sentence : claim ? claim->sentence : ""; }
   std::string source() const { return verdict ? verdict->source : claim ? claim->source : ""; }
-  std::string place() const { return group.empty() ? name : group + "/" + name; }
+  std::string path() const { return group.empty() ? name : group + "/" + name; }
 };
 
 OutputKind verdicts_csv_kind();

@@ -37,8 +37,8 @@ class Algorithmic final : public Task {
   Algorithmic(const Settings& s, AnySettings& model, const TaskOptions& options)
       : settings_(s),
         problem_(make_problem(s.problem)),
-        batch_(options.batch),
-        key_(RandomKey{options.seed, 0}.derive("algorithmic")) {
+        batch_(options.batch_size),
+        rng_(RandomKey{options.seed, 0}.derive("algorithmic")) {
     const int64_t context = setting_of<int64_t>(model, "context");
     check(problem_->length() <= context, "train: problem=", s.problem, " has sequences of ", problem_->length(),
           " tokens, but context is ", context, "; use context=", problem_->length(), " or shorter sequences");
@@ -50,12 +50,12 @@ class Algorithmic final : public Task {
   }
 
   std::vector<Tensor> batch(int64_t step, int64_t micro_batch) const override {
-    return sequences(key_.derive("train").derive(step).derive(micro_batch), 0, batch_);
+    return sequences(rng_.derive("train").derive(step).derive(micro_batch), 0, batch_);
   }
   BatchCounts counts(std::span<const Tensor> batch) const override {
     return {.targets = count_targets(batch[1]), .units = batch[0].numel()};
   }
-  Tensor loss(nn::Module& model, std::span<const Tensor> batch, nn::Pass& pass) const override {
+  Tensor loss(nn::Module& model, std::span<const Tensor> batch, nn::ForwardPass& pass) const override {
     return nn::cross_entropy(model(batch[0], pass), batch[1]);
   }
   std::optional<Validation> validate(nn::Module& model, const std::function<bool()>& stop) const override {
@@ -63,54 +63,54 @@ class Algorithmic final : public Task {
     const Device device = nn::device_of(model);
     const SpanReport spans(model);
     MeanLoss loss;
-    int64_t right = 0;
+    int64_t correct = 0;
     for (int64_t first = 0; first < settings_.validation_sequences; first += sequences_at_once) {
       if (stop && stop()) return std::nullopt;
       const int64_t rows = std::min(sequences_at_once, settings_.validation_sequences - first);
-      const std::vector<Tensor> some = sequences(key_.derive("validation"), first, rows);
-      nn::Pass pass;
-      const Tensor logits = model(some[0].to(device), pass), said = argmax(logits).to(Device::cpu);
-      const int32_t *target = some[1].data<int32_t>(), *likeliest = said.data<int32_t>();
-      for (int64_t i = 0; i < some[1].numel(); ++i) right += target[i] != no_answer && likeliest[i] == target[i];
+      const std::vector<Tensor> some = sequences(rng_.derive("validation"), first, rows);
+      nn::ForwardPass pass;
+      const Tensor logits = model(some[0].to(device), pass), predicted = argmax(logits).to(Device::cpu);
+      const int32_t *target = some[1].data<int32_t>(), *most_likely = predicted.data<int32_t>();
+      for (int64_t i = 0; i < some[1].numel(); ++i) correct += target[i] != no_target && most_likely[i] == target[i];
       loss.add(nn::cross_entropy(logits, some[1].to(device)).item(), count_targets(some[1]));
     }
-    Validation found{.loss = loss.mean(), .answers = loss.targets()};
-    found.figures.emplace_back("accuracy", static_cast<double>(right) / static_cast<double>(loss.targets()));
+    Validation found{.loss = loss.mean(), .targets = loss.targets()};
+    found.metrics.emplace_back("accuracy", static_cast<double>(correct) / static_cast<double>(loss.targets()));
     spans.add_to(found);
     return found;
   }
 
   std::string kind() const override { return "sequences"; }
   std::string unit() const override { return "tokens"; }
-  int64_t units_of_batch() const override { return batch_ * problem_->length(); }
-  int64_t epoch() const override { return 0; }  // unlimited
-  int64_t held_out() const override { return settings_.validation_sequences * problem_->length(); }
+  int64_t units_per_batch() const override { return batch_ * problem_->length(); }
+  int64_t units_per_epoch() const override { return 0; }  // unlimited
+  int64_t validation_units() const override { return settings_.validation_sequences * problem_->length(); }
   int64_t choices() const override { return vocabulary_; }
   std::string data() const override { return "problem=" + print(settings_.problem); }
   Fingerprint fingerprint() const override { return {}; }
 
-  std::vector<Tensor> held_out_example(int64_t) const override {
-    const std::vector<Tensor> one = sequences(key_.derive("validation"), 0, 1);
+  std::vector<Tensor> validation_example(int64_t) const override {
+    const std::vector<Tensor> one = sequences(rng_.derive("validation"), 0, 1);
     return {one[0], one[1].reshape(Shape{problem_->length()})};
   }
 
   int64_t bytes() const override { return 0; }
-  int64_t length() const override { return problem_->length(); }
+  int64_t sequence_length() const override { return problem_->length(); }
   int64_t validation_batch() const override { return std::min(sequences_at_once, settings_.validation_sequences); }
-  std::vector<Tensor> sample(int64_t batch, int64_t length) const override {
+  std::vector<Tensor> dummy_batch(int64_t batch, int64_t length) const override {
     const Tensor tokens = Tensor::zeros(Shape{batch, length}, Dtype::i32);
     return {tokens, tokens};
   }
 
  private:
   // Returns inputs and targets of the sequences `first`, `first` + 1, ... of a key.
-  std::vector<Tensor> sequences(RandomKey key, int64_t first, int64_t rows) const {
+  std::vector<Tensor> sequences(RandomKey rng, int64_t first, int64_t rows) const {
     const int64_t length = problem_->length();
     const auto tokens = static_cast<size_t>(length);
     const Tensor inputs = Tensor::zeros(Shape{rows, length}, Dtype::i32),
-                 targets = Tensor::full_like(inputs, Shape{rows, length}, no_answer);
+                 targets = Tensor::full_like(inputs, Shape{rows, length}, no_target);
     for (int64_t row = 0; row < rows; ++row)
-      problem_->write(key.derive(first + row), {inputs.mutable_data<int32_t>() + row * length, tokens},
+      problem_->write(rng.derive(first + row), {inputs.mutable_data<int32_t>() + row * length, tokens},
                       {targets.mutable_data<int32_t>() + row * length, tokens});
     return {inputs, targets};
   }
@@ -118,7 +118,7 @@ class Algorithmic final : public Task {
   Settings settings_;
   std::unique_ptr<Problem> problem_;
   int64_t batch_, vocabulary_ = 0;
-  RandomKey key_;
+  RandomKey rng_;
 };
 REGISTER_TASK(Algorithmic);
 

@@ -22,25 +22,26 @@ std::optional<MeanLoss> evaluate(nn::Module& model, const TokenSequence& tokens,
   bool stopped = false;
   each_window(tokens, context, batch, [&](const Batch& window) {
     if (stop && stop()) return stopped = true, false;
-    nn::Pass pass;
-    Batch judged = window;
-    if (end_of_document) pass.document_ids = separate_documents(judged, *end_of_document).to(device);
-    loss.add(nn::cross_entropy(model(judged.inputs.to(device), pass), judged.targets.to(device)).item(),
-             count_targets(judged.targets));
+    nn::ForwardPass pass;
+    Batch scored = window;
+    if (end_of_document) pass.document_ids = separate_documents(scored, *end_of_document).to(device);
+    loss.add(nn::cross_entropy(model(scored.inputs.to(device), pass), scored.targets.to(device)).item(),
+             count_targets(scored.targets));
     return true;
   });
   if (stopped) return std::nullopt;
   return loss;
 }
 
-std::vector<std::string> warnings_of(const TrainingShare& share, int64_t all, const std::string& unit, bool own) {
-  if (share.trained <= 0) return {};
-  return {text(grouped(share.trained), " of the ", grouped(all), " ", unit, " of this validation, ",
-               fixed(100.0 * static_cast<double>(share.trained) / static_cast<double>(all), 1),
-               " %, are training data of the run", share.of_init_from ? " of init_from" : "",
+std::vector<std::string> overlap_warnings(const TrainingOverlap& overlap, int64_t all, const std::string& unit,
+                                          bool own) {
+  if (overlap.trained <= 0) return {};
+  return {text(with_commas(overlap.trained), " of the ", with_commas(all), " ", unit, " of this validation, ",
+               fixed(100.0 * static_cast<double>(overlap.trained) / static_cast<double>(all), 1),
+               " %, are training data of the run", overlap.of_init_from ? " of init_from" : "",
                ", so its loss is not that of new data; use ",
-               own || share.held_out == 0 ? "other data with --validation_data=PATH"
-                                          : text("--validation_fraction=", print_number(share.held_out)))};
+               own || overlap.held_out == 0 ? "other data with --validation_data=PATH"
+                                            : text("--validation_fraction=", print_number(overlap.held_out)))};
 }
 
 }  // namespace orrery::models

@@ -32,6 +32,7 @@ std::optional<MeanLoss> evaluate(nn::Module& model, const TokenSequence& tokens,
 
 // Returns a warning, or none if nothing of the validation is training data. `all`: the validation's
 // units; `own`: it has validation_data, else it is a fraction of `data`.
-std::vector<std::string> warnings_of(const TrainingShare& share, int64_t all, const std::string& unit, bool own);
+std::vector<std::string> overlap_warnings(const TrainingOverlap& overlap, int64_t all, const std::string& unit,
+                                          bool own);
 
 }  // namespace orrery::models

@@ -25,11 +25,11 @@ namespace orrery::models {
 namespace {
 
 constexpr const char* head = "head";  // module of the classification head in image models
-constexpr int64_t validation_pixels = 1 << 18, most_at_once = 256, fewest_at_once = 8;
+constexpr int64_t validation_pixels = 1 << 18, max_batch = 256, min_batch = 8;
 
-struct Place {
+struct BatchIndex {
   int64_t step = 0, micro_batch = 0;
-  bool operator==(const Place&) const = default;
+  bool operator==(const BatchIndex&) const = default;
 };
 
 class ImageClassification final : public Task {
@@ -76,32 +76,34 @@ class ImageClassification final : public Task {
         fresh_head_(known_classes(options)),
         classes_(fill(model)),
         scale_(s.pixel_mean, s.pixel_std, any().channels),
-        batch_(options.batch),
+        batch_(options.batch_size),
         micro_batches_(options.micro_batches),
-        ahead_([this](const Place& place) { return tensors_of(batches_->at(place.step, place.micro_batch), true); }) {
+        prefetcher_(
+            [this](const BatchIndex& index) { return tensors_of(batches_->at(index.step, index.micro_batch), true); }) {
     if (set_.train.count() > 0)
-      batches_.emplace(set_.train, scale_, Augmentation{s.crop_padding, s.flip, s.mixup}, options.batch, options.seed);
+      batches_.emplace(set_.train, scale_, Augmentation{s.crop_padding, s.flip, s.mixup}, options.batch_size,
+                       options.seed);
   }
 
   std::vector<Tensor> batch(int64_t step, int64_t micro_batch) const override {
     const bool last = micro_batch + 1 >= micro_batches_;
-    return ahead_.at({step, micro_batch}, last ? Place{step + 1, 0} : Place{step, micro_batch + 1});
+    return prefetcher_.at({step, micro_batch}, last ? BatchIndex{step + 1, 0} : BatchIndex{step, micro_batch + 1});
   }
   BatchCounts counts(std::span<const Tensor> batch) const override {
     return {.targets = batch[0].size(0), .units = batch[0].size(0)};
   }
-  Tensor loss(nn::Module& model, std::span<const Tensor> batch, nn::Pass& pass) const override {
+  Tensor loss(nn::Module& model, std::span<const Tensor> batch, nn::ForwardPass& pass) const override {
     return loss_of(model(batch[0], pass), batch.subspan(1), pass.training);
   }
   std::optional<Validation> validate(nn::Module& model, const std::function<bool()>& stop) const override {
-    const auto held_out = judge(model, set_.validation, set_.validation.count(), stop);
+    const auto held_out = evaluate(model, set_.validation, set_.validation.count(), stop);
     if (!held_out) return std::nullopt;
     Validation found{held_out->loss, {{"accuracy", held_out->accuracy}}};
-    if (learned_sample() == 0) return found;
-    const auto learned = judge(model, set_.train, learned_sample(), stop);
-    if (!learned) return std::nullopt;
-    found.figures.emplace_back("training_loss", learned->loss);
-    found.figures.emplace_back("training_accuracy", learned->accuracy);
+    if (training_sample() == 0) return found;
+    const auto training = evaluate(model, set_.train, training_sample(), stop);
+    if (!training) return std::nullopt;
+    found.metrics.emplace_back("training_loss", training->loss);
+    found.metrics.emplace_back("training_accuracy", training->accuracy);
     return found;
   }
 
@@ -111,16 +113,16 @@ class ImageClassification final : public Task {
 
   std::string kind() const override { return "images"; }
   std::string unit() const override { return "images"; }
-  int64_t units_of_batch() const override { return batch_; }
-  int64_t epoch() const override { return set_.train.count(); }
-  int64_t held_out() const override { return set_.validation.count(); }
+  int64_t units_per_batch() const override { return batch_; }
+  int64_t units_per_epoch() const override { return set_.train.count(); }
+  int64_t validation_units() const override { return set_.validation.count(); }
   int64_t choices() const override { return settings_.loss == "softmax" ? classes_ : 0; }
   std::string data() const override { return settings_.data.empty() ? settings_.validation_data : settings_.data; }
   std::string tokenizer() const override { return save_classes(set_.classes); }
   Fingerprint fingerprint() const override { return set_.fingerprint(); }
-  std::map<std::string, Fingerprint> read_beside() const override {
-    if (!set_.apart) return {};
-    return {{"validation_data", *set_.apart}};
+  std::map<std::string, Fingerprint> extra_inputs() const override {
+    if (!set_.validation_fingerprint) return {};
+    return {{"validation_data", *set_.validation_fingerprint}};
   }
   std::vector<std::string> warnings() const override {
     std::vector<std::string> all = notes_;
@@ -132,7 +134,7 @@ class ImageClassification final : public Task {
     return all;
   }
 
-  std::vector<Tensor> held_out_example(int64_t) const override {
+  std::vector<Tensor> validation_example(int64_t) const override {
     const ImageBatch first = images_at(set_.validation, scale_, std::array{int64_t{0}});
     return {first.pixels, Tensor::from(Shape{1}, first.labels)};
   }
@@ -140,12 +142,12 @@ class ImageClassification final : public Task {
   int64_t bytes() const override {
     return static_cast<int64_t>(set_.train.pixels.size() + set_.validation.pixels.size());
   }
-  int64_t work() const override { return any().height * any().width; }  // for a convolution
+  int64_t uses_per_parameter() const override { return any().height * any().width; }  // for a convolution
   int64_t validation_batch() const override {
-    const int64_t fitting = std::clamp(validation_pixels / work(), fewest_at_once, most_at_once);
-    return std::min(fitting, std::max(set_.validation.count(), learned_sample()));
+    const int64_t fitting = std::clamp(validation_pixels / uses_per_parameter(), min_batch, max_batch);
+    return std::min(fitting, std::max(set_.validation.count(), training_sample()));
   }
-  std::vector<Tensor> sample(int64_t batch, int64_t) const override {
+  std::vector<Tensor> dummy_batch(int64_t batch, int64_t) const override {
     const Images& images = any();
     ImageBatch some{Tensor::zeros(Shape{batch, images.height, images.width, images.channels}),
                    std::vector<int32_t>(static_cast<size_t>(batch))};
@@ -155,22 +157,25 @@ class ImageClassification final : public Task {
 
  private:
   static ImageSet read(const Settings& s, const AnySettings& model, const TaskOptions& options) {
-    using Parts = ImageOptions::Parts;
-    const bool judged = options.purpose == Purpose::judge, apart = !s.validation_data.empty();
-    check_usage(!s.data.empty() || judged, "train: there are no training images; use --data=FOLDER");
-    check_usage(!s.data.empty() || apart, "evaluate: there are no images to evaluate on; use --validation_data=FOLDER");
+    using Splits = ImageOptions::Splits;
+    const bool evaluating = options.purpose == Purpose::evaluate, separate = !s.validation_data.empty();
+    check_usage(!s.data.empty() || evaluating, "train: there are no training images; use --data=FOLDER");
+    check_usage(!s.data.empty() || separate,
+                "evaluate: there are no images to evaluate on; use --validation_data=FOLDER");
     ImageOptions wanted{.size = setting_of<int64_t>(model, "image_size"),
                         .channels = setting_of<int64_t>(model, "channels"),
                         .validation_fraction = s.validation_fraction,
                         .skip_broken = s.skip_broken,
-                        .parts = apart ? Parts::learned : judged ? Parts::judged : Parts::both};
+                        .splits = separate     ? Splits::training
+                                  : evaluating ? Splits::evaluating
+                                               : Splits::both};
     const auto note_training_data = [&](ImageSet& held_out, const std::optional<Fingerprint>& own) {
       std::vector<TrainingData> runs = options.trained_on;
       if (own) runs.insert(runs.begin(), TrainingData{*own});
-      const TrainingShare share = most_trained(runs, [&, print = held_out.fingerprint()](const TrainingData& run) {
-        return run.print == print ? held_out.trained_on(run.held_out) : 0;
+      const TrainingOverlap overlap = most_trained(runs, [&, print = held_out.fingerprint()](const TrainingData& run) {
+        return run.fingerprint == fingerprint ? held_out.trained_on(run.held_out) : 0;
       });
-      for (std::string& each : warnings_of(share, held_out.validation.count(), "images", apart))
+      for (std::string& each : overlap_warnings(overlap, held_out.validation.count(), "images", separate))
         held_out.notes.push_back(std::move(each));
     };
     if (s.data.empty()) {
@@ -179,13 +184,13 @@ class ImageClassification final : public Task {
       return held_out;
     }
     ImageSet set = squares(read_images(s.data, wanted), s.data);
-    if (!apart) {
+    if (!separate) {
       note_training_data(set, {});
       return set;
     }
     wanted.size = set.train.height, wanted.channels = set.train.channels;
     ImageSet held_out = read_held_out(s, wanted);
-    note_training_data(held_out, judged ? std::optional<Fingerprint>() : set.fingerprint());
+    note_training_data(held_out, evaluating ? std::optional<Fingerprint>() : set.fingerprint());
     const auto matched = match_classes(held_out.classes, set.classes);
     check(matched.has_value(), "train: ", s.validation_data, " has classes ", listed(held_out.classes), ", but ",
           s.data, " has classes ", listed(set.classes), "; use validation images of the latter classes");
@@ -196,12 +201,12 @@ class ImageClassification final : public Task {
     set.notes.insert(set.notes.end(), held_out.notes.begin(), held_out.notes.end());
     set.validation = std::move(held_out.validation);
     check_sizes(set, s.validation_data);
-    set.apart = held_out.fingerprint();
+    set.validation_fingerprint = held_out.fingerprint();
     set.skipped.insert(set.skipped.end(), held_out.skipped.begin(), held_out.skipped.end());
     return set;
   }
   static ImageSet read_held_out(const Settings& s, ImageOptions wanted) {
-    wanted.parts = ImageOptions::Parts::held_out;
+    wanted.splits = ImageOptions::Splits::held_out;
     return read_images(s.validation_data, wanted);
   }
   static ImageSet squares(ImageSet set, const std::string& folder) {
@@ -218,11 +223,11 @@ class ImageClassification final : public Task {
     const std::vector<std::string> known = restore_classes(options.tokenizer);
     if (set_.classes == known) return false;
     const auto matched = match_classes(set_.classes, known);
-    const bool judged = options.purpose == Purpose::judge, all = set_.classes.size() == known.size();
-    if (!matched || (!judged && !all)) {
-      check(!judged, "evaluate: ", data(), " has classes ", listed(set_.classes), ", but the model has classes ",
+    const bool evaluating = options.purpose == Purpose::evaluate, all = set_.classes.size() == known.size();
+    if (!matched || (!evaluating && !all)) {
+      check(!evaluating, "evaluate: ", data(), " has classes ", listed(set_.classes), ", but the model has classes ",
             listed(known), "; use images of the latter classes, or train on these images with --init_from=RUN");
-      check(options.purpose == Purpose::begin, "train: ", data(), " has classes ", listed(set_.classes),
+      check(options.purpose == Purpose::init_from, "train: ", data(), " has classes ", listed(set_.classes),
             ", but the resumed run has classes ", listed(known),
             "; resume it with images of the latter classes, or start a new run with --init_from=RUN");
       notes_.push_back(text("the classes of ", data(), " (", listed(set_.classes),
@@ -251,8 +256,8 @@ class ImageClassification final : public Task {
     return classes;
   }
 
-  int64_t learned_sample() const { return std::min(settings_.training_loss_images, set_.train.count()); }
-  struct Judged {
+  int64_t training_sample() const { return std::min(settings_.training_loss_images, set_.train.count()); }
+  struct Scores {
     double loss, accuracy;  // loss in nats
   };
   // Drops logits without a class: the setting `classes` may exceed the number of classes.
@@ -261,28 +266,28 @@ class ImageClassification final : public Task {
     return names < logits.size(-1) ? slice(logits, 1, 0, names) : logits;
   }
   // Evaluates `count` images at even distances, because folders hold one class after another.
-  std::optional<Judged> judge(nn::Module& model, const Images& images, int64_t count,
-                              const std::function<bool()>& stop) const {
+  std::optional<Scores> evaluate(nn::Module& model, const Images& images, int64_t count,
+                                 const std::function<bool()>& stop) const {
     const NoGrad guard;
     const Device device = nn::device_of(model);
-    std::vector<int64_t> places(static_cast<size_t>(count));
-    for (int64_t i = 0; i < count; ++i) places[static_cast<size_t>(i)] = i * images.count() / count;
+    std::vector<int64_t> indices(static_cast<size_t>(count));
+    for (int64_t i = 0; i < count; ++i) indices[static_cast<size_t>(i)] = i * images.count() / count;
     MeanLoss loss;
-    int64_t right = 0;
+    int64_t correct = 0;
     for (int64_t first = 0, here = 0; first < count; first += here) {
       if (stop && stop()) return std::nullopt;
       here = std::min(validation_batch(), count - first);
-      const ImageBatch some = images_at(
-          images, scale_, std::span(places).subspan(static_cast<size_t>(first), static_cast<size_t>(here)));
+      const ImageBatch some =
+          images_at(images, scale_, std::span(indices).subspan(static_cast<size_t>(first), static_cast<size_t>(here)));
       std::vector<Tensor> tensors = tensors_of(some, false);
       for (Tensor& x : tensors) x = x.to(device);
-      nn::Pass pass;
+      nn::ForwardPass pass;
       const Tensor logits = model(tensors[0], pass), found = argmax(named(logits)).to(Device::cpu);
-      right += std::inner_product(some.labels.begin(), some.labels.end(), found.data<int32_t>(), int64_t{0},
-                                  std::plus<>(), std::equal_to<>());
+      correct += std::inner_product(some.labels.begin(), some.labels.end(), found.data<int32_t>(), int64_t{0},
+                                    std::plus<>(), std::equal_to<>());
       loss.add(loss_of(logits, std::span(tensors).subspan(1), false).item(), here);
     }
-    return Judged{loss.mean(), static_cast<double>(right) / static_cast<double>(count)};
+    return Scores{loss.mean(), static_cast<double>(correct) / static_cast<double>(count)};
   }
 
   // Returns for sigmoid the pixels and q, (B, K); for softmax the pixels and the labels, with mixup
@@ -293,7 +298,7 @@ class ImageClassification final : public Task {
     std::vector<Tensor> all = {batch.pixels, Tensor::from(Shape{count}, batch.labels)};
     if (!batch.other_labels.empty()) {
       all.push_back(Tensor::from(Shape{count}, batch.other_labels));
-      all.push_back(Tensor::full(Shape{1}, batch.share));
+      all.push_back(Tensor::full(Shape{1}, batch.fraction));
     }
     return all;
   }
@@ -302,9 +307,9 @@ class ImageClassification final : public Task {
     const Tensor q = Tensor::full(Shape{count, classes_}, smoothing / static_cast<double>(classes_));
     auto* row = q.mutable_data<float>();
     for (size_t i = 0; i < batch.labels.size(); ++i, row += classes_) {
-      row[batch.labels[i]] += static_cast<float>((1 - smoothing) * batch.share);
+      row[batch.labels[i]] += static_cast<float>((1 - smoothing) * batch.fraction);
       if (!batch.other_labels.empty())
-        row[batch.other_labels[i]] += static_cast<float>((1 - smoothing) * (1 - batch.share));
+        row[batch.other_labels[i]] += static_cast<float>((1 - smoothing) * (1 - batch.fraction));
     }
     return q;
   }
@@ -316,8 +321,8 @@ class ImageClassification final : public Task {
     const double smoothing = training ? settings_.label_smoothing : 0;
     const Tensor own = nn::cross_entropy(logits, targets[0], smoothing);
     if (targets.size() == 1) return own;
-    const Tensor share = targets[2].reshape(Shape{}).to(own.dtype());
-    return own * share + nn::cross_entropy(logits, targets[1], smoothing) * shift(-share, 1);
+    const Tensor fraction = targets[2].reshape(Shape{}).to(own.dtype());
+    return own * fraction + nn::cross_entropy(logits, targets[1], smoothing) * shift(-fraction, 1);
   }
 
   Settings settings_;
@@ -328,7 +333,7 @@ class ImageClassification final : public Task {
   PixelScale scale_;
   std::optional<ImageBatches> batches_;  // none: no training data
   int64_t batch_, micro_batches_;
-  mutable Ahead<Place, std::vector<Tensor>> ahead_;  // last: its thread reads the members above
+  mutable Prefetcher<BatchIndex, std::vector<Tensor>> prefetcher_;  // last: its thread reads the members above
 };
 REGISTER_TASK(ImageClassification);
 

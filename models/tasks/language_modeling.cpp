@@ -31,14 +31,14 @@ class LanguageModeling final : public TextTask {
 
   LanguageModeling(Settings& s, AnySettings& model, const TaskOptions& options)
       : TextTask(s, model, options), label_smoothing_(s.label_smoothing) {
-    if (options.purpose != Purpose::judge) batches_.emplace(training(), options.batch, context(), options.seed);
+    if (options.purpose != Purpose::evaluate) batches_.emplace(training(), options.batch_size, context(), options.seed);
     if (!s.documents) return;
     end_of_document_ = end_of_text();
     check(end_of_document_.has_value(),
           "train: documents=yes needs a tokenizer with an end-of-text token, such as GPT-2's; use one, or leave "
           "documents out");
     check_end_of_documents(s.data), check_end_of_documents(s.validation_data);
-    if (options.purpose != Purpose::judge) check_documents(training(), *end_of_document_, "data");
+    if (options.purpose != Purpose::evaluate) check_documents(training(), *end_of_document_, "data");
     check_documents(validation(), *end_of_document_,
                     s.validation_data.empty() ? "the validation split of data" : "validation_data");
   }
@@ -49,12 +49,12 @@ class LanguageModeling final : public TextTask {
     const Tensor ids = separate_documents(b, *end_of_document_);
     return {b.inputs, b.targets, ids};
   }
-  std::vector<Tensor> sample(int64_t batch, int64_t length) const override {
-    std::vector<Tensor> tensors = TextTask::sample(batch, length);
+  std::vector<Tensor> dummy_batch(int64_t batch, int64_t length) const override {
+    std::vector<Tensor> tensors = TextTask::dummy_batch(batch, length);
     if (end_of_document_) tensors.push_back(tensors[0]);
     return tensors;
   }
-  Tensor loss(nn::Module& model, std::span<const Tensor> batch, nn::Pass& pass) const override {
+  Tensor loss(nn::Module& model, std::span<const Tensor> batch, nn::ForwardPass& pass) const override {
     if (batch.size() > 2) pass.document_ids = batch[2];
     return nn::cross_entropy(model(batch[0], pass), batch[1], pass.training ? label_smoothing_ : 0);
   }
@@ -65,14 +65,14 @@ class LanguageModeling final : public TextTask {
     Validation found{.loss = loss->mean()};
     add_bits_per_character(found, *loss, end_of_document_);
     spans.add_to(found);
-    if (learned_sample().size() < 2) return found;
-    const auto learned = evaluate(model, learned_sample(), context(), windows_at_once, stop, end_of_document_);
-    if (!learned) return std::nullopt;
-    if (learned->targets() > 0) found.figures.emplace_back("training_loss", learned->mean());
+    if (training_sample().size() < 2) return found;
+    const auto training_loss = evaluate(model, training_sample(), context(), windows_at_once, stop, end_of_document_);
+    if (!training_loss) return std::nullopt;
+    if (training_loss->targets() > 0) found.metrics.emplace_back("training_loss", training_loss->mean());
     return found;
   }
   int64_t validation_batch() const override {
-    const int64_t longest = std::max(held_out(), learned_sample().size());
+    const int64_t longest = std::max(validation_units(), training_sample().size());
     return std::min(windows_at_once, (longest + context() - 1) / context());
   }
 

@@ -18,7 +18,7 @@ struct Finder final : nn::Visitor {
 double mean_of(const std::vector<double>& x) {
   return std::accumulate(x.begin(), x.end(), 0.0) / static_cast<double>(x.size());
 }
-double largest_of(const std::vector<double>& x) { return *std::max_element(x.begin(), x.end()); }
+double max_of(const std::vector<double>& x) { return *std::max_element(x.begin(), x.end()); }
 
 }  // namespace
 
@@ -33,12 +33,12 @@ SpanReport::SpanReport(nn::Module& model) {
   if (names.empty()) return;
   hooks_.emplace(names, [this](const std::string& name, const Tensor& value) {
     for (Layer& layer : layers_)
-      if (layer.span->path() + ".span" == name) see(layer, value);
+      if (layer.span->path() + ".span" == name) record(layer, value);
   });
 }
 
-void SpanReport::see(Layer& layer, const Tensor& span) const {
-  const Tensor tokens = layer.span->tokens_read(span);  // (H) or (B, H, T)
+void SpanReport::record(Layer& layer, const Tensor& span) const {
+  const Tensor tokens = layer.span->attended_tokens(span);  // (H) or (B, H, T)
   const bool each_token = tokens.shape().rank() == 3;
   const int64_t heads = tokens.size(each_token ? 1 : 0);
   const Tensor by_head = each_token ? permute(tokens, {0, 2, 1}).reshape(Shape{tokens.numel() / heads, heads})
@@ -59,13 +59,13 @@ void SpanReport::add_to(Validation& validation) const {
     if (heads.empty()) continue;  // the span was not used
     const std::string name = "span." + std::to_string(i);
     validation.details.insert(validation.details.end(),
-                              {{name + ".mean", mean_of(heads)}, {name + ".max", largest_of(heads)}});
+                              {{name + ".mean", mean_of(heads)}, {name + ".max", max_of(heads)}});
     for (size_t head = 0; layer.span->learned() && head < heads.size(); ++head)
       validation.details.emplace_back(name + "." + std::to_string(head), heads[head]);
     all.insert(all.end(), heads.begin(), heads.end());
   }
   if (all.empty()) return;
-  validation.figures.insert(validation.figures.end(), {{"span_mean", mean_of(all)}, {"span_max", largest_of(all)}});
+  validation.metrics.insert(validation.metrics.end(), {{"span_mean", mean_of(all)}, {"span_max", max_of(all)}});
 }
 
 }  // namespace orrery::models

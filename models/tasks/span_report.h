@@ -27,7 +27,7 @@ class SpanReport {
     std::vector<double> sums = {};  // tokens of each head
     double count = 0;
   };
-  void see(Layer& layer, const Tensor& span) const;
+  void record(Layer& layer, const Tensor& span) const;
 
   std::vector<Layer> layers_;
   std::optional<Hooks> hooks_;

@@ -19,8 +19,8 @@
 namespace orrery::models {
 namespace {
 
-constexpr int64_t most_streams = 16;  // per validation
-constexpr int64_t least_blocks = 16;  // of each stream: the first block has no cached states
+constexpr int64_t max_streams = 16;  // per validation
+constexpr int64_t min_blocks = 16;   // of each stream: the first block has no cached states
 
 class StreamModeling final : public TextTask {
  public:
@@ -29,11 +29,11 @@ class StreamModeling final : public TextTask {
   using Settings = TextSettings;
 
   StreamModeling(Settings& s, AnySettings& model, const TaskOptions& options)
-      : TextTask(s, model, options), memory_(setting_of<int64_t>(model, "cache_length")) {
-    if (options.purpose != Purpose::judge)
-      streams_.emplace(training(), product_of_sizes("train: streams", {options.batch, options.micro_batches}),
+      : TextTask(s, model, options), cache_length_(setting_of<int64_t>(model, "cache_length")) {
+    if (options.purpose != Purpose::evaluate)
+      streams_.emplace(training(), product_of_sizes("train: streams", {options.batch_size, options.micro_batches}),
                        context(), "text: " + s.data);
-    check(held_out() >= 2, "text: the number of validation tokens is ", held_out(),
+    check(validation_units() >= 2, "text: the number of validation tokens is ", validation_units(),
           "; at least 2 are needed; raise validation_fraction or validation_tokens, or use a longer validation_data");
   }
 
@@ -41,49 +41,49 @@ class StreamModeling final : public TextTask {
     const Batch b = streams_.value().at(step, micro_batch * batch_size(), batch_size());
     return {b.inputs, b.targets};
   }
-  int64_t carried() const override { return memory_; }
-  Tensor loss(nn::Module& model, std::span<const Tensor> batch, nn::Pass& pass) const override {
+  int64_t stream_context() const override { return cache_length_; }
+  Tensor loss(nn::Module& model, std::span<const Tensor> batch, nn::ForwardPass& pass) const override {
     return nn::cross_entropy(model(batch[0], pass), batch[1]);
   }
 
   std::optional<Validation> validate(nn::Module& model, const std::function<bool()>& stop) const override {
     const SpanReport spans(model);
-    const int64_t work = attention_multiply_adds();
+    const int64_t multiply_adds = attention_multiply_adds();
     const auto loss = mean_loss(model, validation(), stop);
     if (!loss) return std::nullopt;
     Validation found{.loss = loss->mean()};
     add_bits_per_character(found, *loss);
     spans.add_to(found);
     if (nn::device_of(model) == Device::cpu)
-      found.figures.emplace_back(
+      found.metrics.emplace_back(
           "attention_multiply_adds_per_token",
-          static_cast<double>(attention_multiply_adds() - work) / static_cast<double>(held_out() - 1));
-    if (learned_sample().size() < 2) return found;
-    const auto learned = mean_loss(model, learned_sample(), stop);
-    if (!learned) return std::nullopt;
-    found.figures.emplace_back("training_loss", learned->mean());
+          static_cast<double>(attention_multiply_adds() - multiply_adds) / static_cast<double>(validation_units() - 1));
+    if (training_sample().size() < 2) return found;
+    const auto training_loss = mean_loss(model, training_sample(), stop);
+    if (!training_loss) return std::nullopt;
+    found.metrics.emplace_back("training_loss", training_loss->mean());
     return found;
   }
   int64_t validation_batch() const override {
-    return std::max(streams_of(validation()), streams_of(learned_sample()));
+    return std::max(streams_of(validation()), streams_of(training_sample()));
   }
 
  private:
   // Returns the number of parallel streams that a validation splits a text into.
   int64_t streams_of(const TokenSequence& tokens) const {
-    return std::clamp<int64_t>((tokens.size() - 1) / (least_blocks * context()), 1, most_streams);
+    return std::clamp<int64_t>((tokens.size() - 1) / (min_blocks * context()), 1, max_streams);
   }
   std::optional<MeanLoss> mean_loss(nn::Module& model, const TokenSequence& tokens,
                                     const std::function<bool()>& stop) const {
     const NoGrad guard;
     const Device device = nn::device_of(model);
-    nn::Cache memory = stream_cache();
+    nn::Cache cache = empty_stream_state();
     MeanLoss mean;
     bool stopped = false;
     each_block(tokens, context(), streams_of(tokens), [&](const Batch& block) {
       if (stop && stop()) return stopped = true, false;
-      nn::Pass pass;
-      pass.cache = &memory;
+      nn::ForwardPass pass;
+      pass.cache = &cache;
       const std::vector<Tensor> batch = {block.inputs.to(device), block.targets.to(device)};
       mean.add(loss(model, batch, pass).item(), count_targets(block.targets));
       return true;
@@ -92,7 +92,7 @@ class StreamModeling final : public TextTask {
     return mean;
   }
 
-  int64_t memory_;
+  int64_t cache_length_;
   std::optional<TextStreams> streams_;  // none: no training data
 };
 REGISTER_TASK(StreamModeling);

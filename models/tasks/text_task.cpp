@@ -15,7 +15,7 @@ namespace {
 
 void check_named(const TextSettings& s, Purpose purpose) {
   if (!s.data.empty()) return;
-  check_usage(purpose == Purpose::judge,
+  check_usage(purpose == Purpose::evaluate,
               "train: there is no training text; use --data=FILE, such as --data=examples/data/tinyshakespeare.txt");
   check_usage(!s.validation_data.empty(), "evaluate: there is no text to evaluate on; use --validation_data=FILE");
 }
@@ -56,7 +56,7 @@ TextTask::TextTask(TextSettings& s, AnySettings& model, const TaskOptions& optio
     : data_(s.data.empty() ? s.validation_data : s.data),
       tokenizer_(tokenizer_of(s, options)),
       own_(!s.validation_data.empty()),
-      batch_(options.batch),
+      batch_(options.batch_size),
       context_(setting_of<int64_t>(model, "context")) {
   int64_t& vocabulary = setting_of<int64_t>(model, "vocabulary");
   if (vocabulary == 0) vocabulary = tokenizer_->size();
@@ -65,20 +65,20 @@ TextTask::TextTask(TextSettings& s, AnySettings& model, const TaskOptions& optio
   vocabulary_ = vocabulary;
   TokenSequence held_out;
   std::vector<TrainingData> trained_on = options.trained_on;
-  TrainingShare share;
+  TrainingOverlap overlap;
   const auto note_share = [&](const Text& text, int64_t begin) {
     const int64_t all = held_out.size(), judged = s.validation_tokens > 0 ? std::min(all, s.validation_tokens) : all;
-    share = trained_tokens(text, begin, begin + judged, trained_on);
+    overlap = trained_tokens(text, begin, begin + judged, trained_on);
   };
   const auto note_division = [&](const std::string& key, const Text& text) {
-    if (text.division().bytes > 0) beside_[key + division_mark] = text.division();
+    if (text.division().bytes > 0) extra_inputs_[key + division_mark] = text.division();
   };
   if (!s.data.empty()) {
     const Text text(s.data, *tokenizer_, own_ ? 0 : s.validation_fraction);
-    if (options.purpose != Purpose::judge) text.check_context(context_);
+    if (options.purpose != Purpose::evaluate) text.check_context(context_);
     fingerprint_ = text.fingerprint(), training_ = text.train(), held_out = text.validation();
     trained_parts_ = models::trained_parts(text, training_.size());
-    if (options.purpose != Purpose::judge)
+    if (options.purpose != Purpose::evaluate)
       trained_on.insert(trained_on.begin(),
                         TrainingData{fingerprint_, own_ ? 0 : s.validation_fraction, trained_parts_});
     if (!own_) note_share(text, training_.size());
@@ -89,17 +89,17 @@ TextTask::TextTask(TextSettings& s, AnySettings& model, const TaskOptions& optio
     const bool split = text.validation().size() > 0;  // a prepared folder has its own
     held_out = split ? text.validation() : text.train();
     note_share(text, split ? text.train().size() : 0);
-    (s.data.empty() ? fingerprint_ : beside_["validation_data"]) = text.fingerprint();
+    (s.data.empty() ? fingerprint_ : extra_inputs_["validation_data"]) = text.fingerprint();
     note_division("validation_data", text);
   }
   const bool made_of_text = s.data.empty() || (is_made_of_text(s.tokenizer) && !tokenizer_of_prepared(s.data));
-  if (!made_of_text) beside_["tokenizer"] = fingerprint_of(*tokenizer_);
+  if (!made_of_text) extra_inputs_["tokenizer"] = fingerprint_of(*tokenizer_);
   check(s.validation_tokens <= held_out.size(), "train: validation_tokens (", s.validation_tokens, ") must be at most ",
         held_out.size(), ", the held-out tokens; lower it, or use all with --validation_tokens=0");
-  validation_ = s.validation_tokens > 0 ? held_out.part(0, s.validation_tokens) : held_out;
-  notes_ = warnings_of(share, validation_.size(), TextTask::unit(), own_);
-  const int64_t learned = training().size();
-  learned_sample_ = training().part(learned - std::min(learned, s.training_loss_tokens), learned);
+  validation_ = s.validation_tokens > 0 ? held_out.slice(0, s.validation_tokens) : held_out;
+  notes_ = overlap_warnings(overlap, validation_.size(), TextTask::unit(), own_);
+  const int64_t train_size = training().size();
+  training_sample_ = training().slice(train_size - std::min(train_size, s.training_loss_tokens), train_size);
 }
 
 void TextTask::check_end_of_documents(const std::string& data) const {
@@ -120,17 +120,18 @@ void TextTask::add_bits_per_character(Validation& found, const MeanLoss& loss,
                                       std::optional<int32_t> end_of_document) const {
   if (!std::exchange(counted_, true)) characters_ = characters_of_targets(*tokenizer_, validation(), end_of_document);
   if (const int64_t count = characters_.value_or(0); count > 0)
-    found.figures.emplace_back("bits_per_character", loss.mean() * static_cast<double>(loss.targets()) / std::log(2.0) /
+    found.metrics.emplace_back("bits_per_character", loss.mean() * static_cast<double>(loss.targets()) / std::log(2.0) /
                                                          static_cast<double>(count));
 }
 
-std::vector<Tensor> TextTask::held_out_example(int64_t most_tokens) const {
-  const int64_t count = std::min({most_tokens, context_, held_out()}), answered = std::min(count + 1, held_out());
-  std::vector<int32_t> tokens(static_cast<size_t>(answered));
+std::vector<Tensor> TextTask::validation_example(int64_t max_tokens) const {
+  const int64_t count = std::min({max_tokens, context_, validation_units()}),
+                with_targets = std::min(count + 1, validation_units());
+  std::vector<int32_t> tokens(static_cast<size_t>(with_targets));
   validation().read(0, tokens);
-  std::vector<int32_t> answers(tokens.begin() + 1, tokens.end());
-  answers.resize(static_cast<size_t>(count), -1), tokens.resize(static_cast<size_t>(count));
-  return {Tensor::from(Shape{1, count}, tokens), Tensor::from(Shape{count}, answers)};
+  std::vector<int32_t> targets(tokens.begin() + 1, tokens.end());
+  targets.resize(static_cast<size_t>(count), -1), tokens.resize(static_cast<size_t>(count));
+  return {Tensor::from(Shape{1, count}, tokens), Tensor::from(Shape{count}, targets)};
 }
 
 int64_t TextTask::bytes() const {
@@ -138,7 +139,7 @@ int64_t TextTask::bytes() const {
   return own_ ? train + apart : std::max(train, apart);  // one sequence that is split, or files
 }
 
-std::vector<Tensor> TextTask::sample(int64_t batch, int64_t length) const {
+std::vector<Tensor> TextTask::dummy_batch(int64_t batch, int64_t length) const {
   const Tensor tokens = Tensor::zeros(Shape{batch, length}, Dtype::i32);
   return {tokens, tokens};
 }

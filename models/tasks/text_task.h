@@ -48,26 +48,26 @@ class TextTask : public Task {
   }
   std::string kind() const override { return "text"; }
   std::string unit() const override { return "tokens"; }
-  int64_t units_of_batch() const override { return batch_ * context_; }
-  int64_t epoch() const override { return training().size(); }
-  int64_t held_out() const override { return validation().size(); }
+  int64_t units_per_batch() const override { return batch_ * context_; }
+  int64_t units_per_epoch() const override { return training().size(); }
+  int64_t validation_units() const override { return validation().size(); }
   std::string data() const override { return data_; }
   std::string tokenizer() const override { return tokenizer_->save(); }
   std::vector<std::string> warnings() const override;
   Fingerprint fingerprint() const override { return fingerprint_; }
   std::vector<TrainedPart> trained_parts() const override { return trained_parts_; }
-  std::map<std::string, Fingerprint> read_beside() const override { return beside_; }
+  std::map<std::string, Fingerprint> extra_inputs() const override { return extra_inputs_; }
 
   int64_t choices() const override { return vocabulary_; }
-  std::vector<Tensor> held_out_example(int64_t most_tokens) const override;  // from its beginning
+  std::vector<Tensor> validation_example(int64_t max_tokens) const override;  // from its beginning
   int64_t bytes() const override;
-  int64_t length() const override { return context_; }
-  std::vector<Tensor> sample(int64_t batch, int64_t length) const override;
+  int64_t sequence_length() const override { return context_; }
+  std::vector<Tensor> dummy_batch(int64_t batch, int64_t length) const override;
 
  protected:
   const TokenSequence& training() const { return training_; }  // empty: a model is evaluated on other data
   const TokenSequence& validation() const { return validation_; }
-  const TokenSequence& learned_sample() const { return learned_sample_; }  // for training_loss; may be empty
+  const TokenSequence& training_sample() const { return training_sample_; }  // for training_loss; may be empty
   // Adds bits_per_character = loss targets / (characters ln 2), where the characters are those of
   // the text that the targets were made of (models/data/characters.h). Adds nothing if they are
   // unknown or none. With an `end_of_document` the token after it is not predicted.
@@ -85,9 +85,9 @@ class TextTask : public Task {
   bool own_;  // validation has its own data
   Fingerprint fingerprint_;
   std::vector<TrainedPart> trained_parts_;
-  std::map<std::string, Fingerprint> beside_;
+  std::map<std::string, Fingerprint> extra_inputs_;
   std::vector<std::string> notes_;  // about the validation split
-  TokenSequence training_, validation_, learned_sample_;
+  TokenSequence training_, validation_, training_sample_;
   int64_t batch_, context_, vocabulary_;
   mutable bool counted_ = false;
   mutable std::optional<int64_t> characters_;  // of the validation's targets, once counted_

@@ -27,7 +27,7 @@ class Translation final : public Task {
   struct Settings {
     std::string data, translations, validation_data, validation_translations, tokenizer = "sentence_piece";
     int64_t source_column = 1, target_column = 2, document_column = 0, document_lines = 0, training_loss_pairs = 256,
-            batch_tokens = 3000, longest = 0;
+            batch_tokens = 3000, max_length = 0;
     double validation_fraction = 0.05, label_smoothing = 0.1;
     bool exchanged_sources = false;
 
@@ -67,31 +67,31 @@ class Translation final : public Task {
   Translation(const Settings& s, AnySettings& model, const TaskOptions& options)
       : settings_(s),
         micro_batches_(options.micro_batches),
-        judged_(options.purpose == Purpose::judge),
-        bleu_(judged_ && options.bleu),
+        evaluating_(options.purpose == Purpose::evaluate),
+        bleu_(evaluating_ && options.bleu),
         progress_(options.progress) {
-    std::vector<TextPair> learned = read_learned();
+    std::vector<TextPair> training = read_training();
     const bool own = !s.validation_data.empty();
-    TrainingShare share = own ? TrainingShare() : pairs_trained_on(learned, options.trained_on);
-    std::vector<TextPair> held_out = read_held_out(learned);
-    for (const auto* const pairs : {&learned, &held_out})
+    TrainingOverlap fraction = own ? TrainingOverlap() : pairs_trained_on(training, options.trained_on);
+    std::vector<TextPair> held_out = read_held_out(training);
+    for (const auto* const pairs : {&training, &held_out})
       empty_ += std::count_if(pairs->begin(), pairs->end(),
                               [](const TextPair& pair) { return pair.first.empty() || pair.second.empty(); });
-    fingerprint_ = fingerprint_of(learned.empty() ? held_out : learned);
-    if (!learned.empty()) beside_["validation_data"] = fingerprint_of(held_out);
+    fingerprint_ = fingerprint_of(training.empty() ? held_out : training);
+    if (!training.empty()) extra_inputs_["validation_data"] = fingerprint_of(held_out);
     std::vector<TrainingData> trained_on = options.trained_on;
-    if (!judged_) trained_on.insert(trained_on.begin(), TrainingData{fingerprint_});
+    if (!evaluating_) trained_on.insert(trained_on.begin(), TrainingData{fingerprint_});
     if (own)
-      share = pairs_trained_on(held_out, trained_on);
+      fraction = pairs_trained_on(held_out, trained_on);
     else
-      share.trained -= static_cast<int64_t>(learned.size());
-    notes_ = warnings_of(share, static_cast<int64_t>(held_out.size()), kind(), own);
-    tokenizer_ = options.tokenizer.empty() ? make_tokenizer(s.tokenizer, [&] { return text_of(learned); })
+      fraction.trained -= static_cast<int64_t>(training.size());
+    notes_ = overlap_warnings(fraction, static_cast<int64_t>(held_out.size()), kind(), own);
+    tokenizer_ = options.tokenizer.empty() ? make_tokenizer(s.tokenizer, [&] { return text_of(training); })
                                            : restore_tokenizer(options.tokenizer);
-    if (!is_made_of_text(s.tokenizer)) beside_["tokenizer"] = fingerprint_of(*tokenizer_);
+    if (!is_made_of_text(s.tokenizer)) extra_inputs_["tokenizer"] = fingerprint_of(*tokenizer_);
     marks_ = sentence_marks(*tokenizer_);
     const int64_t context = setting_of<int64_t>(model, "context");
-    if (!learned.empty()) learned_ = encoded(learned, context, s.data);
+    if (!training.empty()) training_ = encoded(training, context, s.data);
     held_out_ = encoded(held_out, context, s.validation_data.empty() ? s.data : s.validation_data);
     if (bleu_)
       for (TextPair& pair : held_out) references_.push_back(std::move(pair.second));
@@ -103,10 +103,10 @@ class Translation final : public Task {
     check(vocabulary >= marks_.vocabulary, "train: vocabulary (", vocabulary, ") must be at least the tokenizer's ",
           marks_.vocabulary, " tokens; leave it out or raise it");
     vocabulary_ = vocabulary;
-    batches_ = batches_of(learned_, options.seed);
+    batches_ = batches_of(training_, options.seed);
     validation_ = batches_of(held_out_, 0);
-    learned_sample_ = evenly(learned_, s.training_loss_pairs);
-    learned_in_sample_ = batches_of(learned_sample_, 0);
+    training_sample_ = evenly(training_, s.training_loss_pairs);
+    sample_batches_ = batches_of(training_sample_, 0);
   }
 
   std::vector<Tensor> batch(int64_t step, int64_t micro_batch) const override {
@@ -118,19 +118,19 @@ class Translation final : public Task {
     };
     return {.targets = count_targets(batch[3]), .units = tokens(batch[1]) + tokens(batch[4])};
   }
-  bool varies() const override { return true; }
-  Tensor loss(nn::Module& model, std::span<const Tensor> batch, nn::Pass& pass) const override {
+  bool has_dynamic_shapes() const override { return true; }
+  Tensor loss(nn::Module& model, std::span<const Tensor> batch, nn::ForwardPass& pass) const override {
     return mean_loss(model, batch, pass, pass.training ? settings_.label_smoothing : 0);
   }
   std::optional<Validation> validate(nn::Module& model, const std::function<bool()>& stop) const override {
-    const auto loss = judge(model, *validation_, stop);
+    const auto loss = evaluate(model, *validation_, stop);
     if (!loss) return std::nullopt;
     Validation found{.loss = loss->mean()};
-    if (bleu_) found.figures.emplace_back("BLEU", bleu_of(model));
-    if (!learned_in_sample_) return found;
-    const auto learned = judge(model, *learned_in_sample_, stop);
-    if (!learned) return std::nullopt;
-    found.figures.emplace_back("training_loss", learned->mean());
+    if (bleu_) found.metrics.emplace_back("BLEU", bleu_of(model));
+    if (!sample_batches_) return found;
+    const auto training = evaluate(model, *sample_batches_, stop);
+    if (!training) return std::nullopt;
+    found.metrics.emplace_back("training_loss", training->mean());
     return found;
   }
 
@@ -144,26 +144,30 @@ class Translation final : public Task {
 
   std::string kind() const override { return "pairs"; }
   std::string unit() const override { return "tokens"; }
-  int64_t units_of_batch() const override { return batches_ ? batches_->all_tokens() / batches_->of_epoch() : 0; }
-  int64_t epoch() const override { return batches_ ? batches_->all_tokens() : 0; }
-  int64_t held_out() const override { return validation_->all_tokens(); }
+  int64_t units_per_batch() const override {
+    return batches_ ? batches_->all_tokens() / batches_->batches_per_epoch() : 0;
+  }
+  int64_t units_per_epoch() const override { return batches_ ? batches_->all_tokens() : 0; }
+  int64_t validation_units() const override { return validation_->all_tokens(); }
   int64_t choices() const override { return vocabulary_; }
   std::string data() const override { return settings_.data.empty() ? settings_.validation_data : settings_.data; }
   std::string tokenizer() const override { return tokenizer_->save(); }
   Fingerprint fingerprint() const override { return fingerprint_; }
-  std::map<std::string, Fingerprint> read_beside() const override { return beside_; }
+  std::map<std::string, Fingerprint> extra_inputs() const override { return extra_inputs_; }
 
-  int64_t bytes() const override { return (epoch() + held_out()) * 4; }
-  int64_t length() const override { return std::max(batches_ ? batches_->longest() : 0, validation_->longest()); }
+  int64_t bytes() const override { return (units_per_epoch() + validation_units()) * 4; }
+  int64_t sequence_length() const override {
+    return std::max(batches_ ? batches_->longest() : 0, validation_->longest());
+  }
   int64_t training_batch(int64_t) const override { return batches_ ? rows_of(*batches_) : 0; }
-  double mean_batch(int64_t) const override {  // a pair has two sentences
-    return static_cast<double>(units_of_batch()) / static_cast<double>(2 * length());
+  double mean_batch_size(int64_t) const override {  // a pair has two sentences
+    return static_cast<double>(units_per_batch()) / static_cast<double>(2 * sequence_length());
   }
   int64_t validation_batch() const override {
-    return std::max(rows_of(*validation_), learned_in_sample_ ? rows_of(*learned_in_sample_) : 0);
+    return std::max(rows_of(*validation_), sample_batches_ ? rows_of(*sample_batches_) : 0);
   }
   // Pads one row by a token, if it has room: metrics and the probe use memory to skip padding.
-  std::vector<Tensor> sample(int64_t batch, int64_t length) const override {
+  std::vector<Tensor> dummy_batch(int64_t batch, int64_t length) const override {
     const Tensor tokens = Tensor::zeros(Shape{batch, length}, Dtype::i32);
     std::vector<int32_t> of_rows(static_cast<size_t>(batch), static_cast<int32_t>(length));
     if (batch > 0 && length > 1) --of_rows[0];
@@ -181,40 +185,40 @@ class Translation final : public Task {
             settings_.document_lines};
   }
   // Counts the pairs, from the first, that a run on them, or on these and further ones, trained on.
-  static TrainingShare pairs_trained_on(std::span<const TextPair> all, std::span<const TrainingData> runs) {
+  static TrainingOverlap pairs_trained_on(std::span<const TextPair> all, std::span<const TrainingData> runs) {
     return most_trained(runs, [&](const TrainingData& run) {
       for (const size_t count : {all.size(), all.size() - held_out_of(all.size(), run.held_out)})
-        if (fingerprint_of(all.first(count)) == run.print) return static_cast<int64_t>(count);
+        if (fingerprint_of(all.first(count)) == run.fingerprint) return static_cast<int64_t>(count);
       return int64_t{0};
     });
   }
   static size_t held_out_of(size_t pairs, double fraction) {
     return static_cast<size_t>(static_cast<double>(pairs) * fraction);
   }
-  std::vector<TextPair> read_learned() const {
+  std::vector<TextPair> read_training() const {
     const Settings& s = settings_;
     check_usage(
-        !s.data.empty() || judged_,
+        !s.data.empty() || evaluating_,
         "train: there are no training sentences; use --data=FILE and --translations=FILE, or --data=FILE.tsv with "
         "columns");
     check_usage(!s.data.empty() || !s.validation_data.empty(),
                 "evaluate: there are no sentences to evaluate on; use --validation_data=FILE and "
                 "--validation_translations=FILE");
-    check(s.validation_translations.empty() || !s.validation_data.empty(), judged_ ? "evaluate" : "train",
+    check(s.validation_translations.empty() || !s.validation_data.empty(), evaluating_ ? "evaluate" : "train",
           ": --validation_translations=", s.validation_translations,
           " has no sentences to translate; add them with --validation_data=FILE");
     return s.data.empty() ? std::vector<TextPair>() : read_pairs(files(s.data, s.translations));
   }
-  // Moves the end of `learned` to the result if there is no validation_data.
-  std::vector<TextPair> read_held_out(std::vector<TextPair>& learned) const {
+  // Moves the end of `training` to the result if there is no validation_data.
+  std::vector<TextPair> read_held_out(std::vector<TextPair>& training) const {
     const Settings& s = settings_;
     if (!s.validation_data.empty()) return read_pairs(files(s.validation_data, s.validation_translations));
-    const auto count = static_cast<std::ptrdiff_t>(held_out_of(learned.size(), s.validation_fraction));
-    check(count >= 1, "train: validation_fraction (", s.validation_fraction, ") of ", learned.size(),
+    const auto count = static_cast<std::ptrdiff_t>(held_out_of(training.size(), s.validation_fraction));
+    check(count >= 1, "train: validation_fraction (", s.validation_fraction, ") of ", training.size(),
           " pairs is less than one pair; use more pairs, a larger fraction or --validation_data=FILE");
-    std::vector<TextPair> held_out(std::make_move_iterator(learned.end() - count),
-                                   std::make_move_iterator(learned.end()));
-    learned.erase(learned.end() - count, learned.end());
+    std::vector<TextPair> held_out(std::make_move_iterator(training.end() - count),
+                                   std::make_move_iterator(training.end()));
+    training.erase(training.end() - count, training.end());
     return held_out;
   }
   // Returns the pairs as tokens; removes the pairs that `longest` excludes from both lists.
@@ -224,18 +228,18 @@ class Translation final : public Task {
     size_t kept = 0;
     int64_t longer = 0, longest = 0;
     for (size_t i = 0; i < pairs.size(); ++i) {
-      if (settings_.longest && tokens(pairs[i]) > settings_.longest) continue;
+      if (settings_.max_length && tokens(pairs[i]) > settings_.max_length) continue;
       longer += tokens(pairs[i]) > context, longest = std::max(longest, tokens(pairs[i]));
       if (i != kept) pairs[kept] = std::move(pairs[i]), texts[kept] = std::move(texts[i]);
       ++kept;
     }
     pairs.resize(kept), texts.resize(kept);
-    const char* const command = judged_ ? "evaluate" : "train";
-    check(!pairs.empty(), command, ": no pair of ", file, " has at most ", settings_.longest,
+    const char* const command = evaluating_ ? "evaluate" : "train";
+    check(!pairs.empty(), command, ": no pair of ", file, " has at most ", settings_.max_length,
           " tokens on both sides; raise --max_length");
     check(longer == 0, command, ": ", longer, " of ", pairs.size(), " pairs of ", file,
           " have more tokens on a side than context (", context, "); the longest has ", longest,
-          judged_ ? "; " : "; raise --context, or ", "leave them out with --max_length=", context);
+          evaluating_ ? "; " : "; raise --context, or ", "leave them out with --max_length=", context);
     return pairs;
   }
   // Returns null if there are no pairs.
@@ -247,10 +251,10 @@ class Translation final : public Task {
   double bleu_of(nn::Module& model) const {
     std::vector<std::vector<int32_t>> sources;
     for (const Pair& pair : held_out_) sources.push_back(pair.source);
-    const std::vector<std::string> translations = translate_to_text(as_translation_model(model), sources, *tokenizer_,
-                                                                    {.beam = usual_beam, .progress = [&](double share) {
-                                                                       if (progress_) progress_("translated", share);
-                                                                     }});
+    const std::vector<std::string> translations = translate_to_text(
+        as_translation_model(model), sources, *tokenizer_, {.beam = default_beam, .progress = [&](double fraction) {
+                                                              if (progress_) progress_("translated", fraction);
+                                                            }});
     return bleu(translations, references_).score;
   }
   static TranslationModel& as_translation_model(nn::Module& model) {
@@ -261,24 +265,24 @@ class Translation final : public Task {
   static std::vector<Tensor> tensors_of(const PairBatch& b) {
     return {b.sources, b.source_lengths, b.inputs, b.targets, b.target_lengths};
   }
-  static Tensor mean_loss(nn::Module& model, std::span<const Tensor> batch, nn::Pass& pass, double smoothing) {
+  static Tensor mean_loss(nn::Module& model, std::span<const Tensor> batch, nn::ForwardPass& pass, double smoothing) {
     TranslationModel& translates = as_translation_model(model);
     translates.encode(batch[0], batch[1], pass);
     pass.lengths = batch[4];
     return nn::cross_entropy(translates(batch[2], pass), batch[3], smoothing);
   }
   // Returns the mean over the targets of all pairs; nothing if `stop` returned true.
-  std::optional<MeanLoss> judge(nn::Module& model, const PairBatches& batches,
-                                const std::function<bool()>& stop) const {
+  std::optional<MeanLoss> evaluate(nn::Module& model, const PairBatches& batches,
+                                   const std::function<bool()>& stop) const {
     const NoGrad guard;
     const Device device = nn::device_of(model);
     MeanLoss loss;
-    for (int64_t i = 0; i < batches.of_epoch(); ++i) {
+    for (int64_t i = 0; i < batches.batches_per_epoch(); ++i) {
       if (stop && stop()) return std::nullopt;
       std::vector<Tensor> batch = tensors_of(batches.at(i));
       const int64_t targets = count_targets(batch[3]);
       for (Tensor& x : batch) x = x.to(device);
-      nn::Pass pass;
+      nn::ForwardPass pass;
       loss.add(mean_loss(model, batch, pass, 0).item(), targets);
     }
     return loss;
@@ -290,23 +294,23 @@ class Translation final : public Task {
   }
   // Returns the number of rows of the longest length that are as large as the largest batch.
   static int64_t rows_of(const PairBatches& batches) {
-    return (batches.most_places() + batches.longest() - 1) / batches.longest();
+    return (batches.max_positions() + batches.longest() - 1) / batches.longest();
   }
 
   Settings settings_;
   int64_t micro_batches_;
-  bool judged_, bleu_;
+  bool evaluating_, bleu_;
   std::function<void(const std::string&, double)> progress_;
   int64_t empty_ = 0;  // pairs with an empty side
   std::unique_ptr<Tokenizer> tokenizer_;
   SentenceMarks marks_{};
   int64_t vocabulary_ = 0;  // the model's
   Fingerprint fingerprint_;
-  std::map<std::string, Fingerprint> beside_;
+  std::map<std::string, Fingerprint> extra_inputs_;
   std::vector<std::string> notes_;  // about the validation split
-  std::vector<Pair> learned_, held_out_, learned_sample_;
+  std::vector<Pair> training_, held_out_, training_sample_;
   std::vector<std::string> references_;                                    // held-out targets, if BLEU is computed
-  std::unique_ptr<PairBatches> batches_, validation_, learned_in_sample_;  // null without such pairs
+  std::unique_ptr<PairBatches> batches_, validation_, sample_batches_;     // null without such pairs
 };
 REGISTER_TASK(Translation);
 

@@ -5,61 +5,63 @@
 
 namespace orrery::models {
 
-template <class Tell>
-void Audience::attempt(const Tell& tell) {
-  if (untold_) return;
+template <class Report>
+void RunReporter::attempt(const Report& report) {
+  if (pending_exception_) return;
   try {
-    tell();
+    report();
   } catch (...) {
-    untold_ = std::current_exception();
+    pending_exception_ = std::current_exception();
   }
 }
 
-void Audience::step(const StepReport& report, const std::vector<std::pair<std::string, double>>& row) {
+void RunReporter::step(const StepReport& report, const std::vector<std::pair<std::string, double>>& row) {
   attempt([&] {
     metrics_.write(report.step, row);
     if (events_.step) events_.step(report);
   });
 }
 
-void Audience::validation(int64_t step, const Validation& validation) {
+void RunReporter::validation(int64_t step, const Validation& validation) {
   attempt([&] {
     std::vector<std::pair<std::string, double>> row = {{"validation_loss", validation.loss}};
-    row.insert(row.end(), validation.figures.begin(), validation.figures.end());
+    row.insert(row.end(), validation.metrics.begin(), validation.metrics.end());
     row.insert(row.end(), validation.details.begin(), validation.details.end());
     metrics_.write(step, row);
     if (events_.validation) events_.validation(step, validation);
   });
 }
 
-void Audience::probe(const Probe& probe) {
+void RunReporter::propagation(const SignalPropagation& propagation) {
   attempt([&] {
-    if (events_.probe) events_.probe(probe);
+    if (events_.propagation) events_.propagation(propagation);
   });
 }
 
-void Audience::checkpoint(const std::string& path) {
+void RunReporter::checkpoint(const std::string& path) {
   attempt([&] {
     if (events_.checkpoint) events_.checkpoint(path);
   });
 }
 
-void Audience::warnings(const std::vector<std::string>& sentences) {
+void RunReporter::warnings(const std::vector<std::string>& messages) {
   attempt([&] {
-    for (const std::string& sentence : sentences)
-      if (events_.warning) events_.warning(sentence);
+    for (const std::string& message : messages)
+      if (events_.warning) events_.warning(message);
   });
 }
 
-bool Audience::wants_end() { return ends_ = ends_ || untold_ || (events_.stop && events_.stop()); }
+bool RunReporter::should_stop() {
+  return stopping_ = stopping_ || pending_exception_ || (events_.stop && events_.stop());
+}
 
-void Audience::finish(int64_t step, const std::string& checkpoint) const {
-  if (!untold_) return;
+void RunReporter::finish(int64_t step, const std::string& checkpoint) const {
+  if (!pending_exception_) return;
   try {
-    std::rethrow_exception(untold_);
+    std::rethrow_exception(pending_exception_);
   } catch (const Error& error) {
     fail(error.what(), "; the run ended after step ", step, " and is saved in ", checkpoint,
-         "; resume it: ", command_to_resume(folder_));
+         "; resume it: ", resume_command(folder_));
   }
 }
 

@@ -14,7 +14,7 @@
 
 namespace orrery::models {
 
-struct Probe;  // models/training/probe.h
+struct SignalPropagation;  // models/training/probe.h
 
 struct StepReport {  // after each update
   int64_t step;      // updates done, from 1
@@ -26,43 +26,44 @@ struct StepReport {  // after each update
   double units_per_second;  // of this step; evaluation and checkpoints are not counted
   int64_t memory;           // bytes; peak of the memory held by tensors
   double seconds_left;
-  double used;  // fraction of the machine's peak FLOPS (MFU), 0 to 1; NaN if the peak is unknown
+  double mfu;  // fraction of the machine's peak FLOPS (MFU), 0 to 1; NaN if the peak is unknown
 };
 
 // Optional callbacks. If one throws, the run saves a checkpoint, then rethrows the exception.
 struct TrainingEvents {
   std::function<void(const StepReport&)> step;
   std::function<void(int64_t step, const Validation& validation)> validation;
-  std::function<void(const Probe&)> probe;  // with settings.probe: once, before the first step
+  std::function<void(const SignalPropagation&)>
+      propagation;  // with settings.signal_propagation: once, before the first step
   std::function<void(const std::string& path)> checkpoint;
-  std::function<void(const std::string& sentence)> warning;  // problems that do not end the run
+  std::function<void(const std::string& message)> warning;  // problems that do not end the run
   // Called after each step and in validations; true ends the run early, with a checkpoint.
   std::function<bool()> stop;
 };
 
-class Audience {
+class RunReporter {
  public:
-  Audience(const std::string& folder, int64_t step, const TrainingEvents& events)
+  RunReporter(const std::string& folder, int64_t step, const TrainingEvents& events)
       : folder_(folder), metrics_(folder, step), events_(events) {
     warnings(metrics_.warnings());
   }
   void step(const StepReport& report, const std::vector<std::pair<std::string, double>>& row);
   void validation(int64_t step, const Validation& validation);
-  void probe(const Probe& probe);
+  void propagation(const SignalPropagation& propagation);
   void checkpoint(const std::string& path);
-  void warnings(const std::vector<std::string>& sentences);
-  bool wants_end();  // true from the first time that `stop` returns true or a callback throws
+  void warnings(const std::vector<std::string>& messages);
+  bool should_stop();  // true from the first time that `stop` returns true or a callback throws
   // Rethrows the stored exception; an Error also names the checkpoint with the saved run.
   void finish(int64_t step, const std::string& checkpoint) const;
 
  private:
-  template <class Tell>
-  void attempt(const Tell& tell);
+  template <class Report>
+  void attempt(const Report& report);
   std::string folder_;
-  Metrics metrics_;
+  MetricsLog metrics_;
   const TrainingEvents& events_;
-  bool ends_ = false;
-  std::exception_ptr untold_;
+  bool stopping_ = false;
+  std::exception_ptr pending_exception_;
 };
 
 }  // namespace orrery::models

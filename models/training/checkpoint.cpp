@@ -15,7 +15,7 @@
 namespace orrery::models {
 namespace {
 
-constexpr int64_t largest_step = 1'000'000'000'000'000;
+constexpr int64_t max_step = 1'000'000'000'000'000;
 
 const std::map<std::string, std::string> metadata = {{"format", "pt"}};  // the only key that other readers require
 
@@ -27,17 +27,17 @@ std::vector<NamedTensor> weights_of(nn::Module& model) {
   for (const auto& [path, buffer] : nn::buffers_of(model)) all.push_back({path, *buffer});
   return all;
 }
-std::vector<NamedTensor> moments_of(const nn::Optimizer& optimizer) {
+std::vector<NamedTensor> optimizer_state_of(const nn::Optimizer& optimizer) {
   std::vector<NamedTensor> all;
   for (const auto& [path, tensor] : optimizer.state()) all.push_back({path, tensor});
   return all;
 }
 // carried.1.blocks.0.attention: stream state of this attention for micro-batch 1
-const std::string carried_prefix = "carried.";
-void add_carried(const std::vector<nn::Cache>& carried, std::vector<NamedTensor>& all) {
-  for (size_t i = 0; i < carried.size(); ++i)
-    for (const auto& [path, entry] : carried[i].entries)
-      all.push_back({carried_prefix + std::to_string(i) + "." + path, entry.states});
+const std::string stream_prefix = "carried.";
+void add_stream_states(const std::vector<nn::Cache>& stream_states, std::vector<NamedTensor>& all) {
+  for (size_t i = 0; i < stream_states.size(); ++i)
+    for (const auto& [path, entry] : stream_states[i].entries)
+      all.push_back({stream_prefix + std::to_string(i) + "." + path, entry.states});
 }
 std::vector<NamedTensor> on_cpu(std::vector<NamedTensor> tensors) {
   for (NamedTensor& each : tensors) each.tensor = each.tensor.detach().to(Device::cpu);
@@ -45,7 +45,7 @@ std::vector<NamedTensor> on_cpu(std::vector<NamedTensor> tensors) {
 }
 
 // Returns the name of the first tensor with an infinity or a NaN, or an empty string.
-std::string first_not_finite(const std::vector<NamedTensor>& on_cpu) {
+std::string first_non_finite(const std::vector<NamedTensor>& on_cpu) {
   for (const auto& [name, x] : on_cpu)
     if (!all_finite(x)) return name;
   return {};
@@ -86,8 +86,8 @@ std::vector<TrainedPart> parts_in(const Json& json, const std::string& what) {
   if (!json.contains("parts")) return parts;
   for (const Json& part : list_member(json, "parts", what)) {
     const int64_t begin = whole_number_member(part, "begin", what), end = whole_number_member(part, "end", what);
-    check(begin >= 0 && begin <= end && end <= largest_step, what, ": a part has the tokens ", begin, " to ", end,
-          "; both numbers must be at least 0, in ascending order and at most ", largest_step);
+    check(begin >= 0 && begin <= end && end <= max_step, what, ": a part has the tokens ", begin, " to ", end,
+          "; both numbers must be at least 0, in ascending order and at most ", max_step);
     parts.push_back({fingerprint(part, what), begin, end});
   }
   return parts;
@@ -118,9 +118,9 @@ std::string json_of(const CheckpointState& state) {
   // Made as an object, because converting null to an object crashes without memory.
   Json& files = json["files"] = Json::object();
   for (const auto& [name, file] : state.files) files[name] = as_json(file);
-  if (!state.beside.empty()) {
-    Json& beside = json["beside"] = Json::object();
-    for (const auto& [key, data] : state.beside) beside[key] = as_json(data);
+  if (!state.extra_inputs.empty()) {
+    Json& extra_inputs = json["beside"] = Json::object();
+    for (const auto& [key, data] : state.extra_inputs) extra_inputs[key] = as_json(data);
   }
   json["tokenizer"] = Json::parse(state.tokenizer);
   Json& settings = json["settings"] = Json::object();
@@ -131,9 +131,9 @@ std::string json_of(const CheckpointState& state) {
 
 int64_t step_in(const Json& json, const std::string& what) {
   const Json& step = member(json, "step", what);
-  const bool whole = step.is_number_integer() && !(step.is_number_unsigned() && step.get<uint64_t>() > largest_step);
-  check(whole && step.get<int64_t>() >= 0 && step.get<int64_t>() <= largest_step, what, ": its step is ", step.dump(),
-        "; it must be a whole number of at least 0 and at most ", largest_step);
+  const bool whole = step.is_number_integer() && !(step.is_number_unsigned() && step.get<uint64_t>() > max_step);
+  check(whole && step.get<int64_t>() >= 0 && step.get<int64_t>() <= max_step, what, ": its step is ", step.dump(),
+        "; it must be a whole number of at least 0 and at most ", max_step);
   return step.get<int64_t>();
 }
 
@@ -186,13 +186,13 @@ CheckpointState state_in(const std::string& content, const std::string& what) {
   state.parts = parts_in(json, what), state.earlier = earlier_in(json, what);
   if (json.contains("beside")) {
     check(json["beside"].is_object(), what, ": 'beside' must be an object {...}");
-    for (const auto& [key, data] : json["beside"].items()) state.beside[key] = fingerprint(data, what);
+    for (const auto& [key, data] : json["beside"].items()) state.extra_inputs[key] = fingerprint(data, what);
   }
   take_seal(json, what);
   return state;
 }
 
-struct Place {  // the destination of a tensor of a file
+struct Target {  // the destination of a tensor of a file
   std::string name;
   Tensor tensor;
   Dtype dtype;  // required in the file
@@ -204,33 +204,33 @@ bool within(const std::string& path, const std::vector<std::string>& modules) {
 }
 
 // Checks all tensors of a file, then copies them by name; skips `fresh` modules.
-void load(const std::string& path, std::vector<Place> places, const std::vector<std::string>& fresh = {}) {
+void load(const std::string& path, std::vector<Target> targets, const std::vector<std::string>& fresh = {}) {
   const SafetensorsFile file = read_safetensors(path);
   std::map<std::string, Tensor> stored;
   for (const NamedTensor& t : file.tensors)
-    if (!t.name.starts_with(carried_prefix) && !within(t.name, fresh)) stored.emplace(t.name, t.tensor);
-  std::erase_if(places, [&](const Place& place) { return within(place.name, fresh); });
-  for (const Place& place : places) {
-    const auto found = stored.find(place.name);
-    check(found != stored.end(), "load: ", path, " has no tensor '", place.name,
+    if (!t.name.starts_with(stream_prefix) && !within(t.name, fresh)) stored.emplace(t.name, t.tensor);
+  std::erase_if(targets, [&](const Target& target) { return within(target.name, fresh); });
+  for (const Target& target : targets) {
+    const auto found = stored.find(target.name);
+    check(found != stored.end(), "load: ", path, " has no tensor '", target.name,
           "'; use the settings of model and optimizer that it was written with");
-    check(found->second.shape() == place.tensor.shape(), "load: ", path, ": '", place.name, "' has shape ",
-          found->second.shape(), ", but these settings require ", place.tensor.shape(),
+    check(found->second.shape() == target.tensor.shape(), "load: ", path, ": '", target.name, "' has shape ",
+          found->second.shape(), ", but these settings require ", target.tensor.shape(),
           "; use the settings that the checkpoint was trained with");
-    const bool half = file.halves.contains(place.name);
-    check(!half && found->second.dtype() == place.dtype, "load: ", path, ": '", place.name, "' has dtype ",
-          half ? "f16" : name(found->second.dtype()), ", but a run with these settings writes ", name(place.dtype),
+    const bool half = file.halves.contains(target.name);
+    check(!half && found->second.dtype() == target.dtype, "load: ", path, ": '", target.name, "' has dtype ",
+          half ? "f16" : name(found->second.dtype()), ", but a run with these settings writes ", name(target.dtype),
           "; the file does not belong to this checkpoint");
   }
   check(file.others.empty(), "load: ", path, ": '", file.others.empty() ? "" : file.others[0].name, "' has dtype ",
         file.others.empty() ? "" : file.others[0].dtype,
         ", which orrery never writes; the file does not belong to this checkpoint");
-  check(stored.size() == places.size(), "load: ", path, " has ", stored.size(), " tensors, but these settings require ",
-        places.size(), "; use the settings that it was written with");
-  if (const std::string broken = first_not_finite(file.tensors); !broken.empty())
-    throw NotFinite(text("load: ", path, ": '", broken,
-                         "' is not finite, because training had diverged; use an earlier checkpoint"));
-  for (const Place& place : places) place.tensor.copy_from(stored.at(place.name));
+  check(stored.size() == targets.size(), "load: ", path, " has ", stored.size(),
+        " tensors, but these settings require ", targets.size(), "; use the settings that it was written with");
+  if (const std::string broken = first_non_finite(file.tensors); !broken.empty())
+    throw NonFiniteCheckpointError(text("load: ", path, ": '", broken,
+                                        "' is not finite, because training had diverged; use an earlier checkpoint"));
+  for (const Target& target : targets) target.tensor.copy_from(stored.at(target.name));
 }
 
 // Returns the stored weights' dtype; the model may have another one, as in `generate`.
@@ -253,14 +253,15 @@ void write_checkpoint(const std::string& folder, const CheckpointState& given, n
                       const nn::Optimizer* optimizer) {
   CheckpointState state = given;
   const auto write = [&](const char* name, const std::vector<NamedTensor>& tensors) {
-    if (const std::string broken = first_not_finite(tensors); !broken.empty()) throw NotFinite("first: " + broken);
+    if (const std::string broken = first_non_finite(tensors); !broken.empty())
+      throw NonFiniteCheckpointError("first: " + broken);
     state.files[name] = write_tensors(file_of(folder, name), tensors);
   };
   write(weights_name, on_cpu(weights_of(model)));
   if (optimizer) {
-    std::vector<NamedTensor> moments = moments_of(*optimizer);
-    add_carried(state.carried, moments);
-    write(optimizer_name, on_cpu(std::move(moments)));
+    std::vector<NamedTensor> state_tensors = optimizer_state_of(*optimizer);
+    add_stream_states(state.stream_states, state_tensors);
+    write(optimizer_name, on_cpu(std::move(state_tensors)));
   }
   write_state(folder, state);
 }
@@ -274,7 +275,7 @@ void write_state(const std::string& folder, const CheckpointState& state) {
 CheckpointState read_state(const std::string& checkpoint) {
   const std::string path = file_of(checkpoint, state_name);
   check(file_exists(path), "checkpoint: cannot read ", path, "; give the folder of a run or of one of its checkpoints");
-  return state_in(read_file(path, largest_json), "checkpoint: " + path + " is damaged");
+  return state_in(read_file(path, max_json_bytes), "checkpoint: " + path + " is damaged");
 }
 
 void check_size(const std::string& checkpoint, const CheckpointState& state, const std::string& file) {
@@ -302,39 +303,39 @@ void load_weights(const std::string& checkpoint, nn::Module& model, const std::v
   const CheckpointState state = read_state(checkpoint);
   check_content(checkpoint, state, weights_name);
   const Dtype run = dtype_of_run(state);
-  std::vector<Place> places;
-  for (const nn::NamedParameter& p : nn::parameters_of(model)) places.push_back({p.path, p.parameter->value, run});
+  std::vector<Target> targets;
+  for (const nn::NamedParameter& p : nn::parameters_of(model)) targets.push_back({p.path, p.parameter->value, run});
   for (const auto& [path, buffer] : nn::buffers_of(model))  // dtypes as nn::convert sets them
-    places.push_back({path, *buffer,
-                      !is_floating(buffer->dtype()) ? buffer->dtype()
-                      : run == Dtype::bf16          ? Dtype::f32
-                                                    : run});
-  load(file_of(checkpoint, weights_name), std::move(places), fresh);
+    targets.push_back({path, *buffer,
+                       !is_floating(buffer->dtype()) ? buffer->dtype()
+                       : run == Dtype::bf16          ? Dtype::f32
+                                                     : run});
+  load(file_of(checkpoint, weights_name), std::move(targets), fresh);
 }
 
 void load_optimizer(const std::string& checkpoint, nn::Optimizer& optimizer) {
   check_content(checkpoint, read_state(checkpoint), optimizer_name);
-  std::vector<Place> places;
-  for (const auto& [path, tensor] : optimizer.state()) places.push_back({path, tensor, tensor.dtype()});
-  load(file_of(checkpoint, optimizer_name), std::move(places));
+  std::vector<Target> targets;
+  for (const auto& [path, tensor] : optimizer.state()) targets.push_back({path, tensor, tensor.dtype()});
+  load(file_of(checkpoint, optimizer_name), std::move(targets));
 }
 
-std::vector<nn::Cache> load_carried(const std::string& checkpoint, Device device) {
+std::vector<nn::Cache> load_stream_states(const std::string& checkpoint, Device device) {
   const int64_t position = read_state(checkpoint).position;
-  std::vector<nn::Cache> carried;
-  if (position == 0) return carried;
+  std::vector<nn::Cache> stream_states;
+  if (position == 0) return stream_states;
   for (const NamedTensor& t : read_safetensors(file_of(checkpoint, optimizer_name)).tensors) {
-    if (!t.name.starts_with(carried_prefix)) continue;
-    const size_t begin = carried_prefix.size(), end = std::min(t.name.find('.', begin), t.name.size() - 1);
+    if (!t.name.starts_with(stream_prefix)) continue;
+    const size_t begin = stream_prefix.size(), end = std::min(t.name.find('.', begin), t.name.size() - 1);
     const auto micro_batch =
         static_cast<size_t>(parse_whole_number(checkpoint + ": " + t.name, t.name.substr(begin, end - begin)));
-    check(micro_batch <= carried.size(), "load: ", checkpoint, ": the stream state of micro-batch ", carried.size(),
-          " is missing");
-    if (micro_batch == carried.size())
-      carried.emplace_back(nn::Cache{.entries = {}, .tokens = position, .of_states = true});
-    carried[micro_batch].entries[t.name.substr(end + 1)].states = t.tensor.to(device);
+    check(micro_batch <= stream_states.size(), "load: ", checkpoint, ": the stream state of micro-batch ",
+          stream_states.size(), " is missing");
+    if (micro_batch == stream_states.size())
+      stream_states.emplace_back(nn::Cache{.entries = {}, .length = position, .holds_states = true});
+    stream_states[micro_batch].entries[t.name.substr(end + 1)].states = t.tensor.to(device);
   }
-  return carried;
+  return stream_states;
 }
 
 }  // namespace orrery::models

@@ -30,11 +30,11 @@ struct CheckpointState {
   Fingerprint text = {};                           // of the training data; without a hash: not recorded
   std::vector<TrainedPart> parts = {};             // Task::trained_parts
   std::vector<TrainingData> earlier = {};          // before allow_new_text, and of init_from and its own init_from
-  std::map<std::string, Fingerprint> beside = {};  // of other inputs (Task::read_beside); empty: not recorded
+  std::map<std::string, Fingerprint> extra_inputs = {};  // of other inputs (Task::extra_inputs); empty: not recorded
   std::map<std::string, Fingerprint> files = {};   // of the checkpoint, by name; empty: older format without hashes
   int64_t position = 0;                            // tokens read from each text stream; 0: batches are not streams
   std::string version = {};                        // of the program that wrote it; set by read_state
-  std::vector<nn::Cache> carried = {};             // stream state of each micro-batch; read by load_carried alone
+  std::vector<nn::Cache> stream_states = {};       // stream state of each micro-batch; read by load_stream_states alone
 };
 
 constexpr const char *weights_name = "weights.safetensors", *optimizer_name = "optimizer.safetensors";
@@ -42,13 +42,13 @@ constexpr const char* checkpoint_format = "orrery checkpoint 2";  // `format` in
 
 // An error for an infinity or NaN in weights or optimizer state; such values are neither written
 // nor read. (An infinite second moment leaves its weights finite but frozen.)
-class NotFinite : public Error {
+class NonFiniteCheckpointError : public Error {
  public:
   using Error::Error;
 };
 
 // Writes the three files into a folder that lacks them, reads them back and compares; computes
-// state.files. Without `optimizer` the checkpoint cannot be resumed. Throws NotFinite if a
+// state.files. Without `optimizer` the checkpoint cannot be resumed. Throws NonFiniteCheckpointError if a
 // parameter, a buffer or a value of the optimizer state is not finite.
 void write_checkpoint(const std::string& folder, const CheckpointState& state, nn::Module& model,
                       const nn::Optimizer* optimizer);
@@ -70,6 +70,6 @@ void check_content(const std::string& checkpoint, const CheckpointState& state, 
 void load_weights(const std::string& checkpoint, nn::Module& model, const std::vector<std::string>& fresh = {});
 void load_optimizer(const std::string& checkpoint, nn::Optimizer& optimizer);
 // Returns the stream state of each micro-batch, on `device`; empty if the batches are not streams.
-std::vector<nn::Cache> load_carried(const std::string& checkpoint, Device device);
+std::vector<nn::Cache> load_stream_states(const std::string& checkpoint, Device device);
 
 }  // namespace orrery::models

@@ -13,9 +13,9 @@
 namespace orrery::models {
 
 // Returns the sum of the losses `name` of a forward pass; throws if no module adds such a loss.
-inline Tensor extra_loss(const nn::Pass& pass, const std::string& name) {
+inline Tensor extra_loss(const nn::ForwardPass& pass, const std::string& name) {
   Tensor sum;
-  for (const nn::Pass::Loss& one : pass.losses)
+  for (const nn::ForwardPass::Loss& one : pass.losses)
     if (one.name == name) sum = sum ? sum + one.value : one.value;
   check(bool(sum), "train: losses.", name,
         " has a weight, but no module of this model computes this loss; set it to 0");

@@ -21,7 +21,7 @@ void check_finite(const std::vector<double>& logits) {
 
 // The tokens by decreasing likelihood, sorted only as far as they are read: a full sort of a
 // vocabulary of 50,000 takes a fifth of the time in which GPT-2 reads its weights.
-class Likeliest {
+class MostLikely {
   auto less_likely() const {
     return [this](int32_t a, int32_t b) {
       const double x = logits_[static_cast<size_t>(a)], y = logits_[static_cast<size_t>(b)];
@@ -30,7 +30,7 @@ class Likeliest {
   }
 
  public:
-  explicit Likeliest(const std::vector<double>& logits) : logits_(logits), order_(logits.size()) {
+  explicit MostLikely(const std::vector<double>& logits) : logits_(logits), order_(logits.size()) {
     std::iota(order_.begin(), order_.end(), 0);
     std::make_heap(order_.begin(), order_.end(), less_likely());
   }
@@ -49,10 +49,10 @@ class Likeliest {
 // Samples from softmax(logits / temperature) over the `top_k` largest logits, restricted to the
 // fewest whose probabilities add up to top_p. `uniform` in [0, 1) selects the token.
 int32_t draw(const std::vector<double>& logits, const SamplingSettings& s, double uniform) {
-  Likeliest token(logits);
+  MostLikely token(logits);
   if (s.temperature == 0) return token[0];
-  const double most = logits[static_cast<size_t>(token[0])];
-  const auto weight = [&](int32_t i) { return std::exp((logits[static_cast<size_t>(i)] - most) / s.temperature); };
+  const double max_logit = logits[static_cast<size_t>(token[0])];
+  const auto weight = [&](int32_t i) { return std::exp((logits[static_cast<size_t>(i)] - max_logit) / s.temperature); };
   const size_t drawn = logits.size() - s.never.size();  // tokens in s.never come last
   size_t kept = s.top_k > 0 ? std::min(drawn, static_cast<size_t>(s.top_k)) : drawn;
   double total = 0;
@@ -60,8 +60,8 @@ int32_t draw(const std::vector<double>& logits, const SamplingSettings& s, doubl
     total += weight(s.top_k > 0 ? token[i] : static_cast<int32_t>(i));
   if (s.top_p < 1) {
     const double wanted = s.top_p * total;
-    const size_t most_kept = kept;
-    for (kept = 0, total = 0; kept < most_kept && total < wanted; ++kept) total += weight(token[kept]);
+    const size_t max_kept = kept;
+    for (kept = 0, total = 0; kept < max_kept && total < wanted; ++kept) total += weight(token[kept]);
   }
   double left = uniform * total;
   for (size_t i = 0; i < kept; ++i)
@@ -87,20 +87,20 @@ std::vector<int32_t> generate(LanguageModel& model, std::vector<int32_t> tokens,
         " token ids is a token of its tokenizer; use the tokenizer that it was trained with");
   const size_t keep = s.keep > 0 ? static_cast<size_t>(s.keep) : std::max<size_t>(1, context / 2);
   const NoGrad guard;
-  const RandomKey key = RandomKey{static_cast<uint64_t>(s.seed), 0}.derive("generate");
+  const RandomKey rng = RandomKey{static_cast<uint64_t>(s.seed), 0}.derive("generate");
   const Device device = nn::device_of(model);
   nn::Cache cache = model.make_cache();
   size_t unread = std::min(tokens.size(), context);  // the last tokens, which the cache lacks
   for (int64_t i = 0; i < s.tokens; ++i) {
-    if (static_cast<size_t>(cache.tokens) + unread > context) cache = model.make_cache(), unread = keep;
-    nn::Pass pass;
+    if (static_cast<size_t>(cache.length) + unread > context) cache = model.make_cache(), unread = keep;
+    nn::ForwardPass pass;
     pass.cache = &cache;
     const auto read = static_cast<int64_t>(unread);
     const Tensor input = Tensor::from(Shape{1, read}, std::span<const int32_t>(tokens).last(unread));
     std::vector<double> last = model.next(input.to(device), pass).to_vector();
     check_finite(last);
     for (const int32_t token : s.never) last[static_cast<size_t>(token)] = -std::numeric_limits<double>::infinity();
-    const int32_t next = draw(last, s, static_cast<double>(uniform(key, static_cast<uint64_t>(i))));
+    const int32_t next = draw(last, s, static_cast<double>(uniform(rng, static_cast<uint64_t>(i))));
     if (std::find(s.ends.begin(), s.ends.end(), next) != s.ends.end()) break;
     tokens.push_back(next);
     unread = 1;

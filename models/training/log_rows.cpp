@@ -11,7 +11,7 @@
 namespace orrery::models {
 namespace {
 
-constexpr size_t piece = size_t{1} << 18;
+constexpr size_t chunk_bytes = size_t{1} << 18;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 size_t skip_digits(std::string_view text, size_t at) {
@@ -73,9 +73,9 @@ bool LineReader::next(std::string_view& line) {
     if (read_ == size_) return false;
     buffer_.erase(0, begin_);
     begin_ = 0, searched = buffer_.size();
-    check(searched <= longest_row, "read: ", path_, ": a line has more than ", longest_row,
+    check(searched <= max_row_bytes, "read: ", path_, ": a line has more than ", max_row_bytes,
           " bytes, the maximum of a row of metrics; the file is damaged");
-    const uint64_t more = std::min<uint64_t>(piece, size_ - read_);
+    const uint64_t more = std::min<uint64_t>(chunk_bytes, size_ - read_);
     buffer_.resize(searched + more);
     file_.read_at(read_, std::as_writable_bytes(std::span(buffer_).subspan(searched)));
     read_ += more;
@@ -83,18 +83,18 @@ bool LineReader::next(std::string_view& line) {
 }
 
 bool FlatRowReader::read(std::string_view line, LogRow& row) {
-  if (of_ != &row) last_.clear(), row.figures.clear(), of_ = &row;
+  if (row_ != &row) last_.clear(), row.metrics.clear(), row_ = &row;
   members_ = 0, has_step_ = false;
   bool flat = take(line, "{") && read_member(line, row);
   while (flat && take(line, ",")) flat = read_member(line, row);
   flat = flat && line == "}" && has_step_;
   if (flat) drop_rest(row);
-  if (!flat) of_ = nullptr;
+  if (!flat) row_ = nullptr;
   return flat;
 }
 
 void FlatRowReader::drop_rest(LogRow& row) {
-  for (size_t i = members_; i < last_.size(); ++i) row.figures.erase(last_[i].second);
+  for (size_t i = members_; i < last_.size(); ++i) row.metrics.erase(last_[i].second);
   last_.resize(members_);
 }
 
@@ -120,9 +120,9 @@ bool FlatRowReader::read_member(std::string_view& rest, LogRow& row) {
     return true;
   }
   drop_rest(row);  // another kind of row begins here
-  const auto [place, is_new] = row.figures.try_emplace(with_current_metrics(key), number.value);
+  const auto [entry, is_new] = row.metrics.try_emplace(with_current_metrics(key), number.value);
   if (!is_new) return false;
-  last_.emplace_back(key, place), ++members_;
+  last_.emplace_back(key, entry), ++members_;
   return true;
 }
 

@@ -14,10 +14,10 @@ namespace orrery::models {
 
 struct LogRow {
   int64_t step = 0;
-  std::map<std::string, double> figures;  // by current name (models/former_names.h); NaN if not finite
+  std::map<std::string, double> metrics;  // by current name (models/former_names.h); NaN if not finite
 };
 
-constexpr size_t longest_row = size_t{1} << 24;  // bytes; all metrics of 24 layers with 16 heads take 70 thousand
+constexpr size_t max_row_bytes = size_t{1} << 24;  // bytes; all metrics of 24 layers with 16 heads take 70 thousand
 
 // The lines of a file's first `size` bytes.
 class LineReader {
@@ -25,7 +25,7 @@ class LineReader {
   // `file`, opened from `path`, must outlive the reader.
   LineReader(const FileReader& file, uint64_t size, std::string path)
       : file_(file), size_(size), path_(std::move(path)) {}
-  // Returns false at the end. `line` is valid until the next call. Throws above longest_row bytes.
+  // Returns false at the end. `line` is valid until the next call. Throws above max_row_bytes bytes.
   bool next(std::string_view& line);
   // Returns what follows the last line, once next() has returned false: a line without its end.
   std::string_view rest() const { return std::string_view(buffer_).substr(begin_); }
@@ -48,9 +48,9 @@ class FlatRowReader {
   bool read_member(std::string_view& rest, LogRow& row);
   void drop_rest(LogRow& row);  // removes the keys of the previous row that this row lacks so far
 
-  using Figure = std::map<std::string, double>::iterator;
-  const LogRow* of_ = nullptr;                        // row that `last_` points into
-  std::vector<std::pair<std::string, Figure>> last_;  // keys of the previous row as in the file, and their metrics
+  using ModelMetric = std::map<std::string, double>::iterator;
+  const LogRow* row_ = nullptr;                            // row that `last_` points into
+  std::vector<std::pair<std::string, ModelMetric>> last_;  // keys of the previous row as in the file, and their metrics
   size_t members_ = 0;                                // in this row so far, without the step
   bool has_step_ = false;
 };

@@ -17,55 +17,56 @@ namespace orrery::models {
 namespace {
 
 // Bits for the metrics whose meaning a setting changes; figures: accuracy, bits_per_character, BLEU.
-struct Of {
-  static constexpr unsigned validation = 1, figures = 2, sample = 4, steps = 8, held_out = validation | figures,
-                            losses = validation | sample | steps, all = losses | figures;
+struct MetricKind {
+  static constexpr unsigned validation = 1, metrics = 2, on_training = 4, steps = 8,
+                            on_validation = validation | metrics, losses = validation | on_training | steps,
+                            all = losses | metrics;
 };
 
-struct MeaningSetting {
+struct LossSetting {
   std::string_view key;
   unsigned metrics;
-  bool divides = false;  // it says how data are read and split
+  bool splits = false;  // it says how data are read and split
 };
-constexpr auto meaning_settings =
-    std::to_array<MeaningSetting>({{"data", Of::all},
-                                   {"translations", Of::all},
-                                   {"validation_data", Of::held_out},
-                                   {"validation_translations", Of::held_out},
-                                   {"validation_fraction", Of::held_out | Of::sample, true},
-                                   {"validation_tokens", Of::held_out, true},
-                                   {"training_loss_tokens", Of::sample, true},
-                                   {"training_loss_images", Of::sample, true},
-                                   {"training_loss_pairs", Of::sample, true},
-                                   {"source_column", Of::all, true},
-                                   {"target_column", Of::all, true},
-                                   {"document_column", Of::all, true},
-                                   {"document_lines", Of::all, true},
-                                   {"max_length", Of::all, true},
-                                   {"skip_broken", Of::all, true},
-                                   {"tokenizer", Of::all},
-                                   {"documents", Of::all},
-                                   {"loss", Of::losses},
-                                   {"label_smoothing", Of::steps},
-                                   {"mixup", Of::steps},
-                                   {"problem", Of::all},
-                                   {"validation_sequences", Of::held_out},
-                                   {"exchanged_sources", Of::held_out}});
+constexpr auto loss_settings =
+    std::to_array<LossSetting>({{"data", MetricKind::all},
+                                {"translations", MetricKind::all},
+                                {"validation_data", MetricKind::on_validation},
+                                {"validation_translations", MetricKind::on_validation},
+                                {"validation_fraction", MetricKind::on_validation | MetricKind::on_training, true},
+                                {"validation_tokens", MetricKind::on_validation, true},
+                                {"training_loss_tokens", MetricKind::on_training, true},
+                                {"training_loss_images", MetricKind::on_training, true},
+                                {"training_loss_pairs", MetricKind::on_training, true},
+                                {"source_column", MetricKind::all, true},
+                                {"target_column", MetricKind::all, true},
+                                {"document_column", MetricKind::all, true},
+                                {"document_lines", MetricKind::all, true},
+                                {"max_length", MetricKind::all, true},
+                                {"skip_broken", MetricKind::all, true},
+                                {"tokenizer", MetricKind::all},
+                                {"documents", MetricKind::all},
+                                {"loss", MetricKind::losses},
+                                {"label_smoothing", MetricKind::steps},
+                                {"mixup", MetricKind::steps},
+                                {"problem", MetricKind::all},
+                                {"validation_sequences", MetricKind::on_validation},
+                                {"exchanged_sources", MetricKind::on_validation}});
 
-const MeaningSetting* meaning_setting(std::string_view key) {
-  const auto* const found = std::find_if(meaning_settings.begin(), meaning_settings.end(),
-                                         [&](const MeaningSetting& each) { return each.key == key; });
-  return found == meaning_settings.end() ? nullptr : found;
+const LossSetting* loss_setting(std::string_view key) {
+  const auto* const found = std::find_if(loss_settings.begin(), loss_settings.end(),
+                                         [&](const LossSetting& each) { return each.key == key; });
+  return found == loss_settings.end() ? nullptr : found;
 }
 
 constexpr const char* metrics_of_targets[] = {"validation_loss", "training_loss", "loss",
                                               "accuracy",        "BLEU",          "bits_per_character"};
 
 unsigned metric_bits(std::string_view metric) {
-  if (metric == "validation_loss") return Of::validation;
-  if (metric == "training_loss") return Of::sample;
-  if (metric == "loss") return Of::steps;
-  return metric == "accuracy" || metric == "bits_per_character" || metric == "BLEU" ? Of::figures : 0;
+  if (metric == "validation_loss") return MetricKind::validation;
+  if (metric == "training_loss") return MetricKind::on_training;
+  if (metric == "loss") return MetricKind::steps;
+  return metric == "accuracy" || metric == "bits_per_character" || metric == "BLEU" ? MetricKind::metrics : 0;
 }
 
 using ByKey = std::map<std::string, std::string, std::less<>>;
@@ -96,8 +97,8 @@ bool differ(const Value& a, const Value& b) {
 std::string division_of(const ByKey& settings) {
   if (settings.contains("validation_tokens")) return "";
   std::string all = listed_value("validation_data", settings).empty() ? "" : "apart";
-  for (const MeaningSetting& each : meaning_settings)
-    if (each.divides) all += text(" ", each.key, "=", listed_value(each.key, settings));
+  for (const LossSetting& each : loss_settings)
+    if (each.splits) all += text(" ", each.key, "=", listed_value(each.key, settings));
   return all;
 }
 
@@ -118,19 +119,19 @@ Value setting_in(const Listed& run, std::string_view key) {
 
 // Returns a setting's value if it changes the meaning of a run's metric, else an empty one.
 // `tokenizers_known`: tokenizers are compared by their fingerprints.
-Value meaningful_value(const MeaningSetting& setting, const Listed& run, unsigned metric, bool tokenizers_known) {
+Value relevant_value(const LossSetting& setting, const Listed& run, unsigned metric, bool tokenizers_known) {
   const auto value = [&](std::string_view key) { return listed_value(key, run.settings); };
   const std::string tokenizer = value("tokenizer");
-  const bool separate = (metric & Of::held_out) != 0 && !value("validation_data").empty();
+  const bool separate = (metric & MetricKind::on_validation) != 0 && !value("validation_data").empty();
   if (setting.key == "validation_fraction" && separate) return {};
   if ((setting.key == "data" || setting.key == "translations") && separate) {
     // The data also make a learned vocabulary, or hold the tokens' own.
     const TokenizerEntry* const named = tokenizers().find(tokenizer.substr(0, tokenizer.find('(')));
-    if (metric == Of::figures || tokenizers_known || ((!named || !named->train) && !is_prepared(value("data"))))
+    if (metric == MetricKind::metrics || tokenizers_known || ((!named || !named->train) && !is_prepared(value("data"))))
       return {};
   }
   const std::string tokens = value("validation_tokens");  // with a number of tokens, those of different texts
-  if (setting.key == "tokenizer" && metric == Of::figures && (tokens.empty() || tokens == "0")) return {};
+  if (setting.key == "tokenizer" && metric == MetricKind::metrics && (tokens.empty() || tokens == "0")) return {};
   return setting_in(run, setting.key);
 }
 
@@ -141,13 +142,13 @@ bool is_of_data(std::string_view key) {
 
 }  // namespace
 
-bool gives_meaning(std::string_view setting) { return meaning_setting(setting) != nullptr; }
-bool divides_data(std::string_view setting) {
-  const MeaningSetting* const found = meaning_setting(setting);
-  return found && found->divides;
+bool defines_loss(std::string_view setting) { return loss_setting(setting) != nullptr; }
+bool splits_data(std::string_view setting) {
+  const LossSetting* const found = loss_setting(setting);
+  return found && found->splits;
 }
 
-bool is_loss(std::string_view metric) { return (metric_bits(metric) & Of::losses) != 0; }
+bool is_loss(std::string_view metric) { return (metric_bits(metric) & MetricKind::losses) != 0; }
 
 std::vector<std::string> metrics_with_meaning(const std::string& pattern) {
   std::vector<std::string> all;
@@ -168,7 +169,7 @@ LossMeaning loss_meaning(const TrainSettings& settings, const CheckpointState& s
   return run;
 }
 
-std::vector<std::string> settings_of_other_meaning(const std::string& metric, std::span<const LossMeaning> runs) {
+std::vector<std::string> differing_loss_settings(const std::string& metric, std::span<const LossMeaning> runs) {
   const unsigned bits = metric_bits(metric);
   if (bits == 0 || runs.empty()) return {};
   std::vector<Listed> all;
@@ -186,28 +187,28 @@ std::vector<std::string> settings_of_other_meaning(const std::string& metric, st
     });
   };
   std::vector<std::string> differing;
-  for (const MeaningSetting& each : meaning_settings)
+  for (const LossSetting& each : loss_settings)
     if ((each.metrics & bits) != 0 && any_differ([&](const Listed& run) { return setting_in(run, each.key); }) &&
-        any_differ([&](const Listed& run) { return meaningful_value(each, run, bits, tokenizers_known); }))
+        any_differ([&](const Listed& run) { return relevant_value(each, run, bits, tokenizers_known); }))
       differing.emplace_back(each.key);
   return differing;
 }
 
-std::string note_of_other_meaning(const std::string& metric, std::span<const LossMeaning> runs) {
-  const std::vector<std::string> differing = settings_of_other_meaning(metric, runs);
+std::string comparability_note(const std::string& metric, std::span<const LossMeaning> runs) {
+  const std::vector<std::string> differing = differing_loss_settings(metric, runs);
   if (differing.empty()) return "";
   const bool of_text = std::all_of(runs.begin(), runs.end(), [](const LossMeaning& run) {
     return !setting_of(run.settings, "validation_tokens").empty();  // a validation has bits_per_character
   });
   const bool by_loss = metric == "validation_loss" && of_text,
-             has_bits = by_loss && settings_of_other_meaning("bits_per_character", runs).empty(),
+             has_bits = by_loss && differing_loss_settings("bits_per_character", runs).empty(),
              has_tokenizer = std::find(differing.begin(), differing.end(), "tokenizer") != differing.end();
-  const bool has_data = (metric_bits(metric) & Of::held_out) != 0 &&
+  const bool has_data = (metric_bits(metric) & MetricKind::on_validation) != 0 &&
                         std::all_of(differing.begin(), differing.end(), [&](const std::string& key) {
                           return is_of_data(key) || (key == "tokenizer" && by_loss);
                         });
-  const bool has_all_bits =
-      (metric_bits(metric) & Of::held_out) != 0 && of_text && differing == std::vector<std::string>{"tokenizer"};
+  const bool has_all_bits = (metric_bits(metric) & MetricKind::on_validation) != 0 && of_text &&
+                            differing == std::vector<std::string>{"tokenizer"};
   std::vector<std::string> names;
   for (const std::string& key : differing) {
     const bool same = std::all_of(runs.begin(), runs.end(), [&](const LossMeaning& run) {
@@ -223,13 +224,13 @@ std::string note_of_other_meaning(const std::string& metric, std::span<const Los
               has_data && has_tokenizer && !has_bits && !has_all_bits ? " and compare bits_per_character" : "");
 }
 
-std::vector<std::string> notes_of_other_meanings(std::span<const LossMeaning> runs) {
+std::vector<std::string> comparability_notes(std::span<const LossMeaning> runs) {
   std::vector<std::string> notes, named;
   for (const char* const metric : {"validation_loss", "training_loss", "loss"}) {
     bool fresh = false;
-    for (const std::string& key : settings_of_other_meaning(metric, runs))
+    for (const std::string& key : differing_loss_settings(metric, runs))
       if (std::find(named.begin(), named.end(), key) == named.end()) fresh = true, named.push_back(key);
-    if (fresh) notes.push_back(note_of_other_meaning(metric, runs));
+    if (fresh) notes.push_back(comparability_note(metric, runs));
   }
   return notes;
 }

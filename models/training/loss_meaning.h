@@ -13,9 +13,9 @@
 
 namespace orrery::models {
 
-bool gives_meaning(std::string_view setting);  // to a loss, or to another result of a validation
+bool defines_loss(std::string_view setting);  // to a loss, or to another result of a validation
 // Returns true for settings that say how data are read and split, except their paths.
-bool divides_data(std::string_view setting);
+bool splits_data(std::string_view setting);
 
 bool is_loss(std::string_view metric);  // validation_loss, training_loss or loss: nats of the targets
 // Returns the losses, accuracy, bits_per_character and BLEU that a pattern with * ? [ab] matches.
@@ -25,7 +25,7 @@ std::vector<std::string> metrics_with_meaning(const std::string& pattern);
 // both runs have them, else by the settings that name them.
 struct LossMeaning {
   TrainSettings settings;
-  // Fingerprints of the inputs, by setting, as in Task::read_beside; also "data" and "tokenizer".
+  // Fingerprints of the inputs, by setting, as in Task::extra_inputs; also "data" and "tokenizer".
   // Missing: unknown.
   std::map<std::string, Fingerprint> read = {};
 };
@@ -34,10 +34,10 @@ LossMeaning loss_meaning(const TrainSettings& settings, const CheckpointState& s
 // Returns the settings by which a metric has another meaning in some of the runs, or none if it has
 // one meaning, or is neither a loss nor accuracy, bits_per_character or BLEU. The seed may differ,
 // and so may a tokenizer under bits_per_character, if it is of all that is held out.
-std::vector<std::string> settings_of_other_meaning(const std::string& metric, std::span<const LossMeaning> runs);
+std::vector<std::string> differing_loss_settings(const std::string& metric, std::span<const LossMeaning> runs);
 // Returns a sentence about them with a way out, or "" if there are none.
-std::string note_of_other_meaning(const std::string& metric, std::span<const LossMeaning> runs);
+std::string comparability_note(const std::string& metric, std::span<const LossMeaning> runs);
 // Returns such sentences about the losses of runs, without one that repeats the same settings.
-std::vector<std::string> notes_of_other_meanings(std::span<const LossMeaning> runs);
+std::vector<std::string> comparability_notes(std::span<const LossMeaning> runs);
 
 }  // namespace orrery::models

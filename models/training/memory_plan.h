@@ -26,9 +26,9 @@ struct MemoryPlan {
   int64_t parameters = 0;  // elements
   int64_t weights = 0;     // bytes, with the f32 master weights of a bf16 model
   int64_t gradients = 0;
-  int64_t moments = 0;      // optimizer state
+  int64_t optimizer_state = 0;  // optimizer state
   int64_t guard = 0;        // with nan_guard: copies of weights and optimizer state, to undo an update
-  int64_t probe = 0;        // the probe's memory in addition to that of a step
+  int64_t signal_propagation = 0;  // the probe's memory in addition to that of a step
   int64_t activations = 0;  // the most that a step, a validation, metrics or loading hold in addition to the above
   int64_t data = 0;         // the training data in memory, and batches
   int64_t program = 0;      // the process without tensors and data: libraries, heap, threads; 0 on a GPU
@@ -76,7 +76,7 @@ int64_t layers_of(const TrainSettings& settings);  // 1 for a model without the 
 TrainSettings settings_with_layers(TrainSettings settings, int64_t layers);
 
 // Returns the number of parameters without allocating the model; nothing if there are more than
-// `most`. Throws if settings conflict.
-std::optional<int64_t> count_parameters(const TrainSettings& settings, int64_t most);
+// `limit`. Throws if settings conflict.
+std::optional<int64_t> count_parameters(const TrainSettings& settings, int64_t limit);
 
 }  // namespace orrery::models

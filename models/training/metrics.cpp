@@ -48,12 +48,12 @@ std::vector<int64_t> keep_rows_until(int64_t step, const std::string& path) {
 
 }  // namespace
 
-Metrics::Metrics(const std::string& folder, int64_t step) : path_(folder + "/metrics.jsonl") {
+MetricsLog::MetricsLog(const std::string& folder, int64_t step) : path_(folder + "/metrics.jsonl") {
   if (file_exists(path_)) unreadable_ = keep_rows_until(step, path_);
   log_ = std::make_unique<FileAppender>(path_);
 }
 
-std::vector<std::string> Metrics::warnings() const {
+std::vector<std::string> MetricsLog::warnings() const {
   if (unreadable_.empty()) return {};
   const size_t more = unreadable_.size() - 1;
   return {text(path_, ": row ", unreadable_[0], more == 0 ? "" : text(" and ", more, " more"),
@@ -61,7 +61,7 @@ std::vector<std::string> Metrics::warnings() const {
                          : " are damaged and were removed; charts lack their values")};
 }
 
-void Metrics::write(int64_t step, const std::vector<std::pair<std::string, double>>& values) {
+void MetricsLog::write(int64_t step, const std::vector<std::pair<std::string, double>>& values) {
   nlohmann::ordered_json row = {{"step", step}};
   for (const auto& [name, value] : values) row[name] = value;
   log_->write(row.dump() + "\n");
@@ -71,7 +71,7 @@ void Metrics::write(int64_t step, const std::vector<std::pair<std::string, doubl
 // numbers, no spaces. If a crash has cut the first line short, its beginning decides.
 bool is_metrics_file(const std::string& path) {
   const FileReader log(path);
-  LineReader lines(log, std::min<uint64_t>(log.size(), longest_row), path);
+  LineReader lines(log, std::min<uint64_t>(log.size(), max_row_bytes), path);
   std::string_view line;
   if (!lines.next(line)) return std::string_view("{\"step\":").starts_with(lines.rest().substr(0, 8));
   const auto row = nlohmann::ordered_json::parse(line, nullptr, false);

@@ -10,11 +10,11 @@
 
 namespace orrery::models {
 
-class Metrics {
+class MetricsLog {
  public:
   // Opens `folder`/metrics.jsonl; first removes lines that are not rows, and rows of steps beyond
   // `step`, which will be computed again.
-  Metrics(const std::string& folder, int64_t step);
+  MetricsLog(const std::string& folder, int64_t step);
   std::vector<std::string> warnings() const;  // a message about lines that were not rows, if any
   // Appends {"step": 12, "loss": 2.5, ...} and flushes; integral values are written as integers.
   void write(int64_t step, const std::vector<std::pair<std::string, double>>& values);

@@ -48,19 +48,21 @@ bool decays_weights(const Spec& optimizer) {
 
 }  // namespace
 
-void apply_rules(const TrainSettings& settings, nn::Module& model) {
+void apply_parameter_rules(const TrainSettings& settings, nn::Module& model) {
   nn::ensure_paths(model);
-  for_each_rule("lr_scales", settings.rate_factors, model, [](nn::Parameter& parameter, const std::string& value) {
+  for_each_rule("lr_scales", settings.lr_scales, model, [](nn::Parameter& parameter, const std::string& value) {
     const double factor = parse_number("train: lr_scales", value);
     check(factor >= 0 && std::isfinite(factor), "train: lr_scales: ", value, " must be a number of at least 0");
-    parameter.rate_factor = factor;
+    parameter.lr_scale = factor;
   });
   const bool can_decay = decays_weights(settings.optimizer);
-  for_each_rule("weight_decay_rules", settings.decays, model, [&](nn::Parameter& parameter, const std::string& value) {
-    parameter.decay = parse_yes_or_no("train: weight_decay_rules", value);
-    check(can_decay || !parameter.decay, "train: weight_decay_rules: optimizer=", settings.optimizer,
-          " has no weight_decay; leave weight_decay_rules out, or use an optimizer that has it, such as adamw");
-  });
+  for_each_rule(
+      "weight_decay_rules", settings.weight_decay_rules, model,
+      [&](nn::Parameter& parameter, const std::string& value) {
+        parameter.decay = parse_yes_or_no("train: weight_decay_rules", value);
+        check(can_decay || !parameter.decay, "train: weight_decay_rules: optimizer=", settings.optimizer,
+              " has no weight_decay; leave weight_decay_rules out, or use an optimizer that has it, such as adamw");
+      });
 }
 
 }  // namespace orrery::models

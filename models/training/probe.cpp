@@ -32,14 +32,14 @@ struct Mean {  // mean of squares over all values added
 };
 
 // The identity, y = x and dx = dy, which records the mean square of dy.
-struct Passing {
+struct GradientMeter {
   static constexpr const char* name = "probe";
   Mean* gradient;
-  std::string shown;
+  std::string hook_name;
   std::vector<int64_t> lengths;
   Tensor forward(Saved&, const Tensor& x) const { return x.detach(); }
   Gradients<1> backward(const Saved&, const Tensor& dy) const {
-    gradient->add(without_padding(shown, dy, lengths));
+    gradient->add(without_padding(hook_name, dy, lengths));
     return {dy};
   }
 };
@@ -47,7 +47,7 @@ struct Passing {
 struct Scores {  // scores of an attention or of slots
   double row_variance = none;
   Mean all;
-  std::vector<nn::QueriesAlike> queries;
+  std::vector<nn::QueryGroup> queries;
 };
 
 // Summarizes scores (B, ..., queries, columns), 0 where masked: whole sequences up to about
@@ -62,7 +62,7 @@ Scores scores_of(const Tensor& given, const std::vector<int64_t>& lengths) {
   double variances = 0, rows_of_two = 0, real = 0;
   int64_t rows = 0;
   const int64_t of_sequence = given.numel() / std::max<int64_t>(1, given.size(0) * columns);
-  nn::each_some_rows(given.slice(0, sequences), [&](const std::vector<double>& s) {
+  nn::for_each_row_chunk(given.slice(0, sequences), [&](const std::vector<double>& s) {
     for (auto begin = s.begin(); begin != s.end(); begin += columns, ++rows) {
       if (!lengths.empty() && rows % queries >= lengths[static_cast<size_t>(rows / of_sequence)]) continue;
       double n = 0, sum = 0, squares = 0;
@@ -78,102 +78,102 @@ Scores scores_of(const Tensor& given, const std::vector<int64_t>& lengths) {
   if (rows_of_two > 0) found.row_variance = variances / rows_of_two;
   for (const auto& [key, count] : alike)
     found.queries.push_back({.keys = static_cast<double>(key.first),
-                             .place = static_cast<double>(key.second),
+                             .keys_up_to_query = static_cast<double>(key.second),
                              .all = static_cast<double>(columns),
-                             .share = count / real});
+                             .fraction = count / real});
   return found;
 }
 
 bool is_normalization(const std::string& path) { return path.ends_with("norm"); }
 
 // Records values and gradients of a forward and a backward pass through a model's modules.
-class Watch {
+class SignalRecorder {
  public:
-  Watch(nn::Module& root, const nn::Pass* pass) : modules_(modules_of(root)), padding_(root, pass) {
-    std::vector<std::string> passing = {"*.stream",  "*.residual",  "stream", "residual",
-                                        "embedding", "*.embedding", "logits", "*.logits"},
-                             seen;
+  SignalRecorder(nn::Module& root, const nn::ForwardPass* pass) : modules_(modules_of(root)), padding_(root, pass) {
+    std::vector<std::string> replaced = {"*.stream",  "*.residual",  "stream", "residual",
+                                         "embedding", "*.embedding", "logits", "*.logits"},
+                             observed;
     for (const auto& [path, module] : modules_) {
       const bool sublayer = dynamic_cast<nn::Sublayer*>(module) != nullptr;
       for (const char* name : {"query", "key", "value", "head_output", "pre_activation", "hidden", "output"})
-        if (sublayer) passing.push_back(path + "." + name);
-      if (sublayer) seen.push_back(path + ".scores");
-      if (is_normalization(path)) passing.push_back(path + ".input"), passing.push_back(path + ".output");
+        if (sublayer) replaced.push_back(path + "." + name);
+      if (sublayer) observed.push_back(path + ".scores");
+      if (is_normalization(path)) replaced.push_back(path + ".input"), replaced.push_back(path + ".output");
     }
-    if (!seen.empty())
-      scores_hooks_.emplace(seen, [this](const std::string& name, const Tensor& value) {
+    if (!observed.empty())
+      scores_hooks_.emplace(observed, [this](const std::string& name, const Tensor& value) {
         scores_.emplace(name, scores_of(value, padding_.lengths(name, value)));
       });
-    hooks_.emplace(passing, Hooks::Replace{[this](const std::string& name, const Tensor& value) {
-                     return is_floating(value.dtype()) ? passed(name, value) : Tensor();
+    hooks_.emplace(replaced, Hooks::Replace{[this](const std::string& name, const Tensor& value) {
+                     return is_floating(value.dtype()) ? recorded(name, value) : Tensor();
                    }});
   }
 
-  Probe found() const {
-    Probe probe;
+  SignalPropagation result() const {
+    SignalPropagation propagation;
     for (const std::string& name : order_) {
-      const Places& of = places_.at(name);
-      probe.values.push_back({name, of.forward.value(), of.backward.value()});
+      const Signal& of = signals_.at(name);
+      propagation.values.push_back({name, of.forward.value(), of.backward.value()});
     }
-    for (const auto& [path, module] : modules_) add_ratios(probe, path, *module);
-    return probe;
+    for (const auto& [path, module] : modules_) add_ratios(propagation, path, *module);
+    return propagation;
   }
 
  private:
-  struct Places {
+  struct Signal {
     Mean forward, backward;
     int64_t channels = 0;
     Scores rows;  // of pre_activation, treated as the scores of a softmax over slots
   };
 
-  Tensor passed(const std::string& name, const Tensor& value) {
-    const auto [place, fresh] = places_.try_emplace(name);
+  Tensor recorded(const std::string& name, const Tensor& value) {
+    const auto [entry, fresh] = signals_.try_emplace(name);
     if (fresh) order_.push_back(name);
-    Places& of = place->second;
+    Signal& of = entry->second;
     const std::vector<int64_t> lengths = padding_.lengths(name, value);
     of.forward.add(without_padding(name, value, lengths)), of.channels = value.size(-1);
     if (fresh && name.ends_with(".pre_activation") && value.shape().rank() >= 2)
       of.rows = scores_of(value.detach(), lengths);
-    return record(Passing{&of.backward, name, lengths}, value);
+    return record(GradientMeter{&of.backward, name, lengths}, value);
   }
 
   double size(const std::string& name) const {
-    const auto found = places_.find(name);
-    return found == places_.end() ? none : found->second.forward.value();
+    const auto found = signals_.find(name);
+    return found == signals_.end() ? none : found->second.forward.value();
   }
   double gradient(const std::string& name) const {
-    const auto found = places_.find(name);
-    return found == places_.end() ? none : found->second.backward.value();
+    const auto found = signals_.find(name);
+    return found == signals_.end() ? none : found->second.backward.value();
   }
 
-  nn::Given given_to(const std::string& path) const {
-    nn::Given given{.mean_square = none, .row_variance = none};
+  nn::InputStats input_stats(const std::string& path) const {
+    nn::InputStats given{.mean_square = none, .row_variance = none};
     if (const auto scores = scores_.find(path + ".scores"); scores != scores_.end()) {
       given.mean_square = scores->second.all.value(), given.row_variance = scores->second.row_variance;
       given.queries = scores->second.queries;
-    } else if (const auto hidden = places_.find(path + ".pre_activation"); hidden != places_.end()) {
+    } else if (const auto hidden = signals_.find(path + ".pre_activation"); hidden != signals_.end()) {
       given.mean_square = hidden->second.forward.value(), given.row_variance = hidden->second.rows.row_variance;
-    } else if (const auto input = places_.find(path + ".input"); input != places_.end()) {
+    } else if (const auto input = signals_.find(path + ".input"); input != signals_.end()) {
       given.mean_square = input->second.forward.value(), given.channels = input->second.channels;
     }
     return given;
   }
 
   // Adds the measured ratios with their predictions.
-  void add_ratios(Probe& probe, const std::string& path, const nn::Module& module) const {
-    const nn::Given given = given_to(path);
+  void add_ratios(SignalPropagation& propagation, const std::string& path, const nn::Module& module) const {
+    const nn::InputStats given = input_stats(path);
     const std::vector<nn::Prediction> predictions =
         std::isnan(given.mean_square) ? std::vector<nn::Prediction>{} : nn::predictions_of(module, given);
-    const auto add = [&](const char* ratio, double above, double below) {
+    const auto add = [&](const char* ratio, double numerator, double denominator) {
       const auto same = std::find_if(predictions.begin(), predictions.end(),
                                      [&](const nn::Prediction& p) { return std::string_view(p.ratio) == ratio; });
       const bool predicted = same != predictions.end();
-      if (predicted && same->below > 0) below = same->below;
-      if (std::isnan(above) || std::isnan(below)) return;
-      probe.ratios.push_back({path, ratio, above / below, predicted ? same->value : none,
-                              predicted ? same->formula : "", predicted ? same->v : none});
+      if (predicted && same->denominator > 0) denominator = same->denominator;
+      if (std::isnan(numerator) || std::isnan(denominator)) return;
+      propagation.ratios.push_back({path, ratio, numerator / denominator, predicted ? same->value : none,
+                                    predicted ? same->formula : "", predicted ? same->v : none});
     };
-    add(nn::ratio::read, size(path + ".head_output"), size(path + ".value"));
+    add(nn::ratio::head_output, size(path + ".head_output"), size(path + ".value"));
     add(nn::ratio::hidden, size(path + ".hidden"), size(path + ".pre_activation"));
     add(nn::ratio::slots, size(path + ".output"), none);
     add(nn::ratio::normalized, size(path + ".output"), size(path + ".input"));
@@ -183,7 +183,7 @@ class Watch {
   std::vector<std::pair<std::string, nn::Module*>> modules_;
   Padding padding_;
   std::vector<std::string> order_;
-  std::map<std::string, Places> places_;
+  std::map<std::string, Signal> signals_;
   std::map<std::string, Scores> scores_;
   std::optional<Hooks> scores_hooks_, hooks_;
 };
@@ -217,47 +217,48 @@ std::unique_ptr<nn::Module> copy_without_dropout(const TrainSettings& settings, 
 
 }  // namespace
 
-const Probe::Value* Probe::find(const std::string& name) const {
+const SignalPropagation::Value* SignalPropagation::find(const std::string& name) const {
   const auto found = std::find_if(values.begin(), values.end(), [&](const Value& value) { return value.name == name; });
   return found == values.end() ? nullptr : &*found;
 }
 
-std::vector<StreamStep> stream_steps(const Probe& probe) {
-  std::vector<StreamStep> steps;
+std::vector<ResidualRow> residual_rows(const SignalPropagation& propagation) {
+  std::vector<ResidualRow> steps;
   const auto ends_with = [](const std::string& name, const std::string& last) {
     return name == last || name.ends_with("." + last);
   };
-  for (const Probe::Value& value : probe.values) {
+  for (const SignalPropagation::Value& value : propagation.values) {
     if (ends_with(value.name, "embedding") || ends_with(value.name, "logits"))
       steps.push_back({value.name, nullptr, nullptr, &value});
     if (!ends_with(value.name, "residual")) continue;
-    const std::string place = value.name.substr(0, value.name.rfind('.'));
-    steps.push_back({place, probe.find(place + ".stream"), probe.find(place + ".output"), &value});
+    const std::string path = value.name.substr(0, value.name.rfind('.'));
+    steps.push_back({path, propagation.find(path + ".stream"), propagation.find(path + ".output"), &value});
   }
   return steps;
 }
 
-Probe probe_modules(nn::Module& root, const std::function<Tensor()>& run, const nn::Pass* pass) {
-  const Watch watch(root, pass);
+SignalPropagation measure_modules(nn::Module& root, const std::function<Tensor()>& run, const nn::ForwardPass* pass) {
+  const SignalRecorder recorder(root, pass);
   run().backward();
-  return watch.found();
+  return recorder.result();
 }
 
-Probe probe_signals(const TrainSettings& s, const Task& task, nn::Module& model, std::span<const Tensor> batch) {
+SignalPropagation measure_signals(const TrainSettings& s, const Task& task, nn::Module& model,
+                                  std::span<const Tensor> batch) {
   const std::unique_ptr<nn::Module> copy = copy_without_dropout(s, model);
-  nn::Cache carried = stream_cache();
-  nn::Pass pass;
-  pass.training = true, pass.key = RandomKey{static_cast<uint64_t>(s.seed), 0}.derive("probe");
-  if (task.carried() > 0) pass.cache = &carried;
+  nn::Cache stream_state = empty_stream_state();
+  nn::ForwardPass pass;
+  pass.training = true, pass.rng = RandomKey{static_cast<uint64_t>(s.seed), 0}.derive("probe");
+  if (task.stream_context() > 0) pass.cache = &stream_state;
   for (const auto& [name, weight] : s.losses.by_name)
     if (weight > 0) pass.wanted_losses.insert(name);
   const auto run = [&] {
     Tensor loss = task.loss(*copy, batch, pass);
-    for (const nn::Pass::Loss& each : pass.losses)
+    for (const nn::ForwardPass::Loss& each : pass.losses)
       loss = loss + scale(each.value.to(loss.dtype()), s.losses.by_name.at(each.name));
     return loss;
   };
-  return probe_modules(*copy, run, &pass);
+  return measure_modules(*copy, run, &pass);
 }
 
 }  // namespace orrery::models

@@ -20,14 +20,14 @@
 
 namespace orrery::models {
 
-struct Probe {
+struct SignalPropagation {
   struct Value {         // mean squares over all elements, padding left out (models/figures/base/padding.h)
     std::string name;    // engine/autograd/hooks.h
     double mean_square;  // forward
     double gradient;     // of the loss with respect to the value; NaN if there is no gradient
   };
   struct Ratio {
-    std::string place;  // module path
+    std::string path;   // module path
     std::string ratio;  // of mean squares: "head_output / value"
     double measured;
     double predicted;     // NaN without a prediction
@@ -43,24 +43,26 @@ struct Probe {
 
 // A step of the residual stream: `stream` plus `output` gives `residual`; null where a value was
 // not recorded. Embeddings and logits at the model's ends have `after` alone.
-struct StreamStep {
-  std::string place;
-  const Probe::Value *before, *adds, *after;
+struct ResidualRow {
+  std::string path;
+  const SignalPropagation::Value *before, *output, *after;
 };
-std::vector<StreamStep> stream_steps(const Probe& probe);  // valid while the probe lives
+std::vector<ResidualRow> residual_rows(const SignalPropagation& propagation);  // valid while the probe lives
 
 // `settings` are the run's, completed by its task; `model` and `batch` are on one device.
-Probe probe_signals(const TrainSettings& settings, const Task& task, nn::Module& model, std::span<const Tensor> batch);
+SignalPropagation measure_signals(const TrainSettings& settings, const Task& task, nn::Module& model,
+                                  std::span<const Tensor> batch);
 
 // Probes the modules of `root` while `run` computes the loss, which is differentiated. It also
 // serves models without a task. `pass` is the forward pass of `run`, needed if tokens are padded.
-Probe probe_modules(nn::Module& root, const std::function<Tensor()>& run, const nn::Pass* pass = nullptr);
+SignalPropagation measure_modules(nn::Module& root, const std::function<Tensor()>& run,
+                                  const nn::ForwardPass* pass = nullptr);
 
-std::string probe_file(const std::string& run);          // RUN/signal_propagation.json, which this program writes
+std::string propagation_file(const std::string& run);    // RUN/signal_propagation.json, which this program writes
 std::string probe_file_to_read(const std::string& run);  // that file or, of an older run, RUN/probe.json
-void write_probe(const std::string& file, const Probe& probe);
-Probe read_probe(const std::string& file);  // Errors begin with the file
+void write_propagation(const std::string& file, const SignalPropagation& propagation);
+SignalPropagation read_propagation(const std::string& file);  // Errors begin with the file
 // Throws if a probe of this run would replace a file that no probe has written.
-void check_free_for_probe(const std::string& run);
+void check_free_for_propagation(const std::string& run);
 
 }  // namespace orrery::models

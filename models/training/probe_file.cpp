@@ -24,19 +24,19 @@ Json finite(double x) { return std::isfinite(x) ? Json(x) : Json(); }
 
 }  // namespace
 
-std::string probe_file(const std::string& run) { return run + "/signal_propagation.json"; }
+std::string propagation_file(const std::string& run) { return run + "/signal_propagation.json"; }
 
 std::string probe_file_to_read(const std::string& run) {
   const std::string former = run + "/probe.json";
-  return file_exists(probe_file(run)) || !file_exists(former) ? probe_file(run) : former;
+  return file_exists(propagation_file(run)) || !file_exists(former) ? propagation_file(run) : former;
 }
 
-void write_probe(const std::string& file, const Probe& probe) {
+void write_propagation(const std::string& file, const SignalPropagation& propagation) {
   Json values = Json::array(), ratios = Json::array();
-  for (const Probe::Value& v : probe.values)
+  for (const SignalPropagation::Value& v : propagation.values)
     values.push_back({{"name", v.name}, {"mean_square", finite(v.mean_square)}, {"gradient", finite(v.gradient)}});
-  for (const Probe::Ratio& r : probe.ratios)
-    ratios.push_back({{"place", r.place},
+  for (const SignalPropagation::Ratio& r : propagation.ratios)
+    ratios.push_back({{"place", r.path},
                       {"ratio", r.ratio},
                       {"measured", finite(r.measured)},
                       {"predicted", finite(r.predicted)},
@@ -46,34 +46,34 @@ void write_probe(const std::string& file, const Probe& probe) {
   write_file_atomically(file, json.dump(2) + "\n");
 }
 
-Probe read_probe(const std::string& file) {
-  const Json json = parse_json(read_file(file, largest_json), file);
+SignalPropagation read_propagation(const std::string& file) {
+  const Json json = parse_json(read_file(file, max_json_bytes), file);
   const std::string format = text_member(json, "format", file);
   check(format == format_name, file, ": its format is '", format, "', but this version reads '", format_name,
         "'; use the version of orrery that wrote it");
-  Probe probe;
+  SignalPropagation propagation;
   for (const Json& v : list_member(json, "values", file))
-    probe.values.push_back({current_hook_name(text_member(v, "name", file)), number_or_null(v, "mean_square", file),
-                            number_or_null(v, "gradient", file)});
+    propagation.values.push_back({current_hook_name(text_member(v, "name", file)),
+                                  number_or_null(v, "mean_square", file), number_or_null(v, "gradient", file)});
   for (const Json& r : list_member(json, "ratios", file)) {
     const std::string ratio = text_member(r, "ratio", file);
-    probe.ratios.push_back({text_member(r, "place", file), ratio == "read / value" ? nn::ratio::read : ratio,
-                            number_or_null(r, "measured", file), number_or_null(r, "predicted", file),
-                            text_member(r, "formula", file), number_or_null(r, "v", file)});
+    propagation.ratios.push_back({text_member(r, "place", file), ratio == "read / value" ? nn::ratio::read : ratio,
+                                  number_or_null(r, "measured", file), number_or_null(r, "predicted", file),
+                                  text_member(r, "formula", file), number_or_null(r, "v", file)});
   }
-  return probe;
+  return propagation;
 }
 
-void check_free_for_probe(const std::string& run) {
+void check_free_for_propagation(const std::string& run) {
   const auto can_be_read = [](const std::string& file) {
     try {
-      read_probe(file);
+      read_propagation(file);
       return true;
     } catch (const Error&) {
       return false;
     }
   };
-  check_output("train", probe_file(run), {"a file of --signal_propagation=yes", can_be_read});
+  check_output("train", propagation_file(run), {"a file of --signal_propagation=yes", can_be_read});
 }
 
 }  // namespace orrery::models

@@ -20,7 +20,7 @@ namespace orrery::models {
 namespace {
 
 double peak_of(const auto& work) {
-  const int64_t before = memory_use(Device::cpu).held;
+  const int64_t before = memory_use(Device::cpu).allocated;
   reset_peak(Device::cpu);
   work();
   return static_cast<double>(memory_use(Device::cpu).peak - before);
@@ -29,9 +29,9 @@ double peak_of(const auto& work) {
 // Returns the shortest of a few times: the first call also pays for one-time initialization.
 Cost cost_of(const auto& work) {
   constexpr double enough = 0.02;
-  constexpr int most_times = 3;
+  constexpr int max_repeats = 3;
   double shortest = std::numeric_limits<double>::infinity(), all = 0, flops = 0;
-  for (int i = 0; i < most_times && all < enough; ++i) {
+  for (int i = 0; i < max_repeats && all < enough; ++i) {
     const double before = flops_counted();
     const auto began = std::chrono::steady_clock::now();
     work();
@@ -42,7 +42,7 @@ Cost cost_of(const auto& work) {
 }
 
 std::unique_ptr<nn::Module> make_untouched(const TrainSettings& settings) {
-  const nn::ParameterCount untouched(largest_size);
+  const nn::ParameterCount untouched(max_elements);
   return make_model(settings);
 }
 
@@ -51,49 +51,51 @@ std::unique_ptr<nn::Module> make_untouched(const TrainSettings& settings) {
 Rehearsal::Rehearsal(const TrainSettings& settings, const Task& task)
     : s_(settings), task_(task), model_(make_untouched(settings)) {
   for (const nn::NamedParameter& p : nn::parameters_of(*model_)) {
-    const double highest = p.parameter->highest;  // spans at their maximum
-    nn::fill(p.parameter->value, nn::constant(std::isfinite(highest) ? highest : 0.01), {});
+    const double max_value = p.parameter->max_value;  // spans at their maximum
+    nn::fill(p.parameter->value, nn::constant(std::isfinite(max_value) ? max_value : 0.01), {});
   }
   nn::convert(*model_, parse_dtype(s_.dtype));
   parameters_ = std::make_unique<nn::FlatParameters>(*model_);
   optimizer_ = nn::make_optimizer(s_.optimizer, *parameters_);
 }
 
-int64_t Rehearsal::bytes_of_moments() const {
+int64_t Rehearsal::optimizer_state_bytes() const {
   int64_t bytes = 0;
   for (const auto& [name, moment] : optimizer_->moments()) bytes += Pool::block_size(moment.bytes());
   return bytes;
 }
 
-Peaks Rehearsal::run(const Sample& sample) {
-  const std::vector<Tensor> batch = task_.sample(sample.training, sample.tokens);
-  const nn::Cache carried = carried_by(sample.training);
+Peaks Rehearsal::run(const BatchSizes& sizes) {
+  const std::vector<Tensor> batch = task_.dummy_batch(sizes.training, sizes.tokens);
+  const nn::Cache stream_state = stream_state_of(sizes.training);
   Peaks peaks;
-  for (const auto& [path, entry] : carried.entries) peaks.carried += static_cast<double>(entry.states.bytes());
-  peaks.carried *= static_cast<double>(s_.gradient_accumulation_steps);
+  for (const auto& [path, entry] : stream_state.entries)
+    peaks.stream_state += static_cast<double>(entry.states.bytes());
+  peaks.stream_state *= static_cast<double>(s_.gradient_accumulation_steps);
   peaks.step = peak_of([&] {
     const Cost cost = cost_of([&] {
       parameters_->zero_gradients();
-      learn(batch, carried);
+      train_step(batch, stream_state);
     });
     peaks.seconds = cost.seconds, peaks.flops = cost.flops;
     // Add a second micro-batch to the gradients of the first.
-    if (s_.gradient_accumulation_steps > 1) learn(batch, carried);
+    if (s_.gradient_accumulation_steps > 1) train_step(batch, stream_state);
     optimizer_->step(0);
-    if (s_.nan_guard) learn_guarded(batch, carried);
+    if (s_.nan_guard) train_guarded(batch, stream_state);
   });
-  if (s_.figures_every > 0) peaks.figures = peak_of([&] { show_figures(batch, carried); });
-  if (s_.probe && !s_.resume) peaks.probe = peak_of([&] { probe_signals(s_, task_, *model_, batch); });
-  const bool alike = sample.validation == sample.training;
-  const std::vector<Tensor> held_out = alike ? batch : task_.sample(sample.validation, sample.tokens);
-  const nn::Cache remembered = alike ? carried : carried_by(sample.validation);
+  if (s_.metrics_every > 0) peaks.metrics = peak_of([&] { log_metrics(batch, stream_state); });
+  if (s_.signal_propagation && !s_.resume)
+    peaks.signal_propagation = peak_of([&] { measure_signals(s_, task_, *model_, batch); });
+  const bool alike = sizes.validation == sizes.training;
+  const std::vector<Tensor> held_out = alike ? batch : task_.dummy_batch(sizes.validation, sizes.tokens);
+  const nn::Cache validation_state = alike ? stream_state : stream_state_of(sizes.validation);
   double of_validation = 0;
-  for (const auto& [path, entry] : remembered.entries) of_validation += static_cast<double>(entry.states.bytes());
+  for (const auto& [path, entry] : validation_state.entries) of_validation += static_cast<double>(entry.states.bytes());
   peaks.validation = of_validation + peak_of([&] {
                        const NoGrad guard;
-                       nn::Cache before = remembered;
-                       nn::Pass pass;
-                       if (task_.carried() > 0) pass.cache = &before;
+                       nn::Cache before = validation_state;
+                       nn::ForwardPass pass;
+                       if (task_.stream_context() > 0) pass.cache = &before;
                        static_cast<void>(loss(held_out, pass));
                      });
   return peaks;
@@ -103,16 +105,16 @@ Cost Rehearsal::cost_of_update() {
   return cost_of([&] { parameters_->zero_gradients(), optimizer_->step(0); });
 }
 
-Tensor Rehearsal::loss(std::span<const Tensor> batch, nn::Pass& pass) {
+Tensor Rehearsal::loss(std::span<const Tensor> batch, nn::ForwardPass& pass) {
   Tensor total = task_.loss(*model_, batch, pass);
-  for (const nn::Pass::Loss& extra : pass.losses) total = total + sum(extra.value).to(total.dtype());
+  for (const nn::ForwardPass::Loss& extra : pass.losses) total = total + sum(extra.value).to(total.dtype());
   return total;
 }
 
-void Rehearsal::learn(std::span<const Tensor> batch, const nn::Cache& carried) {
-  nn::Cache before = carried;
-  nn::Pass pass;
-  if (task_.carried() > 0) pass.cache = &before;
+void Rehearsal::train_step(std::span<const Tensor> batch, const nn::Cache& stream_state) {
+  nn::Cache before = stream_state;
+  nn::ForwardPass pass;
+  if (task_.stream_context() > 0) pass.cache = &before;
   pass.training = true;
   for (const auto& [name, weight] : s_.losses.by_name)
     if (weight > 0) pass.wanted_losses.insert(name);
@@ -122,31 +124,32 @@ void Rehearsal::learn(std::span<const Tensor> batch, const nn::Cache& carried) {
 }
 
 // The guard holds the tensors that it checks a little longer.
-void Rehearsal::learn_guarded(std::span<const Tensor> batch, const nn::Cache& carried) {
+void Rehearsal::train_guarded(std::span<const Tensor> batch, const nn::Cache& stream_state) {
   try {
     const FiniteGuard guard;
-    learn(batch, carried);
+    train_step(batch, stream_state);
     optimizer_->step(0);
-  } catch (const NotFiniteFound&) {  // dummy weights: not a finding about the run
+  } catch (const NonFiniteError&) {  // dummy weights: not a finding about the run
   }
 }
 
-void Rehearsal::show_figures(std::span<const Tensor> batch, const nn::Cache& carried) {
-  const std::vector<const Figure*> wanted = figures_called(s_.figures);
-  FigureRow row;
-  look(row, wanted, task_, *model_, batch, task_.carried() > 0 ? &carried : nullptr);
-  look(row, wanted, *parameters_);
+void Rehearsal::log_metrics(std::span<const Tensor> batch, const nn::Cache& stream_state) {
+  const std::vector<const ModelMetric*> wanted = select_metrics(s_.metrics);
+  MetricRow row;
+  collect_metrics(row, wanted, task_, *model_, batch, task_.stream_context() > 0 ? &stream_state : nullptr);
+  collect_metrics(row, wanted, *parameters_);
 }
 
 // Returns the stream state after as many tokens as it can hold.
-nn::Cache Rehearsal::carried_by(int64_t streams) {
-  const int64_t tokens_at_once = std::clamp<int64_t>(task_.length(), 64, 512);
+nn::Cache Rehearsal::stream_state_of(int64_t streams) {
+  const int64_t tokens_at_once = std::clamp<int64_t>(task_.sequence_length(), 64, 512);
   const NoGrad guard;
-  nn::Cache cache = stream_cache();
-  while (cache.tokens < task_.carried()) {
-    nn::Pass pass;
+  nn::Cache cache = empty_stream_state();
+  while (cache.length < task_.stream_context()) {
+    nn::ForwardPass pass;
     pass.cache = &cache;
-    static_cast<void>(loss(task_.sample(streams, std::min(tokens_at_once, task_.carried() - cache.tokens)), pass));
+    static_cast<void>(
+        loss(task_.dummy_batch(streams, std::min(tokens_at_once, task_.stream_context() - cache.length)), pass));
   }
   return cache;
 }

@@ -10,7 +10,7 @@
 
 namespace orrery::models {
 
-struct Sample {  // sequences or images per micro-batch and per validation batch; tokens of each sequence
+struct BatchSizes {  // sequences or images per micro-batch and per validation batch; tokens of each sequence
   int64_t training, validation, tokens;
 };
 
@@ -21,8 +21,8 @@ struct Cost {
 // Peak bytes of each phase of a run in addition to weights, gradients and optimizer state, and the
 // cost of a forward and a backward pass.
 struct Peaks {
-  double step = 0, validation = 0, figures = 0, probe = 0;
-  double carried = 0;  // stream state of all micro-batches between steps, in addition to each other peak
+  double step = 0, validation = 0, metrics = 0, signal_propagation = 0;
+  double stream_state = 0;  // stream state of all micro-batches between steps, in addition to each other peak
   double seconds = 0, flops = 0;
 };
 
@@ -30,16 +30,16 @@ class Rehearsal {
  public:
   // `settings` and `task` must outlive the object.
   Rehearsal(const TrainSettings& settings, const Task& task);
-  int64_t bytes_of_moments() const;
-  Peaks run(const Sample& sample);
+  int64_t optimizer_state_bytes() const;
+  Peaks run(const BatchSizes& sizes);
   Cost cost_of_update();
 
  private:
-  Tensor loss(std::span<const Tensor> batch, nn::Pass& pass);
-  void learn(std::span<const Tensor> batch, const nn::Cache& carried);
-  void learn_guarded(std::span<const Tensor> batch, const nn::Cache& carried);
-  void show_figures(std::span<const Tensor> batch, const nn::Cache& carried);
-  nn::Cache carried_by(int64_t streams);
+  Tensor loss(std::span<const Tensor> batch, nn::ForwardPass& pass);
+  void train_step(std::span<const Tensor> batch, const nn::Cache& stream_state);
+  void train_guarded(std::span<const Tensor> batch, const nn::Cache& stream_state);
+  void log_metrics(std::span<const Tensor> batch, const nn::Cache& stream_state);
+  nn::Cache stream_state_of(int64_t streams);
 
   const TrainSettings& s_;
   const Task& task_;

@@ -13,25 +13,25 @@
 
 namespace orrery::models {
 
-struct Finding {
+struct NonFiniteReport {
   int64_t step = 0;         // step in progress, from 1; for a validation the step before it
   bool validating = false;  // false: in a training step
-  LookedAt call;            // call.made[call.found] is not finite
+  OperationRecord call;     // call.outputs[call.first_non_finite] is not finite
 };
 
 // "a value is not finite at step 12: forward of exp in blocks.0.attention: output f32 (2, 8) holds 3 NaN, ..."
-std::string sentence(const Finding& finding);
+std::string message(const NonFiniteReport& report);
 
 std::string replay_folder(const std::string& run);  // RUN/replay
 // Returns RUN/replay, or `folder` itself if it is a replay; throws if neither has a finding.
 std::string replay_folder_at(const std::string& folder);
 
 // Replaces an earlier replay of the folder.
-void write_replay(const std::string& folder, const Finding& finding, const CheckpointState& state, nn::Module& model,
-                  const nn::Optimizer& optimizer);
+void write_replay(const std::string& folder, const NonFiniteReport& report, const CheckpointState& state,
+                  nn::Module& model, const nn::Optimizer& optimizer);
 // Writes found.json alone, into an existing folder.
-void write_finding(const std::string& folder, const Finding& finding);
+void write_report(const std::string& folder, const NonFiniteReport& report);
 // Reads a replay's folder. Errors begin with the file.
-Finding read_finding(const std::string& folder);
+NonFiniteReport read_report(const std::string& folder);
 
 }  // namespace orrery::models

@@ -20,44 +20,44 @@ namespace {
 // otherwise the meaning of later log values or data would change.
 
 // How the run trains, computes, logs and saves.
-constexpr std::string_view free_settings[] = {"model",  // a preset; the model's class and settings are compared
-                                              "dropout",
-                                              "flip",
-                                              "crop_padding",
-                                              "out",
-                                              "lr_scales",
-                                              "weight_decay_rules",
-                                              "steps",
-                                              "batch_size",
-                                              "batch_tokens",
-                                              "gradient_accumulation_steps",
-                                              "learning_rate",
-                                              "min_learning_rate",
-                                              "warmup_steps",
-                                              "warmup_form",
-                                              "schedule",
-                                              "optimizer",  // its settings; its name is compared
-                                              "grad_clip",
-                                              "threads",
-                                              "device",
-                                              "precision",
-                                              "products",
-                                              "cuda_graph",
-                                              "evaluate_every",
-                                              "checkpoint_every",
-                                              "metrics",
-                                              "metrics_every",
-                                              "peak_tflops",
-                                              "keep_checkpoints",
-                                              "keep_best",
-                                              "save_optimizer",
-                                              "resume",
-                                              "resume_from_previous",
-                                              "allow_new_text",
-                                              "nan_guard",
-                                              "signal_propagation",
-                                              "profile"};
-constexpr std::string_view free_group = "losses.";  // weights; logged losses do not include them
+constexpr std::string_view changeable_settings[] = {"model",  // a preset; the model's class and settings are compared
+                                                    "dropout",
+                                                    "flip",
+                                                    "crop_padding",
+                                                    "out",
+                                                    "lr_scales",
+                                                    "weight_decay_rules",
+                                                    "steps",
+                                                    "batch_size",
+                                                    "batch_tokens",
+                                                    "gradient_accumulation_steps",
+                                                    "learning_rate",
+                                                    "min_learning_rate",
+                                                    "warmup_steps",
+                                                    "warmup_form",
+                                                    "schedule",
+                                                    "optimizer",  // its settings; its name is compared
+                                                    "grad_clip",
+                                                    "threads",
+                                                    "device",
+                                                    "precision",
+                                                    "products",
+                                                    "cuda_graph",
+                                                    "evaluate_every",
+                                                    "checkpoint_every",
+                                                    "metrics",
+                                                    "metrics_every",
+                                                    "peak_tflops",
+                                                    "keep_checkpoints",
+                                                    "keep_best",
+                                                    "save_optimizer",
+                                                    "resume",
+                                                    "resume_from_previous",
+                                                    "allow_new_text",
+                                                    "nan_guard",
+                                                    "signal_propagation",
+                                                    "profile"};
+constexpr std::string_view changeable_group = "losses.";  // weights; logged losses do not include them
 
 bool is_in(const auto& names, std::string_view key) {
   return std::any_of(std::begin(names), std::end(names), [&](std::string_view name) { return name == key; });
@@ -66,14 +66,13 @@ bool is_in(const auto& names, std::string_view key) {
 bool is_path_of_data(const std::string& key) { return is_in(paths_of_data, key); }
 
 void check_same(const std::string& run, const std::string& key, const std::string& its, const std::string& ours) {
-  check(
-      its == ours, "train: the run in ", run, " has ", key, "=", its, ", not ", ours,
-      divides_data(key) || is_path_of_data(key) ? "; add --allow_new_text=yes to continue with other data, or " : "; ",
-      "resume it with its own settings: ", command_to_resume(run));
+  check(its == ours, "train: the run in ", run, " has ", key, "=", its, ", not ", ours,
+        splits_data(key) || is_path_of_data(key) ? "; add --allow_new_text=yes to continue with other data, or " : "; ",
+        "resume it with its own settings: ", resume_command(run));
 }
 
 // Earlier versions recorded the default where prepared data came with their own tokenizer.
-bool notes_default_tokenizer(const std::string& before, const std::string& now, const std::string& tokenizer) {
+bool resolves_default_tokenizer(const std::string& before, const std::string& now, const std::string& tokenizer) {
   return before == "character" && now != before && restore_tokenizer(tokenizer)->name() == now;
 }
 
@@ -83,13 +82,13 @@ void check_same_settings(const TrainSettings& now, const TrainSettings& then, co
     check_same(now.out, "optimizer", print(then.optimizer), print(now.optimizer));
   const TrainSettings its = resolved(then);
   for (const auto& [key, value] : list_settings(resolved(now))) {
-    if (!gives_meaning(key) && (key.starts_with(free_group) || is_in(free_settings, key))) continue;
-    if (now.other_text && divides_data(key)) continue;
+    if (!defines_loss(key) && (key.starts_with(changeable_group) || is_in(changeable_settings, key))) continue;
+    if (now.allow_new_text && splits_data(key)) continue;
     const std::string before = setting_of(its, key);
     if (key == "init_from" && value.empty()) continue;  // the starting point may be left out
-    if (key == "tokenizer" && notes_default_tokenizer(before, value, tokenizer)) continue;
+    if (key == "tokenizer" && resolves_default_tokenizer(before, value, tokenizer)) continue;
     // Data may have moved. If a path is added or removed, data are used differently.
-    if (!is_path_of_data(key) || (!now.other_text && before.empty() != value.empty()))
+    if (!is_path_of_data(key) || (!now.allow_new_text && before.empty() != value.empty()))
       check_same(now.out, key, before, value);
   }
 }
@@ -97,7 +96,7 @@ void check_same_settings(const TrainSettings& now, const TrainSettings& then, co
 // A run resumed with other data recorded those; an older checkpoint recorded none.
 void check_same_data(const TrainSettings& now, const TrainSettings& then, const CheckpointState& before,
                      const Task& task) {
-  if (now.other_text) return;
+  if (now.allow_new_text) return;
   const auto check_same = [&](const Fingerprint& found, const Fingerprint& its, const std::string& ours,
                               const std::string& key) {
     check(its.sha256.empty() || its == found, "train: ", key, "=", ours, " (", found.bytes, " bytes, SHA-256 ",
@@ -106,15 +105,15 @@ void check_same_data(const TrainSettings& now, const TrainSettings& then, const 
           "...); resume it with that, or add --allow_new_text=yes to continue with this");
   };
   check_same(task.fingerprint(), before.text, task.data(), "data");
-  const std::map<std::string, Fingerprint> beside = task.read_beside();
-  for (const auto& [key, its] : before.beside) {
-    const auto found = beside.find(key);
+  const std::map<std::string, Fingerprint> extra_inputs = task.extra_inputs();
+  for (const auto& [key, its] : before.extra_inputs) {
+    const auto found = extra_inputs.find(key);
     if (key.ends_with(division_mark)) {
       const std::string setting = key.substr(0, key.size() - division_mark.size());
-      check(found != beside.end() && found->second == its, "train: --", setting, "=", setting_of(now, setting),
+      check(found != extra_inputs.end() && found->second == its, "train: --", setting, "=", setting_of(now, setting),
             " is split into other files than the ", its.bytes, " that the run in ", now.out,
             " read; resume it with those, or add --allow_new_text=yes to continue with these");
-    } else if (found != beside.end() && key != "tokenizer") {  // the checkpoint holds that, in its version's form
+    } else if (found != extra_inputs.end() && key != "tokenizer") {  // the checkpoint holds that, in its version's form
       check_same(found->second, its, setting_of(now, key), key);
     }
   }
@@ -125,29 +124,29 @@ constexpr std::string_view plugin_mark_in_state = "plug-in ";
 
 }  // namespace
 
-std::map<std::string, Fingerprint> with_loaded_plugins(std::map<std::string, Fingerprint> beside) {
-  for (const auto& [file, hash] : loaded_plugins()) beside[std::string(plugin_mark_in_state) + file] = {0, hash};
-  return beside;
+std::map<std::string, Fingerprint> with_loaded_plugins(std::map<std::string, Fingerprint> extra_inputs) {
+  for (const auto& [file, hash] : loaded_plugins()) extra_inputs[std::string(plugin_mark_in_state) + file] = {0, hash};
+  return extra_inputs;
 }
 
 std::vector<std::string> changed_plugins(const CheckpointState& before) {
   std::vector<std::string> changed;
   for (const auto& [file, hash] : loaded_plugins()) {
-    const auto its = before.beside.find(std::string(plugin_mark_in_state) + file);
-    if (its != before.beside.end() && its->second.sha256 != hash) changed.push_back(file);
+    const auto its = before.extra_inputs.find(std::string(plugin_mark_in_state) + file);
+    if (its != before.extra_inputs.end() && its->second.sha256 != hash) changed.push_back(file);
   }
   return changed;
 }
 
-bool names_a_run(std::string_view value) {
+bool is_run_path(std::string_view value) {
   return value != "yes" && value != "no" && value != "true" && value != "false" && value != "True" && value != "False";
 }
 
-std::string command_to_resume(const std::string& run, const std::vector<std::string>& more) {
+std::string resume_command(const std::string& run, const std::vector<std::string>& more) {
   std::string line = "orrery train";
   for (const std::string& plugin : plugins_of_settings_file(run + "/settings.toml")) line += " " + plugin;
-  line += " " + quoted_for_a_shell("--resume=" + (names_a_run(run) ? run : "./" + run));
-  for (const std::string& word : more) line += " " + quoted_for_a_shell(word);
+  line += " " + shell_quoted("--resume=" + (is_run_path(run) ? run : "./" + run));
+  for (const std::string& word : more) line += " " + shell_quoted(word);
   return line;
 }
 
@@ -160,14 +159,14 @@ std::vector<std::string> words_to_use(const std::string& task, const std::string
 
 void check_same_kind(const std::string& run, const std::string& model, const std::string& task,
                      const TrainSettings& its) {
-  check_same(run, "model", named_model(its.model).of.name, named_model(model).of.name);
+  check_same(run, "model", named_model(its.model).model_class.name, named_model(model).model_class.name);
   check_same(run, "task", its.task, task);
 }
 
 std::vector<TrainingData> training_data(const CheckpointState& state) {
   std::vector<TrainingData> all = state.earlier;
   if (state.text.sha256.empty()) return all;
-  TrainingData data{.print = state.text, .parts = state.parts};
+  TrainingData data{.fingerprint = state.text, .parts = state.parts};
   const TrainSettings its = make_settings(state.settings);
   const std::string fraction = setting_of(its, "validation_fraction");
   if (!fraction.empty() && setting_of(its, "validation_data").empty())
@@ -186,10 +185,10 @@ std::vector<TrainingData> as_of_init_from(std::vector<TrainingData> all) {
   return distinct;
 }
 
-bool has_other_data(const TrainSettings& now, const CheckpointState& before, const Task& task) {
-  if (!now.other_text) return false;
+bool has_new_data(const TrainSettings& now, const CheckpointState& before, const Task& task) {
+  if (!now.allow_new_text) return false;
   TrainSettings strict = now;
-  strict.other_text = false;
+  strict.allow_new_text = false;
   try {
     check_same_run(strict, before, task);
     return false;

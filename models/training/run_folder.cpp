@@ -49,8 +49,8 @@ std::string folder_name(int64_t step) {
 }
 // Returns the number in step_000050; -1 for other names.
 int64_t step_of(const std::string& name) {
-  const bool ours = name.starts_with("step_") && name.size() >= 11 && name.size() <= 23 && all_digits(name.substr(5));
-  return ours ? std::stoll(name.substr(5)) : -1;
+  const bool valid = name.starts_with("step_") && name.size() >= 11 && name.size() <= 23 && all_digits(name.substr(5));
+  return valid ? std::stoll(name.substr(5)) : -1;
 }
 // Returns the number in step_000050.partial or step_000050.2.partial; -1 for other names.
 int64_t step_of_partial(const std::string& name) {
@@ -67,7 +67,7 @@ std::vector<std::string> checkpoints_in(const std::string& folder) {
   if (!folder_exists(folder)) return {};
   for (const std::string& path : files_in(folder)) {
     const int64_t step = step_of(name_of(path));
-    const auto holds = [&](const char* file) { return is_there(path + "/" + file); };
+    const auto holds = [&](const char* file) { return path_exists(path + "/" + file); };
     if (step >= 0 && folder_exists(path) && (holds(state_name) || holds(weights_name) || holds(optimizer_name)))
       found.emplace_back(step, path);
   }
@@ -96,7 +96,7 @@ std::string damage_of(const std::string& checkpoint, bool weights_alone) {
 }
 
 // Returns the newest intact one of checkpoints sorted from the newest; empty if there is none.
-std::string first_whole(const std::vector<std::string>& checkpoints, bool weights_alone) {
+std::string first_intact(const std::vector<std::string>& checkpoints, bool weights_alone) {
   for (const std::string& path : checkpoints)
     if (damage_of(path, weights_alone).empty()) return path;
   return {};
@@ -104,7 +104,7 @@ std::string first_whole(const std::vector<std::string>& checkpoints, bool weight
 
 // Returns true if the folder is verifiably ours: by a state with files and the folder's step, or by
 // the mark, which may be cut short if the folder holds nothing else.
-bool is_proven(const std::string& folder, int64_t step) {
+bool is_our_checkpoint(const std::string& folder, int64_t step) {
   if (!is_real_folder(folder)) return false;
   try {
     const std::string mark = folder + "/" + mark_name;
@@ -119,18 +119,18 @@ bool is_proven(const std::string& folder, int64_t step) {
   }
 }
 
-struct Judged {
+struct BestCheckpoint {
   std::string path;  // empty: none was validated
   double validation_loss = std::numeric_limits<double>::infinity();
 };
 // Compares the checkpoints after the step `since`; none: after that of the newest one.
-Judged best_in(const std::string& folder, std::optional<int64_t> since = {}) {
-  Judged best;
+BestCheckpoint best_in(const std::string& folder, std::optional<int64_t> since = {}) {
+  BestCheckpoint best;
   for (const std::string& path : checkpoints_in(folder)) try {
       const CheckpointState state = read_state(path);
       if (!since) since = state.data_since;
-      const bool judged = state.validated == state.step && state.step == step_of(name_of(path));
-      if (judged && state.step > *since && state.validation_loss <= best.validation_loss)
+      const bool validated = state.validated == state.step && state.step == step_of(name_of(path));
+      if (validated && state.step > *since && state.validation_loss <= best.validation_loss)
         best = {path, state.validation_loss};
     } catch (const Error&) {  // skip damaged ones
     }
@@ -145,7 +145,7 @@ bool is_partial_file(const std::string& name, const std::string& of) {
 }
 bool is_our_file(const std::string& name) {
   return std::any_of(our_files.begin(), our_files.end(),
-                     [&](const char* ours) { return name == ours || is_partial_file(name, ours); });
+                     [&](const char* file) { return name == file || is_partial_file(name, file); });
 }
 bool holds_only_ours(const std::string& folder) {
   const std::vector<std::string> files = files_in(folder);
@@ -181,7 +181,7 @@ std::string free_path(const std::string& folder, int64_t step) {
   std::string name = folder_name(step);
   const auto taken = [&] {
     const std::string path = in(folder, name);
-    return is_there(path) && !(is_real_folder(path) && files_in(path).empty());
+    return path_exists(path) && !(is_real_folder(path) && files_in(path).empty());
   };
   while (taken()) {
     check(name.size() < 23, "write: ", in(folder, name), " already exists; move it away");
@@ -191,16 +191,16 @@ std::string free_path(const std::string& folder, int64_t step) {
 }
 
 void remove_if_ours(const std::string& checkpoint) {
-  if (!is_proven(checkpoint, step_of(name_of(checkpoint))) || !holds_only_ours(checkpoint)) return;
-  const std::string partial = free_name(checkpoint, ".partial");
+  if (!is_our_checkpoint(checkpoint, step_of(name_of(checkpoint))) || !holds_only_ours(checkpoint)) return;
+  const std::string partial = unused_name(checkpoint, ".partial");
   rename_file(checkpoint, partial);
   remove_files_of(partial);
 }
 
-std::string set_aside(const std::string& checkpoint) {
-  const std::string aside = free_name(checkpoint, ".damaged");
-  rename_file(checkpoint, aside);
-  return aside;
+std::string quarantine(const std::string& checkpoint) {
+  const std::string renamed = unused_name(checkpoint, ".damaged");
+  rename_file(checkpoint, renamed);
+  return renamed;
 }
 
 void discard(const std::string& partial) noexcept {
@@ -220,8 +220,8 @@ std::optional<int64_t> last_checkpoint_step(const std::string& folder) {
 }
 
 bool can_resume(const std::string& folder) {
-  const std::string whole = first_whole(checkpoints_in(folder), false);
-  return !whole.empty() && has_optimizer(read_state(whole));
+  const std::string intact = first_intact(checkpoints_in(folder), false);
+  return !intact.empty() && has_optimizer(read_state(intact));
 }
 
 std::string best_checkpoint(const std::string& folder) { return best_in(folder).path; }
@@ -234,10 +234,10 @@ std::string latest_checkpoint(const std::string& folder, bool weights_alone) {
     if (damage.empty()) return newest;
     if (attempt < 10 && !folder_exists(newest)) continue;  // a running process has removed it, and written a newer one
     checkpoints.erase(checkpoints.begin());
-    const std::string before = first_whole(checkpoints, weights_alone);
+    const std::string before = first_intact(checkpoints, weights_alone);
     check(!before.empty(), damage, "; there is no checkpoint before it that is intact");
     fail(damage, "; the checkpoint before it, ", before, ", is intact: use --checkpoint=", before,
-         ", or resume from it: ", command_to_resume(folder, {"--resume_from_previous=yes"}));
+         ", or resume from it: ", resume_command(folder, {"--resume_from_previous=yes"}));
   }
 }
 
@@ -258,33 +258,34 @@ void RunFolder::check_free() const {
   check_file(metrics_name, {"the log of a run", is_metrics_file});
 }
 
-std::string RunFolder::checkpoint_to_resume(bool from_previous) {
-  return doubtful_ = last_good_ = find_to_resume(from_previous);
+std::string RunFolder::checkpoint_to_resume(bool resume_from_previous) {
+  return resumed_unverified_ = last_good_ = find_to_resume(resume_from_previous);
 }
 
-std::string RunFolder::find_to_resume(bool from_previous) {
-  if (!from_previous) return latest_checkpoint(path_);
+std::string RunFolder::find_to_resume(bool resume_from_previous) {
+  if (!resume_from_previous) return latest_checkpoint(path_);
   const std::vector<std::string> checkpoints = checkpoints_in(path_);
-  const std::string whole = first_whole(checkpoints, false);
-  if (whole.empty()) return latest_checkpoint(path_);  // throws, with the damage
+  const std::string intact = first_intact(checkpoints, false);
+  if (intact.empty()) return latest_checkpoint(path_);  // throws, with the damage
   for (const std::string& damaged : checkpoints) {
-    if (damaged == whole) break;
-    set_aside(damaged);
+    if (damaged == intact) break;
+    quarantine(damaged);
   }
-  return whole;
+  return intact;
 }
 
-std::string RunFolder::before_doubtful() const {
+std::string RunFolder::previous_checkpoint() const {
   std::vector<std::string> checkpoints = checkpoints_in(path_);
-  const auto doubtful = std::find(checkpoints.begin(), checkpoints.end(), doubtful_);
-  checkpoints.erase(checkpoints.begin(), doubtful == checkpoints.end() ? doubtful : doubtful + 1);
-  return first_whole(checkpoints, false);
+  const auto resumed_unverified = std::find(checkpoints.begin(), checkpoints.end(), resumed_unverified_);
+  checkpoints.erase(checkpoints.begin(),
+                    resumed_unverified == checkpoints.end() ? resumed_unverified : resumed_unverified + 1);
+  return first_intact(checkpoints, false);
 }
 
 std::string RunFolder::write(const CheckpointState& state, nn::Module& model, const nn::Optimizer* optimizer) {
   lock_.ensure_held();
   std::string partial, path = in(path_, folder_name(state.step));
-  const std::string before = unproven_.empty() ? last_good_ : unproven_;
+  const std::string before = unverified_.empty() ? last_good_ : unverified_;
   const auto fail_with = [&](const char* why) {
     discard(partial);
     fail("checkpoint: cannot write ", path, ": ", why,
@@ -292,7 +293,7 @@ std::string RunFolder::write(const CheckpointState& state, nn::Module& model, co
   };
   try {
     path = free_path(path_, state.step);
-    const std::string name = free_name(path, ".partial");
+    const std::string name = unused_name(path, ".partial");
     done(::mkdir(name.c_str(), 0777), "make the folder", name);
     partial = name;
     const std::string mark = partial + "/" + mark_name;
@@ -302,7 +303,7 @@ std::string RunFolder::write(const CheckpointState& state, nn::Module& model, co
     sync_folder(partial);
     rename_file(partial, path);
     sync_folder(path_);
-  } catch (const NotFinite&) {
+  } catch (const NonFiniteCheckpointError&) {
     discard(partial);
     throw;
   } catch (const std::bad_alloc&) {
@@ -310,14 +311,14 @@ std::string RunFolder::write(const CheckpointState& state, nn::Module& model, co
   } catch (const std::exception& error) {
     fail_with(error.what());
   }
-  whole_.insert(path);
-  return unproven_ = path;
+  intact_.insert(path);
+  return unverified_ = path;
 }
 
-bool RunFolder::prove() {
-  doubtful_.clear();
-  if (unproven_.empty()) return false;
-  last_good_ = std::exchange(unproven_, "");
+bool RunFolder::mark_verified() {
+  resumed_unverified_.clear();
+  if (unverified_.empty()) return false;
+  last_good_ = std::exchange(unverified_, "");
   return true;
 }
 
@@ -329,10 +330,12 @@ void RunFolder::record_validation(double loss) {
   write_state(last_good_, state);
 }
 
-std::string RunFolder::set_aside_unproven() { return unproven_.empty() ? "" : set_aside(std::exchange(unproven_, "")); }
+std::string RunFolder::quarantine_unverified() {
+  return unverified_.empty() ? "" : quarantine(std::exchange(unverified_, ""));
+}
 
-bool RunFolder::is_whole(const std::string& checkpoint) {
-  if (whole_.contains(checkpoint)) {  // its content was verified; require only that it exists
+bool RunFolder::is_intact(const std::string& checkpoint) {
+  if (intact_.contains(checkpoint)) {  // its content was verified; require only that it exists
     try {
       const CheckpointState state = read_state(checkpoint);
       check_size(checkpoint, state, weights_name);
@@ -343,7 +346,7 @@ bool RunFolder::is_whole(const std::string& checkpoint) {
     }
   }
   if (!damage_of(checkpoint, false).empty()) return false;
-  whole_.insert(checkpoint);
+  intact_.insert(checkpoint);
   return true;
 }
 
@@ -353,14 +356,14 @@ bool RunFolder::is_best(double validation_loss) const {
 
 std::vector<std::string> RunFolder::remove_old(int64_t keep, bool best) {
   int64_t kept = 0;
-  const std::string judged_best = best ? best_in(path_, data_since_).path : "";
+  const std::string best_path = best ? best_in(path_, data_since_).path : "";
   return for_each_path(keep > 0 ? checkpoints_in(path_) : std::vector<std::string>(), [&](const std::string& path) {
-    const bool ours = path == last_good_ || path == unproven_;
-    if (ours || kept < keep) {
-      kept += ours || is_whole(path);
+    const bool needed = path == last_good_ || path == unverified_;
+    if (needed || kept < keep) {
+      kept += needed || is_intact(path);
       return;
     }
-    if (path != judged_best) remove_if_ours(path);
+    if (path != best_path) remove_if_ours(path);
   });
 }
 
@@ -377,7 +380,7 @@ std::vector<std::string> RunFolder::remove_partial() {
     const int64_t step = step_of_partial(name);
     if (step < 0 || !is_real_folder(path)) return;
     // An empty folder was left before its first file or after its last.
-    if (files_in(path).empty() || (is_proven(path, step) && holds_only_ours(path))) remove_files_of(path);
+    if (files_in(path).empty() || (is_our_checkpoint(path, step) && holds_only_ours(path))) remove_files_of(path);
   });
 }
 

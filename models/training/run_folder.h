@@ -48,8 +48,8 @@ class RunFolder {
   // a run (output_file.h).
   void check_free() const;
 
-  // latest_checkpoint; with from_previous, newer damaged ones are first renamed to .damaged.
-  std::string checkpoint_to_resume(bool from_previous);
+  // latest_checkpoint; with resume_from_previous, newer damaged ones are first renamed to .damaged.
+  std::string checkpoint_to_resume(bool resume_from_previous);
 
   // Writes `folder`/step_000050 and returns its path. It is complete or absent. A foreign folder of
   // that name stays: the number gets one more 0. Errors: "checkpoint: cannot write ...".
@@ -57,17 +57,17 @@ class RunFolder {
 
   // Marks the last checkpoint as verified, after a finite loss: finite weights can give a
   // non-finite one. Unverified ones replace no verified ones. Returns true if one was pending.
-  bool prove();
+  bool mark_verified();
   // Records the validation of the resumed checkpoint, which was written before its validation.
   void record_validation(double loss);
   // Returns the resumed checkpoint while it is unverified, else empty: it may have been written
   // just before its weights would have given a non-finite loss.
-  const std::string& doubtful() const { return doubtful_; }
-  std::string before_doubtful() const;  // newest intact one before doubtful(); empty: none
+  const std::string& resumed_unverified() const { return resumed_unverified_; }
+  std::string previous_checkpoint() const;  // newest intact one before resumed_unverified(); empty: none
   // Returns the newest checkpoint that was resumed or verified; empty if there is none.
   const std::string& last_good() const { return last_good_; }
   // Renames an unverified checkpoint to .damaged; returns the new path, empty if there is none.
-  std::string set_aside_unproven();
+  std::string quarantine_unverified();
 
   // The next three return messages about files that could not be removed.
   // Removes all but the newest `keep` intact checkpoints; 0: none. Keeps the last verified and
@@ -80,14 +80,14 @@ class RunFolder {
   std::vector<std::string> remove_partial();   // folders that a killed run was writing or removing
 
  private:
-  std::string find_to_resume(bool from_previous);
-  bool is_whole(const std::string& checkpoint);
+  std::string find_to_resume(bool resume_from_previous);
+  bool is_intact(const std::string& checkpoint);
 
   std::string path_;
   FolderLock lock_;
-  std::string last_good_, unproven_, doubtful_;
+  std::string last_good_, unverified_, resumed_unverified_;
   int64_t data_since_ = 0;
-  std::set<std::string> whole_;  // checkpoints whose files matched their hashes
+  std::set<std::string> intact_;  // checkpoints whose files matched their hashes
 };
 
 }  // namespace orrery::models

@@ -39,7 +39,7 @@ std::string part_of(std::string_view path) {
 }
 
 std::map<std::string, int64_t> count_parts(const TrainSettings& settings) {
-  const nn::ParameterCount untouched(largest_size);
+  const nn::ParameterCount untouched(max_elements);
   const auto model = make_model(settings);
   std::map<std::string, int64_t> parts;
   for (const nn::NamedParameter& each : nn::parameters_of(*model))
@@ -76,7 +76,7 @@ void check_settings(const TrainSettings& s) {
   check_available(parse_device(s.device));
   check(!s.graph || s.device == "cuda",
         "train: --cuda_graph=yes needs a GPU; add --device=cuda, or leave --cuda_graph out");
-  check(s.resume || !(s.from_previous || s.other_text),
+  check(s.resume || !(s.resume_from_previous || s.allow_new_text),
         "train: --resume_from_previous and --allow_new_text apply only to a resumed run; add --resume=yes, or leave "
         "them out");
   constexpr int64_t most = std::numeric_limits<int32_t>::max();
@@ -116,16 +116,16 @@ std::unique_ptr<Task> make_task(TrainSettings& s, const RunStart& start) {
                             .seed = static_cast<uint64_t>(s.seed),
                             .tokenizer = start.state.tokenizer,
                             .trained_on = start.trained_on,
-                            .purpose = !start.resumed.empty()     ? Purpose::go_on
-                                       : start.checkpoint.empty() ? Purpose::learn
-                                                                  : Purpose::begin};
+                            .purpose = !start.resumed.empty()     ? Purpose::resume
+                                       : start.checkpoint.empty() ? Purpose::train
+                                                                  : Purpose::init_from};
   std::unique_ptr<Task> task = tasks().at(s.task).make(s.task_settings, s.model_settings, options);
-  check(!s.graph || !task->varies() || s.gradient_accumulation_steps == 1,
+  check(!s.graph || !task->has_dynamic_shapes() || s.gradient_accumulation_steps == 1,
         "train: --cuda_graph=yes captures a step per combination of batch shapes, and the batches of task=", s.task,
         " vary in shape; use gradient_accumulation_steps=1 with larger batches instead of ",
         s.gradient_accumulation_steps, ", or leave --cuda_graph out");
   if (!start.resumed.empty()) check_same_run(s, start.state, *task);
-  check(!s.graph || task->carried() == 0,
+  check(!s.graph || task->stream_context() == 0,
         "train: --cuda_graph=yes replays equal steps, but the stream state grows from step to step; leave --cuda_graph "
         "out");
   return task;

@@ -45,7 +45,7 @@ std::span<const ForeignKey> nanogpt_keys() {
 
 TrainSettings::TrainSettings(const std::string& model_name, const std::string& task_name)
     : model(named_model(model_name).name),
-      task(task_name.empty() ? named_model(model_name).of.task : task_name),
+      task(task_name.empty() ? named_model(model_name).model_class.task : task_name),
       model_settings(named_model(model_name).settings),
       task_settings(tasks().at(task).settings) {}
 
@@ -65,8 +65,8 @@ TrainSettings make_settings(const std::vector<std::pair<std::string, std::string
     as_content([&] { set_setting(std::span<const Setting>(members), "train", key, value, nanogpt_keys()); });
   }
   rename();
-  settings.model = named_model(model).name, settings.figures = with_current_metrics(settings.figures);
-  if (settings.task.empty()) settings.task = named_model(model).of.task;
+  settings.model = named_model(model).name, settings.metrics = with_current_metrics(settings.metrics);
+  if (settings.task.empty()) settings.task = named_model(model).model_class.task;
   const int64_t decay = settings.lr_decay_iters, steps = settings.steps;
   check(decay == 0 || decay == steps, "train: lr_decay_iters (", decay, ") must equal steps (", steps,
         "), because a schedule ends with the run; leave lr_decay_iters out, or use steps=", decay);
@@ -74,7 +74,7 @@ TrainSettings make_settings(const std::vector<std::pair<std::string, std::string
 }
 
 TrainSettings from_the_beginning(TrainSettings settings) {
-  settings.resume = settings.from_previous = settings.other_text = false;
+  settings.resume = settings.resume_from_previous = settings.allow_new_text = false;
   return settings;
 }
 
@@ -89,7 +89,7 @@ Dtype parse_dtype(const std::string& name) {
 }
 
 std::unique_ptr<nn::Module> make_model(const TrainSettings& settings) {
-  return named_model(settings.model).of.make(settings.model_settings);
+  return named_model(settings.model).model_class.make(settings.model_settings);
 }
 
 TrainSettings resolved(TrainSettings settings) {

@@ -15,7 +15,7 @@
 
 namespace orrery::models {
 
-constexpr double largest_seed = 9e18;  // a little below 2^63, so that seed + 1 is valid
+constexpr double max_seed = 9e18;  // a little below 2^63, so that seed + 1 is valid
 
 // Weights of all registered extra losses, added to the cross-entropy; weight 0: not computed.
 struct LossWeights {
@@ -35,9 +35,9 @@ struct LossWeights {
 struct TrainSettings {
   std::string model = "gpt-char-small", task;
   AnySettings model_settings, task_settings;  // defaults of the model and task, then changed one by one
-  std::string out = "runs/latest", init_from, rate_factors, decays, device = "cpu", dtype = "f32",
+  std::string out = "runs/latest", init_from, lr_scales, weight_decay_rules, device = "cpu", dtype = "f32",
               precision = "highest", products = "auto";
-  int64_t steps = 2000, batch = 12, gradient_accumulation_steps = 1;
+  int64_t steps = 2000, batch_size = 12, gradient_accumulation_steps = 1;
   double learning_rate = 1e-3, min_learning_rate = 1e-4;
   int64_t warmup_steps = 100, lr_decay_iters = 0;
   std::string warmup_form = "linear";
@@ -46,11 +46,12 @@ struct TrainSettings {
   LossWeights losses;
   double grad_clip = 1;
   int64_t seed = 1337, threads = 0;
-  int64_t evaluate_every = 500, checkpoint_every = 500, keep_checkpoints = 2, figures_every = 100;
-  std::string figures = "default";
+  int64_t evaluate_every = 500, checkpoint_every = 500, keep_checkpoints = 2, metrics_every = 100;
+  std::string metrics = "default";
   double peak_tflops = 0;
-  bool keep_best = true, save_optimizer = true, overfit_one_batch = false, graph = false, resume = false,
-       from_previous = false, other_text = false, nan_guard = false, probe = false, profile = false;
+  bool keep_best = true, save_optimizer = true, overfit_one_batch = false, cuda_graph = false, resume = false,
+       resume_from_previous = false, allow_new_text = false, nan_guard = false, signal_propagation = false,
+       profile = false;
 
   // `model`: preset or class; `task` empty: the model's default. Throws for unknown names.
   explicit TrainSettings(const std::string& model = "gpt-char-small", const std::string& task = "");
@@ -71,7 +72,7 @@ struct TrainSettings {
              "run or checkpoint to start from; gives model, task, weights and tokenizer; none: random initial weights");
     v.section("steps");
     v.common("steps", steps, "total number of updates; includes those before a resume", between(1, 1e9));
-    v.common("batch_size|batch", batch, "sequences or images per micro-batch", between(1, 16384));
+    v.common("batch_size|batch", batch_size, "sequences or images per micro-batch", between(1, 16384));
     v("gradient_accumulation_steps|accumulate", gradient_accumulation_steps, "micro-batches per update",
       between(1, 4096));
     v.common("learning_rate|rate", learning_rate, "peak learning rate", above(0, 1e30));
@@ -88,13 +89,13 @@ struct TrainSettings {
              name_of_family("schedule"));
     v.common("optimizer", optimizer, "optimizer; names: `orrery list optimizer`, such as adamw(beta2=0.95)",
              name_of_family("optimizer"));
-    v("lr_scales|rate_factors", rate_factors,
+    v("lr_scales|rate_factors", lr_scales,
       "learning rate factors by parameter path, PATTERN=FACTOR, ...; the last match counts: '*.bias=2'");
-    v("weight_decay_rules|decays", decays,
+    v("weight_decay_rules|decays", weight_decay_rules,
       "turn weight decay on or off by parameter path, PATTERN=yes|no, ...; default: matrices only");
     v.group("losses", losses);
     v("grad_clip|clip", grad_clip, "maximum global norm of the gradients; 0: no clipping", zero_or(tiny, 1e12));
-    v.common("seed", seed, "random seed; equal seeds give bit-identical runs", between(0, largest_seed));
+    v.common("seed", seed, "random seed; equal seeds give bit-identical runs", between(0, max_seed));
     v.section("machine");
     v.common("threads", threads, "CPU threads; 0: OMP_NUM_THREADS, else one per core; results do not depend on it",
              between(0, 1024));
@@ -106,16 +107,16 @@ struct TrainSettings {
       one_of({"highest", "high", "medium"}));
     v("products", products, "CPU kernels for matrix products: auto (the fastest of orrery's), one by name, or openblas",
       one_of({"auto", "avx2", "avx512", "avx512_bf16", "openblas"}));
-    v("cuda_graph|graph", graph,
+    v("cuda_graph|graph", cuda_graph,
       "with device=cuda: capture a step as a CUDA graph and replay it; speeds up small models most");
     v.section("run");
     v.common("evaluate_every", evaluate_every, "steps between validations; 0: at the end only", between(0, 1e9));
     v("checkpoint_every", checkpoint_every, "steps between checkpoints; 0: at the end only", between(0, 1e9));
     v.section("log");
-    v("metrics|figures", figures,
+    v("metrics|figures", metrics,
       "logged metrics of model components: default, all, none, or names from `orrery list metrics`: a,b",
       with_aliases({"default|usual"}));
-    v("metrics_every|figures_every", figures_every, "steps between two rows of the metrics in `metrics`; 0: never",
+    v("metrics_every|figures_every", metrics_every, "steps between two rows of the metrics in `metrics`; 0: never",
       between(0, 1e9));
     v("peak_tflops", peak_tflops,
       "peak TFLOPS of the machine, for the fraction in use (MFU); 0: the GPU's, if its type is known",
@@ -132,13 +133,13 @@ struct TrainSettings {
     v.section("run");
     v.common("resume", resume,
              "continue the run in `out`; its own settings hold, except those given; --resume=RUN: that run");
-    v("resume_from_previous|from_previous", from_previous,
+    v("resume_from_previous|from_previous", resume_from_previous,
       "with resume: if the last checkpoint is damaged, rename it to step_....damaged and use the previous");
-    v("allow_new_text|other_text", other_text, "with resume: allow other data than the run was trained on so far");
+    v("allow_new_text|other_text", allow_new_text, "with resume: allow other data than the run was trained on so far");
     v.section("checks");
     v("nan_guard", nan_guard,
       "stop at the first non-finite value, report its source, and save the step for `orrery replay`");
-    v("signal_propagation|probe", probe,
+    v("signal_propagation|probe", signal_propagation,
       "before step 1, print mean squares of activations and gradients per layer, with predicted values");
     v("profile", profile, "print a table of the operations and their times at the end");
   }

@@ -11,14 +11,14 @@
 namespace orrery::models {
 
 ShortRun short_run(const NamedModel& named, const std::string& data, int64_t steps, uint64_t seed) {
-  constexpr int64_t batch = 4, warmup_steps = 20;
+  constexpr int64_t batch_size = 4, warmup_steps = 20;
   constexpr double learning_rate = 1e-3;
-  const TaskClass& of = tasks().at(named.of.task);
-  const AnySettings task_settings = of.settings;
+  const TaskClass& task_class = tasks().at(named.model_class.task);
+  const AnySettings task_settings = task_class.settings;
   setting_of<std::string>(task_settings, "data") = data;
   AnySettings settings = named.settings;
-  const std::unique_ptr<Task> task = of.make(task_settings, settings, {.batch = batch, .seed = seed});
-  const std::unique_ptr<nn::Module> made = named.of.make(settings);
+  const std::unique_ptr<Task> task = task_class.make(task_settings, settings, {.batch_size = batch_size, .seed = seed});
+  const std::unique_ptr<nn::Module> made = named.model_class.make(settings);
   nn::Module& model = *made;
   nn::initialize(model, seed);
   nn::FlatParameters parameters(model);
@@ -27,8 +27,8 @@ ShortRun short_run(const NamedModel& named, const std::string& data, int64_t ste
   const auto start = std::chrono::steady_clock::now();
   ShortRun run;
   for (int64_t step = 0; step < steps; ++step) {
-    nn::Pass pass;
-    pass.training = true, pass.key = RandomKey{seed, 1}.derive(static_cast<uint64_t>(step));
+    nn::ForwardPass pass;
+    pass.training = true, pass.rng = RandomKey{seed, 1}.derive(static_cast<uint64_t>(step));
     parameters.zero_gradients();
     const Tensor loss = task->loss(model, task->batch(step, 0), pass);
     run.losses.push_back(loss.item());

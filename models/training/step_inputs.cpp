@@ -4,10 +4,10 @@ namespace orrery::models {
 namespace {
 
 // Limits the captured shapes: a CUDA graph of a step takes about 1 MB of the GPU at any batch size.
-constexpr size_t most_recordings = 512;
+constexpr size_t max_graphs = 512;
 
-double fraction_of(int64_t part, int64_t all) {
-  return all > 0 ? static_cast<double>(part) / static_cast<double>(all) : 0;
+double fraction_of(int64_t count, int64_t all) {
+  return all > 0 ? static_cast<double>(count) / static_cast<double>(all) : 0;
 }
 
 }  // namespace
@@ -27,13 +27,13 @@ void StepFractions::send(const std::vector<BatchCounts>& micro_batches) {
 
 StepInputs& StepInputsByShape::of(const std::vector<std::vector<Tensor>>& batches) {
   std::vector<int64_t> sizes;  // empty: inputs of steps that are not captured
-  if (recorded_) {
+  if (use_graphs_) {
     for (const auto& batch : batches)
       for (const Tensor& x : batch) sizes.insert(sizes.end(), x.shape().begin(), x.shape().end());
-    if (!by_sizes_.contains(sizes) && by_sizes_.size() >= most_recordings) sizes.clear();
+    if (!by_sizes_.contains(sizes) && by_sizes_.size() >= max_graphs) sizes.clear();
   }
   StepInputs& inputs = by_sizes_[sizes];
-  inputs.recordable = !sizes.empty();
+  inputs.capturable = !sizes.empty();
   return inputs;
 }
 
@@ -41,23 +41,23 @@ StepInputs& StepInputsByShape::send(const std::vector<std::vector<Tensor>>& batc
   StepInputs& inputs = of(batches);
   inputs.batches.resize(batches.size());
   for (size_t micro = 0; micro < batches.size(); ++micro) {
-    std::vector<HostToDevice>& places = inputs.batches[micro];
+    std::vector<HostToDevice>& buffers = inputs.batches[micro];
     for (size_t i = 0; i < batches[micro].size(); ++i) {
       const Tensor& x = batches[micro][i];
-      const auto place = [&] { return HostToDevice(Tensor::zeros(x.shape(), x.dtype(), device_)); };
-      if (i == places.size())
-        places.push_back(place());
-      else if (places[i].tensor().shape() != x.shape())
-        places[i] = place();
-      places[i].send(x);
+      const auto buffer = [&] { return HostToDevice(Tensor::zeros(x.shape(), x.dtype(), device_)); };
+      if (i == buffers.size())
+        buffers.push_back(buffer());
+      else if (buffers[i].tensor().shape() != x.shape())
+        buffers[i] = buffer();
+      buffers[i].send(x);
     }
   }
   return inputs;
 }
 
-void StepInputsByShape::record(StepInputs& inputs, const std::function<void()>& step) {
-  inputs.recorded = std::make_unique<Graph>(step, first_);
-  if (!first_) first_ = inputs.recorded.get();
+void StepInputsByShape::capture(StepInputs& inputs, const std::function<void()>& step) {
+  inputs.graph = std::make_unique<Graph>(step, first_);
+  if (!first_) first_ = inputs.graph.get();
 }
 
 }  // namespace orrery::models

@@ -1,4 +1,4 @@
-// The inputs of a step on the device and, with settings.graph, its CUDA graph. A replay reads the
+// The inputs of a step on the device and, with settings.cuda_graph, its CUDA graph. A replay reads the
 // memory of the capture, so each set of batch shapes gets its own memory and graph.
 #pragma once
 
@@ -31,22 +31,22 @@ class StepFractions {
 
 struct StepInputs {
   std::vector<std::vector<HostToDevice>> batches;  // the task's tensors, by micro-batch
-  bool recordable = false;
-  std::unique_ptr<Graph> recorded = {};
+  bool capturable = false;
+  std::unique_ptr<Graph> graph = {};
   double flops = 0;  // of the last step with these inputs that was not replayed
 };
 
 class StepInputsByShape {
  public:
-  StepInputsByShape(Device device, bool recorded) : device_(device), recorded_(recorded) {}
+  StepInputsByShape(Device device, bool graph) : device_(device), use_graphs_(graph) {}
   // Queues a step's batches for the device. Batches that are not captured share one set of inputs.
   StepInputs& send(const std::vector<std::vector<Tensor>>& batches);
-  void record(StepInputs& inputs, const std::function<void()>& step);  // all graphs share the memory of the first
+  void capture(StepInputs& inputs, const std::function<void()>& step);  // all graphs share the memory of the first
 
  private:
   StepInputs& of(const std::vector<std::vector<Tensor>>& batches);
   Device device_;
-  bool recorded_;
+  bool use_graphs_;
   std::map<std::vector<int64_t>, StepInputs> by_sizes_;
   const Graph* first_ = nullptr;
 };

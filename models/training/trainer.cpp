@@ -18,9 +18,9 @@
 namespace orrery::models {
 namespace {
 
-std::vector<Tensor> tensors_of(std::span<const HostToDevice> places) {
+std::vector<Tensor> tensors_of(std::span<const HostToDevice> buffers) {
   std::vector<Tensor> tensors;
-  for (const HostToDevice& each : places) tensors.push_back(each.tensor());
+  for (const HostToDevice& each : buffers) tensors.push_back(each.tensor());
   return tensors;
 }
 
@@ -29,16 +29,16 @@ std::vector<Tensor> tensors_of(std::span<const HostToDevice> places) {
 Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
   TrainSettings& s = settings_;
   check_settings(s);
-  wanted_figures_ = figures_called(s.figures);
+  logged_metrics_ = select_metrics(s.metrics);
   device_ = parse_device(s.device);
   use_machine(s);
   peak_flops_ = s.peak_tflops > 0 ? s.peak_tflops * 1e12 : peak_flops(device_, parse_dtype(s.dtype));
   folder_ = std::make_unique<RunFolder>(s.out);
   check(s.resume || !holds_checkpoints(s.out), "train: ", s.out,
-        " already holds a run; choose another --out, or resume it: ", command_to_resume(s.out));
+        " already holds a run; choose another --out, or resume it: ", resume_command(s.out));
   if (!s.resume) folder_->check_free();
-  if (!s.resume && s.probe) check_free_for_probe(s.out);
-  const std::string resumed = s.resume ? folder_->checkpoint_to_resume(s.from_previous) : "";
+  if (!s.resume && s.signal_propagation) check_free_for_propagation(s.out);
+  const std::string resumed = s.resume ? folder_->checkpoint_to_resume(s.resume_from_previous) : "";
   check(!s.resume || !resumed.empty(), "train: there is no checkpoint to resume in ", s.out,
         "; leave --resume out to start a new run");
   const RunStart start(s, resumed);
@@ -51,7 +51,7 @@ Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
   nn::convert(*model_, parse_dtype(s.dtype));
   if (!start.checkpoint.empty()) load_weights(start.checkpoint, *model_, task_->fresh_modules());
   nn::move(*model_, device_);
-  apply_rules(s, *model_);
+  apply_parameter_rules(s, *model_);
   parameters_ = std::make_unique<nn::FlatParameters>(*model_);
   optimizer_ = nn::make_optimizer(s.optimizer, *parameters_);
   schedule_ = schedule_of(s);
@@ -68,17 +68,17 @@ void Trainer::resume(const std::string& checkpoint, const CheckpointState& state
         "with --init_from=",
         checkpoint);
   if (has_optimizer(state)) load_optimizer(checkpoint, *optimizer_);
-  if (!carried_.empty() && state.position > 0) {
-    carried_ = load_carried(checkpoint, device_);
-    const int64_t rows = carried_.empty() ? 0 : carried_[0].entries.begin()->second.states.size(0);
-    check(static_cast<int64_t>(carried_.size()) == s.gradient_accumulation_steps && rows == s.batch,
-          "train: the run in ", s.out, " has ", carried_.size(), " micro-batches of ", rows,
-          " streams, but these settings have ", s.gradient_accumulation_steps, " of ", s.batch,
-          "; resume it with batch_size=", rows, " and gradient_accumulation_steps=", carried_.size());
+  if (!stream_states_.empty() && state.position > 0) {
+    stream_states_ = load_stream_states(checkpoint, device_);
+    const int64_t rows = stream_states_.empty() ? 0 : stream_states_[0].entries.begin()->second.states.size(0);
+    check(static_cast<int64_t>(stream_states_.size()) == s.gradient_accumulation_steps && rows == s.batch_size,
+          "train: the run in ", s.out, " has ", stream_states_.size(), " micro-batches of ", rows,
+          " streams, but these settings have ", s.gradient_accumulation_steps, " of ", s.batch_size,
+          "; resume it with batch_size=", rows, " and gradient_accumulation_steps=", stream_states_.size());
   }
   step_ = state.step, validation_loss_ = state.validation_loss, validated_ = state.validated;
   data_since_ = state.data_since, earlier_ = state.earlier;
-  if (has_other_data(s, state, *task_)) {
+  if (has_new_data(s, state, *task_)) {
     check(
         step_ < s.steps, "train: steps ", s.steps, ", but the run in ", s.out, " has done ", step_,
         ", so it would not train on the other data of --allow_new_text=yes; raise --steps, or evaluate it on them with "
@@ -91,8 +91,9 @@ void Trainer::resume(const std::string& checkpoint, const CheckpointState& state
 
 void Trainer::make_inputs() {
   const TrainSettings& s = settings_;
-  steps_ = std::make_unique<StepInputsByShape>(device_, s.graph);
-  if (task_->carried() > 0) carried_.resize(static_cast<size_t>(s.gradient_accumulation_steps), stream_cache());
+  steps_ = std::make_unique<StepInputsByShape>(device_, s.cuda_graph);
+  if (task_->stream_context() > 0)
+    stream_states_.resize(static_cast<size_t>(s.gradient_accumulation_steps), empty_stream_state());
   numbers_ = std::make_unique<HostToDevice>(Tensor::zeros(Shape{s.gradient_accumulation_steps}, Dtype::i32, device_));
   fractions_ = std::make_unique<StepFractions>(s.gradient_accumulation_steps,
                                                s.dtype == "f64" ? Dtype::f64 : Dtype::f32, device_);
@@ -100,12 +101,12 @@ void Trainer::make_inputs() {
   losses_read_ = std::make_unique<DeviceToHost>(losses_);
 }
 
-Tensor Trainer::with_extra_losses(const Tensor& loss, const nn::Pass& pass, double fraction) const {
+Tensor Trainer::with_extra_losses(const Tensor& loss, const nn::ForwardPass& pass, double fraction) const {
   Tensor total = loss;
-  int64_t place = 1;
+  int64_t index = 1;
   for (const auto& [name, weight] : loss_weights_) {
     const Tensor sum = extra_loss(pass, name);
-    add_in_place(losses_[place++], scale(sum.detach().to(Dtype::f64), fraction));
+    add_in_place(losses_[index++], scale(sum.detach().to(Dtype::f64), fraction));
     total = total + scale(sum.to(loss.dtype()), fraction * weight);
   }
   return total;
@@ -113,16 +114,16 @@ Tensor Trainer::with_extra_losses(const Tensor& loss, const nn::Pass& pass, doub
 
 void Trainer::do_step() {
   const TrainSettings& s = settings_;
-  const RandomKey key = RandomKey{static_cast<uint64_t>(s.seed), 0}.derive("train");
+  const RandomKey rng = RandomKey{static_cast<uint64_t>(s.seed), 0}.derive("train");
   parameters_->zero_gradients();
   zero_bytes(device_, losses_.mutable_raw(), losses_.bytes());
   for (int64_t micro = 0; micro < s.gradient_accumulation_steps; ++micro) {
     const std::vector<Tensor> batch = tensors_of(inputs_->batches[static_cast<size_t>(micro)]);
-    nn::Pass pass;
+    nn::ForwardPass pass;
     pass.training = true;
-    if (!carried_.empty()) pass.cache = &carried_[static_cast<size_t>(micro)];
+    if (!stream_states_.empty()) pass.cache = &stream_states_[static_cast<size_t>(micro)];
     for (const auto& [name, weight] : loss_weights_) pass.wanted_losses.insert(name);
-    pass.key = LateKey(key, numbers_->tensor().data<int32_t>() + micro);
+    pass.rng = DeviceRandomKey(rng, numbers_->tensor().data<int32_t>() + micro);
     const Tensor loss = task_->loss(*model_, batch, pass) * fractions_->of_targets(micro);
     add_in_place(losses_[0], loss.detach().to(Dtype::f64));
     with_extra_losses(loss, pass, fractions_->of_units(micro)).backward();
@@ -144,17 +145,17 @@ void Trainer::send_batches() {
 
 // Runs the first step without capture, so that one-time initialization is not part of a graph.
 void Trainer::do_or_replay_step() {
-  if (!inputs_->recordable || step_ == first_step_) return do_step();
-  if (!inputs_->recorded) {
+  if (!inputs_->capturable || step_ == first_step_) return do_step();
+  if (!inputs_->graph) {
     release_cached(device_);  // graphs have their own memory
-    steps_->record(*inputs_, [&] { do_step(); });
+    steps_->capture(*inputs_, [&] { do_step(); });
   }
-  inputs_->recorded->replay();
+  inputs_->graph->replay();
 }
 
-bool Trainer::tells_figures_of(int64_t step) const {
-  const int64_t every = settings_.figures_every;
-  return every > 0 && !wanted_figures_.empty() && (step == 1 || step % every == 0);
+bool Trainer::logs_metrics_at(int64_t step) const {
+  const int64_t every = settings_.metrics_every;
+  return every > 0 && !logged_metrics_.empty() && (step == 1 || step % every == 0);
 }
 
 void Trainer::queue_step(const FiniteGuard::Observer& each) {
@@ -166,40 +167,41 @@ void Trainer::queue_step(const FiniteGuard::Observer& each) {
     numbers[micro] = static_cast<int32_t>(step_ * s.gradient_accumulation_steps + micro);
   numbers_->send();
   const double learning_rate = schedule_->learning_rate(step_);
-  optimizer_->request(learning_rate, s.grad_clip);
-  FigureRow figures;
-  const bool tells_figures = tells_figures_of(step_ + 1);
-  if (tells_figures) {
+  optimizer_->send_step_arguments(learning_rate, s.grad_clip);
+  MetricRow metrics;
+  const bool logs_metrics = logs_metrics_at(step_ + 1);
+  if (logs_metrics) {
     const std::vector<Tensor> batch = tensors_of(inputs_->batches[0]);
     const auto before = Clock::now();
-    look(figures, wanted_figures_, *task_, *model_, batch, carried_.empty() ? nullptr : &carried_[0]);
+    collect_metrics(metrics, logged_metrics_, *task_, *model_, batch,
+                    stream_states_.empty() ? nullptr : &stream_states_[0]);
     began += Clock::now() - before;  // excluded from the step's time
   }
   const double flops = flops_counted();
   s.nan_guard ? do_guarded_step(each) : do_or_replay_step();
   if (flops_counted() > flops) inputs_->flops = flops_counted() - flops;
   ++step_;
-  const size_t outcome = optimizer_->fetch_outcome(), losses = losses_read_->fetch();
-  if (tells_figures) look(figures, wanted_figures_, *parameters_);
+  const size_t status = optimizer_->fetch_status(), losses = losses_read_->fetch();
+  if (logs_metrics) collect_metrics(metrics, logged_metrics_, *parameters_);
   in_flight_.push_back(
-      {step_, learning_rate, began, outcome, losses, fractions_->step(), inputs_->flops, std::move(figures)});
+      {step_, learning_rate, began, status, losses, fractions_->step(), inputs_->flops, std::move(metrics)});
 }
 
-void Trainer::report(Audience& audience) {
+void Trainer::report(RunReporter& reporter) {
   const TrainSettings& s = settings_;
   const InFlight done = in_flight_.front();
   in_flight_.pop_front();
-  const nn::Optimizer::Outcome outcome = optimizer_->outcome(done.outcome);
+  const nn::Optimizer::StepStatus status = optimizer_->status(done.status);
   const double* losses = losses_read_->read<double>(done.losses);
   const bool has_targets = done.counts.targets > 0;  // without targets the loss has no mean
-  const double loss = has_targets ? *losses : NAN, norm = outcome.gradient_norm;
-  if (!outcome.done)
+  const double loss = has_targets ? *losses : NAN, norm = status.gradient_norm;
+  if (!status.done)
     fail_not_finite(orrery::text(loss_not_finite, done.step, " (loss ", loss, ", gradient norm ", norm, ")"));
-  if (folder_->prove()) remove_old_checkpoints(audience);
+  if (folder_->mark_verified()) remove_old_checkpoints(reporter);
   const auto now = Clock::now();
   const double seconds = seconds_between(std::max(done.began, reported_), now);
   reported_ = now;
-  stepping_ += seconds;
+  step_seconds_ += seconds;
   const auto units = static_cast<double>(done.counts.units);
   std::vector<std::pair<std::string, double>> row;
   if (has_targets) row.emplace_back("loss", loss);
@@ -208,13 +210,13 @@ void Trainer::report(Audience& audience) {
   row.insert(row.end(), {{"step_ms", seconds * 1e3},
                          {task_->unit() + "_per_second", units / seconds},
                          {"multiply_adds", done.flops / 2}});
-  const double used = peak_flops_ > 0 ? done.flops / seconds / peak_flops_ : NAN;
-  if (peak_flops_ > 0) row.emplace_back("mfu", used);
-  row.insert(row.end(), done.figures.begin(), done.figures.end());
+  const double mfu = peak_flops_ > 0 ? done.flops / seconds / peak_flops_ : NAN;
+  if (peak_flops_ > 0) row.emplace_back("mfu", mfu);
+  row.insert(row.end(), done.metrics.begin(), done.metrics.end());
   const double left =
-      stepping_ / static_cast<double>(done.step - first_step_) * static_cast<double>(s.steps - done.step);
-  audience.step({done.step, s.steps, loss, norm, done.learning_rate, seconds * 1e3, task_->unit(), units / seconds,
-                 memory_use(device_).peak, left, used},
+      step_seconds_ / static_cast<double>(done.step - first_step_) * static_cast<double>(s.steps - done.step);
+  reporter.step({done.step, s.steps, loss, norm, done.learning_rate, seconds * 1e3, task_->unit(), units / seconds,
+                 memory_use(device_).peak, left, mfu},
                 row);
 }
 

@@ -29,7 +29,7 @@ struct TrainingResult {
   int64_t steps_done = 0;
   bool stopped = false;  // by events.stop
   double validation_loss = 0;
-  std::vector<std::pair<std::string, double>> figures;  // of the last validation, without its loss
+  std::vector<std::pair<std::string, double>> metrics;  // of the last validation, without its loss
   std::string checkpoint;                               // the last one written
   Profile profile;                                      // filled if settings.profile
   double seconds = 0;
@@ -48,7 +48,7 @@ class Trainer {
 
   // Runs the next step or a validation under a guard that passes every operation to `each`. Returns
   // the first non-finite value, if any. Writes nothing.
-  std::optional<Finding> replay(bool validating, const FiniteGuard::Observer& each = {});
+  std::optional<NonFiniteReport> replay(bool validating, const FiniteGuard::Observer& each = {});
 
   nn::Module& model() { return *model_; }
   const TrainSettings& settings() const { return settings_; }
@@ -62,10 +62,10 @@ class Trainer {
     int64_t step;    // from 1
     double learning_rate;
     Clock::time_point began;
-    size_t outcome, losses;  // tickets of the transfers to the host
+    size_t status, losses;   // tickets of the transfers to the host
     BatchCounts counts;      // sums over all micro-batches
     double flops;
-    FigureRow figures;
+    MetricRow metrics;
   };
   static double seconds_between(Clock::time_point from, Clock::time_point to) {
     return std::chrono::duration<double>(to - from).count();
@@ -74,21 +74,21 @@ class Trainer {
   void resume(const std::string& checkpoint, const CheckpointState& state);
   void send_batches();  // and points inputs_ at them
   void do_or_replay_step();
-  bool tells_figures_of(int64_t step) const;
+  bool logs_metrics_at(int64_t step) const;
   void queue_step(const FiniteGuard::Observer& each = {});  // `each`: called per operation, with nan_guard
-  // Restores the state before it throws NotFiniteFound.
+  // Restores the state before it throws NonFiniteError.
   void do_guarded_step(const FiniteGuard::Observer& each);
   FiniteGuard::Names names_of_parameters() const;
   void do_step();  // a step's work on the device, equal each time: it can be captured
-  Tensor with_extra_losses(const Tensor& loss, const nn::Pass& pass, double fraction) const;
+  Tensor with_extra_losses(const Tensor& loss, const nn::ForwardPass& pass, double fraction) const;
   // Waits for the oldest step and reports its results. Throws if the device skipped it.
-  void report(Audience& audience);
-  void validate(Audience& audience);
+  void report(RunReporter& reporter);
+  void validate(RunReporter& reporter);
   CheckpointState state() const;
-  std::string save(Audience& audience);
-  void remove_old_checkpoints(Audience& audience);
+  std::string save(RunReporter& reporter);
+  void remove_old_checkpoints(RunReporter& reporter);
   [[noreturn]] void fail_not_finite(const std::string& what);
-  [[noreturn]] void fail_found(const Finding& finding);
+  [[noreturn]] void fail_found(const NonFiniteReport& report);
 
   TrainSettings settings_;
   std::vector<std::string> plugins_;
@@ -101,22 +101,22 @@ class Trainer {
   std::unique_ptr<nn::Optimizer> optimizer_;
   std::unique_ptr<nn::Schedule> schedule_;
   std::map<std::string, double> loss_weights_;  // above 0, by name
-  std::vector<const Figure*> wanted_figures_;   // logged every metrics_every steps
+  std::vector<const ModelMetric*> logged_metrics_;  // logged every metrics_every steps
   double peak_flops_ = 0;                       // FLOPS of the device; 0: unknown
   std::unique_ptr<StepInputsByShape> steps_;
   StepInputs* inputs_ = nullptr;              // of this step
   std::unique_ptr<HostToDevice> numbers_;     // micro-batch numbers: the last component of the rng keys
   std::unique_ptr<StepFractions> fractions_;  // of this step
-  std::vector<nn::Cache> carried_;            // stream state of each micro-batch; empty: no streams
+  std::vector<nn::Cache> stream_states_;      // stream state of each micro-batch; empty: no streams
   Tensor losses_;                             // means over the step: the task's loss, then those of loss_weights_
   std::unique_ptr<DeviceToHost> losses_read_;
   std::deque<InFlight> in_flight_;
   Clock::time_point reported_;  // time of the last report
-  double stepping_ = 0;         // seconds of the reported steps
+  double step_seconds_ = 0;     // seconds of the reported steps
   int64_t first_step_ = 0;      // steps done before this run
   int64_t step_ = 0;            // steps queued so far
   double validation_loss_ = 0;
-  std::vector<std::pair<std::string, double>> figures_;
+  std::vector<std::pair<std::string, double>> metrics_;
   int64_t validated_ = -1;             // step of validation_loss_
   int64_t data_since_ = 0;             // step at which allow_new_text changed the data; 0: never
   std::vector<TrainingData> earlier_;  // CheckpointState::earlier

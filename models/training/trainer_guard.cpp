@@ -7,22 +7,22 @@ namespace orrery::models {
 namespace {
 
 // A copy of everything that an update changes, to restore it.
-class BeforeUpdate {
+class StepBackup {
  public:
-  BeforeUpdate(const nn::FlatParameters& parameters, const nn::Optimizer& optimizer, nn::Module& model)
+  StepBackup(const nn::FlatParameters& parameters, const nn::Optimizer& optimizer, nn::Module& model)
       : parameters_(parameters), optimizer_(optimizer), buffers_(nn::buffers_of(model)) {
-    for (const Tensor& x : places()) copies_.push_back(x.clone());
+    for (const Tensor& x : state_tensors()) copies_.push_back(x.clone());
   }
   void restore() const {
-    const std::vector<Tensor> all = places();
+    const std::vector<Tensor> all = state_tensors();
     for (size_t i = 0; i < all.size(); ++i) all[i].copy_from(copies_[i]);
   }
   const Tensor& values() const { return copies_[0]; }
 
  private:
-  std::vector<Tensor> places() const {
+  std::vector<Tensor> state_tensors() const {
     std::vector<Tensor> all = {parameters_.values()};
-    if (parameters_.rounded()) all.push_back(parameters_.rounded());
+    if (parameters_.bf16_copy()) all.push_back(parameters_.bf16_copy());
     for (const auto& [name, moment] : optimizer_.moments()) all.push_back(moment);
     for (const auto& [path, buffer] : buffers_) all.push_back(*buffer);
     return all;
@@ -38,38 +38,41 @@ std::string module_of(const std::string& path) {
   return dot == std::string::npos ? root_module : path.substr(0, dot);
 }
 
-// Throws NotFiniteFound for the first tensor of `made` that is not finite.
-void look(LookedAt call, const std::vector<std::pair<std::string, Tensor>>& made) {
-  for (const auto& [name, x] : made) call.made.push_back({name, facts_of(x)});
-  for (call.found = 0; call.found < made.size(); ++call.found)
-    if (call.made[call.found].facts.not_finite() > 0) throw NotFiniteFound(std::move(call));
+// Throws NonFiniteError for the first tensor of `outputs` that is not finite.
+void check_outputs(OperationRecord call, const std::vector<std::pair<std::string, Tensor>>& outputs) {
+  for (const auto& [name, x] : outputs) call.outputs.push_back({name, stats_of(x)});
+  for (call.first_non_finite = 0; call.first_non_finite < outputs.size(); ++call.first_non_finite)
+    if (call.outputs[call.first_non_finite].stats.non_finite() > 0) throw NonFiniteError(std::move(call));
 }
 
-void look_at_update(const std::string& name, const nn::FlatParameters& parameters, const nn::Optimizer& optimizer,
-                    nn::Module& model, const BeforeUpdate& before) {
+void check_update(const std::string& name, const nn::FlatParameters& parameters, const nn::Optimizer& optimizer,
+                  nn::Module& model, const StepBackup& before) {
   const nn::Optimizer::NamedMoments moments = optimizer.moments();
-  const bool finite = all_finite(parameters.values()) && (!parameters.rounded() || all_finite(parameters.rounded())) &&
+  const bool finite = all_finite(parameters.values()) &&
+                      (!parameters.bf16_copy() || all_finite(parameters.bf16_copy())) &&
                       std::all_of(moments.begin(), moments.end(), [](const auto& m) { return all_finite(m.second); });
   for (const nn::FlatParameters::Segment& segment : parameters.segments()) {
     if (finite) break;
-    std::vector<std::pair<std::string, Tensor>> made;
-    made.emplace_back(segment.path, parameters.part(parameters.values(), segment));
-    if (parameters.rounded())
-      made.emplace_back(segment.path + ", rounded", parameters.part(parameters.rounded(), segment));
+    std::vector<std::pair<std::string, Tensor>> outputs;
+    outputs.emplace_back(segment.path, parameters.segment_view(parameters.values(), segment));
+    if (parameters.bf16_copy())
+      outputs.emplace_back(segment.path + ", rounded", parameters.segment_view(parameters.bf16_copy(), segment));
     for (const auto& [moment, x] : moments)
-      if (moment.ends_with("." + segment.path)) made.emplace_back(moment, x);
-    look({.operation = name,
-          .direction = "update",
-          .module = module_of(segment.path),
-          .read = {{segment.path + ", before", facts_of(parameters.part(before.values(), segment))},
-                   {"gradient of " + segment.path, facts_of(parameters.part(parameters.gradients(), segment))}},
-          .made = {}},
-         made);
+      if (moment.ends_with("." + segment.path)) outputs.emplace_back(moment, x);
+    check_outputs({.operation = name,
+                   .direction = "update",
+                   .module = module_of(segment.path),
+                   .inputs = {{segment.path + ", before", stats_of(parameters.segment_view(before.values(), segment))},
+                              {"gradient of " + segment.path,
+                               stats_of(parameters.segment_view(parameters.gradients(), segment))}},
+                   .outputs = {}},
+                  outputs);
   }
   for (const auto& [path, buffer] : nn::buffers_of(model))
     if (!all_finite(*buffer))
-      look({.operation = "after_step", .direction = "update", .module = module_of(path), .read = {}, .made = {}},
-           {{path, *buffer}});
+      check_outputs(
+          {.operation = "after_step", .direction = "update", .module = module_of(path), .inputs = {}, .outputs = {}},
+          {{path, *buffer}});
 }
 
 }  // namespace
@@ -77,26 +80,26 @@ void look_at_update(const std::string& name, const nn::FlatParameters& parameter
 FiniteGuard::Names Trainer::names_of_parameters() const {
   FiniteGuard::Names names;
   for (const nn::FlatParameters::Segment& segment : parameters_->segments())
-    names[segment.parameter->value.body().get()] = segment.path;
+    names[segment.parameter->value.impl().get()] = segment.path;
   return names;
 }
 
 void Trainer::do_guarded_step(const FiniteGuard::Observer& each) {
-  const std::vector<nn::Cache> carried = carried_;
-  const BeforeUpdate before(*parameters_, *optimizer_, *model_);
+  const std::vector<nn::Cache> stream_states = stream_states_;
+  const StepBackup before(*parameters_, *optimizer_, *model_);
   try {
     const FiniteGuard guard(names_of_parameters(), each);
     do_step();
-    look_at_update(settings_.optimizer.name, *parameters_, *optimizer_, *model_, before);
-  } catch (const NotFiniteFound&) {
+    check_update(settings_.optimizer.name, *parameters_, *optimizer_, *model_, before);
+  } catch (const NonFiniteError&) {
     before.restore();
-    carried_ = carried;
+    stream_states_ = stream_states;
     optimizer_->set_steps_done(step_);
     throw;
   }
 }
 
-std::optional<Finding> Trainer::replay(bool validating, const FiniteGuard::Observer& each) {
+std::optional<NonFiniteReport> Trainer::replay(bool validating, const FiniteGuard::Observer& each) {
   settings_.nan_guard = true;
   const int64_t step = validating ? step_ : step_ + 1;
   try {
@@ -106,8 +109,8 @@ std::optional<Finding> Trainer::replay(bool validating, const FiniteGuard::Obser
     } else {
       queue_step(each);
     }
-  } catch (const NotFiniteFound& found) {
-    return Finding{.step = step, .validating = validating, .call = found.what_was_found()};
+  } catch (const NonFiniteError& found) {
+    return NonFiniteReport{.step = step, .validating = validating, .call = found.record()};
   }
   return std::nullopt;
 }

@@ -12,24 +12,26 @@ namespace orrery::models {
 // An unverified checkpoint has such weights and is renamed to .damaged. A resumed one stays and is
 // only named: it may be a good one of another run with other settings.
 void Trainer::fail_not_finite(const std::string& what) {
-  if (const std::string& resumed = folder_->doubtful(), before = folder_->before_doubtful(); !resumed.empty())
+  if (const std::string& resumed = folder_->resumed_unverified(), before = folder_->previous_checkpoint();
+      !resumed.empty())
     fail("train: ", what, "; the run was resumed from ", resumed, ", whose weights lead to this; ",
          before.empty() ? "there is no checkpoint before it" : "the checkpoint before it is " + before,
          "; try a lower --learning_rate or --grad_clip=1");
-  const std::string aside = folder_->set_aside_unproven(), &last = folder_->last_good();
-  fail("train: ", what, "; ", aside.empty() ? "" : "the last checkpoint led to this and was renamed to " + aside + "; ",
-       !last.empty()   ? "the last good checkpoint is " + last
-       : aside.empty() ? "no checkpoint was written"
-                       : "there is no good checkpoint",
+  const std::string renamed = folder_->quarantine_unverified(), &last = folder_->last_good();
+  fail("train: ", what, "; ",
+       renamed.empty() ? "" : "the last checkpoint led to this and was renamed to " + renamed + "; ",
+       !last.empty()     ? "the last good checkpoint is " + last
+       : renamed.empty() ? "no checkpoint was written"
+                         : "there is no good checkpoint",
        "; try a lower --learning_rate or --grad_clip=1");
 }
 
 // The step changed nothing, or its update was undone: the state is that before the step.
-void Trainer::fail_found(const Finding& finding) {
-  if (finding.call.direction == "update") folder_->prove();  // loss and gradients were finite
-  std::string what = sentence(finding);
+void Trainer::fail_found(const NonFiniteReport& report) {
+  if (report.call.direction == "update") folder_->mark_verified();  // loss and gradients were finite
+  std::string what = message(report);
   try {
-    write_replay(replay_folder(settings_.out), finding, state(), *model_, *optimizer_);
+    write_replay(replay_folder(settings_.out), report, state(), *model_, *optimizer_);
     what += "; `orrery replay " + settings_.out + "` reproduces it";
   } catch (const Error& error) {
     what += orrery::text("; the step could not be saved for `orrery replay`: ", error.what());
@@ -37,23 +39,23 @@ void Trainer::fail_found(const Finding& finding) {
   fail_not_finite(what);
 }
 
-void Trainer::validate(Audience& audience) {
+void Trainer::validate(RunReporter& reporter) {
   std::optional<Validation> found;
   try {
     std::optional<FiniteGuard> guard;
     if (settings_.nan_guard) guard.emplace(names_of_parameters());
-    found = task_->validate(*model_, [&] { return audience.wants_end(); });
-  } catch (const NotFiniteFound& problem) {
-    fail_found({.step = step_, .validating = true, .call = problem.what_was_found()});
+    found = task_->validate(*model_, [&] { return reporter.should_stop(); });
+  } catch (const NonFiniteError& problem) {
+    fail_found({.step = step_, .validating = true, .call = problem.record()});
   }
   if (!found) return;
   if (!std::isfinite(found->loss)) fail_not_finite(orrery::text(validation_not_finite, step_));
-  validation_loss_ = found->loss, figures_ = found->figures, validated_ = step_;
-  audience.validation(step_, *found);
+  validation_loss_ = found->loss, metrics_ = found->metrics, validated_ = step_;
+  reporter.validation(step_, *found);
 }
 
-void Trainer::remove_old_checkpoints(Audience& audience) {
-  audience.warnings(folder_->remove_old(settings_.keep_checkpoints, settings_.keep_best));
+void Trainer::remove_old_checkpoints(RunReporter& reporter) {
+  reporter.warnings(folder_->remove_old(settings_.keep_checkpoints, settings_.keep_best));
 }
 
 CheckpointState Trainer::state() const {
@@ -66,20 +68,20 @@ CheckpointState Trainer::state() const {
           .text = task_->fingerprint(),
           .parts = task_->trained_parts(),
           .earlier = earlier_,
-          .beside = with_loaded_plugins(task_->read_beside()),
-          .position = carried_.empty() ? 0 : carried_[0].tokens,
-          .carried = carried_};
+          .extra_inputs = with_loaded_plugins(task_->extra_inputs()),
+          .position = stream_states_.empty() ? 0 : stream_states_[0].tokens,
+          .stream_states = stream_states_};
 }
 
-std::string Trainer::save(Audience& audience) {
+std::string Trainer::save(RunReporter& reporter) {
   std::string path;
   try {
     path = folder_->write(state(), *model_, settings_.save_optimizer ? optimizer_.get() : nullptr);
-  } catch (const NotFinite& problem) {
+  } catch (const NonFiniteCheckpointError& problem) {
     fail_not_finite(orrery::text(weights_not_finite, step_, " (", problem.what(), ")"));
   }
-  if (validated_ == step_) folder_->prove();  // else the next step's loss verifies it
-  remove_old_checkpoints(audience);
+  if (validated_ == step_) folder_->mark_verified();  // else the next step's loss verifies it
+  remove_old_checkpoints(reporter);
   return path;
 }
 
@@ -90,72 +92,72 @@ TrainingResult Trainer::run(const TrainingEvents& events) {
   struct Unlock {
     std::unique_ptr<RunFolder>& folder;
     ~Unlock() { folder.reset(); }
-  } const at_the_end{folder_};
+  } const unlock_at_end{folder_};
   const HostMemoryLimit planned;
   write_settings_file(s.out + "/settings.toml", list_settings(from_the_beginning(s)), plugins_);
-  Audience audience(s.out, step_, events);
-  audience.warnings(task_->warnings());
-  audience.warnings(folder_->remove_partial());
-  if (s.probe && step_ == 0) {
+  RunReporter reporter(s.out, step_, events);
+  reporter.warnings(task_->warnings());
+  reporter.warnings(folder_->remove_partial());
+  if (s.signal_propagation && step_ == 0) {
     std::vector<Tensor> batch = task_->batch(0, 0);
     for (Tensor& x : batch) x = x.to(device_);
-    const Probe probe = probe_signals(s, *task_, *model_, batch);
-    write_probe(probe_file(s.out), probe);
-    audience.probe(probe);
+    const SignalPropagation propagation = measure_signals(s, *task_, *model_, batch);
+    write_propagation(propagation_file(s.out), propagation);
+    reporter.propagation(propagation);
   }
   TrainingResult result;
   result.checkpoint = folder_->last_good();
-  const auto owes_validation = [&] {
+  const auto validation_due = [&] {
     return step_ > 0 && (step_ >= s.steps || (s.evaluate_every > 0 && step_ % s.evaluate_every == 0));
   };
   // It was stopped before its validation. With other data from this step on, the loss would be
   // recorded in a checkpoint of the former data.
-  if (owes_validation() && validated_ != step_ && data_since_ != step_) {
-    validate(audience);
-    result.stopped = audience.wants_end();
+  if (validation_due() && validated_ != step_ && data_since_ != step_) {
+    validate(reporter);
+    result.stopped = reporter.should_stop();
     if (validated_ == step_) folder_->record_validation(validation_loss_);
   }
   if (validated_ == step_) {
-    folder_->prove();
-    remove_old_checkpoints(audience);  // it was killed before this
+    folder_->mark_verified();
+    remove_old_checkpoints(reporter);  // it was killed before this
   }
   const auto start = Clock::now();
   first_step_ = step_, stepping_ = 0, reported_ = start;
   // A GPU gets its next step before the host waits for the results of the last one.
   const size_t ahead = device_ == Device::cuda && !s.nan_guard ? 1 : 0;
   const auto report_until = [&](size_t left) {
-    while (in_flight_.size() > left) report(audience);
+    while (in_flight_.size() > left) report(reporter);
   };
   if (s.profile) start_profile();
   while (step_ < s.steps && !result.stopped) {
-    if (tells_figures_of(step_ + 1)) report_until(0);  // metrics wait for the device: exclude the step before
+    if (logs_metrics_at(step_ + 1)) report_until(0);  // metrics wait for the device: exclude the step before
     try {
       queue_step();
-    } catch (const NotFiniteFound& problem) {
-      fail_found({.step = step_ + 1, .call = problem.what_was_found()});
+    } catch (const NonFiniteError& problem) {
+      fail_found({.step = step_ + 1, .call = problem.record()});
     }
     report_until(ahead);
-    result.stopped = audience.wants_end();
+    result.stopped = reporter.should_stop();
     const bool last = step_ == s.steps;
-    const bool validation = !result.stopped && owes_validation();
+    const bool validation = !result.stopped && validation_due();
     bool checkpoint = result.stopped || last || (s.checkpoint_every > 0 && step_ % s.checkpoint_every == 0);
     if (validation || checkpoint) report_until(0);
     if ((last || result.stopped) && s.profile) result.profile = stop_profile();
     if (validation) {
-      validate(audience);
-      checkpoint |= result.stopped = audience.wants_end();
+      validate(reporter);
+      checkpoint |= result.stopped = reporter.should_stop();
       checkpoint |= settings_.keep_best && validated_ == step_ && folder_->is_best(validation_loss_);
     }
     if (checkpoint) {
-      result.checkpoint = save(audience);
-      audience.checkpoint(result.checkpoint);
+      result.checkpoint = save(reporter);
+      reporter.checkpoint(result.checkpoint);
     }
     if (validation || checkpoint) reported_ = Clock::now();  // excluded from the next step's time
   }
-  audience.finish(step_, result.checkpoint);
+  reporter.finish(step_, result.checkpoint);
   result.steps_done = step_;
   result.validation_loss = validation_loss_;
-  result.figures = figures_;
+  result.metrics = metrics_;
   result.seconds = seconds_between(start, Clock::now());
   return result;
 }

@@ -19,21 +19,21 @@ struct Entmax15 {
                                 .formula = "o_i = sum_j max(s_ij / 2 - tau_i, 0)^2 v_j, weights of a row add up to 1",
                                 .source = "Peters et al. 2019, arXiv:1905.05702",
                                 .parameters = "as softmax",
-                                .keeps = "q, k, v, scores and weights (B, H, Tq, Tk)"};
+                                .saves = "q, k, v, scores and weights (B, H, Tq, Tk)"};
 
   template <class Row, class T, class A = Arithmetic<T>>
   HOST_DEVICE void forward(Row row, In<T> scores, Out<T> w) const {
-    const auto s = row.hold(scores);
+    const auto s = row.preload(scores);
     const A half = A(0.5), top = row.max([](A s_j) { return s_j; }, s), lowest = std::numeric_limits<A>::lowest();
     A tau = top > lowest ? half * top - 1 : A(0);
     // Convergence is quadratic from at most 1 below; the limit of 60 steps is only for NaN.
     for (int step = 0; step < 60 && top > lowest; ++step) {
-      const A at = tau;
-      const A sum = row.sum([&](A s_j) { return half * s_j > at ? half * s_j - at : A(0); }, s);
+      const A bound = tau;
+      const A sum = row.sum([&](A s_j) { return half * s_j > bound ? half * s_j - bound : A(0); }, s);
       const A squares =
-          row.sum([&](A s_j) { return half * s_j > at ? (half * s_j - at) * (half * s_j - at) : A(0); }, s);
-      tau = at + (squares - 1) / (2 * sum);
-      if (!(tau > at)) break;
+          row.sum([&](A s_j) { return half * s_j > bound ? (half * s_j - bound) * (half * s_j - bound) : A(0); }, s);
+      tau = bound + (squares - 1) / (2 * sum);
+      if (!(tau > bound)) break;
     }
     const A threshold = tau;
     const auto weight = [&](A s_j) {
@@ -44,7 +44,7 @@ struct Entmax15 {
   }
   template <class Row, class T, class A = Arithmetic<T>>
   HOST_DEVICE void backward(Row row, In<T> weights, In<T> dw, Out<T> ds) const {
-    const auto w = row.hold(weights), g = row.hold(dw);
+    const auto w = row.preload(weights), g = row.preload(dw);
     const A total = row.sum([](A w_j) { return scalar::sqrt(w_j); }, w);
     // Selects instead of multiplying by 0, because g of a key with weight 0 may be NaN.
     const A sum = row.sum([](A w_j, A g_j) { return w_j != 0 ? scalar::sqrt(w_j) * g_j : A(0); }, w, g);
@@ -57,7 +57,7 @@ struct Entmax15 {
 // Takes the support A (k elements, mean m) from Entmax15; there sum_A (s / 2 - tau)^2 = 1 gives:
 //   tau = m - sqrt((1 - sum_A (s / 2 - m)^2) / k)
 Tensor reference(const Tensor& s) {
-  const Tensor on = step(weights_by(Entmax15{}, s.detach())), zero = Tensor::zeros({1}, s.dtype());
+  const Tensor on = heaviside(weights_by(Entmax15{}, s.detach())), zero = Tensor::zeros({1}, s.dtype());
   const Tensor inside = where(on, s * 0.5, zero), one = Tensor::full({1}, 1, s.dtype());
   const Tensor k = maximum(sum(on, {-1}, true), one), m = sum(inside, {-1}, true) / k;
   const Tensor above = where(on, inside - m, zero);

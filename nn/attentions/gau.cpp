@@ -6,7 +6,7 @@
 //   du = g o,   do = g u,   dv = A^T do,   da = do v^T,   ds = 2 relu(s) da,   db_x = sum of ds at distance x
 //   dq_i = sum_j ds_ij k_j / n_i,   dk_j = sum_i ds_ij q_i / n_i,   dgamma_q = sum dq z,   dbeta_q = sum dq   (k alike)
 // This is pointwise attention with one head and F = relu^2; q is divided by n_i. n_i
-// (nn/attentions/base/length.h), by default the number of visible keys, is inside the square, so a
+// (nn/attentions/base/length_scale.h), by default the number of visible keys, is inside the square, so a
 // model trained at one length changes at another. b: the bias of the position, relative(S, bias).
 // The mask sets weights to 0 after the square. Two such layers replace attention and feed-forward.
 // Saved for backward: x, u, v, z, q, k, o and what swish saves. No (T, T) array exists.
@@ -36,7 +36,7 @@ class Gau final : public Sublayer {
                                 .formula = "y = (u * sum_j relu(<q_i, k_j> / n_i + b)^2 v_j) W_o, u, v, z by swish",
                                 .source = "Hua et al. 2022, arXiv:2202.10447",
                                 .parameters = "weights as softmax; gammas N(0, 0.02^2), betas 0",
-                                .keeps = "x, u, v, z, q, k, attention output"};
+                                .saves = "x, u, v, z, q, k, attention output"};
 
   Gau(const Spec& spec, const AttentionLayerOptions& options) : Gau(settings_from<Settings>(spec), options) {}
   Gau(const Settings& s, const AttentionLayerOptions& o)
@@ -47,18 +47,18 @@ class Gau final : public Sublayer {
         length_(info.name, s.length, o.causal),
         input_(o.width, sum_of_sizes("gau: 2 d_ff + size", {expanded_, expanded_, size_}),
                {.bias = o.bias,
-                .weight = o.initial_weights.inner(o.width, expanded_, o.layers),
-                .parts = {expanded_, expanded_, size_}}),
+                .weight = o.initial_weights.hidden(o.width, expanded_, o.layers),
+                .packed_rows = {expanded_, expanded_, size_}}),
         query_gain_(Shape{size_}, normal(0.02)),
         query_bias_(Shape{size_}, constant(0)),
         key_gain_(Shape{size_}, normal(0.02)),
         key_bias_(Shape{size_}, constant(0)),
         output_(expanded_, o.width,
-                {.bias = o.bias, .weight = o.initial_weights.joining(expanded_, o.width, o.layers)}) {
+                {.bias = o.bias, .weight = o.initial_weights.residual_output(expanded_, o.width, o.layers)}) {
     check_settings();
   }
 
-  Tensor forward_onto(const Tensor& x, const Tensor& residual, Pass& pass) override {
+  Tensor forward_with_residual(const Tensor& x, const Tensor& residual, ForwardPass& pass) override {
     const std::vector<Tensor> uvz =
         linear_split(x, input_.weight.value, input_.bias.value, {expanded_, expanded_, size_});
     const Tensor u = swish_(uvz[0]), z = swish_(uvz[2]);
@@ -68,20 +68,21 @@ class Gau final : public Sublayer {
     check_cache(info.name, pass, options_.causal);
     if (options_.position)
       r.query = options_.position->rotate(r.query, pass), r.key = options_.position->rotate(r.key, pass);
-    continue_from_cache(*this, r, pass);
-    add_distance_terms(options_.position, pass.offset() + x.size(1), r);
-    const AttentionOptions o{.mask = {.causal = options_.causal,
-                                      .attend_to_self = settings_.layer.attend_to_self != "no",
-                                      .query_offset = pass.offset(),
-                                      .lengths = pass.lengths,
-                                      .query_document_ids = pass.document_ids,
-                                      .key_document_ids = pass.document_ids},
-                             .dropout = pass.training ? settings_.layer.dropout : 0,
-                             .random_key = pass.training && settings_.layer.dropout > 0 ? random_key(pass) : LateKey{}};
+    append_to_cache(*this, r, pass);
+    add_relative_positions(options_.position, pass.offset() + x.size(1), r);
+    const AttentionOptions o{
+        .mask = {.causal = options_.causal,
+                 .attend_to_self = settings_.layer.attend_to_self != "no",
+                 .query_offset = pass.offset(),
+                 .lengths = pass.lengths,
+                 .query_document_ids = pass.document_ids,
+                 .key_document_ids = pass.document_ids},
+        .dropout = pass.training ? settings_.layer.dropout : 0,
+        .rng_key = pass.training && settings_.layer.dropout > 0 ? rng_key(pass) : DeviceRandomKey{}};
     const Tensor n = length_.length(r, o.mask);
     r.query = (r.query.to(n.dtype()) / n).to(r.query.dtype());
-    const Tensor read = attention(r, o, square_).output.reshape(u.shape());
-    return linear(u * read, output_.weight.value, output_.bias.value, residual);
+    const Tensor output = attention(r, o, square_).output.reshape(u.shape());
+    return linear(u * output, output_.weight.value, output_.bias.value, residual);
   }
   void visit(Visitor& v) override {
     v("input", input_);
@@ -95,7 +96,7 @@ class Gau final : public Sublayer {
  private:
   void check_settings() const {
     const AttentionSettings& s = settings_.layer;
-    check(options_.memory_width == 0,
+    check(options_.encoder_width == 0,
           "gau: attends to its own sequence only, so it cannot be a cross attention; use softmax");
     check(options_.head_size == 0,
           "gau: head_size must be 0, because size sets the size of its one head; use gau(size=128)");
@@ -119,7 +120,7 @@ class Gau final : public Sublayer {
   Settings settings_;
   AttentionLayerOptions options_;
   int64_t size_, expanded_;
-  LengthRule length_;
+  LengthScale length_;
   Linear input_;
   Parameter query_gain_, query_bias_, key_gain_, key_bias_;
   Linear output_;
@@ -128,7 +129,8 @@ class Gau final : public Sublayer {
 REGISTER_ATTENTION(Gau);
 const bool cases =
     add_attention_cases("gau", {"gau(size=8)", "gau(size=20, d_ff=7, length=fixed(3))", "gau(size=64, d_ff=5)"}, false);
-const bool dropping = add_attention_case("attention", "gau", {.spec = "gau(size=6, dropout=0.3)", .dropout = true});
+const bool dropout_cases =
+    add_attention_case("attention", "gau", {.spec = "gau(size=6, dropout=0.3)", .dropout = true});
 
 }  // namespace
 }  // namespace orrery::nn

@@ -41,7 +41,7 @@ struct Ranges {
   HOST_DEVICE void operator()(Row row, int64_t r) const {  // r: sequence and query, in the order of `ranges`
     const MaskView my = mask;
     const int64_t sequence = r / my.queries;
-    const int place = static_cast<int>(r % my.queries), i = reversed ? my.queries - 1 - place : place;
+    const int index = static_cast<int>(r % my.queries), i = reversed ? my.queries - 1 - index : index;
     Interval document = {0, my.keys};
     if (my.query_document_ids) {
       const int all = my.keys;
@@ -51,36 +51,37 @@ struct Ranges {
     }
     const Interval band = keys_of_queries(my, i, 1, length_of(my, sequence));
     int begin = document.begin, end = maximum(begin, minimum(document.end, band.end));
-    const int own = i + my.masked;
+    const int self = i + my.masked;
     if (reversed)
-      begin = minimum(maximum(begin, own + 1), end);
+      begin = minimum(maximum(begin, self + 1), end);
     else
-      end = maximum(begin, minimum(end, own));
+      end = maximum(begin, minimum(end, self));
     int32_t* const out = ranges + 2 * r;
     const int first = reversed ? my.keys - end : begin, last = reversed ? my.keys - begin : end;
     row.once([=] { out[0] = first, out[1] = last; });
   }
 };
 
-// 1 for each query (each key in PartOfKeys) that is in at least one visible pair, else 0.
+// 1 for each query (each key in UsedKeys) that is in at least one visible pair, else 0.
 template <class T>
-struct PartOfQueries {
-  const int32_t *ranges, *more;  // `more`: the reversed ranges, or null
+struct UsedQueries {
+  const int32_t *ranges, *reverse;  // `reverse`: the reversed ranges, or null
   int64_t queries;
-  Out<T> part;
+  Out<T> used;
   template <class Row>
   HOST_DEVICE void operator()(Row row, int64_t r) const {
     const int64_t mirrored = r - r % queries + queries - 1 - r % queries;
-    const bool some = ranges[2 * r] < ranges[2 * r + 1] || (more && more[2 * mirrored] < more[2 * mirrored + 1]);
-    const Out<T> out = part;
+    const bool some =
+        ranges[2 * r] < ranges[2 * r + 1] || (reverse && reverse[2 * mirrored] < reverse[2 * mirrored + 1]);
+    const Out<T> out = used;
     row.once([=] { out[r] = Arithmetic<T>(some ? 1 : 0); });
   }
 };
 template <class T>
-struct PartOfKeys {
-  const int32_t *ranges, *more;
+struct UsedKeys {
+  const int32_t *ranges, *reverse;
   int64_t queries, keys;
-  Out<T> part;
+  Out<T> used;
   // Finds the first query whose range ends beyond j; it has the smallest begin of all such queries.
   HOST_DEVICE static bool is_visible(const int32_t* range, int64_t queries, int64_t j) {
     int64_t low = 0, high = queries;
@@ -97,8 +98,8 @@ struct PartOfKeys {
   HOST_DEVICE void operator()(Row row, int64_t r) const {
     const int64_t first = r / keys * queries * 2, j = r % keys;
     const bool some =
-        is_visible(ranges + first, queries, j) || (more && is_visible(more + first, queries, keys - 1 - j));
-    const Out<T> out = part;
+        is_visible(ranges + first, queries, j) || (reverse && is_visible(reverse + first, queries, keys - 1 - j));
+    const Out<T> out = used;
     row.once([=] { out[r] = Arithmetic<T>(some ? 1 : 0); });
   }
 };
@@ -107,14 +108,14 @@ struct LinearAttentionOperation {
   static constexpr const char* name = "linear_attention";
   AttentionMask mask;
 
-  struct Visible {
+  struct Scan {
     Tensor ranges;  // (B, Tq, 2) i32
     bool reversed;
   };
-  std::vector<Visible> visible(const Tensor& query, const Tensor& key) const {
+  std::vector<Scan> scans(const Tensor& query, const Tensor& key) const {
     const int64_t batch = query.size(0), queries = query.size(1), keys = key.size(1);
     if (mask.query_document_ids && query.device() == Device::cpu) check_contiguous(batch, queries, keys);
-    std::vector<Visible> all;
+    std::vector<Scan> all;
     for (const bool reversed : {false, true}) {
       if (reversed && (mask.attend_to_self || mask.causal)) continue;
       all.push_back({Tensor::empty_like(query, Shape{batch, queries, 2}, Dtype::i32), reversed});
@@ -126,55 +127,55 @@ struct LinearAttentionOperation {
   // Throws for documents that are not contiguous; a GPU does not check them and gives wrong sums.
   void check_contiguous(int64_t batch, int64_t queries, int64_t keys) const {
     for (int64_t sequence = 0; sequence < batch; ++sequence) {
-      const int32_t *const of_query = mask.query_document_ids.data<int32_t>() + sequence * queries,
-                           *const of_key = mask.key_document_ids.data<int32_t>() + sequence * keys;
+      const int32_t *const query_ids = mask.query_document_ids.data<int32_t>() + sequence * queries,
+                           *const key_ids = mask.key_document_ids.data<int32_t>() + sequence * keys;
       for (int64_t i = 0, last = 0; i < queries; ++i) {
-        if (i > 0 && of_query[i] == of_query[i - 1]) continue;
-        const int64_t first = std::find(of_key + last, of_key + keys, of_query[i]) - of_key;
-        last = std::find_if(of_key + first, of_key + keys, [&](int32_t id) { return id != of_query[i]; }) - of_key;
-        check(std::find(of_key + last, of_key + keys, of_query[i]) == of_key + keys &&
-                  std::find(of_key, of_key + first, of_query[i]) == of_key + first,
-              "linear: document ", of_query[i], " of sequence ", sequence,
+        if (i > 0 && query_ids[i] == query_ids[i - 1]) continue;
+        const int64_t first = std::find(key_ids + last, key_ids + keys, query_ids[i]) - key_ids;
+        last = std::find_if(key_ids + first, key_ids + keys, [&](int32_t id) { return id != query_ids[i]; }) - key_ids;
+        check(std::find(key_ids + last, key_ids + keys, query_ids[i]) == key_ids + keys &&
+                  std::find(key_ids, key_ids + first, query_ids[i]) == key_ids + first,
+              "linear: document ", query_ids[i], " of sequence ", sequence,
               " is not contiguous; running sums need documents packed one after another");
       }
     }
   }
 
   // 1 for queries and keys in at least one visible pair, else 0: (B, Tq, 1, 1) and (B, Tk, 1, 1).
-  struct Parts {
+  struct UsedTokens {
     Tensor queries, keys;
   };
-  Parts parts(const Tensor& query, const Tensor& key) const {
-    const std::vector<Visible> see = visible(query, key);
+  UsedTokens used(const Tensor& query, const Tensor& key) const {
+    const std::vector<Scan> scan = scans(query, key);
     const int64_t batch = query.size(0), queries = query.size(1), keys = key.size(1);
-    const int32_t *const ranges = see[0].ranges.data<int32_t>(), *const more = see.size() > 1
-                                                                                   ? see[1].ranges.data<int32_t>()
-                                                                                   : nullptr;
-    const Parts parts = {Tensor::empty_like(query, Shape{batch, queries, 1, 1}),
-                         Tensor::empty_like(query, Shape{batch, keys, 1, 1})};
+    const int32_t *const ranges = scan[0].ranges.data<int32_t>(), *const reverse = scan.size() > 1
+                                                                                       ? scan[1].ranges.data<int32_t>()
+                                                                                       : nullptr;
+    const UsedTokens used = {Tensor::empty_like(query, Shape{batch, queries, 1, 1}),
+                             Tensor::empty_like(query, Shape{batch, keys, 1, 1})};
     dispatch(query.dtype(), name, [&]<class T>() {
       rows(query.device(), batch * queries, 1,
-           PartOfQueries<T>{ranges, more, queries, {parts.queries.mutable_data<T>()}});
-      rows(query.device(), batch * keys, 1, PartOfKeys<T>{ranges, more, queries, keys, {parts.keys.mutable_data<T>()}});
+           UsedQueries<T>{ranges, reverse, queries, {used.queries.mutable_data<T>()}});
+      rows(query.device(), batch * keys, 1, UsedKeys<T>{ranges, reverse, queries, keys, {used.keys.mutable_data<T>()}});
     });
-    return parts;
+    return used;
   }
 
   template <class F>
-  static void of_type(Dtype dtype, const F& f) {  // bf16 was converted to f32 before
+  static void with_type(Dtype dtype, const F& f) {  // bf16 was converted to f32 before
     dtype == Dtype::f64 ? f.template operator()<double>() : f.template operator()<float>();
   }
   template <class T>
-  static Heads<const T> read(const Tensor& t, const Visible& see) {
-    return Heads<const T>::of(t.data<T>(), t, see.reversed);
+  static Heads<const T> view(const Tensor& t, const Scan& scan) {
+    return Heads<const T>::of(t.data<T>(), t, scan.reversed);
   }
   template <class T>
-  static Heads<T> write(const Tensor& t, const Visible& see) {
-    return Heads<T>::of(t.mutable_data<T>(), t, see.reversed);
+  static Heads<T> mutable_view(const Tensor& t, const Scan& scan) {
+    return Heads<T>::of(t.mutable_data<T>(), t, scan.reversed);
   }
   template <class T>
-  static LinearInputs<T> inputs(const Tensor& x, const Tensor& y, const Tensor& v, const Visible& see) {
-    return {read<T>(x, see), read<T>(y, see), read<T>(v, see), see.ranges.data<int32_t>(), x.size(0)};
+  static LinearInputs<T> inputs(const Tensor& x, const Tensor& y, const Tensor& v, const Scan& scan) {
+    return {view<T>(x, scan), view<T>(y, scan), view<T>(v, scan), scan.ranges.data<int32_t>(), x.size(0)};
   }
 
   Tensor forward(Saved& saved, const Tensor& x, const Tensor& y, const Tensor& v) const {
@@ -185,25 +186,26 @@ struct LinearAttentionOperation {
       return o;
     }
     const Tensor o = Tensor::zeros_like(x, x.shape().with(-1, v.size(-1)));
-    for (const Visible& see : visible(x, y))
-      of_type(x.dtype(), [&]<class T>() { add_outputs<T>(x.device(), inputs<T>(x, y, v, see), write<T>(o, see)); });
+    for (const Scan& scan : scans(x, y))
+      with_type(x.dtype(),
+                [&]<class T>() { add_outputs<T>(x.device(), inputs<T>(x, y, v, scan), mutable_view<T>(o, scan)); });
     saved.save(x, y, v);
     return o;
   }
 
   Gradients<3> backward(const Saved& saved, const Tensor& dy) const {
     if (dy.dtype() != Dtype::bf16) return gradients(saved[0], saved[1], saved[2], dy);
-    const auto in_f32 = [](const Tensor& t) { return t.to(Dtype::f32); };
-    Gradients<3> d = gradients(in_f32(saved[0]), in_f32(saved[1]), in_f32(saved[2]), in_f32(dy));
+    const auto to_f32 = [](const Tensor& t) { return t.to(Dtype::f32); };
+    Gradients<3> d = gradients(to_f32(saved[0]), to_f32(saved[1]), to_f32(saved[2]), to_f32(dy));
     for (Tensor& g : d) g = g.to(Dtype::bf16);
     return d;
   }
   Gradients<3> gradients(const Tensor& x, const Tensor& y, const Tensor& v, const Tensor& dy) const {
     const Gradients<3> d = {Tensor::zeros_like(x), Tensor::zeros_like(y), Tensor::zeros_like(v)};
-    for (const Visible& see : visible(x, y))
-      of_type(x.dtype(), [&]<class T>() {
-        add_gradients<T>(x.device(), inputs<T>(x, y, v, see), read<T>(dy, see),
-                         {write<T>(d[0], see), write<T>(d[1], see), write<T>(d[2], see)});
+    for (const Scan& scan : scans(x, y))
+      with_type(x.dtype(), [&]<class T>() {
+        add_gradients<T>(x.device(), inputs<T>(x, y, v, scan), view<T>(dy, scan),
+                         {mutable_view<T>(d[0], scan), mutable_view<T>(d[1], scan), mutable_view<T>(d[2], scan)});
       });
     return d;
   }
@@ -226,24 +228,24 @@ class LinearAttention final : public AttentionLayer {
                                 .formula = "o_i = sum_j <F(q_i D^-1/4), F(k_j D^-1/4)> v_j, by running sums",
                                 .source = "Katharopoulos et al. 2020, arXiv:2006.16236",
                                 .parameters = "as softmax",
-                                .keeps = "q, k, F(q), F(k), v"};
+                                .saves = "q, k, F(q), F(k), v"};
 
   LinearAttention(const Spec& spec, const AttentionLayerOptions& options)
       : LinearAttention(settings_from<Settings>(spec), options) {}
   LinearAttention(const Settings& settings, const AttentionLayerOptions& options)
       : AttentionLayer(info.name, settings.layer, options,
-                       {.dropout = false, .distance_terms = false, .span = false, .slots = false}),
+                       {.dropout = false, .relative_position = false, .span = false, .slots = false}),
         function_(settings.function),
         normalize_(settings.normalize) {}
 
  private:
-  Tensor read(const AttentionInputs& r, const AttentionOptions& o, Pass&) override {
-    if (by_simple_operations()) return read_values(weights(r, o), r, o);
+  Tensor attend(const AttentionInputs& r, const AttentionOptions& o, ForwardPass&) override {
+    if (in_reference_mode()) return apply_weights(weights(r, o), r, o);
     const auto [x, y] = features(r, o);
     if (!normalize_) return record(LinearAttentionOperation{o.mask}, x, y, r.value);
     const Tensor ones = Tensor::full_like(r.value, r.value.shape().with(-1, 1), 1);
-    const Tensor read = record(LinearAttentionOperation{o.mask}, x, y, concatenate({r.value, ones}, 3));
-    return divided(slice(read, 3, 0, r.value.size(3)), slice(read, 3, r.value.size(3), r.value.size(3) + 1));
+    const Tensor output = record(LinearAttentionOperation{o.mask}, x, y, concatenate({r.value, ones}, 3));
+    return divided(slice(output, 3, 0, r.value.size(3)), slice(output, 3, r.value.size(3), r.value.size(3) + 1));
   }
   Tensor weights(const AttentionInputs& r, const AttentionOptions& o) override {
     AttentionInputs mapped = r;
@@ -255,12 +257,12 @@ class LinearAttention final : public AttentionLayer {
   }
   // Returns F of queries and keys; rows in no visible pair become 0 first, because F'(NaN) is NaN.
   std::pair<Tensor, Tensor> features(const AttentionInputs& r, const AttentionOptions& o) const {
-    const LinearAttentionOperation::Parts parts = LinearAttentionOperation{o.mask}.parts(r.query, r.key);
+    const LinearAttentionOperation::UsedTokens used = LinearAttentionOperation{o.mask}.used(r.query, r.key);
     const Tensor zero = Tensor::zeros_like(r.query, {1});
-    const auto map = [&](const Tensor& x, const Tensor& part) {
-      return function_(where(part, x, zero) * std::sqrt(o.scale));
+    const auto map = [&](const Tensor& x, const Tensor& mask) {
+      return function_(where(mask, x, zero) * std::sqrt(o.scale));
     };
-    return {map(r.query, parts.queries), map(r.key, parts.keys)};
+    return {map(r.query, used.queries), map(r.key, used.keys)};
   }
   static Tensor divided(const Tensor& x, const Tensor& by) {  // 0 where `by` is 0
     const Tensor one = Tensor::full_like(by, {1}, 1);

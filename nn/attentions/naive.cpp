@@ -11,7 +11,7 @@ const bool registered = register_preset(attentions(),
                                          .formula = "pointwise(F, alpha=0), with the settings of pointwise",
                                          .source = "A Study on ReLU and Softmax in Transformer, arXiv:2302.06461",
                                          .parameters = "as softmax",
-                                         .keeps = "q, k, v"},
+                                         .saves = "q, k, v"},
                                         "pointwise(relu, alpha=0)");
 const bool cases = add_attention_cases("naive", {"naive(relu)", "naive(tanh)"});
 

@@ -8,7 +8,7 @@
 // scores N(0, v), E[F^2] is v / 2 (relu), 3 v^2 / 2 (relu_squared), v (identity). L^-alpha scales
 // the output, once, in the arithmetic type; F and F' run in the tiles of
 // engine/attention_formula/problem.h. Open in the paper: the mask sets weights to 0 after F, as
-// F(0) and F(-infinity) may not be 0; the meaning of L (nn/attentions/base/length.h); alpha may be
+// F(0) and F(-infinity) may not be 0; the meaning of L (nn/attentions/base/length_scale.h); alpha may be
 // learned. Saved for backward: q, k, v, and the output if alpha is not 0. No (T, T) array exists.
 #include <cmath>
 
@@ -41,7 +41,7 @@ class Pointwise final : public AttentionLayer {
                                 .formula = "o_i = L^-alpha sum_j F(<q_i, k_j> / sqrt(D)) v_j",
                                 .source = "Wortsman et al. 2023, arXiv:2309.08586",
                                 .parameters = "as softmax; alpha from its setting, if learned",
-                                .keeps = "q, k, v; attention output if alpha is not 0",
+                                .saves = "q, k, v; attention output if alpha is not 0",
                                 .takes_activation = true};
 
   Pointwise(const Spec& spec, const AttentionLayerOptions& options)
@@ -50,22 +50,22 @@ class Pointwise final : public AttentionLayer {
       : AttentionLayer(info.name, settings.layer, options, {}),
         function_(settings.function),
         alpha_(settings.alpha.initial),
-        length_(info.name, settings.length, options.causal && !options.memory_width) {
+        length_(info.name, settings.length, options.causal && !options.encoder_width) {
     if (!settings.alpha.learned) return;
     learned_alpha_ = Parameter(Shape{1}, constant(alpha_));
-    learned_alpha_.rate_group = "exponents";
+    learned_alpha_.lr_group = "exponents";
   }
   void visit(Visitor& v) override {
     AttentionLayer::visit(v);
     v("alpha", learned_alpha_);
   }
-  std::vector<Prediction> predicted(const Given& given) const {
-    const double square = mean_square(given.mean_square, [&](double s) { return function_.value(s); }),
+  std::vector<Prediction> predicted(const InputStats& stats) const {
+    const double square = mean_square(stats.mean_square, [&](double s) { return function_.value(s); }),
                  alpha = learned_alpha_.value ? learned_alpha_.value.item() : alpha_;
-    const double read = mean_over(given.queries, [&](const QueriesAlike& alike) {
-      return alike.keys * std::pow(length_.length(alike), -2 * alpha) * square;
+    const double head_output = mean_over(stats.queries, [&](const QueryGroup& group) {
+      return group.keys * std::pow(length_.length(group), -2 * alpha) * square;
     });
-    return {{ratio::read, read, text("n E[F(s)^2] / L^", significant(2 * alpha, 3)), given.mean_square}};
+    return {{ratio::head_output, head_output, text("n E[F(s)^2] / L^", significant(2 * alpha, 3)), stats.mean_square}};
   }
 
  private:
@@ -73,10 +73,10 @@ class Pointwise final : public AttentionLayer {
     return times_once(x, exp(learned_alpha_.value ? -(log_length * learned_alpha_.value.to(log_length.dtype()))
                                                   : log_length * -alpha_));
   }
-  Tensor read(const AttentionInputs& r, const AttentionOptions& o, Pass&) override {
-    const Tensor read = attention(r, o, function_).output;
-    if (alpha_ == 0 && !learned_alpha_.value) return read;
-    return scaled(read, length_.log_length(r, o.mask));
+  Tensor attend(const AttentionInputs& r, const AttentionOptions& o, ForwardPass&) override {
+    const Tensor output = attention(r, o, function_).output;
+    if (alpha_ == 0 && !learned_alpha_.value) return output;
+    return scaled(output, length_.log_length(r, o.mask));
   }
   Tensor weights(const AttentionInputs& r, const AttentionOptions& o) override {
     const Tensor n = length_.log_length(r, o.mask);
@@ -86,7 +86,7 @@ class Pointwise final : public AttentionLayer {
   Activation function_;
   double alpha_;
   Parameter learned_alpha_;
-  LengthRule length_;
+  LengthScale length_;
 };
 REGISTER_ATTENTION(Pointwise);
 REGISTER_PREDICTION(Pointwise);
@@ -96,12 +96,12 @@ const bool cases = add_attention_cases(
                   "pointwise(relu, alpha=2, length=padded_length, gate=silu)", "pointwise(elu(0.5), alpha=0)",
                   "pointwise(relu, alpha=learned(0.8))", "pointwise(gelu, persistent=3)",
                   "pointwise(softplus, alpha=0.5, persistent=slots(3, split=yes))"});
-const bool own_sequence_cases = add_attention_cases(
+const bool self_attention_cases = add_attention_cases(
     "pointwise",
     {"pointwise(softplus, span=adaptive_span(8, R=4), persistent=3)", "pointwise(silu, span=dynamic_span(9))"}, false);
-const bool by_row = add_attention_case(
+const bool row_index_cases = add_attention_case(
     "attention", "pointwise", {.spec = "pointwise(gelu, alpha=learned(0.6), length=row_index)", .full = false});
-const bool dropping = add_attention_case(
+const bool dropout_cases = add_attention_case(
     "attention", "pointwise", {.spec = "pointwise(silu, dropout=0.3, persistent=3)", .dropout = true, .cross = true});
 
 }  // namespace

@@ -22,7 +22,7 @@ const bool keys_of_sparsemax =
 const bool half_split = add_attention_case("position", "rotary", {.spec = "softmax", .position = "rotary"});
 const bool interleaved =
     add_attention_case("position", "rotary", {.spec = "relu_former", .position = "rotary(pairs=interleaved)"});
-const bool of_unit = add_attention_case("position", "rotary", {.spec = "gau(size=6)", .position = "rotary"});
+const bool rotary_of_gau = add_attention_case("position", "rotary", {.spec = "gau(size=6)", .position = "rotary"});
 
 }  // namespace
 }  // namespace orrery::nn

@@ -31,29 +31,29 @@ class Rela final : public AttentionLayer {
                                 .formula = "o_i = rms(sum_j relu(<q_i, k_j> / sqrt(D)) v_j) * gain",
                                 .source = "Zhang et al. 2021, arXiv:2104.07012",
                                 .parameters = "as softmax; gain 1, w 0",
-                                .keeps = "q, k, v, attention output, 1/rms of each row"};
+                                .saves = "q, k, v, attention output, 1/rms of each row"};
 
   Rela(const Spec& spec, const AttentionLayerOptions& options) : Rela(settings_from<Settings>(spec), options) {}
   Rela(const Settings& settings, const AttentionLayerOptions& options)
       : AttentionLayer(info.name, settings.layer, options, {.span = false, .slots = false}),
         epsilon_(settings.epsilon),
         gain_(Shape{heads() * head_size()}, constant(1)) {
-    if (settings.gated) opening_ = Parameter(Shape{heads() * head_size()}, constant(0));
+    if (settings.gated) gate_weight_ = Parameter(Shape{heads() * head_size()}, constant(0));
   }
   void visit(Visitor& v) override {
     AttentionLayer::visit(v);
     v("gain", gain_);
-    v("opening", opening_);
+    v("opening", gate_weight_);
   }
 
  private:
-  Tensor read(const AttentionInputs& r, const AttentionOptions& o, Pass&) override {
+  Tensor attend(const AttentionInputs& r, const AttentionOptions& o, ForwardPass&) override {
     return finish(attention(r, o, relu_).output);
   }
-  Tensor finish(const Tensor& read) override {
-    const Tensor a = read.reshape(Shape{read.size(0), read.size(1), read.size(2) * read.size(3)});
+  Tensor finish(const Tensor& output) override {
+    const Tensor a = output.reshape(Shape{output.size(0), output.size(1), output.size(2) * output.size(3)});
     const Tensor y = rms_norm(a, gain_.value, epsilon_);
-    return (opening_.value ? sigmoid_.gate(a * opening_.value, y) : y).reshape(read.shape());
+    return (gate_weight_.value ? sigmoid_.gate(a * gate_weight_.value, y) : y).reshape(output.shape());
   }
   Tensor weights(const AttentionInputs& r, const AttentionOptions& o) override {
     return attention_weights(r, o, relu_);
@@ -61,11 +61,11 @@ class Rela final : public AttentionLayer {
 
   Activation relu_{"relu"}, sigmoid_{"sigmoid"};
   double epsilon_;
-  Parameter gain_, opening_;
+  Parameter gain_, gate_weight_;
 };
 REGISTER_ATTENTION(Rela);
 const bool cases = add_attention_cases("rela", {"rela(scale=1)", "rela(gated=yes, scale=1)"});
-const bool dropping =
+const bool dropout_cases =
     add_attention_case("attention", "rela", {.spec = "rela(scale=1, dropout=0.3)", .dropout = true, .cross = true});
 
 }  // namespace

@@ -45,28 +45,28 @@ class ReluFormer final : public AttentionLayer {
                                 .formula = "o_i = sum_j relu(<q_i, k_j> / sqrt(D)) v_j / (gamma sqrt(n_i / 2))",
                                 .source = "A Study on ReLU and Softmax in Transformer, arXiv:2302.06461",
                                 .parameters = "as softmax; ln gamma of each head",
-                                .keeps = "q, k, v, attention output; with a loss, sum and entropy of each row"};
+                                .saves = "q, k, v, attention output; with a loss, sum and entropy of each row"};
 
   ReluFormer(const Spec& spec, const AttentionLayerOptions& options)
       : ReluFormer(settings_from<Settings>(spec), options) {}
   ReluFormer(const Settings& settings, const AttentionLayerOptions& options)
       : AttentionLayer(info.name, settings.layer, options, {}),
-        length_(info.name, settings.length, options.causal && !options.memory_width),
+        length_(info.name, settings.length, options.causal && !options.encoder_width),
         log_gamma_(Shape{heads(), 1}, constant(std::log(settings.gamma))) {
-    log_gamma_.decay = false, log_gamma_.rate_group = "gammas";
+    log_gamma_.decay = false, log_gamma_.lr_group = "gammas";
   }
   void visit(Visitor& v) override {
     AttentionLayer::visit(v);
     v("log_gamma", log_gamma_);
   }
-  std::vector<Prediction> predicted(const Given& given) const {
+  std::vector<Prediction> predicted(const InputStats& stats) const {
     double inverse_square = 0;
     for (const double log_gamma : log_gamma_.value.to_vector()) inverse_square += std::exp(-2 * log_gamma);
     inverse_square /= static_cast<double>(heads());
-    const double read = mean_over(given.queries, [&](const QueriesAlike& alike) {
-      return alike.keys / length_.length(alike) * given.mean_square * inverse_square;
+    const double head_output = mean_over(stats.queries, [&](const QueryGroup& group) {
+      return group.keys / length_.length(group) * stats.mean_square * inverse_square;
     });
-    return {{ratio::read, read, "v / gamma^2", given.mean_square}};
+    return {{ratio::head_output, head_output, "v / gamma^2", stats.mean_square}};
   }
 
  private:
@@ -75,45 +75,45 @@ class ReluFormer final : public AttentionLayer {
     const Tensor log_length = length_.log_length(r, o.mask);
     return exp(-(log_length * 0.5 + log_gamma_.value.to(log_length.dtype()))) * std::sqrt(2.0);
   }
-  Tensor read(const AttentionInputs& r, const AttentionOptions& o, Pass& pass) override {
+  Tensor attend(const AttentionInputs& r, const AttentionOptions& o, ForwardPass& pass) override {
     const bool losses = pass.wants_loss("normalization_loss") || pass.wants_loss("entropy_margin_loss");
-    const AttentionOutput read = attention(r, o, relu_, losses);
+    const AttentionOutput result = attention(r, o, relu_, losses);
     const Tensor f = factor(r, o);
-    if (losses) add_losses(read, f, r, o, pass);
-    return times_once(read.output, f);
+    if (losses) add_losses(result, f, r, o, pass);
+    return times_once(result.output, f);
   }
   // Padding rows have n = 0 here, which excludes them from both means.
-  void add_losses(const AttentionOutput& read, const Tensor& f, const AttentionInputs& r, const AttentionOptions& o,
-                  Pass& pass) const {
+  void add_losses(const AttentionOutput& result, const Tensor& f, const AttentionInputs& r, const AttentionOptions& o,
+                  ForwardPass& pass) const {
     const Tensor n = counted_keys(r, o.mask), factors = permute(f, {0, 2, 3, 1});
-    const Tensor sums = read.sum * factors.reshape(Shape{f.size(0), f.size(2), f.size(1)}).to(read.sum.dtype());
+    const Tensor sums = result.sum * factors.reshape(Shape{f.size(0), f.size(2), f.size(1)}).to(result.sum.dtype());
     if (pass.wants_loss("normalization_loss"))
       pass.add_loss("normalization_loss", normalization_loss(where(n, sums, Tensor::zeros_like(sums, {1}))));
     if (pass.wants_loss("entropy_margin_loss"))
-      pass.add_loss("entropy_margin_loss", entropy_margin_loss(read.entropy, n));
+      pass.add_loss("entropy_margin_loss", entropy_margin_loss(result.entropy, n));
   }
   Tensor weights(const AttentionInputs& r, const AttentionOptions& o) override {
     return times_once(attention_weights(r, o, relu_), permute(factor(r, o), {0, 2, 1, 3}));
   }
 
   Activation relu_{"relu"};
-  LengthRule length_;
+  LengthScale length_;
   Parameter log_gamma_;
 };
 REGISTER_ATTENTION(ReluFormer);
 REGISTER_PREDICTION(ReluFormer);
 const bool cases = add_attention_cases("relu_former", {"relu_former", "relu_former(gamma=1.7, qk_norm=layer)",
                                                        "relu_former(persistent=slots(4, split=yes))"});
-const bool own_sequence_cases =
+const bool self_attention_cases =
     add_attention_cases("relu_former", {"relu_former(span=adaptive_span(8, R=4), persistent=3)"}, false);
-const bool by_row =
+const bool row_index_cases =
     add_attention_case("attention", "relu_former", {.spec = "relu_former(length=row_index)", .full = false});
-const bool dropping = add_attention_case(
+const bool dropout_cases = add_attention_case(
     "attention", "relu_former", {.spec = "relu_former(dropout=0.3, persistent=3)", .dropout = true, .cross = true});
-const bool judged = add_attention_case("attention", "relu_former",
-                                       {.spec = "relu_former(gamma=1.2, persistent=4)",
-                                        .losses = {"normalization_loss", "entropy_margin_loss"},
-                                        .cross = true});
+const bool loss_cases = add_attention_case("attention", "relu_former",
+                                           {.spec = "relu_former(gamma=1.2, persistent=4)",
+                                            .losses = {"normalization_loss", "entropy_margin_loss"},
+                                            .cross = true});
 
 }  // namespace
 }  // namespace orrery::nn

@@ -43,25 +43,25 @@ class Softmax final : public AttentionLayer {
                                 .parameters =
                                     "weights N(0, 0.02^2), of the output N(0, 0.02^2 / (2 layers)), biases 0; "
                                     "if learned, per head: temperature 1, entropy_threshold 0.5",
-                                .keeps = "q, k, v, o, log-sum-exp of each row"};
+                                .saves = "q, k, v, o, log-sum-exp of each row"};
 
   Softmax(const Spec& spec, const AttentionLayerOptions& options) : Softmax(settings_from<Settings>(spec), options) {}
   Softmax(const Settings& settings, const AttentionLayerOptions& options)
       : AttentionLayer(info.name, settings.layer, options, {}), settings_(settings) {
     if (settings_.entropy_threshold.learned) {
       threshold_ = Parameter(Shape{heads()}, constant(settings_.entropy_threshold.initial));
-      threshold_.decay = false, threshold_.rate_group = "thresholds";
+      threshold_.decay = false, threshold_.lr_group = "thresholds";
     }
     if (!settings_.temperature.learned) return;
     temperature_ = Parameter(Shape{heads(), 1}, constant(settings_.temperature.initial));
-    temperature_.decay = false, temperature_.lowest = 0.001, temperature_.rate_group = "temperatures";
+    temperature_.decay = false, temperature_.min_value = 0.001, temperature_.lr_group = "temperatures";
   }
   void visit(Visitor& v) override {
     AttentionLayer::visit(v);
     v("temperature", temperature_);
     v("entropy_threshold", threshold_);
   }
-  std::vector<Prediction> predicted(const Given& given) const { return {predicted_softmax_read(given)}; }
+  std::vector<Prediction> predicted(const InputStats& stats) const { return {predicted_softmax_output(stats)}; }
 
  private:
   AttentionInputs tempered(AttentionInputs r) const {
@@ -73,18 +73,18 @@ class Softmax final : public AttentionLayer {
     if (!temperature_.value) o.scale /= settings_.temperature.initial;
     return o;
   }
-  Tensor read(const AttentionInputs& r, const AttentionOptions& o, Pass& pass) override {
+  Tensor attend(const AttentionInputs& r, const AttentionOptions& o, ForwardPass& pass) override {
     const bool regularized = pass.wants_loss("entropy_regularizer");
-    const AttentionOutput read = attention(tempered(r), tempered(o), {}, regularized);
+    const AttentionOutput result = attention(tempered(r), tempered(o), {}, regularized);
     if (regularized) {
-      const Dtype dtype = read.entropy.dtype();
-      const Tensor theta =
-          threshold_.value ? threshold_.value.to(dtype)
-                           : Tensor::full({heads()}, settings_.entropy_threshold.initial, dtype, read.entropy.device());
+      const Dtype dtype = result.entropy.dtype();
+      const Tensor theta = threshold_.value ? threshold_.value.to(dtype)
+                                            : Tensor::full({heads()}, settings_.entropy_threshold.initial, dtype,
+                                                           result.entropy.device());
       pass.add_loss("entropy_regularizer",
-                    entropy_regularizer(read.entropy, theta, {.visible = counted_keys(r, o.mask)}));
+                    entropy_regularizer(result.entropy, theta, {.visible = counted_keys(r, o.mask)}));
     }
-    return read.output;
+    return result.output;
   }
   Tensor weights(const AttentionInputs& r, const AttentionOptions& o) override {
     return attention_weights(tempered(r), tempered(o), {});
@@ -99,18 +99,18 @@ REGISTER_PREDICTION(Softmax);
 const bool cases = add_attention_cases(
     "softmax", {"softmax", "softmax(soft_cap=1.5, temperature=learned(0.7))", "softmax(gate=silu, qk_norm=rms)",
                 "softmax(persistent=3)", "softmax(persistent=slots(5, split=yes, scaled=no), qk_norm=layer)"});
-const bool own_sequence_cases =
+const bool self_attention_cases =
     add_attention_cases("softmax",
                         {"softmax(span=fixed(3))", "softmax(span=adaptive_span(8, R=4), persistent=3)",
                          "softmax(span=dynamic_span(9, R=5), attend_to_self=yes)"},
                         false);
-const bool dropping = add_attention_case(
+const bool dropout_cases = add_attention_case(
     "attention", "softmax",
     {.spec = "softmax(dropout=0.3, persistent=slots(3, split=yes))", .dropout = true, .cross = true});
-const bool judged = add_attention_case(
+const bool loss_cases = add_attention_case(
     "attention", "softmax",
     {.spec = "softmax(temperature=learned, entropy_threshold=learned(0.4))", .losses = {"entropy_regularizer"}});
-const bool penalized = add_attention_case(
+const bool span_penalty_cases = add_attention_case(
     "attention", "softmax",
     {.spec = "softmax(span=adaptive_span(20, R=8), dropout=0.2)", .losses = {"span_penalty"}, .dropout = true});
 

@@ -17,11 +17,11 @@ struct Sparsemax {
                                 .formula = "o_i = sum_j max(s_ij - tau_i, 0) v_j, weights of a row add up to 1",
                                 .source = "Martins and Astudillo 2016, arXiv:1602.02068",
                                 .parameters = "as softmax",
-                                .keeps = "q, k, v, scores and weights (B, H, Tq, Tk)"};
+                                .saves = "q, k, v, scores and weights (B, H, Tq, Tk)"};
 
   template <class Row, class T, class A = Arithmetic<T>>
   HOST_DEVICE void forward(Row row, In<T> scores, Out<T> w) const {
-    const auto s = row.hold(scores);
+    const auto s = row.preload(scores);
     const A lowest = std::numeric_limits<A>::lowest();  // below every visible score
     A tau = lowest, count = row.sum([&](A s_j) { return s_j > lowest ? A(1) : A(0); }, s);
     for (A before = count + 1; count > 0 && count < before;) {
@@ -36,7 +36,7 @@ struct Sparsemax {
   }
   template <class Row, class T, class A = Arithmetic<T>>
   HOST_DEVICE void backward(Row row, In<T> weights, In<T> dw, Out<T> ds) const {
-    const auto w = row.hold(weights), g = row.hold(dw);
+    const auto w = row.preload(weights), g = row.preload(dw);
     const A count = row.sum([](A w_j) { return w_j > 0 ? A(1) : A(0); }, w);
     const A sum = row.sum([](A w_j, A g_j) { return w_j > 0 ? g_j : A(0); }, w, g);
     const A mean = sum / (count > 0 ? count : A(1));
@@ -47,7 +47,7 @@ struct Sparsemax {
 
 // Takes the support from Sparsemax; on it the formula is a mean and a difference.
 Tensor reference(const Tensor& s) {
-  const Tensor on = step(weights_by(Sparsemax{}, s.detach())), zero = Tensor::zeros({1}, s.dtype());
+  const Tensor on = heaviside(weights_by(Sparsemax{}, s.detach())), zero = Tensor::zeros({1}, s.dtype());
   const Tensor inside = where(on, s, zero), one = Tensor::full({1}, 1, s.dtype());
   const Tensor tau = (sum(inside, {-1}, true) - 1.0) / maximum(sum(on, {-1}, true), one);
   return where(on, inside - tau, zero);

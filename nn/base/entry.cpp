@@ -8,8 +8,8 @@
 
 namespace orrery::nn {
 
-void check_keys(const Spec& spec, const std::string& name, const std::vector<std::string>& aliases,
-                const std::map<std::string, const Defaults*>& family) {
+void check_setting_names(const Spec& spec, const std::string& name, const std::vector<std::string>& aliases,
+                         const std::map<std::string, const Defaults*>& family) {
   const auto has = [](const Defaults& settings, const std::string& key) {
     return std::any_of(settings.begin(), settings.end(), [&](const auto& setting) { return setting.first == key; });
   };
@@ -26,7 +26,7 @@ void check_keys(const Spec& spec, const std::string& name, const std::vector<std
   }
 }
 
-Spec from_preset(const std::string& preset, const Spec& spec) {
+Spec expand_preset(const std::string& preset, const Spec& spec) {
   const Spec own = parse_spec(preset);
   const auto is_named = [](const Spec::Item& item) { return !item.key.empty(); };
   const auto fixed = std::find_if(own.items.begin(), own.items.end(), is_named);

@@ -21,7 +21,7 @@ namespace orrery::nn {
 struct Info {
   std::string_view name, formula, source;
   std::string_view parameters = {};            // learned, each with its initial value: "weight 1, bias 0"
-  std::string_view keeps = {};                 // saved for backward: "x, mean and 1/std of each row"
+  std::string_view saves = {};                 // saved for backward: "x, mean and 1/std of each row"
   std::vector<Setting> (*ranges)() = nullptr;  // settings and limits, if the family has no registry of types
   std::string_view alias = {};                 // another program's name for it, read like the name: "rope"
   // For error messages: an activation's name in the place of a member's means this member with it.
@@ -41,7 +41,7 @@ using Defaults = std::vector<std::pair<std::string, std::string>>;  // names and
 
 template <class Product, class... Arguments>
 struct Entry {
-  std::string name, formula, source, parameters, keeps;
+  std::string name, formula, source, parameters, saves;
   Defaults settings;  // of the spec
   std::unique_ptr<Product> (*make)(const Spec& spec, Arguments... arguments);
   Spec (*resolve)(const Spec& spec);  // the spec with every setting by name, defaults included
@@ -55,12 +55,12 @@ struct Entry {
   std::string variants = {};
 };
 // Expands a preset with items: naive(tanh, gate=silu) is pointwise(tanh, alpha=0, gate=silu).
-Spec from_preset(const std::string& preset, const Spec& spec);
+Spec expand_preset(const std::string& preset, const Spec& spec);
 
 // Throws for a setting that only other members of the family have, and names these: softmax for
 // pointwise(relu, soft_cap=30). The constructor rejects other unknown settings.
-void check_keys(const Spec& spec, const std::string& name, const std::vector<std::string>& aliases,
-                const std::map<std::string, const Defaults*>& family);
+void check_setting_names(const Spec& spec, const std::string& name, const std::vector<std::string>& aliases,
+                         const std::map<std::string, const Defaults*>& family);
 [[noreturn]] void fail_with_spec(const Spec& spec, const std::string& name, std::string_view message);
 // Returns the activation that an unknown name means for a member; empty if none.
 std::string activation_meant(const Spec& spec, bool takes_activation, std::string_view variants);
@@ -69,10 +69,10 @@ std::string activation_meant(const Spec& spec, bool takes_activation, std::strin
 Spec renamed_items(const Spec& spec, std::span<const Setting> settings);
 
 template <class Entry>
-Entry described(const Info& info) {
+Entry make_entry(const Info& info) {
   Entry entry{};
   entry.name = info.name, entry.formula = info.formula, entry.source = info.source;
-  entry.parameters = info.parameters, entry.keeps = info.keeps;
+  entry.parameters = info.parameters, entry.saves = info.saves;
   if constexpr (requires { entry.variants; })
     entry.takes_activation = info.takes_activation, entry.variants = info.variants;
   return entry;
@@ -81,7 +81,7 @@ Entry described(const Info& info) {
 // Marked cold, because it runs once per program.
 template <class Type, class Product, class... Arguments>
 [[gnu::cold]] bool register_type(Registry<Entry<Product, Arguments...>>& family) {
-  auto entry = described<Entry<Product, Arguments...>>(Type::info);
+  auto entry = make_entry<Entry<Product, Arguments...>>(Type::info);
   if constexpr (requires { typename Type::Settings; }) {
     typename Type::Settings defaults;
     entry.settings = list_settings(defaults);
@@ -115,7 +115,7 @@ template <class Type, class Product, class... Arguments>
 
 template <class Product, class... Arguments>
 bool register_preset(Registry<Entry<Product, Arguments...>>& family, const Info& info, const std::string& preset) {
-  auto entry = described<Entry<Product, Arguments...>>(info);
+  auto entry = make_entry<Entry<Product, Arguments...>>(info);
   entry.preset = preset;
   family.add(std::move(entry));
   return true;
@@ -137,10 +137,10 @@ template <class Product, class... Arguments>
 std::unique_ptr<Product> make_from(const Registry<Entry<Product, Arguments...>>& family, const Spec& spec,
                                    std::type_identity_t<Arguments>... arguments) {
   const Entry<Product, Arguments...>& entry = member_at(family, spec);
-  if (!entry.preset.empty()) return make_from(family, from_preset(entry.preset, spec), arguments...);
+  if (!entry.preset.empty()) return make_from(family, expand_preset(entry.preset, spec), arguments...);
   std::map<std::string, const Defaults*> settings;
   for (const auto& [name, member] : family) settings[name] = &member.settings;
-  check_keys(spec, entry.name, entry.aliases, settings);
+  check_setting_names(spec, entry.name, entry.aliases, settings);
   try {
     return entry.make(spec, arguments...);
   } catch (const Error& error) {
@@ -151,14 +151,14 @@ std::unique_ptr<Product> make_from(const Registry<Entry<Product, Arguments...>>&
 template <class Product, class... Arguments>
 Spec resolved(const Registry<Entry<Product, Arguments...>>& family, const Spec& spec) {
   const Entry<Product, Arguments...>* const entry = family.find(spec.name);
-  if (entry && !entry->preset.empty()) return resolved(family, from_preset(entry->preset, spec));
+  if (entry && !entry->preset.empty()) return resolved(family, expand_preset(entry->preset, spec));
   return entry ? entry->resolve({entry->name, spec.items}) : spec;
 }
 // Returns the spec with names in place of aliases; unchanged if its name is not in the family.
 template <class Product, class... Arguments>
 Spec renamed(const Registry<Entry<Product, Arguments...>>& family, const Spec& spec) {
   const Entry<Product, Arguments...>* const entry = family.find(spec.name);
-  if (entry && !entry->preset.empty()) return renamed(family, from_preset(entry->preset, spec));
+  if (entry && !entry->preset.empty()) return renamed(family, expand_preset(entry->preset, spec));
   return entry ? entry->rename({entry->name, spec.items}) : spec;
 }
 

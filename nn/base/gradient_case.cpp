@@ -30,10 +30,10 @@ const std::vector<RegisteredCase>& gradient_cases() {
 }
 GradientCase make_case(const RegisteredCase& registered, uint64_t seed) {
   uint64_t count = 0;
-  const RandomKey key = RandomKey{seed, 0}.derive(registered.family).derive(registered.name).derive(registered.title);
+  const RandomKey rng = RandomKey{seed, 0}.derive(registered.family).derive(registered.name).derive(registered.title);
   return registered.make([&](const Shape& shape) {
     const Tensor x = Tensor::empty(shape, Dtype::f64, Device::cpu);
-    fill(x, normal(1), key.derive(count++));
+    fill(x, normal(1), rng.derive(count++));
     return x;
   });
 }

@@ -11,8 +11,8 @@ namespace {
 
 template <class T>
 struct Draw {  // fills x in rows of `width` elements
-  Initialization how;
-  RandomKey key;
+  Initialization init;
+  RandomKey rng;
   Out<T> x;
   template <class Row>
   HOST_DEVICE void operator()(Row row, int64_t r) const {
@@ -20,11 +20,11 @@ struct Draw {  // fills x in rows of `width` elements
     row.each([&](int i) {
       if (first + i >= count) return;
       using A = Arithmetic<T>;
-      x[first + i] = how.kind == Initialization::Kind::constant ? A(how.a)
-                     : how.kind == Initialization::Kind::listed ? A(how.list[static_cast<size_t>((first + i) % 4)])
-                     : how.kind == Initialization::Kind::normal
-                         ? A(how.a * orrery::normal(key, static_cast<uint64_t>(first + i)))
-                         : A(how.a * (2 * orrery::uniform(key, static_cast<uint64_t>(first + i)) - 1));
+      x[first + i] = init.kind == Initialization::Kind::constant ? A(init.a)
+                     : init.kind == Initialization::Kind::listed ? A(init.list[static_cast<size_t>((first + i) % 4)])
+                     : init.kind == Initialization::Kind::normal
+                         ? A(init.a * orrery::normal(rng, static_cast<uint64_t>(first + i)))
+                         : A(init.a * (2 * orrery::uniform(rng, static_cast<uint64_t>(first + i)) - 1));
     });
   }
   int64_t count;
@@ -35,11 +35,11 @@ struct Draw {  // fills x in rows of `width` elements
 
 Initialization constant(double value) { return {Initialization::Kind::constant, value, {}}; }
 Initialization listed(std::span<const double> values) {
-  Initialization how{Initialization::Kind::listed, 0, {}};
-  check(values.size() <= how.list.size(), "initialization: ", values.size(), " values listed; at most ",
-        how.list.size());
-  std::copy(values.begin(), values.end(), how.list.begin());
-  return how;
+  Initialization init{Initialization::Kind::listed, 0, {}};
+  check(values.size() <= init.list.size(), "initialization: ", values.size(), " values listed; at most ",
+        init.list.size());
+  std::copy(values.begin(), values.end(), init.list.begin());
+  return init;
 }
 Initialization normal(double std) { return {Initialization::Kind::normal, std, {}}; }
 Initialization scaled_normal(double std, int64_t layers) {
@@ -59,10 +59,10 @@ Initialization kaiming_normal(int64_t inputs, double gain) {
   return normal(gain / std::sqrt(static_cast<double>(inputs)));
 }
 
-void fill(const Tensor& x, Initialization how, RandomKey key) {
+void fill(const Tensor& x, Initialization init, RandomKey rng) {
   dispatch(x.dtype(), "initialize", [&]<class T>() {
     using D = Draw<T>;
-    rows(x.device(), (x.numel() + D::width - 1) / D::width, D::width, D{how, key, {x.mutable_data<T>()}, x.numel()});
+    rows(x.device(), (x.numel() + D::width - 1) / D::width, D::width, D{init, rng, {x.mutable_data<T>()}, x.numel()});
   });
 }
 

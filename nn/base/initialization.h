@@ -28,6 +28,6 @@ Initialization kaiming_uniform(int64_t inputs, double gain = 1.4142135623730951)
 Initialization kaiming_normal(int64_t inputs, double gain = 1.4142135623730951);
 
 // Fills x, on either device; element i gets the random number with counter i.
-void fill(const Tensor& x, Initialization how, RandomKey key);
+void fill(const Tensor& x, Initialization init, RandomKey rng);
 
 }  // namespace orrery::nn

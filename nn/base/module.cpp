@@ -16,9 +16,9 @@ std::string join(const std::string& path, std::string_view name) {
   return path.empty() ? std::string(name) : path + "." + std::string(name);
 }
 
-class Paths final : public Visitor {
+class ModuleVisitor final : public Visitor {
  public:
-  explicit Paths(std::function<void(const std::string&, Module&)> f) : f_(std::move(f)) {}
+  explicit ModuleVisitor(std::function<void(const std::string&, Module&)> f) : f_(std::move(f)) {}
   void module(const std::string& path, Module& m) override { f_(path, m); }
 
  private:
@@ -30,38 +30,38 @@ class Collect final : public Visitor {
   std::vector<NamedParameter> parameters;
   std::vector<std::pair<std::string, Tensor*>> buffers;
   void parameter(const std::string& path, Parameter& p) override {
-    check(seen_.insert(path).second, "module: the name '", path, "' is given to two parameters; names must differ");
+    check(paths_.insert(path).second, "module: the name '", path, "' is given to two parameters; names must differ");
     parameters.push_back({path, &p});
   }
   void buffer(const std::string& path, Tensor& b) override {
-    check(seen_.insert(path).second, "module: the name '", path, "' is given twice; names must differ");
+    check(paths_.insert(path).second, "module: the name '", path, "' is given twice; names must differ");
     buffers.push_back({path, &b});
   }
 
  private:
-  std::set<std::string> seen_;
+  std::set<std::string> paths_;
 };
 
-thread_local ParameterCount* counting = nullptr;
+thread_local ParameterCount* active_count = nullptr;
 
 Tensor make_value(const Shape& shape, Dtype dtype) {
-  if (!counting) return Tensor::full(shape, std::numeric_limits<double>::quiet_NaN(), dtype);
-  counting->add(shape);
+  if (!active_count) return Tensor::full(shape, std::numeric_limits<double>::quiet_NaN(), dtype);
+  active_count->add(shape);
   return Tensor::empty(shape, dtype, Device::cpu);
 }
 
 }  // namespace
 
 ParameterCount::ParameterCount(int64_t limit)
-    : limit_(std::min(limit, largest_size)), outer_(std::exchange(counting, this)) {}
-ParameterCount::~ParameterCount() { counting = outer_; }
+    : limit_(std::min(limit, max_elements)), outer_(std::exchange(active_count, this)) {}
+ParameterCount::~ParameterCount() { active_count = outer_; }
 void ParameterCount::add(const Shape& shape) {
   elements_ += shape.numel();  // below 2^60 each, so the sum cannot overflow
   check(!exceeded(), "parameters: the model has more than ", limit_, " elements, one tensor having shape ", shape);
 }
 
-Parameter::Parameter(const Shape& shape, Initialization how, Dtype dtype)
-    : value(make_value(shape, dtype)), initialization(how), decay(shape.rank() >= 2) {
+Parameter::Parameter(const Shape& shape, Initialization init, Dtype dtype)
+    : value(make_value(shape, dtype)), initialization(init), decay(shape.rank() >= 2) {
   value.set_requires_grad();
 }
 
@@ -78,16 +78,16 @@ void Visitor::operator()(std::string_view name, Module& child) {
   path_ = outer;
 }
 
-Tensor Module::operator()(const Tensor& x, Pass& pass) {
+Tensor Module::operator()(const Tensor& x, ForwardPass& pass) {
   return with_path([&] { return hook(path_, "output", forward(hook(path_, "input", x), pass)); });
 }
 Tensor Module::with_path(const std::function<Tensor()>& f) const {
-  const InModule running(path_);
+  const ModuleScope running(path_);
   try {
     return f();
   } catch (const ModuleError&) {
     throw;
-  } catch (const NotFiniteFound&) {  // its message names the module
+  } catch (const NonFiniteError&) {  // its message names the module
     throw;
   } catch (const Error& error) {
     throw ModuleError(path_.empty() ? error.what() : path_ + ": " + error.what());
@@ -96,12 +96,12 @@ Tensor Module::with_path(const std::function<Tensor()>& f) const {
 
 void after_step(Module& root) {
   root.after_step();
-  Paths visitor([](const std::string&, Module& m) { m.after_step(); });
+  ModuleVisitor visitor([](const std::string&, Module& m) { m.after_step(); });
   root.visit(visitor);
 }
 void name_paths(Module& root) {
   root.named_ = true;
-  Paths visitor([](const std::string& path, Module& m) { m.path_ = path, m.named_ = true; });
+  ModuleVisitor visitor([](const std::string& path, Module& m) { m.path_ = path, m.named_ = true; });
   root.visit(visitor);
 }
 void ensure_paths(Module& root) {

@@ -24,19 +24,20 @@ class Module;
 struct Parameter {
   Parameter() = default;
   // Values are NaN until `initialize` or a checkpoint fills them. Only matrices get weight decay.
-  Parameter(const Shape& shape, Initialization how, Dtype dtype = Dtype::f32);
+  Parameter(const Shape& shape, Initialization init, Dtype dtype = Dtype::f32);
 
   Tensor value;
   Initialization initialization;
   bool decay = true;   // weight decay applies
-  bool table = false;  // lookup table, a row per token, position or class (embeddings, heads): Muon leaves it to AdamW
+  bool is_lookup_table =
+      false;  // lookup table, a row per token, position or class (embeddings, heads): Muon leaves it to AdamW
   // Rows of each of the tensors that are packed into this one; empty: a single tensor. Optimizers
   // apply per-tensor steps (a clip, an orthogonal step) to each packed tensor.
-  std::vector<int64_t> parts = {};
-  double rate_factor = 1;       // factor of the learning rate
-  std::string rate_group = "";  // lr group, which the setting `lr_scales` of every optimizer scales
-  double lowest = -std::numeric_limits<double>::infinity();  // every step clamps the values to
-  double highest = std::numeric_limits<double>::infinity();  // [lowest, highest]
+  std::vector<int64_t> packed_rows = {};
+  double lr_scale = 1;        // factor of the learning rate
+  std::string lr_group = "";  // lr group, which the setting `lr_scales` of every optimizer scales
+  double min_value = -std::numeric_limits<double>::infinity();  // every step clamps the values to
+  double max_value = std::numeric_limits<double>::infinity();   // [min_value, max_value]
 };
 
 // A scope in which parameters made on this thread are counted and get untouched memory, so that a
@@ -44,7 +45,7 @@ struct Parameter {
 // are undefined until filled.
 class ParameterCount {
  public:
-  explicit ParameterCount(int64_t limit);  // at most largest_size
+  explicit ParameterCount(int64_t limit);  // at most max_elements
   ~ParameterCount();
   ParameterCount(const ParameterCount&) = delete;
   int64_t elements() const { return elements_; }
@@ -77,31 +78,31 @@ class Visitor {
 
 // A cache of previous tokens for continuing texts. The caller makes one per batch of texts; each
 // attention finds its entry by its path. It holds keys and values (incremental decoding) or, if
-// `of_states`, the inputs they are projected from (training on streams). Then the projection
+// `holds_states`, the inputs they are projected from (training on streams). Then the projection
 // weights get gradients, but the cached states are constants.
 struct Cache {
   struct Entry {
     Tensor key, value;                      // (B, tokens, Hk, D), (B, tokens, Hk, Dv)
     Tensor states = {};                     // (B, tokens, width): an attention's input
-    Tensor key_room = {}, value_room = {};  // one sequence only: buffers in which key and value grow
+    Tensor key_buffer = {}, value_buffer = {};  // one sequence only: buffers in which key and value grow
   };
   std::map<std::string, Entry> entries;
-  int64_t tokens = 0;  // number of previous tokens; the model adds those of a pass at its end
-  bool of_states = false;
+  int64_t length = 0;  // number of previous tokens; the model adds those of a pass at its end
+  bool holds_states = false;
 };
 
 // One forward pass: flags, rng key and side inputs.
-struct Pass {
+struct ForwardPass {
   bool training = false;  // dropout applies
-  LateKey key{};          // rng key of this step and micro-batch; each module derives its own from its path
+  DeviceRandomKey rng{};  // rng key of this step and micro-batch; each module derives its own from its path
   Tensor lengths;         // (B) i32: number of real tokens in each sequence; undefined: all
   Tensor document_ids;    // (B, T) i32: a token sees only tokens of its own document; undefined: one document
 
-  Tensor memory;               // (B, Tk, C): encoder output, for cross attention
-  Tensor memory_lengths;       // (B) i32
-  Tensor memory_document_ids;  // (B, Tk) i32: with `document_ids`, a token attends only to its own document
+  Tensor encoder_output;        // (B, Tk, C): encoder output, for cross attention
+  Tensor encoder_lengths;       // (B) i32
+  Tensor encoder_document_ids;  // (B, Tk) i32: with `document_ids`, a token attends only to its own document
   Cache* cache = nullptr;      // of keys and values: without gradients only; or of states
-  int64_t offset() const { return cache ? cache->tokens : 0; }  // position of the first token
+  int64_t offset() const { return cache ? cache->length : 0; }  // position of the first token
 
   struct Loss {
     std::string name;
@@ -116,20 +117,20 @@ struct Pass {
 class Module {
  public:
   virtual ~Module() = default;
-  virtual Tensor forward(const Tensor& x, Pass& pass) = 0;
+  virtual Tensor forward(const Tensor& x, ForwardPass& pass) = 0;
   virtual void visit(Visitor&) {}
   // Called once after each optimizer step; modules change buffers only here. forward may run again
-  // for the same micro-batch (engine/autograd/recompute.h): then pass.key is the same.
+  // for the same micro-batch (engine/autograd/recompute.h): then pass.rng is the same.
   virtual void after_step() {}
 
   // Runs forward, offers input and output to hooks (engine/autograd/hooks.h), and adds this
   // module's path to the front of error messages.
-  Tensor operator()(const Tensor& x, Pass& pass);
+  Tensor operator()(const Tensor& x, ForwardPass& pass);
   const std::string& path() const { return path_; }
   // Returns the path as a unique name, for example of the module's cache entry. Throws if
   // name_paths has not reached the module, because all such modules have the same path.
   const std::string& unique_path() const;
-  LateKey random_key(const Pass& pass) const { return pass.key.derive(unique_path()); }
+  DeviceRandomKey rng_key(const ForwardPass& pass) const { return pass.rng.derive(unique_path()); }
 
  protected:
   Tensor with_path(const std::function<Tensor()>& f) const;

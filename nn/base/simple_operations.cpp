@@ -3,12 +3,12 @@
 namespace orrery::nn {
 namespace {
 
-thread_local int simple_operations = 0;
+thread_local int reference_mode_depth = 0;
 
 }  // namespace
 
-SimpleOperations::SimpleOperations() { ++simple_operations; }
-SimpleOperations::~SimpleOperations() { --simple_operations; }
-bool by_simple_operations() { return simple_operations > 0; }
+ReferenceMode::ReferenceMode() { ++reference_mode_depth; }
+ReferenceMode::~ReferenceMode() { --reference_mode_depth; }
+bool in_reference_mode() { return reference_mode_depth > 0; }
 
 }  // namespace orrery::nn

@@ -1,15 +1,15 @@
-// Reference mode: while a SimpleOperations object lives, operations with a fused path use the
+// Reference mode: while a ReferenceMode object lives, operations with a fused path use the
 // simple operations of their formula instead.
 #pragma once
 
 namespace orrery::nn {
 
-class SimpleOperations {  // for this thread
+class ReferenceMode {  // for this thread
  public:
-  SimpleOperations();
-  ~SimpleOperations();
-  SimpleOperations(const SimpleOperations&) = delete;
+  ReferenceMode();
+  ~ReferenceMode();
+  ReferenceMode(const ReferenceMode&) = delete;
 };
-bool by_simple_operations();
+bool in_reference_mode();
 
 }  // namespace orrery::nn

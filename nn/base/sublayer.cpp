@@ -5,11 +5,11 @@
 
 namespace orrery::nn {
 
-Tensor Sublayer::onto(const Tensor& x, const Tensor& residual, Pass& pass) {
+Tensor Sublayer::call_with_residual(const Tensor& x, const Tensor& residual, ForwardPass& pass) {
   return with_path([&] {
     const Tensor input = hook(path(), "input", x);
-    if (!is_hooked(path(), "output")) return forward_onto(input, residual, pass);
-    return residual + hook(path(), "output", forward_onto(input, {}, pass));
+    if (!is_hooked(path(), "output")) return forward_with_residual(input, residual, pass);
+    return residual + hook(path(), "output", forward_with_residual(input, {}, pass));
   });
 }
 

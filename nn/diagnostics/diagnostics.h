@@ -20,21 +20,21 @@ double causal_entropy_ceiling(int64_t positions);
 // [3/4, 1] of the ceiling. Entropies above the ceiling count as the last; NaN throws.
 std::array<double, 4> entropy_histogram(const Tensor& entropies, double ceiling);
 
-// ---- diagnostics/shares.cpp
+// ---- diagnostics/fractions.cpp
 
 // Returns the fraction of elements with |alpha x| > threshold, where tanh and erf are flat.
-double saturation_share(const Tensor& x, double alpha, double threshold = 2);
+double saturation_fraction(const Tensor& x, double alpha, double threshold = 2);
 // Returns the fraction of exact zeros among the weights. A mask (broadcast to their shape)
 // restricts this to weights with visible != 0.
-double zero_share(const Tensor& weights, const Tensor& visible = {});
+double zero_fraction(const Tensor& weights, const Tensor& visible = {});
 // Returns the fraction of rows (..., n) with only zero weights, that is queries that attend to
 // nothing. Rows in which `visible` is 0 everywhere do not count.
-double dead_row_share(const Tensor& weights, const Tensor& visible = {});
-// Calls `take` with the rows of x, in order, as doubles, a few at a time: memory is constant in x.
-void each_some_rows(const Tensor& x, const std::function<void(std::vector<double> rows)>& take);
+double dead_row_fraction(const Tensor& weights, const Tensor& visible = {});
+// Calls `callback` with the rows of x, in order, as doubles, a few at a time: memory is constant in x.
+void for_each_row_chunk(const Tensor& x, const std::function<void(std::vector<double> rows)>& callback);
 // Returns the fraction of positive row weight in the largest entries, mean over rows that have any.
-// `share` is the fraction of entries, at least one entry: 0.002 of 4,096 slots are the 8 largest.
-double top_share(const Tensor& weights, double share);
+// `fraction` is the fraction of entries, at least one entry: 0.002 of 4,096 slots are the 8 largest.
+double top_fraction(const Tensor& weights, double fraction);
 
 // ---- diagnostics/variance.cpp
 

@@ -16,7 +16,7 @@ namespace {
 struct Entropy {
   template <class Row, class T, class A>
   HOST_DEVICE void operator()(Row row, In<T> weights, A& entropy) const {
-    const auto w = row.hold(weights);
+    const auto w = row.preload(weights);
     const A total = row.sum([](A w_j) { return w_j < 0 ? A(0) : w_j; }, w);
     const A inverse = total == 0 ? A(0) : 1 / total;
     const auto term = [&](A w_j) {
@@ -34,7 +34,7 @@ Tensor row_entropy(const Tensor& weights) {
   check(weights.shape().rank() >= 1 && weights.size(-1) >= 1, "row_entropy: weights of shape ", weights.shape(),
         " have no rows");
   const Tensor entropy = empty_computed(weights, weights.shape().without(-1));
-  each_row("row_entropy", Entropy{}, row_of(weights), to_number(entropy));
+  each_row("row_entropy", Entropy{}, row_of(weights), out_per_row(entropy));
   return entropy;
 }
 
@@ -45,14 +45,14 @@ double causal_entropy_ceiling(int64_t positions) {
 
 std::array<double, 4> entropy_histogram(const Tensor& entropies, double ceiling) {
   check(ceiling > 0, "entropy_histogram: the ceiling must be above 0, not ", ceiling, "; use at least 2 positions");
-  std::array<double, 4> share{};
+  std::array<double, 4> fractions{};
   for (const double h : entropies.to_vector()) {
     check(!std::isnan(h), "entropy_histogram: an entropy is not a number; the model has diverged");
     const double quarter = std::floor(4 * h / ceiling);
-    share[static_cast<size_t>(quarter < 0 ? 0 : quarter > 3 ? 3 : quarter)] += 1;
+    fractions[static_cast<size_t>(quarter < 0 ? 0 : quarter > 3 ? 3 : quarter)] += 1;
   }
-  for (double& s : share) s /= static_cast<double>(entropies.numel());
-  return share;
+  for (double& s : fractions) s /= static_cast<double>(entropies.numel());
+  return fractions;
 }
 
 }  // namespace orrery::nn

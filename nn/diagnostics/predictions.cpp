@@ -18,10 +18,10 @@ bool add_prediction(Predict predict) {
   return true;
 }
 
-std::vector<Prediction> predictions_of(const Module& part, const Given& given) {
+std::vector<Prediction> predictions_of(const Module& module, const InputStats& stats) {
   std::vector<Prediction> all;
   for (const Predict predict : all_predictions())
-    for (Prediction& one : predict(part, given)) all.push_back(std::move(one));
+    for (Prediction& one : predict(module, stats)) all.push_back(std::move(one));
   return all;
 }
 
@@ -41,10 +41,10 @@ double mean_square(double v, const std::function<double(double x)>& f) {
 
 double softmax_sum_of_squares(double v, double n) { return (1 + std::expm1(v) * (1 - 1 / n)) / n; }
 
-Prediction predicted_softmax_read(const Given& given) {
-  const double v = given.row_variance;
-  return {ratio::read,
-          mean_over(given.queries, [&](const QueriesAlike& alike) { return softmax_sum_of_squares(v, alike.keys); }),
+Prediction predicted_softmax_output(const InputStats& stats) {
+  const double v = stats.row_variance;
+  return {ratio::head_output,
+          mean_over(stats.queries, [&](const QueryGroup& group) { return softmax_sum_of_squares(v, group.keys); }),
           "exp(v) / n", v};
 }
 

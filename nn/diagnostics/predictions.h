@@ -15,24 +15,24 @@
 namespace orrery::nn {
 
 // Queries of an attention with the same number of visible keys.
-struct QueriesAlike {
+struct QueryGroup {
   double keys;   // visible keys per query, with slots
-  double place;  // keys up to the query's own position, with slots
+  double keys_up_to_query;  // keys up to the query's own position, with slots
   double all;    // all keys, visible or not, with slots
-  double share;  // fraction of all queries; adds up to 1 over an attention
+  double fraction;  // fraction of all queries; adds up to 1 over an attention
 };
 
 // Measured inputs of a module; NaN if not measured.
-struct Given {
+struct InputStats {
   double mean_square;                      // of scores, function arguments or normalization inputs
   double row_variance;                     // of visible scores within a row, about the row's mean
-  std::vector<QueriesAlike> queries = {};  // for attentions
+  std::vector<QueryGroup> queries = {};    // for attentions
   int64_t channels = 0;                    // for normalizations
 };
 
 // Names of measured ratios of mean squares that formulas may predict.
 namespace ratio {
-constexpr const char* read = "head_output / value";
+constexpr const char* head_output = "head_output / value";
 constexpr const char* hidden = "hidden / before F";
 constexpr const char* slots = "output / slots' values";
 constexpr const char* normalized = "output / input";
@@ -44,20 +44,20 @@ struct Prediction {
   double value;
   std::string formula;
   double v;          // v of the formula
-  double below = 0;  // denominator of the ratio if no hook captures it; else 0
+  double denominator = 0;  // denominator of the ratio if no hook captures it; else 0
 };
 
-// Returns the predictions of all registered types that match `part`.
-std::vector<Prediction> predictions_of(const Module& part, const Given& given);
+// Returns the predictions of all registered types that match `module`.
+std::vector<Prediction> predictions_of(const Module& module, const InputStats& stats);
 
-using Predict = std::vector<Prediction> (*)(const Module& part, const Given& given);
+using Predict = std::vector<Prediction> (*)(const Module& module, const InputStats& stats);
 bool add_prediction(Predict predict);
-// Type has   std::vector<Prediction> predicted(const Given& given) const;
-#define REGISTER_PREDICTION(Type)                                                             \
-  [[maybe_unused]] static const bool registered_prediction_##Type =                           \
-      ::orrery::nn::add_prediction([](const Module& part, const ::orrery::nn::Given& given) { \
-        const auto* const known = dynamic_cast<const Type*>(&part);                           \
-        return known ? known->predicted(given) : std::vector<::orrery::nn::Prediction>{};     \
+// Type has   std::vector<Prediction> predicted(const InputStats& stats) const;
+#define REGISTER_PREDICTION(Type)                                                                    \
+  [[maybe_unused]] static const bool registered_prediction_##Type =                                  \
+      ::orrery::nn::add_prediction([](const Module& module, const ::orrery::nn::InputStats& stats) { \
+        const auto* const known = dynamic_cast<const Type*>(&module);                                \
+        return known ? known->predicted(stats) : std::vector<::orrery::nn::Prediction>{};            \
       })
 
 // ---- helpers for predictions
@@ -72,13 +72,13 @@ double mean_square(double v, const std::function<double(double x)>& f);
 double softmax_sum_of_squares(double v, double n);
 
 // Returns the mean of this over queries: Var o = Var v_j sum_j w_j^2 for independent v_j, mean 0.
-Prediction predicted_softmax_read(const Given& given);
+Prediction predicted_softmax_output(const InputStats& stats);
 
 // Returns the mean over queries of f(queries).
 template <class F>
-double mean_over(const std::vector<QueriesAlike>& queries, const F& f) {
+double mean_over(const std::vector<QueryGroup>& queries, const F& f) {
   double sum = 0;
-  for (const QueriesAlike& alike : queries) sum += alike.share * (alike.keys > 0 ? f(alike) : 0);
+  for (const QueryGroup& group : queries) sum += group.fraction * (group.keys > 0 ? f(group) : 0);
   return sum;
 }
 

@@ -29,68 +29,68 @@ struct IsSaturated {
 struct IsZero {  // 1 if visible and zero; 1 if visible
   template <class A, class... Visible>
   HOST_DEVICE Values<double, 2> operator()(A weight, Visible... visible) const {
-    const bool seen = ((visible != 0) && ...);  // true without a mask
-    return {{seen && weight == 0 ? 1.0 : 0.0, seen ? 1.0 : 0.0}};
+    const bool counted = ((visible != 0) && ...);  // true without a mask
+    return {{counted && weight == 0 ? 1.0 : 0.0, counted ? 1.0 : 0.0}};
   }
 };
 
 }  // namespace
 
-double saturation_share(const Tensor& x, double alpha, double threshold) {
+double saturation_fraction(const Tensor& x, double alpha, double threshold) {
   const Tensor count = Tensor::empty_like(x, Shape{}, Dtype::f64);
-  sum_elements("saturation_share", IsSaturated{alpha, threshold}, to_sums<double>(count), row_of(x));
+  sum_elements("saturation_share", IsSaturated{alpha, threshold}, out_sums<double>(count), row_of(x));
   return count.item() / static_cast<double>(std::max<int64_t>(1, x.numel()));
 }
 
-double zero_share(const Tensor& weights, const Tensor& visible) {
+double zero_fraction(const Tensor& weights, const Tensor& visible) {
   const NoGrad guard;
-  const Tensor zeros = Tensor::empty_like(weights, Shape{}, Dtype::f64), seen = Tensor::empty_like(zeros);
+  const Tensor zeros = Tensor::empty_like(weights, Shape{}, Dtype::f64), counted = Tensor::empty_like(zeros);
   const auto sum = [&](const auto&... mask) {
-    sum_elements("zero_share", IsZero{}, to_sums<double>(zeros, seen), row_of(weights), row_of(mask)...);
+    sum_elements("zero_share", IsZero{}, out_sums<double>(zeros, counted), row_of(weights), row_of(mask)...);
   };
   if (visible)
     sum(broadcast_to(visible.to(weights.dtype()), weights.shape()));
   else
     sum();
-  return zeros.item() / std::max(1.0, seen.item());
+  return zeros.item() / std::max(1.0, counted.item());
 }
 
-double dead_row_share(const Tensor& weights, const Tensor& visible) {
+double dead_row_fraction(const Tensor& weights, const Tensor& visible) {
   const NoGrad guard;
   const Tensor one = Tensor::full_like(weights, {1}, 1);
-  const Tensor seen = broadcast_to(visible ? visible.to(weights.dtype()) : one, weights.shape());
+  const Tensor counted = broadcast_to(visible ? visible.to(weights.dtype()) : one, weights.shape());
   const Tensor zero = Tensor::zeros_like(weights, {1});
-  return zero_share(max(where(seen, absolute(weights), zero), -1), max(seen, -1));
+  return zero_fraction(max(where(counted, abs(weights), zero), -1), max(counted, -1));
 }
 
-void each_some_rows(const Tensor& x, const std::function<void(std::vector<double> rows)>& take) {
-  constexpr int64_t numbers_at_once = 1 << 16;
+void for_each_row_chunk(const Tensor& x, const std::function<void(std::vector<double> rows)>& callback) {
+  constexpr int64_t chunk_elements = 1 << 16;
   const int64_t width = x.size(-1), rows = width > 0 ? x.numel() / width : 0,
-                at_once = std::max<int64_t>(1, numbers_at_once / std::max<int64_t>(1, width));
+                chunk_rows = std::max<int64_t>(1, chunk_elements / std::max<int64_t>(1, width));
   const Tensor flat = x.detach().reshape(Shape{rows, width});
-  for (int64_t row = 0; row < rows; row += at_once)
-    take(flat.slice(row, std::min(rows, row + at_once)).to_vector());
+  for (int64_t row = 0; row < rows; row += chunk_rows)
+    callback(flat.slice(row, std::min(rows, row + chunk_rows)).to_vector());
 }
 
-double top_share(const Tensor& weights, double share) {
-  check(share > 0 && share <= 1, "top_share: the fraction of a row's entries must lie in (0, 1], not ", share);
+double top_fraction(const Tensor& weights, double fraction) {
+  check(fraction > 0 && fraction <= 1, "top_share: the fraction of a row's entries must lie in (0, 1], not ", fraction);
   check(weights.shape().rank() >= 1 && weights.size(-1) >= 1, "top_share: weights of shape ", weights.shape(),
         " have no rows");
   const auto width = static_cast<std::ptrdiff_t>(weights.size(-1));
-  const auto top = std::clamp<std::ptrdiff_t>(std::lround(share * static_cast<double>(width)), 1, width);
-  double carried = 0;
+  const auto top = std::clamp<std::ptrdiff_t>(std::lround(fraction * static_cast<double>(width)), 1, width);
+  double total = 0;
   int64_t counted = 0;
-  each_some_rows(weights, [&](std::vector<double> w) {
+  for_each_row_chunk(weights, [&](std::vector<double> w) {
     for (auto row = w.begin(); row != w.end(); row += width) {
       std::transform(row, row + width, row, [](double x) { return x < 0 ? 0 : x; });
       std::nth_element(row, row + (top - 1), row + width, std::greater<>());
       const double all = std::accumulate(row, row + width, 0.0);
       if (all == 0) continue;
-      carried += std::accumulate(row, row + top, 0.0) / all;
+      total += std::accumulate(row, row + top, 0.0) / all;
       ++counted;
     }
   });
-  return carried / static_cast<double>(std::max<int64_t>(1, counted));
+  return total / static_cast<double>(std::max<int64_t>(1, counted));
 }
 
 }  // namespace orrery::nn

@@ -25,17 +25,17 @@ struct Power {  // (x - mean), to the first or second power
 double variance(const Tensor& x) {
   const Tensor total = Tensor::empty_like(x, Shape{}, Dtype::f64);
   const auto average = [&](double mean, bool squared) {
-    sum_elements("variance", Power{mean, squared}, to_sums<double>(total), row_of(x));
+    sum_elements("variance", Power{mean, squared}, out_sums<double>(total), row_of(x));
     return total.item() / static_cast<double>(std::max<int64_t>(1, x.numel()));
   };
   return average(average(0, false), true);
 }
 
 double variance_ratio(const Tensor& output, const Tensor& residual) {
-  const double of_residual = variance(residual);
-  check(of_residual > 0, "variance_ratio: the residual ", residual.shape(),
+  const double residual_variance = variance(residual);
+  check(residual_variance > 0, "variance_ratio: the residual ", residual.shape(),
         " is constant, so its variance is 0; use another input");
-  return variance(output) / of_residual;
+  return variance(output) / residual_variance;
 }
 
 }  // namespace orrery::nn

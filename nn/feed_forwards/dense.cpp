@@ -30,8 +30,8 @@ class Activate final : public EpilogueFunction<T> {  // hidden = F(z)
   void row(int, int64_t row, int64_t column, int64_t columns, T* z) const override {
     tile_.values(z, hidden_ + row * d_ff_ + column, columns);
   }
-  void on_card(const cuda::Matmul<T, T>& product, int parts_of_f32) const override {
-    activation_.role<EpilogueRole<T>>().multiply(product, parts_of_f32, hidden_);
+  void on_gpu(const cuda::Matmul<T, T>& product, int bf16_terms) const override {
+    activation_.role<EpilogueRole<T>>().multiply(product, bf16_terms, hidden_);
   }
 
  private:
@@ -50,11 +50,11 @@ class HiddenGradients final : public EpilogueFunction<T> {  // hidden = F(z); dz
         hidden_(hidden.mutable_data<T>()),
         d_ff_(z.size(-1)) {}
   void row(int, int64_t row, int64_t column, int64_t columns, T* da) const override {
-    const int64_t at = row * d_ff_ + column;
-    tile_.backward(z_ + at, da, hidden_ + at, da, columns);
+    const int64_t offset = row * d_ff_ + column;
+    tile_.backward(z_ + offset, da, hidden_ + offset, da, columns);
   }
-  void on_card(const cuda::Matmul<T, T>& product, int parts_of_f32) const override {
-    activation_.role<EpilogueRole<T>>().multiply_backward(product, parts_of_f32, z_, hidden_);
+  void on_gpu(const cuda::Matmul<T, T>& product, int bf16_terms) const override {
+    activation_.role<EpilogueRole<T>>().multiply_backward(product, bf16_terms, z_, hidden_);
   }
 
  private:
@@ -101,7 +101,7 @@ Tensor reference(const Tensor& x, const Activation& activation, const Tensor& in
   return matmul(activation(matmul(x, input, {.b = true}) + input_bias), output, {.b = true}) + output_bias;
 }
 
-class Dense final : public SlotReader {
+class Dense final : public SlotFeedForward {
  public:
   struct Settings {
     Spec activation = parse_spec("gelu_tanh");
@@ -114,19 +114,20 @@ class Dense final : public SlotReader {
                                 .formula = "F(x W_in^T + b_in) W_out^T + b_out",
                                 .source = "Vaswani et al. 2017, arXiv:1706.03762",
                                 .parameters = "W_in N(0, 0.02^2), W_out N(0, 0.02^2 / (2 layers)), biases 0",
-                                .keeps = "x, z = x W_in^T + b_in",
+                                .saves = "x, z = x W_in^T + b_in",
                                 .alias = "mlp",
                                 .takes_activation = true};
 
   Dense(const Spec& spec, const FeedForwardOptions& options) : Dense(settings_from<Settings>(spec), options) {}
   Dense(const Settings& settings, const FeedForwardOptions& o)
       : function_(settings.activation, o.shared_activation),
-        input_(o.width, o.d_ff, {.bias = o.bias, .weight = o.initial_weights.inner(o.width, o.d_ff, o.layers)}),
-        output_(o.d_ff, o.width, {.bias = o.bias, .weight = o.initial_weights.joining(o.d_ff, o.width, o.layers)}) {}
+        input_(o.width, o.d_ff, {.bias = o.bias, .weight = o.initial_weights.hidden(o.width, o.d_ff, o.layers)}),
+        output_(o.d_ff, o.width,
+                {.bias = o.bias, .weight = o.initial_weights.residual_output(o.d_ff, o.width, o.layers)}) {}
 
-  Tensor forward_onto(const Tensor& x, const Tensor& residual, Pass&) override {
-    return read_dense(*this, x, function_,
-                      {input_.weight.value, input_.bias.value, output_.weight.value, output_.bias.value}, residual);
+  Tensor forward_with_residual(const Tensor& x, const Tensor& residual, ForwardPass&) override {
+    return hooked_dense(*this, x, function_,
+                        {input_.weight.value, input_.bias.value, output_.weight.value, output_.bias.value}, residual);
   }
   void visit(Visitor& v) override {
     v("input", input_);
@@ -139,7 +140,7 @@ class Dense final : public SlotReader {
             .value = as_slots(transpose(output_.weight.value)),
             .key_bias = input_.bias.value,
             .value_bias = output_.bias.value,
-            .function = function_.for_slots(info.name)};
+            .function = function_.slot_function(info.name)};
   }
   void store(const SlotWeights& w) override {
     input_.weight.value.copy_from(as_matrix(w.key));
@@ -175,7 +176,8 @@ Tensor dense_feed_forward(const Tensor& x, const Activation& activation, const T
   check(x.shape().rank() >= 1 && input.shape() == Shape{output.size(1), x.size(-1)}, "dense_feed_forward: x ",
         x.shape(), " does not fit weights ", input.shape(), " and ", output.shape(),
         "; they must be (d_ff, width) and (width, d_ff)");
-  return record(OfEveryDtype<DenseFeedForward>{{activation}}, x, input, input_bias, output, output_bias, residual);
+  return record(DispatchedOperation<DenseFeedForward>{{activation}}, x, input, input_bias, output, output_bias,
+                residual);
 }
 Tensor dense_feed_forward(const Tensor& x, const PointwiseFunction& function, const Tensor& input,
                           const Tensor& input_bias, const Tensor& output, const Tensor& output_bias,

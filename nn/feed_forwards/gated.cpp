@@ -30,25 +30,25 @@ namespace {
 // Returns true if the loops below run on the rows of z in place: on a CPU, with T the arithmetic
 // type. For bf16 and on a GPU, the halves of z are copied and use the activation's own kernels.
 template <class T>
-bool fused(const Tensor& z) {
+bool is_fused(const Tensor& z) {
   return z.device() == Device::cpu && std::is_same_v<T, Arithmetic<T>>;
 }
 
 // Returns F(g) u for each row of z.
 template <class T>
 Tensor gated(const Activation& activation, const Tensor& z) {
-  if (!fused<T>(z)) {
+  if (!is_fused<T>(z)) {
     const std::vector<Tensor> halves = split(z, 2, -1);
     return activation.gate(halves[0], halves[1]);
   }
   using A = Arithmetic<T>;
-  constexpr int64_t elements_of_a_piece = 16384;
+  constexpr int64_t chunk_elements = 16384;
   const int64_t rows = z.shape().rows(), d_ff = z.size(-1) / 2;
   const Tensor hidden = Tensor::empty_like(z, z.shape().with(-1, d_ff));
   const TileRole<A>& tile = activation.role<TileRole<A>>();
   const A* const from = z.data<A>();
   A* const to = hidden.mutable_data<A>();
-  parallel_for(rows, std::max<int64_t>(1, elements_of_a_piece / d_ff), [&](int64_t begin, int64_t end) {
+  parallel_for(rows, std::max<int64_t>(1, chunk_elements / d_ff), [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
       const A *const g = from + 2 * d_ff * r, *const u = g + d_ff;
       A* const out = to + d_ff * r;
@@ -65,9 +65,9 @@ class HiddenGradients final : public EpilogueFunction<T> {  // writes dz, overwr
   HiddenGradients(const Activation& activation, const Tensor& z, const Tensor& dz)
       : tile_(activation.role<TileRole<T>>()), z_(z.data<T>()), dz_(dz.mutable_data<T>()), d_ff_(z.size(-1) / 2) {}
   void row(int, int64_t row, int64_t column, int64_t columns, T* dh) const override {
-    const int64_t at = 2 * d_ff_ * row + column;
-    const T *const g = z_ + at, *const u = g + d_ff_;
-    T *const dg = dz_ + at, *const du = dg + d_ff_;
+    const int64_t offset = 2 * d_ff_ * row + column;
+    const T *const g = z_ + offset, *const u = g + d_ff_;
+    T *const dg = dz_ + offset, *const du = dg + d_ff_;
     for (int64_t i = 0; i < columns; ++i) dg[i] = u[i] * dh[i];
     tile_.backward(g, dg, du, dg, columns);  // du receives F(g), which the loop below reads
     for (int64_t i = 0; i < columns; ++i) {
@@ -85,7 +85,7 @@ class HiddenGradients final : public EpilogueFunction<T> {  // writes dz, overwr
 };
 
 // Returns dz = (dg | du) from z and dh.
-Tensor pulled_back(const Activation& activation, const Tensor& z, const Tensor& dh) {
+Tensor gate_gradients(const Activation& activation, const Tensor& z, const Tensor& dh) {
   const std::vector<Tensor> halves = split(z, 2, -1);
   const Tensor dg = Tensor::empty_like(dh), du = Tensor::empty_like(dh);
   activation.role<ElementwiseRole>().gate_backward(halves[0], halves[1], dh, dg, du);
@@ -109,8 +109,8 @@ struct GatedFeedForward {
     const Tensor &x = saved[0], &input = saved[1], &z = saved[2], &output = saved[3];
     const int64_t rows = x.shape().rows(), d_ff = output.size(1);
     Tensor hidden, dz;
-    if (!fused<T>(z)) {
-      hidden = gated<T>(activation, z), dz = pulled_back(activation, z, matmul(dy, output));
+    if (!is_fused<T>(z)) {
+      hidden = gated<T>(activation, z), dz = gate_gradients(activation, z, matmul(dy, output));
     } else {
       using A = Arithmetic<T>;
       hidden = Tensor::empty_like(z, z.shape().with(-1, d_ff)), dz = Tensor::empty_like(z);
@@ -146,7 +146,7 @@ class Gated final : public Sublayer {
                                 .formula = "(F(x W_gate^T + b) (x W_up^T + c)) W_out^T + b_out",
                                 .source = "Shazeer 2020, arXiv:2002.05202",
                                 .parameters = "W_gate, W_up N(0, 0.02^2), W_out N(0, 0.02^2 / (2 layers)), biases 0",
-                                .keeps = "x, x W_gate^T + b, x W_up^T + c",
+                                .saves = "x, x W_gate^T + b, x W_up^T + c",
                                 .alias = "glu",
                                 .variants = "swiglu=silu, geglu=gelu, reglu=relu"};
 
@@ -156,10 +156,13 @@ class Gated final : public Sublayer {
         d_ff_(settings.two_thirds ? std::max<int64_t>(1, sum_of_sizes("gated: d_ff", {o.d_ff, o.d_ff, 1}) / 3)
                                   : o.d_ff),
         input_(o.width, sum_of_sizes("gated: 2 d_ff", {d_ff_, d_ff_}),
-               {.bias = o.bias, .weight = o.initial_weights.inner(o.width, d_ff_, o.layers), .parts = {d_ff_, d_ff_}}),
-        output_(d_ff_, o.width, {.bias = o.bias, .weight = o.initial_weights.joining(d_ff_, o.width, o.layers)}) {}
+               {.bias = o.bias,
+                .weight = o.initial_weights.hidden(o.width, d_ff_, o.layers),
+                .packed_rows = {d_ff_, d_ff_}}),
+        output_(d_ff_, o.width,
+                {.bias = o.bias, .weight = o.initial_weights.residual_output(d_ff_, o.width, o.layers)}) {}
 
-  Tensor forward_onto(const Tensor& x, const Tensor& residual, Pass&) override {
+  Tensor forward_with_residual(const Tensor& x, const Tensor& residual, ForwardPass&) override {
     const auto halves = [&] { return linear_split(x, input_.weight.value, input_.bias.value, {d_ff_, d_ff_}); };
     const Tensor hidden = hooked_hidden(
         path(), [&] { return halves()[0]; }, [&](const Tensor& z) { return function_(z) * halves()[1]; });
@@ -175,10 +178,10 @@ class Gated final : public Sublayer {
     function_.visit(v);
     v("output", output_);
   }
-  std::vector<Prediction> predicted(const Given& given) const {
+  std::vector<Prediction> predicted(const InputStats& stats) const {
     if (function_.has_parameters()) return {};
     const auto f = [&](double g) { return function_.activation().value(g); };
-    return {{ratio::hidden, mean_square(given.mean_square, f), "E[F(g)^2]", given.mean_square}};
+    return {{ratio::hidden, mean_square(stats.mean_square, f), "E[F(g)^2]", stats.mean_square}};
   }
 
  private:
@@ -210,7 +213,8 @@ Tensor gated_feed_forward(const Tensor& x, const Activation& activation, const T
   check(x.shape().rank() >= 1 && output.shape().rank() == 2 && input.shape() == Shape{2 * output.size(1), x.size(-1)},
         "gated_feed_forward: x ", x.shape(), " does not fit weights ", input.shape(), " and ", output.shape(),
         "; they must be (2 d_ff, width) and (width, d_ff)");
-  return record(OfEveryDtype<GatedFeedForward>{{activation}}, x, input, input_bias, output, output_bias, residual);
+  return record(DispatchedOperation<GatedFeedForward>{{activation}}, x, input, input_bias, output, output_bias,
+                residual);
 }
 
 }  // namespace orrery::nn

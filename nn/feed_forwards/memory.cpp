@@ -28,7 +28,7 @@
 namespace orrery::nn {
 namespace {
 
-class Memory final : public SlotReader {
+class Memory final : public SlotFeedForward {
  public:
   struct Settings {
     Spec function = parse_spec("relu");
@@ -48,13 +48,13 @@ class Memory final : public SlotReader {
                                 .formula = "F(x K^T + b_K) V + b_V, or softmax(scale x K^T) V",
                                 .source = "Geva et al. 2020, arXiv:2012.14913; arXiv:2302.06461",
                                 .parameters = "K N(0, 0.02^2), V N(0, 0.02^2 / (2 layers)), biases 0, norm weight 1",
-                                .keeps = "x, x K^T + b_K, V^T; with softmax x, a V, log-sum-exp of each row"};
+                                .saves = "x, x K^T + b_K, V^T; with softmax x, a V, log-sum-exp of each row"};
 
   Memory(const Spec& spec, const FeedForwardOptions& options) : Memory(settings_from<Settings>(spec), options) {}
   Memory(const Settings& settings, const FeedForwardOptions& o) : scale_(settings.scale) {
     const Shape shape{settings.d_ff ? settings.d_ff : o.d_ff, o.width};
-    key_ = Parameter(shape, o.initial_weights.inner(o.width, shape[0], o.layers));
-    value_ = Parameter(shape, o.initial_weights.joining(shape[0], o.width, o.layers));
+    key_ = Parameter(shape, o.initial_weights.hidden(o.width, shape[0], o.layers));
+    value_ = Parameter(shape, o.initial_weights.residual_output(shape[0], o.width, o.layers));
     if (settings.function.name == "softmax") {
       check(settings.function.items.empty(), "memory: '", settings.function,
             "': softmax takes no settings here; use memory(softmax, scale=...)");
@@ -75,9 +75,9 @@ class Memory final : public SlotReader {
     }
   }
 
-  Tensor forward_onto(const Tensor& x, const Tensor& residual, Pass& pass) override {
-    if (!norm_) return read(x, residual);
-    const Tensor y = (*norm_)(read(x, {}), pass);
+  Tensor forward_with_residual(const Tensor& x, const Tensor& residual, ForwardPass& pass) override {
+    if (!norm_) return compute(x, residual);
+    const Tensor y = (*norm_)(compute(x, {}), pass);
     return residual ? y + residual : y;
   }
   void visit(Visitor& v) override {
@@ -97,7 +97,7 @@ class Memory final : public SlotReader {
                   .value_bias = value_bias_.value,
                   .function = {},
                   .scale = scale_};
-    if (function_) w.function = function_->for_slots(info.name);
+    if (function_) w.function = function_->slot_function(info.name);
     return w;
   }
   void store(const SlotWeights& w) override {
@@ -114,11 +114,12 @@ class Memory final : public SlotReader {
     all.push_back("softmax");
     orrery::detail::fail_unknown(info.name, name, all, {});
   }
-  Tensor read(const Tensor& x, const Tensor& residual) {
+  Tensor compute(const Tensor& x, const Tensor& residual) {
     if (function_)
-      return read_dense(*this, x, *function_, {key_.value, key_bias_.value, transpose(value_.value), value_bias_.value},
-                        residual);
-    const Tensor y = read_hooked_slots(path(), x, {as_slots(key_.value), as_slots(value_.value)}, {.scale = scale_});
+      return hooked_dense(*this, x, *function_,
+                          {key_.value, key_bias_.value, transpose(value_.value), value_bias_.value}, residual);
+    const Tensor y =
+        attend_to_hooked_slots(path(), x, {as_slots(key_.value), as_slots(value_.value)}, {.scale = scale_});
     return residual ? y + residual : y;
   }
 

@@ -20,14 +20,14 @@ class None final : public Sublayer {
                                 .formula = "0",
                                 .source = "Sukhbaatar et al. 2019, arXiv:1907.01470",
                                 .parameters = "none",
-                                .keeps = "nothing"};
+                                .saves = "nothing"};
 
   None(const Spec& spec, const FeedForwardOptions&) {
     Settings settings;
     read_settings(spec, settings);
   }
-  bool adds_nothing() const override { return true; }
-  Tensor forward_onto(const Tensor& x, const Tensor& residual, Pass&) override {
+  bool is_noop() const override { return true; }
+  Tensor forward_with_residual(const Tensor& x, const Tensor& residual, ForwardPass&) override {
     return residual ? residual : Tensor::zeros_like(x);
   }
 };
@@ -37,8 +37,8 @@ GradientCase gradient_case(const CaseTensors& random) {
   const std::shared_ptr<Sublayer> none = make_feed_forward(parse_spec("none"), {.width = 5, .d_ff = 7});
   return {{{"x", random({2, 5})}, {"residual", random({2, 5})}},
           [none](const auto& in) {
-            Pass pass;
-            return none->onto(in[0], in[1] * 2.0, pass);
+            ForwardPass pass;
+            return none->call_with_residual(in[0], in[1] * 2.0, pass);
           },
           [](const auto& in) { return in[0] * 0.0 + in[1] * 2.0; }};
 }

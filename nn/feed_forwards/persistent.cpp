@@ -26,7 +26,7 @@
 namespace orrery::nn {
 namespace {
 
-class Persistent final : public SlotReader {
+class Persistent final : public SlotFeedForward {
  public:
   struct Settings {
     int64_t slots = 0, heads = 1;
@@ -49,7 +49,7 @@ class Persistent final : public SlotReader {
       .parameters =
           "K N(0, 1), stored / sqrt(D), V N(0, 1), stored / sqrt(slots); W_q N(0, 0.02^2), W_o N(0, 0.02^2 / "
           "(2 layers)), biases 0",
-      .keeps = "x, y, K, V, log-sum-exp of each row and head"};
+      .saves = "x, y, K, V, log-sum-exp of each row and head"};
 
   Persistent(const Spec& spec, const FeedForwardOptions& options)
       : Persistent(settings_from<Settings>(spec), options) {}
@@ -57,18 +57,19 @@ class Persistent final : public SlotReader {
       : dropout_(settings.dropout), slots_(slots_spec(settings, o), settings.heads, head_size(settings, o)) {
     scale_ = settings.scale > 0 ? settings.scale : 1 / std::sqrt(static_cast<double>(head_size(settings, o)));
     if (!settings.projections) return;
-    const Linear::Options query{.bias = o.bias, .weight = o.initial_weights.inner(o.width, o.width, o.layers)};
-    const Linear::Options output{.bias = o.bias, .weight = o.initial_weights.joining(o.width, o.width, o.layers)};
+    const Linear::Options query{.bias = o.bias, .weight = o.initial_weights.hidden(o.width, o.width, o.layers)};
+    const Linear::Options output{.bias = o.bias,
+                                 .weight = o.initial_weights.residual_output(o.width, o.width, o.layers)};
     query_ = std::make_unique<Linear>(o.width, o.width, query);
     output_ = std::make_unique<Linear>(o.width, o.width, output);
   }
 
-  Tensor forward_onto(const Tensor& x, const Tensor& residual, Pass& pass) override {
+  Tensor forward_with_residual(const Tensor& x, const Tensor& residual, ForwardPass& pass) override {
     const AttentionOptions options{.scale = scale_,
                                    .dropout = pass.training ? dropout_ : 0,
-                                   .random_key = pass.training && dropout_ > 0 ? random_key(pass) : LateKey{}};
+                                   .rng_key = pass.training && dropout_ > 0 ? rng_key(pass) : DeviceRandomKey{}};
     const Tensor query = query_ ? (*query_)(x, pass) : x;
-    const Tensor y = read_hooked_slots(path(), query, slots_.use(), options);
+    const Tensor y = attend_to_hooked_slots(path(), query, slots_.keys_and_values(), options);
     if (output_) return linear(y, output_->weight.value, output_->bias.value, residual);
     return residual ? y + residual : y;
   }
@@ -80,7 +81,7 @@ class Persistent final : public SlotReader {
 
   SlotWeights slot_weights() const override {
     check(!query_, info.name, ": projections=yes cannot be converted; use projections=no");
-    const SlotKeysAndValues used = slots_.use();
+    const SlotKeysAndValues used = slots_.keys_and_values();
     return {.key = used.key, .value = used.value, .key_bias = {}, .value_bias = {}, .function = {}, .scale = scale_};
   }
   void store(const SlotWeights& w) override { slots_.store({w.key, w.value}); }
@@ -111,7 +112,7 @@ bool add_cases() {
         [spec](const CaseTensors& random) {
           return module_case({.module = make_feed_forward(parse_spec(spec), {.width = 6, .d_ff = 7}),
                               .input = {2, 3, 6},
-                              .against_simple = true},
+                              .compare_reference_mode = true},
                              random);
         },
         spec);

@@ -40,8 +40,8 @@ struct Activate {
     return y;
   }
   Gradients<1> backward(const Saved& saved, const Tensor& dy) const {
-    const Tensor &kept = saved[0], dx = saved.take(0);
-    activation.role<ElementwiseRole>().backward(kept, dy, dx);
+    const Tensor &x_or_y = saved[0], dx = saved.take(0);
+    activation.role<ElementwiseRole>().backward(x_or_y, dy, dx);
     return {dx};
   }
 };
@@ -106,10 +106,10 @@ struct ActivateByDual {
     Tensor dp;
     if (p) dp = Tensor::zeros_like(p);
     for (int64_t i = 0; i < x.numel(); ++i) {
-      const double at = x.data<double>()[i], g = dy.data<double>()[i];
-      dx.mutable_data<double>()[i] = activation.derivative_by_dual(at, numbers(p)) * g;
+      const double x_i = x.data<double>()[i], g = dy.data<double>()[i];
+      dx.mutable_data<double>()[i] = activation.derivative_by_dual(x_i, numbers(p)) * g;
       for (int k = 0; k < activation.parameter_count(); ++k)
-        dp.mutable_data<double>()[k] += activation.derivative_by_dual(at, numbers(p), k) * g;
+        dp.mutable_data<double>()[k] += activation.derivative_by_dual(x_i, numbers(p), k) * g;
     }
     return {dx, dp};
   }
@@ -122,10 +122,10 @@ struct ActivateByDual {
 // Moves elements near a kink away from it, because finite differences are invalid there.
 Tensor off_kinks(const ActivationInfo& info, const Tensor& x) {
   constexpr double near = 0.02;
-  double* const place = x.mutable_data<double>();
+  double* const data = x.mutable_data<double>();
   for (int64_t i = 0; i < x.numel(); ++i)
     for (const double kink : info.kinks)
-      if (std::fabs(place[i] - kink) < near) place[i] = kink + (place[i] < kink ? -2 * near : 2 * near);
+      if (std::fabs(data[i] - kink) < near) data[i] = kink + (data[i] < kink ? -2 * near : 2 * near);
   return x;
 }
 
@@ -223,7 +223,7 @@ std::string Activation::spec() const {
       spec.items.push_back({std::string(info().constants[i].name), {print_number(constants_[i]), {}}});
   return print(spec);
 }
-void Activation::fail_without(const char* role) const {
+void Activation::fail_without_role(const char* role) const {
   fail(role, ": '", info().name,
        info().parameters.empty() ? "' was built without CUDA; configure with -DORRERY_CUDA=ON"
                                  : "' has learned parameters, which are not supported here; use another");
@@ -240,22 +240,22 @@ void Activation::check_count(std::span<const double> p) const {
   check(p.size() == info().parameters.size(), info().name, ": the number of parameters (", p.size(), ") must be ",
         info().parameters.size());
 }
-std::vector<double> Activation::seen_by_formula(std::span<const double> p) const {
+std::vector<double> Activation::formula_parameters(std::span<const double> p) const {
   check_count(p);
-  std::vector<double> seen(p.begin(), p.end());
+  std::vector<double> result(p.begin(), p.end());
   if (info().positive)
-    for (double& each : seen) each = scalar::softplus(each);
-  return seen;
+    for (double& each : result) each = scalar::softplus(each);
+  return result;
 }
 double Activation::value(double x, std::span<const double> p) const {
-  return formula_->value(x, seen_by_formula(p).data());
+  return formula_->value(x, formula_parameters(p).data());
 }
 double Activation::derivative(double x, std::span<const double> p) const {
-  return formula_->derivative(x, seen_by_formula(p).data());
+  return formula_->derivative(x, formula_parameters(p).data());
 }
 std::vector<double> Activation::parameter_derivatives(double x, std::span<const double> p) const {
   std::vector<double> out(p.size());
-  formula_->parameter_derivatives(x, seen_by_formula(p).data(), out.data());
+  formula_->parameter_derivatives(x, formula_parameters(p).data(), out.data());
   if (info().positive)
     for (size_t k = 0; k < p.size(); ++k) out[k] *= scalar::sigmoid(p[k]);
   return out;

@@ -2,7 +2,7 @@
 //
 //   const Activation f("elu(alpha=0.5)");
 //   Tensor y = f(x);               // recorded
-//   double slope = f.derivative(0.3);
+//   double derivative = f.derivative(0.3);
 //
 // Some have learned parameters p:
 //
@@ -66,8 +66,8 @@ class ElementwiseRole {  // on tensors of one shape
   template <class F>
   class Of;
   virtual void forward(const Tensor& x, const Tensor& y) const = 0;
-  // kept: y if the derivative follows from y, else x. dx may share the memory of kept.
-  virtual void backward(const Tensor& kept, const Tensor& dy, const Tensor& dx) const = 0;
+  // x_or_y: y if the derivative follows from y, else x. dx may share the memory of x_or_y.
+  virtual void backward(const Tensor& x_or_y, const Tensor& dy, const Tensor& dx) const = 0;
   virtual void gate(const Tensor& x, const Tensor& up, const Tensor& y) const = 0;
   virtual void gate_backward(const Tensor& x, const Tensor& up, const Tensor& dy, const Tensor& dx,
                              const Tensor& dup) const = 0;
@@ -167,16 +167,16 @@ class Activation {
   // Throws if the formula has parameters but the role has none, or if the role needs a CUDA build.
   template <class Role>
   const Role& role() const {
-    const Role* const found = dynamic_cast<const Role*>(formula_.get());
-    if (!found) fail_without(Role::role);
-    return *found;
+    const Role* const kernels = dynamic_cast<const Role*>(formula_.get());
+    if (!kernels) fail_without_role(Role::role);
+    return *kernels;
   }
 
  private:
   Activation() = default;
-  [[noreturn]] void fail_without(const char* role) const;
+  [[noreturn]] void fail_without_role(const char* role) const;
   void check_count(std::span<const double> p) const;
-  std::vector<double> seen_by_formula(std::span<const double> p) const;
+  std::vector<double> formula_parameters(std::span<const double> p) const;
   const ActivationInfo* info_ = nullptr;
   std::vector<double> constants_;
   std::shared_ptr<const detail::Formula> formula_;

@@ -16,12 +16,12 @@ namespace detail {
 
 // Returns F(u) and F'(u), from F(u) if the formula supports it, for results rounded to T next.
 template <class T, class F, class A>
-HOST_DEVICE Values<A, 2> value_and_slope(const F& f, A at) {
-  const BeforeRounding<T> u = at, value = f.value(u);
+HOST_DEVICE Values<A, 2> value_and_derivative(const F& f, A x) {
+  const FormulaFloat<T> u = x, value = f.value(u);
   if constexpr (requires { f.derivative_from_output(value); })
-    return {{number(value), number(f.derivative_from_output(value))}};
+    return {{to_float(value), to_float(f.derivative_from_output(value))}};
   else
-    return {{number(value), number(f.derivative(u))}};
+    return {{to_float(value), to_float(f.derivative(u))}};
 }
 
 template <class F, class T>
@@ -34,7 +34,7 @@ struct Normalize {
     using A = Arithmetic<T>;
     const F formula = f;
     const A a = alpha[0], s = shift[0];
-    const auto value = [&](A u) { return number(formula.value(BeforeRounding<T>(u))); };
+    const auto value = [&](A u) { return to_float(formula.value(FormulaFloat<T>(u))); };
     const Out<T> out = y.at(r * row.n);
     row.map(out, [&](A x_i, A w_i, A b_i) { return value(a * x_i + s) * w_i + b_i; }, x.at(r * row.n), weight, bias);
   }
@@ -50,8 +50,8 @@ struct NormalizeInputGradient {  // dx only, if no parameter needs a gradient
     using A = Arithmetic<T>;
     const F formula = f;
     const A a = alpha[0], s = shift[0];
-    const auto slope = [&](A u) { return value_and_slope<T>(formula, u)[1]; };
-    const auto gradient = [&](A x_i, A g_i, A w_i) { return a * g_i * w_i * slope(a * x_i + s); };
+    const auto derivative = [&](A u) { return value_and_derivative<T>(formula, u)[1]; };
+    const auto gradient = [&](A x_i, A g_i, A w_i) { return a * g_i * w_i * derivative(a * x_i + s); };
     row.map(dx.at(r * row.n), gradient, x.at(r * row.n), dy.at(r * row.n), weight);
   }
 };
@@ -65,7 +65,7 @@ struct NormalizeGradients {  // writes dx; returns the element's terms of dweigh
   HOST_DEVICE Values<Arithmetic<T>, 4> operator()(int64_t i, int64_t r) const {
     using A = Arithmetic<T>;
     const A a = alpha[0], in = x[i], g = dy[i];
-    const Values<A, 2> v = value_and_slope<A>(f, a * in + shift[0]);  // sums are not rounded to T
+    const Values<A, 2> v = value_and_derivative<A>(f, a * in + shift[0]);  // sums are not rounded to T
     const A du = g * weight[i - r * channels] * v[1];
     dx[i] = a * du;
     return {{g * v[0], g, du * in, du}};

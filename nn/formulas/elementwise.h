@@ -19,7 +19,7 @@ struct ValueOf {  // x -> F(x)
   }
 };
 template <class F>
-struct SlopeTimes {  // (x, g) -> F'(x) g
+struct DerivativeTimes {  // (x, g) -> F'(x) g
   F f;
   template <class T>
   HOST_DEVICE T operator()(T x, T g) const {
@@ -27,7 +27,7 @@ struct SlopeTimes {  // (x, g) -> F'(x) g
   }
 };
 template <class F>
-struct SlopeFromOutputTimes {  // (F(x), g) -> F'(x) g
+struct DerivativeFromOutputTimes {  // (F(x), g) -> F'(x) g
   F f;
   template <class T>
   HOST_DEVICE T operator()(T y, T g) const {
@@ -35,7 +35,7 @@ struct SlopeFromOutputTimes {  // (F(x), g) -> F'(x) g
   }
 };
 template <class F>
-struct ValueAndSlopeTimes {  // (x, g) -> F(x), F'(x) g
+struct ValueAndDerivativeTimes {  // (x, g) -> F(x), F'(x) g
   F f;
   template <class T>
   HOST_DEVICE Values<T, 2> operator()(T x, T g) const {
@@ -68,28 +68,28 @@ class ElementwiseRole::Of : public ElementwiseRole {
   void forward(const Tensor& x, const Tensor& y) const override {
     const int64_t n = x.numel();
     dispatch(x.dtype(), role, [&]<class T>() {
-      map(x.device(), n, rounded_next<T>(detail::ValueOf<F>{f_}), y.mutable_data<T>(), x.data<T>());
+      map(x.device(), n, approx_function<T>(detail::ValueOf<F>{f_}), y.mutable_data<T>(), x.data<T>());
     });
   }
-  void backward(const Tensor& kept, const Tensor& dy, const Tensor& dx) const override {
-    using Slope =
-        std::conditional_t<HasDerivativeFromOutput<F>, detail::SlopeFromOutputTimes<F>, detail::SlopeTimes<F>>;
+  void backward(const Tensor& x_or_y, const Tensor& dy, const Tensor& dx) const override {
+    using Derivative = std::conditional_t<HasDerivativeFromOutput<F>, detail::DerivativeFromOutputTimes<F>,
+                                          detail::DerivativeTimes<F>>;
     const int64_t n = dx.numel();
     dispatch(dx.dtype(), role, [&]<class T>() {
-      map(dx.device(), n, rounded_next<T>(Slope{f_}), dx.mutable_data<T>(), kept.data<T>(), dy.data<T>());
+      map(dx.device(), n, approx_function<T>(Derivative{f_}), dx.mutable_data<T>(), x_or_y.data<T>(), dy.data<T>());
     });
   }
   void gate(const Tensor& x, const Tensor& up, const Tensor& y) const override {
     const int64_t n = x.numel();
     dispatch(x.dtype(), "gate", [&]<class T>() {
-      map(x.device(), n, rounded_next<T>(detail::Gated<F>{f_}), y.mutable_data<T>(), x.data<T>(), up.data<T>());
+      map(x.device(), n, approx_function<T>(detail::Gated<F>{f_}), y.mutable_data<T>(), x.data<T>(), up.data<T>());
     });
   }
   void gate_backward(const Tensor& x, const Tensor& up, const Tensor& dy, const Tensor& dx,
                      const Tensor& dup) const override {
     const int64_t n = x.numel();
     dispatch(x.dtype(), "gate", [&]<class T>() {
-      map(x.device(), n, rounded_next<T>(detail::GatedBackward<F>{f_}),
+      map(x.device(), n, approx_function<T>(detail::GatedBackward<F>{f_}),
           Outputs<T, 2>{{dx.mutable_data<T>(), dup.mutable_data<T>()}}, x.data<T>(), up.data<T>(), dy.data<T>());
     });
   }
@@ -108,9 +108,9 @@ class TileRole<T>::Of : public TileRole<T> {
   }
   void backward(const T* x, const T* g, T* y, T* dx, int64_t n) const override {
     if (y)
-      orrery::detail::map_range(0, n, detail::ValueAndSlopeTimes<F>{f_}, Outputs<T, 2>{{y, dx}}, x, g);
+      orrery::detail::map_range(0, n, detail::ValueAndDerivativeTimes<F>{f_}, Outputs<T, 2>{{y, dx}}, x, g);
     else
-      orrery::detail::map_range(0, n, detail::SlopeTimes<F>{f_}, dx, x, g);
+      orrery::detail::map_range(0, n, detail::DerivativeTimes<F>{f_}, dx, x, g);
   }
 
  private:

@@ -17,9 +17,9 @@ class EpilogueRole {
   template <class F>
   class Of;
   // Computes the product z, and a = F(z).
-  virtual void multiply(const cuda::Matmul<T, T>& product, int parts_of_f32, T* a) const = 0;
+  virtual void multiply(const cuda::Matmul<T, T>& product, int bf16_terms, T* a) const = 0;
   // Computes dz = F'(z) da from the product da, which is not stored, and a = F(z).
-  virtual void multiply_backward(const cuda::Matmul<T, T>& product, int parts_of_f32, const T* z, T* a) const = 0;
+  virtual void multiply_backward(const cuda::Matmul<T, T>& product, int bf16_terms, const T* z, T* a) const = 0;
 
  protected:
   ~EpilogueRole() = default;
@@ -31,19 +31,19 @@ template <class F>
 class EpilogueRole<T>::Of : public EpilogueRole<T> {
  public:
   explicit Of(const F& f) : f_(f) {}
-  void multiply(const cuda::Matmul<T>& p, int parts_of_f32, T* a) const override {
-    multiply_with(p, parts_of_f32, cuda::Activated<T, F>{f_, a, p.bias});
+  void multiply(const cuda::Matmul<T>& p, int bf16_terms, T* a) const override {
+    multiply_with(p, bf16_terms, cuda::Activated<T, F>{f_, a, p.bias});
   }
-  void multiply_backward(const cuda::Matmul<T>& p, int parts_of_f32, const T* z, T* a) const override {
-    multiply_with(p, parts_of_f32, cuda::ActivatedBackward<T, F>{f_, a, z});
+  void multiply_backward(const cuda::Matmul<T>& p, int bf16_terms, const T* z, T* a) const override {
+    multiply_with(p, bf16_terms, cuda::ActivatedBackward<T, F>{f_, a, z});
   }
 
  private:
   template <class Epilogue>
-  static void multiply_with(const cuda::Matmul<T>& p, int parts_of_f32, const Epilogue& epilogue) {
+  static void multiply_with(const cuda::Matmul<T>& p, int bf16_terms, const Epilogue& epilogue) {
     check(!p.a.transposed && p.b.transposed == Epilogue::b_transposed && p.c[0].columns == p.n && !p.residual,
           "matmul: an activation follows products of rows with a weight into one matrix, without a residual");
-    cuda::multiply_with(p, parts_of_f32, epilogue);
+    cuda::multiply_with(p, bf16_terms, epilogue);
   }
   F f_;
 };

@@ -8,35 +8,35 @@
 namespace orrery::nn {
 namespace {
 
-class Facts {
+class PropertyCheck {
  public:
-  explicit Facts(const Activation& f) : f_(f), info_(f.info()), p_(f.initial_parameters()) {
+  explicit PropertyCheck(const Activation& f) : f_(f), info_(f.info()), p_(f.initial_parameters()) {
     for (int i = 0; i <= 384; ++i) grid_.push_back(-12 + i / 16.0);
   }
-  std::vector<std::string> all_false() {
+  std::vector<std::string> errors() {
     for (size_t k = 0; k < p_.size(); ++k)
       if (!std::isfinite(p_[k]))
-        found_.push_back(text(info_.name, ": ", info_.positive ? "positive" : "parameters", ": ", info_.parameters[k],
-                              " starts at p = ", p_[k], info_.positive ? ", but softplus(p) must be positive" : ""));
-    if (!found_.empty()) return found_;
+        errors_.push_back(text(info_.name, ": ", info_.positive ? "positive" : "parameters", ": ", info_.parameters[k],
+                               " starts at p = ", p_[k], info_.positive ? ", but softplus(p) must be positive" : ""));
+    if (!errors_.empty()) return errors_;
     zero_below_zero();
     homogeneous();
     derivative_from_output();
     constants();
-    if (!has_defaults()) return found_;
+    if (!has_defaults()) return errors_;
     limits();
     stated_kinks();
     unstated_kinks();
-    return found_;
+    return errors_;
   }
 
  private:
   double value(double x) const { return f_.value(x, p_); }
-  double slope(double x) const { return f_.derivative(x, p_); }
+  double derivative(double x) const { return f_.derivative(x, p_); }
   template <class Stated>
-  void tell(const char* fact, const Stated& stated, double x, double found, const char* what = "F") {
-    found_.push_back(text(info_.name, ": ", fact, ": stated as ", stated, ", but ", what, "(", print_number(x),
-                          ") = ", print_number(found)));
+  void add_error(const char* property, const Stated& stated, double x, double found, const char* what = "F") {
+    errors_.push_back(text(info_.name, ": ", property, ": stated as ", stated, ", but ", what, "(", print_number(x),
+                           ") = ", print_number(found)));
   }
   bool has_defaults() const {
     for (size_t i = 0; i < info_.constants.size(); ++i)
@@ -53,16 +53,17 @@ class Facts {
       return *std::max_element(points.begin(), points.end(),
                                [&](double a, double b) { return std::abs(f(a)) < std::abs(f(b)); });
     };
-    const double x = largest([&](double at) { return value(at); }), y = largest([&](double at) { return slope(at); });
-    if (value(x) != 0) return tell("zero_below_zero", "F(x) = 0 for x <= 0", x, value(x));
-    if (slope(y) != 0) tell("zero_below_zero", "F'(x) = 0 for x <= 0", y, slope(y), "F'");
+    const double x = largest([&](double point) { return value(point); }),
+                 y = largest([&](double point) { return derivative(point); });
+    if (value(x) != 0) return add_error("zero_below_zero", "F(x) = 0 for x <= 0", x, value(x));
+    if (derivative(y) != 0) add_error("zero_below_zero", "F'(x) = 0 for x <= 0", y, derivative(y), "F'");
   }
   void homogeneous() {
     if (!f_.is_homogeneous()) return;
     for (const double x : grid_) {
       const double stated = 3 * value(x), found = value(3 * x);
       if (std::abs(stated - found) > 1e-13 * std::abs(found))
-        return tell("homogeneous", print_number(stated), 3 * x, found);
+        return add_error("homogeneous", print_number(stated), 3 * x, found);
     }
   }
   void derivative_from_output() {
@@ -70,9 +71,9 @@ class Facts {
     std::vector<double> points = grid_;
     points.insert(points.end(), info_.kinks.begin(), info_.kinks.end());
     for (const double x : points) {
-      const double stated = f_.derivative_from_output(value(x)), found = slope(x);
+      const double stated = f_.derivative_from_output(value(x)), found = derivative(x);
       if (std::abs(stated - found) <= 1e-13 * std::max(1.0, std::abs(found))) continue;
-      return tell("derivative_from_output", print_number(stated), x, found, "F'");
+      return add_error("derivative_from_output", print_number(stated), x, found, "F'");
     }
   }
   void constants() {
@@ -81,28 +82,29 @@ class Facts {
       try {
         Activation::any(spec);
       } catch (const Error& error) {
-        found_.push_back(text("constants: the default is out of range: ", error.what()));
+        errors_.push_back(text("constants: the default is out of range: ", error.what()));
       }
     }
   }
   void limits() {
     for (const double end : {-1e4, 1e4}) {
       const double limit = info_.limits[end > 0 ? 1 : 0], y = value(end);
-      if (std::isfinite(limit) && !(std::abs(y - limit) < 1e-3)) tell("limits", print_number(limit), end, y);
+      if (std::isfinite(limit) && !(std::abs(y - limit) < 1e-3)) add_error("limits", print_number(limit), end, y);
       if (std::isinf(limit) && !(std::abs(y) > 90 && std::signbit(y) == std::signbit(limit)))
-        tell("limits", limit > 0 ? "inf" : "-inf", end, y);
+        add_error("limits", limit > 0 ? "inf" : "-inf", end, y);
       if (!std::isnan(limit)) continue;
       bool moves = false;
       for (int i = 1; i <= 10; ++i) moves = moves || std::abs(value(end + i * 0.9) - y) > 1e-6;
-      if (!moves) tell("limits", "none", end, y);
+      if (!moves) add_error("limits", "none", end, y);
     }
   }
 
   // Returns true if F', F'' or F''' jumps at x, from three derivatives on either side.
-  bool jumps(double x) const {
+  bool has_jump(double x) const {
     constexpr double h = 1e-3, close = 1e-9;
     const auto side = [&](double sign) {
-      return std::array{slope(x + sign * close), slope(x + sign * (close + h)), slope(x + sign * (close + 2 * h))};
+      return std::array{derivative(x + sign * close), derivative(x + sign * (close + h)),
+                        derivative(x + sign * (close + 2 * h))};
     };
     const auto left = side(-1), right = side(1);
     const double scale = std::max({1.0, std::abs(left[0]), std::abs(right[0])});
@@ -116,15 +118,15 @@ class Facts {
     for (const double kink : info_.kinks) {
       constexpr double h = 1e-6;
       const double left = (value(kink) - value(kink - h)) / h, right = (value(kink + h) - value(kink)) / h,
-                   stated = slope(kink);
+                   stated = derivative(kink);
       if (!(stated >= std::min(left, right) - 1e-5 && stated <= std::max(left, right) + 1e-5))
-        found_.push_back(text(info_.name, ": kinks: the derivative at ", print_number(kink), " is ",
-                              print_number(stated), ", outside the one-sided derivatives ", print_number(left), " and ",
-                              print_number(right)));
-      else if (!jumps(kink))
-        found_.push_back(text(info_.name, ": kinks: ", print_number(kink),
-                              " is listed, but F', F'' and F''' have no jump there; leave it out, because finite "
-                              "differences are not checked near a kink"));
+        errors_.push_back(text(info_.name, ": kinks: the derivative at ", print_number(kink), " is ",
+                               print_number(stated), ", outside the one-sided derivatives ", print_number(left),
+                               " and ", print_number(right)));
+      else if (!has_jump(kink))
+        errors_.push_back(text(info_.name, ": kinks: ", print_number(kink),
+                               " is listed, but F', F'' and F''' have no jump there; leave it out, because finite "
+                               "differences are not checked near a kink"));
     }
   }
   // Finds jumps of F' without a stated kink, by halving each interval toward its larger difference.
@@ -133,24 +135,25 @@ class Facts {
       double a = grid_[i], b = grid_[i + 1];
       for (int halvings = 0; halvings < 40; ++halvings) {
         const double middle = (a + b) / 2;
-        (std::abs(slope(middle) - slope(a)) > std::abs(slope(b) - slope(middle)) ? b : a) = middle;
+        (std::abs(derivative(middle) - derivative(a)) > std::abs(derivative(b) - derivative(middle)) ? b : a) = middle;
       }
-      const double jump = std::abs(slope(b) - slope(a));
+      const double jump = std::abs(derivative(b) - derivative(a));
       const auto near = [&](double kink) { return std::abs(kink - a) < 1e-6; };
-      if (jump > 1e-6 * std::max(1.0, std::abs(slope(a))) && std::none_of(info_.kinks.begin(), info_.kinks.end(), near))
-        return found_.push_back(text(info_.name, ": kinks: ", print_number(a), " is missing; F' jumps from ",
-                                     print_number(slope(a)), " to ", print_number(slope(b)), " there"));
+      if (jump > 1e-6 * std::max(1.0, std::abs(derivative(a))) &&
+          std::none_of(info_.kinks.begin(), info_.kinks.end(), near))
+        return errors_.push_back(text(info_.name, ": kinks: ", print_number(a), " is missing; F' jumps from ",
+                                      print_number(derivative(a)), " to ", print_number(derivative(b)), " there"));
     }
   }
 
   const Activation& f_;
   const ActivationInfo& info_;
   std::vector<double> p_, grid_;
-  std::vector<std::string> found_;
+  std::vector<std::string> errors_;
 };
 
 }  // namespace
 
-std::vector<std::string> false_facts(const Activation& f) { return Facts(f).all_false(); }
+std::vector<std::string> property_errors(const Activation& f) { return PropertyCheck(f).errors(); }
 
 }  // namespace orrery::nn

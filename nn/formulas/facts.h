@@ -10,6 +10,6 @@ namespace orrery::nn {
 
 // Returns a message for each false property, with the point, the stated and the found value. Checks
 // limits and kinks at the default constants only; parameters have their initial values.
-std::vector<std::string> false_facts(const Activation& f);
+std::vector<std::string> property_errors(const Activation& f);
 
 }  // namespace orrery::nn

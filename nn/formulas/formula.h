@@ -54,12 +54,12 @@ F with_constants(const double* constants) {
 }
 
 template <PlainFormula F>
-class PlainNumbers : public Formula {
+class PlainScalars : public Formula {
  public:
-  explicit PlainNumbers(const F& f) : f_(f) {}
+  explicit PlainScalars(const F& f) : f_(f) {}
   double value(double x, const double*) const override { return f_.value(x); }
   double derivative(double x, const double*) const override { return f_.derivative(x); }
-  double derivative_by_dual(double x, const double*, int) const override { return f_.value(Dual(x, 1)).slope; }
+  double derivative_by_dual(double x, const double*, int) const override { return f_.value(Dual(x, 1)).derivative; }
   bool is_homogeneous() const override { return Homogeneous<F>; }
   bool has_derivative_from_output() const override { return HasDerivativeFromOutput<F>; }
   double derivative_from_output([[maybe_unused]] double y) const override {
@@ -74,9 +74,9 @@ class PlainNumbers : public Formula {
 };
 
 template <LearnedFormula F>
-class LearnedNumbers : public Formula {
+class LearnedScalars : public Formula {
  public:
-  explicit LearnedNumbers(const F& f) : f_(f) {}
+  explicit LearnedScalars(const F& f) : f_(f) {}
   double value(double x, const double* p) const override { return f_.value(x, p); }
   double derivative(double x, const double* p) const override { return f_.derivative(x, p); }
   double derivative_by_dual(double x, const double* p, int parameter) const override {
@@ -85,7 +85,7 @@ class LearnedNumbers : public Formula {
       const Dual trained(p[k], k == parameter);
       all[k] = F::info.positive ? scalar::softplus(trained) : trained;
     }
-    return f_.value(Dual(x, parameter < 0), static_cast<const Dual*>(all)).slope;
+    return f_.value(Dual(x, parameter < 0), static_cast<const Dual*>(all)).derivative;
   }
   bool is_homogeneous() const override { return false; }
   bool has_derivative_from_output() const override { return false; }

@@ -5,7 +5,7 @@
 //     using tensor_cores = void;                         // optional; separate kernels for attention in bf16
 //     using homogeneous = void;                          // optional; F(a x) = a F(x) for a > 0, so these scale sums
 //     double beta = 1;
-//     template <class T> HOST_DEVICE T value(T x) const;        // T is float, double, Dual or Coarse
+//     template <class T> HOST_DEVICE T value(T x) const;        // T is float, double, Dual or ApproxFloat
 //     template <class T> HOST_DEVICE T derivative(T x) const;
 //     template <class T> HOST_DEVICE T derivative_from_output(T y) const;   // optional; saves memory
 //   };
@@ -26,24 +26,24 @@ namespace orrery::nn {
 namespace detail {
 
 template <class F, class Numbers, class... Roles>
-struct Made final : Numbers, Roles::template Of<F>... {
-  explicit Made(const F& f) : Numbers(f), Roles::template Of<F>(f)... {}
+struct WithRoles final : Numbers, Roles::template Of<F>... {
+  explicit WithRoles(const F& f) : Numbers(f), Roles::template Of<F>(f)... {}
 };
 
 // The roles of a formula, each compiled for it. A new role needs a line here and its own file.
 template <class F>
 struct RolesOf {
-  using Type =
-      Made<F, PlainNumbers<F>, ElementwiseRole, TileRole<float>, TileRole<double>, TileRole<bf16>,
+  using Type = WithRoles<F, PlainScalars<F>, ElementwiseRole, TileRole<float>, TileRole<double>, TileRole<bf16>,
 #if defined(__CUDACC__) || defined(EMULATE_CUDA)
-           EpilogueRole<float>, EpilogueRole<double>, EpilogueRole<bf16>, AttentionRole<float>, AttentionRole<double>,
+                         EpilogueRole<float>, EpilogueRole<double>, EpilogueRole<bf16>, AttentionRole<float>,
+                         AttentionRole<double>,
 #endif
-           DynamicNormRole>;
+                         DynamicNormRole>;
   static constexpr int parameters = 0;
 };
 template <LearnedFormula F>
 struct RolesOf<F> {
-  using Type = Made<F, LearnedNumbers<F>, LearnedRole>;
+  using Type = WithRoles<F, LearnedScalars<F>, LearnedRole>;
   static constexpr int parameters = F::parameters;
 };
 

@@ -109,10 +109,10 @@ class LearnedRole::Of : public LearnedRole {
 
  private:
   // Calls run<T, PerChannel>() for the dtype of x and the rank of p.
-  template <class Run>
-  static void dispatch_form(const Tensor& x, const Tensor& p, const Run& run) {
+  template <class Body>
+  static void dispatch_form(const Tensor& x, const Tensor& p, const Body& body) {
     dispatch(x.dtype(), role, [&]<class T>() {
-      p.shape().rank() == 2 ? run.template operator()<T, true>() : run.template operator()<T, false>();
+      p.shape().rank() == 2 ? body.template operator()<T, true>() : body.template operator()<T, false>();
     });
   }
   F f_;

@@ -6,12 +6,12 @@
 namespace orrery::nn {
 
 // The mask of element i depends only on (key, i), so backward generates it again.
-Tensor dropout(const Tensor& x, double p, const LateKey& key);
+Tensor dropout(const Tensor& x, double p, const DeviceRandomKey& rng);
 
 class Dropout final : public Module {
  public:
   explicit Dropout(double p);  // in [0, 1)
-  Tensor forward(const Tensor& x, Pass& pass) override;
+  Tensor forward(const Tensor& x, ForwardPass& pass) override;
 
  private:
   double p_;

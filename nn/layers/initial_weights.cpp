@@ -9,10 +9,10 @@ namespace {
 
 constexpr double smallest = 1e-6, largest = 1e3;  // standard deviations outside this range are typos
 
-double by_width(int64_t width) { return 1 / std::sqrt(static_cast<double>(width)); }
+double inverse_sqrt_width(int64_t width) { return 1 / std::sqrt(static_cast<double>(width)); }
 
 double std_of(const Spec& spec, int64_t width) {
-  if (spec.name == "inverse_sqrt_width" && spec.items.empty()) return by_width(width);
+  if (spec.name == "inverse_sqrt_width" && spec.items.empty()) return inverse_sqrt_width(width);
   const double std = parse_number("initialization", print(spec));
   check(std >= smallest && std <= largest, "initialization: ", print_number(std), " must be at least ",
         print_number(smallest), " and at most ", print_number(largest));
@@ -23,7 +23,7 @@ bool is_number(const Spec& spec) {
   return spec.items.empty() && spec.name.find_first_not_of("+-.0123456789e") == std::string::npos;
 }
 
-Initialization shrunk(double std, int64_t layers, int64_t branches) {
+Initialization scaled_by_depth(double std, int64_t layers, int64_t branches) {
   return scaled_normal(std * std::sqrt(2.0 / static_cast<double>(branches)), layers);
 }
 
@@ -34,19 +34,20 @@ Limits initialization_names() {
 }
 
 // Fixup scales the matrices of L branches of m matrices by L^(-1 / (2 m - 2)). Here m = 2.
-Initialization InitialWeights::inner(int64_t inputs, int64_t outputs, int64_t layers, int64_t branches) const {
-  return form == Form::fixup ? shrunk(std, layers, branches) : outside(inputs, outputs);
+Initialization InitialWeights::hidden(int64_t inputs, int64_t outputs, int64_t layers, int64_t branches) const {
+  return form == Form::fixup ? scaled_by_depth(std, layers, branches) : other(inputs, outputs);
 }
-Initialization InitialWeights::joining(int64_t inputs, int64_t outputs, int64_t layers, int64_t branches) const {
+Initialization InitialWeights::residual_output(int64_t inputs, int64_t outputs, int64_t layers,
+                                               int64_t branches) const {
   if (form == Form::fixup) return constant(0);
-  return form == Form::normal && !equal ? shrunk(std, layers, branches) : outside(inputs, outputs);
+  return form == Form::normal && !same_std ? scaled_by_depth(std, layers, branches) : other(inputs, outputs);
 }
-Initialization InitialWeights::outside(int64_t inputs, int64_t outputs) const {
-  if (form == Form::by_inputs) return uniform(1 / std::sqrt(static_cast<double>(inputs)));
+Initialization InitialWeights::other(int64_t inputs, int64_t outputs) const {
+  if (form == Form::fan_in) return uniform(1 / std::sqrt(static_cast<double>(inputs)));
   return form == Form::xavier ? xavier_uniform(inputs, outputs) : normal(std);
 }
 Initialization InitialWeights::head(int64_t inputs, int64_t outputs) const {
-  return zero_head ? constant(0) : outside(inputs, outputs);
+  return zero_head ? constant(0) : other(inputs, outputs);
 }
 
 InitialWeights initial_weights(const Spec& spec, int64_t width) {
@@ -60,17 +61,18 @@ InitialWeights initial_weights(const Spec& spec, int64_t width) {
           "' needs one standard deviation, as in ", spec.name, "(0.02) or ", spec.name, "(inverse_sqrt_width)");
     const double std = std_of(spec.items[0].value, width);
     if (fixup) return {.form = Form::fixup, .std = std, .table_std = std, .zero_head = true};
-    return {.std = std, .equal = true, .table_std = std};
+    return {.std = std, .same_std = true, .table_std = std};
   }
   check(spec.items.empty(), "initialization: '", spec, "': only normal(...) and fixup(...) take an argument");
-  if (spec.name == "relu_revival") return {.equal = true};
-  if (spec.name == "adaptive_span" || spec.name == "fan_in") return {.form = Form::by_inputs, .table_std = 1};
-  if (spec.name == "relu_vision") return {.form = Form::xavier, .table_std = by_width(width), .zero_head = true};
-  if (spec.name == "relu_former") return {.form = Form::xavier, .table_std = by_width(width)};
-  static const std::vector<std::string> words = {"a number", "inverse_sqrt_width", "normal",
+  if (spec.name == "relu_revival") return {.same_std = true};
+  if (spec.name == "adaptive_span" || spec.name == "fan_in") return {.form = Form::fan_in, .table_std = 1};
+  if (spec.name == "relu_vision")
+    return {.form = Form::xavier, .table_std = inverse_sqrt_width(width), .zero_head = true};
+  if (spec.name == "relu_former") return {.form = Form::xavier, .table_std = inverse_sqrt_width(width)};
+  static const std::vector<std::string> names = {"a number", "inverse_sqrt_width", "normal",
                                                  "fixup",    "relu_revival",       "adaptive_span",
                                                  "fan_in",   "relu_vision",        "relu_former"};
-  detail::fail_unknown("initialization", spec.name, words, {});
+  detail::fail_unknown("initialization", spec.name, names, {});
 }
 
 }  // namespace orrery::nn

@@ -24,19 +24,19 @@
 namespace orrery::nn {
 
 struct InitialWeights {
-  enum class Form { normal, fixup, by_inputs, xavier } form = Form::normal;
+  enum class Form { normal, fixup, fan_in, xavier } form = Form::normal;
   double std = 0.02;        // for `normal` and `fixup`
-  bool equal = false;       // `normal`: the same std for matrices that write to the residual stream
+  bool same_std = false;    // `normal`: the same std for matrices that write to the residual stream
   double table_std = 0.02;  // for embeddings and learned positions
   bool zero_head = false;
 
   // Returns values for a matrix within a residual branch; each of `layers` layers has `branches`.
-  Initialization inner(int64_t inputs, int64_t outputs, int64_t layers, int64_t branches = 2) const;
+  Initialization hidden(int64_t inputs, int64_t outputs, int64_t layers, int64_t branches = 2) const;
   // Returns values for a matrix whose output is added to the residual stream.
-  Initialization joining(int64_t inputs, int64_t outputs, int64_t layers, int64_t branches = 2) const;
-  Initialization outside(int64_t inputs, int64_t outputs) const;  // for a matrix outside of branches
+  Initialization residual_output(int64_t inputs, int64_t outputs, int64_t layers, int64_t branches = 2) const;
+  Initialization other(int64_t inputs, int64_t outputs) const;  // for a matrix outside of branches
   Initialization head(int64_t inputs, int64_t outputs) const;
-  Initialization table() const { return normal(table_std); }
+  Initialization embedding() const { return normal(table_std); }
 };
 
 Limits initialization_names();  // former names of the values, for the setting `initialization`

@@ -25,12 +25,12 @@ struct Element {
   HOST_DEVICE Arithmetic<T> operator()(int64_t i, int64_t) const { return x[i]; }
 };
 template <class T>
-struct ElementAndOld {  // adds the rows to the old sum, which is the block's last row
+struct ElementAndPrevious {  // adds the rows to the previous sum, which is the block's last row
   In<T> x;
-  In<Arithmetic<T>> old;
+  In<Arithmetic<T>> previous;
   int64_t rows, columns;
   HOST_DEVICE Arithmetic<T> operator()(int64_t i, int64_t row) const {
-    return row < rows ? x[i] : old[i - rows * columns];
+    return row < rows ? x[i] : previous[i - rows * columns];
   }
 };
 
@@ -74,8 +74,8 @@ struct LinearOperation {
 };
 
 // y_i = x W_i^T + b_i for consecutive groups of rows W_i:  dx = sum dy_i W_i,  dW_i = dy_i^T x.
-// A CPU multiplies the parts in place. On a GPU the product of one part leaves half of it idle, so
-// backward concatenates the parts into the dy of linear.
+// A CPU writes the outputs in place. On a GPU the product of one output leaves half of it idle, so
+// backward concatenates the outputs into the dy of linear.
 struct LinearSplit {
   static constexpr const char* name = "linear_split";
   std::vector<int64_t> sizes;
@@ -92,7 +92,7 @@ struct LinearSplit {
     T* c[4] = {};
     for (size_t i = 0; i < sizes.size(); ++i) {
       y.push_back(Tensor::empty_like(x, x.shape().with(-1, sizes[i])));
-      c[i] = y[i].template mutable_data<T>(), p.part_columns[i] = sizes[i];
+      c[i] = y[i].template mutable_data<T>(), p.output_columns[i] = sizes[i];
     }
     const T *const from = x.data<T>(), *const w = weight.data<T>();
     if (sizes.size() == 2) multiply<T>(x.device(), p, from, w, {c[0], c[1]}, add);
@@ -101,21 +101,21 @@ struct LinearSplit {
     return y;
   }
   Gradients<3> backward(const Saved& saved, std::vector<Tensor> dy) const {
-    const Tensor& used = *std::find_if(dy.begin(), dy.end(), [](const Tensor& part) { return part.defined(); });
+    const Tensor& used = *std::find_if(dy.begin(), dy.end(), [](const Tensor& output) { return output.defined(); });
     for (size_t i = 0; i < sizes.size(); ++i)
       if (!dy[i]) dy[i] = Tensor::zeros_like(used, used.shape().with(-1, sizes[i]));
     if (used.device() == Device::cuda) return linear_gradients(saved, concatenate(dy, -1));
-    return dispatch(used.dtype(), name, [&]<class T>() { return gradients_by_parts<T>(saved, dy); });
+    return dispatch(used.dtype(), name, [&]<class T>() { return gradients_by_output<T>(saved, dy); });
   }
   template <class T>
-  Gradients<3> gradients_by_parts(const Saved& saved, const std::vector<Tensor>& dy) const {
-    using Sum = Arithmetic<T>;  // sums over the parts
+  Gradients<3> gradients_by_output(const Saved& saved, const std::vector<Tensor>& dy) const {
+    using Sum = Arithmetic<T>;  // sums over the outputs
     const Tensor &x = saved[0], &weight = saved[1];
     const int64_t rows = dy[0].shape().rows();
     Tensor dx;
     if (saved.needs(0)) dx = Tensor::empty_like(dy[0], dy[0].shape().with(-1, weight.size(1)), dtype_of<Sum>);
-    Saved::Place dw{{}, false};
-    if (saved.needs(1)) dw = saved.place(1, weight.shape(), dtype_of<Sum>, weight.device());
+    Saved::GradientBuffer dw{{}, false};
+    if (saved.needs(1)) dw = saved.gradient_buffer(1, weight.shape(), dtype_of<Sum>, weight.device());
     int64_t first = 0;
     for (size_t i = 0; i < sizes.size(); first += sizes[i], ++i) {
       const T* const g = dy[i].data<T>();
@@ -136,13 +136,13 @@ constexpr Info linear_layer{.name = "linear",
                             .formula = "x W^T + b",
                             .source = "Rosenblatt 1958",
                             .parameters = "W N(0, 0.02^2), b 0",
-                            .keeps = "x"};
+                            .saves = "x"};
 REGISTER_LAYER(linear_layer);
 constexpr Info linear_split_layer{.name = "linear_split",
                                   .formula = "x W^T + b, split into several outputs: queries, keys and values",
                                   .source = "as linear",
                                   .parameters = "as linear",
-                                  .keeps = "x"};
+                                  .saves = "x"};
 REGISTER_LAYER(linear_split_layer);
 
 GradientCase linear_case(const CaseTensors& random) {
@@ -171,13 +171,13 @@ Tensor bias_gradient(const Saved& saved, int input, const Tensor& g) {
   const int64_t n = g.size(-1), rows = g.shape().rows();
   return dispatch(g.dtype(), "linear", [&]<class T>() {
     using Sum = Arithmetic<T>;
-    const Saved::Place place = saved.place(input, Shape{n}, dtype_of<Sum>, g.device());
-    Sum* const out = place.gradient.template mutable_data<Sum>();
-    if (place.accumulate)
-      reduce(g.device(), 1, rows + 1, n, ElementAndOld<T>{{g.data<T>()}, {out}, rows, n}, out);
+    const Saved::GradientBuffer buffer = saved.gradient_buffer(input, Shape{n}, dtype_of<Sum>, g.device());
+    Sum* const out = buffer.gradient.template mutable_data<Sum>();
+    if (buffer.accumulate)
+      reduce(g.device(), 1, rows + 1, n, ElementAndPrevious<T>{{g.data<T>()}, {out}, rows, n}, out);
     else
       reduce(g.device(), 1, rows, n, Element<T>{{g.data<T>()}}, out);
-    return place.as(g.dtype());
+    return buffer.as(g.dtype());
   });
 }
 
@@ -187,17 +187,18 @@ Gradients<2> weight_gradients(const Saved& saved, int input, const Tensor& g, co
   return dispatch(g.dtype(), "linear", [&]<class T>() -> Gradients<2> {
     using Sum = Arithmetic<T>;
     // Tensor core products also sum g for the bias; other products leave that to a separate loop.
-    const bool together = std::is_same_v<T, bf16> && g.device() == Device::cuda && saved.needs(input + 1) && c > 0;
-    const Saved::Place place = saved.place(input, Shape{n, c}, dtype_of<Sum>, g.device());
-    Saved::Place of_bias{{}, false};
+    const bool fused_bias = std::is_same_v<T, bf16> && g.device() == Device::cuda && saved.needs(input + 1) && c > 0;
+    const Saved::GradientBuffer buffer = saved.gradient_buffer(input, Shape{n, c}, dtype_of<Sum>, g.device());
+    Saved::GradientBuffer bias_buffer{{}, false};
     Epilogue<Sum> sums;
-    if (together) {
-      of_bias = saved.place(input + 1, Shape{n}, dtype_of<Sum>, g.device());
-      sums.row_sums = of_bias.gradient.template mutable_data<Sum>(), sums.accumulate_row_sums = of_bias.accumulate;
+    if (fused_bias) {
+      bias_buffer = saved.gradient_buffer(input + 1, Shape{n}, dtype_of<Sum>, g.device());
+      sums.row_sums = bias_buffer.gradient.template mutable_data<Sum>(),
+      sums.accumulate_row_sums = bias_buffer.accumulate;
     }
-    multiply<T>(g.device(), {.m = n, .n = c, .k = rows, .transpose_a = true, .accumulate = place.accumulate},
-                g.data<T>(), x.data<T>(), {place.gradient.template mutable_data<Sum>()}, sums);
-    return {place.as(g.dtype()), together ? of_bias.as(g.dtype()) : bias_gradient(saved, input + 1, g)};
+    multiply<T>(g.device(), {.m = n, .n = c, .k = rows, .transpose_a = true, .accumulate = buffer.accumulate},
+                g.data<T>(), x.data<T>(), {buffer.gradient.template mutable_data<Sum>()}, sums);
+    return {buffer.as(g.dtype()), fused_bias ? bias_buffer.as(g.dtype()) : bias_gradient(saved, input + 1, g)};
   });
 }
 
@@ -224,9 +225,9 @@ Linear::Linear(int64_t inputs, int64_t outputs, const Options& options)
   if (options.bias)
     bias =
         Parameter(Shape{outputs}, options.weight ? constant(0) : uniform(1 / std::sqrt(static_cast<double>(inputs))));
-  weight.parts = bias.parts = options.parts;
+  weight.packed_rows = bias.packed_rows = options.packed_rows;
 }
-Tensor Linear::forward(const Tensor& x, Pass&) { return linear(x, weight.value, bias.value); }
+Tensor Linear::forward(const Tensor& x, ForwardPass&) { return linear(x, weight.value, bias.value); }
 void Linear::visit(Visitor& v) {
   v("weight", weight);
   v("bias", bias);

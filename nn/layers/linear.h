@@ -22,10 +22,10 @@ class Linear final : public Module {
   struct Options {
     bool bias = true;
     std::optional<Initialization> weight = {};  // default: uniform(1 / sqrt(inputs)), as in PyTorch
-    std::vector<int64_t> parts = {};            // packed layers: the outputs of each
+    std::vector<int64_t> packed_rows = {};      // packed layers: the outputs of each
   };
   Linear(int64_t inputs, int64_t outputs, const Options& options);
-  Tensor forward(const Tensor& x, Pass& pass) override;
+  Tensor forward(const Tensor& x, ForwardPass& pass) override;
   void visit(Visitor& v) override;
 
   Parameter weight;  // (outputs, inputs)

@@ -25,25 +25,27 @@ struct RowLoss {
   HOST_DEVICE void operator()(Row row, In<T> logits, int32_t target, A& log_sum, A& loss) const {
     const Values<A, 2> top_and_total = row.exponentials(logits);
     const A lse = top_and_total[0] + scalar::log(top_and_total[1]), s = A(smoothing);
-    const A even = s > 0 ? s / static_cast<A>(row.n) * row.sum([](A z) { return z; }, logits) : A(0);
+    const A uniform_term = s > 0 ? s / static_cast<A>(row.n) * row.sum([](A z) { return z; }, logits) : A(0);
     row.once([&] {
       log_sum = lse;  // an invalid target gives NaN, because a device cannot throw
-      loss = target < 0 ? A(0) : target < row.n ? lse - (1 - s) * logits[target] - even : A(NAN);
+      loss = target < 0 ? A(0) : target < row.n ? lse - (1 - s) * logits[target] - uniform_term : A(NAN);
     });
   }
 };
 struct RowGradient {
   double smoothing;
   template <class Row, class T, class A>
-  HOST_DEVICE void operator()(Row row, In<T> z, int32_t target, A lse, In<A> dloss, In<double> share,
+  HOST_DEVICE void operator()(Row row, In<T> z, int32_t target, A lse, In<A> dloss, In<double> inverse_count,
                               Out<T> dz) const {  // share: 1 / N
-    using Number = typename Row::template BeforeRounding<T>;
-    const A g = target < 0 ? A(0) : dloss[0] * static_cast<A>(share[0]), even = A(smoothing) / static_cast<A>(row.n);
-    const bool hit = target >= 0 && target < row.n;  // reads z first, because dz may overwrite it
-    const A of_target = hit ? (scalar::exp(z[target] - lse) - even - (1 - A(smoothing))) * g : A(0);
+    using Number = typename Row::template FormulaFloat<T>;
+    const A g = target < 0 ? A(0) : dloss[0] * static_cast<A>(inverse_count[0]),
+            uniform_term = A(smoothing) / static_cast<A>(row.n);
+    const bool has_target = target >= 0 && target < row.n;  // reads z first, because dz may overwrite it
+    const A target_gradient =
+        has_target ? (scalar::exp(z[target] - lse) - uniform_term - (1 - A(smoothing))) * g : A(0);
     row.map(
-        dz, [&](A zv) { return (number(scalar::exp(Number(zv - lse))) - even) * g; }, z);
-    if (hit) row.once([&] { dz[target] = of_target; });
+        dz, [&](A zv) { return (to_float(scalar::exp(Number(zv - lse))) - uniform_term) * g; }, z);
+    if (has_target) row.once([&] { dz[target] = target_gradient; });
   }
 };
 struct LossOfRow {  // loss, and 1 if the row counts
@@ -52,7 +54,7 @@ struct LossOfRow {  // loss, and 1 if the row counts
     return {{static_cast<double>(loss), target < 0 ? 0.0 : 1.0}};
   }
 };
-struct FractionOfRow {  // 1 / N
+struct InverseCount {  // 1 / N
   HOST_DEVICE double operator()(double count) const { return 1 / (count > 1 ? count : 1); }
 };
 
@@ -63,18 +65,19 @@ struct CrossEntropy {
   Tensor forward(Saved& saved, const Tensor& logits, const Tensor& targets) const {
     const Tensor log_sum = empty_computed(logits, targets.shape()), loss = Tensor::empty_like(log_sum);
     const Tensor total = Tensor::empty_like(logits, Shape{}, Dtype::f64), count = Tensor::empty_like(total);
-    each_row(name, RowLoss{smoothing}, row_of(logits), number_of<int32_t>(targets), to_number(log_sum),
-             to_number(loss));
-    sum_elements(name, LossOfRow{}, to_sums<double>(total, count), row_of(loss), row_of<int32_t>(targets));
-    const Tensor share = Tensor::empty_like(count);
-    each_element(name, FractionOfRow{}, to_elements<double>(share), row_of<double>(count));
-    saved.save(logits, targets, log_sum, share);
-    return (total * share).to(log_sum.dtype());
+    each_row(name, RowLoss{smoothing}, row_of(logits), per_row<int32_t>(targets), out_per_row(log_sum),
+             out_per_row(loss));
+    sum_elements(name, LossOfRow{}, out_sums<double>(total, count), row_of(loss), row_of<int32_t>(targets));
+    const Tensor inverse_count = Tensor::empty_like(count);
+    each_element(name, InverseCount{}, out_elements<double>(inverse_count), row_of<double>(count));
+    saved.save(logits, targets, log_sum, inverse_count);
+    return (total * inverse_count).to(log_sum.dtype());
   }
   Gradients<2> backward(const Saved& saved, const Tensor& dy) const {
-    const Tensor &logits = saved[0], &targets = saved[1], &log_sum = saved[2], &share = saved[3], dz = saved.take(0);
-    each_row(name, RowGradient{smoothing}, row_of(logits), number_of<int32_t>(targets), number_of(log_sum),
-             whole<Computed>(dy), whole<double>(share), to_row(dz));
+    const Tensor &logits = saved[0], &targets = saved[1], &log_sum = saved[2], &inverse_count = saved[3],
+                 dz = saved.take(0);
+    each_row(name, RowGradient{smoothing}, row_of(logits), per_row<int32_t>(targets), per_row(log_sum),
+             broadcast<Computed>(dy), broadcast<double>(inverse_count), out_row(dz));
     return {dz, Tensor()};
   }
 };
@@ -90,35 +93,35 @@ void check_targets(const Tensor& targets, int64_t classes) {
 Tensor reference(const Tensor& logits, const Tensor& targets, double smoothing) {
   const Tensor top = max(logits, -1, true).detach();
   const Tensor log_sum = log(sum(exp(logits - top), {-1}, true)) + top;
-  const Tensor known = Tensor::from(targets.shape(), [&] {
+  const Tensor valid = Tensor::from(targets.shape(), [&] {
     std::vector<double> v = targets.to_vector();
     for (double& x : v) x = x >= 0;
     return v;
   }());
-  const Tensor mask = known.to(logits.dtype());
+  const Tensor mask = valid.to(logits.dtype());
   const Tensor chosen = gather_last(
       log_sum - logits, cast(maximum(targets.to(logits.dtype()), Tensor::zeros({1}, logits.dtype())), Dtype::i32));
-  const Tensor even = mean(log_sum - logits, {-1});
-  return sum((chosen * (1 - smoothing) + even * smoothing) * mask) / sum(mask);
+  const Tensor uniform_term = mean(log_sum - logits, {-1});
+  return sum((chosen * (1 - smoothing) + uniform_term * smoothing) * mask) / sum(mask);
 }
 
 constexpr LossInfo info{.name = "cross_entropy",
                         .formula = "ln sum exp(z) - sum_v q_v z_v, q = (1 - s) [v = target] + s / V",
                         .source = "Bridle 1990; s: Szegedy et al. 2016, arXiv:1512.00567",
                         .parameters = "none",
-                        .keeps = "z (overwritten by its gradient), targets, log-sum-exp of each row"};
+                        .saves = "z (overwritten by its gradient), targets, log-sum-exp of each row"};
 REGISTER_LOSS(info);
 
 GradientCase gradient_case(const CaseTensors& random) {
-  const std::vector<int32_t> at = {3, 0, -1, 6, 3};
-  return {{{"logits", random({5, 7})}, {"targets", Tensor::from(Shape{5}, at)}},
+  const std::vector<int32_t> ids = {3, 0, -1, 6, 3};
+  return {{{"logits", random({5, 7})}, {"targets", Tensor::from(Shape{5}, ids)}},
           [](const auto& in) { return cross_entropy(in[0], in[1]); },
           [](const auto& in) { return reference(in[0], in[1], 0); }};
 }
 REGISTER_GRADIENT_CASE("loss", "cross_entropy", gradient_case);
 GradientCase smoothed_case(const CaseTensors& random) {
-  const std::vector<int32_t> at = {-100, 2, 0, -1};
-  return {{{"logits", random({4, 5})}, {"targets", Tensor::from(Shape{4}, at)}},
+  const std::vector<int32_t> ids = {-100, 2, 0, -1};
+  return {{{"logits", random({4, 5})}, {"targets", Tensor::from(Shape{4}, ids)}},
           [](const auto& in) { return cross_entropy(in[0], in[1], 0.1); },
           [](const auto& in) { return reference(in[0], in[1], 0.1); }};
 }

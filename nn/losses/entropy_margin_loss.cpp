@@ -14,19 +14,19 @@ namespace {
 
 struct AboveMargin {
   static constexpr const char* name = "entropy_margin_loss";
-  double share;
+  double fraction;
   template <class A>
   HOST_DEVICE bool counts(A, A visible) const {
     return visible >= 1;
   }
   template <class A>
   HOST_DEVICE A value(A entropy, A visible) const {
-    const A above = entropy - A(share) * scalar::log(visible);
-    return above < 0 ? A(0) : above;
+    const A excess = entropy - A(fraction) * scalar::log(visible);
+    return excess < 0 ? A(0) : excess;
   }
   template <class A>
-  HOST_DEVICE A slope(A entropy, A visible) const {
-    return entropy > A(share) * scalar::log(visible) ? A(1) : A(0);
+  HOST_DEVICE A derivative(A entropy, A visible) const {
+    return entropy > A(fraction) * scalar::log(visible) ? A(1) : A(0);
   }
 };
 
@@ -34,7 +34,7 @@ constexpr LossInfo info{.name = "entropy_margin_loss",
                         .formula = "max(H - 0.7 ln n, 0)",
                         .source = "Shen et al. 2023, arXiv:2302.06461",
                         .parameters = "none",
-                        .keeps = "H, n",
+                        .saves = "H, n",
                         .weight_of = "relu_former's entropy above 0.7 ln n, with n visible keys"};
 REGISTER_LOSS(info);
 
@@ -52,10 +52,10 @@ REGISTER_GRADIENT_CASE("loss", "entropy_margin_loss", gradient_case);
 
 }  // namespace
 
-Tensor entropy_margin_loss(const Tensor& entropies, const Tensor& visible, double share) {
-  check(share >= 0, "entropy_margin_loss: the fraction of ln n must be at least 0, not ", share);
+Tensor entropy_margin_loss(const Tensor& entropies, const Tensor& visible, double fraction) {
+  check(fraction >= 0, "entropy_margin_loss: the fraction of ln n must be at least 0, not ", fraction);
   check_same_kind("entropy_margin_loss", entropies, visible);
-  return record(CountedMean<AboveMargin>{{share}}, entropies, broadcast_to(visible.detach(), entropies.shape()));
+  return record(CountedMean<AboveMargin>{{fraction}}, entropies, broadcast_to(visible.detach(), entropies.shape()));
 }
 
 }  // namespace orrery::nn

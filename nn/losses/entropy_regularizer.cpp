@@ -24,21 +24,21 @@ struct Regularize {
   static constexpr const char* name = "entropy_regularizer";
   double tolerance;
   Tensor ceiling;  // E_max, one number
-  Tensor share;    // (B, 1, T), weight of each row in the mean: 1 / number of rows that count, or 0
+  Tensor row_weight;  // (B, 1, T), weight of each row in the mean: 1 / number of rows that count, or 0
 
   Tensor forward(Saved& saved, const Tensor& entropies, const Tensor& threshold) const {
-    const Tensor counted = where(share, entropies, Tensor::zeros_like(entropies, {1}));
-    const Tensor excess = sum(counted * share, {0, 2}) - threshold * ceiling;
-    const Tensor active = step(absolute(excess) - ceiling * tolerance), paid = excess * active;
-    saved.save(paid);
-    return mean(paid * paid);
+    const Tensor counted = where(row_weight, entropies, Tensor::zeros_like(entropies, {1}));
+    const Tensor excess = sum(counted * row_weight, {0, 2}) - threshold * ceiling;
+    const Tensor active = heaviside(abs(excess) - ceiling * tolerance), active_excess = excess * active;
+    saved.save(active_excess);
+    return mean(active_excess * active_excess);
   }
   Gradients<2> backward(const Saved& saved, const Tensor& dy) const {
     const int64_t heads = saved[0].size(0);
-    const Tensor of_head = saved[0] * dy * (2 / static_cast<double>(heads));
+    const Tensor head_gradient = saved[0] * dy * (2 / static_cast<double>(heads));
     Gradients<2> d;
-    if (saved.needs(0)) d[0] = of_head.reshape(Shape{1, heads, 1}) * share;
-    if (saved.needs(1)) d[1] = -(of_head * ceiling);
+    if (saved.needs(0)) d[0] = head_gradient.reshape(Shape{1, heads, 1}) * row_weight;
+    if (saved.needs(1)) d[1] = -(head_gradient * ceiling);
     return d;
   }
 };
@@ -56,17 +56,17 @@ Tensor visible_of(const Tensor& entropies, const EntropyRegularizer& settings) {
 struct Temper {
   static constexpr const char* name = "tempered";
   // (H) or (H, T) -> (H, 1, 1) or (H, T, 1)
-  static Tensor spread(const Tensor& t) {
+  static Tensor expand(const Tensor& t) {
     return t.reshape(Shape{t.size(0), t.shape().rank() == 2 ? t.size(1) : 1, 1});
   }
   Tensor forward(Saved& saved, const Tensor& scores, const Tensor& temperature) const {
     saved.save(scores, temperature);
-    return scores / spread(temperature);
+    return scores / expand(temperature);
   }
   Gradients<2> backward(const Saved& saved, const Tensor& dy) const {
     const Tensor &z = saved[0], &t = saved[1];
     Gradients<2> d;
-    if (saved.needs(0)) d[0] = dy / spread(t);
+    if (saved.needs(0)) d[0] = dy / expand(t);
     if (saved.needs(1)) d[1] = -(t.shape().rank() == 2 ? sum(dy * z, {0, 3}) : sum(dy * z, {0, 2, 3})) / (t * t);
     return d;
   }
@@ -74,7 +74,7 @@ struct Temper {
 
 Tensor reference(const Tensor& entropies, const Tensor& threshold, double ceiling, double tolerance) {
   const Tensor excess = mean(mean(entropies, {2}), {0}) - threshold * ceiling;
-  const Tensor active = step(excess * excess - tolerance * ceiling * tolerance * ceiling);
+  const Tensor active = heaviside(excess * excess - tolerance * ceiling * tolerance * ceiling);
   return mean(where(active, excess * excess, Tensor::zeros({1}, Dtype::f64)));
 }
 
@@ -82,7 +82,7 @@ constexpr LossInfo info{.name = "entropy_regularizer",
                         .formula = "(E - theta E_max)^2 where |E - theta E_max| > m E_max",
                         .source = "Jha and Reagen 2025, arXiv:2501.03489",
                         .parameters = "theta (one per head), given by the caller",
-                        .keeps = "E - theta E_max of each head",
+                        .saves = "E - theta E_max of each head",
                         .weight_of = "the distance of softmax heads from their entropy_threshold"};
 REGISTER_LOSS(info);
 
@@ -105,12 +105,12 @@ GradientCase temperature_case(const CaseTensors& random, const Shape& shape) {
   const Tensor r = random(shape);
   return {{{"scores", random({2, 3, 4, 5})}, {"temperature", r * r + 0.5}},
           [](const auto& in) { return tempered(in[0], in[1]); },
-          [](const auto& in) { return in[0] * reciprocal(Temper::spread(in[1])); }};
+          [](const auto& in) { return in[0] * reciprocal(Temper::expand(in[1])); }};
 }
-GradientCase of_head(const CaseTensors& random) { return temperature_case(random, {3}); }
-REGISTER_GRADIENT_CASE("loss", "entropy_regularizer", of_head);
-GradientCase of_head_and_position(const CaseTensors& random) { return temperature_case(random, {3, 4}); }
-REGISTER_GRADIENT_CASE("loss", "entropy_regularizer", of_head_and_position);
+GradientCase per_head_case(const CaseTensors& random) { return temperature_case(random, {3}); }
+REGISTER_GRADIENT_CASE("loss", "entropy_regularizer", per_head_case);
+GradientCase per_position_case(const CaseTensors& random) { return temperature_case(random, {3, 4}); }
+REGISTER_GRADIENT_CASE("loss", "entropy_regularizer", per_position_case);
 
 }  // namespace
 
@@ -122,9 +122,9 @@ Tensor entropy_regularizer(const Tensor& entropies, const Tensor& threshold, con
   check_same_kind("entropy_regularizer", entropies, threshold);
   const Tensor visible = visible_of(entropies, settings), zero = Tensor::zeros_like(visible, {1}),
                one = Tensor::full_like(visible, {1}, 1), counted = where(visible, one, zero);
-  const Tensor share = counted / maximum(sum(counted), one);
-  const Tensor ceiling = sum(log(where(visible, visible, one)) * share);
-  return record(Regularize{settings.tolerance, ceiling, share}, entropies, threshold);
+  const Tensor row_weight = counted / maximum(sum(counted), one);
+  const Tensor ceiling = sum(log(where(visible, visible, one)) * row_weight);
+  return record(Regularize{settings.tolerance, ceiling, row_weight}, entropies, threshold);
 }
 
 Tensor tempered(const Tensor& scores, const Tensor& temperature) {

@@ -25,7 +25,7 @@ struct DistanceFromOne {
     return scalar::abs(scalar::log(sum));
   }
   template <class A>
-  HOST_DEVICE A slope(A sum, A) const {
+  HOST_DEVICE A derivative(A sum, A) const {
     return (sum > 1 ? A(1) : sum < 1 ? A(-1) : A(0)) / sum;
   }
 };
@@ -34,7 +34,7 @@ constexpr LossInfo info{.name = "normalization_loss",
                         .formula = "|ln S|, S = sum_j w_j > 0",
                         .source = "Shen et al. 2023, arXiv:2302.06461",
                         .parameters = "none",
-                        .keeps = "S",
+                        .saves = "S",
                         .weight_of = "relu_former's |ln S|, where S is the sum of a row's weights"};
 REGISTER_LOSS(info);
 
@@ -50,7 +50,7 @@ GradientCase gradient_case(const CaseTensors& random) {
           [](const auto& in) { return normalization_loss(in[0]); },
           [mask](const auto& in) {
             const Tensor one = Tensor::full({1}, 1, Dtype::f64);
-            return sum(absolute(log(where(mask, in[0], one)))) / sum(mask);
+            return sum(abs(log(where(mask, in[0], one)))) / sum(mask);
           }};
 }
 REGISTER_GRADIENT_CASE("loss", "normalization_loss", gradient_case);

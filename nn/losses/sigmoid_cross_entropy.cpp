@@ -23,11 +23,11 @@ struct OneClass {
     return A(classes) * (scalar::softplus(z) - y * z);
   }
   template <class A>
-  HOST_DEVICE A slope(A z, A y) const {
+  HOST_DEVICE A derivative(A z, A y) const {
     return A(classes) * (scalar::sigmoid(z) - y);
   }
   template <class A>
-  HOST_DEVICE A second_slope(A z, A) const {
+  HOST_DEVICE A second_derivative(A z, A) const {
     return A(-classes) * z;
   }
 };
@@ -38,7 +38,7 @@ constexpr LossInfo info{.name = "sigmoid_cross_entropy",
                         .formula = "sum_v ln(1 + exp(z_v)) - y_v z_v",
                         .source = "Beyer et al. 2020, arXiv:2006.07159",
                         .parameters = "none",
-                        .keeps = "z, y"};
+                        .saves = "z, y"};
 REGISTER_LOSS(info);
 
 GradientCase gradient_case(const CaseTensors& random) {

@@ -23,7 +23,7 @@ struct Span {
     return A(limit) * z;
   }
   template <class A>
-  HOST_DEVICE A slope(A, A) const {
+  HOST_DEVICE A derivative(A, A) const {
     return A(limit);
   }
 };
@@ -32,7 +32,7 @@ constexpr LossInfo info{.name = "span_penalty",
                         .formula = "S mean_h z'_h",
                         .source = "Sukhbaatar et al. 2019, arXiv:1905.07799",
                         .parameters = "none",
-                        .keeps = "z'",
+                        .saves = "z'",
                         .weight_of =
                             "the span penalty, S mean z', of each layer with a learned span "
                             "(`orrery list span_penalty`)"};

@@ -7,9 +7,9 @@
 // No sum includes padding (pass.lengths); its y and dx are 0, regardless of its values.
 //
 // The running statistics are buffers. `forward` only records the statistics of its micro-batch, by
-// pass.key; a recomputation has the same key and replaces them. `after_step` combines the records
-// of the step into statistics of all its tokens (`seen`) and updates the running statistics:
-//   running <- (1 - momentum) running + momentum seen          the variance seen is divided by N - 1, as PyTorch does
+// pass.rng; a recomputation has the same key and replaces them. `after_step` combines the records
+// of the step into statistics of all its tokens (`observed`) and updates the running statistics:
+//   running <- (1 - momentum) running + momentum observed     the observed variance is divided by N - 1, as PyTorch does
 // In a causal model, training statistics include later tokens; evaluation statistics do not.
 // Saved for backward: x, mu and r of each channel; never y.
 #include <algorithm>
@@ -65,26 +65,26 @@ struct InputGradient {
   template <class Row, class T, class A>
   HOST_DEVICE void operator()(Row row, In<T> x, int64_t token, In<T> w, In<T> g, In<A> m, In<A> s, In<A> dw, In<A> db,
                               In<A> tokens, Out<T> dx) const {
-    const A part = tokens ? 1 / tokens[0] : A(0);  // N undefined: constant statistics; N = 0: no row uses it
+    const A inverse_count = tokens ? 1 / tokens[0] : A(0);  // N undefined: constant statistics; N = 0: no row uses it
     if (!real(token))
       row.each([&](int i) { dx[i] = A(0); });
     else
-      row.each([&](int i) { dx[i] = w[i] * s[i] * (g[i] - part * (db[i] + (x[i] - m[i]) * s[i] * dw[i])); });
+      row.each([&](int i) { dx[i] = w[i] * s[i] * (g[i] - inverse_count * (db[i] + (x[i] - m[i]) * s[i] * dw[i])); });
   }
 };
 
 struct BatchNorm {
   static constexpr const char* name = "batch_norm";
   ChannelStatistics statistics;
-  bool of_x;
+  bool from_x;
   Tensor lengths;
   double epsilon;
 
   Tensor forward(Saved& saved, const Tensor& x, const Tensor& weight, const Tensor& bias) const {
     const Tensor y = Tensor::empty_like(x), mean = statistics.mean,
                  rstd = reciprocal(sqrt(statistics.variance + epsilon));
-    each_row(name, Forward{real_tokens(name, x, lengths)}, row_of(x), row_index(), whole(weight), whole(bias),
-             whole<Computed>(mean), whole<Computed>(rstd), to_row(y));
+    each_row(name, Forward{real_tokens(name, x, lengths)}, row_of(x), row_index(), broadcast(weight), broadcast(bias),
+             broadcast<Computed>(mean), broadcast<Computed>(rstd), out_row(y));
     saved.save(x, weight, mean, rstd);
     return y;
   }
@@ -92,21 +92,21 @@ struct BatchNorm {
     const Tensor &x = saved[0], &weight = saved[1], &mean = saved[2], &rstd = saved[3];
     const RealTokens real = real_tokens(name, x, lengths);
     const ParameterGradient dw(saved, 1, weight), db(saved, 2, weight);
-    sum_rows(name, ParameterTerms{real}, to_sums(dw.sum, db.sum), row_of(x), row_of(dy), whole<Computed>(mean),
-             whole<Computed>(rstd), row_index());
+    sum_rows(name, ParameterTerms{real}, out_sums(dw.sum, db.sum), row_of(x), row_of(dy), broadcast<Computed>(mean),
+             broadcast<Computed>(rstd), row_index());
     Tensor dx;
     if (saved.needs(0)) {
       dx = Tensor::empty_like(x);
-      each_row(name, InputGradient{real}, row_of(x), row_index(), whole(weight), row_of(dy), whole<Computed>(mean),
-               whole<Computed>(rstd), whole<Computed>(dw.sum), whole<Computed>(db.sum),
-               whole<Computed>(of_x ? statistics.tokens : Tensor()), to_row(dx));
+      each_row(name, InputGradient{real}, row_of(x), row_index(), broadcast(weight), row_of(dy),
+               broadcast<Computed>(mean), broadcast<Computed>(rstd), broadcast<Computed>(dw.sum),
+               broadcast<Computed>(db.sum), broadcast<Computed>(from_x ? statistics.tokens : Tensor()), out_row(dx));
     }
     return {dx, dw.done(), db.done()};
   }
 };
 
 // Returns the number N of real tokens, (1).
-Tensor tokens_that_count(const Tensor& x, const Tensor& lengths) {
+Tensor count_tokens(const Tensor& x, const Tensor& lengths) {
   const Dtype dtype = arithmetic_dtype(x.dtype());
   if (!lengths) return Tensor::full({1}, static_cast<double>(x.shape().rows()), dtype, x.device());
   const auto limit = [&](double n) { return Tensor::full({1}, n, dtype, x.device()); };
@@ -143,7 +143,7 @@ class BatchNormalization final : public Module {
                                 .formula = "(x - mean_c) / sqrt(variance_c + epsilon) * weight + bias",
                                 .source = "Ioffe and Szegedy 2015, arXiv:1502.03167",
                                 .parameters = "weight 1, bias 0; buffers: running mean 0, running variance 1",
-                                .keeps = "x, mean and 1/std of each channel"};
+                                .saves = "x, mean and 1/std of each channel"};
 
   BatchNormalization(const Spec& spec, const NormalizationOptions& options)
       : weight_(Shape{options.width}, constant(1)),
@@ -152,38 +152,39 @@ class BatchNormalization final : public Module {
     read_settings(spec, settings_);
     if (options.bias) bias_ = Parameter(Shape{options.width}, constant(0));
   }
-  Tensor forward(const Tensor& x, Pass& pass) override {
+  Tensor forward(const Tensor& x, ForwardPass& pass) override {
     if (!pass.training) {
       const Dtype arithmetic = arithmetic_dtype(x.dtype());
       return batch_norm(x, weight_.value, bias_.value,
                         {running_mean_.to(arithmetic), running_variance_.to(arithmetic), {}}, false, pass.lengths,
                         settings_.epsilon);
     }
-    const ChannelStatistics now = channel_statistics(x, pass.lengths);
-    const auto again = std::find_if(seen_.begin(), seen_.end(), [&](const Seen& s) { return s.key == pass.key; });
-    if (again != seen_.end())
-      again->statistics = now;
+    const ChannelStatistics current = channel_statistics(x, pass.lengths);
+    const auto existing =
+        std::find_if(records_.begin(), records_.end(), [&](const Record& s) { return s.rng == pass.rng; });
+    if (existing != records_.end())
+      existing->statistics = current;
     else
-      seen_.push_back({pass.key, now});
-    return batch_norm(x, weight_.value, bias_.value, now, true, pass.lengths, settings_.epsilon);
+      records_.push_back({pass.rng, current});
+    return batch_norm(x, weight_.value, bias_.value, current, true, pass.lengths, settings_.epsilon);
   }
   void after_step() override {
     const NoGrad guard;
-    if (!seen_.empty()) {
-      Tensor mean = Tensor::zeros_like(seen_[0].statistics.mean), variance = mean;
-      Tensor all = Tensor::zeros_like(seen_[0].statistics.tokens);
-      for (const Seen& s : seen_) all = all + s.statistics.tokens;
+    if (!records_.empty()) {
+      Tensor mean = Tensor::zeros_like(records_[0].statistics.mean), variance = mean;
+      Tensor all = Tensor::zeros_like(records_[0].statistics.tokens);
+      for (const Record& s : records_) all = all + s.statistics.tokens;
       const Tensor one = Tensor::full_like(all, {1}, 1), some = maximum(all, one);
-      const auto share = [&](const Seen& s) { return s.statistics.tokens / some; };
-      for (const Seen& s : seen_) mean = mean + s.statistics.mean * share(s);
-      for (const Seen& s : seen_) {
+      const auto weight = [&](const Record& s) { return s.statistics.tokens / some; };
+      for (const Record& s : records_) mean = mean + s.statistics.mean * weight(s);
+      for (const Record& s : records_) {
         const Tensor offset = s.statistics.mean - mean;
-        variance = variance + (s.statistics.variance + offset * offset) * share(s);
+        variance = variance + (s.statistics.variance + offset * offset) * weight(s);
       }
-      move_towards(running_mean_, mean, all);
-      move_towards(running_variance_, variance * (all / maximum(all - 1.0, one)), all);
+      update_running(running_mean_, mean, all);
+      update_running(running_variance_, variance * (all / maximum(all - 1.0, one)), all);
     }
-    seen_.clear();
+    records_.clear();
   }
   void visit(Visitor& v) override {
     v("weight", weight_);
@@ -193,34 +194,35 @@ class BatchNormalization final : public Module {
   }
 
  private:
-  struct Seen {
-    LateKey key;
+  struct Record {
+    DeviceRandomKey rng;
     ChannelStatistics statistics;
   };
-  void move_towards(const Tensor& running, const Tensor& seen, const Tensor& tokens) const {  // no tokens: no change
-    const Tensor now = running.to(seen.dtype());
-    running.copy_from(where(tokens, now * (1 - settings_.momentum) + seen * settings_.momentum, now));
+  void update_running(const Tensor& running, const Tensor& observed,
+                      const Tensor& tokens) const {  // no tokens: no change
+    const Tensor current = running.to(observed.dtype());
+    running.copy_from(where(tokens, current * (1 - settings_.momentum) + observed * settings_.momentum, current));
   }
   Settings settings_;
   Parameter weight_, bias_;
   Tensor running_mean_, running_variance_;
-  std::vector<Seen> seen_;  // micro-batches since the last step
+  std::vector<Record> records_;  // micro-batches since the last step
 };
 REGISTER_NORMALIZATION(BatchNormalization);
 
-Tensor of_itself(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& lengths) {
+Tensor with_own_statistics(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& lengths) {
   return batch_norm(x, weight, bias, channel_statistics(x, lengths), true, lengths, 1e-5);
 }
 GradientCase training_case(const CaseTensors& random) {
   return {{{"x", random({2, 4, 7})}, {"weight", random({7})}, {"bias", random({7})}},
-          [](const auto& in) { return of_itself(in[0], in[1], in[2], {}); },
+          [](const auto& in) { return with_own_statistics(in[0], in[1], in[2], {}); },
           [](const auto& in) { return reference(in[0], in[1], in[2], {}, 1e-5); }};
 }
 REGISTER_GRADIENT_CASE("normalization", "batch", training_case);
 GradientCase padded_case(const CaseTensors& random) {
   const Tensor lengths = Tensor::from(Shape{3}, std::vector<int32_t>{4, 1, 3});
   return {{{"x", random({3, 4, 5})}, {"weight", random({5})}, {"bias", random({5})}},
-          [lengths](const auto& in) { return of_itself(in[0], in[1], in[2], lengths.to(in[0].device())); },
+          [lengths](const auto& in) { return with_own_statistics(in[0], in[1], in[2], lengths.to(in[0].device())); },
           [lengths](const auto& in) { return reference(in[0], in[1], in[2], lengths, 1e-5); }};
 }
 REGISTER_GRADIENT_CASE("normalization", "batch", padded_case);
@@ -242,23 +244,23 @@ ChannelStatistics channel_statistics(const Tensor& x, const Tensor& lengths) {
   const RealTokens real = real_tokens("batch_norm", x, lengths);
   ChannelStatistics s;
   s.mean = empty_computed(x, Shape{x.size(-1)}), s.variance = Tensor::empty_like(s.mean);
-  s.tokens = tokens_that_count(x, lengths);
+  s.tokens = count_tokens(x, lengths);
   const Tensor some = maximum(s.tokens, Tensor::full({1}, 1, s.tokens.dtype(), x.device()));
-  sum_rows("batch_norm", Value{real}, to_sums(s.mean), row_of(x), row_index());
+  sum_rows("batch_norm", Value{real}, out_sums(s.mean), row_of(x), row_index());
   s.mean = s.mean / some;
-  sum_rows("batch_norm", Square{real}, to_sums(s.variance), row_of(x), whole<Computed>(s.mean), row_index());
+  sum_rows("batch_norm", Square{real}, out_sums(s.variance), row_of(x), broadcast<Computed>(s.mean), row_index());
   s.variance = s.variance / some;
   return s;
 }
 
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, const ChannelStatistics& statistics,
-                  bool of_x, const Tensor& lengths, double epsilon) {
+                  bool from_x, const Tensor& lengths, double epsilon) {
   check(x.shape().rank() >= 1 && weight.shape() == Shape{x.size(-1)} && (!bias || bias.shape() == weight.shape()),
         "batch_norm: x ", x.shape(), " does not fit weight ", weight.shape(),
         "; the weight and bias need the size of the last axis");
   check_same_kind("batch_norm", x, weight);
   real_tokens("batch_norm", x, lengths);
-  return record(BatchNorm{statistics, of_x, lengths, epsilon}, x, weight, bias);
+  return record(BatchNorm{statistics, from_x, lengths, epsilon}, x, weight, bias);
 }
 
 }  // namespace orrery::nn

@@ -33,12 +33,12 @@ class Derf final : public DynamicNormalization {
                                 .formula = "erf(alpha x + shift) * weight + bias",
                                 .source = "Chen et al. 2025, arXiv:2512.10938",
                                 .parameters = "alpha 0.5, shift 0 (one number each), weight 1, bias 0",
-                                .keeps = "x"};
+                                .saves = "x"};
 
-  Derf(const Spec& spec, const NormalizationOptions& options) : DynamicNormalization(read(spec), options) {}
+  Derf(const Spec& spec, const NormalizationOptions& options) : DynamicNormalization(parse(spec), options) {}
 
  private:
-  static Form read(const Spec& spec) {
+  static Form parse(const Spec& spec) {
     Settings settings;
     read_settings(spec, settings);
     return {.activation = Activation("erf"), .alpha = settings.alpha, .shift = settings.shift};

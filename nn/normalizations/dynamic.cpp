@@ -31,14 +31,15 @@ struct DynamicNorm {
   Activation activation;
 
   // Returns t, or if undefined a tensor of `otherwise`: 0 for shift and bias, 1 for weight.
-  static Tensor given(const Tensor& t, const Shape& shape, double otherwise, const Tensor& x) {
+  static Tensor value_or_full(const Tensor& t, const Shape& shape, double otherwise, const Tensor& x) {
     return t ? t : Tensor::full_like(x, shape, otherwise);
   }
   Tensor forward(Saved& saved, const Tensor& x, const Tensor& alpha, const Tensor& shift, const Tensor& weight,
                  const Tensor& bias) const {
     const Tensor y = Tensor::empty_like(x);
     const Shape one{1}, channels{x.size(-1)};
-    const Tensor s = given(shift, one, 0, x), w = given(weight, channels, 1, x), b = given(bias, channels, 0, x);
+    const Tensor s = value_or_full(shift, one, 0, x), w = value_or_full(weight, channels, 1, x),
+                 b = value_or_full(bias, channels, 0, x);
     activation.role<DynamicNormRole>().forward(x, alpha, s, w, b, y);
     saved.save(x, alpha, s, w);
     return y;
@@ -54,7 +55,7 @@ struct DynamicNorm {
     activation.role<DynamicNormRole>().backward(x, alpha, shift, weight, dy, dx, sums);
     if (!with_parameters) return {dx, {}, {}, {}, {}};
     const Tensor dalpha = Tensor::empty_like(x, Shape{1}, Dtype::f64), dshift = Tensor::empty_like(dalpha);
-    sum_elements(name, ByChannel{}, to_sums<double>(dalpha, dshift), row_of(sums[2]), row_of(sums[3]));
+    sum_elements(name, ByChannel{}, out_sums<double>(dalpha, dshift), row_of(sums[2]), row_of(sums[3]));
     Gradients<5> d{dx};
     const std::array<Tensor, 4> all = {dalpha, dshift, sums[0], sums[1]};
     for (int i = 1; i < 5; ++i) {
@@ -91,13 +92,13 @@ class Dynamic final : public DynamicNormalization {
                                 .formula = "F(alpha x) * weight + bias",
                                 .source = "Zhu et al. 2025, arXiv:2503.10622",
                                 .parameters = "alpha 0.5 (one number), weight 1, bias 0",
-                                .keeps = "x",
+                                .saves = "x",
                                 .takes_activation = true};
 
-  Dynamic(const Spec& spec, const NormalizationOptions& options) : DynamicNormalization(read(spec), options) {}
+  Dynamic(const Spec& spec, const NormalizationOptions& options) : DynamicNormalization(parse(spec), options) {}
 
  private:
-  static Form read(const Spec& spec) {
+  static Form parse(const Spec& spec) {
     Settings s;
     read_settings(spec, s);
     check(!is_learned_activation(s.activation.name), "dynamic: ", print(spec),
@@ -136,11 +137,13 @@ DynamicNormalization::DynamicNormalization(const Form& form, const Normalization
   if (form.affine) weight_ = Parameter(Shape{options.width}, constant(1));
   if (form.affine && options.bias) bias_ = Parameter(Shape{options.width}, constant(0));
 }
-Tensor DynamicNormalization::forward(const Tensor& x, Pass&) {
+Tensor DynamicNormalization::forward(const Tensor& x, ForwardPass&) {
   if (is_hooked(path(), "saturation")) hook(path(), "saturation", Tensor::full({1}, saturation(x)));
   return dynamic_norm(x, activation_, alpha(x), shift_.value, weight_.value, bias_.value);
 }
-double DynamicNormalization::saturation(const Tensor& x) const { return saturation_share(x, alpha(x).to_vector()[0]); }
+double DynamicNormalization::saturation(const Tensor& x) const {
+  return saturation_fraction(x, alpha(x).to_vector()[0]);
+}
 void DynamicNormalization::visit(Visitor& v) {
   v("alpha", alpha_);
   v("shift", shift_);

@@ -32,22 +32,22 @@ Tensor reference(const Tensor& x, const Tensor& alpha, const Tensor& weight, con
   return weight * tanh(alpha * x) + bias;
 }
 
-struct Start {
-  double width, of_attention, other;
+struct InitialAlpha {
+  double width, before_attention, other;
 };
-constexpr std::array<Start, 5> starts = {
+constexpr std::array<InitialAlpha, 5> initial_alphas = {
     {{1024, 1, 1}, {2048, 1, 0.5}, {4096, 0.8, 0.2}, {5120, 0.6, 0.15}, {8192, 0.2, 0.05}}};
 
-double start_by_width(const NormalizationOptions& o) {
+double initial_alpha_by_width(const NormalizationOptions& o) {
   const auto width = static_cast<double>(o.width);
-  const auto alpha = [&](const Start& s) { return o.of_attention ? s.of_attention : s.other; };
-  if (width <= starts.front().width) return alpha(starts.front());
-  for (size_t i = 1; i < starts.size(); ++i) {
-    const Start &below = starts[i - 1], &above = starts[i];
+  const auto alpha = [&](const InitialAlpha& s) { return o.before_attention ? s.before_attention : s.other; };
+  if (width <= initial_alphas.front().width) return alpha(initial_alphas.front());
+  for (size_t i = 1; i < initial_alphas.size(); ++i) {
+    const InitialAlpha &below = initial_alphas[i - 1], &above = initial_alphas[i];
     if (width < above.width)
       return std::lerp(alpha(below), alpha(above), std::log(width / below.width) / std::log(above.width / below.width));
   }
-  return alpha(starts.back());
+  return alpha(initial_alphas.back());
 }
 
 class Dyt final : public DynamicNormalization {
@@ -65,18 +65,19 @@ class Dyt final : public DynamicNormalization {
                                 .formula = "tanh(alpha x) * weight + bias",
                                 .source = "Zhu et al. 2025, arXiv:2503.10622",
                                 .parameters = "alpha 0.5 (one number), weight 1, bias 0",
-                                .keeps = "x"};
+                                .saves = "x"};
 
-  Dyt(const Spec& spec, const NormalizationOptions& options) : DynamicNormalization(read(spec, options), options) {}
+  Dyt(const Spec& spec, const NormalizationOptions& options) : DynamicNormalization(parse(spec, options), options) {}
 
  private:
-  static Form read(const Spec& spec, const NormalizationOptions& options) {
+  static Form parse(const Spec& spec, const NormalizationOptions& options) {
     Settings settings;
     read_settings(spec, settings);
     check(!settings.by_width || settings.alpha == Settings().alpha,
           "dyt: by_width=yes sets the initial alpha by the width, but alpha=", print_number(settings.alpha),
           " sets another; leave one of them out");
-    return {.activation = Activation("tanh"), .alpha = settings.by_width ? start_by_width(options) : settings.alpha};
+    return {.activation = Activation("tanh"),
+            .alpha = settings.by_width ? initial_alpha_by_width(options) : settings.alpha};
   }
 };
 REGISTER_NORMALIZATION(Dyt);

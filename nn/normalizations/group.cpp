@@ -21,56 +21,56 @@
 namespace orrery::nn {
 namespace {
 
-// A part is one group of one token: row `part` of x as (tokens groups, C / G). A set is one token,
-// or all tokens of a sequence; parts of one group in one set share statistics.
-struct Parts {
-  int64_t tokens_of_set, groups;
+// A token group is one group of channels of one token: row `index` of x as (tokens groups, C / G). A set is one token,
+// or all tokens of a sequence; groups at the same channels in one set share statistics.
+struct TokenGroups {
+  int64_t tokens_per_set, groups;
   RealTokens real;
-  HOST_DEVICE int64_t set(int64_t part) const { return part / groups / tokens_of_set * groups + part % groups; }
-  HOST_DEVICE bool counts(int64_t part) const { return real(part / groups); }
-  HOST_DEVICE int64_t tokens(int64_t row_of_sets) const {  // real tokens, at least 1
-    if (!real.lengths) return tokens_of_set;
-    const int64_t length = real.lengths[row_of_sets];
-    return length < 1 ? 1 : length > tokens_of_set ? tokens_of_set : length;
+  HOST_DEVICE int64_t set(int64_t index) const { return index / groups / tokens_per_set * groups + index % groups; }
+  HOST_DEVICE bool counts(int64_t index) const { return real(index / groups); }
+  HOST_DEVICE int64_t tokens(int64_t set_row) const {  // real tokens, at least 1
+    if (!real.lengths) return tokens_per_set;
+    const int64_t length = real.lengths[set_row];
+    return length < 1 ? 1 : length > tokens_per_set ? tokens_per_set : length;
   }
 };
 
-struct PartSum {
-  Parts parts;
+struct GroupSum {
+  TokenGroups token_groups;
   template <class Row, class T, class A>
-  HOST_DEVICE void operator()(Row row, In<T> x, int64_t part, A& sum) const {
+  HOST_DEVICE void operator()(Row row, In<T> x, int64_t index, A& sum) const {
     const A total = row.sum([](A x_i) { return x_i; }, x);
-    row.once([&] { sum = parts.counts(part) ? total : A(0); });
+    row.once([&] { sum = token_groups.counts(index) ? total : A(0); });
   }
 };
-struct PartSquares {
-  Parts parts;
+struct GroupSquares {
+  TokenGroups token_groups;
   template <class Row, class T, class A>
-  HOST_DEVICE void operator()(Row row, In<T> x, int64_t part, In<A> mean, A& sum) const {
-    const A mu = mean[parts.set(part)];
+  HOST_DEVICE void operator()(Row row, In<T> x, int64_t index, In<A> mean, A& sum) const {
+    const A mu = mean[token_groups.set(index)];
     const A total = row.sum([&](A x_i) { return (x_i - mu) * (x_i - mu); }, x);
-    row.once([&] { sum = parts.counts(part) ? total : A(0); });
+    row.once([&] { sum = token_groups.counts(index) ? total : A(0); });
   }
 };
-struct Share {  // row r: sums over set r -> means
-  Parts parts;
+struct SumsToMeans {  // row r: sums over set r -> means
+  TokenGroups token_groups;
   int64_t size;
   template <class Row, class T>
   HOST_DEVICE void operator()(Row row, Out<T> sum, int64_t r) const {
-    const auto count = static_cast<Arithmetic<T>>(parts.tokens(r) * size);
+    const auto count = static_cast<Arithmetic<T>>(token_groups.tokens(r) * size);
     row.each([&](int i) { sum[i] = sum[i] / count; });
   }
 };
 
 struct Forward {
-  Parts parts;
+  TokenGroups token_groups;
   template <class Row, class T, class A>
-  HOST_DEVICE void operator()(Row row, In<T> x, int64_t part, In<T> weight, In<T> bias, In<A> mean, In<A> rstd,
+  HOST_DEVICE void operator()(Row row, In<T> x, int64_t index, In<T> weight, In<T> bias, In<A> mean, In<A> rstd,
                               Out<T> y) const {
-    const int64_t first = part % parts.groups * row.n, set = parts.set(part);
+    const int64_t first = index % token_groups.groups * row.n, set = token_groups.set(index);
     const In<T> w = weight.at(first), b = bias.at(first);
     const A mu = mean[set], s = rstd[set];
-    if (!parts.counts(part))
+    if (!token_groups.counts(index))
       row.each([&](int i) { y[i] = A(0); });
     else
       row.map(
@@ -79,19 +79,19 @@ struct Forward {
 };
 
 struct BackwardSums {  // sums of h and of h xh, and g xh of each element
-  Parts parts;
+  TokenGroups token_groups;
   template <class Row, class T, class A>
-  HOST_DEVICE void operator()(Row row, In<T> x, int64_t part, In<T> weight, In<T> dy, In<A> mean, In<A> rstd, A& h,
+  HOST_DEVICE void operator()(Row row, In<T> x, int64_t index, In<T> weight, In<T> dy, In<A> mean, In<A> rstd, A& h,
                               A& hx, Out<A> gx) const {
-    const int64_t set = parts.set(part);
-    const In<T> w = weight.at(part % parts.groups * row.n);
+    const int64_t set = token_groups.set(index);
+    const In<T> w = weight.at(index % token_groups.groups * row.n);
     const A mu = mean[set], s = rstd[set];
-    if (!parts.counts(part)) {
+    if (!token_groups.counts(index)) {
       row.each([&](int i) { gx[i] = A(0); });
       row.once([&] { h = hx = A(0); });
       return;
     }
-    const auto g = row.hold(dy), in = row.hold(x), scale = row.hold(w);
+    const auto g = row.preload(dy), in = row.preload(x), scale = row.preload(w);
     row.map(
         gx, [&](A g_i, A x_i) { return g_i * (x_i - mu) * s; }, g, in);
     const A sum_h = row.sum([](A g_i, A w_i) { return g_i * w_i; }, g, scale);
@@ -100,14 +100,14 @@ struct BackwardSums {  // sums of h and of h xh, and g xh of each element
   }
 };
 struct InputGradient {
-  Parts parts;
+  TokenGroups token_groups;
   template <class Row, class T, class A>
-  HOST_DEVICE void operator()(Row row, In<T> x, int64_t part, In<T> weight, In<T> g, In<A> mean, In<A> rstd,
+  HOST_DEVICE void operator()(Row row, In<T> x, int64_t index, In<T> weight, In<T> g, In<A> mean, In<A> rstd,
                               In<A> mean_h, In<A> mean_hx, Out<T> dx) const {
-    const int64_t set = parts.set(part);
-    const In<T> w = weight.at(part % parts.groups * row.n);
+    const int64_t set = token_groups.set(index);
+    const In<T> w = weight.at(index % token_groups.groups * row.n);
     const A mu = mean[set], s = rstd[set], h = mean_h[set], hx = mean_hx[set];
-    if (!parts.counts(part))
+    if (!token_groups.counts(index))
       row.each([&](int i) { dx[i] = A(0); });
     else
       row.map(
@@ -129,44 +129,47 @@ struct GroupNorm {
   Tensor lengths;  // (B) i32; undefined: no padding, or over=token
   double epsilon;
 
-  Parts parts(const Tensor& x) const {
+  TokenGroups token_groups(const Tensor& x) const {
     return {over_sequence ? x.shape().rows() / x.size(0) : 1, groups, real_tokens(name, x, lengths)};
   }
-  // by_part views x with one row per part; for_parts makes a tensor with one number per part.
-  Tensor by_part(const Tensor& x) const { return x.reshape(Shape{x.shape().rows() * groups, x.size(-1) / groups}); }
-  Tensor for_parts(const Tensor& x) const { return empty_computed(x, Shape{x.shape().rows(), groups}); }
-  // Returns the means over each set, (sets, G), from sums of parts, (tokens, G).
-  Tensor means(const Tensor& x, const Tensor& of_parts) const {
-    const Parts p = parts(x);
-    const Tensor mean = sum(of_parts.reshape(Shape{x.shape().rows() / p.tokens_of_set, p.tokens_of_set, groups}), {1});
-    each_row(name, Share{p, x.size(-1) / groups}, to_row(mean), row_index());
+  // by_group views x with one row per token group; per_group makes a tensor with one number per token group.
+  Tensor by_group(const Tensor& x) const { return x.reshape(Shape{x.shape().rows() * groups, x.size(-1) / groups}); }
+  Tensor per_group(const Tensor& x) const { return empty_computed(x, Shape{x.shape().rows(), groups}); }
+  // Returns the means over each set, (sets, G), from sums of token groups, (tokens, G).
+  Tensor means(const Tensor& x, const Tensor& group_sums) const {
+    const TokenGroups p = token_groups(x);
+    const Tensor mean =
+        sum(group_sums.reshape(Shape{x.shape().rows() / p.tokens_per_set, p.tokens_per_set, groups}), {1});
+    each_row(name, SumsToMeans{p, x.size(-1) / groups}, out_row(mean), row_index());
     return mean;
   }
 
   Tensor forward(Saved& saved, const Tensor& x, const Tensor& weight, const Tensor& bias) const {
-    const Tensor y = Tensor::empty_like(x), of_parts = for_parts(x), b = bias ? bias : Tensor::zeros_like(weight),
-                 x_parts = by_part(x);
-    const Parts p = parts(x);
-    each_row(name, PartSum{p}, row_of(x_parts), row_index(), to_number(of_parts));
-    const Tensor mean = means(x, of_parts);
-    each_row(name, PartSquares{p}, row_of(x_parts), row_index(), whole<Computed>(mean), to_number(of_parts));
-    const Tensor rstd = reciprocal(sqrt(means(x, of_parts) + epsilon));
-    each_row(name, Forward{p}, row_of(x_parts), row_index(), whole(weight), whole(b), whole<Computed>(mean),
-             whole<Computed>(rstd), to_row(y));
+    const Tensor y = Tensor::empty_like(x), group_sums = per_group(x), b = bias ? bias : Tensor::zeros_like(weight),
+                 x_groups = by_group(x);
+    const TokenGroups p = token_groups(x);
+    each_row(name, GroupSum{p}, row_of(x_groups), row_index(), out_per_row(group_sums));
+    const Tensor mean = means(x, group_sums);
+    each_row(name, GroupSquares{p}, row_of(x_groups), row_index(), broadcast<Computed>(mean), out_per_row(group_sums));
+    const Tensor rstd = reciprocal(sqrt(means(x, group_sums) + epsilon));
+    each_row(name, Forward{p}, row_of(x_groups), row_index(), broadcast(weight), broadcast(b),
+             broadcast<Computed>(mean), broadcast<Computed>(rstd), out_row(y));
     saved.save(x, weight, mean, rstd);
     return y;
   }
   Gradients<3> backward(const Saved& saved, const Tensor& dy) const {
-    const Tensor &x = saved[0], &weight = saved[1], &mean = saved[2], &rstd = saved[3], x_parts = by_part(x);
-    const Tensor dx = Tensor::empty_like(x), h = for_parts(x), hx = for_parts(x), gx = empty_computed(x, x.shape());
-    const Parts p = parts(x);
-    each_row(name, BackwardSums{p}, row_of(x_parts), row_index(), whole(weight), row_of(dy), whole<Computed>(mean),
-             whole<Computed>(rstd), to_number(h), to_number(hx), to_row<Computed>(gx));
+    const Tensor &x = saved[0], &weight = saved[1], &mean = saved[2], &rstd = saved[3], x_groups = by_group(x);
+    const Tensor dx = Tensor::empty_like(x), h = per_group(x), hx = per_group(x), gx = empty_computed(x, x.shape());
+    const TokenGroups p = token_groups(x);
+    each_row(name, BackwardSums{p}, row_of(x_groups), row_index(), broadcast(weight), row_of(dy),
+             broadcast<Computed>(mean), broadcast<Computed>(rstd), out_per_row(h), out_per_row(hx),
+             out_row<Computed>(gx));
     const Tensor mean_h = means(x, h), mean_hx = means(x, hx);
-    each_row(name, InputGradient{p}, row_of(x_parts), row_index(), whole(weight), row_of(dy), whole<Computed>(mean),
-             whole<Computed>(rstd), whole<Computed>(mean_h), whole<Computed>(mean_hx), to_row(dx));
+    each_row(name, InputGradient{p}, row_of(x_groups), row_index(), broadcast(weight), row_of(dy),
+             broadcast<Computed>(mean), broadcast<Computed>(rstd), broadcast<Computed>(mean_h),
+             broadcast<Computed>(mean_hx), out_row(dx));
     const ParameterGradient dw(saved, 1, weight), db(saved, 2, weight);
-    sum_rows(name, ParameterTerms{p.real}, to_sums(dw.sum, db.sum), row_of(dy), row_of<Computed>(gx), row_index());
+    sum_rows(name, ParameterTerms{p.real}, out_sums(dw.sum, db.sum), row_of(dy), row_of<Computed>(gx), row_index());
     return {dx, dw.done(), db.done()};
   }
 };
@@ -175,12 +178,12 @@ struct GroupNorm {
 Tensor reference(const Tensor& x, const Tensor& weight, const Tensor& bias, int64_t groups, bool over_sequence,
                  const Tensor& mask) {
   const int64_t size = x.size(-1) / groups;
-  const Tensor parts = x.reshape(Shape{x.size(0), x.size(1), groups, size});
+  const Tensor token_groups = x.reshape(Shape{x.size(0), x.size(1), groups, size});
   const auto average = [&](const Tensor& t) {
     if (!over_sequence) return mean(t, {-1}, true);
     return sum(t * mask, {1, 3}, true) / (sum(mask, {1, 3}, true) * static_cast<double>(size));
   };
-  const Tensor centred = parts - average(parts);
+  const Tensor centred = token_groups - average(token_groups);
   const Tensor y = centred / sqrt(average(centred * centred) + 1e-5) * weight.reshape(Shape{groups, size}) +
                    bias.reshape(Shape{groups, size});
   return (y * mask).reshape(x.shape());
@@ -204,7 +207,7 @@ class GroupNormalization final : public Module {
                                 .formula = "(x - mean_g) / sqrt(variance_g + epsilon) * weight + bias",
                                 .source = "Wu and He 2018, arXiv:1803.08494",
                                 .parameters = "weight 1, bias 0",
-                                .keeps = "x, mean and 1/std of each group"};
+                                .saves = "x, mean and 1/std of each group"};
 
   GroupNormalization(const Spec& spec, const NormalizationOptions& options)
       : weight_(Shape{options.width}, constant(1)) {
@@ -215,7 +218,7 @@ class GroupNormalization final : public Module {
           ": over=sequence passes later tokens to earlier ones, which a causal model forbids; use over=token");
     if (options.bias) bias_ = Parameter(Shape{options.width}, constant(0));
   }
-  Tensor forward(const Tensor& x, Pass& pass) override {
+  Tensor forward(const Tensor& x, ForwardPass& pass) override {
     const bool sequence = settings_.over == "sequence";
     return group_norm(x, weight_.value, bias_.value, settings_.groups, sequence, sequence ? pass.lengths : Tensor(),
                       settings_.epsilon);
@@ -234,8 +237,8 @@ REGISTER_NORMALIZATION(GroupNormalization);
 GradientCase case_of(const CaseTensors& random, bool over_sequence, const Tensor& lengths, const Tensor& mask) {
   return {{{"x", random({2, 3, 6})}, {"weight", random({6})}, {"bias", random({6})}},
           [=](const auto& in) {
-            const Tensor there = lengths ? lengths.to(in[0].device()) : lengths;
-            return group_norm(in[0], in[1], in[2], 2, over_sequence, there);
+            const Tensor on_device = lengths ? lengths.to(in[0].device()) : lengths;
+            return group_norm(in[0], in[1], in[2], 2, over_sequence, on_device);
           },
           [=](const auto& in) { return reference(in[0], in[1], in[2], 2, over_sequence, mask); }};
 }

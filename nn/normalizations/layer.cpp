@@ -25,10 +25,10 @@ struct Forward {
   double epsilon;
   template <class Row, class T, class A>
   HOST_DEVICE void operator()(Row row, In<T> x, In<T> w, In<T> b, Out<T> y, A& mean, A& rstd) const {
-    const auto in = row.hold(x), weight = row.hold(w), bias = row.hold(b);
-    const A share = A(1) / static_cast<A>(row.n);
-    const A mu = row.sum([](A x_i) { return x_i; }, in) * share;
-    const A variance = row.sum([&](A x_i) { return (x_i - mu) * (x_i - mu); }, in) * share;
+    const auto in = row.preload(x), weight = row.preload(w), bias = row.preload(b);
+    const A inverse_n = A(1) / static_cast<A>(row.n);
+    const A mu = row.sum([](A x_i) { return x_i; }, in) * inverse_n;
+    const A variance = row.sum([&](A x_i) { return (x_i - mu) * (x_i - mu); }, in) * inverse_n;
     const A s = 1 / scalar::sqrt(variance + A(epsilon));
     if (b)
       row.map(
@@ -42,15 +42,16 @@ struct Forward {
 
 struct InputGradient {
   template <class Row, class T, class A>
-  HOST_DEVICE void operator()(Row row, In<T> x, In<T> w, In<T> dy, A mu, A s, In<T> arrived, Out<T> dx) const {
-    const auto in = row.hold(x), g = row.hold(dy), weight = row.hold(w), already = row.hold(arrived);
-    const A share = A(1) / static_cast<A>(row.n);
-    const A mean_h = row.sum([](A g_i, A w_i) { return g_i * w_i; }, g, weight) * share;
-    const A mean_hx = row.sum([&](A x_i, A g_i, A w_i) { return g_i * w_i * (x_i - mu); }, in, g, weight) * s * share;
+  HOST_DEVICE void operator()(Row row, In<T> x, In<T> w, In<T> dy, A mu, A s, In<T> pending, Out<T> dx) const {
+    const auto in = row.preload(x), g = row.preload(dy), weight = row.preload(w), previous = row.preload(pending);
+    const A inverse_n = A(1) / static_cast<A>(row.n);
+    const A mean_h = row.sum([](A g_i, A w_i) { return g_i * w_i; }, g, weight) * inverse_n;
+    const A mean_hx =
+        row.sum([&](A x_i, A g_i, A w_i) { return g_i * w_i * (x_i - mu); }, in, g, weight) * s * inverse_n;
     const auto gradient = [&](A x_i, A g_i, A w_i) { return s * (g_i * w_i - mean_h - (x_i - mu) * s * mean_hx); };
-    const auto added = [&](A x_i, A g_i, A w_i, A already_i) { return already_i + gradient(x_i, g_i, w_i); };
-    if (arrived)
-      row.map(dx, added, in, g, weight, already);
+    const auto accumulated = [&](A x_i, A g_i, A w_i, A previous_i) { return previous_i + gradient(x_i, g_i, w_i); };
+    if (pending)
+      row.map(dx, accumulated, in, g, weight, previous);
     else
       row.map(dx, gradient, in, g, weight);
   }
@@ -70,8 +71,8 @@ struct LayerNorm {
   Tensor forward(Saved& saved, const Tensor& x, const Tensor& weight, const Tensor& bias) const {
     const Tensor y = Tensor::empty_like(x), mean = empty_computed(x, Shape{x.shape().rows()}),
                  rstd = Tensor::empty_like(mean);
-    each_row(name, Forward{epsilon}, row_of(x), whole(weight), whole(bias), to_row(y), to_number(mean),
-             to_number(rstd));
+    each_row(name, Forward{epsilon}, row_of(x), broadcast(weight), broadcast(bias), out_row(y), out_per_row(mean),
+             out_per_row(rstd));
     saved.save(x, weight, mean, rstd);
     return y;
   }
@@ -80,13 +81,12 @@ struct LayerNorm {
     Gradients<3> d;
     if (saved.needs(0)) {
       d[0] = Tensor::empty_like(x);
-      each_row(name, InputGradient{}, row_of(x), whole(weight), row_of(dy), number_of(mean), number_of(rstd),
-               row_of_if(saved.take_arrived(0)), to_row(d[0]));
+      each_row(name, InputGradient{}, row_of(x), broadcast(weight), row_of(dy), per_row(mean), per_row(rstd),
+               optional_row(saved.take_pending_gradient(0)), out_row(d[0]));
     }
     if (saved.needs(1) || saved.needs(2)) {
       const ParameterGradient dw(saved, 1, weight), db(saved, 2, weight);
-      sum_rows(name, ParameterTerms{}, to_sums(dw.sum, db.sum), row_of(x), row_of(dy), number_of(mean),
-               number_of(rstd));
+      sum_rows(name, ParameterTerms{}, out_sums(dw.sum, db.sum), row_of(x), row_of(dy), per_row(mean), per_row(rstd));
       d[1] = dw.done(), d[2] = db.done();
     }
     return d;
@@ -112,7 +112,7 @@ class LayerNormalization final : public Module {
                                 .formula = "(x - mean) / sqrt(variance + epsilon) * weight + bias",
                                 .source = "Ba et al. 2016, arXiv:1607.06450",
                                 .parameters = "weight 1, bias 0",
-                                .keeps = "x, mean and 1/std of each row",
+                                .saves = "x, mean and 1/std of each row",
                                 .alias = "layernorm"};
 
   LayerNormalization(const Spec& spec, const NormalizationOptions& options)
@@ -122,16 +122,16 @@ class LayerNormalization final : public Module {
     epsilon_ = settings.epsilon;
     if (options.bias) bias_ = Parameter(Shape{options.width}, constant(0));
   }
-  Tensor forward(const Tensor& x, Pass&) override { return layer_norm(x, weight_.value, bias_.value, epsilon_); }
+  Tensor forward(const Tensor& x, ForwardPass&) override { return layer_norm(x, weight_.value, bias_.value, epsilon_); }
   void visit(Visitor& v) override {
     v("weight", weight_);
     v("bias", bias_);
   }
-  std::vector<Prediction> predicted(const Given& given) const {
-    const double gain = mean(weight_.value * weight_.value).to(Dtype::f64).item() / (given.mean_square + epsilon_);
+  std::vector<Prediction> predicted(const InputStats& stats) const {
+    const double gain = mean(weight_.value * weight_.value).to(Dtype::f64).item() / (stats.mean_square + epsilon_);
     return {
-        {ratio::normalized, gain, "1 / v", given.mean_square},
-        {ratio::gradient, gain * (1 - 2 / static_cast<double>(given.channels)), "(1 - 2/C) / v", given.mean_square}};
+        {ratio::normalized, gain, "1 / v", stats.mean_square},
+        {ratio::gradient, gain * (1 - 2 / static_cast<double>(stats.channels)), "(1 - 2/C) / v", stats.mean_square}};
   }
 
  private:

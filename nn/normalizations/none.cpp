@@ -11,13 +11,13 @@ namespace {
 class NoNormalization final : public Module {
  public:
   static inline const Info info{
-      .name = "none", .formula = "x", .source = "definition", .parameters = "none", .keeps = "nothing"};
+      .name = "none", .formula = "x", .source = "definition", .parameters = "none", .saves = "nothing"};
   NoNormalization(const Spec& spec, const NormalizationOptions&) {
     check(spec.items.empty(), "none: takes no settings, not ", print(spec));
   }
-  Tensor forward(const Tensor& x, Pass&) override { return x; }
-  std::vector<Prediction> predicted(const Given& given) const {
-    return {{ratio::normalized, 1, "1", given.mean_square}, {ratio::gradient, 1, "1", given.mean_square}};
+  Tensor forward(const Tensor& x, ForwardPass&) override { return x; }
+  std::vector<Prediction> predicted(const InputStats& stats) const {
+    return {{ratio::normalized, 1, "1", stats.mean_square}, {ratio::gradient, 1, "1", stats.mean_square}};
   }
 };
 REGISTER_NORMALIZATION(NoNormalization);
@@ -26,7 +26,7 @@ REGISTER_PREDICTION(NoNormalization);
 GradientCase gradient_case(const CaseTensors& random) {
   return {{{"x", random({5, 7})}},
           [](const auto& in) {
-            Pass pass;
+            ForwardPass pass;
             return (*make_normalization(parse_spec("none"), {.width = 7}))(in[0], pass);
           },
           [](const auto& in) { return in[0] * 1.0; }};

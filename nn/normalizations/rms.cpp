@@ -24,7 +24,7 @@ struct Forward {
   double epsilon;
   template <class Row, class T, class A>
   HOST_DEVICE void operator()(Row row, In<T> x, In<T> w, Out<T> y, A& rstd) const {
-    const auto in = row.hold(x), weight = row.hold(w);
+    const auto in = row.preload(x), weight = row.preload(w);
     const A square = row.sum([](A x_i) { return x_i * x_i; }, in) / static_cast<A>(row.n);
     const A s = 1 / scalar::sqrt(square + A(epsilon));
     row.map(
@@ -35,14 +35,14 @@ struct Forward {
 
 struct InputGradient {
   template <class Row, class T, class A>
-  HOST_DEVICE void operator()(Row row, In<T> x, In<T> w, In<T> dy, A s, In<T> arrived, Out<T> dx) const {
-    const auto in = row.hold(x), g = row.hold(dy), weight = row.hold(w), already = row.hold(arrived);
+  HOST_DEVICE void operator()(Row row, In<T> x, In<T> w, In<T> dy, A s, In<T> pending, Out<T> dx) const {
+    const auto in = row.preload(x), g = row.preload(dy), weight = row.preload(w), previous = row.preload(pending);
     const A product = row.sum([](A x_i, A g_i, A w_i) { return g_i * w_i * x_i; }, in, g, weight);
-    const A slope = product * s * s * s / static_cast<A>(row.n);
-    const auto gradient = [&](A x_i, A g_i, A w_i) { return s * g_i * w_i - x_i * slope; };
-    const auto added = [&](A x_i, A g_i, A w_i, A already_i) { return already_i + gradient(x_i, g_i, w_i); };
-    if (arrived)
-      row.map(dx, added, in, g, weight, already);
+    const A coefficient = product * s * s * s / static_cast<A>(row.n);
+    const auto gradient = [&](A x_i, A g_i, A w_i) { return s * g_i * w_i - x_i * coefficient; };
+    const auto accumulated = [&](A x_i, A g_i, A w_i, A previous_i) { return previous_i + gradient(x_i, g_i, w_i); };
+    if (pending)
+      row.map(dx, accumulated, in, g, weight, previous);
     else
       row.map(dx, gradient, in, g, weight);
   }
@@ -61,7 +61,7 @@ struct RmsNorm {
 
   Tensor forward(Saved& saved, const Tensor& x, const Tensor& weight) const {
     const Tensor y = Tensor::empty_like(x), rstd = empty_computed(x, Shape{x.shape().rows()});
-    each_row(name, Forward{epsilon}, row_of(x), whole(weight), to_row(y), to_number(rstd));
+    each_row(name, Forward{epsilon}, row_of(x), broadcast(weight), out_row(y), out_per_row(rstd));
     saved.save(x, weight, rstd);
     return y;
   }
@@ -70,12 +70,12 @@ struct RmsNorm {
     Gradients<2> d;
     if (saved.needs(0)) {
       d[0] = Tensor::empty_like(x);
-      each_row(name, InputGradient{}, row_of(x), whole(weight), row_of(dy), number_of(rstd),
-               row_of_if(saved.take_arrived(0)), to_row(d[0]));
+      each_row(name, InputGradient{}, row_of(x), broadcast(weight), row_of(dy), per_row(rstd),
+               optional_row(saved.take_pending_gradient(0)), out_row(d[0]));
     }
     if (saved.needs(1)) {
       const ParameterGradient dw(saved, 1, weight);
-      sum_rows(name, WeightTerm{}, to_sums(dw.sum), row_of(x), row_of(dy), number_of(rstd));
+      sum_rows(name, WeightTerm{}, out_sums(dw.sum), row_of(x), row_of(dy), per_row(rstd));
       d[1] = dw.done();
     }
     return d;
@@ -99,7 +99,7 @@ class RmsNormalization final : public Module {
                                 .formula = "x / sqrt(mean(x^2) + epsilon) * weight",
                                 .source = "Zhang and Sennrich 2019, arXiv:1910.07467",
                                 .parameters = "weight 1",
-                                .keeps = "x, 1/root mean square of each row",
+                                .saves = "x, 1/root mean square of each row",
                                 .alias = "rmsnorm"};
 
   RmsNormalization(const Spec& spec, const NormalizationOptions& options) : weight_(Shape{options.width}, constant(1)) {
@@ -107,13 +107,13 @@ class RmsNormalization final : public Module {
     read_settings(spec, settings);
     epsilon_ = settings.epsilon;
   }
-  Tensor forward(const Tensor& x, Pass&) override { return rms_norm(x, weight_.value, epsilon_); }
+  Tensor forward(const Tensor& x, ForwardPass&) override { return rms_norm(x, weight_.value, epsilon_); }
   void visit(Visitor& v) override { v("weight", weight_); }
-  std::vector<Prediction> predicted(const Given& given) const {
-    const double gain = mean(weight_.value * weight_.value).to(Dtype::f64).item() / (given.mean_square + epsilon_);
+  std::vector<Prediction> predicted(const InputStats& stats) const {
+    const double gain = mean(weight_.value * weight_.value).to(Dtype::f64).item() / (stats.mean_square + epsilon_);
     return {
-        {ratio::normalized, gain, "1 / v", given.mean_square},
-        {ratio::gradient, gain * (1 - 1 / static_cast<double>(given.channels)), "(1 - 1/C) / v", given.mean_square}};
+        {ratio::normalized, gain, "1 / v", stats.mean_square},
+        {ratio::gradient, gain * (1 - 1 / static_cast<double>(stats.channels)), "(1 - 1/C) / v", stats.mean_square}};
   }
 
  private:

@@ -1,6 +1,6 @@
 // Adagrad with gradient clipping per tensor. Duchi, Hazan and Singer 2011, JMLR 12; clipping as in
 // Adaptive Span, Sukhbaatar et al. 2019, arXiv:1905.07799, and its code. For each (packed) tensor:
-//   n = |g|_2,   a = rate clip / (n + 1e-10) if n > clip, else rate
+//   n = |g|_2,   a = lr clip / (n + 1e-10) if n > clip, else lr
 //   s <- s + g^2,   p <- p - a g / (sqrt(s) + epsilon)
 // Clipping scales the step, not s, which accumulates all of g; grad_clip=0: no clipping. There is
 // no decay. g is already clipped by the run's global norm. The paper's recipe is --grad_clip=0,
@@ -21,16 +21,16 @@ struct AdagradFormula {
 
   template <class A>
   struct Step {
-    A rate, epsilon;
+    A lr, epsilon;
     HOST_DEVICE A operator()(A p, A g, A* m) const {
       m[0] = m[0] + g * g;
-      return p - rate * g / (scalar::sqrt(m[0]) + epsilon);
+      return p - lr * g / (scalar::sqrt(m[0]) + epsilon);
     }
   };
   template <class A>
-  HOST_DEVICE Step<A> step(const Optimizer::Control& control, double rate, bool) const {
-    const double n = std::sqrt(*square) * control.clip_factor;
-    return {A(clip > 0 && n > clip ? rate * clip / (n + 1e-10) : rate), A(epsilon)};
+  HOST_DEVICE Step<A> step(const Optimizer::StepArguments& arguments, double lr, bool) const {
+    const double n = std::sqrt(*square) * arguments.clip_factor;
+    return {A(clip > 0 && n > clip ? lr * clip / (n + 1e-10) : lr), A(epsilon)};
   }
 };
 
@@ -38,13 +38,13 @@ class Adagrad final : public Optimizer {
  public:
   struct Settings {
     double grad_clip = 0.03, epsilon = 1e-10;
-    GroupRates rates;
+    GroupLearningRates lr_scales;
     template <class V>
     void visit(V& v) {
       v("grad_clip|clip", grad_clip,
         "largest norm of each tensor's gradient, above which it is scaled down; 0: no clipping", zero_or(tiny, 1e12));
       v("epsilon", epsilon, "added to the square root", above(0, 100));
-      rates.visit(v);
+      lr_scales.visit(v);
     }
   };
   static inline const Info info{
@@ -52,32 +52,33 @@ class Adagrad final : public Optimizer {
       .formula = "p - learning_rate min(1, grad_clip / |g|) g / (sqrt(s) + epsilon), |g| of each tensor",
       .source = "Duchi et al. 2011, JMLR 12; grad_clip: Sukhbaatar et al. 2019, arXiv:1905.07799",
       .parameters = "s 0",
-      .keeps = "s: one number per parameter"};
+      .saves = "s: one number per parameter"};
 
   Adagrad(const Spec& spec, FlatParameters& parameters)
       : Optimizer(parameters),
         sums_{parameters.make_moments()},
-        squares_(Tensor::zeros(Shape{count_parts(parameters)}, Dtype::f64, parameters.values().device())) {
+        squares_(Tensor::zeros(Shape{count_packed(parameters)}, Dtype::f64, parameters.values().device())) {
     read_settings(spec, settings_);
-    scale_rates(spec.name, settings_.rates);
+    set_lr_scales(spec.name, settings_.lr_scales);
   }
-  NamedMoments moments() const override { return parts("sum_of_squares", sums_[0]); }
+  NamedMoments moments() const override { return named_segments("sum_of_squares", sums_[0]); }
 
  private:
-  void update_parameters(const Control* control) override {
+  void update_parameters(const StepArguments* arguments) override {
     const Tensor& gradients = parameters_.gradients();
     int64_t i = 0;
     for (const FlatParameters::Segment& s : parameters_.segments())
-      for (const FlatParameters::Part& part : FlatParameters::parts_of(s)) {
+      for (const FlatParameters::PackedRows& packed : FlatParameters::packed_rows_of(s)) {
         const Tensor square = squares_[i++];
-        sum_of_squares(gradients.part(part.begin, part.shape), square);
+        sum_of_squares(gradients.flat_view(packed.begin, packed.shape), square);
         const AdagradFormula formula{settings_.grad_clip, settings_.epsilon, square.data<double>()};
-        update_elements(parameters_, part.begin, part.end, sums_, part.begin, control, formula, handling(*s.parameter));
+        update_elements(parameters_, packed.begin, packed.end, sums_, packed.begin, arguments, formula,
+                        group_options(*s.parameter));
       }
   }
-  static int64_t count_parts(const FlatParameters& parameters) {
+  static int64_t count_packed(const FlatParameters& parameters) {
     size_t count = 0;
-    for (const FlatParameters::Segment& s : parameters.segments()) count += FlatParameters::parts_of(s).size();
+    for (const FlatParameters::Segment& s : parameters.segments()) count += FlatParameters::packed_rows_of(s).size();
     return static_cast<int64_t>(count);
   }
 

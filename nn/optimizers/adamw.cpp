@@ -7,14 +7,14 @@ namespace {
 struct AdamWOfSettings : AdamWFormula {
   struct Settings {
     double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0.01;
-    GroupRates rates;
+    GroupLearningRates lr_scales;
     template <class V>
     void visit(V& v) {
       v("beta1", beta1, "decay of the mean of the gradients", moving_average());
       v("beta2", beta2, "decay of the mean of the squared gradients", moving_average());
       v("epsilon", epsilon, "added to the square root", above(0, 100));
       v("weight_decay|decay", weight_decay, "decoupled weight decay of matrices", between(0, 1000));
-      rates.visit(v);
+      lr_scales.visit(v);
     }
   };
   static constexpr Info info{.name = "adamw",
@@ -23,7 +23,7 @@ struct AdamWOfSettings : AdamWFormula {
                                  "corrected",
                              .source = "Loshchilov and Hutter 2019, arXiv:1711.05101",
                              .parameters = "m 0, v 0",
-                             .keeps = "m and v: two numbers per parameter",
+                             .saves = "m and v: two numbers per parameter",
                              .alias = "adam"};
   static constexpr const char* moment_names[] = {"first_moment", "second_moment"};
 

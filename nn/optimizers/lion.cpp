@@ -1,5 +1,5 @@
 // Lion, found by a search over programs. Chen et al. 2023, arXiv:2302.06675, program 1.
-//   d = sign(beta1 m + (1 - beta1) g),   p <- (1 - rate decay) p - rate d,   m <- beta2 m + (1 - beta2) g
+//   d = sign(beta1 m + (1 - beta1) g),   p <- (1 - lr decay) p - lr d,   m <- beta2 m + (1 - beta2) g
 // g is already clipped; sign 0 = 0. Every element moves by the rate, regardless of its gradient's
 // size. So the rate is 3 to 10 times smaller and the decay as much larger than with AdamW (section
 // 5). Vectors and scalars do not decay. One pass: reads p, g, m, writes p, m.
@@ -11,13 +11,13 @@ namespace {
 struct LionFormula {
   struct Settings {
     double beta1 = 0.9, beta2 = 0.99, weight_decay = 0;
-    GroupRates rates;
+    GroupLearningRates lr_scales;
     template <class V>
     void visit(V& v) {
       v("beta1", beta1, "weight of the momentum in the direction of the step", moving_average());
       v("beta2", beta2, "decay of the mean of the gradients", moving_average());
       v("weight_decay|decay", weight_decay, "decoupled weight decay of matrices", between(0, 1000));
-      rates.visit(v);
+      lr_scales.visit(v);
     }
   };
   static constexpr Info info{
@@ -25,7 +25,7 @@ struct LionFormula {
       .formula = "p (1 - learning_rate weight_decay) - learning_rate sign(beta1 m + (1 - beta1) g)",
       .source = "Chen et al. 2023, arXiv:2302.06675",
       .parameters = "m 0",
-      .keeps = "m: one number per parameter"};
+      .saves = "m: one number per parameter"};
   static constexpr const char* moment_names[] = {"momentum"};
   static constexpr int moments = 1;
   double beta1, beta2, decay;
@@ -33,16 +33,16 @@ struct LionFormula {
 
   template <class A>
   struct Step {
-    A beta1, beta2, keep, rate;
+    A beta1, beta2, decay_factor, lr;
     HOST_DEVICE A operator()(A p, A g, A* m) const {
       const A d = beta1 * m[0] + (1 - beta1) * g;
       m[0] = beta2 * m[0] + (1 - beta2) * g;
-      return keep * p - (d > 0 ? rate : d < 0 ? -rate : A(0));
+      return decay_factor * p - (d > 0 ? lr : d < 0 ? -lr : A(0));
     }
   };
   template <class A>
-  HOST_DEVICE Step<A> step(const Optimizer::Control&, double rate, bool decays) const {
-    return {A(beta1), A(beta2), A(1 - (decays ? rate * decay : 0)), A(rate)};
+  HOST_DEVICE Step<A> step(const Optimizer::StepArguments&, double lr, bool apply_decay) const {
+    return {A(beta1), A(beta2), A(1 - (apply_decay ? lr * decay : 0)), A(lr)};
   }
 };
 

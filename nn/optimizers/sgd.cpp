@@ -1,5 +1,5 @@
 // Stochastic gradient descent with momentum. Sutskever et al. 2013, PMLR 28; in PyTorch's form.
-//   d = g + decay p,   u <- momentum u + d,   p <- p - rate u         nesterov: p <- p - rate (d + momentum u)
+//   d = g + decay p,   u <- momentum u + d,   p <- p - lr u         nesterov: p <- p - lr (d + momentum u)
 // g is already clipped; vectors and scalars do not decay.
 #include "nn/optimizers/base/elementwise.h"
 
@@ -10,20 +10,20 @@ struct SgdFormula {
   struct Settings {
     double momentum = 0.9, weight_decay = 0;
     bool nesterov = false;
-    GroupRates rates;
+    GroupLearningRates lr_scales;
     template <class V>
     void visit(V& v) {
       v("momentum", momentum, "fraction of the previous step that is kept", fraction());
       v("weight_decay|decay", weight_decay, "weight decay of matrices", between(0, 1000));
       v("nesterov", nesterov, "use Nesterov momentum");
-      rates.visit(v);
+      lr_scales.visit(v);
     }
   };
   static constexpr Info info{.name = "sgd",
                              .formula = "u = momentum u + g + weight_decay p; p - learning_rate u",
                              .source = "Sutskever et al. 2013, PMLR 28",
                              .parameters = "u 0",
-                             .keeps = "u: one number per parameter"};
+                             .saves = "u: one number per parameter"};
   static constexpr const char* moment_names[] = {"momentum"};
   static constexpr int moments = 1;
   double momentum, decay;
@@ -32,16 +32,16 @@ struct SgdFormula {
 
   template <class A>
   struct Step {
-    A momentum, decay, rate, ahead;
+    A momentum, decay, lr, nesterov;
     HOST_DEVICE A operator()(A p, A g, A* m) const {
       const A d = g + decay * p;
       m[0] = momentum * m[0] + d;
-      return p - rate * (ahead != 0 ? d + momentum * m[0] : m[0]);
+      return p - lr * (nesterov != 0 ? d + momentum * m[0] : m[0]);
     }
   };
   template <class A>
-  HOST_DEVICE Step<A> step(const Optimizer::Control&, double rate, bool decays) const {
-    return {A(momentum), A(decays ? decay : 0), A(rate), A(nesterov)};
+  HOST_DEVICE Step<A> step(const Optimizer::StepArguments&, double lr, bool apply_decay) const {
+    return {A(momentum), A(apply_decay ? decay : 0), A(lr), A(nesterov)};
   }
 };
 

@@ -21,11 +21,12 @@ namespace orrery::nn {
 namespace {
 
 std::vector<double> slopes_of(int64_t heads) {
-  const auto below = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(heads)));
-  const auto n = static_cast<double>(below);
+  const auto power_of_two = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(heads)));
+  const auto n = static_cast<double>(power_of_two);
   std::vector<double> slopes;
-  for (int64_t h = 1; h <= below; ++h) slopes.push_back(std::exp2(-8 * static_cast<double>(h) / n));
-  for (int64_t k = 1; k <= heads - below; ++k) slopes.push_back(std::exp2(-4 * static_cast<double>(2 * k - 1) / n));
+  for (int64_t h = 1; h <= power_of_two; ++h) slopes.push_back(std::exp2(-8 * static_cast<double>(h) / n));
+  for (int64_t k = 1; k <= heads - power_of_two; ++k)
+    slopes.push_back(std::exp2(-4 * static_cast<double>(2 * k - 1) / n));
   return slopes;
 }
 
@@ -54,13 +55,13 @@ class Alibi final : public Position {
                                 .formula = "score - 2^(-8 head / heads) |i - j|",
                                 .source = "Press et al. 2021, arXiv:2108.12409",
                                 .parameters = "none; if learned, a factor 1 per slope",
-                                .keeps = "nothing; if learned, the table of biases"};
+                                .saves = "nothing; if learned, the table of biases"};
   Alibi(const Spec& spec, const PositionOptions& options) : slopes_(slopes_of(options.heads)) {
     Settings s;
     read_settings(spec, s);
     if (!s.learned) return;
     factor_ = Parameter(Shape{options.heads, 1}, constant(1));
-    factor_.decay = false, factor_.lowest = 0;
+    factor_.decay = false, factor_.min_value = 0;
   }
   Tensor relative_bias(int64_t distances, Device device) const override {
     const Tensor table = table_of(distances, device);

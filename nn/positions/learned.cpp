@@ -15,14 +15,14 @@ class LearnedPositions final : public Position {
                                 .formula = "x + P[position]",
                                 .source = "Gehring et al. 2017, arXiv:1705.03122",
                                 .parameters = "P N(0, 0.02^2)",
-                                .keeps = "nothing; positions of packed documents"};
+                                .saves = "nothing; positions of packed documents"};
   LearnedPositions(const Spec& spec, const PositionOptions& options)
       : weight_(Shape{options.context, options.width}, normal(options.table_std)) {
-    weight_.table = true;
+    weight_.is_lookup_table = true;
     check(spec.items.empty(), "learned: takes no settings, not ", print(spec));
   }
-  Tensor forward(const Tensor& x, Pass& pass) override {
-    return x + rows_at_places("learned positions", weight_.value, x, pass);
+  Tensor forward(const Tensor& x, ForwardPass& pass) override {
+    return x + rows_at_positions("learned positions", weight_.value, x, pass);
   }
   void visit(Visitor& v) override { v("weight", weight_); }
 
@@ -31,21 +31,21 @@ class LearnedPositions final : public Position {
 };
 REGISTER_POSITION(LearnedPositions);
 
-GradientCase case_with(const Pass& pass, std::vector<int32_t> places, const CaseTensors& random) {
+GradientCase case_with(const ForwardPass& pass, std::vector<int32_t> positions, const CaseTensors& random) {
   return {{{"x", random({2, 3, 4})}, {"weight", random({5, 4})}},
           [pass](const auto& in) {
-            Pass moved = pass;
-            if (pass.document_ids) moved.document_ids = pass.document_ids.to(in[0].device());
-            return in[0] + rows_at_places("learned positions", in[1], in[0], moved);
+            ForwardPass on_device = pass;
+            if (pass.document_ids) on_device.document_ids = pass.document_ids.to(in[0].device());
+            return in[0] + rows_at_positions("learned positions", in[1], in[0], on_device);
           },
-          [places](const auto& in) {
-            return in[0] + matmul(one_hot(Tensor::from(Shape{2, 3}, places), 5, Dtype::f64), in[1]);
+          [positions](const auto& in) {
+            return in[0] + matmul(one_hot(Tensor::from(Shape{2, 3}, positions), 5, Dtype::f64), in[1]);
           }};
 }
 GradientCase whole_case(const CaseTensors& random) { return case_with({}, {0, 1, 2, 0, 1, 2}, random); }
 REGISTER_GRADIENT_CASE("position", "learned", whole_case);
 GradientCase documents_case(const CaseTensors& random) {
-  Pass pass;
+  ForwardPass pass;
   pass.document_ids = Tensor::from(Shape{2, 3}, std::vector<int32_t>{7, 7, 3, 1, 2, 2});
   return case_with(pass, {0, 1, 0, 0, 0, 1}, random);
 }

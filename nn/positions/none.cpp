@@ -13,7 +13,7 @@ class NoPositions final : public Position {
                                 .formula = "x",
                                 .source = "Haviv et al. 2022, arXiv:2203.16634",
                                 .parameters = "none",
-                                .keeps = "nothing"};
+                                .saves = "nothing"};
   NoPositions(const Spec& spec, const PositionOptions&) {
     check(spec.items.empty(), "none: takes no settings, not ", print(spec));
   }
@@ -23,7 +23,7 @@ REGISTER_POSITION(NoPositions);
 GradientCase gradient_case(const CaseTensors& random) {
   return {{{"x", random({2, 3, 4})}},
           [](const auto& in) {
-            Pass pass;
+            ForwardPass pass;
             return (*make_position(parse_spec("none"), {.context = 3, .width = 4}))(in[0], pass) * 2.0;
           },
           [](const auto& in) { return in[0] + in[0]; }};

@@ -31,7 +31,7 @@ class RelativePositions final : public Position {
                                 .formula = "score + <q, p[distance]>, or score + b[head, distance]",
                                 .source = "Sukhbaatar et al. 2019, arXiv:1905.07799; Raffel et al. 2020",
                                 .parameters = "p N(0, 1), or b 0",
-                                .keeps = "nothing"};
+                                .saves = "nothing"};
 
   RelativePositions(const Spec& spec, const PositionOptions& options) : spec_(spec) {
     Settings s;
@@ -49,7 +49,7 @@ class RelativePositions final : public Position {
       keys_ = Parameter(Shape{terms, head_size}, normal(1));
     else
       bias_ = Parameter(Shape{options.heads, terms}, constant(0));
-    keys_.table = bias_.table = true;
+    keys_.is_lookup_table = bias_.is_lookup_table = true;
   }
   Tensor relative_embedding(int64_t distances) const override {
     if (!keys_.value) return {};
@@ -93,8 +93,8 @@ GradientCase case_with(const std::string& spec, const CaseTensors& random) {
                    in[1];
           },
           [=](const auto& in) {
-            const Tensor at = Tensor::from(Shape{tokens}, std::vector<int32_t>{0, 1, 2, 3});
-            const Tensor chosen = one_hot(at, distances, Dtype::f64);
+            const Tensor indices = Tensor::from(Shape{tokens}, std::vector<int32_t>{0, 1, 2, 3});
+            const Tensor chosen = one_hot(indices, distances, Dtype::f64);
             return (keys ? matmul(chosen, in[0]) : matmul(in[0], chosen, {.b = true})) * in[1];
           }};
 }

@@ -24,7 +24,7 @@
 namespace orrery::nn {
 namespace {
 
-struct Turn {                   // one head of one token; a row of n pairs
+struct RotateRow {              // one head of one token; a row of n pairs
   double direction;             // 1, or -1 in backward
   int64_t angles, heads, size;  // angles: rows of the tables
   bool interleaved;
@@ -54,15 +54,15 @@ struct RotatePairs {
   static constexpr const char* name = "rotate_pairs";
   Rotation rotation;
 
-  Tensor turned(const Tensor& x, double direction) const {
+  Tensor rotated(const Tensor& x, double direction) const {
     const Tensor y = Tensor::empty_like(x), &cosine = rotation.cosine, &sine = rotation.sine;
-    const Turn turn{direction, cosine.shape().rows(), x.size(2), x.size(3), rotation.interleaved};
-    each_row(name, static_cast<int>(cosine.size(-1)), turn, row_of(x), row_index(), whole<Computed>(cosine),
-             whole<Computed>(sine), to_row(y));
+    const RotateRow rotate_row{direction, cosine.shape().rows(), x.size(2), x.size(3), rotation.interleaved};
+    each_row(name, static_cast<int>(cosine.size(-1)), rotate_row, row_of(x), row_index(), broadcast<Computed>(cosine),
+             broadcast<Computed>(sine), out_row(y));
     return y;
   }
-  Tensor forward(Saved&, const Tensor& x) const { return turned(x, 1); }
-  Gradients<1> backward(const Saved&, const Tensor& dy) const { return {turned(dy, -1)}; }
+  Tensor forward(Saved&, const Tensor& x) const { return rotated(x, 1); }
+  Gradients<1> backward(const Saved&, const Tensor& dy) const { return {rotated(dy, -1)}; }
 };
 
 class RotaryPositions final : public Position {
@@ -84,7 +84,7 @@ class RotaryPositions final : public Position {
                                 .formula = "q, k rotated in pairs by position base^(-2i / D)",
                                 .source = "Su et al. 2021, arXiv:2104.09864",
                                 .parameters = "none",
-                                .keeps = "nothing",
+                                .saves = "nothing",
                                 .alias = "rope"};
 
   RotaryPositions(const Spec& spec, const PositionOptions& options) : spec_(spec), context_(options.context) {
@@ -92,23 +92,23 @@ class RotaryPositions final : public Position {
     check_head_size(options.head_size ? options.head_size : options.width / options.heads);
   }
   void check_head_size(int64_t size) const override { static_cast<void>(pairs_of(size)); }
-  Tensor rotate(const Tensor& x, Pass& pass) const override {
+  Tensor rotate(const Tensor& x, ForwardPass& pass) const override {
     check(x.shape().rank() == 4, "rotary positions: need (batch, time, heads, size), not ", x.shape());
     const Rotation table = table_of(pairs_of(x.size(3)), arithmetic_dtype(x.dtype()), x.device());
-    const Tensor places = places_of(x, pass);
+    const Tensor positions = positions_of(x, pass);
     const auto rows = [&](const Tensor& t) {
       const Tensor next = next_rows("rotary positions", t, x, pass);
-      return places ? index_select(t, places) : next;
+      return positions ? index_select(t, positions) : next;
     };
     return rotate_pairs(x, {rows(table.cosine), rows(table.sine), table.interleaved});
   }
 
  private:
   int64_t pairs_of(int64_t head_size) const {
-    const double turned = settings_.partial_rotary_factor * static_cast<double>(head_size);
-    const auto pairs = static_cast<int64_t>(std::lround(turned / 2));
-    check(pairs >= 1 && std::abs(turned - 2 * static_cast<double>(pairs)) < 1e-6, spec_, ": partial_rotary_factor (",
-          settings_.partial_rotary_factor, ") times the head size (", head_size, ") is ", turned,
+    const double rotated = settings_.partial_rotary_factor * static_cast<double>(head_size);
+    const auto pairs = static_cast<int64_t>(std::lround(rotated / 2));
+    check(pairs >= 1 && std::abs(rotated - 2 * static_cast<double>(pairs)) < 1e-6, spec_, ": partial_rotary_factor (",
+          settings_.partial_rotary_factor, ") times the head size (", head_size, ") is ", rotated,
           "; it must be an even number, at least 2, because channels rotate in pairs");
     return pairs;
   }
@@ -140,7 +140,7 @@ class RotaryPositions final : public Position {
 REGISTER_POSITION(RotaryPositions);
 
 // Returns x rotated by matrices (T, D, D) of the same cosines and sines: y_t = R_t x_t.
-Tensor turned_by_matrix(const Tensor& x, const Rotation& r) {
+Tensor rotated_by_matrix(const Tensor& x, const Rotation& r) {
   const int64_t tokens = x.size(1), size = x.size(3), pairs = r.cosine.size(1);
   const std::vector<double> c = r.cosine.to_vector(), s = r.sine.to_vector();
   std::vector<double> matrix(static_cast<size_t>(tokens * size * size));
@@ -170,7 +170,7 @@ GradientCase case_with(bool interleaved, const CaseTensors& random) {
             const Device device = in[0].device();
             return rotate_pairs(in[0], {rotation.cosine.to(device), rotation.sine.to(device), rotation.interleaved});
           },
-          [rotation](const auto& in) { return turned_by_matrix(in[0], rotation); }};
+          [rotation](const auto& in) { return rotated_by_matrix(in[0], rotation); }};
 }
 GradientCase half_split_case(const CaseTensors& random) { return case_with(false, random); }
 REGISTER_GRADIENT_CASE("position", "rotary", half_split_case);

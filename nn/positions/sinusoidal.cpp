@@ -14,15 +14,15 @@
 namespace orrery::nn {
 namespace {
 
-Tensor sinusoids(int64_t places, int64_t channels, double base, double scale) {
+Tensor sinusoids(int64_t positions, int64_t channels, double base, double scale) {
   std::vector<double> s;
-  for (int64_t p = 0; p < places; ++p)
+  for (int64_t p = 0; p < positions; ++p)
     for (int64_t c = 0; c < channels; ++c) {
       const double angle =
           static_cast<double>(p) * std::pow(base, -static_cast<double>(c / 2 * 2) / static_cast<double>(channels));
       s.push_back(scale * (c % 2 ? std::cos(angle) : std::sin(angle)));
     }
-  return Tensor::from(Shape{places, channels}, s, Dtype::f64);
+  return Tensor::from(Shape{positions, channels}, s, Dtype::f64);
 }
 
 class SinusoidalPositions final : public Position {
@@ -39,15 +39,15 @@ class SinusoidalPositions final : public Position {
                                 .formula = "x + scale (sin or cos)(position / base^(2i / C))",
                                 .source = "Vaswani et al. 2017, arXiv:1706.03762",
                                 .parameters = "none",
-                                .keeps = "nothing"};
+                                .saves = "nothing"};
   SinusoidalPositions(const Spec& spec, const PositionOptions& options) {
     Settings s;
     read_settings(spec, s);
     table_ = sinusoids(options.context, options.width, s.base, s.scale);
   }
-  Tensor forward(const Tensor& x, Pass& pass) override {
+  Tensor forward(const Tensor& x, ForwardPass& pass) override {
     if (table_.device() != x.device()) table_ = table_.to(x.device());  // once, not at every step
-    return x + rows_at_places("sinusoidal positions", table_, x, pass);
+    return x + rows_at_positions("sinusoidal positions", table_, x, pass);
   }
 
  private:
@@ -59,7 +59,7 @@ REGISTER_POSITION(SinusoidalPositions);
 GradientCase gradient_case(const CaseTensors& random) {
   return {{{"x", random({2, 3, 5})}},
           [](const auto& in) {
-            Pass pass;
+            ForwardPass pass;
             const auto position = make_position(parse_spec("sinusoidal(100, 0.5)"), {.context = 4, .width = 5});
             return (*position)(in[0], pass) * in[0];
           },

@@ -42,10 +42,10 @@ class WarmupStableDecaySchedule final : public Schedule {
 
  private:
   double after_warmup(int64_t step, double) const override {
-    const double end = static_cast<double>(options_.steps), at = static_cast<double>(step),
+    const double end = static_cast<double>(options_.steps), current = static_cast<double>(step),
                  begin = std::max(end * (1 - settings_.decay_fraction), static_cast<double>(options_.warmup_steps));
-    if (at < begin) return options_.learning_rate;
-    const double q = at < end ? (at - begin) / (end - begin) : 1;
+    if (current < begin) return options_.learning_rate;
+    const double q = current < end ? (current - begin) / (end - begin) : 1;
     if (settings_.decay_form == "linear")
       return options_.learning_rate + q * (options_.min_learning_rate - options_.learning_rate);
     return options_.learning_rate * std::pow(options_.min_learning_rate / options_.learning_rate, q);

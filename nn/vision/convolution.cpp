@@ -44,42 +44,42 @@ struct ReadWindows {  // row (line of windows, i): row i of each window in the l
   template <class Row>
   HOST_DEVICE void operator()(Row row, int64_t r) const {
     const WindowAxis &down = grid.vertical, &across = grid.horizontal;
-    const int64_t i = r % down.size, line = r / down.size, picture = (first + line) / down.windows;
+    const int64_t i = r % down.size, line = r / down.size, image = (first + line) / down.windows;
     const int64_t pixel_line = down.pixel((first + line) % down.windows, i);
-    const bool on_picture = down.on_picture(pixel_line);
-    const In<T> in = x.at(on_picture ? grid.element(picture, pixel_line, 0) : 0);
+    const bool is_inside = down.is_inside(pixel_line);
+    const In<T> in = x.at(is_inside ? grid.element(image, pixel_line, 0) : 0);
     const int channels = static_cast<int>(grid.channels);
     for (int64_t window = 0; window < across.windows; ++window) {
       const Out<T> out = windows.at(((line * across.windows + window) * down.size + i) * row.n);
       const int64_t left = across.pixel(window, 0);
-      if (!on_picture)
+      if (!is_inside)
         row.each([&](int e) { out[e] = 0; });
       else if (across.dilation == 1 && left >= 0 && left + across.size <= across.pixels)
         row.each([&](int e) { out[e] = in[left * channels + e]; });
       else
         row.each([&](int e) {
           const int64_t pixel = left + e / channels * across.dilation;
-          out[e] = across.on_picture(pixel) ? in[pixel * channels + e % channels] : Arithmetic<T>(0);
+          out[e] = across.is_inside(pixel) ? in[pixel * channels + e % channels] : Arithmetic<T>(0);
         });
     }
   }
 };
 template <class T>
-struct TurnWindow {  // row (tap, n): W[n, h-1-i, w-1-j, :]
+struct FlipWindow {  // row (tap, n): W[n, h-1-i, w-1-j, :]
   In<T> weight;
-  Out<T> turned;
+  Out<T> flipped;
   int64_t taps, outputs;
   template <class Row>
   HOST_DEVICE void operator()(Row row, int64_t r) const {
     const int64_t tap = r / outputs, n = r % outputs;
     const In<T> in = weight.at((n * taps + taps - 1 - tap) * row.n);
-    const Out<T> out = turned.at(r * row.n);
+    const Out<T> out = flipped.at(r * row.n);
     row.each([&](int k) { out[k] = in[k]; });
   }
 };
 template <class T>
-struct AddParts {  // row n of dW: sums its partial sums in order
-  In<T> parts;
+struct AddPartialSums {  // row n of dW: sums its partial sums in order
+  In<T> partial_sums;
   Out<T> sum;
   int64_t count, outputs;
   bool accumulate;
@@ -87,7 +87,7 @@ struct AddParts {  // row n of dW: sums its partial sums in order
   HOST_DEVICE void operator()(Row row, int64_t r) const {
     const Out<T> out = sum.at(r * row.n);
     for (int64_t p = 0; p < count; ++p) {
-      const In<T> in = parts.at((p * outputs + r) * row.n);
+      const In<T> in = partial_sums.at((p * outputs + r) * row.n);
       const bool add = accumulate || p > 0;
       row.each([&](int e) { out[e] = add ? out[e] + in[e] : in[e]; });
     }
@@ -102,7 +102,7 @@ struct SumWindows {  // row r: pixel r of dx, the sum of its elements in dX
   HOST_DEVICE void operator()(Row row, int64_t r) const {
     const Out<T> out = dx.at(r * row.n);
     row.each([&](int c) { out[c] = 0; });
-    grid.each_window_over(grid.pixel(r), [&](int64_t tap, const WindowGrid::Place& window) {
+    grid.each_window_over(grid.pixel(r), [&](int64_t tap, const WindowGrid::GridPosition& window) {
       const In<T> in = windows.at((grid.row_of(window) * grid.taps() + tap) * row.n);
       row.each([&](int c) { out[c] += in[c]; });
     });
@@ -141,25 +141,25 @@ struct ConvolutionOperation {
   }
   template <class T>
   Tensor input_gradient(const Tensor& weight, const Tensor& dy) const {
-    const bool each_pixel = grid.vertical.stride == 1 && grid.horizontal.stride == 1;
-    return each_pixel ? gradient_of_turned_window<T>(weight, dy) : gathered_gradient<T>(weight, dy);
+    const bool unit_stride = grid.vertical.stride == 1 && grid.horizontal.stride == 1;
+    return unit_stride ? flipped_window_gradient<T>(weight, dy) : gathered_gradient<T>(weight, dy);
   }
   template <class T>
-  Tensor gradient_of_turned_window(const Tensor& weight, const Tensor& dy) const {
+  Tensor flipped_window_gradient(const Tensor& weight, const Tensor& dy) const {
     using Sum = Arithmetic<T>;
-    const auto turned_axis = [](const WindowAxis& a) {
+    const auto flipped_axis = [](const WindowAxis& a) {
       return WindowAxis{a.windows, a.size, 1, (a.size - 1) * a.dilation - a.padding, a.dilation, a.pixels};
     };
-    const WindowGrid back{grid.batch, outputs, turned_axis(grid.vertical), turned_axis(grid.horizontal)};
-    const Tensor turned = Tensor::empty_like(weight, Shape{grid.taps() * outputs, grid.channels}),
+    const WindowGrid flipped_grid{grid.batch, outputs, flipped_axis(grid.vertical), flipped_axis(grid.horizontal)};
+    const Tensor flipped = Tensor::empty_like(weight, Shape{grid.taps() * outputs, grid.channels}),
                  dx = Tensor::empty_like(dy, x_shape(), dtype_of<Sum>);
     rows(dy.device(), grid.taps() * outputs, static_cast<int>(grid.channels),
-         TurnWindow<T>{{weight.data<T>()}, {turned.mutable_data<T>()}, grid.taps(), outputs});
-    in_groups(dy.device(), back, 1, [&](int64_t first, int64_t lines) {
+         FlipWindow<T>{{weight.data<T>()}, {flipped.mutable_data<T>()}, grid.taps(), outputs});
+    in_groups(dy.device(), flipped_grid, 1, [&](int64_t first, int64_t lines) {
       const int64_t pixels = grid.horizontal.pixels;
-      const Tensor windows = read_windows<T>(dy, back, first, lines);
+      const Tensor windows = read_windows<T>(dy, flipped_grid, first, lines);
       multiply<T>(dy.device(), {.m = lines * pixels, .n = grid.channels, .k = grid.taps() * outputs}, windows.data<T>(),
-                  turned.data<T>(), {dx.mutable_data<Sum>() + first * pixels * grid.channels});
+                  flipped.data<T>(), {dx.mutable_data<Sum>() + first * pixels * grid.channels});
     });
     return dx.to(dy.dtype());
   }
@@ -167,13 +167,13 @@ struct ConvolutionOperation {
   Tensor gathered_gradient(const Tensor& weight, const Tensor& dy) const {
     using Sum = Arithmetic<T>;  // sums over windows
     const Tensor dx = Tensor::empty_like(dy, x_shape(), dtype_of<Sum>);
-    const int64_t of_picture = grid.vertical.windows;  // lines; all windows of a pixel are in its image
-    in_groups(dy.device(), grid, of_picture, [&](int64_t first, int64_t lines) {
+    const int64_t lines_per_image = grid.vertical.windows;  // lines; all windows of a pixel are in its image
+    in_groups(dy.device(), grid, lines_per_image, [&](int64_t first, int64_t lines) {
       const Tensor windows = Tensor::empty(Shape{lines * line(), row_size()}, dtype_of<Sum>, dy.device());
       multiply<T>(dy.device(), {.m = lines * line(), .n = row_size(), .k = outputs},
                   dy.data<T>() + first * line() * outputs, weight.data<T>(), {windows.mutable_data<Sum>()});
-      Sum* const to = dx.mutable_data<Sum>() + first / of_picture * grid.pixels() * grid.channels;
-      rows(dy.device(), lines / of_picture * grid.pixels(), static_cast<int>(grid.channels),
+      Sum* const to = dx.mutable_data<Sum>() + first / lines_per_image * grid.pixels() * grid.channels;
+      rows(dy.device(), lines / lines_per_image * grid.pixels(), static_cast<int>(grid.channels),
            SumWindows<Sum>{{windows.data<Sum>()}, {to}, grid});
     });
     return dx.to(dy.dtype());
@@ -182,16 +182,16 @@ struct ConvolutionOperation {
   template <class T>
   Tensor weight_gradient(const Saved& saved, const Tensor& x, const Tensor& dy) const {
     using Sum = Arithmetic<T>;  // sums over lines
-    const Saved::Place place = saved.place(1, weight_shape(), dtype_of<Sum>, dy.device());
+    const Saved::GradientBuffer buffer = saved.gradient_buffer(1, weight_shape(), dtype_of<Sum>, dy.device());
     const int64_t size = outputs * row_size(), all = grid.batch * grid.vertical.windows;
-    const int64_t step = lines_at_once(dy.device(), grid, 1), groups = (all + step - 1) / step;
-    const int64_t most =
+    const int64_t step = lines_per_group(dy.device(), grid, 1), groups = (all + step - 1) / step;
+    const int64_t max_splits =
         dy.device() == Device::cpu ? std::min<int64_t>({(1 << 20) / std::max<int64_t>(size, 1), groups, 32}) : 1;
-    const int64_t parts = std::max<int64_t>(most, 1);
-    const Tensor sums = parts > 1 ? Tensor::empty(Shape{parts, size}, dtype_of<Sum>, dy.device()) : place.gradient;
-    parallel_for(parts, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t part = begin; part < end; ++part) {
-        const int64_t from = part * all / parts, to = (part + 1) * all / parts;
+    const int64_t splits = std::max<int64_t>(max_splits, 1);
+    const Tensor sums = splits > 1 ? Tensor::empty(Shape{splits, size}, dtype_of<Sum>, dy.device()) : buffer.gradient;
+    parallel_for(splits, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t split = begin; split < end; ++split) {
+        const int64_t from = split * all / splits, to = (split + 1) * all / splits;
         for (int64_t first = from; first < to; first += step) {
           const int64_t lines = std::min(step, to - first);
           const Tensor windows = read_windows<T>(x, grid, first, lines);
@@ -200,17 +200,17 @@ struct ConvolutionOperation {
                        .n = row_size(),
                        .k = lines * line(),
                        .transpose_a = true,
-                       .accumulate = first > from || (parts == 1 && place.accumulate)},
+                       .accumulate = first > from || (splits == 1 && buffer.accumulate)},
                       dy.data<T>() + first * line() * outputs, windows.data<T>(),
-                      {sums.mutable_data<Sum>() + part * size});
+                      {sums.mutable_data<Sum>() + split * size});
         }
       }
     });
-    if (parts > 1)
+    if (splits > 1)
       rows(dy.device(), outputs, static_cast<int>(row_size()),
-           AddParts<Sum>{
-               {sums.data<Sum>()}, {place.gradient.template mutable_data<Sum>()}, parts, outputs, place.accumulate});
-    return place.as(dy.dtype());
+           AddPartialSums<Sum>{
+               {sums.data<Sum>()}, {buffer.gradient.template mutable_data<Sum>()}, splits, outputs, buffer.accumulate});
+    return buffer.as(dy.dtype());
   }
 
   int64_t row_size() const { return grid.taps() * grid.channels; }  // elements in a row of X
@@ -219,14 +219,14 @@ struct ConvolutionOperation {
 
   // ---- windows of a grid, a few lines at a time
   int64_t line() const { return grid.horizontal.windows; }  // windows in a line
-  static int64_t lines_at_once(Device device, const WindowGrid& g, int64_t unit) {
+  static int64_t lines_per_group(Device device, const WindowGrid& g, int64_t unit) {
     const int64_t elements = unit * g.horizontal.windows * g.taps() * g.channels;
     return unit * std::max<int64_t>(scratch_elements(device) / std::max<int64_t>(elements, 1), 1);
   }
   // Calls f(first line, lines) for groups of whole units; lines are counted over the batch.
   template <class F>
   static void in_groups(Device device, const WindowGrid& g, int64_t unit, const F& f) {
-    const int64_t lines = g.batch * g.vertical.windows, step = lines_at_once(device, g, unit);
+    const int64_t lines = g.batch * g.vertical.windows, step = lines_per_group(device, g, unit);
     const auto group = [&](int64_t begin, int64_t end) { f(begin, end - begin); };
     if (device == Device::cpu) return parallel_for(lines, step, group);
     for (int64_t first = 0; first < lines; first += step) group(first, std::min(lines, first + step));
@@ -253,7 +253,7 @@ constexpr Info convolution_layer{.name = "convolution",
                                  .formula = "sum over i, j, k of W[n, i, j, k] x[r s - p + i d, c s - p + j d, k] + b",
                                  .source = "LeCun et al. 1989, Neural Computation 1",
                                  .parameters = "W and b U(-a, a), a = 1 / sqrt(height width channels)",
-                                 .keeps = "x"};
+                                 .saves = "x"};
 REGISTER_LAYER(convolution_layer);
 
 GradientCase make_convolution_case(const CaseTensors& random, const Shape& x, const Shape& weight, WindowSteps steps) {
@@ -301,11 +301,11 @@ Tensor convolution(const Tensor& x, const Tensor& weight, const Tensor& bias, co
 
 Convolution::Convolution(int64_t inputs, int64_t outputs, Pixels size, const Options& options) : steps_(options.steps) {
   const Shape window{size.vertical, size.horizontal, inputs};
-  const Initialization usual = uniform(1 / std::sqrt(static_cast<double>(window.numel())));
-  weight = Parameter(Shape{outputs, size.vertical, size.horizontal, inputs}, options.weight.value_or(usual));
-  if (options.bias) bias = Parameter(Shape{outputs}, options.weight ? constant(0) : usual);
+  const Initialization default_init = uniform(1 / std::sqrt(static_cast<double>(window.numel())));
+  weight = Parameter(Shape{outputs, size.vertical, size.horizontal, inputs}, options.weight.value_or(default_init));
+  if (options.bias) bias = Parameter(Shape{outputs}, options.weight ? constant(0) : default_init);
 }
-Tensor Convolution::forward(const Tensor& x, Pass&) { return convolution(x, weight.value, bias.value, steps_); }
+Tensor Convolution::forward(const Tensor& x, ForwardPass&) { return convolution(x, weight.value, bias.value, steps_); }
 void Convolution::visit(Visitor& v) {
   v("weight", weight);
   v("bias", bias);

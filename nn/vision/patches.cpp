@@ -28,7 +28,7 @@ constexpr Info patches_layer{.name = "patches",
                              .formula = "each patch of h x w pixels as one row, times W^T, + b",
                              .source = "Dosovitskiy et al. 2021, arXiv:2010.11929",
                              .parameters = "W and b U(-a, a), a = 1 / sqrt(height width channels)",
-                             .keeps = "the rows"};
+                             .saves = "the rows"};
 REGISTER_LAYER(patches_layer);
 
 GradientCase gradient_case(const CaseTensors& random) {
@@ -61,9 +61,9 @@ Tensor patch_embedding(const Tensor& x, const Tensor& weight, const Tensor& bias
 
 PatchEmbedding::PatchEmbedding(int64_t channels, Pixels size, int64_t width, const Options& options) {
   const Shape window{size.vertical, size.horizontal, channels};
-  const Initialization usual = uniform(1 / std::sqrt(static_cast<double>(window.numel())));
-  weight = Parameter(Shape{width, size.vertical, size.horizontal, channels}, options.weight.value_or(usual));
-  if (options.bias) bias = Parameter(Shape{width}, options.weight ? constant(0) : usual);
+  const Initialization default_init = uniform(1 / std::sqrt(static_cast<double>(window.numel())));
+  weight = Parameter(Shape{width, size.vertical, size.horizontal, channels}, options.weight.value_or(default_init));
+  if (options.bias) bias = Parameter(Shape{width}, options.weight ? constant(0) : default_init);
 }
 void PatchEmbedding::visit(Visitor& v) {
   v("weight", weight);

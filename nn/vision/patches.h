@@ -21,7 +21,7 @@ class PatchEmbedding final : public Module {
     std::optional<Initialization> weight = {};  // default: uniform(1 / sqrt(h w C)), as in PyTorch
   };
   PatchEmbedding(int64_t channels, Pixels size, int64_t width, const Options& options);
-  Tensor forward(const Tensor& x, Pass&) override { return patch_embedding(x, weight.value, bias.value); }
+  Tensor forward(const Tensor& x, ForwardPass&) override { return patch_embedding(x, weight.value, bias.value); }
   void visit(Visitor& v) override;
 
   Parameter weight;  // (width, patch height, patch width, channels)

@@ -20,23 +20,23 @@ namespace orrery::nn {
 namespace {
 
 template <class T>
-struct LargestOfWindow {  // row r: the channels of window r
+struct MaxForward {  // row r: the channels of window r
   In<T> x;
   Out<T> y;
-  int32_t* place;  // tap of the largest pixel
+  int32_t* max_tap;  // tap of the largest pixel
   WindowGrid grid;
   template <class Row>
   HOST_DEVICE void operator()(Row row, int64_t r) const {
     const Out<T> out = y.at(r * row.n);
-    int32_t* const largest = place + r * row.n;
+    int32_t* const largest = max_tap + r * row.n;
     bool first = true;
     grid.each_pixel_of(grid.window(r), [&](int64_t tap, int64_t element) {
       const In<T> in = x.at(element);
       const int32_t here = static_cast<int32_t>(tap);
-      const bool takes_all = first;
+      const bool is_first = first;
       row.each([&](int c) {
         const Arithmetic<T> v = in[c], top = out[c];
-        const bool larger = takes_all || v > top || v != v;
+        const bool larger = is_first || v > top || v != v;
         out[c] = larger ? v : top;
         largest[c] = larger ? here : largest[c];
       });
@@ -45,19 +45,19 @@ struct LargestOfWindow {  // row r: the channels of window r
   }
 };
 template <class T>
-struct ToLargest {  // row r: pixel r of dx
+struct MaxBackward {  // row r: pixel r of dx
   In<T> dy;
-  const int32_t* place;
+  const int32_t* max_tap;
   Out<T> dx;
   WindowGrid grid;
   template <class Row>
   HOST_DEVICE void operator()(Row row, int64_t r) const {
     const Out<T> out = dx.at(r * row.n);
     row.each([&](int c) { out[c] = 0; });
-    grid.each_window_over(grid.pixel(r), [&](int64_t tap, const WindowGrid::Place& window) {
+    grid.each_window_over(grid.pixel(r), [&](int64_t tap, const WindowGrid::GridPosition& window) {
       const int64_t first = grid.row_of(window) * row.n;
       const In<T> g = dy.at(first);
-      const int32_t* const largest = place + first;
+      const int32_t* const largest = max_tap + first;
       const int32_t here = static_cast<int32_t>(tap);
       row.each([&](int c) { out[c] += largest[c] == here ? g[c] : Arithmetic<T>(0); });
     });
@@ -65,25 +65,25 @@ struct ToLargest {  // row r: pixel r of dx
 };
 
 template <class T>
-struct MeanOfWindow {  // row r: the channels of window r
+struct MeanForward {  // row r: the channels of window r
   In<T> x;
   Out<T> y;
   WindowGrid grid;
   template <class Row>
   HOST_DEVICE void operator()(Row row, int64_t r) const {
-    const WindowGrid::Place window = grid.window(r);
+    const WindowGrid::GridPosition window = grid.window(r);
     const Out<T> out = y.at(r * row.n);
     row.each([&](int c) { out[c] = 0; });
     grid.each_pixel_of(window, [&](int64_t, int64_t element) {
       const In<T> in = x.at(element);
       row.each([&](int c) { out[c] += in[c]; });
     });
-    const Arithmetic<T> share = 1 / static_cast<Arithmetic<T>>(grid.pixels_of(window));
-    row.each([&](int c) { out[c] = out[c] * share; });
+    const Arithmetic<T> inverse_count = 1 / static_cast<Arithmetic<T>>(grid.pixels_of(window));
+    row.each([&](int c) { out[c] = out[c] * inverse_count; });
   }
 };
 template <class T>
-struct FromMeans {  // row r: pixel r of dx
+struct MeanBackward {  // row r: pixel r of dx
   In<T> dy;
   Out<T> dx;
   WindowGrid grid;
@@ -91,10 +91,10 @@ struct FromMeans {  // row r: pixel r of dx
   HOST_DEVICE void operator()(Row row, int64_t r) const {
     const Out<T> out = dx.at(r * row.n);
     row.each([&](int c) { out[c] = 0; });
-    grid.each_window_over(grid.pixel(r), [&](int64_t, const WindowGrid::Place& window) {
+    grid.each_window_over(grid.pixel(r), [&](int64_t, const WindowGrid::GridPosition& window) {
       const In<T> g = dy.at(grid.row_of(window) * row.n);
-      const Arithmetic<T> share = 1 / static_cast<Arithmetic<T>>(grid.pixels_of(window));
-      row.each([&](int c) { out[c] += g[c] * share; });
+      const Arithmetic<T> inverse_count = 1 / static_cast<Arithmetic<T>>(grid.pixels_of(window));
+      row.each([&](int c) { out[c] += g[c] * inverse_count; });
     });
   }
 };
@@ -107,12 +107,12 @@ struct MaxPoolOperation {
   WindowGrid grid;
   Tensor forward(Saved& saved, const Tensor& x) const {
     const Tensor y = Tensor::empty_like(x, shape_of_windows(grid)),
-                 place = Tensor::empty_like(x, y.shape(), Dtype::i32);
+                 max_tap = Tensor::empty_like(x, y.shape(), Dtype::i32);
     dispatch(x.dtype(), name, [&]<class T>() {
       rows(x.device(), grid.batch * grid.windows(), static_cast<int>(grid.channels),
-           LargestOfWindow<T>{{x.data<T>()}, {y.mutable_data<T>()}, place.mutable_data<int32_t>(), grid});
+           MaxForward<T>{{x.data<T>()}, {y.mutable_data<T>()}, max_tap.mutable_data<int32_t>(), grid});
     });
-    saved.save(place);
+    saved.save(max_tap);
     return y;
   }
   Gradients<1> backward(const Saved& saved, const Tensor& dy) const {
@@ -123,7 +123,7 @@ struct MaxPoolOperation {
     const Tensor dx = Tensor::empty_like(dy, shape_of_pixels(grid));
     dispatch(dy.dtype(), name, [&]<class T>() {
       rows(dy.device(), grid.batch * grid.pixels(), static_cast<int>(grid.channels),
-           ToLargest<T>{{dy.data<T>()}, saved[0].data<int32_t>(), {dx.mutable_data<T>()}, grid});
+           MaxBackward<T>{{dy.data<T>()}, saved[0].data<int32_t>(), {dx.mutable_data<T>()}, grid});
     });
     return {dx};
   }
@@ -134,22 +134,21 @@ struct AveragePoolOperation {
   WindowGrid grid;
   Tensor forward(Saved&, const Tensor& x) const {
     return through_f32(x, shape_of_windows(grid), grid.windows(), [&]<class T>(const Tensor& from, const Tensor& to) {
-      return MeanOfWindow<T>{{from.data<T>()}, {to.mutable_data<T>()}, grid};
+      return MeanForward<T>{{from.data<T>()}, {to.mutable_data<T>()}, grid};
     });
   }
   Gradients<1> backward(const Saved&, const Tensor& dy) const {
     return {through_f32(dy, shape_of_pixels(grid), grid.pixels(), [&]<class T>(const Tensor& from, const Tensor& to) {
-      return FromMeans<T>{{from.data<T>()}, {to.mutable_data<T>()}, grid};
+      return MeanBackward<T>{{from.data<T>()}, {to.mutable_data<T>()}, grid};
     })};
   }
   // Runs the row function that `make` returns on each image; sums bf16 in f32 and rounds once.
   template <class Make>
-  Tensor through_f32(const Tensor& x, const Shape& shape, int64_t rows_of_picture, const Make& make) const {
-    if (x.dtype() == Dtype::bf16) return through_f32(x.to(Dtype::f32), shape, rows_of_picture, make).to(Dtype::bf16);
+  Tensor through_f32(const Tensor& x, const Shape& shape, int64_t rows_per_image, const Make& make) const {
+    if (x.dtype() == Dtype::bf16) return through_f32(x.to(Dtype::f32), shape, rows_per_image, make).to(Dtype::bf16);
     const Tensor y = Tensor::empty_like(x, shape);
     dispatch(x.dtype(), name, [&]<class T>() {
-      rows(x.device(), grid.batch * rows_of_picture, static_cast<int>(grid.channels),
-           make.template operator()<T>(x, y));
+      rows(x.device(), grid.batch * rows_per_image, static_cast<int>(grid.channels), make.template operator()<T>(x, y));
     });
     return y;
   }
@@ -168,17 +167,17 @@ constexpr Info max_pool_layer{.name = "max_pool",
                               .formula = "the largest pixel under each window",
                               .source = "Jarrett et al. 2009, ICCV",
                               .parameters = "none",
-                              .keeps = "the index of the largest pixel of each window"};
+                              .saves = "the index of the largest pixel of each window"};
 constexpr Info average_pool_layer{.name = "average_pool",
                                   .formula = "the mean of the pixels under each window",
                                   .source = "LeCun et al. 1998, Proceedings of the IEEE 86",
                                   .parameters = "none",
-                                  .keeps = "nothing"};
+                                  .saves = "nothing"};
 constexpr Info global_average_pool_layer{.name = "global_average_pool",
                                          .formula = "the mean of all pixels",
                                          .source = "Lin et al. 2014, arXiv:1312.4400",
                                          .parameters = "none",
-                                         .keeps = "nothing"};
+                                         .saves = "nothing"};
 REGISTER_LAYER(max_pool_layer);
 REGISTER_LAYER(average_pool_layer);
 REGISTER_LAYER(global_average_pool_layer);

@@ -15,7 +15,7 @@ Tensor global_average_pool(const Tensor& x);  // mean over all pixels, (B, C)
 class MaxPool final : public Module {
  public:
   MaxPool(Pixels size, const WindowSteps& steps) : size_(size), steps_(steps) {}
-  Tensor forward(const Tensor& x, Pass&) override { return max_pool(x, size_, steps_); }
+  Tensor forward(const Tensor& x, ForwardPass&) override { return max_pool(x, size_, steps_); }
 
  private:
   Pixels size_;
@@ -24,7 +24,7 @@ class MaxPool final : public Module {
 class AveragePool final : public Module {
  public:
   AveragePool(Pixels size, const WindowSteps& steps) : size_(size), steps_(steps) {}
-  Tensor forward(const Tensor& x, Pass&) override { return average_pool(x, size_, steps_); }
+  Tensor forward(const Tensor& x, ForwardPass&) override { return average_pool(x, size_, steps_); }
 
  private:
   Pixels size_;
@@ -32,7 +32,7 @@ class AveragePool final : public Module {
 };
 class GlobalAveragePool final : public Module {
  public:
-  Tensor forward(const Tensor& x, Pass&) override { return global_average_pool(x); }
+  Tensor forward(const Tensor& x, ForwardPass&) override { return global_average_pool(x); }
 };
 
 }  // namespace orrery::nn

@@ -33,15 +33,15 @@ struct WindowAxis {
   int64_t windows;  // floor((pixels + 2 padding - extent) / stride) + 1,  extent = (size - 1) dilation + 1
 
   HOST_DEVICE int64_t pixel(int64_t window, int64_t tap) const { return window * stride - padding + tap * dilation; }
-  HOST_DEVICE bool on_picture(int64_t pixel) const { return pixel >= 0 && pixel < pixels; }
+  HOST_DEVICE bool is_inside(int64_t pixel) const { return pixel >= 0 && pixel < pixels; }
   // Returns the window whose element `tap` is at `pixel`, or -1 if there is none.
   HOST_DEVICE int64_t window_over(int64_t pixel, int64_t tap) const {
     const int64_t begin = pixel + padding - tap * dilation;
     return begin < 0 || begin % stride != 0 || begin / stride >= windows ? -1 : begin / stride;
   }
-  HOST_DEVICE int64_t taps_on_picture(int64_t window) const {
+  HOST_DEVICE int64_t taps_inside(int64_t window) const {
     int64_t count = 0;
-    for (int64_t tap = 0; tap < size; ++tap) count += on_picture(pixel(window, tap)) ? 1 : 0;
+    for (int64_t tap = 0; tap < size; ++tap) count += is_inside(pixel(window, tap)) ? 1 : 0;
     return count;
   }
 };
@@ -54,48 +54,48 @@ struct WindowGrid {
   int64_t windows() const { return vertical.windows * horizontal.windows; }  // per image
   int64_t pixels() const { return vertical.pixels * horizontal.pixels; }     // per image
 
-  struct Place {  // position of a pixel or a window in the batch
-    int64_t picture, down, across;
+  struct GridPosition {  // position of a pixel or a window in the batch
+    int64_t image, down, across;
   };
-  HOST_DEVICE Place window(int64_t r) const {
+  HOST_DEVICE GridPosition window(int64_t r) const {
     return {r / horizontal.windows / vertical.windows, r / horizontal.windows % vertical.windows,
             r % horizontal.windows};
   }
-  HOST_DEVICE Place pixel(int64_t r) const {
+  HOST_DEVICE GridPosition pixel(int64_t r) const {
     return {r / horizontal.pixels / vertical.pixels, r / horizontal.pixels % vertical.pixels, r % horizontal.pixels};
   }
-  HOST_DEVICE int64_t element(int64_t picture, int64_t down, int64_t across) const {  // first element of a pixel in x
-    return ((picture * vertical.pixels + down) * horizontal.pixels + across) * channels;
+  HOST_DEVICE int64_t element(int64_t image, int64_t down, int64_t across) const {  // first element of a pixel in x
+    return ((image * vertical.pixels + down) * horizontal.pixels + across) * channels;
   }
   // Calls f(tap, first element of the pixel in x) for each window element on the image.
   template <class F>
-  HOST_DEVICE void each_pixel_of(const Place& window, const F& f) const {
+  HOST_DEVICE void each_pixel_of(const GridPosition& window, const F& f) const {
     for (int64_t i = 0; i < vertical.size; ++i) {
       const int64_t line = vertical.pixel(window.down, i);
-      if (!vertical.on_picture(line)) continue;
+      if (!vertical.is_inside(line)) continue;
       for (int64_t j = 0; j < horizontal.size; ++j) {
         const int64_t column = horizontal.pixel(window.across, j);
-        if (horizontal.on_picture(column)) f(i * horizontal.size + j, element(window.picture, line, column));
+        if (horizontal.is_inside(column)) f(i * horizontal.size + j, element(window.image, line, column));
       }
     }
   }
   // Calls f(tap, window as a Place) for each window that contains the pixel.
   template <class F>
-  HOST_DEVICE void each_window_over(const Place& pixel, const F& f) const {
+  HOST_DEVICE void each_window_over(const GridPosition& pixel, const F& f) const {
     for (int64_t i = 0; i < vertical.size; ++i) {
       const int64_t down = vertical.window_over(pixel.down, i);
       if (down < 0) continue;
       for (int64_t j = 0; j < horizontal.size; ++j) {
         const int64_t across = horizontal.window_over(pixel.across, j);
-        if (across >= 0) f(i * horizontal.size + j, Place{pixel.picture, down, across});
+        if (across >= 0) f(i * horizontal.size + j, GridPosition{pixel.image, down, across});
       }
     }
   }
-  HOST_DEVICE int64_t row_of(const Place& window) const {  // row of y
-    return (window.picture * vertical.windows + window.down) * horizontal.windows + window.across;
+  HOST_DEVICE int64_t row_of(const GridPosition& window) const {  // row of y
+    return (window.image * vertical.windows + window.down) * horizontal.windows + window.across;
   }
-  HOST_DEVICE int64_t pixels_of(const Place& window) const {  // on the image
-    return vertical.taps_on_picture(window.down) * horizontal.taps_on_picture(window.across);
+  HOST_DEVICE int64_t pixels_of(const GridPosition& window) const {  // on the image
+    return vertical.taps_inside(window.down) * horizontal.taps_inside(window.across);
   }
 };
 

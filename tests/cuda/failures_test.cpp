@@ -29,7 +29,7 @@ namespace fs = std::filesystem;
 using Assignments = std::vector<std::pair<std::string, std::string>>;
 
 const char* const scale = std::getenv("ORRERY_FAILURES");
-const int64_t most_of_a_kind = scale && std::string(scale) == "all" ? INT64_MAX : thread_sanitizer ? 2 : 10;
+const int64_t max_of_a_kind = scale && std::string(scale) == "all" ? INT64_MAX : thread_sanitizer ? 2 : 10;
 
 // Returns the error message of f, or "no error": both are valid if memory is refused.
 template <class F>
@@ -90,10 +90,10 @@ void nothing_fails() {
   release_cached(Device::cuda);  // else a run would reuse blocks of an earlier one
 }
 
-std::set<int64_t> places(int64_t count) {
+std::set<int64_t> sampled_calls(int64_t count) {
   std::set<int64_t> all;
-  const int64_t most = std::min(count, most_of_a_kind);
-  for (int64_t i = 0; i < most; ++i) all.insert(most == 1 ? 1 : 1 + i * (count - 1) / (most - 1));
+  const int64_t limit = std::min(count, max_of_a_kind);
+  for (int64_t i = 0; i < limit; ++i) all.insert(limit == 1 ? 1 : 1 + i * (count - 1) / (limit - 1));
   return all;
 }
 
@@ -107,9 +107,9 @@ int64_t fail_in_turn(const Run& run, const After& after) {
     after("no error");
     const int64_t count = calls->calls;
     for (const bool lasting : {false, true})
-      for (const int64_t at : places(count)) {
+      for (const int64_t at : sampled_calls(count)) {
         nothing_fails();
-        const int64_t held = memory_use(Device::cuda).held;
+        const int64_t allocated = memory_use(Device::cuda).allocated;
         calls->at = at, calls->lasting = lasting;
         const std::string error = run();
         nothing_fails();
@@ -117,7 +117,7 @@ int64_t fail_in_turn(const Run& run, const After& after) {
         CAPTURE(lasting);
         CAPTURE(error);
         if (error != "no error") Message(error).names("memory");
-        CHECK(memory_use(Device::cuda).held == held);
+        CHECK(memory_use(Device::cuda).allocated == allocated);
         after(error);
         ++tried;
       }
@@ -167,10 +167,10 @@ TEST_CASE("failures: device memory is refused while a model writes a text") {
   std::vector<int32_t> written;
   const auto write = [&] {
     return error_of([&] {
-      Gpt on_card(model.settings());
-      load_weights(run.checkpoint(4), on_card);
-      nn::move(on_card, Device::cuda);
-      written = generate(on_card, start, sampling);
+      Gpt on_gpu(model.settings());
+      load_weights(run.checkpoint(4), on_gpu);
+      nn::move(on_gpu, Device::cuda);
+      written = generate(on_gpu, start, sampling);
     });
   };
   fail_in_turn(write, [&](const std::string& error) {

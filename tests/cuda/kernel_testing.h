@@ -60,7 +60,7 @@ inline constexpr bool thread_sanitizer = false;
 inline constexpr uint32_t one_of(uint32_t n) { return thread_sanitizer ? n : 1; }
 
 // Returns true if a CUDA build finds no GPU and must skip its tests.
-inline bool no_card() {
+inline bool no_gpu() {
   if (cuda::device_count() > 0) return false;
   MESSAGE("no GPU here: nothing was run");
   return true;

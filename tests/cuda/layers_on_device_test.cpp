@@ -43,7 +43,7 @@ struct Result {
 using Results = std::vector<Result>;
 
 // Returns true if sums by index read the indices on the host (allowed); then their users may, too.
-bool sums_by_index_read() {
+bool index_sums_copy_to_host() {
   static const bool read = [] {
     const Tensor table = random_tensor({3, 2}).to(Device::cuda).clone().set_requires_grad();
     const Tensor at = Tensor::from(Shape{2}, std::vector<int32_t>{2, 0}).to(Device::cuda);
@@ -55,7 +55,7 @@ bool sums_by_index_read() {
 }
 
 // Returns output and gradients of the explicit function on a device, without reads by the host.
-Results differentiated(const GradientCase& test, Device device, Dtype dtype, bool may_read = false) {
+Results differentiated(const GradientCase& test, Device device, Dtype dtype, bool may_copy = false) {
   std::vector<Tensor> x;
   for (const GradientCase::Input& input : test.inputs) {
     const bool floating = is_floating(input.value.dtype());
@@ -66,7 +66,7 @@ Results differentiated(const GradientCase& test, Device device, Dtype dtype, boo
   const Tensor y = test.fast(x);
   check(y.device() == device, "the output is on the wrong device");
   backward(y, random_tensor(y.shape(), 7).to(y.dtype()).to(device));
-  check(may_read || copies_to_host() == before, "the host reads the device's memory");
+  check(may_copy || copies_to_host() == before, "the host reads the device's memory");
   Results results = {{"the output", y.to_vector()}};
   for (size_t i = 0; i < x.size(); ++i)
     if (x[i].grad()) results.push_back({"the gradient of " + test.inputs[i].name, x[i].grad().to_vector()});
@@ -102,8 +102,8 @@ std::string difference(const RegisteredCase& registered, Dtype dtype, double tol
     const GradientCase test = make_case(registered);
     const bool by_index = registered.name == "embedding" || registered.name == "learned" ||
                           (registered.name == "relative" && registered.title.starts_with("sparsemax"));
-    const bool may_read = by_index && sums_by_index_read();
-    return difference(differentiated(test, Device::cpu, dtype), differentiated(test, Device::cuda, dtype, may_read),
+    const bool may_copy = by_index && index_sums_copy_to_host();
+    return difference(differentiated(test, Device::cpu, dtype), differentiated(test, Device::cuda, dtype, may_copy),
                       tolerance);
   });
 }
@@ -130,10 +130,10 @@ class Model final : public Module {
     head_ = std::make_unique<Linear>(width, vocabulary, Linear::Options{});
     name_paths(*this);
   }
-  Tensor forward(const Tensor& tokens, Pass& pass) override {
+  Tensor forward(const Tensor& tokens, ForwardPass& pass) override {
     const Tensor x = (*position_)(embedding_(tokens, pass), pass);
-    const Tensor y = attention_->onto((*first_)(x, pass), x, pass);
-    return (*head_)(feed_forward_->onto((*second_)(y, pass), y, pass), pass);
+    const Tensor y = attention_->call_with_residual((*first_)(x, pass), x, pass);
+    return (*head_)(feed_forward_->call_with_residual((*second_)(y, pass), y, pass), pass);
   }
   void visit(Visitor& v) override {
     v("embedding", embedding_);
@@ -164,8 +164,8 @@ Results step(const Choice& choice, Device device, bool packed) {
   };
   const Tensor tokens = whole({2, 9}, {1, 5, 2, 8, 10, 3, 3, 7, 0, 4, 4, 9, 1, 0, 6, 2, 5, 8}),
                targets = whole({2, 9}, {5, 2, 8, 10, 3, 3, 7, 0, -1, 4, 9, 1, 0, 6, 2, -1, -1, -1});
-  Pass pass;
-  pass.training = true, pass.key = RandomKey{3, 4};
+  ForwardPass pass;
+  pass.training = true, pass.rng = RandomKey{3, 4};
   if (packed)
     pass.document_ids = whole({2, 9}, {4, 4, 4, 4, 7, 7, 1, 1, 1, 0, 0, 2, 2, 2, 2, 2, 3, 3});
   else
@@ -174,7 +174,7 @@ Results step(const Choice& choice, Device device, bool packed) {
   const Tensor loss = cross_entropy(model(tokens, pass), targets);
   loss.backward();
   after_step(model);
-  check(copies_to_host() == before || sums_by_index_read(), "the host reads the device's memory");
+  check(copies_to_host() == before || index_sums_copy_to_host(), "the host reads the device's memory");
   Results results = {{"the loss", loss.to_vector()}};
   for (const NamedParameter& p : parameters_of(model))
     if (p.parameter->value.grad()) results.push_back({p.path, p.parameter->value.grad().to_vector()});
@@ -185,7 +185,7 @@ Results step(const Choice& choice, Device device, bool packed) {
 }  // namespace
 
 TEST_CASE("every registered layer gives the CPU's numbers on the device, forward and backward") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   const std::vector<RegisteredCase>& all = gradient_cases();
   REQUIRE(all.size() > 450);
   for (size_t i = 0; i < all.size(); i += sanitized ? 5 * one_of(5) : 1) {
@@ -195,7 +195,7 @@ TEST_CASE("every registered layer gives the CPU's numbers on the device, forward
 }
 
 TEST_CASE("single precision and bf16 give the CPU's numbers on the device within their rounding") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   const double epsilon = std::numeric_limits<float>::epsilon(), epsilon_of_bf16 = 0x1p-7;
   const auto is_one_of = [](const std::string& name, std::initializer_list<const char*> names) {
     return std::find(names.begin(), names.end(), name) != names.end();
@@ -238,7 +238,7 @@ Results attended(const std::string& activation, int64_t head_size, Device device
 }
 
 TEST_CASE("attention in bf16 weighted by every activation and by softmax gives the CPU's numbers") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   std::vector<std::string> names = activation_names();
   REQUIRE(names.size() >= 29);
   names.push_back("");
@@ -253,7 +253,7 @@ TEST_CASE("attention in bf16 weighted by every activation and by softmax gives t
 }
 
 TEST_CASE("a block of every attention, feed-forward, normalization and position trains on the device") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   std::vector<Choice> all;
   for (const std::string& name : attentions().names()) all.push_back({.attention = name});
   for (const std::string& name : feed_forwards().names()) all.push_back({.feed_forward = name});
@@ -267,8 +267,8 @@ TEST_CASE("a block of every attention, feed-forward, normalization and position 
   for (size_t i = 0; i < all.size(); i += sanitized ? 5 * one_of(5) : 1)
     for (const bool packed : {false, true}) {
       const Choice& c = all[i];
-      const std::string parts = c.attention + ", " + c.feed_forward + ", " + c.normalization + ", " + c.position;
-      CAPTURE(parts);
+      const std::string components = c.attention + ", " + c.feed_forward + ", " + c.normalization + ", " + c.position;
+      CAPTURE(components);
       CAPTURE(packed);
       CHECK(or_error([&] { return difference(step(c, Device::cpu, packed), step(c, Device::cuda, packed), 1e-12); }) ==
             "");
@@ -276,7 +276,7 @@ TEST_CASE("a block of every attention, feed-forward, normalization and position 
 }
 
 TEST_CASE("targets that cannot be make a loss that is not a number, for a device tells no errors") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   const Tensor logits = random_tensor({3, 4}, 1).to(Device::cuda);
   const auto loss = [&](const std::vector<int32_t>& targets) {
     return cross_entropy(logits, Tensor::from(Shape{3}, targets).to(Device::cuda)).item();
@@ -287,13 +287,13 @@ TEST_CASE("targets that cannot be make a loss that is not a number, for a device
 }
 
 TEST_CASE("a text goes on from a cache on the device, and reads nothing of it on the host") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   for (const char* attention : {"softmax", "linear", "gau", "softmax(span=adaptive_span(6, R=3))", "sparsemax",
                                 "pointwise(relu, length=row_index)"})
     for (const char* position : {"rotary", "alibi", "learned", "sinusoidal"}) {
-      const std::string parts = std::string(attention) + ", " + position;
-      if (parts == "linear, alibi") continue;  // linear has no scores
-      CAPTURE(parts);
+      const std::string components = std::string(attention) + ", " + position;
+      if (components == "linear, alibi") continue;  // linear has no scores
+      CAPTURE(components);
       const auto results = [&](Device device) {
         const NoGrad guard;
         Model model({.attention = attention, .position = position});
@@ -301,7 +301,7 @@ TEST_CASE("a text goes on from a cache on the device, and reads nothing of it on
         initialize(model, 5);
         move(model, device);
         Cache cache;
-        Pass pass;
+        ForwardPass pass;
         pass.cache = &cache;
         Results all;
         for (const std::vector<int32_t>& next : {std::vector<int32_t>{1, 5, 2, 8}, {3}, {0, 4}}) {
@@ -310,7 +310,7 @@ TEST_CASE("a text goes on from a cache on the device, and reads nothing of it on
           const int64_t before = copies_to_host();
           const Tensor logits = model(tokens, pass);
           check(copies_to_host() == before, "the host reads the device's memory");
-          cache.tokens += n;
+          cache.length += n;
           all.push_back({"logits", logits.to_vector()});
         }
         return all;
@@ -320,16 +320,16 @@ TEST_CASE("a text goes on from a cache on the device, and reads nothing of it on
 }
 
 TEST_CASE("diagnostics of what is on the device are those of the CPU") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   const Tensor x = random_tensor({3, 5, 7}, 1), w = maximum(x, Tensor::zeros({1}, Dtype::f64)),
                there = w.to(Device::cuda);
   const auto is_same = [](double a, double b) { return std::fabs(a - b) <= 1e-12; };
-  const Tensor entropy = row_entropy(w), of_card = row_entropy(there);
-  CHECK(orrery::testing::largest_difference(entropy, of_card) <= 1e-12);
-  CHECK(entropy_histogram(entropy, 2) == entropy_histogram(of_card, 2));
-  CHECK(is_same(saturation_share(x, 2), saturation_share(x.to(Device::cuda), 2)));
-  CHECK(is_same(zero_share(w), zero_share(there)));
-  CHECK(is_same(dead_row_share(w), dead_row_share(there)));
-  CHECK(is_same(top_share(w, 0.3), top_share(there, 0.3)));
+  const Tensor entropy = row_entropy(w), gpu_entropy = row_entropy(there);
+  CHECK(orrery::testing::largest_difference(entropy, gpu_entropy) <= 1e-12);
+  CHECK(entropy_histogram(entropy, 2) == entropy_histogram(gpu_entropy, 2));
+  CHECK(is_same(saturation_fraction(x, 2), saturation_fraction(x.to(Device::cuda), 2)));
+  CHECK(is_same(zero_fraction(w), zero_fraction(there)));
+  CHECK(is_same(dead_row_fraction(w), dead_row_fraction(there)));
+  CHECK(is_same(top_fraction(w, 0.3), top_fraction(there, 0.3)));
   CHECK(is_same(variance_ratio(x, w), variance_ratio(x.to(Device::cuda), there)));
 }

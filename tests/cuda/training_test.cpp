@@ -81,13 +81,13 @@ class Runs {
   std::string text_;
 };
 
-const Assignments on_card = {{"device", "cuda"}};
+const Assignments on_gpu = {{"device", "cuda"}};
 const Assignments replayed = {{"device", "cuda"}, {"cuda_graph", "yes"}};
 
 }  // namespace
 
 TEST_CASE("a GPT trains on the device with the CPU's losses") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   const Runs runs({{"layers", "2"},
                    {"width", "64"},
                    {"heads", "2"},
@@ -97,22 +97,22 @@ TEST_CASE("a GPT trains on the device with the CPU's losses") {
                    {"warmup_steps", "5"},
                    {"bias", "yes"}});
   runs.train("cpu", {});
-  runs.train("cuda", on_card);
+  runs.train("cuda", on_gpu);
   CHECK(runs.metrics("cpu").size() == (thread_sanitizer ? 4 : 21));
   CHECK(double(runs.metrics("cpu").back()["validation_loss"]) < (thread_sanitizer ? 4 : 3));
   CHECK(runs.loss_gap("cpu", "cuda") <= 1e-5);
 }
 
 TEST_CASE("gpt-char-small takes two steps on the device") {
-  if (no_card() || thread_sanitizer) return;
+  if (no_gpu() || thread_sanitizer) return;
   const Runs runs(Assignments{{"steps", "2"}});
   runs.train("cpu", {});
-  runs.train("cuda", on_card);
+  runs.train("cuda", on_gpu);
   CHECK(runs.loss_gap("cpu", "cuda") <= 1e-5);
 }
 
 TEST_CASE("dropout, accumulation, clipping: the CPU's losses; replayed steps have the bits of those done one by one") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   const Runs runs({{"layers", "1"},
                    {"width", "32"},
                    {"heads", "2"},
@@ -124,7 +124,7 @@ TEST_CASE("dropout, accumulation, clipping: the CPU's losses; replayed steps hav
                    {"attention", "softmax(dropout=0.2)"},
                    {"grad_clip", "0.5"}});
   runs.train("cpu", {});
-  const TrainingResult eager = runs.train("cuda", on_card), again = runs.train("again", on_card);
+  const TrainingResult eager = runs.train("cuda", on_gpu), again = runs.train("again", on_gpu);
   CHECK(runs.loss_gap("cpu", "cuda") <= 1e-5);
   const TrainingResult replays = runs.train("graph", replayed);
   for (const char* name : {"weights.safetensors", "optimizer.safetensors"}) {
@@ -134,13 +134,13 @@ TEST_CASE("dropout, accumulation, clipping: the CPU's losses; replayed steps hav
   CHECK(runs.metrics("cuda") == runs.metrics("graph"));
 
   // A run that is stopped and resumed, replayed or not, ends with the same bits.
-  for (const Assignments& how : {on_card, replayed}) {
+  for (const Assignments& how : {on_gpu, replayed}) {
     const std::string name = how.size() > 1 ? "resumed graph" : "resumed";
     Trainer half = runs.begin(name, how);
-    int64_t seen = 0;
+    int64_t observed = 0;
     TrainingEvents events;
-    events.step = [&](const StepReport& r) { seen = r.step; };
-    events.stop = [&] { return seen >= 2; };
+    events.step = [&](const StepReport& r) { observed = r.step; };
+    events.stop = [&] { return observed >= 2; };
     half.run(events);
     Assignments rest = how;
     rest.emplace_back("resume", "yes");
@@ -151,10 +151,10 @@ TEST_CASE("dropout, accumulation, clipping: the CPU's losses; replayed steps hav
 }
 
 TEST_CASE("a loss that is not finite: the device changes nothing, and the host tells the step") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   const Runs runs(
       {{"layers", "1"}, {"width", "16"}, {"heads", "1"}, {"context", "8"}, {"batch_size", "2"}, {"steps", "9"}});
-  Trainer trainer = runs.begin("cuda", on_card);
+  Trainer trainer = runs.begin("cuda", on_gpu);
   Tensor before;
   TrainingEvents events;
   events.step = [&](const StepReport& r) {
@@ -171,30 +171,30 @@ TEST_CASE("a loss that is not finite: the device changes nothing, and the host t
 }
 
 TEST_CASE("nan guard: on the device it finds what it finds on the CPU, undoes an update, and changes no bit") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   const Runs runs(
       {{"layers", "1"}, {"width", "16"}, {"heads", "1"}, {"context", "8"}, {"batch_size", "2"}, {"steps", "3"}});
   const Assignments guard = {{"nan_guard", "yes"}}, far = {{"learning_rate", "1e30"}, {"warmup_steps", "0"}};
   const auto found = [&](const std::string& name, const Assignments& settings) {
     expect_error([&] { runs.train(name, guard + far + settings); }).names("train").value("not finite").names("step");
-    return read_finding(replay_folder(runs.folder() / name));
+    return read_report(replay_folder(runs.folder() / name));
   };
-  const Finding on_cpu = found("cpu", {}), on_device = found("cuda", on_card);
+  const NonFiniteReport on_cpu = found("cpu", {}), on_device = found("cuda", on_gpu);
   CHECK(on_device.step == on_cpu.step);
   CHECK(on_device.call.operation == on_cpu.call.operation);
   CHECK(on_device.call.module == on_cpu.call.module);
-  CHECK(on_device.call.made[0].facts.shape == on_cpu.call.made[0].facts.shape);
+  CHECK(on_device.call.outputs[0].stats.shape == on_cpu.call.outputs[0].stats.shape);
 
-  const Finding update = found("update", on_card + Assignments{{"lr_scales", "*=1e9"}});
+  const NonFiniteReport update = found("update", on_gpu + Assignments{{"lr_scales", "*=1e9"}});
   CHECK(update.step == 1);
   CHECK(update.call.direction == "update");
   Trainer again =
-      runs.begin("update/replay", guard + far + on_card + Assignments{{"lr_scales", "*=1e9"}, {"resume", "yes"}});
-  const std::optional<Finding> shown = again.replay(false);
+      runs.begin("update/replay", guard + far + on_gpu + Assignments{{"lr_scales", "*=1e9"}, {"resume", "yes"}});
+  const std::optional<NonFiniteReport> shown = again.replay(false);
   REQUIRE(shown.has_value());
   CHECK(shown->call == update.call);
 
-  const TrainingResult plain = runs.train("plain", on_card), guarded = runs.train("guarded", on_card + guard);
+  const TrainingResult plain = runs.train("plain", on_gpu), guarded = runs.train("guarded", on_gpu + guard);
   for (const char* name : {"weights.safetensors", "optimizer.safetensors"})
     CHECK(runs.file(plain.checkpoint, name) == runs.file(guarded.checkpoint, name));
   CHECK(runs.metrics("plain") == runs.metrics("guarded"));
@@ -205,7 +205,7 @@ TEST_CASE("nan guard: on the device it finds what it finds on the CPU, undoes an
 }
 
 TEST_CASE("text is generated on the device as on the CPU") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   const Runs runs(
       {{"layers", "1"}, {"width", "32"}, {"heads", "2"}, {"context", "16"}, {"batch_size", "2"}, {"steps", "3"}});
   Trainer trainer = runs.begin("cpu", {});
@@ -218,7 +218,7 @@ TEST_CASE("text is generated on the device as on the CPU") {
 }
 
 TEST_CASE("every task and model trains on the device with the CPU's losses, and is validated there") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   const std::string tests = ORRERY_SOURCE_DIR "/tests/models/";
   const Assignments small = {{"layers", "1"}, {"heads", "2"}, {"width", "16"}};
   struct Learned {
@@ -249,7 +249,7 @@ TEST_CASE("every task and model trains on the device with the CPU's losses, and 
     CAPTURE(name);
     const Runs runs(learned.common + Assignments{{"steps", "3"}});
     runs.train("cpu", learned.own);
-    const TrainingResult result = runs.train("cuda", learned.own + on_card);
+    const TrainingResult result = runs.train("cuda", learned.own + on_gpu);
     CHECK(result.steps_done == 3);
     CHECK(std::isfinite(result.validation_loss));
     CHECK(runs.loss_gap("cpu", "cuda") <= 1e-5);
@@ -257,7 +257,7 @@ TEST_CASE("every task and model trains on the device with the CPU's losses, and 
 }
 
 TEST_CASE("a step's inputs: each set of shapes has its own, recorded once, in the memory of the first recording") {
-  if (no_card() || thread_sanitizer) return;
+  if (no_gpu() || thread_sanitizer) return;
   StepInputsByShape steps(Device::cuda, true);
   const auto of = [](int64_t n, double value) {
     return std::vector<std::vector<Tensor>>{{Tensor::full(Shape{n}, value, Dtype::f32)}};
@@ -280,7 +280,7 @@ TEST_CASE("a step's inputs: each set of shapes has its own, recorded once, in th
 }
 
 TEST_CASE("translation: steps of each shape are recorded once, and replayed have the bits of those done one by one") {
-  if (no_card() || thread_sanitizer) return;
+  if (no_gpu() || thread_sanitizer) return;
   const Runs runs({{"model", "translation-small"}, {"layers", "1"}, {"heads", "2"}, {"width", "16"}});
   // Three batches per epoch: after the eager first step, every shape occurs at least twice.
   const Assignments pairs = {{"data", ORRERY_SOURCE_DIR "/tests/models/translation/bible.tsv"},
@@ -290,7 +290,7 @@ TEST_CASE("translation: steps of each shape are recorded once, and replayed have
                              {"batch_tokens", "3000"},
                              {"dropout", "0.1"},
                              {"steps", "8"}};
-  const TrainingResult eager = runs.train("eager", pairs + on_card), replays = runs.train("graph", pairs + replayed);
+  const TrainingResult eager = runs.train("eager", pairs + on_gpu), replays = runs.train("graph", pairs + replayed);
   for (const char* name : {"weights.safetensors", "optimizer.safetensors"})
     CHECK(runs.file(eager.checkpoint, name) == runs.file(replays.checkpoint, name));
   CHECK(runs.metrics("eager") == runs.metrics("graph"));

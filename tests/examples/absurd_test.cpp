@@ -27,7 +27,7 @@ TEST_CASE("absurd: sizes and counts are refused at once, by name, and leave noth
   struct Case {
     std::string arguments;
     Words names;
-    std::string value, most;
+    std::string value, max_value;
   };
   const std::vector<Case> cases = {
       {"--gradient_accumulation_steps=4611686018427387904",
@@ -68,7 +68,7 @@ TEST_CASE("absurd: sizes and counts are refused at once, by name, and leave noth
     const Outcome outcome = run_orrery(words);
     auto message = expect_error(outcome);
     for (const std::string& name : each.names) message.names(name);
-    message.value(each.value).offers(each.most);
+    message.value(each.value).offers(each.max_value);
     CHECK(one_sentence(outcome));
     CHECK(!std::filesystem::exists(folder / "run"));
     CHECK(std::chrono::steady_clock::now() - began < std::chrono::seconds(5));

@@ -75,13 +75,13 @@ TEST_CASE("classify: classes that a model has beyond the names of the data are n
   REQUIRE_MESSAGE((trained.code == 0 || trained.code == 3), trained.err);
   const Outcome found = run_orrery({"classify", "--checkpoint=" + run, "--top=14", scraps + "/shapes/val/rings/0.png"});
   REQUIRE_MESSAGE(found.code == 0, found.err);
-  std::map<std::string, double> shares;
-  const std::regex class_and_share("  (\\S+) (\\d\\.\\d{4})");
-  for (std::sregex_iterator each(found.out.begin(), found.out.end(), class_and_share), end; each != end; ++each)
-    CHECK(shares.emplace((*each)[1], std::stod((*each)[2])).second);
-  CHECK(shares.size() == 3);
+  std::map<std::string, double> probabilities;
+  const std::regex class_and_probability("  (\\S+) (\\d\\.\\d{4})");
+  for (std::sregex_iterator each(found.out.begin(), found.out.end(), class_and_probability), end; each != end; ++each)
+    CHECK(probabilities.emplace((*each)[1], std::stod((*each)[2])).second);
+  CHECK(probabilities.size() == 3);
   double sum = 0;
-  for (const auto& [name, share] : shares) sum += share;
+  for (const auto& [name, probability] : probabilities) sum += probability;
   CHECK(std::abs(sum - 1) < 2e-4);
 }
 
@@ -125,15 +125,15 @@ TEST_CASE("images: a model is judged by a test set alone, and begins a run on ot
   const Outcome trained = run_orrery(train(folder, {"--model=resnet", "--width=4", "--data=" + same}) + small);
   REQUIRE_MESSAGE(trained.code == 0, trained.err);
   std::filesystem::remove_all(same);
-  const auto judge = [&](const std::string& data) {
+  const auto evaluate = [&](const std::string& data) {
     return run_orrery({"evaluate", "--checkpoint=" + run, "--validation_data=" + data});
   };
-  const Outcome judged = judge(shapes);
-  REQUIRE_MESSAGE(judged.code == 0, judged.err);
-  CHECK(contains(judged.out, "4 images\nloss "));
-  CHECK(contains(judged.out, "\naccuracy "));
-  Message(judge(numbers).err).names(numbers).value("0, 1").offers("rings, stripes").names("order");
-  expect_error(judge(others))
+  const Outcome evaluated = evaluate(shapes);
+  REQUIRE_MESSAGE(evaluated.code == 0, evaluated.err);
+  CHECK(contains(evaluated.out, "4 images\nloss "));
+  CHECK(contains(evaluated.out, "\naccuracy "));
+  Message(evaluate(numbers).err).names(numbers).value("0, 1").offers("rings, stripes").names("order");
+  expect_error(evaluate(others))
       .names("evaluate")
       .value(others)
       .value("a, b, c")
@@ -168,15 +168,15 @@ TEST_CASE("images: a run that begins with another's weights reads pictures and t
   REQUIRE(is_complete(run_orrery(
       train(folder, data + Words{"--model=vit", "--layers=1", "--heads=2", "--width=8", "--patch=4", "--steps=2",
                                  "--loss=sigmoid", "--pixel_mean=0.9,0.1,0.9", "--pixel_std=0.3"}))));
-  const auto settings_begun_with = [&](const std::string& out, const Words& more) {
+  const auto inherited_settings = [&](const std::string& out, const Words& more) {
     const Outcome begun = run_orrery(Words{"train", "--init_from=" + (folder / "run"), "--out=" + (folder / out),
                                            "--steps=1", "--learning_rate=1e-9", "--min_learning_rate=0"} +
                                      data + more);
     REQUIRE_MESSAGE(is_complete(begun), begun.err);
     return read_file(folder / (out + "/settings.toml"));
   };
-  const std::string its = settings_begun_with("its", {}),
-                    given = settings_begun_with("given", {"--pixel_mean=0.5", "--loss=softmax"});
+  const std::string its = inherited_settings("its", {}),
+                    given = inherited_settings("given", {"--pixel_mean=0.5", "--loss=softmax"});
   for (const char* line : {"\nloss = \"sigmoid\"\n", "\npixel_mean = \"0.9, 0.1, 0.9\"\n", "\npixel_std = 0.3\n"}) {
     CAPTURE(line);
     CHECK(contains(its, line));
@@ -185,13 +185,13 @@ TEST_CASE("images: a run that begins with another's weights reads pictures and t
     CAPTURE(line);
     CHECK(contains(given, line));
   }
-  const auto judged = [&](const std::string& out) {
+  const auto evaluated = [&](const std::string& out) {
     const Outcome outcome = run_orrery({"evaluate", "--checkpoint=" + (folder / out)});
     REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
     return outcome.out;
   };
-  CHECK(judged("its") == judged("run"));
-  CHECK(judged("given") != judged("run"));
+  CHECK(evaluated("its") == evaluated("run"));
+  CHECK(evaluated("given") != evaluated("run"));
 }
 
 TEST_CASE("images: a warning reports how many images of a validation are training data of the run") {
@@ -199,21 +199,21 @@ TEST_CASE("images: a warning reports how many images of a validation are trainin
   const std::string data = scraps + "/shapes/train";  // two classes of four images each
   REQUIRE(is_complete(run_orrery(train(folder, {"--model=resnet", "--width=4", "--data=" + data, "--batch_size=4",
                                                 "--steps=1", "--validation_fraction=0.25"}))));
-  const auto judged = [&](const std::string& setting) {
+  const auto evaluated = [&](const std::string& setting) {
     const Outcome outcome = run_orrery({"evaluate", "--checkpoint=" + (folder / "run"), setting});
     CHECK_MESSAGE(outcome.code == 0, outcome.err);
     return outcome.out;
   };
-  Message(judged("--validation_fraction=0.5"))
+  Message(evaluated("--validation_fraction=0.5"))
       .names("warning")
       .value("2 of the 4 images")
       .value("50.0 %")
       .offers("--validation_fraction=0.25");
-  Message(judged("--validation_data=" + data))
+  Message(evaluated("--validation_data=" + data))
       .names("warning")
       .value("6 of the 8 images")
       .value("75.0 %")
       .offers("--validation_data=PATH");
   for (const std::string& clean : {std::string("--validation_fraction=0.25"), "--validation_data=" + shapes})
-    CHECK(!contains(judged(clean), "training data"));
+    CHECK(!contains(evaluated(clean), "training data"));
 }

@@ -157,15 +157,15 @@ TEST_CASE("compare: differences of parameters and of numbers are what they say")
   Rows other = {{2, {{"loss", NAN}, {"tokens_per_second", 4}}},
                 {3, {{"loss", std::nextafter(1.0, 2)}, {"alpha/blocks.0", 2}, {"a/b", 5}, {"more", 1}}},
                 {4, {{"loss", 1}}}};
-  const LogComparison parting = compare_logs(rows, other);
-  CHECK(parting.steps == 2);
-  CHECK(parting.last == 3);
-  CHECK(parting.parting == 3);
-  REQUIRE(parting.figures.size() == 2);
-  CHECK(parting.figures[0].name == "loss");  // before metrics of modules
-  CHECK(parting.figures[1].name == "alpha/blocks.0");
-  CHECK(parting.figures[1].second == 2);
+  const LogComparison comparison = compare_logs(rows, other);
+  CHECK(comparison.steps == 2);
+  CHECK(comparison.last == 3);
+  CHECK(comparison.first_difference == 3);
+  REQUIRE(comparison.metrics.size() == 2);
+  CHECK(comparison.metrics[0].name == "loss");  // before metrics of modules
+  CHECK(comparison.metrics[1].name == "alpha/blocks.0");
+  CHECK(comparison.metrics[1].second == 2);
   other.pop_back();
-  other[1].figures["loss"] = 1, other[1].figures["alpha/blocks.0"] = 1;
-  CHECK(compare_logs(rows, other).parting == -1);
+  other[1].metrics["loss"] = 1, other[1].metrics["alpha/blocks.0"] = 1;
+  CHECK(compare_logs(rows, other).first_difference == -1);
 }

@@ -91,14 +91,14 @@ TEST_CASE("evaluate: a checkpoint is judged on held-out text, and on another one
   const std::string text = folder.write("text.txt", tiny_text()), run = folder / "run";
   const Outcome trained = run_orrery(Words{"train", "--data=" + text, "--out=" + run} + tiny);
   REQUIRE_MESSAGE(trained.code == 0, trained.err);
-  const std::string told = last_line(trained.out), loss = told.substr(16, 6);
-  CHECK(std::regex_match(told, std::regex("validation loss \\d\\.\\d{4}, bits per character \\d\\.\\d{4}, "
+  const std::string line = last_line(trained.out), loss = line.substr(16, 6);
+  CHECK(std::regex_match(line, std::regex("validation loss \\d\\.\\d{4}, bits per character \\d\\.\\d{4}, "
                                           "training loss \\d\\.\\d{4}")));
-  const Outcome judged = run_orrery({"evaluate", run});
-  REQUIRE_MESSAGE(judged.code == 0, judged.err);
-  CHECK(judged.out == run_orrery({"evaluate", "--checkpoint=" + run}).out);
-  CHECK(contains(judged.out, "100 tokens\nloss " + loss + " nats, perplexity "));
-  CHECK(contains(judged.out, "\nbits per character "));
+  const Outcome evaluated = run_orrery({"evaluate", run});
+  REQUIRE_MESSAGE(evaluated.code == 0, evaluated.err);
+  CHECK(evaluated.out == run_orrery({"evaluate", "--checkpoint=" + run}).out);
+  CHECK(contains(evaluated.out, "100 tokens\nloss " + loss + " nats, perplexity "));
+  CHECK(contains(evaluated.out, "\nbits per character "));
   const Outcome other = run_orrery({"evaluate", "--checkpoint=" + run, "--validation_data=" + text});
   REQUIRE_MESSAGE(other.code == 0, other.err);
   CHECK(contains(other.out, "1,000 tokens\nloss "));
@@ -116,26 +116,26 @@ TEST_CASE("evaluate: a warning reports how much of a validation is training data
   const std::string text = folder.write("text.txt", tiny_text()), run = folder / "run",
                     other = folder.write("other.txt", tiny_text().substr(0, 999));
   REQUIRE(run_orrery(Words{"train", "--data=" + text, "--out=" + run} + tiny).code == 0);
-  const auto judged = [&](const Words& more) {
+  const auto evaluated = [&](const Words& more) {
     const Outcome outcome = run_orrery(Words{"evaluate", "--checkpoint=" + run} + more);
     CHECK_MESSAGE(outcome.code == 0, outcome.err);
     return outcome.err;
   };
   // 900 of the 1,000 tokens are for training, so tokens 500 to 899 of the second half are.
-  Message(judged({"--validation_fraction=0.5"}))
+  Message(evaluated({"--validation_fraction=0.5"}))
       .names("warning")
       .value("400 of the 500 tokens")
       .value("80.0 %")
       .offers("--validation_fraction=0.1");
-  Message(judged({"--validation_fraction=0.5", "--validation_tokens=50"}))
+  Message(evaluated({"--validation_fraction=0.5", "--validation_tokens=50"}))
       .value("50 of the 50 tokens")
       .value("100.0 %");
-  Message(judged({"--validation_data=" + text}))
+  Message(evaluated({"--validation_data=" + text}))
       .value("900 of the 1,000 tokens")
       .value("90.0 %")
       .offers("--validation_data=PATH");
   for (const Words& clean : {Words{}, {"--validation_fraction=0.05"}, {"--validation_data=" + other}})
-    CHECK(!contains(judged(clean), "warning"));
+    CHECK(!contains(evaluated(clean), "warning"));
 
   const auto trained = [&](const std::string& out, const Words& more) {
     const Outcome outcome = run_orrery(Words{"train", "--data=" + text, "--out=" + (folder / out)} + tiny + more);
@@ -164,7 +164,7 @@ TEST_CASE("evaluate: a warning counts earlier training data, that of init_from, 
   const auto trained = [&](const std::string& out, const std::string& data, const Words& more = {}) {
     run(Words{"train", "--data=" + data, "--out=" + (folder / out)} + tiny + more);
   };
-  const auto judged = [&](const std::string& out, const Words& more) {
+  const auto evaluated = [&](const std::string& out, const Words& more) {
     return run(Words{"evaluate", "--checkpoint=" + (folder / out)} + more);
   };
   const std::string on_text = "--validation_data=" + text;
@@ -173,40 +173,40 @@ TEST_CASE("evaluate: a warning counts earlier training data, that of init_from, 
   // Each run trains on 900 of the 1,000 tokens.
   trained("first", text);
   run(Words{"train", "--resume=" + (folder / "first"), "--validation_fraction=0.4"} + changed);
-  Message(judged("first", {})).names("warning").value("300 of the 400 tokens").offers("--validation_fraction=0.1");
+  Message(evaluated("first", {})).names("warning").value("300 of the 400 tokens").offers("--validation_fraction=0.1");
   trained("second", text);
   run(Words{"train", "--resume=" + (folder / "second"), "--data=" + other} + changed);
-  CHECK(!contains(judged("second", {}), "warning"));
-  Message(judged("second", {on_text})).value("900 of the 1,000 tokens").offers("--validation_data=PATH");
+  CHECK(!contains(evaluated("second", {}), "warning"));
+  Message(evaluated("second", {on_text})).value("900 of the 1,000 tokens").offers("--validation_data=PATH");
 
   trained("begun", other, {"--init_from=" + (folder / "second")});
   trained("chained", other, {"--init_from=" + (folder / "begun")});
   run({"train", "--resume=" + (folder / "chained"), "--steps=40"});
-  Message(judged("chained", {on_text})).value("900 of the 1,000 tokens").names("run of init_from");
+  Message(evaluated("chained", {on_text})).value("900 of the 1,000 tokens").names("run of init_from");
 
   const std::string pieces = folder / "pieces";
   folder.write("pieces/a.txt", content.substr(0, 400)), folder.write("pieces/b.txt", content.substr(400, 300));
   folder.write("pieces/c.txt", content.substr(700));
   trained("folder", pieces);
-  Message(judged("folder", {"--validation_data=" + pieces + "/b.txt"})).value("300 of the 300 tokens");
-  Message(judged("folder", {"--validation_data=" + pieces + "/c.txt"})).value("200 of the 300 tokens");
+  Message(evaluated("folder", {"--validation_data=" + pieces + "/b.txt"})).value("300 of the 300 tokens");
+  Message(evaluated("folder", {"--validation_data=" + pieces + "/c.txt"})).value("200 of the 300 tokens");
   folder.write("mixed/a.txt", content.substr(1, 300)), folder.write("mixed/b.txt", content.substr(400, 300));
-  Message(judged("folder", {"--validation_data=" + (folder / "mixed")})).value("300 of the 600 tokens");
+  Message(evaluated("folder", {"--validation_data=" + (folder / "mixed")})).value("300 of the 600 tokens");
   trained("file", pieces + "/b.txt");
-  Message(judged("file", {"--validation_data=" + pieces + "/b.txt"})).value("270 of the 300 tokens");
+  Message(evaluated("file", {"--validation_data=" + pieces + "/b.txt"})).value("270 of the 300 tokens");
 
   const std::string tokens = folder / "tokens", halves = folder / "halves";
   run({"prepare", "--input=" + text, "--out=" + tokens, "--tokenizer=character"});
   run({"prepare", "--input=" + text, "--out=" + halves, "--tokenizer=character", "--validation_fraction=0.3"});
   trained("tokens_run", tokens);
-  Message(judged("tokens_run", {"--validation_data=" + tokens + "/train.bin"})).value("900 of the 900 tokens");
-  Message(judged("tokens_run", {on_text})).value("900 of the 1,000 tokens");
+  Message(evaluated("tokens_run", {"--validation_data=" + tokens + "/train.bin"})).value("900 of the 900 tokens");
+  Message(evaluated("tokens_run", {on_text})).value("900 of the 1,000 tokens");
   for (const std::string& clean : {tokens, tokens + "/val.bin"})
-    CHECK(!contains(judged("tokens_run", {"--validation_data=" + clean}), "warning"));
+    CHECK(!contains(evaluated("tokens_run", {"--validation_data=" + clean}), "warning"));
   trained("text_run", text);
-  Message(judged("text_run", {"--validation_data=" + halves})).value("200 of the 300 tokens");
-  Message(judged("text_run", {"--validation_data=" + halves + "/val.bin"})).value("200 of the 300 tokens");
-  Message(judged("text_run", {"--validation_data=" + halves + "/train.bin"})).value("700 of the 700 tokens");
+  Message(evaluated("text_run", {"--validation_data=" + halves})).value("200 of the 300 tokens");
+  Message(evaluated("text_run", {"--validation_data=" + halves + "/val.bin"})).value("200 of the 300 tokens");
+  Message(evaluated("text_run", {"--validation_data=" + halves + "/train.bin"})).value("700 of the 700 tokens");
 }
 
 TEST_CASE("evaluate: what is held out is all that it needs, of a run whose data are gone and of what was imported") {
@@ -220,10 +220,10 @@ TEST_CASE("evaluate: what is held out is all that it needs, of a run whose data 
       .value(text)
       .offers("--data=PATH")
       .offers("--validation_data=PATH");
-  const Outcome judged = run_orrery({"evaluate", "--checkpoint=" + run, "--validation_data=" + other});
-  REQUIRE_MESSAGE(judged.code == 0, judged.err);
-  CHECK(contains(judged.out, "1,000 tokens\nloss "));
-  CHECK(!contains(judged.out, "training loss"));
+  const Outcome evaluated = run_orrery({"evaluate", "--checkpoint=" + run, "--validation_data=" + other});
+  REQUIRE_MESSAGE(evaluated.code == 0, evaluated.err);
+  CHECK(contains(evaluated.out, "1,000 tokens\nloss "));
+  CHECK(!contains(evaluated.out, "training loss"));
   const Outcome both = run_orrery({"evaluate", "--checkpoint=" + run, "--validation_data=" + other, "--data=" + other});
   CHECK(contains(both.out, "training loss"));
 
@@ -259,15 +259,15 @@ TEST_CASE("translate: sentences go in, a line each comes out, and BLEU is told a
       .names("--validation_translations")
       .value(reference)
       .offers("--validation_data");
-  const Outcome judged = run_orrery({"evaluate", "--checkpoint=" + run}),
+  const Outcome evaluated = run_orrery({"evaluate", "--checkpoint=" + run}),
                 exchanged = run_orrery({"evaluate", "--checkpoint=" + run, "--exchanged_sources=yes"});
-  REQUIRE_MESSAGE(judged.code == 0, judged.err);
+  REQUIRE_MESSAGE(evaluated.code == 0, evaluated.err);
   REQUIRE_MESSAGE(exchanged.code == 0, exchanged.err);
-  CHECK(contains(judged.out, "nats, perplexity "));
-  CHECK(judged.out != exchanged.out);
-  for (const Outcome& each : {judged, exchanged}) CHECK(std::regex_search(each.out, std::regex("\nBLEU \\d")));
+  CHECK(contains(evaluated.out, "nats, perplexity "));
+  CHECK(evaluated.out != exchanged.out);
+  for (const Outcome& each : {evaluated, exchanged}) CHECK(std::regex_search(each.out, std::regex("\nBLEU \\d")));
   const Outcome of_loss = run_orrery({"evaluate", "--checkpoint=" + run, "--bleu=no"});
-  CHECK(contains(judged.out, of_loss.out.substr(0, of_loss.out.find("training loss"))));
+  CHECK(contains(evaluated.out, of_loss.out.substr(0, of_loss.out.find("training loss"))));
   CHECK(!contains(of_loss.out, "BLEU"));
   const Outcome elsewhere =  // does not read the training data
       run_orrery({"evaluate", "--checkpoint=" + run, "--validation_data=" + pairs});

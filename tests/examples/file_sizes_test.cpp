@@ -19,14 +19,14 @@ using Words = std::vector<std::string>;
 namespace {
 
 constexpr uint64_t terabyte = 1'000'000'000'000;
-constexpr int64_t most_memory = 150'000'000;  // bytes; the program and its libraries use 60 MB
+constexpr int64_t max_memory = 150'000'000;  // bytes; the program and its libraries use 60 MB
 
 // Expects an error within seconds that needs no more memory than the program has anyway.
 Message expect_quick_error(const Words& words) {
   const auto begin = std::chrono::steady_clock::now();
   const Outcome outcome = run_orrery(words);
   CAPTURE(words);
-  CHECK(outcome.peak < most_memory);
+  CHECK(outcome.peak < max_memory);
   CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(20));
   CHECK_FALSE(contains(outcome.err, "smaller batch"));  // it would not help
   return expect_error(outcome);
@@ -277,7 +277,7 @@ TEST_CASE("file sizes: weights are compared by their header, and those that no m
   const Outcome imported = run_orrery({"import", folder / "model", "--out=" + (folder / "run")});
   CHECK_MESSAGE(imported.code == 0, imported.err);
   CHECK(contains(imported.out, "not_needed"));
-  CHECK(imported.peak < most_memory);
+  CHECK(imported.peak < max_memory);
 }
 
 TEST_CASE("file sizes: tensors are shown one after another, after memory for each is checked") {
@@ -288,7 +288,7 @@ TEST_CASE("file sizes: tensors are shown one after another, after memory for eac
   write_tensors(folder / "eight.safetensors", header, 8 * one);
   const Outcome shown = run_orrery({"show", folder / "eight.safetensors"});
   CHECK_MESSAGE(shown.code == 0, shown.err);
-  CHECK(shown.peak < most_memory);
+  CHECK(shown.peak < max_memory);
   write_tensors(folder / "huge.safetensors", {{"x", tensor("F32", {terabyte / 4}, 0, terabyte)}}, terabyte);
   expect_quick_error({"show", folder / "huge.safetensors"}).names("huge.safetensors").names("MB").offers("file");
 }

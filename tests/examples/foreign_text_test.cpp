@@ -34,10 +34,10 @@ Outcome harmless(const Words& words, int code = 0) {
 TEST_CASE("foreign text: what files and classes are called does not act on the terminal") {
   const Folder folder;
   const std::string shapes = ORRERY_SOURCE_DIR "/tests/models/images/shapes";
-  for (const char* part : {"train", "val"}) {
-    const std::string to = folder / ("set/" + std::string(part));
+  for (const char* split : {"train", "val"}) {
+    const std::string to = folder / ("set/" + std::string(split));
     fs::create_directories(to);
-    for (const auto& entry : fs::directory_iterator(shapes + "/" + part))
+    for (const auto& entry : fs::directory_iterator(shapes + "/" + split))
       fs::copy(entry.path(), to + "/" + entry.path().filename().string() + act);
   }
   const std::string run = folder / ("run" + act), other = folder / ("other" + act);
@@ -47,7 +47,7 @@ TEST_CASE("foreign text: what files and classes are called does not act on the t
   const Outcome trained = harmless(train + Words{"--out=" + run});
   CHECK(contains(trained.out, "\\x1b[31m\\x0aQQQ"));
   harmless(train + Words{"--out=" + other, "--seed=2"});
-  const std::string picture = folder / ("set/train/rings" + act + "/" + "1.png");
+  const std::string image = folder / ("set/train/rings" + act + "/" + "1.png");
   std::string some;
   for (const auto& entry : fs::recursive_directory_iterator(folder / "set/val"))
     if (entry.is_regular_file()) some = entry.path().string();
@@ -76,8 +76,8 @@ TEST_CASE("foreign text: claims do not act on the terminal") {
       "metric = \"validation_loss\"\nrefuted_if = \"b > a + 1\"\nseeds = [1, 2]\n"
       "[base]\nlayers = 1\nheads = 2\nwidth = 16\ncontext = 8\nbatch_size = 2\nsteps = 2\nwarmup_steps = 1\ndata = \"" +
           text + "\"\n[variants.a]\n[variants.b]\nlearning_rate = 0.002\n");
-  const Outcome judged = harmless({"study", "--all=" + (folder / "claims"), "--runs=" + (folder / "pool")});
-  CHECK(contains(judged.out + judged.err, "<b>\\x1b[31m\\x0aQQQ"));
+  const Outcome tested = harmless({"study", "--all=" + (folder / "claims"), "--runs=" + (folder / "pool")});
+  CHECK(contains(tested.out + tested.err, "<b>\\x1b[31m\\x0aQQQ"));
   const std::string page = read_file(folder / "claims/README.md");
   CHECK(!contains(page, "<b>"));
   CHECK(!contains(page, "\x1b"));

@@ -32,9 +32,9 @@ TEST_CASE("gradcheck: one name, by its own name, an alias, its family") {
   for (const char* word : {"silu", "swish", "activation/silu"}) {
     const Outcome outcome = run_orrery({"gradcheck", word});
     CHECK(outcome.code == 0);
-    Message said(outcome.out);
-    said.names("activation silu").value("passed").names("dual numbers");
-    said.names("activation silu").value("passed");  // as a gate
+    Message message(outcome.out);
+    message.names("activation silu").value("passed").names("dual numbers");
+    message.names("activation silu").value("passed");  // as a gate
     CHECK(totals(outcome)[0] == 1);
     CHECK(totals(outcome)[1] == 2);
   }
@@ -44,9 +44,9 @@ TEST_CASE("gradcheck: one name, by its own name, an alias, its family") {
 
   const Outcome layers = run_orrery({"gradcheck", "normalization", "softmax"});
   CHECK(layers.code == 0);
-  for (const char* part : {"normalization rms: passed", "normalization layer: passed",
-                           "attention softmax, causal, T 17, D 8: passed", "against reference", "weight"})
-    CHECK(contains(layers.out, part));
+  for (const char* expected : {"normalization rms: passed", "normalization layer: passed",
+                               "attention softmax, causal, T 17, D 8: passed", "against reference", "weight"})
+    CHECK(contains(layers.out, expected));
 }
 
 TEST_CASE("gradcheck: everything that is registered passes") {
@@ -125,9 +125,9 @@ TEST_CASE("gradcheck: wrong derivatives and names without a case fail") {
            {"false_default", {"constants", "slope", "2", "at most 1"}, ""}}) {
     const Outcome outcome = gradcheck(name);
     CHECK(outcome.code == 1);
-    Message said(outcome.out);
-    said.names("activation " + name).value("FAILED").names("dual numbers");
-    for (const std::string& term : terms) said.value(term);
+    Message message(outcome.out);
+    message.names("activation " + name).value("FAILED").names("dual numbers");
+    for (const std::string& term : terms) message.value(term);
     CHECK_MESSAGE(contains(outcome.out, digits), outcome.out);
   }
   const Outcome silu = gradcheck("silu");
@@ -153,17 +153,18 @@ TEST_CASE("list: every registered name with formula and source") {
       CHECK(contains(all.out, "\n  " + entry.name));
       CHECK(!entry.formula.empty());
       CHECK(contains(all.out, entry.formula));
-      CHECK(entry.facts.size() == family.entries[0].facts.size());
-      for (const auto& one : entry.facts) {  // "none" and "nothing" are values, too
-        const std::string &fact = one.first, &value = one.second;
-        INFO(fact);
+      CHECK(entry.properties.size() == family.entries[0].properties.size());
+      for (const auto& one : entry.properties) {  // "none" and "nothing" are values, too
+        const std::string &property = one.first, &value = one.second;
+        INFO(property);
         const std::set<std::string> of_some = {"schedule saved for backward", "problem parameters",
                                                "problem saved for backward", "model_preset counted for"};
-        CHECK((!value.empty() || of_some.contains(family.name + " " + fact)));
-        if (!value.empty()) CHECK(contains(all.out, fact + " " + value));
+        CHECK((!value.empty() || of_some.contains(family.name + " " + property)));
+        if (!value.empty()) CHECK(contains(all.out, property + " " + value));
       }
       const auto has = [&](const std::string& wanted) {
-        return std::any_of(entry.facts.begin(), entry.facts.end(), [&](const auto& f) { return f.first == wanted; });
+        return std::any_of(entry.properties.begin(), entry.properties.end(),
+                           [&](const auto& f) { return f.first == wanted; });
       };
       if (!family.formulas) continue;
       CHECK(!entry.source.empty());
@@ -176,40 +177,40 @@ TEST_CASE("list: every registered name with formula and source") {
 
   const Outcome silu = run_orrery({"list", "swish"});
   CHECK(silu.code == 0);
-  for (const char* part : {"silu (swish)", "x * sigmoid(beta * x)", "beta=1", "kinks none", "F(0) 0", "F'(0) 0.5",
-                           "minimum -0.2785; limits 0, inf"})
-    CHECK(contains(silu.out, part));
+  for (const char* expected : {"silu (swish)", "x * sigmoid(beta * x)", "beta=1", "kinks none", "F(0) 0", "F'(0) 0.5",
+                               "minimum -0.2785; limits 0, inf"})
+    CHECK(contains(silu.out, expected));
   CHECK(contains(silu.out, "saved for backward x"));
   const std::string saved = "parameters weight 1, bias 0; saved for backward x, mean and 1/std";
   CHECK(contains(run_orrery({"list", "layer"}).out, saved));
   const Outcome family = run_orrery({"list", "schedule"});
   CHECK(run_orrery({"list", "schedules"}).out == family.out);
   const Outcome attentions = run_orrery({"list", "attentions"});  // including what the layer's settings add
-  for (const char* part :
+  for (const char* expected :
        {"if learned, per head: temperature 1, entropy_threshold 0.5", "  gate\n", "W_g N(0, 0.02^2), bias 0",
         "  qk_norm\n", "weight 1 for layer and rms", "  adaptive_span\n", "z' 0, one per head", "  dynamic_span\n",
         "v N(0, 0.02^2), b -4, one each per head", "  slots\n", "K N(0, 1) / sqrt(D), V N(0, 1) / sqrt(N)"})
-    CHECK_MESSAGE(contains(attentions.out, part), part);
+    CHECK_MESSAGE(contains(attentions.out, expected), expected);
   CHECK(!contains(run_orrery({"list", "attention_setting"}).out, "softmax_j"));
   CHECK(contains(family.out, "cosine"));
   CHECK(!contains(family.out, "silu"));
 }
 
 TEST_CASE("catalogue: the minimum is found, at a limit or between") {
-  const auto fact = [](const std::string& name, const std::string& key) {
+  const auto property = [](const std::string& name, const std::string& key) {
     for (const models::CatalogueFamily& family : models::catalogue())
       for (const models::CatalogueEntry& entry : family.entries)
-        for (const auto& [fact, value] : entry.facts)
-          if (entry.name == name && fact == key) return value;
+        for (const auto& [property, value] : entry.properties)
+          if (entry.name == name && property == key) return value;
     return std::string("none found");
   };
-  CHECK(fact("gelu", "minimum") == "-0.17");
-  CHECK(fact("sigmoid", "minimum") == "0");
-  CHECK(fact("tanh", "minimum") == "-1");
-  CHECK(fact("identity", "minimum") == "-inf");
-  CHECK(fact("square", "minimum") == "0");
-  CHECK(fact("sine", "minimum") == "-1");
-  CHECK(fact("sine", "limits") == "none, none");
+  CHECK(property("gelu", "minimum") == "-0.17");
+  CHECK(property("sigmoid", "minimum") == "0");
+  CHECK(property("tanh", "minimum") == "-1");
+  CHECK(property("identity", "minimum") == "-inf");
+  CHECK(property("square", "minimum") == "0");
+  CHECK(property("sine", "minimum") == "-1");
+  CHECK(property("sine", "limits") == "none, none");
 }
 
 TEST_CASE("catalogue: the README shows it as it is") {

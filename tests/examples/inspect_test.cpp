@@ -63,8 +63,8 @@ TEST_CASE("inspect: the documents of --documents=yes are read as the run reads t
                  tiny + Words{"--context=64", "--steps=40"});
   REQUIRE_MESSAGE(learned.code == 0, learned.err);
   std::smatch loss;
-  const std::string told = last_line(learned.out);
-  REQUIRE_MESSAGE(std::regex_search(told, loss, std::regex("validation loss (\\d+\\.\\d{4})")), told);
+  const std::string summary = last_line(learned.out);
+  REQUIRE_MESSAGE(std::regex_search(summary, loss, std::regex("validation loss (\\d+\\.\\d{4})")), summary);
   for (const Words& example : {Words{}, Words{"--text=" + held_out}})
     Message(inspect(Words{run, "--analysis=ablation"} + example).out).names("loss").value(loss.str(1));
 }
@@ -88,10 +88,10 @@ TEST_CASE("inspect: what heads do, as a table, a page and numbers") {
 TEST_CASE("inspect: a signed picture keeps its signs on a terminal") {
   const Folder folder;
   const std::string run = trained(folder);
-  const Outcome votes = inspect({run, "--text=abeabe", "--analysis=neurons", "--slot=3"});
-  CHECK(std::regex_search(votes.out, std::regex("  -0\\.\\d+ +(█)+\\|\n")));  // negative: left of the line
-  CHECK(std::regex_search(votes.out, std::regex("   0\\.\\d+ +\\|(█)+\n")));  // positive: right of it
-  CHECK(!std::regex_search(votes.out, std::regex("  -0\\.\\d+ +(█)*\\|█")));
+  const Outcome promoted = inspect({run, "--text=abeabe", "--analysis=neurons", "--slot=3"});
+  CHECK(std::regex_search(promoted.out, std::regex("  -0\\.\\d+ +(█)+\\|\n")));  // negative: left of the line
+  CHECK(std::regex_search(promoted.out, std::regex("   0\\.\\d+ +\\|(█)+\n")));  // positive: right of it
+  CHECK(!std::regex_search(promoted.out, std::regex("  -0\\.\\d+ +(█)*\\|█")));
   const Outcome lens = inspect({run, "--text=abeabe", "--analysis=logit_lens"});
   CHECK(std::regex_search(lens.out, std::regex("scale: ln p 0 to -\\d\\.\\d+ \\(square root\\); ")));
   Message(lens.out).names(". - = #").value("negative");
@@ -104,18 +104,17 @@ TEST_CASE("inspect: --out writes whatever is seen, or says what it does not writ
   inspect(all + Words{"--out=" + (folder / "seen.safetensors")});
   const std::string listed = run_orrery({"show", folder / "seen.safetensors"}).out;
   inspect(all + Words{"--out=" + (folder / "seen.csv")});
-  std::istringstream figures(read_file(folder / "seen.csv"));
+  std::istringstream csv(read_file(folder / "seen.csv"));
   std::string line;
-  std::getline(figures, line);
+  std::getline(csv, line);
   int count = 0;
-  for (; std::getline(figures, line); ++count)
-    CHECK_MESSAGE(contains(listed, line.substr(0, line.find(',')) + " "), line);
+  for (; std::getline(csv, line); ++count) CHECK_MESSAGE(contains(listed, line.substr(0, line.find(',')) + " "), line);
   CHECK(count > 50);
-  for (const char* figure : {"logit_lens/size/blocks.0.attention", "ablation/without/blocks.0.attention",
+  for (const char* metric : {"logit_lens/size/blocks.0.attention", "ablation/without/blocks.0.attention",
                              "normalization_curves/inverse_deviation/", "normalization_curves/like_tanh/",
                              "neurons/carriers/blocks.0.feed_forward", "logit_lens/size/state",
                              "normalization_curves/means/blocks.0.attention_norm", "neurons/mass/"})
-    CHECK_MESSAGE(contains(listed, figure), figure);
+    CHECK_MESSAGE(contains(listed, metric), metric);
   inspect(all + Words{"--out=" + (folder / "seen")});
   CHECK(read_file(folder / "seen/figures.csv") == read_file(folder / "seen.csv"));
   CHECK(fs::exists(folder / "seen/neurons.mass.blocks.0.feed_forward.npy"));
@@ -139,12 +138,13 @@ TEST_CASE("inspect: --out writes whatever is seen, or says what it does not writ
 TEST_CASE("inspect: any value that modules show, listed and written") {
   const Folder folder;
   const std::string run = trained(folder), out = folder / "seen";
-  const Outcome seen = inspect({run, "--text=abed", "--hooks=blocks.*.attention.weights, *.hidden", "--out=" + out});
-  CHECK(contains(seen.out, "blocks.0.attention.weights    f32    (1, 2, 4, 4)"));
-  CHECK(contains(seen.out, "blocks.0.feed_forward.hidden  f32    (1, 4, 64)"));
-  Message(last_line(seen.out)).names(out).value("2 files");
+  const Outcome captured =
+      inspect({run, "--text=abed", "--hooks=blocks.*.attention.weights, *.hidden", "--out=" + out});
+  CHECK(contains(captured.out, "blocks.0.attention.weights    f32    (1, 2, 4, 4)"));
+  CHECK(contains(captured.out, "blocks.0.feed_forward.hidden  f32    (1, 4, 64)"));
+  Message(last_line(captured.out)).names(out).value("2 files");
   CHECK(fs::exists(out + "/blocks.0.attention.weights.npy"));
-  CHECK(!contains(seen.out, "Attention: "));
+  CHECK(!contains(captured.out, "Attention: "));
   const Outcome both = inspect({run, "--text=abed", "--hooks=*.hidden", "--analysis=heads"});
   CHECK(contains(both.out, "blocks.0.feed_forward.hidden  f32"));
   CHECK(contains(both.out, "Heads: Metrics of each head"));
@@ -161,12 +161,12 @@ TEST_CASE("inspect: images and translations") {
                                      "--batch_size=4", "--steps=2", "--evaluate_every=0",
                                      "--data=" + scraps + "/images/shapes", "--image_size=8", "--out=" + vit});
   REQUIRE_MESSAGE(images.code == 0, images.err);
-  const std::string picture = scraps + "/images/shapes/val/rings/0.png";
-  const Outcome patches = inspect({vit, "--image=" + picture, "--label=1", "--analysis=attention,heads"});
+  const std::string image = scraps + "/images/shapes/val/rings/0.png";
+  const Outcome patches = inspect({vit, "--image=" + image, "--label=1", "--analysis=attention,heads"});
   Message(patches.out).names("2 maps").value("4 x 4");
   Message(patches.out).names("pixels");
   refusal({vit, "--text=abe"}).names("inspect").value("image").offers("--image=FILE.png");
-  refusal({vit, "--image=" + picture, "--label=9"}).names("inspect").names("class").value(9).offers(2);
+  refusal({vit, "--image=" + image, "--label=9"}).names("inspect").names("class").value(9).offers(2);
   const Outcome translation = run_orrery(
       {"train", "--model=translation-small", "--layers=1", "--width=16", "--heads=2", "--steps=2", "--evaluate_every=0",
        "--data=" + scraps + "/translation/bible.tsv", "--source_column=4", "--target_column=3",
@@ -247,10 +247,10 @@ TEST_CASE("inspect: without an example it looks at what the run has held out, by
     CAPTURE(runs[i]);
     const Outcome trains = run_orrery(Words{"train", "--out=" + out} + runs[i]);
     REQUIRE_MESSAGE(is_complete(trains), trains.err);
-    const Outcome seen = inspect({out});
-    Message(seen.err).names("first").value("held-out").offers("--text");
-    CHECK(contains(seen.out, ": "));
-    CHECK(std::count(seen.out.begin(), seen.out.end(), '\n') > 5);
+    const Outcome captured = inspect({out});
+    Message(captured.err).names("first").value("held-out").offers("--text");
+    CHECK(contains(captured.out, ": "));
+    CHECK(std::count(captured.out.begin(), captured.out.end(), '\n') > 5);
   }
   const std::string plain = folder / "plain";
   REQUIRE(is_complete(

@@ -76,10 +76,10 @@ TEST_CASE("long logs: rows that are read without a general parser are the same a
   REQUIRE(other.size() == 6);
   for (size_t i = 0; i < one.size(); ++i) {
     CHECK(one[i].step == other[i].step);
-    REQUIRE(one[i].figures.size() == other[i].figures.size());
-    for (const auto& [name, value] : one[i].figures) CHECK(same_bits(value, other[i].figures.at(name)));
+    REQUIRE(one[i].metrics.size() == other[i].metrics.size());
+    for (const auto& [name, value] : one[i].metrics) CHECK(same_bits(value, other[i].metrics.at(name)));
   }
-  CHECK(one[2].figures == std::map<std::string, double>{{"loss", 0.25}});
+  CHECK(one[2].metrics == std::map<std::string, double>{{"loss", 0.25}});
   for (const char* wrong : {"{\"step\":1,\"loss\":01}\n", "{\"step\":1,\"loss\":1.}\n", "{\"step\":1,\"loss\":.5}\n",
                             "{\"step\":1,\"loss\":+1}\n", "{\"step\":1.0}\n", "{\"step\":1,}\n", "{\"step\":1}}\n",
                             "{\"step\":1,\"loss\":1e999}\n", "{\"step\":1,\"loss\":nan}\n", "\n"}) {
@@ -91,25 +91,25 @@ TEST_CASE("long logs: rows that are read without a general parser are the same a
 TEST_CASE("long logs: a row with many figures that the general parser reads takes no longer than many rows with few") {
   using Clock = std::chrono::steady_clock;
   const Folder folder;
-  const auto seconds_of = [&](int64_t rows, int64_t figures) {
+  const auto seconds_of = [&](int64_t rows, int64_t metrics) {
     {
       std::ofstream out(folder / "metrics.jsonl", std::ios::binary);
       for (int64_t step = 1; step <= rows; ++step) {
         out << "{\"step\": " << step;
-        for (int64_t i = 0; i < figures; ++i) out << ", \"entropy/blocks." << i << "\": 0.5";
+        for (int64_t i = 0; i < metrics; ++i) out << ", \"entropy/blocks." << i << "\": 0.5";
         out << "}\n";
       }
     }
     const auto log = orrery::models::RunLog::of_run(folder.path());
-    double least = 1e9;
+    double fastest = 1e9;
     for (int time = 0; time < 3; ++time) {
       const Clock::time_point begin = Clock::now();
       int64_t all = 0;
-      log.each([&](const orrery::models::LogRow& row) { all += static_cast<int64_t>(row.figures.size()); });
-      least = std::min(least, std::chrono::duration<double>(Clock::now() - begin).count());
-      REQUIRE(all == rows * figures);
+      log.each([&](const orrery::models::LogRow& row) { all += static_cast<int64_t>(row.metrics.size()); });
+      fastest = std::min(fastest, std::chrono::duration<double>(Clock::now() - begin).count());
+      REQUIRE(all == rows * metrics);
     }
-    return least;
+    return fastest;
   };
   const double few = seconds_of(56, 250), many = seconds_of(1, 14'000);  // 56 times as long if each scans all others
   CHECK_MESSAGE(many < 8 * few, many, " s and ", few, " s");

@@ -158,13 +158,13 @@ TEST_CASE("metrics: CSV has a column for each figure and every number as it was"
   const std::vector<Words> table = csv(printed.out);
   REQUIRE(table.size() == 7);
   CHECK(table[0][0] == "step");
-  size_t figures = 0, missing = 0;
+  size_t metrics = 0, missing = 0;
   for (size_t i = 0; i < rows.size(); ++i) {
     REQUIRE(table[i + 1].size() == table[0].size());
     for (size_t c = 0; c < table[0].size(); ++c) {
       const std::string& field = table[i + 1][c];
       if (rows[i].contains(table[0][c])) {
-        ++figures;
+        ++metrics;
         CHECK(std::stod(field) == rows[i][table[0][c]].get<double>());
       } else {
         ++missing;
@@ -172,9 +172,9 @@ TEST_CASE("metrics: CSV has a column for each figure and every number as it was"
       }
     }
   }
-  size_t noted = 0;
-  for (const Json& row : rows) noted += row.size();
-  CHECK(figures == noted);
+  size_t logged = 0;
+  for (const Json& row : rows) logged += row.size();
+  CHECK(metrics == logged);
   CHECK(missing > 0);
 
   const std::string file = folder / "out.csv";

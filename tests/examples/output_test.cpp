@@ -91,8 +91,8 @@ TEST_CASE("output: metrics replace their own table if it has other columns, and 
   const std::string run = trained(folder), table = folder / "table.csv";
   const auto write = [&](const Words& more = {}) { return run_orrery(Words{"metrics", run, "--out=" + table} + more); };
   const Words few = {"--metrics=loss,validation_loss"};
-  for (const Words& figures : {few, Words(), few, Words{"--metrics=loss"}, Words()}) {
-    const Outcome written = write(figures);
+  for (const Words& metrics : {few, Words(), few, Words{"--metrics=loss"}, Words()}) {
+    const Outcome written = write(metrics);
     CHECK_MESSAGE(written.code == 0, written.err);
   }
   // The log has new rows and a new metric; once, its rows are from another training.

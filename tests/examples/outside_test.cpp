@@ -280,9 +280,9 @@ TEST_CASE("outside: numbers of a file that are far too large are printed whole")
 }
 
 TEST_CASE("outside: texts that are too deep, too long or too many are refused before they are parsed") {
-  const auto repeated = [](const std::string& part, int times) {
+  const auto repeated = [](const std::string& text, int times) {
     std::string all;
-    for (int i = 0; i < times; ++i) all += part;
+    for (int i = 0; i < times; ++i) all += text;
     return all;
   };
   const Folder folder;
@@ -389,9 +389,9 @@ TEST_CASE("outside: a plug-in that is not the file that was made is refused befo
       .names("smelu.so")
       .value(folder / "run")
       .offers("--init_from");
-  const Outcome judged = run_orrery({"evaluate", "--checkpoint=" + (folder / "run"), "--plugin=" + changed_file});
-  CHECK(judged.code == 0);
-  CHECK(contains(judged.err, "smelu.so"));
+  const Outcome evaluated = run_orrery({"evaluate", "--checkpoint=" + (folder / "run"), "--plugin=" + changed_file});
+  CHECK(evaluated.code == 0);
+  CHECK(contains(evaluated.err, "smelu.so"));
 
   const auto refused = [&](const std::string& changed) {
     std::ofstream(plugin, std::ios::binary) << changed;

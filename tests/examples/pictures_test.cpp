@@ -47,7 +47,7 @@ bool has_word(const Outcome& outcome, const std::string& word) {
 
 TEST_CASE("pictures: folders that are numbers are the classes of these numbers") {
   const Folder folder;
-  const std::string run = folder / "run", pictures = folder / "pictures";
+  const std::string run = folder / "run", images = folder / "pictures";
   import(cases + "numeric_classes/model", run);
   const auto evaluate = [&](const std::string& data) {
     const Outcome outcome = run_orrery({"evaluate", "--checkpoint=" + run, "--validation_data=" + data});
@@ -57,12 +57,12 @@ TEST_CASE("pictures: folders that are numbers are the classes of these numbers")
   const Outcome whole = evaluate(cases + "numeric_classes/pictures");
   CHECK(contains(whole.out, "24 images\n"));
   CHECK(contains(whole.out, "\naccuracy 1.0000\n"));
-  fs::copy(cases + "numeric_classes/pictures", pictures, fs::copy_options::recursive);
+  fs::copy(cases + "numeric_classes/pictures", images, fs::copy_options::recursive);
   for (const char* digit : {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"})
-    fs::rename(pictures + "/val/" + digit, pictures + "/val/0" + digit);
-  CHECK(contains(evaluate(pictures).out, "\naccuracy 1.0000\n"));
-  for (const char* absent : {"00", "04", "10"}) fs::remove_all(pictures + "/val/" + absent);
-  const Outcome some = evaluate(pictures);
+    fs::rename(images + "/val/" + digit, images + "/val/0" + digit);
+  CHECK(contains(evaluate(images).out, "\naccuracy 1.0000\n"));
+  for (const char* absent : {"00", "04", "10"}) fs::remove_all(images + "/val/" + absent);
+  const Outcome some = evaluate(images);
   CHECK(contains(some.out, "18 images\n"));
   CHECK(contains(some.out, "\naccuracy 1.0000\n"));
 }
@@ -84,12 +84,12 @@ TEST_CASE("pictures: models of thousands of classes are read, and go back") {
                            {"6000", "p.png  kind 05335 0.0017  kind 01743 0.0016  kind 03657 0.0013\n"},
                            {"21843", "p.png  kind 16383 0.0006  kind 06284 0.0005  kind 17088 0.0005\n"}}) {
     const auto& classes = each.first;
-    const auto& likeliest = each.second;
+    const auto& most_likely = each.second;
     CAPTURE(classes);
     const std::string model = folder / (std::string("model") + classes), run = folder / (std::string("run") + classes);
     REQUIRE(run_shell("python3 '" + cases + "many_classes/make.py' " + classes + " '" + model + "'").code == 0);
     import(model, run);
-    CHECK(contains(classify(run, {"--top=3", cases + "many_classes/p.png"}).out, likeliest));
+    CHECK(contains(classify(run, {"--top=3", cases + "many_classes/p.png"}).out, most_likely));
   }
   const Outcome exported = run_orrery({"export", folder / "run21843", "--out=" + (folder / "theirs")});
   REQUIRE_MESSAGE(exported.code == 0, exported.err);

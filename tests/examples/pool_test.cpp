@@ -115,24 +115,24 @@ TEST_CASE("pool: a study trains a run again whose log or checkpoint cannot be re
   const std::string claim = claim_text(
       folder, "kind = \"trained\"\nseeds = [1, 2]\nmetric = \"max(heads/row_sum/*)\"\nrefuted_if = \"softmax > 2\"",
       "[variants.softmax]\n[example]\ntext = \"abeabeab\"\n");
-  const Outcome first = judge(folder, claim);
+  const Outcome first = run_study(folder, claim);
   INFO(first.out, first.err);
   REQUIRE(first.code == 0);
   const std::string run = runs_in(folder).at(0), samples = read_file(folder / "study/samples.csv");
   const std::string path = folder / ("pool/" + run);
-  const auto judged_again = [&] {
-    const Outcome again = judge(folder, claim);
+  const auto tested_again = [&] {
+    const Outcome again = run_study(folder, claim);
     INFO(again.out, again.err);
     CHECK(again.code == 0);
     Message(again.err).names("warning").names(path).offers("again");
     CHECK(read_file(folder / "study/samples.csv") == samples);
   };
   folder.write("pool/" + run + "/metrics.jsonl", "{\"step\": 1, \"lo\n");
-  judged_again();
+  tested_again();
   folder.write("pool/" + run + "/step_000004/weights.safetensors", "damaged");
-  judged_again();
+  tested_again();
   fs::remove_all(path);
-  judged_again();
+  tested_again();
   // Rows are missing: the last ones, all, one step's, the validation's.
   const std::string log = read_file(path + "/metrics.jsonl"), second = log.substr(log.find('\n') + 1);
   const size_t validation = log.rfind('\n', log.find("validation_loss")) + 1;
@@ -140,14 +140,14 @@ TEST_CASE("pool: a study trains a run again whose log or checkpoint cannot be re
                                      log.substr(0, validation) + log.substr(log.find('\n', validation) + 1)}) {
     CAPTURE(damaged);
     folder.write("pool/" + run + "/metrics.jsonl", damaged);
-    judged_again();
+    tested_again();
   }
 }
 
 TEST_CASE("study: a claim whose runs failed has no verdict, and the runs are tried again") {
   const Folder folder;
   for (int time = 0; time < 2; ++time) {
-    const Outcome outcome = judge(folder, broken_claim(folder));
+    const Outcome outcome = run_study(folder, broken_claim(folder));
     INFO(outcome.out, outcome.err);
     expect_error(outcome).names("claim.toml").names("no verdict").value(3).offers("again");
     CHECK(contains(outcome.err, "gau"));  // the reason
@@ -168,7 +168,7 @@ TEST_CASE("study: a claim whose runs failed has no verdict, and the runs are tri
   }
   const std::string claim = broken_claim(folder);
   folder.write("text.txt", long_text());
-  const Outcome smoke = judge(folder, claim, {"--smoke"});
+  const Outcome smoke = run_study(folder, claim, {"--smoke"});
   expect_error(smoke).names("claim.toml").value(1).offers("again");
 }
 

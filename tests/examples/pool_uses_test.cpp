@@ -23,7 +23,7 @@ TEST_CASE("runs: the pool with sizes and uses; only what is not used, or what is
   other[2] = "--out=" + (folder / "other");
   REQUIRE(run_orrery(other).code == 0);
   const std::string claim = claim_text(folder, trained + "refuted_if = \"relu > softmax\"", two);
-  const Outcome study = judge(folder, claim);
+  const Outcome study = run_study(folder, claim);
   REQUIRE(study.code == 0);
   Message(study.err).names(folder / "pool").value("6 runs").offers("orrery runs");  // the sweeps trained three of them
   const auto listed = [&](const Words& more = {}) {

@@ -34,9 +34,9 @@ TEST_CASE("probe: before the first step there is a table, which the run's folder
   REQUIRE(run.code == 0);
   CHECK(has_line(run.err, ".*\\bresidual stream\\b.*"));
   CHECK(has_line(run.err, "  embedding +- +-" + number + " +- +-" + number));
-  for (const char* place : {"attention", "feed_forward"})
+  for (const char* sublayer : {"attention", "feed_forward"})
     CHECK(has_line(run.err,
-                   std::string("  blocks\\.0\\.") + place + number + number + number + number + number + number));
+                   std::string("  blocks\\.0\\.") + sublayer + number + number + number + number + number + number));
   CHECK(has_line(run.err, "  blocks\\.0\\.attention +head_output / value" + number + number +
                               " +\\d\\S* +exp\\(v\\) / n" + number));
   CHECK(has_line(run.err,

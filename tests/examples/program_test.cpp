@@ -148,9 +148,10 @@ TEST_CASE("program: help everywhere, with every key") {
 TEST_CASE("program: --version names what it was built from") {
   const Outcome outcome = run_orrery({"--version"});
   CHECK(outcome.code == 0);
-  for (const char* part : {"orrery ", "sources", "compiler", "this processor", "fused attention", "OpenBLAS", "CUDA"}) {
-    CAPTURE(part);
-    CHECK(contains(outcome.out, part));
+  for (const char* expected :
+       {"orrery ", "sources", "compiler", "this processor", "fused attention", "OpenBLAS", "CUDA"}) {
+    CAPTURE(expected);
+    CHECK(contains(outcome.out, expected));
   }
 }
 

@@ -20,8 +20,8 @@ Words diverging(const Folder& folder, const Words& more = {}) {
                "--warmup_steps=0", "--checkpoint_every=1", "--nan_guard=yes"} +
          more;
 }
-std::string line_with(const std::string& text, const std::string& part) {
-  const size_t at = text.find(part), begin = text.rfind('\n', at) + 1;
+std::string line_with(const std::string& text, const std::string& expected) {
+  const size_t at = text.find(expected), begin = text.rfind('\n', at) + 1;
   return at == std::string::npos ? "" : text.substr(begin, text.find('\n', begin) - begin);
 }
 

@@ -34,9 +34,9 @@ using namespace orrery;
 using Assignments = std::vector<std::pair<std::string, std::string>>;
 using Clock = std::chrono::steady_clock;
 
-constexpr double longest = 5;                 // seconds of work of one draw
-constexpr int64_t memory = int64_t{1} << 30;  // bytes that a draw may use; larger ones are refused
-constexpr std::chrono::seconds patience(60);  // limit for a draw that does not end; other work may use the processor
+constexpr double max_seconds = 5;                  // seconds of work of one draw
+constexpr int64_t draw_memory = int64_t{1} << 30;  // bytes that a draw may use; larger ones are refused
+constexpr std::chrono::seconds time_limit(60);  // limit for a draw that does not end; other work may use the processor
 constexpr const char* folder_of_runs = "settings_at_random";
 
 // ---- draws
@@ -70,7 +70,7 @@ class Draw {
   }
 
  private:
-  bool chance(double share) { return std::uniform_real_distribution<>(0, 1)(random_) < share; }
+  bool chance(double probability) { return std::uniform_real_distribution<>(0, 1)(random_) < probability; }
   template <class T>
   const T& one_of(const std::vector<T>& all) {
     return all[std::uniform_int_distribution<size_t>(0, all.size() - 1)(random_)];
@@ -87,7 +87,7 @@ class Draw {
     }
     if (std::holds_alternative<Spec*>(setting.value)) return spec(setting, depth);
     if (!mild_ && chance(0.1)) return "nonsense";
-    return limits.words.empty() ? free_text(setting.key) : one_of(limits.words);
+    return limits.choices.empty() ? free_text(setting.key) : one_of(limits.choices);
   }
 
   std::string free_text(const std::string& key) {
@@ -205,10 +205,10 @@ class Draw {
     if (!entry.ranges || depth > 2) return name;
     return with_items(name, entry.ranges(), depth + 1, 0.25);
   }
-  std::string with_items(const std::string& name, const std::vector<Setting>& settings, int depth, double share) {
+  std::string with_items(const std::string& name, const std::vector<Setting>& settings, int depth, double probability) {
     std::vector<std::string> items;
     for (const Setting& setting : settings)
-      if (!setting.key.empty() && chance(share)) items.push_back(setting.key + "=" + value(setting, depth));
+      if (!setting.key.empty() && chance(probability)) items.push_back(setting.key + "=" + value(setting, depth));
     return items.empty() ? name : name + "(" + join(items) + ")";
   }
 
@@ -218,9 +218,9 @@ class Draw {
 
 // ---- one draw
 
-// Trains as the program does, and returns its exit code; an error message goes to `told`.
-int train(const Assignments& assignments, std::string& told) try {
-  set_memory_limit(Device::cpu, memory);
+// Trains as the program does, and returns its exit code; an error message goes to `output`.
+int train(const Assignments& assignments, std::string& output) try {
+  set_memory_limit(Device::cpu, draw_memory);
   models::Trainer trainer(models::make_settings(assignments));
   bool finite = true;
   models::TrainingEvents events;
@@ -229,18 +229,18 @@ int train(const Assignments& assignments, std::string& told) try {
   };
   const double loss = trainer.run(events).validation_loss;
   if (finite && std::isfinite(loss)) return 0;
-  told = "a loss is not finite, and nobody said so";
+  output = "a loss is not finite, and nobody said so";
   return 3;
 } catch (const Error& error) {
-  told = error.what();
+  output = error.what();
   return 1;
 } catch (const std::exception& error) {
-  told = text("not a sentence of ours: ", error.what());
+  output = text("not a sentence of ours: ", error.what());
   return 3;
 }
 
 struct Outcome {
-  std::string told, fault;  // fault: empty if the draw ended correctly
+  std::string output, fault;  // fault: empty if the draw ended correctly
   bool trained = false;
 };
 
@@ -253,22 +253,22 @@ struct Running {
 
 std::string seconds_text(double seconds) { return text(std::round(seconds * 10) / 10, " s"); }
 
-bool names_a_setting(const std::string& told, const Assignments& assignments) {
+bool names_a_setting(const std::string& output, const Assignments& assignments) {
   const auto known = [&](const Setting& setting) {
-    return !setting.key.empty() && told.find(setting.key) != std::string::npos;
+    return !setting.key.empty() && output.find(setting.key) != std::string::npos;
   };
   static const std::vector<Setting> settings = settings_without_values<models::TrainSettings>();
   if (std::any_of(settings.begin(), settings.end(), known)) return true;
   for (const auto& [key, value] : assignments)  // softmax(scale=-1) is refused by "softmax: scale: ..."
-    if (told.find(value.substr(0, value.find('('))) != std::string::npos) return true;
+    if (output.find(value.substr(0, value.find('('))) != std::string::npos) return true;
   return false;
 }
 
-Outcome judge(const Running& draw, int status, const rusage& use, bool late) {
+Outcome classify(const Running& draw, int status, const rusage& use, bool late) {
   Outcome outcome;
-  char piece[4096];
-  for (ssize_t n = 0; (n = read(draw.pipe, piece, sizeof piece)) > 0;)
-    outcome.told.append(piece, static_cast<size_t>(n));
+  char chunk[4096];
+  for (ssize_t n = 0; (n = read(draw.pipe, chunk, sizeof chunk)) > 0;)
+    outcome.output.append(chunk, static_cast<size_t>(n));
   close(draw.pipe);
   const auto time = [](const timeval& t) {
     return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) / 1e6;
@@ -280,12 +280,12 @@ Outcome judge(const Running& draw, int status, const rusage& use, bool late) {
   else if (WIFSIGNALED(status))
     outcome.fault = text("ended by signal ", WTERMSIG(status));
   else if (code != 0 && code != 1)
-    outcome.fault = outcome.told.empty() ? text("exit ", code) : outcome.told;
-  else if (seconds > longest)
+    outcome.fault = outcome.output.empty() ? text("exit ", code) : outcome.output;
+  else if (seconds > max_seconds)
     outcome.fault = text("took ", seconds_text(seconds), " of work");
-  else if (code == 1 && (outcome.told.empty() || outcome.told.find('\n') != std::string::npos))
+  else if (code == 1 && (outcome.output.empty() || outcome.output.find('\n') != std::string::npos))
     outcome.fault = "not one sentence";
-  else if (code == 1 && !names_a_setting(outcome.told, draw.assignments))
+  else if (code == 1 && !names_a_setting(outcome.output, draw.assignments))
     outcome.fault = "names no setting";
   outcome.trained = code == 0;
   return outcome;
@@ -325,9 +325,9 @@ class Trial {
     const pid_t child = fork();
     check(child >= 0, "settings at random: no process");
     if (child == 0) {
-      std::string told;
-      const int code = train(draw.assignments, told);
-      [[maybe_unused]] const ssize_t written = write(ends[1], told.data(), std::min<size_t>(told.size(), 60'000));
+      std::string output;
+      const int code = train(draw.assignments, output);
+      [[maybe_unused]] const ssize_t written = write(ends[1], output.data(), std::min<size_t>(output.size(), 60'000));
       _exit(code);
     }
     close(ends[1]);
@@ -338,12 +338,12 @@ class Trial {
   void wait_for_one() {
     for (;;) {
       for (auto at = running_.begin(); at != running_.end(); ++at) {
-        const bool late = Clock::now() - at->second.began > patience;
+        const bool late = Clock::now() - at->second.began > time_limit;
         if (late) kill(at->first, SIGKILL);
         int status = 0;
         rusage use{};
         if (wait4(at->first, &status, late ? 0 : WNOHANG, &use) != at->first) continue;
-        count(at->second, judge(at->second, status, use, late));
+        count(at->second, classify(at->second, status, use, late));
         running_.erase(at);
         return;
       }
@@ -356,7 +356,7 @@ class Trial {
     std::filesystem::remove_all(text(folder_, "/", draw.number));
     if (outcome.fault.empty() && !all_) return;
     std::cout << "draw " << draw.number << ": " << (outcome.fault.empty() ? "" : "FAULT: " + outcome.fault + "; ")
-              << (outcome.trained ? "trained" : outcome.told) << "\n   ";
+              << (outcome.trained ? "trained" : outcome.output) << "\n   ";
     for (const auto& [key, value] : draw.assignments) std::cout << " '--" << key << "=" << value << "'";
     std::cout << std::endl;
   }
@@ -378,8 +378,8 @@ int main(int count, char** words) try {
     return static_cast<uint64_t>(i < given.size() ? parse_whole_number("settings at random", given[i]) : otherwise);
   };
   namespace fs = std::filesystem;
-  const fs::path memory_files = "/dev/shm";  // other tests cover fsync on a disk
-  const fs::path base = access(memory_files.c_str(), W_OK) == 0 ? memory_files : fs::temp_directory_path();
+  const fs::path ram_folder = "/dev/shm";  // other tests cover fsync on a disk
+  const fs::path base = access(ram_folder.c_str(), W_OK) == 0 ? ram_folder : fs::temp_directory_path();
   Trial trial(number(1, 1), (base / text(folder_of_runs, "-", getpid())).string(), given.size() > 2);
   return trial.run(number(2, 0), number(0, 0));
 } catch (const std::exception& error) {

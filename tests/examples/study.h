@@ -18,7 +18,7 @@ inline std::string claim_text(const Folder& folder, const std::string& head, con
 inline const std::string trained = "kind = \"trained\"\nseeds = [1, 2, 3]\nmetric = \"validation_loss\"\n";
 inline const std::string two = "[variants.relu]\nattention = \"pointwise(relu)\"\n[variants.softmax]\n";
 
-inline Outcome judge(const Folder& folder, const std::string& text, const std::vector<std::string>& more = {}) {
+inline Outcome run_study(const Folder& folder, const std::string& text, const std::vector<std::string>& more = {}) {
   const std::string file = folder.write("claim.toml", text);
   return run_orrery(
       std::vector<std::string>{"study", file, "--out=" + (folder / "study"), "--runs=" + (folder / "pool")} + more);

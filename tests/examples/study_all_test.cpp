@@ -20,8 +20,8 @@ TEST_CASE("study: the claims that come with it run, two steps each") {
   fs::create_directory_symlink(scraps + "fashion", sets + "/images/fashion-mnist");
   fs::create_directory_symlink(scraps + "shapes", sets + "/images/cifar10");
   const std::string text = folder.write("novel.txt", tiny_text() + tiny_text() + tiny_text());
-  for (const char* part : {"train", "valid"})
-    REQUIRE(run_shell("gzip -c " + text + " > " + sets + "/text/novels/" + part + ".txt.gz").code == 0);
+  for (const char* split : {"train", "valid"})
+    REQUIRE(run_shell("gzip -c " + text + " > " + sets + "/text/novels/" + split + ".txt.gz").code == 0);
   const Outcome outcome = run_shell(
       "cd '" ORRERY_SOURCE_DIR "' && \"$ORRERY\" study --all=examples/studies --smoke --out=" + (folder / "studies") +
       " --runs=" + (folder / "pool") + " --data=" + sets);
@@ -108,26 +108,26 @@ TEST_CASE("study: a claim is judged again when its config or its data have chang
   folder.write("claims/a.toml", "source = \"a test\"\nsentence = \"Two variants differ.\"\n" + trained +
                                     "refuted_if = \"relu > softmax + 1\"\nconfig = \"base.toml\"\n[base]\ndata = \"" +
                                     (folder / "text.txt") + "\"\n" + two);
-  const auto judged = [&] {
+  const auto test_all = [&] {
     const Outcome outcome = run_orrery({"study", "--all=" + (folder / "claims"), "--runs=" + (folder / "pool")});
     INFO(outcome.out, outcome.err);
     CHECK(outcome.code == 0);
     return Message(outcome.out + outcome.err);
   };
-  judged().value("verdict: shown");
+  test_all().value("verdict: shown");
   const auto read = verdict_in(folder / "claims/a")["read"];
   CHECK(read["config"].size() == 1);
   CHECK(read["data"].size() == 1);
-  judged().names("a.toml: ").value("tested before\n");
+  test_all().names("a.toml: ").value("tested before\n");
   folder.write("base.toml", "# What is learned.\n" + config);  // sets the same
-  judged().names("a.toml: ").value("tested before\n");
+  test_all().names("a.toml: ").value("tested before\n");
   folder.write("base.toml", config + "seed = 1\nwarmup_steps = 2\n");
-  judged().names("a.toml: ").names("config").value("changed").value("verdict: shown");
-  judged().names("a.toml: ").value("tested before\n");
+  test_all().names("a.toml: ").names("config").value("changed").value("verdict: shown");
+  test_all().names("a.toml: ").value("tested before\n");
   folder.write("text.txt", tiny_text() + tiny_text());
-  judged().names("a.toml: ").names("data").value("changed");
+  test_all().names("a.toml: ").names("data").value("changed");
   fs::remove(folder / "text.txt");  // a missing file does not count as changed
-  judged().names("a.toml: ").value("tested before\n");
+  test_all().names("a.toml: ").value("tested before\n");
 }
 
 TEST_CASE("study: a claim stays tested when its names change, and an older verdict when its text does not") {
@@ -136,7 +136,7 @@ TEST_CASE("study: a claim stays tested when its names change, and an older verdi
   const std::string metric = "kind = \"derived\"\nseeds = [1, 2]\nmetric = \"mean(read_variance/*)\"\n";
   const std::string text =
       claim_text(folder, metric + "figure = \"BLEU 34\"\nrefuted_if = \"relu > softmax + 100\"", two);
-  const auto judged = [&](std::string claim, const std::vector<std::pair<std::string, std::string>>& changes) {
+  const auto test_all = [&](std::string claim, const std::vector<std::pair<std::string, std::string>>& changes) {
     for (const auto& [from, to] : changes) claim.replace(claim.find(from), from.size(), to);
     folder.write("claims/a.toml", claim);
     const Outcome outcome = run_orrery({"study", "--all=" + (folder / "claims"), "--runs=" + (folder / "pool")});
@@ -144,29 +144,29 @@ TEST_CASE("study: a claim stays tested when its names change, and an older verdi
     CHECK(outcome.code == 0);
     return Message(outcome.out + outcome.err);
   };
-  judged(text, {}).value("verdict: shown");
+  test_all(text, {}).value("verdict: shown");
   const auto runs = written_runs(folder / "pool");
   const auto first = verdict_in(folder / "claims/a");
   CHECK(first["metric"] == "mean(head_output_variance/*)");
   CHECK(first["figure"] == "BLEU 34");
   const std::vector<std::pair<std::string, std::string>> renamed = {
       {"read_variance", "head_output_variance"}, {"figure", "# The paper's.\nreported"}, {"batch", "batch_size"}};
-  judged(text, renamed).names("a.toml: ").value("tested before\n");
+  test_all(text, renamed).names("a.toml: ").value("tested before\n");
   // The runs of a renamed claim are those of the pool: only the verdict is computed again.
   fs::remove(folder / "claims/a/verdict.json");
-  judged(text, renamed).value("verdict: shown");
+  test_all(text, renamed).value("verdict: shown");
   CHECK(written_runs(folder / "pool") == runs);
   CHECK(verdict_in(folder / "claims/a")["comparisons"] == first["comparisons"]);
   CHECK(verdict_in(folder / "claims/a")["meaning"] == first["meaning"]);
   // An older program wrote no meaning: its verdict is of this text only.
-  judged(text, {}).names("a.toml: ").value("tested before\n");
+  test_all(text, {}).names("a.toml: ").value("tested before\n");
   std::string older = read_file(folder / "claims/a/verdict.json");
   const std::string hash = verdict_in(folder / "claims/a")["claim"], hash_of_text = first["claim"];
   older.replace(older.find(hash), hash.size(), hash_of_text);
   const size_t meaning = older.find(" \"meaning\"");
   folder.write("claims/a/verdict.json", older.erase(meaning, older.find('\n', meaning) + 1 - meaning));
-  judged(text, {}).names("a.toml: ").value("tested before\n");
-  judged(text, {{"batch", "batch_size"}}).value("verdict: shown");
+  test_all(text, {}).names("a.toml: ").value("tested before\n");
+  test_all(text, {{"batch", "batch_size"}}).value("verdict: shown");
 }
 
 TEST_CASE("study: the table of verdicts is what the program writes of the claims as they are") {

@@ -15,7 +15,7 @@ using orrery::testing::expect_error;
 TEST_CASE("study: a trained claim, its files, its report, and nothing trained twice") {
   const Folder folder;
   const std::string text = claim_text(folder, trained + "refuted_if = \"relu != softmax +- 50 %\"", two);
-  const Outcome first = judge(folder, text, {"--jobs=2"});
+  const Outcome first = run_study(folder, text, {"--jobs=2"});
   INFO(first.out, first.err);
   REQUIRE(first.code == 0);
   Message(first.err).names("trained").value("2 variants").value("3 seeds").value("6 runs").value("6 of 6");
@@ -29,7 +29,7 @@ TEST_CASE("study: a trained claim, its files, its report, and nothing trained tw
       contains(read_file(folder / "study/samples.csv"), "metric,variant,swept,sample,value\nvalidation_loss,relu,,1,"));
   CHECK(contains(read_file(folder / "study/table.csv"), "validation_loss,softmax,,3,"));
 
-  const Outcome again = judge(folder, text);
+  const Outcome again = run_study(folder, text);
   CHECK(again.code == 0);
   CHECK(written_runs(folder / "pool") == runs);
   CHECK(verdict_in(folder / "study")["comparisons"] == verdict["comparisons"]);
@@ -37,14 +37,14 @@ TEST_CASE("study: a trained claim, its files, its report, and nothing trained tw
   const std::string more = claim_text(
       folder, "kind = \"trained\"\nseeds = [1, 2, 3, 4]\nmetric = \"validation_loss\"\nrefuted_if = \"relu > softmax\"",
       two);
-  CHECK(judge(folder, more).code == 0);
+  CHECK(run_study(folder, more).code == 0);
   CHECK(written_runs(folder / "pool").size() == 8);
   CHECK(run_orrery(Words{"sweep", "--data=" + (folder / "text.txt"), "--out=" + (folder / "sweep"),
                          "--runs=" + (folder / "pool"), "--seed={1..4}", "--attention={softmax,pointwise(relu)}"} +
                    tiny)
             .code == 0);
   CHECK(written_runs(folder / "pool").size() == 8);
-  const Outcome fresh = judge(folder, text, {"--retrain"});
+  const Outcome fresh = run_study(folder, text, {"--retrain"});
   CHECK(fresh.code == 0);
   for (const auto& [run, time] : runs) CHECK(written_runs(folder / "pool").at(run) != time);
 
@@ -52,18 +52,20 @@ TEST_CASE("study: a trained claim, its files, its report, and nothing trained tw
   INFO(report.err);
   CHECK(report.code == 0);
   const std::string page = read_file(folder / "page.html");
-  for (const char* part : {"Two variants differ.", "a test", "\"kind\":\"bars\"", "relu / softmax - 1", "claim.toml"})
-    CHECK(contains(page, part));
+  for (const char* expected :
+       {"Two variants differ.", "a test", "\"kind\":\"bars\"", "relu / softmax - 1", "claim.toml"})
+    CHECK(contains(page, expected));
 }
 
 TEST_CASE("study: over a sweep, with a metric of its own for a comparison, at the best rate of each") {
   const Folder folder;
-  const Outcome outcome = judge(folder, claim_text(folder,
-                                                   "kind = \"trained\"\nseeds = [1, 2]\nlearning_rates = [1e-9, 1e-2]\n"
-                                                   "metric = \"doubling(validation_loss)\"\n"
-                                                   "refuted_if = [\"wide > narrow\", \"ratio(loss, swept): wide > 1\"]",
-                                                   "[sweep]\nd_ff = [8, 16]\n[variants.wide]\n[variants.narrow]\n"
-                                                   "feed_forward = \"dense(relu)\"\n"));
+  const Outcome outcome =
+      run_study(folder, claim_text(folder,
+                                   "kind = \"trained\"\nseeds = [1, 2]\nlearning_rates = [1e-9, 1e-2]\n"
+                                   "metric = \"doubling(validation_loss)\"\n"
+                                   "refuted_if = [\"wide > narrow\", \"ratio(loss, swept): wide > 1\"]",
+                                   "[sweep]\nd_ff = [8, 16]\n[variants.wide]\n[variants.narrow]\n"
+                                   "feed_forward = \"dense(relu)\"\n"));
   INFO(outcome.out, outcome.err);
   REQUIRE(outcome.code == 0);
   Message(outcome.err).value("2 values").names("d_ff").value("2 seeds").value("12 runs");
@@ -97,42 +99,42 @@ TEST_CASE("study: where families take other learning rates, it is told what one 
   text.insert(text.find("layers"), "data = \"only_in_sets.txt\"\n");
   fs::create_directory(folder / "sets");  // not next to the claim or in the working folder, where it is found
   fs::rename(folder / "text.txt", folder / "sets/only_in_sets.txt");
-  const Outcome outcome = judge(folder, text, {"--data=" + (folder / "sets")});
+  const Outcome outcome = run_study(folder, text, {"--data=" + (folder / "sets")});
   INFO(outcome.out, outcome.err);
   REQUIRE(outcome.code == 0);
   const auto verdict = verdict_in(folder / "study");
-  std::map<std::string, double> rates;
-  for (const auto& each : verdict["learning_rates"]) rates[each["variant"]] = each["learning_rate"];
-  CHECK(rates == std::map<std::string, double>{{"sgd", 0.1}, {"adam", 0.02}});
+  std::map<std::string, double> chosen_rates;
+  for (const auto& each : verdict["learning_rates"]) chosen_rates[each["variant"]] = each["learning_rate"];
+  CHECK(chosen_rates == std::map<std::string, double>{{"sgd", 0.1}, {"adam", 0.02}});
   REQUIRE(verdict.contains("at_common_rate"));
   const double common = verdict["common_rate"];
   Message(outcome.out).value("learning rate " + std::string(common == 0.1 ? "0.1" : "0.02"));
   CHECK(verdict["at_common_rate"]["comparisons"][0]["mean"] != verdict["comparisons"][0]["mean"]);
   CHECK(contains(verdict["command"].get<std::string>(), "--data=FOLDER"));
-  expect_error(judge(folder, text)).names("only_in_sets.txt");
+  expect_error(run_study(folder, text)).names("only_in_sets.txt");
 }
 
 TEST_CASE("study: a derived claim looks at the first step, before its update") {
   const Folder folder;
   const std::string rest = "[variants.softmax]\n";
   const std::string head = "kind = \"derived\"\nseeds = [1, 2, 3]\nmetric = \"row_sum/blocks.0.*\"\n";
-  const Outcome outcome = judge(folder, claim_text(folder, head + "refuted_if = \"softmax != 1 +- 0.0001\"", rest));
+  const Outcome outcome = run_study(folder, claim_text(folder, head + "refuted_if = \"softmax != 1 +- 0.0001\"", rest));
   INFO(outcome.out, outcome.err);
   REQUIRE(outcome.code == 0);
   Message(outcome.out).value("verdict: shown");
-  const Outcome wrong = judge(folder, claim_text(folder, head + "refuted_if = \"softmax != 2 +- 5 %\"", rest));
+  const Outcome wrong = run_study(folder, claim_text(folder, head + "refuted_if = \"softmax != 2 +- 5 %\"", rest));
   Message(wrong.out).value("verdict: reversed");
   // The loss of step 1 has initial weights: near log(15) for 15 characters. Validation is later.
-  const Outcome loss = judge(folder, claim_text(folder,
-                                                "kind = \"derived\"\nseeds = [1, 2, 3]\nmetric = \"loss\"\n"
-                                                "refuted_if = \"softmax != log(15) +- 5 %\"",
-                                                "learning_rate = 0.9\n" + rest));
+  const Outcome loss = run_study(folder, claim_text(folder,
+                                                    "kind = \"derived\"\nseeds = [1, 2, 3]\nmetric = \"loss\"\n"
+                                                    "refuted_if = \"softmax != log(15) +- 5 %\"",
+                                                    "learning_rate = 0.9\n" + rest));
   INFO(loss.out, loss.err);
   Message(loss.out).value("verdict: shown");
-  const Outcome none = judge(folder, claim_text(folder,
-                                                "kind = \"derived\"\nseeds = [1, 2]\nmetric = \"validation_loss\"\n"
-                                                "refuted_if = \"softmax != 3 +- 0.1\"",
-                                                rest));
+  const Outcome none = run_study(folder, claim_text(folder,
+                                                    "kind = \"derived\"\nseeds = [1, 2]\nmetric = \"validation_loss\"\n"
+                                                    "refuted_if = \"softmax != 3 +- 0.1\"",
+                                                    rest));
   expect_error(none).names("metric").names("softmax").value("'validation_loss'");
 }
 
@@ -145,7 +147,7 @@ TEST_CASE("study: a timed claim takes turns, alone") {
       run_orrery(std::vector<std::string>{"train", "--data=" + (folder / "text.txt"), "--out=" + (folder / "other")} +
                  tiny)
           .code == 0);
-  const Outcome outcome = judge(folder, text);
+  const Outcome outcome = run_study(folder, text);
   INFO(outcome.out, outcome.err);
   REQUIRE(outcome.code == 0);
   // The verdict depends on the load of the machine.
@@ -159,13 +161,13 @@ TEST_CASE("study: a timed claim takes turns, alone") {
   // A user's run in that folder stays, regardless of its name.
   fs::create_directories(folder / "study/timing");
   fs::copy(folder / "other", folder / "study/timing/0", fs::copy_options::recursive);
-  expect_error(judge(folder, text)).names("study").value(folder / "study/timing/0").offers("--out");
+  expect_error(run_study(folder, text)).names("study").value(folder / "study/timing/0").offers("--out");
   CHECK(fs::exists(folder / "study/timing/0/settings.toml"));
   fs::remove_all(folder / "study/timing/0");
   // Remains of a killed measurement are removed.
   folder.write("study/timing/removed_by_study", "");
   fs::copy(folder / "other", folder / "study/timing/0", fs::copy_options::recursive);
-  CHECK(judge(folder, text).code == 0);
+  CHECK(run_study(folder, text).code == 0);
   CHECK(!fs::exists(folder / "study/timing"));
   // Refuses to time next to a run: another program holds the run's lock.
   folder.write("pool_busy", "");
@@ -205,21 +207,21 @@ TEST_CASE("study: figures of looks inside, of the trained models and an example"
   const Folder folder;
   const std::string head = "kind = \"trained\"\nseeds = [1, 2]\nmetric = \"max(heads/row_sum/*)\"\n";
   const std::string rest = two + "[example]\ntext = \"abeabeab\"\n";
-  const Outcome outcome =
-      judge(folder,
-            claim_text(folder, head + "refuted_if = [\"softmax != 1 +- 0.001\", \"ablation/loss: relu > 99\"]", rest));
+  const Outcome outcome = run_study(
+      folder,
+      claim_text(folder, head + "refuted_if = [\"softmax != 1 +- 0.001\", \"ablation/loss: relu > 99\"]", rest));
   INFO(outcome.out, outcome.err);
   REQUIRE(outcome.code == 0);
   Message(outcome.out).value("verdict: shown");
   // The value equals that of inspect for this run.
   const std::string samples = read_file(folder / "study/samples.csv"), runs = read_file(folder / "study/runs.csv");
   const size_t line = runs.find("relu,1,") + 7;
-  const std::string figures = folder / "figures.csv";
+  const std::string metrics = folder / "figures.csv";
   const Outcome inspected = run_orrery({"inspect", folder / ("pool/" + runs.substr(line, runs.find(',', line) - line)),
-                                        "--text=abeabeab", "--analysis=all", "--out=" + figures});
+                                        "--text=abeabeab", "--analysis=all", "--out=" + metrics});
   INFO(inspected.out, inspected.err);
   REQUIRE(inspected.code == 0);
-  const std::string csv = read_file(figures), name = "ablation/loss,";
+  const std::string csv = read_file(metrics), name = "ablation/loss,";
   const size_t at = csv.find(name) + name.size();
   CHECK(contains(samples, "ablation/loss,relu,,1," + csv.substr(at, csv.find('\n', at) - at)));
   for (const char* each : {"figure,value\n", "\nheads/induction/blocks.0.attention.1,",
@@ -229,7 +231,7 @@ TEST_CASE("study: figures of looks inside, of the trained models and an example"
 
   const auto refusal = [&](const std::string& top, const std::string& tables) {
     const std::string equal = "refuted_if = \"softmax != 1 +- 0.001\"";
-    return expect_error(judge(folder, claim_text(folder, top + equal, tables)));
+    return expect_error(run_study(folder, claim_text(folder, top + equal, tables)));
   };
   const std::string derived = "kind = \"derived\"\nseeds = [1, 2]\nmetric = \"heads/row_sum/*\"\n";
   const std::string longer = two + "[example]\ntext = \"abeabeabeabe\"\n";
@@ -238,8 +240,8 @@ TEST_CASE("study: figures of looks inside, of the trained models and an example"
   refusal(head, two + "[example]\nlabel = 1\n").names("[example]").offers("text, image or source");
   refusal(derived, rest).names("'heads'").offers("trained").value("derived");
   refusal(head, longer).names("claim.toml:19: [example]").value("12 tokens").value(8).offers("shorter");
-  const std::string no_look = claim_text(folder, trained + "refuted_if = \"relu > softmax\"", rest);
-  expect_error(judge(folder, no_look)).names("[example]").names("metric").offers("leave it out");
+  const std::string no_analysis = claim_text(folder, trained + "refuted_if = \"relu > softmax\"", rest);
+  expect_error(run_study(folder, no_analysis)).names("[example]").names("metric").offers("leave it out");
 }
 
 TEST_CASE("study: a formula of one's own") {
@@ -250,24 +252,24 @@ TEST_CASE("study: a formula of one's own") {
   REQUIRE(tried.code == 0);
   const std::string text = claim_text(folder, trained + "refuted_if = \"own > layer + 1\"",
                                       "[variants.own]\nnormalization = \"scale_norm\"\n[variants.layer]\n");
-  const Outcome without = judge(folder, text);
+  const Outcome without = run_study(folder, text);
   expect_error(without).names("no verdict").value(3).offers("again");
   Message(without.err).names("own seed=1: ");
-  const Outcome outcome = judge(folder, text, {"--plugin=" + (folder / "plugins/scale_norm.so")});
+  const Outcome outcome = run_study(folder, text, {"--plugin=" + (folder / "plugins/scale_norm.so")});
   INFO(outcome.out, outcome.err);
   CHECK(outcome.code == 0);
   Message(outcome.out).value("verdict: shown");
   // The variant's runs need this plug-in; a changed plug-in gives new ones. Other runs are shared.
   const auto runs = written_runs(folder / "pool");
   CHECK(runs.size() == 6);
-  expect_error(judge(folder, text)).names("no verdict").value(3);
+  expect_error(run_study(folder, text)).names("no verdict").value(3);
   std::string source = read_file(ORRERY_SOURCE_DIR "/tests/examples/plugins/scale_norm.cpp");
   folder.write("scale_norm.cpp", source + "[[gnu::used]] static const int another = 1;\n");
   const Outcome changed = run_shell("\"$ORRERY\" try " + (folder / "scale_norm.cpp") + " --steps=0 --out=" +
                                     (folder / "changed") + " && ! cmp -s " + (folder / "changed/scale_norm.so") + " " +
                                     (folder / "plugins/scale_norm.so"));
   REQUIRE_MESSAGE(changed.code == 0, changed.err);
-  const Outcome again = judge(folder, text, {"--plugin=" + (folder / "changed/scale_norm.so")});
+  const Outcome again = run_study(folder, text, {"--plugin=" + (folder / "changed/scale_norm.so")});
   CHECK(again.code == 0);
   const auto more = written_runs(folder / "pool");
   CHECK(more.size() == 9);
@@ -279,14 +281,14 @@ TEST_CASE("study: a formula of one's own") {
                                          "--runs=" + (folder / "swept"), "--normalization={layer,scale_norm}"} +
                                    tiny + plugin);
   CHECK_MESSAGE(contains(swept.out, "2  normalization=scale_norm "), swept.out, swept.err);
-  int lacking = 0;
+  int missing = 0;
   for (const auto& [run, time] : written_runs(folder / "swept")) {
     const std::string path = (folder / "swept/") + run, page = folder / "page.html";
     const Words inspect = {"inspect", path, "--text=abe", "--analysis=normalization_curves"};
     CHECK(run_orrery(inspect + plugin).code == 0);
     CHECK(last_line(run_orrery(Words{"report", path, "--out=" + page} + plugin).out) == page);
     if (!contains(read_file(path + "/settings.toml"), "scale_norm")) continue;
-    ++lacking;
+    ++missing;
     for (const Words& words : {inspect, Words{"evaluate", "--checkpoint=" + path},
                                Words{"generate", "--checkpoint=" + path + "/step_000004/"}, Words{"report", path}}) {
       CAPTURE(words[0]);
@@ -302,7 +304,7 @@ TEST_CASE("study: a formula of one's own") {
     expect_error(wrong).names("layer").value(7);
     CHECK(!contains(wrong.err, "plug"));
   }
-  CHECK(lacking == 1);
+  CHECK(missing == 1);
 }
 
 TEST_CASE("study: a config and data near the claim are found from anywhere") {
@@ -331,7 +333,7 @@ TEST_CASE("study: what says too little, or contradicts itself, is refused with a
   const Folder folder;
   const std::string refuted = "refuted_if = \"relu > softmax\"", good = trained + refuted;
   const auto refusal = [&](const std::string& head, const std::string& rest = two) {
-    const Outcome outcome = judge(folder, claim_text(folder, head, rest));
+    const Outcome outcome = run_study(folder, claim_text(folder, head, rest));
     CHECK(!fs::exists(folder / "study"));
     CHECK(written_runs(fs::exists(folder / "pool") ? folder / "pool" : folder.path()).empty());
     return expect_error(outcome);
@@ -374,26 +376,34 @@ TEST_CASE("study: what says too little, or contradicts itself, is refused with a
   swept("d_ff = [8, 16]\nheads = [2]").names("heads").value(1).names("d_ff").value(2).names("[sweep]");
   swept("d_ff = [8]").names("d_ff").offers("two or more");
   swept("d_ff = [8, \"x\"]").names("relu d_ff=x").names("d_ff").value("'x'").offers("whole number");
-  const std::string rates = "\nlearning_rates = [0.1, 0.2]";
-  swept("learning_rate = [0.1, 0.2]", rates).names("learning_rate").names("learning_rates").offers("leave one");
+  const std::string chosen_rates = "\nlearning_rates = [0.1, 0.2]";
+  swept("learning_rate = [0.1, 0.2]", chosen_rates).names("learning_rate").names("learning_rates").offers("leave one");
 
   std::string seeds = "kind = \"trained\"\nmetric = \"loss\"\nrefuted_if = \"relu > softmax\"\nseeds = [0";
   for (int i = 1; i < 600; ++i) seeds += "," + std::to_string(i);
   refusal(seeds + "]").names("study").value(1200).value("1,000").offers("--yes");
   const std::string many = seeds.replace(seeds.find("loss"), 4, "los") + "]";  // the first of 1,200 runs fails
-  const Outcome yes = judge(folder, claim_text(folder, many, two), {"--yes", "--jobs=1"});
+  const Outcome yes = run_study(folder, claim_text(folder, many, two), {"--yes", "--jobs=1"});
   expect_error(yes).names("metric").value("'los'").offers("'loss'");
   fs::remove_all(folder / "pool");
 
   // An error that only a run can show ends the study after the first run, with a way out.
-  const auto told = [&](const std::string& metric) {
+  const auto message_for = [&](const std::string& metric) {
     const std::string head = kind("trained") + "seeds = [1, 2, 3]\nmetric = \"" + metric + "\"\n";
-    return expect_error(judge(folder, claim_text(folder, head + refuted, two), {"--jobs=1"}));
+    return expect_error(run_study(folder, claim_text(folder, head + refuted, two), {"--jobs=1"}));
   };
-  told("validation_los").names("claim.toml:5").names("relu").value("'validation_los'").offers("'validation_loss'");
+  message_for("validation_los")
+      .names("claim.toml:5")
+      .names("relu")
+      .value("'validation_los'")
+      .offers("'validation_loss'");
   // Two metrics that never share a row.
-  told("rank_correlation(loss, validation_loss)").names("claim.toml:5").names("metric").names("relu");
-  told("entropy/*").names("claim.toml:5").names("relu").value("entropy/*").offers("metrics = \"entropy\" to [base]");
+  message_for("rank_correlation(loss, validation_loss)").names("claim.toml:5").names("metric").names("relu");
+  message_for("entropy/*")
+      .names("claim.toml:5")
+      .names("relu")
+      .value("entropy/*")
+      .offers("metrics = \"entropy\" to [base]");
   CHECK(written_runs(folder / "pool").size() == 1);  // of six; each call finds it
 
   const auto fails = [&](const Words& words) { return expect_error(run_orrery(Words{"study"} + words)); };
@@ -411,24 +421,24 @@ TEST_CASE("study: variants with other targets are not compared by a loss") {
   const Folder folder;
   const std::string variants = "[variants.relu]\ntokenizer = \"byte\"\n[variants.softmax]\n",
                     head = "kind = \"trained\"\nseeds = [1, 2]\nrefuted_if = \"relu > softmax\"\nmetric = ";
-  const auto judged = [&](const std::string& metric, const std::string& of = "") {
-    return judge(folder, claim_text(folder, head + "\"" + metric + "\"", of.empty() ? variants : of));
+  const auto tested = [&](const std::string& metric, const std::string& of = "") {
+    return run_study(folder, claim_text(folder, head + "\"" + metric + "\"", of.empty() ? variants : of));
   };
   for (const char* const metric :
        {"validation_loss", "lowest(validation_loss)", "lowest(validation_los?)", "mean([vt]*_loss)", "validation_l*",
         "root(validation_loss)", "log(validation_loss)", "product(validation_loss, 0.5)", "ratio(validation_loss, 1)",
         "difference(validation_loss, product(-1, diverged))"})
-    expect_error(judged(metric)).names("claim.toml:6").names("'relu'").names("tokenizer").offers("bits_per_character");
+    expect_error(tested(metric)).names("claim.toml:6").names("'relu'").names("tokenizer").offers("bits_per_character");
   CHECK(!fs::exists(folder / "pool"));
   const std::string fraction = "[variants.relu]\nvalidation_fraction = 0.3\n[variants.softmax]\n";
-  expect_error(judged("validation_loss", fraction))
+  expect_error(tested("validation_loss", fraction))
       .names("claim.toml:6")
       .names("validation_fraction")
       .offers("--validation_data");
-  const Outcome gap = judged("difference(log(validation_loss), log(training_los?))");
+  const Outcome gap = tested("difference(log(validation_loss), log(training_los?))");
   CHECK_MESSAGE(gap.code == 0, gap.err);
   Message(gap.err).names("warning").names("tokenizer");
-  const Outcome bits = judged("bits_per_character");
+  const Outcome bits = tested("bits_per_character");
   CHECK_MESSAGE(bits.code == 0, bits.err);
   CHECK(!contains(bits.err, "warning"));
 }

@@ -227,8 +227,8 @@ TEST_CASE("sweep: a run that diverges in its first steps is a row that says so")
     const auto row = nlohmann::json::parse(line);
     if (!row.contains("loss")) continue;
     const double multiply_adds = row["multiply_adds"], milliseconds = row["step_ms"];
-    const double share = 2 * multiply_adds / (milliseconds * 1e-3) / 0.5e12;
-    CHECK(row["mfu"].get<double>() == doctest::Approx(share).epsilon(1e-6));
+    const double expected_mfu = 2 * multiply_adds / (milliseconds * 1e-3) / 0.5e12;
+    CHECK(row["mfu"].get<double>() == doctest::Approx(expected_mfu).epsilon(1e-6));
     if (row.contains("gradient_norm/token_embedding")) steps.push_back(row["step"]);
   }
   CHECK(steps == std::vector<int64_t>{1, 20, 40, 60});
@@ -247,8 +247,8 @@ TEST_CASE("sweep: the figure that is compared, and one that its runs do not have
   const std::string before = read_file(folder / "sweep/table.csv");
   const auto refusal = [&](const std::string& metric) { return expect_error(run_orrery(words + Words{metric})); };
   refusal("--metric=bits_per_charcter").value("'bits_per_charcter'").names("--metric").offers("'bits_per_character'");
-  const std::string told = "bits_per_character, training_loss, validation_loss";
-  refusal("--metric=accuracy").value("'accuracy'").names("--metric").offers(told);
+  const std::string available = "bits_per_character, training_loss, validation_loss";
+  refusal("--metric=accuracy").value("'accuracy'").names("--metric").offers(available);
   CHECK(read_file(folder / "sweep/table.csv") == before);
 }
 

@@ -17,22 +17,22 @@ namespace {
 
 const std::string cases = ORRERY_SOURCE_DIR "/tests/cases/";
 
-std::string imported(const Folder& folder, const std::string& name, const Words& told = {}) {
+std::string imported(const Folder& folder, const std::string& name, const Words& notes = {}) {
   const Outcome outcome = run_orrery({"import", cases + name, "--out=" + (folder / name)});
   REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
-  Message said(outcome.err);
-  for (const std::string& term : told) said.names(term);
+  Message message(outcome.err);
+  for (const std::string& term : notes) message.names(term);
   return "--checkpoint=" + (folder / name);
 }
 
-// Returns the text of the most likely tokens after a prompt; stderr must name the terms `told`.
-std::string likeliest(const std::string& run, const std::string& prompt, int tokens, const Words& more = {},
-                      const Words& told = {}) {
+// Returns the text of the most likely tokens after a prompt; stderr must name the terms `notes`.
+std::string most_likely(const std::string& run, const std::string& prompt, int tokens, const Words& more = {},
+                        const Words& notes = {}) {
   const Outcome outcome = run_orrery(
       Words{"generate", run, "--prompt=" + prompt, "--temperature=0", "--tokens=" + std::to_string(tokens)} + more);
   CHECK_MESSAGE(outcome.code == 0, outcome.err);
-  Message said(outcome.err);
-  for (const std::string& term : told) said.names(term);
+  Message message(outcome.err);
+  for (const std::string& term : notes) message.names(term);
   return outcome.out;
 }
 
@@ -59,7 +59,7 @@ TEST_CASE("import: a tokenizer that is larger than the model's vocabulary comes 
   const Folder folder;
   const std::string run = imported(folder, "tokenizer_larger", {"note", "tokenizer", "321", "model", "320"});
   // Tokens 84 258 288 312 300 299 69, then 7 7 245 245 245 245 57 57 57 57.
-  CHECK(likeliest(run, "the old gate", 10) ==
+  CHECK(most_likely(run, "the old gate", 10) ==
         "the old gate''\x96\x96\x96\x96"
         "YYYY\n");
   expect_error(run_orrery({"generate", run, "--prompt=the<|pad|> gate"})).names("tokenizer").value(320).offers(319);
@@ -76,7 +76,7 @@ TEST_CASE("import: an end of texts beyond the model's vocabulary comes with a no
   REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
   Message(outcome.err).names("note").value("token 320").offers("0 to 319");
   const std::string run = "--checkpoint=" + (folder / "run");
-  CHECK(likeliest(run, "the old gate", 10).size() > 12);
+  CHECK(most_likely(run, "the old gate", 10).size() > 12);
   CHECK(run_orrery({"generate", run, "--prompt=the", "--tokens=3", "--stop_at_end=yes"}).code < 2);
 }
 
@@ -92,8 +92,8 @@ TEST_CASE("export: a model's vocabulary that is not the tokenizer's comes back, 
     const Outcome back = run_orrery({"import", theirs, "--out=" + again});
     REQUIRE_MESSAGE(back.code == 0, back.err);
     const std::string prompt = name == "larger" ? "ae" : "the old gate";
-    CHECK(likeliest("--checkpoint=" + again, prompt, 20, {"--stop_at_end=no"}) ==
-          likeliest("--checkpoint=" + (folder / name), prompt, 20, {"--stop_at_end=no"}));
+    CHECK(most_likely("--checkpoint=" + again, prompt, 20, {"--stop_at_end=no"}) ==
+          most_likely("--checkpoint=" + (folder / name), prompt, 20, {"--stop_at_end=no"}));
   }
 }
 
@@ -126,9 +126,9 @@ TEST_CASE(
 TEST_CASE("generate: a text begins and ends as in the folder that the model was imported from") {
   const Folder folder;
   const std::string llama = imported(folder, "llama_bos"), prompt = "First Citizen:";
-  CHECK(likeliest(llama, prompt, 12, {}, {"begins", "token 1", "--begin=no"}) == prompt + " notn?erasith,ien?n?\n");
+  CHECK(most_likely(llama, prompt, 12, {}, {"begins", "token 1", "--begin=no"}) == prompt + " notn?erasith,ien?n?\n");
   const std::string without = prompt + "utill onhstnleolut onl m\n";
-  CHECK(likeliest(llama, prompt, 12, {"--begin=no"}) == without);
+  CHECK(most_likely(llama, prompt, 12, {"--begin=no"}) == without);
   const std::string text = folder.write("text.txt", "First Citizen: the old gate and the old road of the citizen\n");
   const auto evaluated = [&](const Words& more) {
     const Outcome outcome = run_orrery(Words{"evaluate", llama, "--validation_data=" + text} + more);
@@ -145,8 +145,8 @@ TEST_CASE("generate: a text begins and ends as in the folder that the model was 
 
   const std::string gpt2 = imported(folder, "gpt2_end_of_text"), gate = "the old gate";
   const std::string ended = "the old gatend h IS I I Iimimim\n";
-  CHECK(likeliest(gpt2, gate, 30, {}, {"ends", "token 0", "<|endoftext|>", "--stop_at_end=no"}) == ended);
-  CHECK(contains(likeliest(gpt2, gate, 30, {"--stop_at_end=no"}), "imimim<|endoftext|><|endoftext|>"));
+  CHECK(most_likely(gpt2, gate, 30, {}, {"ends", "token 0", "<|endoftext|>", "--stop_at_end=no"}) == ended);
+  CHECK(contains(most_likely(gpt2, gate, 30, {"--stop_at_end=no"}), "imimim<|endoftext|><|endoftext|>"));
   CHECK(run_orrery({"report", folder / "gpt2_end_of_text"}).code == 0);
   CHECK(!contains(read_file(folder / "gpt2_end_of_text/report.html"), "<|endoftext|>"));
 }
@@ -181,8 +181,8 @@ TEST_CASE("import: a text begins, has its space and ends as the folder's files s
     REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
     REQUIRE(run_orrery({"export", run, "--out=" + exported}).code == 0);
     REQUIRE(run_orrery({"import", exported, "--out=" + run + "_again"}).code == 0);
-    const std::string written = likeliest("--checkpoint=" + run, prompt, 12);
-    CHECK(likeliest("--checkpoint=" + run + "_again", prompt, 12) == written);
+    const std::string written = most_likely("--checkpoint=" + run, prompt, 12);
+    CHECK(most_likely("--checkpoint=" + run + "_again", prompt, 12) == written);
     return std::pair(written, outcome.err);
   };
   CHECK(with("begin", "tokenizer_config.json", {{"bos_token", "</s>"}}).first ==
@@ -269,9 +269,9 @@ TEST_CASE("export: a tokenizer comes in the files of the programs that it is for
                        Words{"--steps=30"})  // for a loss below that of guessing
                 .code == 0);
     REQUIRE(run_orrery({"export", here / "run", "--out=" + (here / "theirs")}).code == 0);
-    const bool pieces = tokenizer.starts_with("sentence");
+    const bool is_sentence_piece = tokenizer.starts_with("sentence");
     CHECK(run_shell("test -e '" + (here / "theirs") + "/tokenizer.json'").code == 0);
-    CHECK((run_shell("test -e '" + (here / "theirs") + "/tokenizer.model'").code == 0) == pieces);
+    CHECK((run_shell("test -e '" + (here / "theirs") + "/tokenizer.model'").code == 0) == is_sentence_piece);
     const Outcome again = run_orrery({"import", here / "theirs", "--out=" + (here / "again")});
     CHECK_MESSAGE(again.code == 0, again.err);
     const auto generated = [&](const std::string& run) {

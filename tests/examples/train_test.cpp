@@ -121,9 +121,9 @@ TEST_CASE("train: a plug-in's loss is weighted by its name, like those of the li
                                     "--out=" + (folder / "plugins"), "--steps=10"});
   INFO(tried.out, tried.err);
   REQUIRE(tried.code == 0);
-  for (const char* part :
+  for (const char* expected :
        {"loss output_power: passed", "attention priced_softmax: passed", "weight losses.output_power"})
-    CHECK_MESSAGE(contains(tried.out, part), part);
+    CHECK_MESSAGE(contains(tried.out, expected), expected);
   const Words plugin = {"--plugin=" + (folder / "plugins/extra_loss.so")};
   const Words priced = plugin + Words{"--attention=priced_softmax"};
   CHECK(contains(run_orrery(Words{"train", "--help=all"} + plugin).out, "weight of mean y^2 of priced_softmax"));
@@ -153,8 +153,8 @@ TEST_CASE("train: a model from a plug-in is tried, trained, gone on with and ask
       {"try", ORRERY_SOURCE_DIR "/tests/examples/plugins/bigram.cpp", "--out=" + (folder / "plugins"), "--steps=30"});
   INFO(tried.out, tried.err);
   REQUIRE(tried.code == 0);
-  for (const char* part : {"model:\n  bigram\n", "settings: context=32, vocabulary=0", "model = bigram"})
-    CHECK_MESSAGE(contains(tried.out, part), part);
+  for (const char* expected : {"model:\n  bigram\n", "settings: context=32, vocabulary=0", "model = bigram"})
+    CHECK_MESSAGE(contains(tried.out, expected), expected);
   const Words plugin = {"--plugin=" + (folder / "plugins/bigram.so")};
   const std::string text = folder.write("text.txt", tiny_text()), run = folder / "run";
   const Words train = {"train",     "--model=bigram", "--data=" + text,       "--out=" + run,
@@ -198,9 +198,9 @@ TEST_CASE("train: --profile prints a table of the operations") {
   const Outcome outcome = run_orrery(train_tiny(folder, "run", {"--profile"}));
   INFO(outcome.out, outcome.err);
   CHECK(outcome.code == 0);
-  for (const char* part : {"operation", "saved (MB)", "fraction of peak", "multiply-adds (G)", "GFLOP/s", "attention",
-                           "cross_entropy", "forward", "backward", "measured peak: "})
-    CHECK(contains(outcome.err, part));
+  for (const char* expected : {"operation", "saved (MB)", "fraction of peak", "multiply-adds (G)", "GFLOP/s",
+                               "attention", "cross_entropy", "forward", "backward", "measured peak: "})
+    CHECK(contains(outcome.err, expected));
   CHECK(last_line(outcome.out).starts_with("validation loss "));
 }
 
@@ -217,9 +217,9 @@ TEST_CASE("train: --profile reports the multiply-adds that a span saves") {
     std::istringstream text(outcome.err);
     for (std::string line; std::getline(text, line);) {
       std::istringstream words(line);
-      std::string name, direction, calls, milliseconds, share, percent, rate, unit;
+      std::string name, direction, calls, milliseconds, fraction, percent, rate, unit;
       double work = 0;
-      if (words >> name >> direction >> calls >> milliseconds >> share >> percent >> rate >> unit >> work)
+      if (words >> name >> direction >> calls >> milliseconds >> fraction >> percent >> rate >> unit >> work)
         billions += name == "attention" ? work : 0;
     }
     return billions;
@@ -286,14 +286,14 @@ TEST_CASE("train: the task and its problem come along with --init_from, unless o
   const Folder folder;
   REQUIRE(is_complete(run_orrery(Words{"train", "--task=algorithmic", "--problem=copy(length=3)"} + tiny +
                                  Words{"--out=" + (folder / "first")})));
-  const auto settings_begun_with = [&](const std::string& out, const Words& more) {
+  const auto inherited_settings = [&](const std::string& out, const Words& more) {
     const Outcome begun =
         run_orrery(Words{"train", "--init_from=" + (folder / "first"), "--steps=1", "--out=" + (folder / out)} + more);
     REQUIRE_MESSAGE(is_complete(begun), begun.err);
     return read_file(folder / (out + "/settings.toml"));
   };
-  Message(settings_begun_with("its", {})).names("task").value("\"algorithmic\"").names("problem").value("length=3");
-  Message(settings_begun_with("given", {"--problem=copy(length=2)"})).names("problem").value("length=2");
+  Message(inherited_settings("its", {})).names("task").value("\"algorithmic\"").names("problem").value("length=3");
+  Message(inherited_settings("given", {"--problem=copy(length=2)"})).names("problem").value("length=2");
   expect_error(run_orrery({"train", "--init_from=" + (folder / "first"), "--task=language_modeling",
                            "--data=" + folder.write("text.txt", tiny_text()), "--out=" + (folder / "text")}))
       .names("tokenizer")
@@ -308,21 +308,21 @@ TEST_CASE("train: the columns of a translation come along with --init_from, but 
       run_orrery({"train", "--model=translation-small", "--layers=1", "--heads=2", "--width=16", "--data=" + data,
                   "--source_column=4", "--target_column=3", "--tokenizer=sentence_piece(vocabulary=200)",
                   "--batch_tokens=200", "--steps=1", "--out=" + (folder / "first")})));
-  const auto settings_begun_with = [&](const std::string& out, const Words& more) {
+  const auto inherited_settings = [&](const std::string& out, const Words& more) {
     const Outcome begun = run_orrery(Words{"train", "--init_from=" + (folder / "first"), "--batch_tokens=200",
                                            "--steps=1", "--out=" + (folder / out)} +
                                      more);
     REQUIRE_MESSAGE(is_complete(begun), begun.err);
     return read_file(folder / (out + "/settings.toml"));
   };
-  Message(settings_begun_with("its", {"--data=" + data})).value("source_column = 4").value("target_column = 3");
-  Message(settings_begun_with("given", {"--data=" + data, "--source_column=3", "--target_column=4"}))
+  Message(inherited_settings("its", {"--data=" + data})).value("source_column = 4").value("target_column = 3");
+  Message(inherited_settings("given", {"--data=" + data, "--source_column=3", "--target_column=4"}))
       .value("source_column = 3")
       .value("target_column = 4");
   std::string lines;
   for (int i = 0; i < 40; ++i) lines += "in the beginning\n";
   const std::string file = folder.write("lines.txt", lines);
-  CHECK(!contains(settings_begun_with("lines", {"--data=" + file, "--translations=" + file}), "source_column = 4"));
+  CHECK(!contains(inherited_settings("lines", {"--data=" + file, "--translations=" + file}), "source_column = 4"));
 }
 
 TEST_CASE("train: a run that ends worse than a uniform guess is complete, with a message and exit code 3") {
@@ -349,11 +349,11 @@ TEST_CASE("train: a run that ends worse than a uniform guess is complete, with a
     REQUIRE(outcome.code == 3);
     CHECK(last_line(outcome.out).starts_with("validation loss "));
     const auto state = nlohmann::json::parse(read_file(folder / "run/step_000004/state.json"));
-    const std::string answers = state["settings"][each.size];
+    const std::string classes = state["settings"][each.size];
     expect_error(outcome, 3)
         .names("validation loss")
-        .names("ln " + answers)
-        .value(orrery::fixed(std::log(std::stod(answers)), 4))
+        .names("ln " + classes)
+        .value(orrery::fixed(std::log(std::stod(classes)), 4))
         .offers("--learning_rate");
   }
   // A sweep and a study accept it as a completed run with its loss.

@@ -19,16 +19,16 @@ using orrery::testing::Message;
 
 namespace {
 
-std::string activation(const std::string& name, const std::string& slope) {
+std::string activation(const std::string& name, const std::string& derivative) {
   return "#include \"nn/formulas/kernels.h\"\nnamespace {\nstruct Mine {\n"
          "  static inline const orrery::nn::ActivationInfo info{.name = \"" +
          name +
          "\", .formula = \"x / (1 + x^2)\", .source = \"a test\", .limits = {0, 0}};\n"
          "  template <class T> HOST_DEVICE T value(T x) const { return x / (1 + x * x); }\n"
          "  template <class T> HOST_DEVICE T derivative(T x) const { const T d = 1 + x * x; return " +
-         slope + "; }\n};\nREGISTER_ACTIVATION(Mine);\n}  // namespace\n";
+         derivative + "; }\n};\nREGISTER_ACTIVATION(Mine);\n}  // namespace\n";
 }
-const char* const right_slope = "(1 - x * x) / (d * d)";
+const char* const right_derivative = "(1 - x * x) / (d * d)";
 
 // A normalization by the mean absolute value, with a derivative by hand.
 const char* const normalization = R"(#include "engine/autograd/autograd.h"
@@ -43,12 +43,12 @@ struct Divide {  // y = x / m, m = mean |x| + epsilon:  dx = dy / m - sign(x) su
   static constexpr const char* name = "divide_by_mean_absolute";
   double epsilon;
   Tensor forward(Saved& saved, const Tensor& x) const {
-    const Tensor m = mean(absolute(x), {-1}, true) + epsilon;
+    const Tensor m = mean(abs(x), {-1}, true) + epsilon;
     saved.save(x, m);
     return x / m;
   }
   Gradients<1> backward(const Saved& saved, const Tensor& dy) const {
-    const Tensor &x = saved[0], &m = saved[1], sign = step(x) - step(-x);
+    const Tensor &x = saved[0], &m = saved[1], sign = heaviside(x) - heaviside(-x);
     return {dy / m - sign * mean(dy * x, {-1}, true) / (m * m)};
   }
 };
@@ -66,10 +66,10 @@ class MeanAbsolute final : public Module {
                                 .formula = "x / (mean |x| + epsilon) * weight",
                                 .source = "a test",
                                 .parameters = "weight 1",
-                                .keeps = "x, mean of each row"};
+                                .saves = "x, mean of each row"};
   MeanAbsolute(const Spec& spec, const NormalizationOptions& options)
       : epsilon_(settings_from<Settings>(spec).epsilon), weight_(Shape{options.width}, constant(1)) {}
-  Tensor forward(const Tensor& x, Pass&) override { return record(Divide{epsilon_}, x) * weight_.value; }
+  Tensor forward(const Tensor& x, ForwardPass&) override { return record(Divide{epsilon_}, x) * weight_.value; }
   void visit(Visitor& v) override { v("weight", weight_); }
 
  private:
@@ -81,7 +81,7 @@ REGISTER_NORMALIZATION(MeanAbsolute);
 GradientCase gradient_case(const CaseTensors& random) {
   return {{{"x", random({5, 7})}},
           [](const auto& in) { return record(Divide{0.1}, in[0]); },
-          [](const auto& in) { return in[0] * reciprocal(mean(absolute(in[0]), {-1}, true) + 0.1); }};
+          [](const auto& in) { return in[0] * reciprocal(mean(abs(in[0]), {-1}, true) + 0.1); }};
 }
 REGISTER_GRADIENT_CASE("normalization", "mean_absolute", gradient_case);
 
@@ -93,14 +93,14 @@ REGISTER_GRADIENT_CASE("normalization", "mean_absolute", gradient_case);
 
 TEST_CASE("try compiles a formula file, shows it, checks it, plots it and trains with it in its three roles") {
   const Folder folder;
-  const std::string file = folder.write("bump.cpp", activation("bump", right_slope));
+  const std::string file = folder.write("bump.cpp", activation("bump", right_derivative));
   const Outcome tried = run_orrery({"try", file, "--out=" + (folder / "plugins"), "--steps=30"});
   INFO(tried.out, tried.err);
   CHECK(tried.code == 0);
-  for (const char* part :
+  for (const char* expected :
        {"x / (1 + x^2)", "activation bump", "passed", "derivative", "gelu, softmax, layer",
         "feed_forward = dense(bump)", "attention = pointwise(bump)", "normalization = dynamic(bump)", "--plugin="})
-    CHECK(contains(tried.out, part));
+    CHECK(contains(tried.out, expected));
 
   const std::string plugin = folder / "plugins/bump.so";
   REQUIRE(fs::exists(plugin));
@@ -150,7 +150,7 @@ TEST_CASE("try exits 1 and names the check if a derivative is wrong") {
 
 TEST_CASE("try exits 1 and tells a fact that is false, though every derivative is right") {
   const Folder folder;
-  std::string text = activation("false_bump", right_slope);
+  std::string text = activation("false_bump", right_derivative);
   text.replace(text.find(".limits"), 7, ".zero_below_zero = true, .limits");
   const Outcome tried = run_orrery({"try", folder.write("f.cpp", text), "--out=" + (folder / "plugins"), "--steps=0"});
   CHECK(tried.code == 1);
@@ -188,10 +188,10 @@ TEST_CASE("a normalization in one file goes through try as well, and trains a mo
   const Outcome tried = run_orrery({"try", file, "--out=" + (folder / "p"), "--steps=12"});
   INFO(tried.out, tried.err);
   CHECK(tried.code == 0);
-  for (const char* part :
+  for (const char* expected :
        {"x / (mean |x| + epsilon) * weight", "parameters weight 1; saved for backward x, mean of each row",
         "normalization mean_absolute: passed", "normalization = mean_absolute", "--plugin="})
-    CHECK_MESSAGE(contains(tried.out, part), part);
+    CHECK_MESSAGE(contains(tried.out, expected), expected);
   CHECK(!contains(tried.out, "FAILED"));
   const Outcome trained =
       run_orrery(std::vector<std::string>{"train", "--data=" + folder.write("t", tiny_text()),
@@ -217,7 +217,7 @@ TEST_CASE("try refuses a file that registers nothing, a name that is taken, and 
   };
   const std::string nothing = folder.write("nothing.cpp", "int x;\n"), absent = folder / "absent.cpp";
   refusal(nothing).names("try").names(nothing).offers("REGISTER_ACTIVATION");
-  const std::string taken = folder.write("taken.cpp", activation("relu", right_slope));
+  const std::string taken = folder.write("taken.cpp", activation("relu", right_derivative));
   refusal(taken).names(folder / "plugins/taken.so").names("activation").value("relu");
   refusal(absent).names("try").names(absent).offers("orrery try examples/03_new_activation.cpp");
   const std::string no_file = folder / "absent.so", no_plugin = folder.write("text.so", "hello");
@@ -280,7 +280,7 @@ TEST_CASE("a normalization and attentions by rows of scores are short files that
     const Outcome tried = run_orrery({"try", path, "--out=" + folder.path(), "--steps=10"});
     INFO(tried.out, tried.err);
     CHECK(tried.code == 0);
-    for (const std::string& part : one.parts) CHECK_MESSAGE(contains(tried.out, part), part);
+    for (const std::string& expected : one.parts) CHECK_MESSAGE(contains(tried.out, expected), expected);
     CHECK(!contains(tried.out, "FAILED"));
     const std::string plugin = folder / std::filesystem::path(one.file).stem().string() + ".so";
     const Outcome trained =
@@ -321,7 +321,7 @@ TEST_CASE("try: paths of the source, the headers and the plug-in may hold every 
   fs::create_directories(odd);
   fs::create_directory_symlink(ORRERY_SOURCE_DIR, odd + "/tree's");
   const std::string source = odd + "/-bump's @x.cpp", plugins = odd + "/plug-in's";
-  fs::copy_file(folder.write("bump.cpp", activation("bump", right_slope)), source);
+  fs::copy_file(folder.write("bump.cpp", activation("bump", right_derivative)), source);
   const Outcome tried = run_orrery({"try", source, "--headers=" + odd + "/tree's", "--out=" + plugins, "--steps=0"});
   INFO(tried.out, tried.err);
   CHECK(tried.code == 0);
@@ -338,7 +338,7 @@ TEST_CASE("try: the text to train with is that beside the headers that are given
   for (const char* headers : {"engine", "nn", "models"})
     fs::create_directory_symlink(ORRERY_SOURCE_DIR + std::string("/") + headers, tree + "/" + headers);
   folder.write("tree/examples/data/tinyshakespeare.txt", "a text that is no UTF-8: \xff\n");
-  const std::string source = folder.write("bump.cpp", activation("bump", right_slope));
+  const std::string source = folder.write("bump.cpp", activation("bump", right_derivative));
   const Outcome tried = run_orrery({"try", source, "--headers=" + tree, "--out=" + (folder / "plugins"), "--steps=1"});
   expect_error(tried).names(text).value("UTF-8");
 }
@@ -403,7 +403,7 @@ TEST_CASE("plug-in: a call of exit while the program ends does not change its ex
   for (const char* name : {"exit", "quick_exit", "_Exit"}) {
     CAPTURE(name);
     const std::string source = folder.write(
-        std::string(name) + ".cpp", "#include <cstdlib>\n" + activation(std::string("bump") + name, right_slope) +
+        std::string(name) + ".cpp", "#include <cstdlib>\n" + activation(std::string("bump") + name, right_derivative) +
                                         "struct Gone { ~Gone() { std::" + name + "(0); } } gone;\n");
     const Outcome tried = run_orrery({"try", source, "--out=" + folder.path(), "--steps=0"});
     CHECK_MESSAGE(tried.code == 0, tried.err);
@@ -415,7 +415,7 @@ TEST_CASE("plug-in: a call of exit while the program ends does not change its ex
 
 TEST_CASE("plug-in: the same file twice is one plug-in") {
   const Folder folder;
-  const std::string source = folder.write("bump.cpp", activation("bump", right_slope));
+  const std::string source = folder.write("bump.cpp", activation("bump", right_derivative));
   REQUIRE(run_orrery({"try", source, "--out=" + folder.path(), "--steps=0"}).code == 0);
   const std::string plugin = "--plugin=" + (folder / "bump.so");
   CHECK(run_orrery({"list", "bump", plugin, plugin}).code == 0);

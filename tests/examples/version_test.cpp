@@ -29,9 +29,9 @@ TEST_CASE("version: inspect, compare, report and verify_resume tell that another
     const Outcome outcome = run_orrery(words);
     INFO(outcome.out, outcome.err);
     CHECK(outcome.code == 0);
-    const bool told = contains(outcome.err, "0.0.9");
-    if (told) orrery::testing::Message(outcome.err).names(old).value("orrery 0.0.9");
-    return told;
+    const bool warned_about = contains(outcome.err, "0.0.9");
+    if (warned_about) orrery::testing::Message(outcome.err).names(old).value("orrery 0.0.9");
+    return warned_about;
   };
   CHECK(warned({"inspect", old, "--text=abe", "--analysis=attention"}));
   CHECK(!warned({"inspect", now, "--text=abe", "--analysis=attention"}));

@@ -165,12 +165,12 @@ struct WrongSquare {
   }
   Gradients<1> backward(const Saved& saved, const Tensor& dy) const { return {saved[0] * dy}; }  // the 2 is missing
 };
-GradientCase wrong_case(const CaseTensors& random) {
+GradientCase wrong_gradient_case(const CaseTensors& random) {
   return {{{"x", random({2, 3})}},
           [](const auto& in) { return record(WrongSquare{}, in[0]); },
           [](const auto& in) { return in[0] * in[0]; }};
 }
-REGISTER_GRADIENT_CASE("loss", "wrong_square", wrong_case);
+REGISTER_GRADIENT_CASE("loss", "wrong_square", wrong_gradient_case);
 
 const bool registered =
     (losses().add({"wrong_square", "x^2", "none"}), losses().add({"missing_term", "x w + w", "none"}),

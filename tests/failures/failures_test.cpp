@@ -18,7 +18,7 @@
 namespace {
 
 namespace fs = std::filesystem;
-using namespace failures;
+using namespace fault_injection;
 
 const char* const scale = std::getenv("ORRERY_FAILURES");
 const bool take_all = scale && std::string(scale) == "all";
@@ -31,21 +31,22 @@ struct Command {
   Words words;
   bool uses_plugin = false;
   // Returns what is wrong with the files that the command left, or "".
-  std::function<std::string(const std::string& folder, const Ran& ran, const Ran& undisturbed)> check;
+  std::function<std::string(const std::string& folder, const RunResult& ran, const RunResult& undisturbed)> check;
 };
 
 std::vector<Command> commands() {
   const Templates& t = Templates::get();
-  const auto unchanged = [&t](const std::string& folder, const Ran& ran, const Ran& undisturbed) -> std::string {
+  const auto unchanged = [&t](const std::string& folder, const RunResult& ran,
+                              const RunResult& undisturbed) -> std::string {
     if (files_of(folder + "/run") != files_of(t.done + "/run")) return "changes the run";
     return ran.code == 0 && ran.out != undisturbed.out ? "prints something else" : "";
   };
-  const auto any = [](const std::string&, const Ran&, const Ran&) { return std::string(); };
+  const auto any = [](const std::string&, const RunResult&, const RunResult&) { return std::string(); };
   return {
       {"train", t.fresh, train_words(), false,
-       [](const std::string& folder, const Ran& ran, const Ran&) { return wrong_run(folder, ran, false); }},
+       [](const std::string& folder, const RunResult& ran, const RunResult&) { return wrong_run(folder, ran, false); }},
       {"resume", t.begun, train_words() + Words{"--resume=yes"}, false,
-       [](const std::string& folder, const Ran& ran, const Ran&) { return wrong_run(folder, ran, true); }},
+       [](const std::string& folder, const RunResult& ran, const RunResult&) { return wrong_run(folder, ran, true); }},
       {"generate", t.done, {"generate", "--checkpoint=run", "--tokens=12", "--threads=1"}, false, unchanged},
       {"list", t.done, {"list"}, false, unchanged},
       {"try", t.done, {"try", "formula.cpp", "--data=text.txt", "--steps=2", "--out=plugins"}, true, any},
@@ -55,12 +56,12 @@ std::vector<Command> commands() {
 }
 
 // Returns all of first ... count, or an even sample with both ends.
-std::vector<long> places(const std::string& kind, long last, bool lasting) {
+std::vector<long> sampled_calls(const std::string& kind, long last, bool lasting) {
   const long first = kind == "allocation" ? std::min(first_allocation, last) : 1, count = last - first + 1;
   const long some = lasting ? lasting_in_tests : kind == "allocation" ? allocations_in_tests : others_in_tests;
-  const long most = take_all ? count : std::min(count, some);
+  const long limit = take_all ? count : std::min(count, some);
   std::set<long> all;
-  for (long i = 0; i < most; ++i) all.insert(most == 1 ? first : first + i * (count - 1) / (most - 1));
+  for (long i = 0; i < limit; ++i) all.insert(limit == 1 ? first : first + i * (count - 1) / (limit - 1));
   return {all.begin(), all.end()};
 }
 
@@ -71,23 +72,22 @@ struct Tally {
 };
 
 // Each trial has its own folder and process, so trials run on all cores.
-void try_all(const Command& command, const std::vector<Failure>& trials, const Ran& undisturbed, Tally& tally) {
-  const Place place;
+void try_all(const Command& command, const std::vector<Failure>& trials, const RunResult& undisturbed, Tally& tally) {
+  const ScratchFolder scratch;
   std::atomic<size_t> next = 0;
   const auto work = [&](unsigned worker) {
-    const std::string folder = place / std::to_string(worker);
+    const std::string folder = scratch / std::to_string(worker);
     for (size_t i; (i = next++) < trials.size();) {
       const Failure& failure = trials[i];
       copy_folder(command.from, folder);
-      const Ran ran = run(folder, command.words, failure, command.uses_plugin ? Templates::get().plugin : "");
+      const RunResult ran = run(folder, command.words, failure, command.uses_plugin ? Templates::get().plugin : "");
       std::string wrong = wrong_end(ran);
       const bool harmless = failure.kind == "short_write" || failure.kind == "interrupted";
       if (wrong.empty() && harmless && ran.code != 0) wrong = "gives up: " + ran.err;
       const std::string left = command.check(folder, ran, undisturbed);
       // A checkpoint that could not be removed is reported and stays until the next run.
-      const bool told = ran.err.find("warning: an old checkpoint was not removed") != std::string::npos;
-      if (!left.empty() && !(told && left.starts_with("leaves ")))
-        wrong += (wrong.empty() ? "" : "; ") + left;
+      const bool warned = ran.err.find("warning: an old checkpoint was not removed") != std::string::npos;
+      if (!left.empty() && !(warned && left.starts_with("leaves "))) wrong += (wrong.empty() ? "" : "; ") + left;
       fs::remove_all(folder);
       const std::lock_guard lock(tally.mutex);
       ++tally.tried[command.name + ", " + failure.kind];
@@ -102,16 +102,17 @@ void try_all(const Command& command, const std::vector<Failure>& trials, const R
 }
 
 void try_command(const Command& command, Tally& tally) {
-  const Place place;
-  copy_folder(command.from, place / "counted");
-  const Ran counted = run(place / "counted", command.words, {}, command.uses_plugin ? Templates::get().plugin : "");
+  const ScratchFolder scratch;
+  copy_folder(command.from, scratch / "counted");
+  const RunResult counted =
+      run(scratch / "counted", command.words, {}, command.uses_plugin ? Templates::get().plugin : "");
   INFO(counted.err);
   REQUIRE(counted.code == 0);
   REQUIRE(counted.counts.size() > 10);
   std::vector<Failure> trials;
   for (const auto& [kind, count] : counted.counts)
     for (const bool lasting : {false, true})
-      for (const long at : places(kind, count, lasting))
+      for (const long at : sampled_calls(kind, count, lasting))
         if (!(lasting && (kind == "interrupted" || kind == "short_write" || kind == "close")))
           trials.push_back({kind, at, lasting});
   try_all(command, trials, counted, tally);

@@ -99,10 +99,10 @@ void write_counts() {
 
 // `caller`: an address in the code that allocates.
 void watch(void* caller) {
-  Dl_info place;
-  if (!ours && dladdr(caller, &place) && place.dli_fname) {
-    const char* const name = strrchr(place.dli_fname, '/');
-    ours = strstr(name ? name : place.dli_fname, "orrery") != nullptr;
+  Dl_info info;
+  if (!ours && dladdr(caller, &info) && info.dli_fname) {
+    const char* const name = strrchr(info.dli_fname, '/');
+    ours = strstr(name ? name : info.dli_fname, "orrery") != nullptr;
   }
 }
 bool allocation_fails() { return ours && fails(allocation); }
@@ -157,14 +157,14 @@ ssize_t write(int file, const void* data, size_t size) {
   if (fails(write_) || fails(interrupted)) return -1;
   return real(file, data, fails(short_write) && size > 1 ? size / 2 : size);
 }
-ssize_t writev(int file, const struct iovec* pieces, int count) {
+ssize_t writev(int file, const struct iovec* buffers, int count) {
   NEXT(writev);
   if (fails(write_) || fails(interrupted)) return -1;
-  return real(file, pieces, fails(short_write) && count > 1 ? 1 : count);
+  return real(file, buffers, fails(short_write) && count > 1 ? 1 : count);
 }
-ssize_t pwrite(int file, const void* data, size_t size, off_t place) {
+ssize_t pwrite(int file, const void* data, size_t size, off_t offset) {
   NEXT(pwrite);
-  return fails(write_) ? -1 : real(file, data, size, place);
+  return fails(write_) ? -1 : real(file, data, size, offset);
 }
 // Streams that share stdout write with fwrite.
 size_t fwrite(const void* data, size_t size, size_t count, FILE* file) {
@@ -241,13 +241,13 @@ DIR* opendir(const char* path) {
   return fails(open_) ? nullptr : real(path);
 }
 
-void* mmap(void* place, size_t size, int protection, int flags, int file, off_t offset) {
+void* mmap(void* address, size_t size, int protection, int flags, int file, off_t offset) {
   NEXT(mmap);
-  return fails(mmap_) ? MAP_FAILED : real(place, size, protection, flags, file, offset);
+  return fails(mmap_) ? MAP_FAILED : real(address, size, protection, flags, file, offset);
 }
-void* mmap64(void* place, size_t size, int protection, int flags, int file, off_t offset) {
+void* mmap64(void* address, size_t size, int protection, int flags, int file, off_t offset) {
   NEXT(mmap64);
-  return fails(mmap_) ? MAP_FAILED : real(place, size, protection, flags, file, offset);
+  return fails(mmap_) ? MAP_FAILED : real(address, size, protection, flags, file, offset);
 }
 int pthread_create(pthread_t* thread_made, const pthread_attr_t* attributes, void* (*run)(void*), void* argument) {
   NEXT(pthread_create);

@@ -7,7 +7,7 @@
 #include "tests/failures/runs.h"
 #include "tests/support/message.h"
 
-using namespace failures;
+using namespace fault_injection;
 
 TEST_CASE("failures: where files cannot be locked, every command that locks ends with the file and a way out") {
   const Templates& t = Templates::get();
@@ -34,14 +34,14 @@ TEST_CASE("failures: where files cannot be locked, every command that locks ends
   for (const Case& each : cases) {
     CAPTURE(each.words[0]);
     CAPTURE(each.at);
-    const Place place;
-    const std::string folder = place / "folder";
+    const ScratchFolder scratch;
+    const std::string folder = scratch / "folder";
     copy_folder(each.words[0] == "train" ? t.fresh : t.done, folder);
     std::ofstream(folder + "/claim.toml")
         << "source = \"a test\"\nsentence = \"s\"\nkind = \"trained\"\nseeds = [1, 2]\nmetric = \"validation_loss\"\n"
            "refuted_if = \"a > b\"\n[base]\ndata = \"text.txt\"\nlayers = 1\nheads = 2\nwidth = 16\ncontext = 8\n"
            "batch_size = 2\nsteps = 4\n[variants.a]\nattention = \"pointwise(relu)\"\n[variants.b]\n";
-    const Ran ran = run(folder, each.words, {"lock", each.at, true});
+    const RunResult ran = run(folder, each.words, {"lock", each.at, true});
     CHECK(wrong_end(ran) == "");
     orrery::testing::expect_error(ran)
         .names(each.words[0])

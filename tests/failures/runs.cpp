@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-namespace failures {
+namespace fault_injection {
 namespace {
 
 namespace fs = std::filesystem;
@@ -30,13 +30,13 @@ bool holds_checkpoint(const std::string& out) {
 
 }  // namespace
 
-Place::Place() {
+ScratchFolder::ScratchFolder() {
   std::string pattern = (fs::is_directory("/dev/shm") ? "/dev/shm" : fs::temp_directory_path().string()) +
                         std::string("/orrery_failures_XXXXXX");
   REQUIRE(::mkdtemp(pattern.data()) != nullptr);
   path_ = pattern;
 }
-Place::~Place() {
+ScratchFolder::~ScratchFolder() {
   std::error_code ignored;
   fs::remove_all(path_, ignored);
 }
@@ -79,9 +79,9 @@ Templates::Templates() {
   REQUIRE(run(done, train_words()).code == 0);
   last = files_of(done + "/run/step_000004");
   REQUIRE(last.size() >= 3);
-  const std::string compiled = place / "compiled";  // once, for all commands that try a formula
+  const std::string compiled = scratch / "compiled";  // once, for all commands that try a formula
   copy_folder(fresh, compiled);
-  const Ran ran = run(compiled, {"try", "formula.cpp", "--data=text.txt", "--steps=0", "--out=plugins"});
+  const RunResult ran = run(compiled, {"try", "formula.cpp", "--data=text.txt", "--steps=0", "--out=plugins"});
   INFO(ran.err);
   REQUIRE(ran.code == 0);
   fs::copy_file(compiled + "/plugins/formula.so", plugin);
@@ -92,12 +92,12 @@ const Templates& Templates::get() {
   return one;
 }
 
-std::string wrong_run(const std::string& folder, const Ran& ran, bool had_checkpoint) {
+std::string wrong_run(const std::string& folder, const RunResult& ran, bool had_checkpoint) {
   const std::string out = folder + "/run";
   if (ran.code != 0) {
     const bool has = holds_checkpoint(out);
     if (had_checkpoint && !has) return "the checkpoint is lost";
-    const Ran again = run(folder, has ? train_words() + Words{"--resume=yes"} : train_words());
+    const RunResult again = run(folder, has ? train_words() + Words{"--resume=yes"} : train_words());
     if (again.code != 0) return "cannot be gone on with: " + again.err + "after: " + ran.err;
   }
   if (files_of(out + "/step_000004") != Templates::get().last) return "ends with other bytes";
@@ -106,4 +106,4 @@ std::string wrong_run(const std::string& folder, const Ran& ran, bool had_checkp
   return {};
 }
 
-}  // namespace failures
+}  // namespace fault_injection

@@ -6,14 +6,14 @@
 
 #include "tests/failures/trial.h"
 
-namespace failures {
+namespace fault_injection {
 
 // A temporary folder, removed with the object; in /dev/shm if possible, as every run syncs its files.
-class Place {
+class ScratchFolder {
  public:
-  Place();
-  ~Place();
-  Place(const Place&) = delete;
+  ScratchFolder();
+  ~ScratchFolder();
+  ScratchFolder(const ScratchFolder&) = delete;
   std::string operator/(const std::string& name) const { return path_ + "/" + name; }
 
  private:
@@ -28,8 +28,9 @@ const Words& train_words();
 
 // Initial folders, made once.
 struct Templates {
-  Place place;
-  std::string fresh = place / "fresh", begun = place / "begun", done = place / "done", plugin = place / "plugin.so";
+  ScratchFolder scratch;
+  std::string fresh = scratch / "fresh", begun = scratch / "begun", done = scratch / "done",
+              plugin = scratch / "plugin.so";
   std::map<std::string, std::string> last;  // files of an uninterrupted run's last checkpoint
 
   Templates();
@@ -38,6 +39,6 @@ struct Templates {
 
 // Returns "" if the run in folder/run after `ran` can be resumed (or restarted, if nothing was
 // saved) to identical bytes, else what is wrong.
-std::string wrong_run(const std::string& folder, const Ran& ran, bool had_checkpoint);
+std::string wrong_run(const std::string& folder, const RunResult& ran, bool had_checkpoint);
 
-}  // namespace failures
+}  // namespace fault_injection

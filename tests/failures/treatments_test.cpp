@@ -12,7 +12,7 @@
 namespace {
 
 namespace fs = std::filesystem;
-using namespace failures;
+using namespace fault_injection;
 
 struct Command {
   std::string name, words;
@@ -39,12 +39,12 @@ const std::vector<Command>& commands() {
 }
 
 // Returns whether the dynamic loader failed before any code of the program ran.
-bool loader_gave_up(const Ran& ran) {
+bool loader_gave_up(const RunResult& ran) {
   return ran.code == 127 && ran.err.find("error while loading shared libraries") != std::string::npos;
 }
 
 // Returns what is wrong, or "".
-std::string wrong(const Command& command, const std::string& folder, const Ran& ran) {
+std::string wrong(const Command& command, const std::string& folder, const RunResult& ran) {
   if (loader_gave_up(ran)) return {};
   if (const std::string end = wrong_end(ran); !end.empty()) return end;
   if (command.name == "train" || command.name == "resume") return wrong_run(folder, ran, command.name == "resume");
@@ -52,11 +52,11 @@ std::string wrong(const Command& command, const std::string& folder, const Ran& 
 }
 
 // `before`: a line of shell, such as ulimit -n 8. `after` follows the arguments, such as > /dev/full.
-Ran treat(const Command& command, const std::string& before, const std::string& after = "") {
-  const Place place;
-  const std::string folder = place / "folder";
+RunResult treat(const Command& command, const std::string& before, const std::string& after = "") {
+  const ScratchFolder scratch;
+  const std::string folder = scratch / "folder";
   copy_folder(command.from, folder);
-  const Ran ran = run_shell(folder, before + "\norrery" + command.words + " " + after, Templates::get().plugin);
+  const RunResult ran = run_shell(folder, before + "\norrery" + command.words + " " + after, Templates::get().plugin);
   CAPTURE(command.name);
   CAPTURE(before);
   CAPTURE(after);
@@ -67,17 +67,17 @@ Ran treat(const Command& command, const std::string& before, const std::string& 
 
 // Returns why the shell cannot mount in its own mount namespace, or "" if it can.
 std::string why_no_mounts() {
-  const Place place;
-  fs::create_directory(place / "folder");
-  const Ran ran = run_shell(place / "folder", "unshare --mount mount -t tmpfs none .", "");
+  const ScratchFolder scratch;
+  fs::create_directory(scratch / "folder");
+  const RunResult ran = run_shell(scratch / "folder", "unshare --mount mount -t tmpfs none .", "");
   return ran.code == 0 ? "" : ran.err.empty() ? "unshare ends with " + std::to_string(ran.code) : ran.err;
 }
 
 // Runs the command in a tmpfs with `kilobytes` KB besides its initial files (if `spare`), and copies
 // the run back. `seal`: a line of shell before the command; it may make the folder read-only.
-Ran treat_in_tmpfs(const Command& command, int kilobytes, const std::string& seal, bool spare) {
-  const Place place;
-  const std::string folder = place / "folder", inner = place / "inner";
+RunResult treat_in_tmpfs(const Command& command, int kilobytes, const std::string& seal, bool spare) {
+  const ScratchFolder scratch;
+  const std::string folder = scratch / "folder", inner = scratch / "inner";
   copy_folder(command.from, folder);
   fs::create_directory(inner);
   const std::string all =
@@ -87,7 +87,7 @@ Ran treat_in_tmpfs(const Command& command, int kilobytes, const std::string& sea
       seal + "\nset +e\norrery() { LD_PRELOAD='" FAILURES_INTERPOSER "' FAILURES_PLUGIN='" + Templates::get().plugin +
       "' '" ORRERY_PROGRAM "' \"$@\"; }\norrery" + command.words + "\ncode=$?\nrm -rf '" + folder +
       "/run'\n[ ! -d run ] || cp -r run '" + folder + "/run'\nexit $code\nEND\nunshare --mount sh .script";
-  const Ran ran = run_shell(folder, all, "");
+  const RunResult ran = run_shell(folder, all, "");
   CAPTURE(command.name);
   CAPTURE(kilobytes);
   CAPTURE(seal);
@@ -99,16 +99,16 @@ Ran treat_in_tmpfs(const Command& command, int kilobytes, const std::string& sea
 }  // namespace
 
 TEST_CASE("treatments: what was checked of a plug-in is what is loaded, though its file changes between") {
-  const Place place;
-  const std::string folder = place / "folder";
+  const ScratchFolder scratch;
+  const std::string folder = scratch / "folder";
   copy_folder(Templates::get().done, folder);
   const std::string make =
       "orrery try formula.cpp --data=text.txt --steps=0 --out=plugins > log";
   REQUIRE(run_shell(folder, make, Templates::get().plugin).code == 0);
-  const Ran ran = run_shell(folder,
-                            "export FAILURES_SPOILED=plugins/formula.so\n"
-                            "orrery list activation --plugin=plugins/formula.so && test ! -s plugins/formula.so",
-                            Templates::get().plugin);
+  const RunResult ran = run_shell(folder,
+                                  "export FAILURES_SPOILED=plugins/formula.so\n"
+                                  "orrery list activation --plugin=plugins/formula.so && test ! -s plugins/formula.so",
+                                  Templates::get().plugin);
   INFO(ran.err);
   CHECK(ran.code == 0);
 }
@@ -118,8 +118,8 @@ TEST_CASE("treatments: without /proc each message says what is missing") {
     MESSAGE("skipped, since nothing can be mounted here: ", why);
     return;
   }
-  const Place place;
-  const std::string folder = place / "folder";
+  const ScratchFolder scratch;
+  const std::string folder = scratch / "folder";
   copy_folder(Templates::get().done, folder);
   const std::string make = "orrery try formula.cpp --data=text.txt --steps=0 --out=plugins > log";
   REQUIRE(run_shell(folder, make, Templates::get().plugin).code == 0);
@@ -157,22 +157,22 @@ TEST_CASE("treatments: a folder that can be read only") {
     return;
   }
   for (const Command& command : commands()) {
-    const Ran ran = treat_in_tmpfs(command, 0, "mount -o remount,ro none .", false);
+    const RunResult ran = treat_in_tmpfs(command, 0, "mount -o remount,ro none .", false);
     CHECK(ran.code == (command.writes ? 1 : 0));
   }
 }
 
 TEST_CASE("treatments: few descriptors") {
   for (const Command& command : commands())
-    for (const int most : {3, 4, 5, 6, 7, 8, 9, 10, 12, 16}) treat(command, "ulimit -n " + std::to_string(most));
+    for (const int limit : {3, 4, 5, 6, 7, 8, 9, 10, 12, 16}) treat(command, "ulimit -n " + std::to_string(limit));
 }
 
 // In KB. With less, libraries do not load, or constructors of other libraries lack memory.
-int least_address_space() {
+int min_address_space() {
   const auto loads = [](int kilobytes) {
-    const Place place;
-    fs::create_directory(place / "folder");
-    return run_shell(place / "folder", "ulimit -v " + std::to_string(kilobytes) + "\norrery list", "").code != 127;
+    const ScratchFolder scratch;
+    fs::create_directory(scratch / "folder");
+    return run_shell(scratch / "folder", "ulimit -v " + std::to_string(kilobytes) + "\norrery list", "").code != 127;
   };
   int low = 1 << 10, high = 1 << 22;
   REQUIRE(loads(high));
@@ -182,11 +182,11 @@ int least_address_space() {
 }
 
 TEST_CASE("treatments: little address space") {
-  const int least = least_address_space();
+  const int smallest = min_address_space();
   int failed = 0;
   for (const Command& command : commands())
     for (int more = 0; more <= 3600; more += command.name == "resume" ? 100 : 400)
-      failed += treat(command, "ulimit -v " + std::to_string(least + more)).code != 0;
+      failed += treat(command, "ulimit -v " + std::to_string(smallest + more)).code != 0;
   CHECK(failed >= 10);
 }
 
@@ -209,10 +209,10 @@ TEST_CASE("treatments: a stdout that is full") {
 TEST_CASE("treatments: streams that are closed, whose numbers the next files get") {
   for (const Command& command : commands())
     for (const char* after : {">&-", "2>&-", "<&-", ">&- 2>&- <&-"}) {
-      const Place place;
-      const std::string folder = place / "folder";
+      const ScratchFolder scratch;
+      const std::string folder = scratch / "folder";
       copy_folder(command.from, folder);
-      Ran ran = run_shell(folder, "orrery" + command.words + " " + after, Templates::get().plugin);
+      RunResult ran = run_shell(folder, "orrery" + command.words + " " + after, Templates::get().plugin);
       CAPTURE(command.name);
       CAPTURE(after);
       CAPTURE(ran.err);

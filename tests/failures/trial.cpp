@@ -15,7 +15,7 @@
 #include <stdexcept>
 #include <thread>
 
-namespace failures {
+namespace fault_injection {
 namespace {
 
 namespace fs = std::filesystem;
@@ -53,7 +53,7 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
   return all;
 }
 
-Ran start(const std::string& folder, Words command, Words environment, int seconds) {
+RunResult start(const std::string& folder, Words command, Words environment, int seconds) {
   const std::vector<char*> argv = pointers(command), envp = pointers(environment);
   // stderr is a pipe, because limits on files must not hide the message. A message fits into a pipe.
   int err[2];
@@ -61,11 +61,11 @@ Ran start(const std::string& folder, Words command, Words environment, int secon
   const pid_t child = ::fork();
   if (child == 0) become(folder, argv, envp, err[1]);
   ::close(err[1]);
-  Ran ran;
+  RunResult ran;
   ran.code = wait_for(child, seconds);
   ran.out = contents(folder + "/.out");
-  char part[4096];
-  for (ssize_t got; (got = ::read(err[0], part, sizeof part)) > 0;) ran.err.append(part, static_cast<size_t>(got));
+  char chunk[4096];
+  for (ssize_t got; (got = ::read(err[0], chunk, sizeof chunk)) > 0;) ran.err.append(chunk, static_cast<size_t>(got));
   ::close(err[0]);
   std::istringstream counts(contents(folder + "/.counts"));
   std::string kind;
@@ -76,7 +76,7 @@ Ran start(const std::string& folder, Words command, Words environment, int secon
 
 }  // namespace
 
-Ran run(const std::string& folder, const Words& words, const Failure& failure, const std::string& plugin) {
+RunResult run(const std::string& folder, const Words& words, const Failure& failure, const std::string& plugin) {
   Words command = {ORRERY_PROGRAM};
   command.insert(command.end(), words.begin(), words.end());
   Words environment = {"PATH=/usr/bin:/bin", "LD_PRELOAD=" FAILURES_INTERPOSER, "FAILURES_COUNTS=.counts"};
@@ -89,13 +89,13 @@ Ran run(const std::string& folder, const Words& words, const Failure& failure, c
   return start(folder, command, environment, failure.at > 0 ? seconds_allowed : 10 * seconds_allowed);
 }
 
-Ran run_shell(const std::string& folder, const std::string& command, const std::string& plugin) {
+RunResult run_shell(const std::string& folder, const std::string& command, const std::string& plugin) {
   const std::string program = "orrery() { LD_PRELOAD='" FAILURES_INTERPOSER "' FAILURES_PLUGIN='" + plugin +
                               "' '" ORRERY_PROGRAM "' \"$@\"; }\n";
   return start(folder, {"/bin/sh", "-c", program + command}, {"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}, seconds_allowed);
 }
 
-std::string wrong_end(const Ran& ran) {
+std::string wrong_end(const RunResult& ran) {
   if (ran.code == 124) return "hangs";
   if (ran.code != 0 && ran.code != 1) return "ends with " + std::to_string(ran.code) + ": " + ran.err;
   if (ran.code == 0) return {};
@@ -127,7 +127,7 @@ namespace {
 
 // Removes differences between an uninterrupted and a resumed run: how it started, whether it was
 // validated when interrupted, and the hash.
-std::string without_circumstances(const std::string& state) {
+std::string without_environment(const std::string& state) {
   auto json = nlohmann::ordered_json::parse(state, nullptr, false);
   if (!json.is_object() || !json["settings"].is_object()) return state;
   for (const char* key : {"validation_loss", "sha256"}) json.erase(key);
@@ -144,9 +144,9 @@ std::map<std::string, std::string> files_of(const std::string& folder) {
     const std::string name = fs::relative(entry.path(), folder).string();
     const bool clock = name.ends_with("metrics.jsonl");
     std::string& bytes = all[name] = entry.is_regular_file() && !clock ? contents(entry.path().string()) : "";
-    if (name.ends_with("state.json")) bytes = without_circumstances(bytes);
+    if (name.ends_with("state.json")) bytes = without_environment(bytes);
   }
   return all;
 }
 
-}  // namespace failures
+}  // namespace fault_injection

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace failures {
+namespace fault_injection {
 
 using Words = std::vector<std::string>;
 
@@ -15,7 +15,7 @@ struct Failure {  // the call that fails; default: none
   bool lasting = false;
 };
 
-struct Ran {
+struct RunResult {
   int code = -1;  // exit code; 128 + the signal; 124 if it took more than seconds_allowed
   std::string out, err;
   std::map<std::string, long> counts;  // number of calls, by kind
@@ -23,17 +23,18 @@ struct Ran {
 constexpr int seconds_allowed = 20;  // for a trial; longer for runs without a failure, such as compiling
 
 // Runs the program with these arguments in `folder`. `plugin`: replaces the compiler's output.
-Ran run(const std::string& folder, const Words& words, const Failure& failure = {}, const std::string& plugin = "");
+RunResult run(const std::string& folder, const Words& words, const Failure& failure = {},
+              const std::string& plugin = "");
 
 // Runs a shell command there. `orrery WORDS...` is the program; `plugin` is as in run().
-Ran run_shell(const std::string& folder, const std::string& command, const std::string& plugin);
+RunResult run_shell(const std::string& folder, const std::string& command, const std::string& plugin);
 
 // Returns "" if it ended with exit code 0, or with 1 and one message of ours, else what is wrong.
-std::string wrong_end(const Ran& ran);
+std::string wrong_end(const RunResult& ran);
 
 std::string contents(const std::string& path);
 // Returns the files below a folder with their contents, without data that depend on the clock or on
 // whether the run was resumed.
 std::map<std::string, std::string> files_of(const std::string& folder);
 
-}  // namespace failures
+}  // namespace fault_injection

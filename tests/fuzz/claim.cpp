@@ -21,7 +21,7 @@ void read_claim_file(const std::string& folder, std::string_view bytes) {
   promise(!claim.source.empty() && !claim.sentence.empty() && !claim.variants.empty(), "a claim says nothing");
   promise(!claim.refuted_if.empty(), "nothing refutes the claim");
   promise(claim.kind == Claim::Kind::timed ? claim.rounds >= 2 : claim.seeds.size() >= 2, "it cannot be judged");
-  for (const Metric& metric : claim.metrics)
+  for (const MetricExpression& metric : claim.metrics)
     promise(print(parse_metric("again", print(metric))) == print(metric),
             "printed and read again it is another metric");
   const auto has = [&](const std::string& name) {
@@ -30,7 +30,7 @@ void read_claim_file(const std::string& folder, std::string_view bytes) {
   for (const Comparison& each : claim.refuted_if) {
     promise(has(each.left) && (!each.of_variants || has(each.right)), "it compares a variant that is not there");
     promise(each.metric < claim.metrics.size(), "it compares what is not measured");
-    promise(each.refuted != Refuted::outside || each.bound > 0, "an equality has no margin");
+    promise(each.refuted != RefutedWhen::outside || each.bound > 0, "an equality has no margin");
   }
   const Claim smoke = for_smoke(claim);
   promise(smoke.variants.size() <= 2 && smoke.seeds.size() == 1 && smoke.swept_values() <= 2, "smoke is long");
@@ -88,7 +88,7 @@ void read_study(const std::string& folder, std::string_view bytes) {
   const StudyVerdict verdict = read_verdict(folder + "/verdict.json");
   write_verdict(folder + "/again.json", verdict);
   const StudyVerdict again = read_verdict(folder + "/again.json");
-  promise(again.judged.comparisons.size() == verdict.judged.comparisons.size() && again.word() == verdict.word() &&
+  promise(again.result.comparisons.size() == verdict.result.comparisons.size() && again.label() == verdict.label() &&
               again.sentence == verdict.sentence && again.missing == verdict.missing,
           "written and read again it is another verdict");
   Json sections = Json::array();

@@ -29,7 +29,7 @@ namespace {
 namespace fs = std::filesystem;
 using namespace fuzz;
 
-constexpr size_t longest_input = 1 << 16;
+constexpr size_t max_input = 1 << 16;
 constexpr unsigned seconds_of_one = 10;
 
 // State of the signal handler, to save the current input: plain memory, no allocation.
@@ -42,9 +42,9 @@ void keep_current() {
   [[maybe_unused]] const ssize_t written = ::write(file, current.data(), current.size());
   ::close(file);
   const char before[] = "\ncrash or hang; the input is kept in ";
-  [[maybe_unused]] ssize_t said = ::write(2, before, sizeof before - 1);
-  said = ::write(2, kept_path, std::strlen(kept_path));
-  said = ::write(2, "\n", 1);
+  [[maybe_unused]] ssize_t ignored = ::write(2, before, sizeof before - 1);
+  ignored = ::write(2, kept_path, std::strlen(kept_path));
+  ignored = ::write(2, "\n", 1);
 }
 void on_signal(int number) {
   keep_current();
@@ -101,13 +101,13 @@ class Search {
     const auto time_is_up = [&] {
       return options_.seconds > 0 && std::chrono::steady_clock::now() - start > std::chrono::seconds(options_.seconds);
     };
-    const uint64_t most = options_.inputs == 0 && options_.seconds > 0 ? UINT64_MAX : options_.inputs;
+    const uint64_t max_inputs = options_.inputs == 0 && options_.seconds > 0 ? UINT64_MAX : options_.inputs;
     std::vector<std::string> inputs = corpus_;
     if (inputs.empty()) inputs.push_back("");
-    for (uint64_t i = 0; i < most && !time_is_up(); ++i) {
+    for (uint64_t i = 0; i < max_inputs && !time_is_up(); ++i) {
       Random random(options_.seed * 0x9e3779b97f4a7c15 + i);
       std::string& from = inputs[random.below(inputs.size())];
-      std::string bytes = mutated(format_, from, corpus_, longest_input, random);
+      std::string bytes = mutated(format_, from, corpus_, max_input, random);
       const uint64_t read_before = read_;
       if (!accept(bytes)) return 1;
       // Accepted inputs are starting points for further mutations, if they are short.

@@ -36,7 +36,7 @@ std::string small_tensors(const std::string& folder) {
     nn::initialize(*model, 1);
     const std::string out = folder + "/exported";
     export_model({run, *model, settings[0].second == "vit" ? classes : byte}, out, "");
-    for (const StoredTensor& each : stored_tensors(out)) all.push_back({each.name, with_numbers(each).tensor});
+    for (const StoredTensor& each : stored_tensors(out)) all.push_back({each.name, with_values(each).tensor});
     std::filesystem::remove_all(out);
   }
   write_safetensors(folder + "/all.safetensors", all, {});

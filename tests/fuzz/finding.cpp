@@ -6,19 +6,19 @@
 namespace {
 
 using namespace fuzz;
-using orrery::models::Finding;
+using orrery::models::NonFiniteReport;
 
 void read_found(const std::string& folder, std::string_view bytes) {
   put(folder + "/found.json", bytes);
-  const Finding finding = orrery::models::read_finding(folder);
-  const auto& call = finding.call;
-  promise(finding.step >= 0 && call.found < call.made.size(), "it points at nothing");
-  const orrery::NumberFacts& facts = call.made[call.found].facts;
-  promise(facts.not_finite() > 0 && facts.first >= 0 && facts.first < facts.shape.numel(), "it has found nothing");
-  promise(!sentence(finding).empty(), "it says nothing");
-  orrery::models::write_finding(folder, finding);
-  const Finding again = orrery::models::read_finding(folder);
-  promise(again.step == finding.step && again.validating == finding.validating && again.call == call,
+  const NonFiniteReport report = orrery::models::read_report(folder);
+  const auto& call = report.call;
+  promise(report.step >= 0 && call.first_non_finite < call.outputs.size(), "it points at nothing");
+  const orrery::TensorStats& stats = call.outputs[call.first_non_finite].stats;
+  promise(stats.non_finite() > 0 && stats.first >= 0 && stats.first < stats.shape.numel(), "it has found nothing");
+  promise(!message(report).empty(), "it says nothing");
+  orrery::models::write_report(folder, report);
+  const NonFiniteReport again = orrery::models::read_report(folder);
+  promise(again.step == report.step && again.validating == report.validating && again.call == call,
           "written and read again it is another finding");
 }
 

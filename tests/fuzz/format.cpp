@@ -21,9 +21,9 @@ namespace fs = std::filesystem;
 class Scratch {
  public:
   Scratch() {
-    const fs::path memory = "/dev/shm";
+    const fs::path ram_folder = "/dev/shm";
     std::error_code ignored;
-    const fs::path parent = fs::is_directory(memory, ignored) ? memory : fs::temp_directory_path();
+    const fs::path parent = fs::is_directory(ram_folder, ignored) ? ram_folder : fs::temp_directory_path();
     std::string pattern = (parent / "orrery_fuzz_XXXXXX").string();
     if (!mkdtemp(pattern.data())) throw std::runtime_error("no folder for files in " + parent.string());
     path_ = pattern;

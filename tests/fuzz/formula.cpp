@@ -10,7 +10,7 @@ namespace {
 using namespace fuzz;
 
 void read(const std::string&, std::string_view bytes) {
-  for (const std::string& sentence : orrery::program::foreign_calls(std::string(bytes)))
+  for (const std::string& sentence : orrery::program::std_calls(std::string(bytes)))
     promise(sentence.starts_with("line ") && sentence.find(": std::") != std::string::npos, "a finding says no place");
 }
 

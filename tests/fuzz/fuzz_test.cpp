@@ -30,11 +30,11 @@ std::string contents(const fs::path& path) {
   return text.str();
 }
 
-struct Ran {
+struct RunResult {
   int code;
   std::string output;  // stdout and stderr
 };
-Ran run_fuzz(const Folder& folder, const std::string& words) {
+RunResult run_fuzz(const Folder& folder, const std::string& words) {
   const std::string output = folder / "output";
   const int status = std::system(("'" ORRERY_FUZZ_PROGRAM "' " + words + " > '" + output + "' 2>&1").c_str());
   return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), contents(output)};
@@ -42,7 +42,7 @@ Ran run_fuzz(const Folder& folder, const std::string& words) {
 
 std::map<std::string, std::set<std::string>> readers_by_format() {
   const Folder folder;
-  const Ran ran = run_fuzz(folder, "--list");
+  const RunResult ran = run_fuzz(folder, "--list");
   REQUIRE(ran.code == 0);
   std::map<std::string, std::set<std::string>> all;
   std::istringstream lines(ran.output);
@@ -80,7 +80,7 @@ const std::map<std::string, std::string> no_formats = {
     {"models/formats/json.h", "declares what json.cpp reads"},
     {"engine/system/folder_lock.cpp", "shows the number that a lock holds, and goes by the lock alone"},
     {"examples/orrery/commands/bench.cpp", "parses what it has printed itself"},
-    {"engine/system/child.cpp", "shows the last sentence that a run has printed"},
+    {"engine/system/subprocess.cpp", "shows the last sentence that a run has printed"},
     {"engine/system/compiler.cpp", "shows what a compiler has printed"},
     {"examples/orrery/commands/metrics.cpp",
      "hands the header of a table to csv.cpp and compares the rest with its own"},
@@ -130,7 +130,7 @@ TEST_CASE("fuzz: the corpus and some thousand mutations are read, or refused wit
   for (const auto& each : readers_by_format()) {
     const std::string& format = each.first;
     CAPTURE(format);
-    const Ran ran =
+    const RunResult ran =
         run_fuzz(folder, format + " --inputs=3000 --seconds=5 --seed=13 --corpus='" + (corpus / format).string() +
                              "' --keep='" + fs::temp_directory_path().string() + "'");
     INFO(ran.output);

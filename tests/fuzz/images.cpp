@@ -12,9 +12,10 @@ using namespace fuzz;
 using namespace orrery::models;
 
 void promise_whole(const ImageSet& set) {
-  for (const Images* const part : {&set.train, &set.validation}) {
-    promise(static_cast<int64_t>(part->pixels.size()) == part->count() * part->pixels_of_one(), "pixels are missing");
-    for (const int32_t label : part->labels)
+  for (const Images* const split : {&set.train, &set.validation}) {
+    promise(static_cast<int64_t>(split->pixels.size()) == split->count() * split->pixels_per_image(),
+            "pixels are missing");
+    for (const int32_t label : split->labels)
       promise(label >= 0 && label < static_cast<int32_t>(set.classes.size()), "a label is no class");
   }
 }
@@ -60,22 +61,20 @@ REGISTER_FORMAT(classes, {.name = "classes",
                           .memory_base = 1 << 20,
                           .words = {"{\"classes\":", "[", "]", "\"\\u0000\"", "\"\\ud800\"", ",", "null", "[["}});
 
-void read_a_picture(const std::string& folder, std::string_view bytes) {
+void read_one_image(const std::string& folder, std::string_view bytes) {
   put(folder + "/picture.png", orrery::testing::with_chunk_sums(bytes));
   const int orientation = exif_orientation(bytes);
   promise(orientation >= 1 && orientation <= 8, "the orientation is none");
   for (const int64_t channels : {1, 3}) {
-    const Picture picture = read_picture(folder + "/picture.png", channels);
-    promise(static_cast<int64_t>(picture.pixels.size()) == picture.height * picture.width * channels,
-            "pixels are missing");
-    promise(middle_square(picture, 3).pixels.size() == static_cast<size_t>(9 * channels),
-            "the square has other pixels");
+    const DecodedImage image = read_image(folder + "/picture.png", channels);
+    promise(static_cast<int64_t>(image.pixels.size()) == image.height * image.width * channels, "pixels are missing");
+    promise(center_square(image, 3).pixels.size() == static_cast<size_t>(9 * channels), "the square has other pixels");
   }
 }
 REGISTER_FORMAT(picture,
                 {.name = "picture",
                  .readers = {"models/data/picture.cpp", "models/data/picture_tally.cpp"},
-                 .read = read_a_picture,
+                 .read = read_one_image,
                  .memory_multiple = 8 * 1032 * 24,  // bytes per pixel: 3 of u8, and the memory that the decoder uses
                  .memory_base = 1 << 21,
                  .words = {"\x89PNG\r\n\x1a\n", "IHDR", "IDAT", "PLTE", "tRNS", "IEND", "\xff\xd8", "\xff\xc0",

@@ -31,7 +31,7 @@ const std::vector<std::string> numbers = {"0",
 void change_once(const Format& format, std::string& bytes, const std::vector<std::string>& corpus, Random& random) {
   const size_t size = bytes.size(), at = random.below(size + 1);
   const size_t length = std::min<size_t>(size - at, 1 + random.below(random.one_in(4) ? 1 + size : 16));
-  const auto insert = [&](const std::string& piece) { bytes.insert(at, piece); };
+  const auto insert = [&](const std::string& inserted) { bytes.insert(at, inserted); };
   switch (random.below(12)) {
     case 0:
       if (at < size) bytes[at] = static_cast<char>(bytes[at] ^ 1 << random.below(8));
@@ -64,9 +64,10 @@ void change_once(const Format& format, std::string& bytes, const std::vector<std
     }
     case 8: {  // a repeated part: depth, and long lists
       std::string many;
-      const std::string piece = format.words.empty() || random.one_in(2) ? bytes.substr(at, std::min<size_t>(length, 8))
-                                                                         : random.pick(format.words);
-      for (uint64_t i = random.below(random.one_in(20) ? 4000 : 60); i > 0; --i) many += piece;
+      const std::string inserted = format.words.empty() || random.one_in(2)
+                                       ? bytes.substr(at, std::min<size_t>(length, 8))
+                                       : random.pick(format.words);
+      for (uint64_t i = random.below(random.one_in(20) ? 4000 : 60); i > 0; --i) many += inserted;
       return insert(many);
     }
     case 9:
@@ -84,12 +85,12 @@ void change_once(const Format& format, std::string& bytes, const std::vector<std
 }  // namespace
 
 std::string mutated(const Format& format, std::string_view bytes, const std::vector<std::string>& corpus,
-                    size_t longest, Random& random) {
+                    size_t max_bytes, Random& random) {
   std::string changed = format.mutate && random.one_in(2) ? format.mutate(bytes, random) : std::string(bytes);
   if (!format.mutate || !random.one_in(3))
     for (uint64_t i = 1 + random.below(random.one_in(4) ? 8 : 2); i > 0; --i)
       change_once(format, changed, corpus, random);
-  if (changed.size() > longest) changed.resize(longest);
+  if (changed.size() > max_bytes) changed.resize(max_bytes);
   return changed;
 }
 

@@ -9,8 +9,8 @@
 
 namespace fuzz {
 
-// Applies one to eight changes. Parts come from `corpus`; the result has at most `longest` bytes.
+// Applies one to eight changes. Parts come from `corpus`; the result has at most `max_bytes` bytes.
 std::string mutated(const Format& format, std::string_view bytes, const std::vector<std::string>& corpus,
-                    size_t longest, Random& random);
+                    size_t max_bytes, Random& random);
 
 }  // namespace fuzz

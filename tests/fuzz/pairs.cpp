@@ -20,11 +20,11 @@ void read_columns(const std::string& folder, std::string_view bytes) {
   const std::vector<Pair> pairs = encode(lines, *tokenizer, marks);
   const PairBatches batches(pairs, marks, 100, 1);
   int64_t rows = 0;
-  for (int64_t i = 0; i < batches.of_epoch(); ++i) rows += batches.at(i).sources.size(0);
+  for (int64_t i = 0; i < batches.batches_per_epoch(); ++i) rows += batches.at(i).sources.size(0);
   promise(rows == static_cast<int64_t>(lines.size()), "an epoch has other pairs than the file");
-  const auto documents = [&](int64_t most_lines) {
+  const auto documents = [&](int64_t max_lines) {
     const PairFiles files{
-        .source = path, .source_column = 2, .target_column = 3, .document_column = 1, .document_lines = most_lines};
+        .source = path, .source_column = 2, .target_column = 3, .document_column = 1, .document_lines = max_lines};
     return read_pairs(files).size();
   };
   promise(documents(0) >= 1 && documents(0) <= lines.size(), "more documents than lines");

@@ -33,8 +33,9 @@ void read_state(const std::string& folder, std::string_view bytes) {
   std::filesystem::create_directory(checkpoint);
   put(checkpoint + "/state.json", bytes);
   const orrery::models::CheckpointState state = orrery::models::read_state(checkpoint);
-  const Json witness = Json::parse(bytes);
-  promise(witness["step"].is_number_unsigned() && witness["step"] == state.step, "its step is read as another one");
+  const Json independent = Json::parse(bytes);
+  promise(independent["step"].is_number_unsigned() && independent["step"] == state.step,
+          "its step is read as another one");
   promise(state.step >= 0, "a step below 0 is taken");
   may_refuse([&] { orrery::models::make_settings(state.settings); });
   may_refuse([&] { orrery::models::restore_tokenizer(state.tokenizer); });
@@ -44,15 +45,15 @@ void read_state(const std::string& folder, std::string_view bytes) {
 std::string with_right_hash(std::string_view bytes, Random& random) {
   auto json = nlohmann::ordered_json::parse(bytes, nullptr, false);
   if (!json.is_object() || json.empty()) return std::string(bytes);
-  nlohmann::ordered_json* place = &json;
-  while (place->is_object() && !place->empty() && (place == &json || random.one_in(2))) {
-    auto member = place->begin();
-    std::advance(member, static_cast<int64_t>(random.below(place->size())));
-    place = &*member;
+  nlohmann::ordered_json* node = &json;
+  while (node->is_object() && !node->empty() && (node == &json || random.one_in(2))) {
+    auto member = node->begin();
+    std::advance(member, static_cast<int64_t>(random.below(node->size())));
+    node = &*member;
   }
   const nlohmann::ordered_json values[] = {nullptr, -1, 5.7, "", "1", INT64_MAX, 1e300, true, {{"bytes", "ff0"}},
                                            {1, 2}};
-  *place = values[random.below(std::size(values))];
+  *node = values[random.below(std::size(values))];
   json.erase("sha256");
   const std::string whole = json.dump();
   json["sha256"] = orrery::sha256(std::as_bytes(std::span(whole)));
@@ -71,14 +72,14 @@ REGISTER_FORMAT(state, {.name = "state",
 void read_metrics(const std::string& folder, std::string_view bytes) {
   const std::string path = folder + "/metrics.jsonl";
   put(path, bytes);
-  { const orrery::models::Metrics opened(folder, 5); }
+  { const orrery::models::MetricsLog opened(folder, 5); }
   const std::string kept = orrery::read_file(path);
   std::istringstream lines(kept);
   for (std::string line; std::getline(lines, line);) {
     const Json row = Json::parse(line, nullptr, false);
     promise(row.is_object() && row.contains("step"), "a row that is none was kept");
   }
-  { const orrery::models::Metrics opened(folder, 5); }
+  { const orrery::models::MetricsLog opened(folder, 5); }
   promise(orrery::read_file(path) == kept, "opened again it keeps other rows");
 }
 

@@ -32,7 +32,7 @@ void promise_same_again(const std::string& folder, const Outcome& outcome) {
   orrery::models::write_outcome(path, outcome);
   const Outcome again = orrery::models::read_outcome(path).value();
   promise(again.kind == outcome.kind && again.step == outcome.step && again.seconds == outcome.seconds &&
-              again.figures == outcome.figures && again.why == outcome.why && again.version == outcome.version,
+              again.metrics == outcome.metrics && again.why == outcome.why && again.version == outcome.version,
           "written and read again it is another outcome");
 }
 
@@ -71,11 +71,11 @@ void read_log(const std::string& folder, std::string_view bytes) {
   promise(static_cast<size_t>(std::count(bytes.begin(), bytes.end(), '\n')) == rows.size(),
           "a row is lost, or made up");
   for (const auto& row : rows)
-    for (const auto& [key, value] : row.figures)
+    for (const auto& [key, value] : row.metrics)
       promise(key != "step" && !std::isinf(value), "a figure is infinite, or is the step");
   const Outcome outcome = orrery::models::outcome_of(rows);
   promise(outcome.kind == Outcome::Kind::done || !outcome.why.empty(), "it does not say why the run is not done");
-  promise(outcome.kind != Outcome::Kind::done || outcome.figures.contains("validation_loss"),
+  promise(outcome.kind != Outcome::Kind::done || outcome.metrics.contains("validation_loss"),
           "a run without a validation is done");
   promise(std::isfinite(outcome.seconds), "it took no number of seconds");
   promise_same_again(folder, outcome);

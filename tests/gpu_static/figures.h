@@ -3,4 +3,4 @@
 
 #include <cstdio>
 
-void record_figures(std::FILE* file);
+void record_benchmarks(std::FILE* file);

@@ -61,9 +61,9 @@ void record_step(const models::GptSettings& settings, int64_t batch) {
     recorder::active = second;
     recorder::phase = "forward";
     parameters.zero_gradients();
-    nn::Pass pass;
+    nn::ForwardPass pass;
     pass.training = true;
-    optimizer->request(1e-3, 1.0);
+    optimizer->send_step_arguments(1e-3, 1.0);
     const Tensor loss = nn::cross_entropy(model(tokens[0], pass), tokens[1], 0) * fraction;
     add_in_place(losses[0], loss.detach().to(Dtype::f64));
     loss.backward();
@@ -85,7 +85,7 @@ int main(int count, char** arguments) try {
   if (!file) return std::perror(arguments[1]), 1;
   if (arguments[2] == std::string("figures")) {
     write_columns(file);
-    record_figures(file);
+    record_benchmarks(file);
     return std::fclose(file);
   }
   const int64_t batch = std::atoi(arguments[2]);

@@ -44,7 +44,7 @@ bool is_product(const cuda_on_cpu::Parameter& parameter, std::string& work) {
   const int64_t aligned = plan.vectors_a && plan.vectors_b, sums_rows = p.row_sums != nullptr;
   work = "product";
   for (const int64_t number :
-       {p.m, p.n, p.k, p.batch, plan.pieces, aligned, bytes, plan.tiles_down, plan.tiles_across, sums_rows})
+       {p.m, p.n, p.k, p.batch, plan.splits, aligned, bytes, plan.tiles_down, plan.tiles_across, sums_rows})
     work += " " + std::to_string(number);
   return true;
 }
@@ -59,7 +59,7 @@ bool is_attention(const cuda_on_cpu::Parameter& parameter, std::string& work) {
   return true;
 }
 template <class T, class Result>
-bool is_sum_of_pieces(cuda_on_cpu::Parameters parameters, std::string& work) {
+bool is_split_k_sum(cuda_on_cpu::Parameters parameters, std::string& work) {
   if (parameters.size() < 3 || *parameters[0].type != typeid(cuda::Matmul<T, Result>)) return false;
   const auto& p = *static_cast<const cuda::Matmul<T, Result>*>(parameters[0].data);
   work = "pieces";
@@ -69,8 +69,8 @@ bool is_sum_of_pieces(cuda_on_cpu::Parameters parameters, std::string& work) {
 }
 std::string work_of(cuda_on_cpu::Parameters parameters) {
   std::string work;
-  if (is_sum_of_pieces<bf16, bf16>(parameters, work) || is_sum_of_pieces<bf16, float>(parameters, work) ||
-      is_sum_of_pieces<float, float>(parameters, work))
+  if (is_split_k_sum<bf16, bf16>(parameters, work) || is_split_k_sum<bf16, float>(parameters, work) ||
+      is_split_k_sum<float, float>(parameters, work))
     return work;
   for (const cuda_on_cpu::Parameter& p : parameters)
     if (is_product<bf16, bf16>(p, work) || is_product<bf16, float>(p, work) || is_product<float, float>(p, work) ||
@@ -156,11 +156,11 @@ void check(cudaError_t, const Launch& l) {
   launched = nullptr;
 }
 }  // namespace orrery::cuda
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp* card, int) {
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   constexpr char name[] = "none: launches are recorded";
-  std::copy_n(name, sizeof name, card->name);
-  card->major = 9, card->minor = 0, card->multiProcessorCount = multiprocessors;
-  card->sharedMemPerBlockOptin = 227 * 1024, card->totalGlobalMem = size_t{80} << 30;
+  std::copy_n(name, sizeof name, properties->name);
+  properties->major = 9, properties->minor = 0, properties->multiProcessorCount = multiprocessors;
+  properties->sharedMemPerBlockOptin = 227 * 1024, properties->totalGlobalMem = size_t{80} << 30;
   return cudaSuccess;
 }
 cudaError_t cudaMalloc(void** data, size_t bytes) {

@@ -33,7 +33,7 @@ TEST_CASE("a block without a feed-forward pays nothing for it, not even a normal
 
   nn::name_paths(without);
   nn::initialize(without, 1);
-  nn::Pass pass;
+  nn::ForwardPass pass;
   const Tensor x = random_tensor({2, 3, 8}, 1, Dtype::f32).set_requires_grad();
   const Tensor y = without(x, pass);
   CHECK(y.shape() == x.shape());

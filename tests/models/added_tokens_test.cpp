@@ -16,9 +16,9 @@ using orrery::testing::Folder;
 
 TEST_CASE("sentence piece: spaces that are longer than a part are one space, in time that grows with them") {
   const auto tokenizer = tokenizer_of(ORRERY_SOURCE_DIR "/tests/models/sentence_piece/small.model");
-  const size_t most = size_t{1} << 24;  // bytes that are encoded at once
+  const size_t max_bytes = size_t{1} << 24;  // bytes that are encoded at once
   const Tokens two = tokenizer->encode("First Citizen"), one = tokenizer->encode("First");
-  const std::string spaces(most + 9, ' ');
+  const std::string spaces(max_bytes + 9, ' ');
   CHECK(tokenizer->encode("First" + spaces + "Citizen") == two);
   CHECK(tokenizer->encode("\xc3\xa4" + spaces + "First") == tokenizer->encode("\xc3\xa4 First"));
   CHECK(tokenizer->encode(spaces + "First" + spaces) == one);
@@ -62,7 +62,7 @@ TEST_CASE("tokenizers: white space around an added token is a part of it where i
   }
   const auto between = pieces(R"(, "single_word": true)");
   CHECK(between->encode("First<|im|>") == Tokens{83, 122, 200});
-  CHECK(noted(*between).find("single_word") != std::string::npos);
+  CHECK(notes_of(*between).find("single_word") != std::string::npos);
 
   // Expected tokens: tokenizers 0.23.3.
   const auto pairs = [&](bool left, bool right) {
@@ -126,7 +126,7 @@ TEST_CASE("added tokens: of thousands the first in a text is found, and of those
 
 TEST_CASE("tokenizers: a token beyond the model's vocabulary begins and ends no text") {
   const auto known = [](int64_t vocabulary) {
-    return with_use(tokenizer_of(cases + "llama_bos"), {.begins_texts = true, .vocabulary = vocabulary});
+    return with_overrides(tokenizer_of(cases + "llama_bos"), {.begins_texts = true, .vocabulary = vocabulary});
   };
   CHECK(known(3)->end_of_text() == 2);
   const auto without_end = restore_tokenizer(known(2)->save());
@@ -136,8 +136,8 @@ TEST_CASE("tokenizers: a token beyond the model's vocabulary begins and ends no 
   const auto without_both = known(1);
   CHECK(!without_both->begin().has_value());
   CHECK(!without_both->begins_texts());
-  auto ended = with_use(tokenizer_of(cases + "llama_bos"), {.ends = Tokens{2, 7}});
-  CHECK(with_use(std::move(ended), {.vocabulary = 5})->ends() == Tokens{2});
+  auto ended = with_overrides(tokenizer_of(cases + "llama_bos"), {.ends = Tokens{2, 7}});
+  CHECK(with_overrides(std::move(ended), {.vocabulary = 5})->ends() == Tokens{2});
 }
 
 namespace {
@@ -163,7 +163,7 @@ void check_tokens(const std::string& folder, const std::vector<TokensOfText>& al
   for (const auto& [text, tokens] : all) {
     CAPTURE(text);
     CHECK(tokenizer->encode(text) == tokens);
-    for (size_t piece : {1, 5}) CHECK(divided(*tokenizer, text, piece) == tokens);
+    for (size_t chunk_size : {1, 5}) CHECK(divided(*tokenizer, text, chunk_size) == tokens);
     CHECK(restored->encode(text) == tokens);
     CHECK(read_again->encode(text) == tokens);
   }

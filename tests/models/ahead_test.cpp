@@ -12,7 +12,7 @@ using orrery::testing::expect_error;
 
 TEST_CASE("ahead: gives what the key says, whether it was expected or not, and errors where they are asked for") {
   std::atomic<int> made = 0;  // written by two threads
-  Ahead<int, int> squares([&](const int& key) {
+  Prefetcher<int, int> squares([&](const int& key) {
     ++made;
     check(key != 13, "13 is refused");
     return key * key;
@@ -30,7 +30,7 @@ TEST_CASE("ahead: gives what the key says, whether it was expected or not, and e
 // one. Both use the same memory and cores.
 TEST_CASE("ahead: tensors are made while others are computed with") {
   const auto made = [](const int& key) { return Tensor::full(Shape{64, 64}, key) * Tensor::full(Shape{64, 64}, 2); };
-  Ahead<int, Tensor> batches(made);
+  Prefetcher<int, Tensor> batches(made);
   Tensor total = Tensor::zeros(Shape{64, 64});
   for (int step = 0; step < 50; ++step) total = total + matmul(batches.at(step, step + 1), Tensor::full({64, 64}, 0.5));
   CHECK(total[0][0].item() == 64 * 49 * 50 / 2);  // each of the 64 products is step * 2 / 2

@@ -26,20 +26,20 @@ struct Sequence {
 };
 Sequence made(const Problem& problem, uint64_t number) {
   const auto length = static_cast<size_t>(problem.length());
-  Sequence s{Tokens(length), Tokens(length, no_answer)};
+  Sequence s{Tokens(length), Tokens(length, no_target)};
   problem.write(RandomKey{5, 0}.derive(number), s.inputs, s.targets);
   return s;
 }
 // Checks 200 sequences: each has an answer, and all tokens are in the vocabulary.
-void each(const std::string& spec, const std::function<void(const Sequence&)>& look) {
+void each(const std::string& spec, const std::function<void(const Sequence&)>& inspect) {
   INFO(spec);
   const auto problem = make_problem(parse_spec(spec));
   for (uint64_t i = 0; i < 200; ++i) {
     const Sequence s = made(*problem, i);
-    look(s);
-    CHECK(std::count(s.targets.begin(), s.targets.end(), no_answer) < problem->length());
+    inspect(s);
+    CHECK(std::count(s.targets.begin(), s.targets.end(), no_target) < problem->length());
     for (const int32_t token : s.inputs) CHECK((token >= 0 && token < problem->vocabulary()));
-    for (const int32_t token : s.targets) CHECK((token == no_answer || (token >= 0 && token < problem->vocabulary())));
+    for (const int32_t token : s.targets) CHECK((token == no_target || (token >= 0 && token < problem->vocabulary())));
     CHECK(made(*problem, i).inputs == s.inputs);
   }
   CHECK(made(*problem, 0).inputs != made(*problem, 1).inputs);
@@ -67,12 +67,12 @@ TEST_CASE("problems: copy asks for what stood before the separator") {
   each("copy(length=5, symbols=3)", [](const Sequence& s) {
     CHECK(s.inputs[5] == 3);
     for (size_t i = 0; i < 5; ++i) {
-      CHECK(s.targets[i] == no_answer);
+      CHECK(s.targets[i] == no_target);
       CHECK(s.targets[5 + i] == s.inputs[i]);
       if (i < 4) CHECK(s.inputs[6 + i] == s.inputs[i]);
     }
   });
-  each("copy(length=1, symbols=200)", [](const Sequence& s) { CHECK(s.targets == Tokens{no_answer, s.inputs[0]}); });
+  each("copy(length=1, symbols=200)", [](const Sequence& s) { CHECK(s.targets == Tokens{no_target, s.inputs[0]}); });
 }
 
 TEST_CASE("problems: induction asks for what followed the last token, which stood once before") {
@@ -81,7 +81,7 @@ TEST_CASE("problems: induction asks for what followed the last token, which stoo
       CHECK(std::count(s.inputs.begin(), s.inputs.end(), s.inputs.back()) == 2);
       const auto before = std::find(s.inputs.begin(), s.inputs.end(), s.inputs.back());
       CHECK(s.targets.back() == *(before + 1));
-      CHECK(std::count(s.targets.begin(), s.targets.end(), no_answer) ==
+      CHECK(std::count(s.targets.begin(), s.targets.end(), no_target) ==
             static_cast<std::ptrdiff_t>(s.targets.size()) - 1);
     });
 }
@@ -95,13 +95,13 @@ TEST_CASE("problems: recall asks for the most frequent value under a key, of so 
     const std::string spec = text("recall(length=", c.length, ", evidence=", c.evidence, ", keys=", c.keys,
                                   ", values=", c.values, ", questions=", c.questions, ")");
     each(spec, [&](const Sequence& s) {
-      std::set<int32_t> asked_for;
+      std::set<int32_t> questions;
       for (auto at = static_cast<size_t>(c.length); at < s.inputs.size(); ++at) {
-        const int32_t asked = s.inputs[at] - c.keys * c.values;
-        asked_for.insert(asked);
+        const int32_t question = s.inputs[at] - c.keys * c.values;
+        questions.insert(question);
         std::map<int32_t, int> count;
         for (size_t i = 0; i < static_cast<size_t>(c.length); ++i)
-          if (s.inputs[i] / c.values == asked) ++count[s.inputs[i] % c.values];
+          if (s.inputs[i] / c.values == question) ++count[s.inputs[i] % c.values];
         int all = 0;
         for (const auto& [value, times] : count) {
           all += times;
@@ -109,7 +109,7 @@ TEST_CASE("problems: recall asks for the most frequent value under a key, of so 
         }
         CHECK(all == c.evidence);
       }
-      CHECK(asked_for.size() == static_cast<size_t>(c.questions));
+      CHECK(questions.size() == static_cast<size_t>(c.questions));
     });
   }
   const auto refusal = [](const char* problem) { return expect_error([&] { make_problem(parse_spec(problem)); }); };
@@ -131,7 +131,7 @@ TEST_CASE("problems: each mark of a ladder asks for the symbol at its lag, and a
   std::map<int32_t, int> marks;
   each("ladder(length=50, first=3, gap=7, rungs=4, symbols=5)", [&](const Sequence& s) {
     for (size_t t = 0; t < s.inputs.size(); ++t) {
-      CHECK((s.targets[t] == no_answer) == (s.inputs[t] < 5));
+      CHECK((s.targets[t] == no_target) == (s.inputs[t] < 5));
       if (s.inputs[t] < 5) continue;
       const int32_t rung = s.inputs[t] - 5;
       ++marks[rung];
@@ -150,10 +150,10 @@ TEST_CASE("algorithmic: a GPT learns to copy, and is told so by the share of rig
   Assignments settings = small_run(folder, "copy", "copy(length=4, symbols=4)", 300);
   settings.emplace_back("learning_rate", "5e-3");
   const TrainingResult result = train(settings);
-  REQUIRE(result.figures.size() == 1);
-  CHECK(result.figures[0].first == "accuracy");
-  INFO(result.validation_loss, " ", result.figures[0].second);
-  CHECK(result.figures[0].second > 0.9);
+  REQUIRE(result.metrics.size() == 1);
+  CHECK(result.metrics[0].first == "accuracy");
+  INFO(result.validation_loss, " ", result.metrics[0].second);
+  CHECK(result.metrics[0].second > 0.9);
   CHECK(result.validation_loss < 0.5);  // ln 4 = 1.39 without copying
 }
 
@@ -178,7 +178,7 @@ TEST_CASE("algorithmic: every problem trains, with a stream model too, and resum
                                {"cache_length", "40"},
                                {"attention", "softmax(span=adaptive_span(40, R=8))"}});
   const TrainingResult result = train(stream);
-  CHECK(result.figures.size() == 3);  // accuracy, span_mean, span_max
+  CHECK(result.metrics.size() == 3);  // accuracy, span_mean, span_max
 }
 
 TEST_CASE("algorithmic: what does not fit is refused with a sentence") {

@@ -47,7 +47,7 @@ Tensor apply(std::unique_ptr<M> part, Block& block, const std::string& path, con
   nn::convert(*part, Dtype::f64);
   for (const nn::NamedParameter& p : nn::parameters_of(*part))
     p.parameter->value.copy_from(parameter(block, path + "." + p.path));
-  nn::Pass pass;
+  nn::ForwardPass pass;
   return (*part)(x, pass);
 }
 struct Parts {
@@ -65,7 +65,7 @@ struct Parts {
   }
 };
 Tensor run(Block& block, const Tensor& x) {
-  nn::Pass pass;
+  nn::ForwardPass pass;
   return block(x, pass);
 }
 const Tensor x = random_tensor({2, 5, 8}, 1);
@@ -132,21 +132,21 @@ TEST_CASE("block: SkipInit starts as the identity, and only the gains feel a gra
   backward(y, random_tensor(y.shape(), 3, Dtype::f32));
   for (const nn::NamedParameter& p : nn::parameters_of(block)) {
     INFO(p.path);
-    CHECK((sum(absolute(p.parameter->value.grad())).item() > 0) == p.path.ends_with("_gain"));
+    CHECK((sum(abs(p.parameter->value.grad())).item() > 0) == p.path.ends_with("_gain"));
     if (p.path.ends_with("_gain")) CHECK(!p.parameter->decay);
   }
 }
 
 TEST_CASE("block: with everything at its default the sublayer adds the residual itself") {
   const auto plain = make(options());
-  CHECK(std::string(run(*plain, x).body()->edge.node->name) == "dense_feed_forward");
+  CHECK(std::string(run(*plain, x).impl()->edge.node->name) == "dense_feed_forward");
   BlockOptions o = options();
   o.normalization = parse_spec("none");
   const auto bare = make(o);
   const Parts p{o, *bare};
   const Tensor read = x + p.attention(x);
   CHECK(largest_difference(run(*bare, x), read + p.feed_forward(read)) <= 1e-13);
-  CHECK(std::string(run(*bare, x).body()->edge.node->name) == "dense_feed_forward");
+  CHECK(std::string(run(*bare, x).impl()->edge.node->name) == "dense_feed_forward");
 }
 
 TEST_CASE("block: pairs that cannot work are refused with a sentence") {
@@ -200,7 +200,7 @@ TEST_CASE("gpt: the last normalization is a setting of its own, and the embeddin
   Tensor scale = parameter(model, "embedding_scale");
   CHECK(scale.item() == 4);  // sqrt(16)
   const Tensor tokens = Tensor::from({1, 4}, std::vector<int32_t>{1, 5, 0, 6});
-  nn::Pass pass;
+  nn::ForwardPass pass;
   const Tensor four = model(tokens, pass);
   scale.copy_from(Tensor::full({1}, 1));
   CHECK(largest_difference(four, model(tokens, pass)) > 1e-3);
@@ -211,18 +211,18 @@ TEST_CASE("gpt: every normalization gives finite, non-zero gradients to every pa
   s.layers = 2, s.heads = 2, s.width = 16, s.context = 6, s.vocabulary = 7;
   const Tensor tokens = Tensor::from({2, 6}, std::vector<int32_t>{1, 5, 0, 6, 2, 2, 4, 1, 3, 0, 5, 6});
   for (const std::string& name : nn::normalizations().names())
-    for (const char* place : {"pre", "post"}) {
-      INFO(name, " ", place);
-      s.normalization = parse_spec(name), s.norm_place = place;
+    for (const char* norm_place : {"pre", "post"}) {
+      INFO(name, " ", norm_place);
+      s.normalization = parse_spec(name), s.norm_place = norm_place;
       Gpt model(s);
       nn::initialize(model, 1);
-      nn::Pass pass;
+      nn::ForwardPass pass;
       pass.training = true;
       const Tensor logits = model(tokens, pass);
       backward(logits, random_tensor(logits.shape(), 3, Dtype::f32));
       for (const nn::NamedParameter& p : nn::parameters_of(model)) {
         INFO(p.path);
-        const double size = sum(absolute(p.parameter->value.grad())).item();
+        const double size = sum(abs(p.parameter->value.grad())).item();
         CHECK(std::isfinite(size));
         CHECK(size > 0);
       }

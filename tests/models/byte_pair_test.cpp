@@ -28,9 +28,9 @@ const std::string golden = ORRERY_SOURCE_DIR "/tests/models/byte_pair";
 
 std::unique_ptr<Tokenizer> tokenizer_at(const std::string& path) { return make_tokenizer(path, ""); }
 
-std::vector<std::string> pieces_of(const std::string& text) {
+std::vector<std::string> pre_tokens_of(const std::string& text) {
   std::vector<std::string> all;
-  Pieces(gpt2_pattern).each(text, [&](std::string_view piece) { all.emplace_back(piece); });
+  PreTokenizer(gpt2_pattern).each(text, [&](std::string_view pre_token) { all.emplace_back(pre_token); });
   return all;
 }
 
@@ -92,18 +92,18 @@ TEST_CASE("byte pairs: any bytes come back, and a checkpoint's tokenizer is the 
 
 TEST_CASE("byte pairs: a long piece takes about as long as many short ones") {
   const auto tokenizer = tokenizer_at(golden + "/gpt2");
-  const std::string piece(1 << 20, 'e');
-  CHECK(tokenizer->decode(tokenizer->encode(piece)) == piece);  // takes minutes if each merge scans all of it
+  const std::string text(1 << 20, 'e');
+  CHECK(tokenizer->decode(tokenizer->encode(text)) == text);  // takes minutes if each merge scans all of it
 }
 
 TEST_CASE("pieces: GPT-2's expression, bytes that are no UTF-8, and expressions that cannot be") {
   using Strings = std::vector<std::string>;
-  CHECK(pieces_of("I'll go  now, 12 times!\n\n x") ==
+  CHECK(pre_tokens_of("I'll go  now, 12 times!\n\n x") ==
         Strings{"I", "'ll", " go", " ", " now", ",", " 12", " times", "!", "\n\n", " x"});
-  CHECK(pieces_of("a\xff\xfe b\xc3") == Strings{"a", "\xff\xfe", " b", "\xc3"});
-  CHECK(pieces_of("") == Strings{});
-  expect_error([] { Pieces("(a"); }).names("(a").value("missing closing parenthesis");
-  const Pieces slow("(a+)+$");
+  CHECK(pre_tokens_of("a\xff\xfe b\xc3") == Strings{"a", "\xff\xfe", " b", "\xc3"});
+  CHECK(pre_tokens_of("") == Strings{});
+  expect_error([] { PreTokenizer("(a"); }).names("(a").value("missing closing parenthesis");
+  const PreTokenizer slow("(a+)+$");
   const std::string many = std::string(40, 'a') + "b";
   expect_error([&] { slow.each(many, [](auto) {}); }).names("(a+)+$").value("match limit exceeded");
 }
@@ -155,9 +155,9 @@ namespace {
 // Implements algorithm 1 of Sennrich et al. 2016 directly: each merge counts all pairs anew.
 std::vector<std::pair<std::string, std::string>> merges_by_recounting(const std::string& text, size_t wanted) {
   std::map<std::vector<std::string>, int> words;
-  Pieces(gpt2_pattern).each(text, [&](std::string_view piece) {
+  PreTokenizer(gpt2_pattern).each(text, [&](std::string_view pre_token) {
     std::vector<std::string> symbols;
-    for (const char c : piece) symbols.emplace_back(1, c);
+    for (const char c : pre_token) symbols.emplace_back(1, c);
     ++words[symbols];
   });
   std::map<std::string, int> age;  // token -> order of creation
@@ -194,7 +194,7 @@ std::vector<std::pair<std::string, std::string>> merges_by_recounting(const std:
 TEST_CASE("byte pairs: those that are learned are those of the algorithm as it stands") {
   std::string text = read_file(ORRERY_SOURCE_DIR "/examples/data/tinyshakespeare.txt").substr(0, 6000);
   text += " aaaa aaaaaaa aa abcabcabc bcbcabc    \n\n\n    \xff\xfe\xff\xfe caf\xc3\xa9 caf\xc3\xa9";
-  const auto tokenizer = learn_byte_pairs(text, 420);
+  const auto tokenizer = train_byte_pairs(text, 420);
   CHECK(tokenizer->size() == 420);
   CHECK(tokenizer->end_of_text() == 419);
   const auto merges = merges_by_recounting(text, 419);
@@ -207,13 +207,13 @@ TEST_CASE("byte pairs: those that are learned are those of the algorithm as it s
   CHECK(tokenizer->decode(tokenizer->encode(bytes)) == bytes);
   CHECK(tokenizer->encode("a<|endoftext|>").back() == 419);
   CHECK(make_tokenizer("byte_pair(vocabulary=420)", [&] { return text; })->save() == tokenizer->save());
-  const auto learn = [] { learn_byte_pairs("abab", 300); };
+  const auto learn = [] { train_byte_pairs("abab", 300); };
   expect_error(learn).names("vocabulary").value(258).value(300).offers("byte_pair(vocabulary=258)");
 }
 
 TEST_CASE("byte pairs: an end of text that a file's pieces break in two teaches no pairs") {
   std::string text;
-  for (size_t end = TextFiles::piece_size - 5; end <= 3 * TextFiles::piece_size; end += TextFiles::piece_size) {
+  for (size_t end = TextFiles::chunk_size - 5; end <= 3 * TextFiles::chunk_size; end += TextFiles::chunk_size) {
     while (text.size() + 3 <= end) text += "ab ";
     text.append(end - text.size(), ' ');
     text += "<|endoftext|>";
@@ -221,6 +221,6 @@ TEST_CASE("byte pairs: an end of text that a file's pieces break in two teaches 
   const Folder folder;
   write_file_atomically(folder / "text.txt", text);
   const TextFiles files(folder / "text.txt");
-  const Message refusal = expect_error([&] { learn_byte_pairs(text, 5000); }).names("vocabulary").value(5000);
-  CHECK(expect_error([&] { learn_byte_pairs(files, 5000); }).message() == refusal.message());
+  const Message refusal = expect_error([&] { train_byte_pairs(text, 5000); }).names("vocabulary").value(5000);
+  CHECK(expect_error([&] { train_byte_pairs(files, 5000); }).message() == refusal.message());
 }

@@ -21,22 +21,22 @@ namespace {
 
 constexpr int64_t context = 12, vocabulary = 9;
 
-GptSettings settings_with(const std::string& attention, const std::string& position, int64_t most) {
+GptSettings settings_with(const std::string& attention, const std::string& position, int64_t max_context) {
   GptSettings s;
-  s.layers = 2, s.heads = 2, s.width = 16, s.context = most, s.vocabulary = vocabulary;
+  s.layers = 2, s.heads = 2, s.width = 16, s.context = max_context, s.vocabulary = vocabulary;
   s.attention = parse_spec(attention), s.position = parse_spec(position);
   return s;
 }
 // Makes a model in f64, far from its initial values; bounded parameters are in mid-range.
-std::unique_ptr<Gpt> make(const std::string& attention, const std::string& position, int64_t most = context) {
-  auto model = std::make_unique<Gpt>(settings_with(attention, position, most));
+std::unique_ptr<Gpt> make(const std::string& attention, const std::string& position, int64_t max_context = context) {
+  auto model = std::make_unique<Gpt>(settings_with(attention, position, max_context));
   nn::convert(*model, Dtype::f64);
   nn::initialize(*model, 3);
   for (const nn::NamedParameter& p : nn::parameters_of(*model)) {
     const RandomKey key = RandomKey{9, 1}.derive(p.path);
-    if (std::isfinite(p.parameter->lowest) && std::isfinite(p.parameter->highest))
-      fill(p.parameter->value, nn::constant((p.parameter->lowest + p.parameter->highest) / 2), key);
-    else if (!std::isfinite(p.parameter->lowest))
+    if (std::isfinite(p.parameter->min_value) && std::isfinite(p.parameter->max_value))
+      fill(p.parameter->value, nn::constant((p.parameter->min_value + p.parameter->max_value) / 2), key);
+    else if (!std::isfinite(p.parameter->min_value))
       fill(p.parameter->value, nn::normal(0.5), key);
   }
   return model;
@@ -46,10 +46,10 @@ Tensor some_tokens(int64_t batch, int64_t time) {
   for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<int32_t>((i * i + 3 * i + 1) % vocabulary);
   return Tensor::from({batch, time}, numbers);
 }
-Tensor part(const Tensor& x, int64_t begin, int64_t end) { return slice(x, 1, begin, end); }
+Tensor tokens_between(const Tensor& x, int64_t begin, int64_t end) { return slice(x, 1, begin, end); }
 
 Tensor whole(Gpt& model, const Tensor& tokens) {
-  nn::Pass pass;
+  nn::ForwardPass pass;
   return model(tokens, pass);
 }
 Tensor in_chunks(Gpt& model, const Tensor& tokens, const std::vector<int64_t>& sizes) {
@@ -57,11 +57,11 @@ Tensor in_chunks(Gpt& model, const Tensor& tokens, const std::vector<int64_t>& s
   std::vector<Tensor> logits;
   int64_t begin = 0;
   for (const int64_t size : sizes) {
-    nn::Pass pass;
+    nn::ForwardPass pass;
     pass.cache = &cache;
-    logits.push_back(model(part(tokens, begin, begin + size), pass));
+    logits.push_back(model(tokens_between(tokens, begin, begin + size), pass));
     begin += size;
-    CHECK(cache.tokens == begin);
+    CHECK(cache.length == begin);
   }
   return concatenate(logits, 1);
 }
@@ -129,19 +129,19 @@ TEST_CASE("a span bounds the cache: keys that no later token reaches are dropped
     const Tensor tokens = some_tokens(1, tokens_in_all), logits = whole(*model, tokens);
     nn::Cache cache = model->make_cache();
     std::vector<Tensor> steps;
-    int64_t most = 0, least_dropped = tokens_in_all;
+    int64_t max_keys = 0, min_dropped = tokens_in_all;
     for (int64_t t = 0; t < tokens_in_all; ++t) {
-      nn::Pass pass;
+      nn::ForwardPass pass;
       pass.cache = &cache;
-      steps.push_back((*model)(part(tokens, t, t + 1), pass));
+      steps.push_back((*model)(tokens_between(tokens, t, t + 1), pass));
       for (const auto& [path, kept] : cache.entries) {
         CHECK(kept.key.size(1) == kept.value.size(1));
-        most = std::max(most, kept.key.size(1)), least_dropped = std::min(least_dropped, t + 1 - kept.key.size(1));
+        max_keys = std::max(max_keys, kept.key.size(1)), min_dropped = std::min(min_dropped, t + 1 - kept.key.size(1));
       }
     }
-    CHECK(least_dropped == 0);                             // drops nothing at first
-    CHECK(most <= one.reach + 62);                         // drops 64 keys at a time
-    CHECK(most >= std::min<int64_t>(one.reach + 62, 64));  // not fewer: each drop copies the cache
+    CHECK(min_dropped == 0);                                   // drops nothing at first
+    CHECK(max_keys <= one.reach + 62);                         // drops 64 keys at a time
+    CHECK(max_keys >= std::min<int64_t>(one.reach + 62, 64));  // not fewer: each drop copies the cache
     for (const auto& [path, kept] : cache.entries) CHECK((tokens_in_all - kept.key.size(1)) % 64 == 0);
     CHECK(largest_difference(concatenate(steps, 1), logits) <= 1e-12);
     CHECK(largest_difference(in_chunks(*model, tokens, {100, 1, 99, 60, 40}), logits) <= 1e-12);
@@ -149,7 +149,7 @@ TEST_CASE("a span bounds the cache: keys that no later token reaches are dropped
   const NoGrad guard;  // without a span, no key is dropped
   const auto model = make("softmax", "none", 150);
   nn::Cache cache = model->make_cache();
-  nn::Pass pass;
+  nn::ForwardPass pass;
   pass.cache = &cache;
   (*model)(some_tokens(1, 150), pass);
   for (const auto& [path, kept] : cache.entries) CHECK(kept.key.size(1) == 150);
@@ -161,14 +161,15 @@ TEST_CASE("tokens in the cache count: without them the next token is another") {
     INFO(position);
     const auto model = make("softmax", position);
     const Tensor tokens = some_tokens(2, 6);
-    CHECK(largest_difference(part(in_chunks(*model, tokens, {5, 1}), 5, 6), whole(*model, part(tokens, 5, 6))) > 1e-3);
+    CHECK(largest_difference(tokens_between(in_chunks(*model, tokens, {5, 1}), 5, 6),
+                             whole(*model, tokens_between(tokens, 5, 6))) > 1e-3);
   }
 }
 
 TEST_CASE("what a cache cannot do is refused with a sentence") {
   const auto model = make("softmax", "learned");
   nn::Cache cache = model->make_cache();
-  nn::Pass pass;
+  nn::ForwardPass pass;
   pass.cache = &cache;
   const auto refused = [&](int64_t tokens) { return expect_error([&] { (*model)(some_tokens(1, tokens), pass); }); };
   refused(3).names("cache").offers("NoGrad");
@@ -207,9 +208,11 @@ TEST_CASE("with keep = context, the text is that of a model that reads the last 
     const std::vector<int32_t> text = generate(*model, tokens, greedy);
     const NoGrad guard;
     while (tokens.size() < text.size()) {
-      const auto seen = static_cast<size_t>(std::min<int64_t>(static_cast<int64_t>(tokens.size()), context));
-      const Tensor window = Tensor::from({1, static_cast<int64_t>(seen)}, std::span<const int32_t>(tokens).last(seen));
-      tokens.push_back(static_cast<int32_t>(argmax(whole(*model, window)[0][static_cast<int64_t>(seen) - 1]).item()));
+      const auto window_size = static_cast<size_t>(std::min<int64_t>(static_cast<int64_t>(tokens.size()), context));
+      const Tensor window =
+          Tensor::from({1, static_cast<int64_t>(window_size)}, std::span<const int32_t>(tokens).last(window_size));
+      tokens.push_back(
+          static_cast<int32_t>(argmax(whole(*model, window)[0][static_cast<int64_t>(window_size) - 1]).item()));
     }
     CHECK(tokens == text);
   }

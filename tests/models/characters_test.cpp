@@ -30,11 +30,11 @@ constexpr const char* more_words = "First \u6f22   Citizen \ufb03   \n\n";
 // Returns loss and metrics of a validation by an untrained model.
 std::pair<double, std::map<std::string, double>> validated(const Run& run, const Assignments& more) {
   TrainSettings s = run.settings(more);
-  const auto task = tasks().at(s.task).make(s.task_settings, s.model_settings, {.batch = 2});
+  const auto task = tasks().at(s.task).make(s.task_settings, s.model_settings, {.batch_size = 2});
   const auto model = make_model(s);
   nn::initialize(*model, 1);
   const Validation found = task->validate(*model, {}).value();
-  return {found.loss, {found.figures.begin(), found.figures.end()}};
+  return {found.loss, {found.metrics.begin(), found.metrics.end()}};
 }
 
 }  // namespace
@@ -47,7 +47,7 @@ TEST_CASE("characters: SentencePiece's tokens count what the text has, also wher
   REQUIRE(tokens.size() == 27);
   CHECK(tokens.to_vector() == tokenizer->encode(words));
   CHECK(characters_of_targets(*tokenizer, tokens) == 41);
-  CHECK(characters_of_targets(*tokenizer, tokens.part(13, 27)) == 15);
+  CHECK(characters_of_targets(*tokenizer, tokens.slice(13, 27)) == 15);
   CHECK(characters_of_targets(*tokenizer, tokens.to_vector()) == std::nullopt);  // unknown from tokens alone
   const TokenSequence more = Text(folder / "more", *tokenizer, 0).train();
   CHECK(more.size() == 15);
@@ -92,7 +92,7 @@ TEST_CASE("characters: marks have none, and a token that ends texts has those th
   const Folder folder;
   const std::vector<std::string> tokens = {"a", "b", " ", "<m>"};
   const auto with_end = [&](int32_t end) {
-    return with_use(make_byte_pairs({.tokens = tokens, .merges = {}, .added = {0, 3}}, "test"), {.end = end});
+    return with_overrides(make_byte_pairs({.tokens = tokens, .merges = {}, .added = {0, 3}}, "test"), {.end = end});
   };
   write(folder / "texts/1", "b a<m>"), write(folder / "texts/2", "ab");
   const TokenSequence of_a = Text(folder / "texts", *with_end(0), 0).train();
@@ -124,13 +124,13 @@ TEST_CASE("characters: bits per character of a validation, of its prepared files
   const Run run;
   const std::string held_out = run.folder / "held_out", out = run.folder / "tokens";
   write(held_out, words);
-  const auto [loss, figures] = validated(run, {{"tokenizer", llama}, {"validation_data", held_out}});
-  CHECK(figures.at("bits_per_character") == doctest::Approx(loss * 26 / (41 * std::log(2.0))).epsilon(1e-12));
+  const auto [loss, metrics] = validated(run, {{"tokenizer", llama}, {"validation_data", held_out}});
+  CHECK(metrics.at("bits_per_character") == doctest::Approx(loss * 26 / (41 * std::log(2.0))).epsilon(1e-12));
 
   prepare({.input = run.text, .validation_input = held_out, .out = out, .tokenizer = llama});
   const auto [of_tokens, same] = validated(run, {{"data", out}});
   CHECK(of_tokens == loss);
-  CHECK(same.at("bits_per_character") == figures.at("bits_per_character"));
+  CHECK(same.at("bits_per_character") == metrics.at("bits_per_character"));
   CHECK(!validated(run, {{"data", out}, {"validation_tokens", "20"}}).second.contains("bits_per_character"));
 
   write(held_out, "\u00e9");  // two bytes: the target continues a character

@@ -66,7 +66,7 @@ TEST_CASE("checkpoint: any flipped bit of a checkpoint is noticed, by training a
           .names(path)
           .names(run.checkpoint(4))
           .offers("--checkpoint=" + run.checkpoint(4))
-          .offers(command_to_resume(run.out, {"--resume_from_previous=yes"}));
+          .offers(resume_command(run.out, {"--resume_from_previous=yes"}));
     }
     Message(run.resume_error()).names(path);
     write(path, whole);
@@ -206,7 +206,8 @@ TEST_CASE("checkpoint: an optimizer whose numbers are not finite is not written,
   const Tensor moments = optimizer->state().back().second;
   moments.copy_from(Tensor::full(moments.shape(), INFINITY));
   fs::create_directories(run.folder / "broken");
-  expect_error<NotFinite>([&] { write_checkpoint(run.folder / "broken", state, model, optimizer.get()); });
+  expect_error<NonFiniteCheckpointError>(
+      [&] { write_checkpoint(run.folder / "broken", state, model, optimizer.get()); });
 }
 
 TEST_CASE(

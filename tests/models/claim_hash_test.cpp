@@ -94,8 +94,8 @@ TEST_CASE("claim: former and current names are read as the same claim") {
   const Claim now = read_claim(folder / "claim.toml");
   CHECK(before.figure == now.figure);
   CHECK(now.figure == "34 | 33");
-  CHECK(before.looks() == now.looks());
-  CHECK(now.looks() == std::vector<std::string>{"ablation"});
+  CHECK(before.analyses() == now.analyses());
+  CHECK(now.analyses() == std::vector<std::string>{"ablation"});
   REQUIRE(before.metrics.size() == now.metrics.size());
   for (size_t i = 0; i < now.metrics.size(); ++i) CHECK(print(before.metrics[i]) == print(now.metrics[i]));
   CHECK(print(now.metrics[0]) == "mean(top_unit_fraction/*)");
@@ -107,9 +107,9 @@ TEST_CASE("claim: an old verdict shows the current names of its metrics") {
   const Folder folder;
   StudyVerdict verdict;
   verdict.metric = "top_share/blocks.0.feed_forward", verdict.kind = "derived";
-  verdict.judged.comparisons.resize(1);
-  verdict.judged.comparisons[0].refuted_if = "causes/loss: a > b";
-  verdict.judged.comparisons[0].metric = "causes/loss";
+  verdict.result.comparisons.resize(1);
+  verdict.result.comparisons[0].refuted_if = "causes/loss: a > b";
+  verdict.result.comparisons[0].metric = "causes/loss";
   write_verdict(folder / "verdict.json", verdict);
   const StudyVerdict read = read_verdict(folder / "verdict.json");
   CHECK(read.metric == "top_unit_fraction/blocks.0.feed_forward");

@@ -12,9 +12,9 @@ namespace {
 
 const char* const title = "Input-output curves of normalizations";
 
-Tensor input_of(const Subject& subject, const std::string& path) {
-  for (const Seen& seen : see(subject, "input"))
-    if (seen.path == path) return seen.value;
+Tensor input_of(const InspectedExample& inspected, const std::string& path) {
+  for (const Captured& captured : capture(inspected, "input"))
+    if (captured.path == path) return captured.value;
   FAIL("no input of ", path);
   return {};
 }
@@ -23,8 +23,8 @@ Tensor input_of(const Subject& subject, const std::string& path) {
 
 TEST_CASE("normalization_curves: dyt is tanh of alpha x, before its weight and bias") {
   const auto model = small_gpt({{"normalization", "dyt(alpha=0.8)"}, {"final_normalization", "layer"}});
-  const auto subject = subject_of(*model);
-  const std::vector<View> views = look_at(*subject, "normalization_curves", {});
+  const auto inspected = example_of(*model);
+  const std::vector<View> views = analyze(*inspected, "normalization_curves", {});
   const auto& table = shown<TableView>(views, title);
   REQUIRE(table.rows.size() == 5);
   REQUIRE(table.columns.back() == "saturated");
@@ -32,7 +32,7 @@ TEST_CASE("normalization_curves: dyt is tanh of alpha x, before its weight and b
     const std::vector<std::string>& row = table.rows[i];
     CAPTURE(row[0]);
     CHECK(row[1] == (i < 4 ? "dyt" : "layer"));
-    const std::vector<double> x = input_of(*subject, row[0]).to_vector();
+    const std::vector<double> x = input_of(*inspected, row[0]).to_vector();
     double mean = 0, square = 0;
     for (const double each : x) mean += each / static_cast<double>(x.size());
     for (const double each : x) square += (each - mean) * (each - mean) / static_cast<double>(x.size());
@@ -58,8 +58,8 @@ TEST_CASE("normalization_curves: dyt is tanh of alpha x, before its weight and b
 
 TEST_CASE("normalization_curves: a layer normalization's elements, counted, without its weight and bias") {
   const auto model = small_gpt({});
-  const auto subject = subject_of(*model);
-  const std::vector<View> views = look_at(*subject, "normalization_curves", {.layer = 0});
+  const auto inspected = example_of(*model);
+  const std::vector<View> views = analyze(*inspected, "normalization_curves", {.layer = 0});
   const auto& table = shown<TableView>(views, title);
   REQUIRE(table.rows.size() == 1);
   CHECK(table.columns.size() == 6);  // no columns for alpha
@@ -77,7 +77,7 @@ TEST_CASE("normalization_curves: a layer normalization's elements, counted, with
   CHECK(std::stod(map.rows[0]) > std::stod(map.rows.back()));
   CHECK(std::stod(map.columns[0]) < std::stod(map.columns.back()));
   // The fraction that a straight line explains, computed directly.
-  const Tensor x = input_of(*subject, "blocks.0.attention_norm").reshape(Shape{8, 16});
+  const Tensor x = input_of(*inspected, "blocks.0.attention_norm").reshape(Shape{8, 16});
   const Tensor centred = x - mean(x, {-1}, true), y = centred / sqrt(mean(centred * centred, {-1}, true) + 1e-5);
   const Tensor u = x - mean(x), v = y - mean(y);
   const double uv = sum(u * v).item(), uu = sum(u * u).item(), vv = sum(v * v).item();
@@ -86,9 +86,9 @@ TEST_CASE("normalization_curves: a layer normalization's elements, counted, with
 
 TEST_CASE("normalization_curves: a fixed alpha is said to be fixed, and what is no normalization has no curve") {
   const auto fixed = small_gpt({{"normalization", "dynamic(tanh, learn_alpha=no)"}, {"final_normalization", "none"}});
-  const std::vector<View> views = look_at(*subject_of(*fixed), "normalization_curves", {});
+  const std::vector<View> views = analyze(*example_of(*fixed), "normalization_curves", {});
   CHECK(shown<TableView>(views, title).rows[0][6] == "fixed");
   CHECK(shown<TableView>(views, title).rows.size() == 4);
   const auto none = small_gpt({{"normalization", "none"}});
-  CHECK(look_at(*subject_of(*none), "normalization_curves", {}).empty());
+  CHECK(analyze(*example_of(*none), "normalization_curves", {}).empty());
 }

@@ -128,10 +128,10 @@ TEST_CASE("a text is split into training and held-out tokens") {
   CHECK(tokenizer->decode(text.validation().to_vector()) == "ij");
   CHECK(Text(file.path(), *tokenizer, 0.5).train().size() == 10);
   CHECK(Text(file.path(), *tokenizer, 0).validation().size() == 0);
-  for (const double part : {1.0, -0.1})
-    expect_error([&] { Text(file.path(), *tokenizer, part); })
+  for (const double fraction : {1.0, -0.1})
+    expect_error([&] { Text(file.path(), *tokenizer, fraction); })
         .names("validation_fraction")
-        .value(part)
+        .value(fraction)
         .offers(0)
         .offers(1);
   text.check_context(17);
@@ -175,7 +175,7 @@ TEST_CASE("Tiny Shakespeare") {
   const Text text(path, *tokenizer);
   CHECK(text.train().size() == 1003854);  // nanoGPT's split
   CHECK(text.validation().size() == 111540);
-  CHECK(tokenizer->decode(text.train().part(0, 13).to_vector()) == "First Citizen");
+  CHECK(tokenizer->decode(text.train().slice(0, 13).to_vector()) == "First Citizen");
 }
 
 TEST_CASE("random crops") {

@@ -43,7 +43,7 @@ ByPath values_of(Gpt& model) {
 }
 const Tensor tokens = Tensor::from(Shape{2, 6}, std::vector<int32_t>{1, 4, 2, 8, 5, 7, 10, 0, 3, 3, 9, 6});
 Tensor logits(Gpt& model) {
-  nn::Pass pass;
+  nn::ForwardPass pass;
   return model(tokens, pass);
 }
 Message refusal(const std::vector<std::pair<std::string, std::string>>& changes) {
@@ -86,7 +86,7 @@ TEST_CASE("decoder: heads of any size, cached or not") {
     const NoGrad guard;
     nn::Cache cache = model->make_cache();
     for (int64_t i = 0; i < 6; ++i) {
-      nn::Pass pass;
+      nn::ForwardPass pass;
       pass.cache = &cache;
       const Tensor one = (*model)(slice(tokens, 1, i, i + 1), pass);
       CHECK(largest_difference(one, slice(whole, 1, i, i + 1)) <= 1e-12);
@@ -164,8 +164,8 @@ TEST_CASE("decoder: three normalizations, each with its own alpha") {
   model = made(small({{"feed_forward_normalization", "none"}}));
   CHECK(values_of(*model).contains("blocks.0.attention_norm.weight"));
   CHECK(!values_of(*model).contains("blocks.0.feed_forward_norm.weight"));
-  Message told = refusal({{"parallel", "yes"}, {"feed_forward_normalization", "rms"}});
-  told.names("parallel=yes").names("feed_forward_normalization").offers("same").value("rms");
+  Message message = refusal({{"parallel", "yes"}, {"feed_forward_normalization", "rms"}});
+  message.names("parallel=yes").names("feed_forward_normalization").offers("same").value("rms");
 }
 
 TEST_CASE("decoder: the embedding's scale is a number, sqrt(width) or learned, and the old words mean what they did") {
@@ -181,17 +181,17 @@ TEST_CASE("decoder: the embedding's scale is a number, sqrt(width) or learned, a
 }
 
 TEST_CASE("decoder: weights start at the standard deviation that is set") {
-  const auto check_starts = [](const char* text, double inner, double joining, double table) {
+  const auto check_starts = [](const char* text, double inner, double residual_output, double table) {
     CAPTURE(text);
     GptSettings s = small({{"initialization", text}, {"position", "learned"}, {"tied_head", "no"}});
     s.width = 64, s.vocabulary = 200, s.context = 50;
     const auto model = made(s);
     ByPath all = values_of(*model);
     CHECK(near(std_of(all.at("blocks.0.attention.query_key_value.weight")), inner));
-    CHECK(near(std_of(all.at("blocks.1.attention.output.weight")), joining));
+    CHECK(near(std_of(all.at("blocks.1.attention.output.weight")), residual_output));
     CHECK(near(std_of(all.at("token_embedding.weight")), table));
     CHECK(near(std_of(all.at("position_embedding.weight")), table));
-    CHECK((std_of(all.at("head.weight")) > 0) == (joining > 0));
+    CHECK((std_of(all.at("head.weight")) > 0) == (residual_output > 0));
   };
   check_starts("0.02", 0.02, 0.01, 0.02);  // 0.02 / sqrt(2 * 2 layers)
   check_starts("0.3", 0.3, 0.15, 0.3);
@@ -231,6 +231,6 @@ TEST_CASE("decoder: a slope that all layers share feels the gradients of all of 
                                from.at("blocks.1.feed_forward.activation").grad().item();
     CHECK(to.at("activation").grad().item() == doctest::Approx(sum_of_both));
   }
-  Message told = refusal({{"shared_activation", "yes"}});
-  told.names("shared_activation").names("feed_forward").offers("dense(leaky_relu_learned)");
+  Message message = refusal({{"shared_activation", "yes"}});
+  message.names("shared_activation").names("feed_forward").offers("dense(leaky_relu_learned)");
 }

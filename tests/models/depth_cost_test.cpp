@@ -29,36 +29,36 @@ double seconds_of(const auto& work) {
 TEST_CASE("logit_lens: the model runs as often as its stream needs, however many sublayers it has") {
   for (const char* layers : {"2", "6"}) {
     const auto model = small_gpt({{"layers", layers}});
-    const auto subject = subject_of(*model);
+    const auto inspected = example_of(*model);
     int runs = 0;
     const Hooks hooks({"embedding"}, [&](const std::string&, const Tensor&) { ++runs; });
-    look_at(*subject, "logit_lens", {});
+    analyze(*inspected, "logit_lens", {});
     CHECK(runs == 2);
   }
 }
 
 // The model has GPT-2's proportions.
 TEST_CASE("logit_lens: it takes at most 2.5 times the product of all states with the head") {
-  const int64_t layers = 12, places = 128, states = 2 * layers + 1;
+  const int64_t layers = 12, positions = 128, states = 2 * layers + 1;
   const auto model = make_model(make_settings({{"model", "gpt"},
                                                {"vocabulary", "50257"},
-                                               {"context", std::to_string(places)},
+                                               {"context", std::to_string(positions)},
                                                {"layers", std::to_string(layers)},
                                                {"heads", "12"},
                                                {"width", "768"}}));
   nn::initialize(*model, 3);
   std::string tokens;
-  for (int64_t i = 0; i < places; ++i) tokens += std::to_string(i * i) + " ";
-  const auto subject = text_subject(dynamic_cast<LanguageModel&>(*model), numbers(50257), tokens);
+  for (int64_t i = 0; i < positions; ++i) tokens += std::to_string(i * i) + " ";
+  const auto inspected = text_example(dynamic_cast<LanguageModel&>(*model), numbers(50257), tokens);
   const auto& headed = dynamic_cast<const HeadedModel&>(*model);
-  const Tensor rows = Tensor::full(Shape{states * places, 768}, 0.5);
+  const Tensor rows = Tensor::full(Shape{states * positions, 768}, 0.5);
   // Other work on the machine can only lengthen a time: the two alternate, the minimum counts.
-  double look = INFINITY, product = INFINITY;
-  for (int turn = 0; turn < 4; ++turn) {
+  double analysis = INFINITY, product = INFINITY;
+  for (int repeat = 0; repeat < 4; ++repeat) {
     const NoGrad guard;
-    look = std::min(look, seconds_of([&] { look_at(*subject, "logit_lens", {}); }));
+    analysis = std::min(analysis, seconds_of([&] { analyze(*inspected, "logit_lens", {}); }));
     product = std::min(product, seconds_of([&] { nn::linear(rows, headed.head().weight); }));
   }
-  MESSAGE("logit_lens: ", look, " s; the product alone: ", product, " s; ", look / product, " times");
-  CHECK(look <= 2.5 * product);
+  MESSAGE("logit_lens: ", analysis, " s; the product alone: ", product, " s; ", analysis / product, " times");
+  CHECK(analysis <= 2.5 * product);
 }

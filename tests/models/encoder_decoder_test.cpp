@@ -18,12 +18,12 @@ using namespace orrery::testing;
 namespace {
 
 // Compares backward with a finite difference along one direction of each parameter.
-void check_slopes(const EncoderDecoderSettings& settings, const std::set<std::string, std::less<>>& losses = {}) {
+void check_derivatives(const EncoderDecoderSettings& settings, const std::set<std::string, std::less<>>& losses = {}) {
   const auto model = make_translator(settings);
   const PairBatch batch = testing::batch_of(small_pairs());
   const auto loss = [&] {
-    nn::Pass pass;
-    pass.training = true, pass.wanted_losses = losses, pass.key = RandomKey{1, 2};
+    nn::ForwardPass pass;
+    pass.training = true, pass.wanted_losses = losses, pass.rng = RandomKey{1, 2};
     return loss_of(*model, batch, pass);
   };
   loss().backward();
@@ -33,14 +33,14 @@ void check_slopes(const EncoderDecoderSettings& settings, const std::set<std::st
     const Tensor& value = p.parameter->value;
     REQUIRE(value.grad());
     const Tensor direction = random_tensor(value.shape(), 5), before = value.detach() * 1.0;
-    const double slope = sum(value.grad() * direction).item();
+    const double derivative = sum(value.grad() * direction).item();
     constexpr double h = 1e-6;
     value.detach().copy_from(before + direction * h);
     const double above = loss().item();
     value.detach().copy_from(before - direction * h);
     const double below = loss().item();
     value.detach().copy_from(before);
-    CHECK((above - below) / (2 * h) == doctest::Approx(slope).epsilon(2e-6).scale(0.1));
+    CHECK((above - below) / (2 * h) == doctest::Approx(derivative).epsilon(2e-6).scale(0.1));
   }
 }
 
@@ -48,38 +48,39 @@ void check_slopes(const EncoderDecoderSettings& settings, const std::set<std::st
 
 TEST_CASE("encoder-decoder: backward is the slope of the loss, for each parameter") {
   EncoderDecoderSettings s = small_translator();
-  check_slopes(s);
+  check_derivatives(s);
   s.norm_place = "post", s.shared_embedding = false, s.tied_head = false, s.embedding_scale = parse_spec("learned");
   s.position = parse_spec("learned"), s.dropout = 0.2;
-  check_slopes(s);
-  check_slopes(small_translator("relu_former(gamma=1.3)"), {"normalization_loss", "entropy_margin_loss"});
+  check_derivatives(s);
+  check_derivatives(small_translator("relu_former(gamma=1.3)"), {"normalization_loss", "entropy_margin_loss"});
   s = small_translator("pointwise(gelu)", "rotary");
   s.cross_attention = parse_spec("relu_former"), s.decoder_attention = parse_spec("softmax(qk_norm=rms)");
   s.feed_forward = parse_spec("gated(silu)"), s.normalization = parse_spec("dyt");
-  check_slopes(s, {"normalization_loss"});
+  check_derivatives(s, {"normalization_loss"});
 }
 
 TEST_CASE("encoder-decoder: logits, loss and gradients are those of torch.nn.Transformer") {
   const Golden golden("encoder_decoder.safetensors");
-  for (const std::string place : {"pre", "post"}) {
+  for (const std::string norm_place : {"pre", "post"}) {
     EncoderDecoderSettings s = small_translator();
-    s.layers = 1, s.d_ff = 16, s.norm_place = place, s.final_normalization = parse_spec("layer");
+    s.layers = 1, s.d_ff = 16, s.norm_place = norm_place, s.final_normalization = parse_spec("layer");
     const auto model = make_translator(s);
     const std::vector<nn::NamedParameter> parameters = nn::parameters_of(*model);
-    for (const nn::NamedParameter& p : parameters) p.parameter->value.detach().copy_from(golden(place + "." + p.path));
+    for (const nn::NamedParameter& p : parameters)
+      p.parameter->value.detach().copy_from(golden(norm_place + "." + p.path));
     const PairBatch batch = testing::batch_of(small_pairs());
-    nn::Pass pass, again;
-    const Tensor logits = logits_of(*model, batch, pass), expected = golden(place + ".logits");
+    nn::ForwardPass pass, again;
+    const Tensor logits = logits_of(*model, batch, pass), expected = golden(norm_place + ".logits");
     for (int64_t row = 0; row < 3; ++row) {  // skips outputs at padding
       const int64_t length = batch.target_lengths.data<int32_t>()[row];
       CHECK(largest_difference(slice(logits[row], 0, 0, length), slice(expected[row], 0, 0, length)) <= 1e-12);
     }
     const Tensor loss = loss_of(*model, batch, again);
-    CHECK(loss.item() == doctest::Approx(golden(place + ".loss").item()).epsilon(1e-12));
+    CHECK(loss.item() == doctest::Approx(golden(norm_place + ".loss").item()).epsilon(1e-12));
     loss.backward();
     for (const nn::NamedParameter& p : parameters) {
-      INFO(place, " ", p.path);
-      CHECK(largest_difference(p.parameter->value.grad(), golden(place + ".gradient." + p.path)) <= 1e-12);
+      INFO(norm_place, " ", p.path);
+      CHECK(largest_difference(p.parameter->value.grad(), golden(norm_place + ".gradient." + p.path)) <= 1e-12);
     }
     CHECK(golden.all().size() == 2 * (2 * parameters.size() + 2));
   }
@@ -91,10 +92,10 @@ TEST_CASE("encoder-decoder: what is said of a pair depends neither on its batch 
     const NoGrad guard;
     const auto model = make_translator(small_translator(attention));
     const std::vector<Pair> pairs = small_pairs();
-    nn::Pass together;
+    nn::ForwardPass together;
     const Tensor all = logits_of(*model, testing::batch_of(pairs), together);
     for (size_t i = 0; i < pairs.size(); ++i) {
-      nn::Pass alone;
+      nn::ForwardPass alone;
       const Tensor one = logits_of(*model, testing::batch_of({pairs[i]}), alone);
       const auto row = static_cast<int64_t>(i);
       CHECK(largest_difference(slice(slice(all, 0, row, row + 1), 1, 0, one.size(1)), one) <= 1e-12);
@@ -106,11 +107,11 @@ TEST_CASE("encoder-decoder: padding counts in no loss of ReLUFormer's rows") {
   const auto model = make_translator(small_translator("relu_former"));
   const std::vector<Pair> pairs = {small_pairs()[0], small_pairs()[0]};
   const auto extra = [&](const PairBatch& batch) {
-    nn::Pass pass;
+    nn::ForwardPass pass;
     pass.wanted_losses = {"normalization_loss", "entropy_margin_loss"};
     static_cast<void>(logits_of(*model, batch, pass));
     std::vector<double> values;
-    for (const nn::Pass::Loss& one : pass.losses) values.push_back(one.value.item());
+    for (const nn::ForwardPass::Loss& one : pass.losses) values.push_back(one.value.item());
     return values;
   };
   const std::vector<double> whole = extra(testing::batch_of({pairs[0]}));
@@ -140,17 +141,17 @@ TEST_CASE("encoder-decoder: steps through a cache equal the whole pass, for ever
       ++made;
       const NoGrad guard;
       const PairBatch batch = testing::batch_of(small_pairs());
-      nn::Pass whole;
+      nn::ForwardPass whole;
       model->encode(batch.sources, batch.source_lengths, whole);
       const Tensor logits = (*model)(batch.inputs, whole);
       nn::Cache cache;
-      nn::Pass steps;
+      nn::ForwardPass steps;
       steps.cache = &cache;
       model->encode(batch.sources, batch.source_lengths, steps);
       std::vector<Tensor> parts;
       for (int64_t t = 0; t < batch.inputs.size(1); ++t)
         parts.push_back((*model)(slice(batch.inputs, 1, t, t + 1), steps));
-      CHECK(cache.tokens == batch.inputs.size(1));
+      CHECK(cache.length == batch.inputs.size(1));
       CHECK(largest_difference(concatenate(parts, 1), logits) <= 1e-12);
     }
   CHECK(made >= 40);
@@ -161,13 +162,13 @@ TEST_CASE("encoder-decoder: keys and values of the source are made once") {
   const auto model = make_translator(small_translator());
   const PairBatch batch = testing::batch_of(small_pairs());
   nn::Cache cache;
-  nn::Pass pass;
+  nn::ForwardPass pass;
   pass.cache = &cache;
   model->encode(batch.sources, batch.source_lengths, pass);
   const Tensor first = (*model)(slice(batch.inputs, 1, 0, 1), pass);
-  pass.memory = Tensor::zeros_like(pass.memory);  // not read again: the cache holds its keys and values
+  pass.encoder_output = Tensor::zeros_like(pass.encoder_output);  // not read again: the cache holds its keys and values
   const Tensor second = (*model)(slice(batch.inputs, 1, 1, 2), pass);
-  nn::Pass whole;
+  nn::ForwardPass whole;
   model->encode(batch.sources, batch.source_lengths, whole);
   CHECK(largest_difference(second, slice((*model)(batch.inputs, whole), 1, 1, 2)) <= 1e-12);
 }
@@ -185,7 +186,7 @@ TEST_CASE("encoder-decoder: what does not go together is refused") {
   refusal(over_sequence).names("over=sequence").value("causal").offers("over=token");
   EncoderDecoder model(small_translator());
   nn::initialize(model, 1);
-  nn::Pass pass;
+  nn::ForwardPass pass;
   const Tensor two = Tensor::zeros(Shape{1, 2}, Dtype::i32), many = Tensor::zeros(Shape{1, 13}, Dtype::i32);
   expect_error([&] { model(two, pass); }).names("encoder_decoder").names("source").offers("--task=translation");
   expect_error([&] { model.encode(many, {}, pass); }).value("(1, 13)").offers(12).offers("context");

@@ -36,22 +36,22 @@ const std::vector<std::string> names = {"gpt2", "gpt2_own_head", "llama", "llama
 
 ImportReport imported(const std::string& from, const std::string& to) { return import_model(from, to, "", ""); }
 
-struct Trained {
+struct LoadedRun {
   TrainSettings settings;
   std::string tokenizer;
   std::unique_ptr<nn::Module> model;
   ExportedModel exported() const { return {settings, *model, tokenizer}; }
 };
-Trained read_run(const std::string& run) {
+LoadedRun read_run(const std::string& run) {
   const std::string checkpoint = latest_checkpoint(run);
   const CheckpointState state = read_state(checkpoint);
-  Trained read{make_settings(state.settings), state.tokenizer, nullptr};
+  LoadedRun read{make_settings(state.settings), state.tokenizer, nullptr};
   read.model = make_model(read.settings);
   load_weights(checkpoint, *read.model);
   return read;
 }
 // Makes a decoder with random weights that no checkpoint holds.
-Trained made(std::vector<std::pair<std::string, std::string>> changes) {
+LoadedRun made(std::vector<std::pair<std::string, std::string>> changes) {
   changes.insert(changes.begin(), {{"model", "gpt"},
                                    {"layers", "2"},
                                    {"heads", "2"},
@@ -59,7 +59,7 @@ Trained made(std::vector<std::pair<std::string, std::string>> changes) {
                                    {"context", "12"},
                                    {"vocabulary", "256"},
                                    {"tokenizer", "byte"}});
-  Trained run{make_settings(changes), R"({"name":"byte"})", nullptr};
+  LoadedRun run{make_settings(changes), R"({"name":"byte"})", nullptr};
   run.model = make_model(run.settings);
   int seed = 0;
   for (const nn::NamedParameter& p : nn::parameters_of(*run.model))
@@ -68,7 +68,7 @@ Trained made(std::vector<std::pair<std::string, std::string>> changes) {
 }
 Tensor logits(nn::Module& model) {
   const NoGrad guard;
-  nn::Pass pass;
+  nn::ForwardPass pass;
   return model(Tensor::from(Shape{1, 6}, std::vector<int32_t>{1, 4, 2, 8, 5, 7}), pass);
 }
 
@@ -98,17 +98,17 @@ TEST_CASE("exchange: transformers' models give transformers' logits, and go back
     const ImportReport report = imported(golden + name, folder / "run");
     REQUIRE(report.largest_difference.has_value());
     CHECK(*report.largest_difference <= 1e-5);
-    CHECK(report.left.empty());
+    CHECK(report.unused.empty());
     CHECK(report.tokenizer == "token_ids");
-    const Trained run = read_run(folder / "run");
+    const LoadedRun run = read_run(folder / "run");
     CHECK(report.parameters == nn::count_parameters(*run.model));
     CHECK(export_model(run.exported(), folder / "exported", "") == name.substr(0, name.find('_')));
     std::map<std::string, Tensor> before;
-    for (const StoredTensor& each : stored_tensors(golden + name)) before.emplace(each.name, with_numbers(each).tensor);
+    for (const StoredTensor& each : stored_tensors(golden + name)) before.emplace(each.name, with_values(each).tensor);
     const std::vector<StoredTensor> after = stored_tensors(folder / "exported");
     CHECK(after.size() == before.size());
     for (const StoredTensor& each : after)
-      CHECK(largest_difference(with_numbers(each).tensor, before.at(each.name)) == 0);
+      CHECK(largest_difference(with_values(each).tensor, before.at(each.name)) == 0);
     imported(folder / "exported", folder / "again");
     CHECK(largest_difference(logits(*run.model), logits(*read_run(folder / "again").model)) == 0);
   }
@@ -119,17 +119,16 @@ TEST_CASE("exchange: a vision transformer of transformers gives its logits, and 
   const ImportReport report = imported(golden + "vit", folder / "run");
   REQUIRE(report.largest_difference.has_value());
   CHECK(*report.largest_difference <= 1e-5);
-  CHECK(report.left.empty());
+  CHECK(report.unused.empty());
   CHECK(report.classes == 3);
-  const Trained run = read_run(folder / "run");
+  const LoadedRun run = read_run(folder / "run");
   CHECK(restore_classes(run.tokenizer) == std::vector<std::string>{"a cat", "a dog", "neither"});
   CHECK(export_model(run.exported(), folder / "exported", "") == "vit");
   std::map<std::string, Tensor> before;
-  for (const StoredTensor& each : stored_tensors(golden + "vit")) before.emplace(each.name, with_numbers(each).tensor);
+  for (const StoredTensor& each : stored_tensors(golden + "vit")) before.emplace(each.name, with_values(each).tensor);
   const std::vector<StoredTensor> after = stored_tensors(folder / "exported");
   CHECK(after.size() == before.size());
-  for (const StoredTensor& each : after)
-    CHECK(largest_difference(with_numbers(each).tensor, before.at(each.name)) == 0);
+  for (const StoredTensor& each : after) CHECK(largest_difference(with_values(each).tensor, before.at(each.name)) == 0);
   CHECK(
       *import_model(folder / "exported", folder / "again", "", golden + "vit/logits.safetensors").largest_difference ==
       *report.largest_difference);
@@ -157,7 +156,7 @@ TEST_CASE("exchange: a vision transformer without biases of queries, keys and va
     std::vector<NamedTensor> tensors;
     for (const StoredTensor& each : stored_tensors(copy)) {
       const bool bias = contains(each.name, ".attention.attention.") && each.name.ends_with("bias");
-      const Tensor numbers = with_numbers(each).tensor;
+      const Tensor numbers = with_values(each).tensor;
       if (!bias) tensors.push_back({each.name, numbers});
       if (bias && there) tensors.push_back({each.name, Tensor::zeros_like(numbers)});
     }
@@ -298,7 +297,7 @@ TEST_CASE("exchange: nanoGPT's weights are those of GPT-2, untransposed and with
   std::vector<NamedTensor> tensors;
   for (const StoredTensor& each : stored_tensors(golden + "gpt2")) {
     const bool linear = contains(each.name, ".c_") && each.name.ends_with("weight");
-    const Tensor numbers = with_numbers(each).tensor;
+    const Tensor numbers = with_values(each).tensor;
     tensors.push_back({"_orig_mod." + each.name, linear ? transpose(numbers) : numbers});
   }
   const std::string nanogpt = folder / "nanogpt";
@@ -309,8 +308,8 @@ TEST_CASE("exchange: nanoGPT's weights are those of GPT-2, untransposed and with
   write_file_atomically(nanogpt + "/config.json", args.dump());
   const ImportReport report = imported(nanogpt, folder / "nanogpt_run");
   CHECK(report.format == "nanogpt");
-  CHECK(report.left.empty());
-  const Trained one = read_run(folder / "gpt2_run"), other = read_run(folder / "nanogpt_run");
+  CHECK(report.unused.empty());
+  const LoadedRun one = read_run(folder / "gpt2_run"), other = read_run(folder / "nanogpt_run");
   CHECK(largest_difference(logits(*one.model), logits(*other.model)) == 0);
 }
 
@@ -319,7 +318,7 @@ TEST_CASE("exchange: tensors without the model's prefix, masks and a head that i
   const std::string bare = changed(folder, "gpt2", [](nlohmann::json&) {});
   std::vector<NamedTensor> tensors;
   for (const StoredTensor& each : stored_tensors(bare))
-    tensors.push_back({each.name.substr(12), with_numbers(each).tensor});
+    tensors.push_back({each.name.substr(12), with_values(each).tensor});
   REQUIRE(tensors.size() == 28);
   for (const NamedTensor& each : std::vector<NamedTensor>(tensors))
     if (each.name == "wte.weight") tensors.push_back({"lm_head.weight", each.tensor});
@@ -328,11 +327,11 @@ TEST_CASE("exchange: tensors without the model's prefix, masks and a head that i
   write_safetensors(bare + "/model.safetensors", tensors);
   const ImportReport report = imported(bare, folder / "run");
   CHECK(*report.largest_difference <= 1e-5);
-  std::map<std::string, std::string> left(report.left.begin(), report.left.end());
-  CHECK(left.size() == 3);
-  CHECK(left.at("lm_head.weight") == "a copy of the embedding");
-  CHECK(left.at("h.1.attn.bias") == "a mask, not a weight");
-  CHECK(left.at("score.weight") == "not used by this model");
+  std::map<std::string, std::string> unused(report.unused.begin(), report.unused.end());
+  CHECK(unused.size() == 3);
+  CHECK(unused.at("lm_head.weight") == "a copy of the embedding");
+  CHECK(unused.at("h.1.attn.bias") == "a mask, not a weight");
+  CHECK(unused.at("score.weight") == "not used by this model");
 }
 
 TEST_CASE("exchange: a folder that says what this program cannot do is refused with the key") {
@@ -404,7 +403,7 @@ TEST_CASE("exchange: the tokens that begin and end a text come back as they were
     config["bos_token_id"] = 3, config["eos_token_id"] = nlohmann::json::array({4, 5});
   });
   imported(from, folder / "run");
-  const Trained run = read_run(folder / "run");
+  const LoadedRun run = read_run(folder / "run");
   const auto tokenizer = restore_tokenizer(run.tokenizer);
   CHECK(tokenizer->begin() == 3);
   CHECK(tokenizer->end_of_text() == 4);
@@ -420,7 +419,7 @@ TEST_CASE("exchange: the tokens that begin and end a text come back as they were
     fs::copy(from, others / "from");
     write_file_atomically(others / "from/generation_config.json", nlohmann::json{{"eos_token_id", ends}}.dump());
     imported(others / "from", others / "run");
-    const Trained first = read_run(others / "run");
+    const LoadedRun first = read_run(others / "run");
     export_model(first.exported(), others / "exported", "");
     CHECK(nlohmann::json::parse(read_file(others / "exported/config.json"))["eos_token_id"] == 4);
     CHECK(nlohmann::json::parse(read_file(others / "exported/generation_config.json"))["eos_token_id"] == ends);
@@ -445,7 +444,7 @@ TEST_CASE("exchange: documents end with the tokenizer's eos_token, and generatio
     config["eos_token_id"] = {5, each.token};
     write_file_atomically(from + "/config.json", config.dump());
     imported(from, folder / "run");
-    const Trained run = read_run(folder / "run");
+    const LoadedRun run = read_run(folder / "run");
     const auto tokenizer = restore_tokenizer(run.tokenizer);
     CHECK(tokenizer->end_of_text() == each.token);
     CHECK(tokenizer->ends() == std::vector<int32_t>{5, each.token});
@@ -498,16 +497,16 @@ TEST_CASE("exchange: an import writes no second model into a run, and takes refe
 
 TEST_CASE("exchange: logits may differ by what rounding explains, in the dtype in which they are stored") {
   const Folder folder;
-  std::map<std::string, Tensor> asked;
+  std::map<std::string, Tensor> inputs;
   for (const StoredTensor& each : stored_tensors(golden + "gpt2/logits.safetensors"))
-    asked.emplace(each.name, each.name == "tokens" ? as_tokens(with_numbers(each)) : with_numbers(each).tensor);
-  const Tensor& right = asked.at("logits");
+    inputs.emplace(each.name, each.name == "tokens" ? as_tokens(with_values(each)) : with_values(each).tensor);
+  const Tensor& right = inputs.at("logits");
   const double largest = largest_difference(right, Tensor::zeros_like(right));
   const auto check_with = [&](double apart, Dtype dtype) {  // shifts a logit by this fraction of the largest
     std::vector<double> numbers = right.to_vector();
     numbers[7] += apart * largest;
     write_safetensors(folder / "logits",
-                      std::vector<NamedTensor>{{"tokens", asked.at("tokens")},
+                      std::vector<NamedTensor>{{"tokens", inputs.at("tokens")},
                                                {"logits", Tensor::from(right.shape(), numbers, dtype)}});
     fs::remove_all(folder / "run");
     return *import_model(golden + "gpt2", folder / "run", "", folder / "logits").largest_difference;
@@ -542,7 +541,7 @@ TEST_CASE("exchange: ours go out where the format can say them, with zeros for b
   for (const auto& changes :
        {std::vector<std::pair<std::string, std::string>>{}, {{"normalization_bias", "no"}}, llama}) {
     const Folder folder;
-    const Trained run = made(changes);
+    const LoadedRun run = made(changes);
     export_model(run.exported(), folder / "exported", "");
     const ImportReport report = imported(folder / "exported", folder / "again");
     CHECK(report.tokenizer == "byte");
@@ -575,8 +574,8 @@ TEST_CASE("exchange: ours are refused with the setting that the format cannot sa
   refused({}, "llama").names("llama").value("position=learned");
   refused({{"feed_forward", "dense(softplus)"}}).names("gpt2").value("feed_forward=dense(softplus)");
   for (const char* const position : {"alibi", "none", "sinusoidal"}) {
-    Message told = refused({{"position", position}}, "").value(text("position=", position)).names("model=gpt");
-    told.offers("gpt2").offers("position=learned").offers("llama").offers("position=rotary");
+    Message message = refused({{"position", position}}, "").value(text("position=", position)).names("model=gpt");
+    message.offers("gpt2").offers("position=learned").offers("llama").offers("position=rotary");
   }
   refused({}, "vit").names("vit").offers("class vit").value("model=gpt").value("class gpt");
   const TrainSettings net = make_settings({{"model", "resnet8"}, {"channels", "3"}, {"classes", "2"}});
@@ -591,7 +590,7 @@ TEST_CASE("exchange: ours are refused with the setting that the format cannot sa
 namespace {
 
 // Writes a llama2.c file with the weights of our model, following the description in run.c.
-void write_llama2c(const std::string& path, const Trained& run, bool second_version) {
+void write_llama2c(const std::string& path, const LoadedRun& run, bool second_version) {
   const auto& s = run.settings.model_settings.as<GptSettings>();
   std::map<std::string, std::vector<float>> ours;
   for (const nn::NamedParameter& p : nn::parameters_of(*run.model)) {
@@ -612,7 +611,7 @@ void write_llama2c(const std::string& path, const Trained& run, bool second_vers
     for (int64_t i = 0; i < s.layers; ++i) put("blocks." + std::to_string(i) + "." + part, begin, count);
   };
   if (second_version) whole(0x616b3432), whole(1);
-  for (const int64_t number : {s.width, s.d_ff, s.layers, s.heads, s.key_heads,
+  for (const int64_t number : {s.width, s.d_ff, s.layers, s.heads, s.kv_heads,
                                s.tied_head || second_version ? s.vocabulary : -s.vocabulary, s.context})
     whole(number);
   if (second_version) bytes.push_back(static_cast<char>(s.tied_head)), bytes.resize(256);
@@ -643,16 +642,16 @@ TEST_CASE("exchange: llama2.c's files, of both versions, tied or not, with group
   for (const char* tied : {"yes", "no"})
     for (const bool second : {false, true}) {
       const Folder folder;
-      const Trained run = made({{"position", "rotary(pairs=interleaved)"},
-                                {"normalization", "rms(epsilon=1e-5)"},
-                                {"feed_forward", "gated(silu)"},
-                                {"d_ff", "24"},
-                                {"heads", "4"},
-                                {"kv_heads", "2"},
-                                {"tied_head", tied}});
+      const LoadedRun run = made({{"position", "rotary(pairs=interleaved)"},
+                                  {"normalization", "rms(epsilon=1e-5)"},
+                                  {"feed_forward", "gated(silu)"},
+                                  {"d_ff", "24"},
+                                  {"heads", "4"},
+                                  {"kv_heads", "2"},
+                                  {"tied_head", tied}});
       write_llama2c(folder / "x.bin", run, second);
       const ImportReport report = imported(folder / "x.bin", folder / "run");
-      CHECK(report.left.size() == (second ? 0 : 2));
+      CHECK(report.unused.size() == (second ? 0 : 2));
       CHECK(largest_difference(logits(*run.model), logits(*read_run(folder / "run").model)) == 0);
       const std::string bytes = read_file(folder / "x.bin");
       write_file_atomically(folder / "short.bin", bytes.substr(0, bytes.size() - 4));

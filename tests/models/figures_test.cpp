@@ -69,32 +69,32 @@ std::vector<nlohmann::json> rows_of(const std::string& run) {
   for (std::string line; std::getline(in, line);) rows.push_back(nlohmann::json::parse(line));
   return rows;
 }
-bool tells(const nlohmann::json& row, const std::string& figure) {
+bool logs_metric(const nlohmann::json& row, const std::string& metric) {
   for (const auto& [key, value] : row.items())
-    if (key.starts_with(figure + "/")) return true;
+    if (key.starts_with(metric + "/")) return true;
   return false;
 }
 
 // A freshly initialized model of these settings, with a batch and its metrics.
-struct Looked {
+struct Observed {
   Folder folder;
   std::unique_ptr<nn::Module> model;
   std::unique_ptr<Task> task;
   std::vector<Tensor> batch;
-  FigureRow row;
+  MetricRow row;
 
-  Looked(const std::string& names, const Assignments& more) {
+  Observed(const std::string& names, const Assignments& more) {
     TrainSettings s = make_settings(small_run(folder, "run", more));
-    task = tasks().at(s.task).make(s.task_settings, s.model_settings, {.batch = s.batch, .seed = 7});
+    task = tasks().at(s.task).make(s.task_settings, s.model_settings, {.batch_size = s.batch_size, .seed = 7});
     model = make_model(s);
     nn::initialize(*model, 5);
     batch = task->batch(0, 0);
-    look(row, figures_called(names), *task, *model, batch, nullptr);
+    collect_metrics(row, select_metrics(names), *task, *model, batch, nullptr);
   }
   std::map<std::string, Tensor> shown(const std::vector<std::string>& patterns) {
     std::map<std::string, Tensor> all;
     const Hooks hooks(patterns, [&](const std::string& name, const Tensor& value) { all[name] = value; });
-    nn::Pass pass;
+    nn::ForwardPass pass;
     task->loss(*model, batch, pass);
     return all;
   }
@@ -114,14 +114,14 @@ TEST_CASE("figures: a run has the same bits with all of them and with none, what
     for (size_t i = 0; i + 1 < all.size(); ++i) {
       CHECK(all[i]["loss"] == none[i]["loss"]);
       CHECK(all[i]["multiply_adds"] == none[i]["multiply_adds"]);
-      CHECK(tells(all[i], "gradient_norm") == (i == 0 || i % 2 == 1));  // steps 1, 2, 4 and 6
-      CHECK(!tells(none[i], "gradient_norm"));
+      CHECK(logs_metric(all[i], "gradient_norm") == (i == 0 || i % 2 == 1));  // steps 1, 2, 4 and 6
+      CHECK(!logs_metric(none[i], "gradient_norm"));
     }
   }
 }
 
 TEST_CASE("figures: every one is told of some small model") {
-  std::set<std::string> told;
+  std::set<std::string> logged;
   const Assignments forms[] = {
       {{"normalization", "dyt"}, {"feed_forward", "memory(relu)"}, {"attention", "relu_former"}},
       stream,
@@ -130,21 +130,21 @@ TEST_CASE("figures: every one is told of some small model") {
     const Folder folder;
     train(small_run(folder, "run", form));
     const nlohmann::json row = rows_of(folder / "run").at(0);
-    for (const std::string& name : figures().names())
+    for (const std::string& name : model_metrics().names())
       for (const auto& each : row.items())
         if (each.key().starts_with((name == "losses" ? "loss" : name == "parameters" ? "alpha" : name) + "/")) {
-          told.insert(name);
+          logged.insert(name);
           CHECK_MESSAGE(each.value().is_number(), each.key(), " is no number");
         }
   }
-  for (const std::string& name : figures().names()) CHECK_MESSAGE(told.contains(name), name, " is never told");
+  for (const std::string& name : model_metrics().names()) CHECK_MESSAGE(logged.contains(name), name, " is never told");
 }
 
 TEST_CASE("figures: entropies, zeros and sums of rows are those of the weights, and sizes those of what is shown") {
   for (const char* attention : {"softmax", "pointwise(relu)", "softmax(persistent=3)"}) {
     CAPTURE(attention);
-    Looked looked("entropy, attention_zero_fraction, row_sum, max_score, residual_rms", {{"attention", attention}});
-    const auto shown = looked.shown({"*.weights", "*.scores", "*.residual"});
+    Observed observed("entropy, attention_zero_fraction, row_sum, max_score, residual_rms", {{"attention", attention}});
+    const auto shown = observed.shown({"*.weights", "*.scores", "*.residual"});
     for (const std::string path : {"blocks.0.attention", "blocks.1.attention"}) {
       const Tensor w = shown.at(path + ".weights");
       const int64_t heads = w.size(1), length = w.size(2), keys = w.size(3), slots = keys - length;
@@ -162,26 +162,26 @@ TEST_CASE("figures: entropies, zeros and sums of rows are those of the weights, 
             entropy += spread, sum += total, zeros += none / static_cast<double>(t + 1 + slots);
           }
         const auto rows = static_cast<double>(w.size(0) * length);
-        const std::string place = path + "." + std::to_string(h);
-        CHECK(looked.row.at("entropy/" + place) == doctest::Approx(entropy / rows).epsilon(1e-6));
-        CHECK(looked.row.at("row_sum/" + place) == doctest::Approx(sum / rows).epsilon(1e-6));
-        CHECK(looked.row.at("attention_zero_fraction/" + place) == doctest::Approx(zeros / rows).epsilon(1e-6));
+        const std::string head_path = path + "." + std::to_string(h);
+        CHECK(observed.row.at("entropy/" + head_path) == doctest::Approx(entropy / rows).epsilon(1e-6));
+        CHECK(observed.row.at("row_sum/" + head_path) == doctest::Approx(sum / rows).epsilon(1e-6));
+        CHECK(observed.row.at("attention_zero_fraction/" + head_path) == doctest::Approx(zeros / rows).epsilon(1e-6));
       }
       double largest = 0, squares = 0;
       for (const double x : shown.at(path + ".scores").to_vector()) largest = std::max(largest, std::abs(x));
-      CHECK(looked.row.at("max_score/" + path) == doctest::Approx(largest));
+      CHECK(observed.row.at("max_score/" + path) == doctest::Approx(largest));
       const Tensor residual = shown.at(path + ".residual");
       for (const double x : residual.to_vector()) squares += x * x;
-      CHECK(looked.row.at("residual_rms/" + path) ==
+      CHECK(observed.row.at("residual_rms/" + path) ==
             doctest::Approx(std::sqrt(squares / static_cast<double>(residual.numel()))).epsilon(1e-13));
     }
   }
 }
 
 TEST_CASE("figures: padding counts for nothing") {
-  const Looked looked("entropy", translation);
-  CHECK(looked.row.size() == 12);  // 2 heads x (2 attentions x 2 decoder blocks + 2 encoder blocks)
-  for (const auto& each : looked.row) CHECK_MESSAGE(std::isfinite(each.second), each.first);
+  const Observed observed("entropy", translation);
+  CHECK(observed.row.size() == 12);  // 2 heads x (2 attentions x 2 decoder blocks + 2 encoder blocks)
+  for (const auto& each : observed.row) CHECK_MESSAGE(std::isfinite(each.second), each.first);
   // The padding (NaN) of the shorter sentence does not count: the mean is over the other rows.
   const Tensor rows = Tensor::from({2, 1, 2}, std::vector<double>{1, 2, 3, NAN}, Dtype::f64);
   CHECK(means_of_heads(rows) == std::vector<double>{2});
@@ -189,8 +189,8 @@ TEST_CASE("figures: padding counts for nothing") {
 
 TEST_CASE(
     "figures: hidden units that no token opens are dead, and a dynamic normalization is saturated where it is flat") {
-  Looked looked("dead_units, hidden_zero_fraction", {{"feed_forward", "dense(relu)"}, {"bias", "yes"}});
-  const Tensor hidden = looked.shown({"*.hidden"}).at("blocks.1.feed_forward.hidden");
+  Observed observed("dead_units, hidden_zero_fraction", {{"feed_forward", "dense(relu)"}, {"bias", "yes"}});
+  const Tensor hidden = observed.shown({"*.hidden"}).at("blocks.1.feed_forward.hidden");
   const std::vector<double> values = hidden.to_vector();
   const auto units = static_cast<size_t>(hidden.size(-1));
   double zeros = 0, dead = 0;
@@ -199,25 +199,26 @@ TEST_CASE(
     for (size_t i = unit; i < values.size(); i += units) zeros += values[i] == 0, open |= values[i] != 0;
     dead += !open;
   }
-  CHECK(looked.row.at("hidden_zero_fraction/blocks.1.feed_forward") ==
+  CHECK(observed.row.at("hidden_zero_fraction/blocks.1.feed_forward") ==
         doctest::Approx(zeros / static_cast<double>(values.size())));
-  CHECK(looked.row.at("dead_units/blocks.1.feed_forward") == doctest::Approx(dead / static_cast<double>(units)));
+  CHECK(observed.row.at("dead_units/blocks.1.feed_forward") == doctest::Approx(dead / static_cast<double>(units)));
   CHECK(zeros > 0);
 
-  Looked saturated("saturation", {{"normalization", "dyt(alpha=30)"}, {"initialization", "0.5"}});
+  Observed saturated("saturation", {{"normalization", "dyt(alpha=30)"}, {"initialization", "0.5"}});
   const Tensor x = saturated.shown({"*.input"}).at("blocks.1.attention_norm.input");
   double flat = 0;
   for (const double each : x.to_vector()) flat += std::abs(30 * each) > 2;
-  const double share = saturated.row.at("saturation/blocks.1.attention_norm");
-  CHECK(share == doctest::Approx(flat / static_cast<double>(x.numel())));
-  CHECK(share > 0.1);
+  const double fraction = saturated.row.at("saturation/blocks.1.attention_norm");
+  CHECK(fraction == doctest::Approx(flat / static_cast<double>(x.numel())));
+  CHECK(fraction > 0.1);
 }
 
 TEST_CASE(
     "figures: variances are those of what sublayers add, of the stream before them, and of what attentions read") {
-  Looked looked("output_variance, residual_variance, head_output_variance, value_variance", {{"attention", "naive"}});
-  CHECK(looked.row.size() == 2 * 2 * 2 + 2 * 2);  // 2 metrics of 2 sublayers, 2 metrics of 1 attention, in 2 blocks
-  const auto shown = looked.shown({"*.output", "*.stream", "*.residual", "*.head_output", "*.value"});
+  Observed observed("output_variance, residual_variance, head_output_variance, value_variance",
+                    {{"attention", "naive"}});
+  CHECK(observed.row.size() == 2 * 2 * 2 + 2 * 2);  // 2 metrics of 2 sublayers, 2 metrics of 1 attention, in 2 blocks
+  const auto shown = observed.shown({"*.output", "*.stream", "*.residual", "*.head_output", "*.value"});
   const auto variance_of = [](const Tensor& x) {
     double sum = 0, squares = 0;
     for (const double each : x.to_vector()) sum += each, squares += each * each;
@@ -226,34 +227,34 @@ TEST_CASE(
   };
   for (const std::string sublayer : {"blocks.0.attention", "blocks.1.attention", "blocks.1.feed_forward"}) {
     const Tensor stream = shown.at(sublayer + ".stream"), added = shown.at(sublayer + ".residual") - stream;
-    CHECK(looked.row.at("output_variance/" + sublayer) == doctest::Approx(variance_of(added)).epsilon(1e-4));
-    CHECK(looked.row.at("residual_variance/" + sublayer) == doctest::Approx(variance_of(stream)).epsilon(1e-5));
+    CHECK(observed.row.at("output_variance/" + sublayer) == doctest::Approx(variance_of(added)).epsilon(1e-4));
+    CHECK(observed.row.at("residual_variance/" + sublayer) == doctest::Approx(variance_of(stream)).epsilon(1e-5));
   }
   for (const char* what : {"head_output", "value"})
-    CHECK(looked.row.at(std::string(what) + "_variance/blocks.1.attention") ==
+    CHECK(observed.row.at(std::string(what) + "_variance/blocks.1.attention") ==
           doctest::Approx(variance_of(shown.at(std::string("blocks.1.attention.") + what))).epsilon(1e-5));
 }
 
 TEST_CASE("figures: what the largest slots carry, and whether the values that are read point the same way") {
-  for (const char* memory : {"memory(relu, slots=9)", "memory(softmax, slots=9)"}) {
-    CAPTURE(memory);
-    Looked looked("top_unit_fraction, value_cosine", {{"feed_forward", memory}});
+  for (const char* feed_forward : {"memory(relu, slots=9)", "memory(softmax, slots=9)"}) {
+    CAPTURE(feed_forward);
+    Observed observed("top_unit_fraction, value_cosine", {{"feed_forward", feed_forward}});
     const std::string path = "blocks.1.feed_forward";
-    const std::vector<double> hidden = looked.shown({"*.hidden"}).at(path + ".hidden").to_vector();
+    const std::vector<double> hidden = observed.shown({"*.hidden"}).at(path + ".hidden").to_vector();
     Tensor v;
-    for (const auto& [name, parameter] : nn::parameters_of(*looked.model))
+    for (const auto& [name, parameter] : nn::parameters_of(*observed.model))
       if (name == path + ".value") v = parameter->value;
     constexpr size_t slots = 9;
     double largest = 0, read[slots] = {}, rows = 0;
     for (size_t i = 0; i < hidden.size(); i += slots) {
-      double all = 0, most = 0;
+      double all = 0, row_max = 0;
       for (size_t s = 0; s < slots; ++s) {
         const double a = hidden[i + s];
-        all += a, most = std::max(most, a), read[s] += a;
+        all += a, row_max = std::max(row_max, a), read[s] += a;
       }
-      if (all > 0) largest += most / all, ++rows;  // the top 0.2 % of nine slots: at least one
+      if (all > 0) largest += row_max / all, ++rows;  // the top 0.2 % of nine slots: at least one
     }
-    CHECK(looked.row.at("top_unit_fraction/" + path) == doctest::Approx(largest / rows).epsilon(1e-5));
+    CHECK(observed.row.at("top_unit_fraction/" + path) == doctest::Approx(largest / rows).epsilon(1e-5));
     double together = 0, pairs = 0;
     const auto at = [](size_t i) { return static_cast<int64_t>(i); };
     for (size_t s = 0; s < slots; ++s)
@@ -262,7 +263,7 @@ TEST_CASE("figures: what the largest slots carry, and whether the values that ar
         const double cosine = sum(a * b).item() / std::sqrt(sum(a * a).item() * sum(b * b).item());
         if (s != t) together += read[s] * read[t] * cosine, pairs += read[s] * read[t];
       }
-    CHECK(looked.row.at("value_cosine/" + path) == doctest::Approx(together / pairs).epsilon(1e-4));
+    CHECK(observed.row.at("value_cosine/" + path) == doctest::Approx(together / pairs).epsilon(1e-4));
   }
 }
 
@@ -319,7 +320,7 @@ TEST_CASE("figures: a name that there is not is refused before the folder is mad
   const Assignments unknown = {{"metrics", "entropies"}};
   expect_error([&] { train(small_run(folder, "run", unknown)); }).value("entropies").offers("'entropy'");
   CHECK(!file_exists(folder / "run"));
-  CHECK(figures_called("none").empty());
-  CHECK(figures_called("all").size() == figures().names().size());
-  CHECK(figures_called("entropy,span").size() == 2);
+  CHECK(select_metrics("none").empty());
+  CHECK(select_metrics("all").size() == model_metrics().names().size());
+  CHECK(select_metrics("entropy,span").size() == 2);
 }

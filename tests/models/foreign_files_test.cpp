@@ -68,9 +68,9 @@ double memory_of_reading(const std::string& bytes, const std::function<void(cons
   return more / overhead / static_cast<double>(bytes.size());
 }
 
-std::string repeated(const std::string& part, size_t times) {
+std::string repeated(const std::string& text, size_t times) {
   std::string all;
-  for (size_t i = 0; i < times; ++i) all += part;
+  for (size_t i = 0; i < times; ++i) all += text;
   return all;
 }
 
@@ -109,7 +109,7 @@ TEST_CASE("foreign files: a safetensors file takes at most 16 times its size of 
 }
 
 TEST_CASE("foreign files: JSON takes at most 64 times its size of memory, TOML 256, a text 8") {
-  const auto json = [](const std::string& path) { parse_json(read_file(path, largest_json), path); };
+  const auto json = [](const std::string& path) { parse_json(read_file(path, max_json_bytes), path); };
   CHECK(memory_of_reading("[" + repeated("[],", 900'000) + "[]]", json) < 64);
   CHECK(memory_of_reading("[" + repeated("{\"\":{}},", 900'000) + "1]", json) < 64);
   CHECK(memory_of_reading("[" + repeated("1,", 999'000) + "1]", json) < 64);

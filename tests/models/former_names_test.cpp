@@ -50,11 +50,11 @@ TEST_CASE("former names: each belongs to a registered entry, which is listed by 
     CAPTURE(name.former);
     const std::string former(name.former), current(name.current);
     if (current == "step_ms") continue;  // every run logs it
-    const Figure* const figure = figures().find(former);
-    const Look* const look = looks().find(former);
+    const ModelMetric* const figure = model_metrics().find(former);
+    const Analysis* const look = analyses().find(former);
     REQUIRE((figure != nullptr) != (look != nullptr));
     CHECK((figure ? figure->name : look->name) == current);
-    for (const std::vector<std::string>& listed : {figures().names(), looks().names()})
+    for (const std::vector<std::string>& listed : {model_metrics().names(), analyses().names()})
       CHECK(std::find(listed.begin(), listed.end(), former) == listed.end());
   }
   for (const FormerName& name : former_presets()) {
@@ -68,8 +68,8 @@ TEST_CASE("former names: each belongs to a registered entry, which is listed by 
     CHECK(list_settings(by_former) == list_settings(by_current));
     CHECK(by_former.model == current);
   }
-  CHECK(figures_called("attention_zeros, top_share") == figures_called("attention_zero_fraction, top_unit_fraction"));
-  CHECK(make_settings({{"figures", "largest_score,loss"}}).figures == "max_score,loss");
+  CHECK(select_metrics("attention_zeros, top_share") == select_metrics("attention_zero_fraction, top_unit_fraction"));
+  CHECK(make_settings({{"figures", "largest_score,loss"}}).metrics == "max_score,loss");
 }
 
 TEST_CASE("former names: texts with metrics are read and hashed by either name") {
@@ -93,20 +93,20 @@ TEST_CASE("former names: the rows of an old log are those of a log with current 
       "top_share", "top_unit_fraction");
   const std::vector<LogRow> current = rows_of(folder, renamed);
   REQUIRE(current.size() == 3);
-  CHECK(current[1].figures.at("step_ms") == 20);
+  CHECK(current[1].metrics.at("step_ms") == 20);
   for (const std::string& log :
        {old_rows, replaced(old_rows, ":", ": ")}) {  // written by a run, and by another program
     const std::vector<LogRow> rows = rows_of(folder, log);
     REQUIRE(rows.size() == 3);
-    for (size_t i = 0; i < 3; ++i) CHECK(rows[i].figures == current[i].figures);
+    for (size_t i = 0; i < 3; ++i) CHECK(rows[i].metrics == current[i].metrics);
   }
   // A resumed run continues an old log with the current names.
   const size_t second = old_rows.find('\n') + 1;
   const std::vector<LogRow> resumed =
       rows_of(folder, old_rows.substr(0, second) + renamed.substr(renamed.find('\n') + 1));
-  for (size_t i = 0; i < 3; ++i) CHECK(resumed[i].figures == current[i].figures);
-  const std::vector<std::string> names = figure_names(resumed);
-  CHECK(fitting_figures("metrics", names, "largest_score/*,milliseconds") ==
+  for (size_t i = 0; i < 3; ++i) CHECK(resumed[i].metrics == current[i].metrics);
+  const std::vector<std::string> names = metric_names(resumed);
+  CHECK(matching_metrics("metrics", names, "largest_score/*,milliseconds") ==
         std::vector<std::string>{"max_score/blocks.0.attention", "step_ms"});
   CHECK(measure(parse_metric("claim", "first(mean(attention_zeros/*))"), resumed, 0) == 0.25);
   CHECK(outcome_of(resumed).seconds == outcome_of(current).seconds);
@@ -115,12 +115,12 @@ TEST_CASE("former names: the rows of an old log are those of a log with current 
 
 TEST_CASE("former names: an analysis by its former name returns the same views") {
   const auto model = small_gpt({});
-  const auto subject = subject_of(*model);
-  const std::vector<View> former = look_at(*subject, "depth, causes", {}),
-                          current = look_at(*subject, "logit_lens, ablation", {});
+  const auto inspected = example_of(*model);
+  const std::vector<View> former = analyze(*inspected, "depth, causes", {}),
+                          current = analyze(*inspected, "logit_lens, ablation", {});
   REQUIRE(former.size() == current.size());
-  CHECK(figures_of(former) == figures_of(current));
-  CHECK(figures_of(former).contains("ablation/loss"));
+  CHECK(metrics_of(former) == metrics_of(current));
+  CHECK(metrics_of(former).contains("ablation/loss"));
 }
 
 TEST_CASE("former names: the values of an old probe.json have their current names") {
@@ -131,9 +131,9 @@ TEST_CASE("former names: the values of an old probe.json have their current name
                                                    R"(, {"name": "blocks.0.feed_forward.hidden_before", )" + value +
                                                    R"(], "ratios": [{"place": "blocks.0.attention",
       "ratio": "read / value", "measured": 1, "predicted": 1, "formula": "e / n", "v": 1}]})");
-  const Probe probe = read_probe(folder / "probe.json");
-  CHECK(probe.find("blocks.0.attention.head_output") != nullptr);
-  CHECK(probe.find("blocks.0.feed_forward.pre_activation") != nullptr);
-  REQUIRE(probe.ratios.size() == 1);
-  CHECK(probe.ratios[0].ratio == "head_output / value");
+  const SignalPropagation propagation = read_propagation(folder / "probe.json");
+  CHECK(propagation.find("blocks.0.attention.head_output") != nullptr);
+  CHECK(propagation.find("blocks.0.feed_forward.pre_activation") != nullptr);
+  REQUIRE(propagation.ratios.size() == 1);
+  CHECK(propagation.ratios[0].ratio == "head_output / value");
 }

@@ -14,8 +14,8 @@ namespace {
 
 class Constant final : public LanguageModel {  // probabilities 0.1, 0.4, 0.2, 0.3
  public:
-  Tensor forward(const Tensor& tokens, nn::Pass& pass) override {
-    if (pass.cache) pass.cache->tokens += tokens.size(1);
+  Tensor forward(const Tensor& tokens, nn::ForwardPass& pass) override {
+    if (pass.cache) pass.cache->length += tokens.size(1);
     std::vector<double> logits;
     for (int64_t i = 0; i < tokens.numel(); ++i)
       for (const double p : {0.1, 0.4, 0.2, 0.3}) logits.push_back(std::log(p));

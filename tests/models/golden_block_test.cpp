@@ -37,7 +37,7 @@ void check_block(const GoldenCase& test) {
   for (const nn::NamedParameter& p : parameters)
     p.parameter->value = test.tensor(p.path).reshape(p.parameter->value.shape()).clone().set_requires_grad();
   const Tensor x = test.leaf("x");
-  nn::Pass pass;
+  nn::ForwardPass pass;
   const Tensor y = block(x, pass);
   CHECK(largest_difference(y, test.tensor("y")) <= 1e-12);
   backward(y, test.tensor("dy"));

@@ -45,7 +45,7 @@ TEST_CASE("golden run: ten losses, gradient norms, first gradients and final wei
     for (int64_t step = 0; step < 10; ++step) {
       INFO("step ", step);
       flat.zero_gradients();
-      nn::Pass pass;
+      nn::ForwardPass pass;
       const Tensor loss = nn::cross_entropy(model(golden("tokens")[step], pass), golden("targets")[step]);
       loss.backward();
       CHECK(std::fabs(loss.item() - golden("losses").to_vector()[step]) <= tolerance);
@@ -85,7 +85,7 @@ TEST_CASE("every parameter of a small GPT gets a finite gradient that is not all
     settings.dropout = dropout;
     Gpt model(settings);
     nn::initialize(model, 5);
-    nn::Pass pass;
+    nn::ForwardPass pass;
     pass.training = true;
     const std::vector<int32_t> tokens = {1, 2, 3, 4, 5, 6, 7, 8, 0, 9, 10, 1, 3, 5, 7, 9};
     nn::cross_entropy(model(Tensor::from({2, 8}, tokens), pass), Tensor::from({2, 8}, tokens)).backward();
@@ -104,7 +104,7 @@ TEST_CASE("a GPT says what does not fit") {
   GptSettings settings;
   settings.vocabulary = 5, settings.context = 4;
   Gpt model(settings);
-  nn::Pass pass;
+  nn::ForwardPass pass;
   const Tensor five = Tensor::from({1, 5}, std::vector<int32_t>(5, 1));
   expect_error([&] { model(five, pass); }).names("tokens").value("(1, 5)").offers("(batch, time)").offers(4);
   settings.heads = 7;

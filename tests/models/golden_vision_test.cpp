@@ -19,31 +19,31 @@ namespace {
 // Returns how many parameters were compared.
 size_t check_step(nn::Module& model, const std::string& name, const Golden& golden) {
   CAPTURE(name);
-  const auto part = [&](const std::string& what) { return golden(name + "." + what); };
+  const auto tensor_of = [&](const std::string& what) { return golden(name + "." + what); };
   nn::initialize(model, 1);
   nn::convert(model, Dtype::f64);
   const std::vector<nn::NamedParameter> parameters = nn::parameters_of(model);
   for (const nn::NamedParameter& p : parameters) {
     CAPTURE(p.path);
-    REQUIRE(p.parameter->value.shape() == part("parameter." + p.path).shape());
-    p.parameter->value.copy_from(part("parameter." + p.path));
+    REQUIRE(p.parameter->value.shape() == tensor_of("parameter." + p.path).shape());
+    p.parameter->value.copy_from(tensor_of("parameter." + p.path));
   }
-  nn::Pass pass;
-  pass.training = true, pass.key = RandomKey{1, 1};
-  const Tensor logits = model(part("pixels"), pass);
-  CHECK(largest_difference(logits.detach(), part("logits")) <= 1e-12);
-  const Tensor loss = nn::cross_entropy(logits, part("labels"));
-  CHECK(std::abs(loss.item() - part("loss").item()) <= 1e-12);
+  nn::ForwardPass pass;
+  pass.training = true, pass.rng = RandomKey{1, 1};
+  const Tensor logits = model(tensor_of("pixels"), pass);
+  CHECK(largest_difference(logits.detach(), tensor_of("logits")) <= 1e-12);
+  const Tensor loss = nn::cross_entropy(logits, tensor_of("labels"));
+  CHECK(std::abs(loss.item() - tensor_of("loss").item()) <= 1e-12);
   loss.backward();
   for (const nn::NamedParameter& p : parameters) {
     CAPTURE(p.path);
-    CHECK(largest_difference(p.parameter->value.grad(), part("gradient." + p.path)) <= 1e-11);
+    CHECK(largest_difference(p.parameter->value.grad(), tensor_of("gradient." + p.path)) <= 1e-11);
   }
   nn::after_step(model);
   if (golden.has(name + ".evaluated")) {
     const NoGrad guard;
-    nn::Pass evaluation;
-    CHECK(largest_difference(model(part("pixels"), evaluation), part("evaluated")) <= 1e-12);
+    nn::ForwardPass evaluation;
+    CHECK(largest_difference(model(tensor_of("pixels"), evaluation), tensor_of("evaluated")) <= 1e-12);
   }
   return parameters.size();
 }

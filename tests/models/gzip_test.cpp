@@ -67,16 +67,16 @@ TEST_CASE("gzip: what is damaged, cut short or larger than allowed is refused wi
 TEST_CASE("gzip: a file comes unpacked piece by piece, and what is damaged is known where it is reached") {
   const Folder folder;
   const std::string path = folder / "a.gz", whole = packed(lines(60000));
-  const auto all_of = [&](size_t piece) {
+  const auto all_of = [&](size_t chunk) {
     DataReader reader(path);
-    std::string all, some(piece, '\0');
+    std::string all, some(chunk, '\0');
     while (const size_t got = reader.read_up_to(std::as_writable_bytes(std::span(some)))) all += some.substr(0, got);
     return all;
   };
   const std::string several = packed("") + packed(lines(2)) + whole + std::string(700000, '\0');
   for (const std::string& bytes : {whole, several, lines(9)}) {
     write_file_atomically(path, bytes);
-    for (const size_t piece : {1000, 1 << 20}) CHECK(all_of(piece) == read_data_file(path));
+    for (const size_t chunk : {1000, 1 << 20}) CHECK(all_of(chunk) == read_data_file(path));
   }
   write_file_atomically(path, whole + "more");
   expect_error([&] { all_of(1000); }).names(path).names("gzip").value("damaged").value(4);

@@ -29,27 +29,27 @@ TEST_CASE("watching shows named values and changes none, to the bit") {
   std::vector<int32_t> numbers = {1, 2, 3, 4, 5, 6, 7, 8, 8, 7, 6, 5, 4, 3, 2, 1};
   const Tensor tokens = Tensor::from({2, 8}, numbers);
   const auto run = [&] {
-    nn::Pass pass;
+    nn::ForwardPass pass;
     return model(tokens, pass);
   };
   const Tensor plain = run();
-  std::map<std::string, Tensor> seen;
+  std::map<std::string, Tensor> captured;
   const std::string attention = "blocks.1.attention";
   {
     Hooks hooks(
         {attention + ".weights", attention + ".value", attention + ".head_output", "blocks.0.feed_forward.residual"},
-        [&](const std::string& name, const Tensor& value) { seen[name] = value; });
+        [&](const std::string& name, const Tensor& value) { captured[name] = value; });
     CHECK(largest_difference(run(), plain) == 0);
-    hooks.check_seen();
+    hooks.check_all_matched();
   }
   CHECK(largest_difference(run(), plain) == 0);
-  CHECK(seen.size() == 4);
-  const Tensor weights = seen.at(attention + ".weights");
+  CHECK(captured.size() == 4);
+  const Tensor weights = captured.at(attention + ".weights");
   CHECK(weights.shape() == Shape{2, 2, 8, 8});
   CHECK(largest_difference(sum(weights, {-1}), Tensor::full({2, 2, 8}, 1)) <= 1e-6);
-  const Tensor read = permute(matmul(weights, permute(seen.at(attention + ".value"), {0, 2, 1, 3})), {0, 2, 1, 3});
-  CHECK(largest_difference(read, seen.at(attention + ".head_output")) <= 1e-6);
-  CHECK(seen.at("blocks.0.feed_forward.residual").shape() == Shape{2, 8, 16});
+  const Tensor read = permute(matmul(weights, permute(captured.at(attention + ".value"), {0, 2, 1, 3})), {0, 2, 1, 3});
+  CHECK(largest_difference(read, captured.at(attention + ".head_output")) <= 1e-6);
+  CHECK(captured.at("blocks.0.feed_forward.residual").shape() == Shape{2, 8, 16});
 }
 
 TEST_CASE("a name that never arises is an error that names the nearest") {
@@ -58,10 +58,10 @@ TEST_CASE("a name that never arises is an error that names the nearest") {
   Gpt model(s);
   nn::initialize(model, 3);
   Hooks hooks({"blocks.0.attention.weihgts"}, [](const std::string&, const Tensor&) {});
-  nn::Pass pass;
+  nn::ForwardPass pass;
   model(Tensor::from({1, 2}, std::vector<int32_t>{1, 2}), pass);
   const std::string right = "'blocks.0.attention.weights'";
-  expect_error([&] { hooks.check_seen(); }).names("'blocks.0.attention.weihgts'").offers(right);
+  expect_error([&] { hooks.check_all_matched(); }).names("'blocks.0.attention.weihgts'").offers(right);
 }
 
 namespace {
@@ -85,7 +85,7 @@ TEST_CASE("every value of every model can be watched, and put in its own place")
     {
       const Hooks hooks({"*"}, [&](const std::string& name, const Tensor&) { names.insert(name); });
       CHECK(largest_difference(each.run(*model), plain) == 0);
-      CHECK(hooks.seen() == names);
+      CHECK(hooks.names() == names);
     }
     for (const char* name : {"input", "output", "logits"}) CHECK(names.contains(name));
     for (const std::string& name : names) {
@@ -93,7 +93,7 @@ TEST_CASE("every value of every model can be watched, and put in its own place")
       const Hooks hooks({name}, Hooks::Replace{[](const std::string&, const Tensor& value) { return value.clone(); }});
       const double change = largest_difference(each.run(*model), plain);
       CHECK(change <= (leaves_fused_path(name) ? 1e-6 * std::max(1.0, size) : 0));
-      hooks.check_seen();
+      hooks.check_all_matched();
     }
   }
 }
@@ -127,10 +127,10 @@ TEST_CASE("replacing: several act in their order, an undefined tensor leaves a v
     return Hooks::Replace{[=](const std::string&, const Tensor& value) { return value * factor; }};
   };
   const Hooks doubled({"logits"}, times(2)), and_tripled({"logits"}, times(3));
-  Tensor seen;
-  const Hooks watching({"logits"}, [&](const std::string&, const Tensor& value) { seen = value; });
+  Tensor captured;
+  const Hooks watching({"logits"}, [&](const std::string&, const Tensor& value) { captured = value; });
   CHECK(largest_difference(run_text(model), plain * 2 * 3) == 0);
-  CHECK(largest_difference(seen, plain * 2 * 3) == 0);
+  CHECK(largest_difference(captured, plain * 2 * 3) == 0);
   {
     const Hooks left({"*"}, Hooks::Replace{[](const std::string&, const Tensor&) { return Tensor(); }});
     CHECK(largest_difference(run_text(model), plain * 2 * 3) <= 1e-5);

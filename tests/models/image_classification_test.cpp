@@ -80,12 +80,12 @@ TEST_CASE("images: a model learns them, and a validation tells the accuracy") {
   const Folder folder;
   const TrainingResult result =
       train(small_vit(folder / "a", {{"steps", "150"}, {"evaluate_every", "0"}, {"learning_rate", "1e-2"}}));
-  REQUIRE(result.figures.size() == 3);  // also training loss and training accuracy
-  CHECK(result.figures[0].first == "accuracy");
-  CHECK(result.figures[0].second >= 0.25);  // ten classes, 60 training images
+  REQUIRE(result.metrics.size() == 3);  // also training loss and training accuracy
+  CHECK(result.metrics[0].first == "accuracy");
+  CHECK(result.metrics[0].second >= 0.25);  // ten classes, 60 training images
   CHECK(result.validation_loss < 1.9);      // ln 10 is 2.3
   const nlohmann::json row = last_row(folder / "a/metrics.jsonl");
-  CHECK(row["accuracy"] == doctest::Approx(result.figures[0].second));
+  CHECK(row["accuracy"] == doctest::Approx(result.metrics[0].second));
   CHECK(row["validation_loss"] == doctest::Approx(result.validation_loss));
 }
 
@@ -95,18 +95,18 @@ TEST_CASE("images: a validation judges learned images as it does held-out ones, 
   for (const char* part : {"train", "t10k"})
     for (const std::string kind : {"-images-idx3-ubyte.gz", "-labels-idx1-ubyte.gz"})
       write_file_atomically(folder / ("same/" + (part + kind)), read_file(scraps + "/fashion/train" + kind));
-  const auto judged = [&](const std::string& name, const std::string& count) {
+  const auto evaluated = [&](const std::string& name, const std::string& count) {
     const Assignments more = {{"data", folder / "same"}, {"training_loss_images", count}, {"mixup", "0.4"}};
     return train(with(small_vit(folder / name), more));
   };
-  const TrainingResult all = judged("all", "1000"), third = judged("third", "20"), none = judged("none", "0");
-  REQUIRE(all.figures.size() == 3);
-  CHECK(all.figures[1] == std::pair<std::string, double>("training_loss", all.validation_loss));
-  CHECK(all.figures[2] == std::pair<std::string, double>("training_accuracy", all.figures[0].second));
-  REQUIRE(third.figures.size() == 3);
-  CHECK(third.figures[1].second != all.figures[1].second);
-  CHECK(third.figures[1].second == doctest::Approx(all.figures[1].second).epsilon(0.3));
-  CHECK(none.figures.size() == 1);
+  const TrainingResult all = evaluated("all", "1000"), third = evaluated("third", "20"), none = evaluated("none", "0");
+  REQUIRE(all.metrics.size() == 3);
+  CHECK(all.metrics[1] == std::pair<std::string, double>("training_loss", all.validation_loss));
+  CHECK(all.metrics[2] == std::pair<std::string, double>("training_accuracy", all.metrics[0].second));
+  REQUIRE(third.metrics.size() == 3);
+  CHECK(third.metrics[1].second != all.metrics[1].second);
+  CHECK(third.metrics[1].second == doctest::Approx(all.metrics[1].second).epsilon(0.3));
+  CHECK(none.metrics.size() == 1);
 }
 
 TEST_CASE("images: the same bits for one and two threads, and after an interruption, with all augmentation") {
@@ -156,17 +156,17 @@ TEST_CASE("images: the loss of a mixed batch is that of its mixed targets") {
   for (const char* loss : {"softmax", "sigmoid"}) {
     const TrainSettings run = make_settings(small_vit(folder / loss, with(all_augmentation, {{"loss", loss}})));
     AnySettings model_settings = run.model_settings;
-    const auto task = tasks().at(run.task).make(run.task_settings, model_settings, {.batch = 12, .seed = 5});
-    const auto model = named_model("vit").of.make(model_settings);
+    const auto task = tasks().at(run.task).make(run.task_settings, model_settings, {.batch_size = 12, .seed = 5});
+    const auto model = named_model("vit").model_class.make(model_settings);
     nn::initialize(*model, 2);
     const std::vector<Tensor> batch = task->batch(3, 0);
-    nn::Pass pass;
+    nn::ForwardPass pass;
     pass.training = true;
     const double found = task->loss(*model, batch, pass).item();
     Tensor q = batch[1];
     if (std::string(loss) == "softmax") {
-      const double share = batch[3].item();
-      q = (one_hot(batch[1], 10) * share + one_hot(batch[2], 10) * (1 - share)) * 0.9 + 0.01;
+      const double fraction = batch[3].item();
+      q = (one_hot(batch[1], 10) * fraction + one_hot(batch[2], 10) * (1 - fraction)) * 0.9 + 0.01;
     }
     const Tensor z = (*model)(batch[0], pass);
     const double expected = std::string(loss) == "softmax" ? mean(log(sum(exp(z), {1})) - sum(q * z, {1})).item()
@@ -181,8 +181,8 @@ TEST_CASE("images: validation reads them as they are") {
   const auto loss_of = [&](const std::string& name, const Assignments& more) {
     const TrainSettings run = make_settings(small_vit(folder / name, more));
     AnySettings model_settings = run.model_settings;
-    const auto task = tasks().at(run.task).make(run.task_settings, model_settings, {.batch = 12, .seed = 5});
-    const auto model = named_model("vit").of.make(model_settings);
+    const auto task = tasks().at(run.task).make(run.task_settings, model_settings, {.batch_size = 12, .seed = 5});
+    const auto model = named_model("vit").model_class.make(model_settings);
     nn::initialize(*model, 2);
     return task->validate(*model, {})->loss;
   };
@@ -238,26 +238,26 @@ TEST_CASE("images: broken pictures that are left out are told") {
   write_file_atomically(folder / "shapes/train/rings/0.png", "no picture");
   Trainer trainer(make_settings(
       small_resnet(folder / "run", {{"data", folder / "shapes"}, {"skip_broken", "yes"}, {"steps", "1"}})));
-  std::vector<std::string> told;
+  std::vector<std::string> messages;
   TrainingEvents events;
-  events.warning = [&](const std::string& sentence) { told.push_back(sentence); };
+  events.warning = [&](const std::string& sentence) { messages.push_back(sentence); };
   trainer.run(events);
-  REQUIRE(told.size() == 1);
-  Message(told[0]).value(1).names("image").names(folder / "shapes/train/rings/0.png").names("decoded");
+  REQUIRE(messages.size() == 1);
+  Message(messages[0]).value(1).names("image").names(folder / "shapes/train/rings/0.png").names("decoded");
 }
 
 TEST_CASE("image classification: the learned images of a validation come evenly from all, and it may lie elsewhere") {
   const Folder folder;
-  for (const char* picture : {"rings/0.png", "rings/1.png", "rings/3.jpg", "stripes/0.png", "stripes/2.png"}) {
-    const std::filesystem::path copy = folder / (std::string("even/") + picture);
+  for (const char* image : {"rings/0.png", "rings/1.png", "rings/3.jpg", "stripes/0.png", "stripes/2.png"}) {
+    const std::filesystem::path copy = folder / (std::string("even/") + image);
     std::filesystem::create_directories(copy.parent_path());
-    std::filesystem::copy_file(scraps + "/shapes/train/" + picture, copy);
+    std::filesystem::copy_file(scraps + "/shapes/train/" + image, copy);
   }
-  const TrainingResult judged =
+  const TrainingResult evaluated =
       train(small_resnet(folder / "run", {{"validation_data", folder / "even"}, {"training_loss_images", "5"}}));
-  REQUIRE(judged.figures.size() == 3);
-  CHECK(judged.figures[1] == std::pair<std::string, double>("training_loss", judged.validation_loss));
-  CHECK(judged.figures[2].second == judged.figures[0].second);
+  REQUIRE(evaluated.metrics.size() == 3);
+  CHECK(evaluated.metrics[1] == std::pair<std::string, double>("training_loss", evaluated.validation_loss));
+  CHECK(evaluated.metrics[2].second == evaluated.metrics[0].second);
 }
 
 TEST_CASE("image classification: a run keeps its own order of classes, which was that of text for numbers") {
@@ -272,9 +272,9 @@ TEST_CASE("image classification: a run keeps its own order of classes, which was
         make_settings(small_resnet(folder / "run", {{"data", folder / "numbers"}, {"validation_fraction", "0.25"}}));
     AnySettings model_settings = run.model_settings;
     return tasks().at(run.task).make(run.task_settings, model_settings,
-                                     {.batch = 16, .seed = 5, .tokenizer = tokenizer, .purpose = purpose});
+                                     {.batch_size = 16, .seed = 5, .tokenizer = tokenizer, .purpose = purpose});
   };
-  const auto now = begun("", Purpose::learn), before = begun(save_classes(as_text), Purpose::go_on);
+  const auto now = begun("", Purpose::train), before = begun(save_classes(as_text), Purpose::resume);
   CHECK(restore_classes(now->tokenizer()) == as_numbers);
   CHECK(restore_classes(before->tokenizer()) == as_text);
   const std::vector<Tensor> ours = now->batch(2, 0), theirs = before->batch(2, 0);

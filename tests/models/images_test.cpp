@@ -43,12 +43,12 @@ std::string big_endian(std::initializer_list<uint32_t> numbers) {
   return bytes;
 }
 // Writes an IDX set of 2 x 2 pixels with these labels; every pixel of image i is i.
-void write_idx(const std::string& folder, const std::string& part, const std::string& labels) {
+void write_idx(const std::string& folder, const std::string& split, const std::string& labels) {
   const auto count = static_cast<uint32_t>(labels.size());
   std::string pixels;
   for (uint32_t i = 0; i < count; ++i) pixels += std::string(4, static_cast<char>(i));
-  write_file_atomically(folder + "/" + part + "-images-idx3-ubyte", big_endian({0x803, count, 2, 2}) + pixels);
-  write_file_atomically(folder + "/" + part + "-labels-idx1-ubyte", big_endian({0x801, count}) + labels);
+  write_file_atomically(folder + "/" + split + "-images-idx3-ubyte", big_endian({0x803, count, 2, 2}) + pixels);
+  write_file_atomically(folder + "/" + split + "-labels-idx1-ubyte", big_endian({0x801, count}) + labels);
 }
 std::string cifar_record(char label, char red, char green, char blue) {
   return std::string(1, label) + std::string(1024, red) + std::string(1024, green) + std::string(1024, blue);
@@ -202,7 +202,7 @@ TEST_CASE("images: of CIFAR's files each number is read once, and a copy is told
                            "data_batch_1(1).bin", "test_batch.bin"})
     write_file_atomically(folder / name, cifar_record(contains(name, "10k") ? 1 : 0, 10, 20, 30));
   write_file_atomically(folder / "batches.meta.txt", "plane\ncar\n");
-  const ImageSet set = read_images(path, {.parts = ImageOptions::Parts::learned});
+  const ImageSet set = read_images(path, {.splits = ImageOptions::Splits::training});
   CHECK(set.train.labels == std::vector<int32_t>{0, 1});
   CHECK(set.notes.size() == 3);
   for (const char* name : {"/data_batch_1 copy.bin", "/data_batch_1(1).bin", "/data_batch_1.bin.gz"})
@@ -278,7 +278,7 @@ TEST_CASE("images: a broken picture is named, or left out on request") {
   write_file_atomically(broken, testing::with_chunk_sums(huge));
   failure(shapes).names(broken).value("15000 x 15000");
   fs::resize_file(broken, uint64_t{1} << 40);  // no memory is allocated for it
-  failure(shapes).names("images").names(broken).value(largest_picture_file).offers("--skip_broken");
+  failure(shapes).names("images").names(broken).value(max_image_bytes).offers("--skip_broken");
   CHECK(read_images(shapes, {.skip_broken = true}).skipped.size() == 1);
   write_file_atomically(broken, whole);
   fs::create_directory(shapes + "/val/dots");
@@ -295,15 +295,15 @@ TEST_CASE("images: a broken picture is named, or left out on request") {
 }
 
 TEST_CASE("picture: the middle square keeps flat areas, means of pixels, and what lies in the middle") {
-  Picture flat{7, 31, 3, std::vector<uint8_t>(7 * 31 * 3, 77)};
+  DecodedImage flat{7, 31, 3, std::vector<uint8_t>(7 * 31 * 3, 77)};
   for (const int64_t side : {1, 3, 7, 20})
-    CHECK(middle_square(flat, side).pixels == std::vector<uint8_t>(side * side * 3, 77));
-  Picture ramp{4, 8, 1, {}};
+    CHECK(center_square(flat, side).pixels == std::vector<uint8_t>(side * side * 3, 77));
+  DecodedImage ramp{4, 8, 1, {}};
   for (int i = 0; i < 32; ++i) ramp.pixels.push_back(static_cast<uint8_t>(i % 8 * 10));
-  CHECK(middle_square(ramp, 4).pixels[0] == 20);  // columns 2 to 5
-  CHECK(middle_square(ramp, 4).pixels[3] == 50);
+  CHECK(center_square(ramp, 4).pixels[0] == 20);  // columns 2 to 5
+  CHECK(center_square(ramp, 4).pixels[3] == 50);
   // Triangle filters of half-width 2, cut at the edge: (3 x 20 + 3 x 30 + 1 x 40) / 7, mirrored.
-  CHECK(middle_square(ramp, 2).pixels == std::vector<uint8_t>{27, 43, 27, 43});
+  CHECK(center_square(ramp, 2).pixels == std::vector<uint8_t>{27, 43, 27, 43});
 }
 
 TEST_CASE("image batches: the same for any order of asking, and within what augmentation may do") {
@@ -352,18 +352,18 @@ TEST_CASE("image batches: mixup mixes neighbours by one share of the Beta distri
   const PixelScale scale({0.5}, {0.5}, 1);
   const ImageBatch plain = ImageBatches(set.train, scale, {}, 6, 3).at(2, 0),
                    mixed = ImageBatches(set.train, scale, {.mixup = 0.8}, 6, 3).at(2, 0);
-  CHECK((mixed.share >= 0.5 && mixed.share < 1));
+  CHECK((mixed.fraction >= 0.5 && mixed.fraction < 1));
   const std::vector<double> x = plain.pixels.to_vector(), y = mixed.pixels.to_vector();
   for (size_t i = 0; i < y.size(); ++i)
-    CHECK(std::abs(y[i] - (mixed.share * x[i] + (1 - mixed.share) * x[(i + 784) % x.size()])) < 1e-6);
+    CHECK(std::abs(y[i] - (mixed.fraction * x[i] + (1 - mixed.fraction) * x[(i + 784) % x.size()])) < 1e-6);
   for (size_t i = 0; i < 6; ++i) CHECK(mixed.other_labels[i] == plain.labels[(i + 1) % 6]);
   // Beta(a, a) has mean 1/2 and variance 1 / (4 (2 a + 1)).
   for (const double a : {0.2, 0.5, 1.0}) {
     double sum = 0, squares = 0;
     constexpr int count = 20000;
     for (int i = 0; i < count; ++i) {
-      const double share = draw_beta(a, RandomKey{7, 1}.derive(i));
-      sum += share, squares += (share - 0.5) * (share - 0.5);
+      const double weight = draw_beta(a, RandomKey{7, 1}.derive(i));
+      sum += weight, squares += (weight - 0.5) * (weight - 0.5);
     }
     CHECK(std::abs(sum / count - 0.5) < 0.01);
     CHECK(std::abs(squares / count - 1 / (4 * (2 * a + 1))) < 0.005);
@@ -387,9 +387,7 @@ TEST_CASE("classes: their names come back from JSON, and what is none is refused
 }
 
 TEST_CASE("images: a JPEG whose Huffman table has more symbols than there are bytes is refused before it is decoded") {
-  const auto refused = [](const std::string& bytes) {
-    return expect_error([&] { decode_picture(bytes, 3, "a.jpg"); });
-  };
+  const auto refused = [](const std::string& bytes) { return expect_error([&] { decode_image(bytes, 3, "a.jpg"); }); };
   const std::string table = std::string("\xff\xc4\x00\x13\x00", 5) + std::string(16, '\x11');
   for (const std::string& bytes : {"\xff\xd8" + table, "\xff\xff\xd8\xff\xff" + table.substr(1),
                                    std::string("\xff\xd8\xff\xda\x00\x02", 6) + "..." + table})
@@ -399,30 +397,30 @@ TEST_CASE("images: a JPEG whose Huffman table has more symbols than there are by
 }
 
 TEST_CASE("images: a set for validation alone is read where images are held out, however it is laid out") {
-  using Parts = ImageOptions::Parts;
+  using Splits = ImageOptions::Splits;
   const Folder folder;
   const std::string shapes = copy_of("shapes", folder);
-  const auto counts = [](const std::string& path, Parts parts) {
-    const ImageSet set = read_images(path, {.parts = parts});
+  const auto counts = [](const std::string& path, Splits splits) {
+    const ImageSet set = read_images(path, {.splits = splits});
     return std::pair(set.train.count(), set.validation.count());
   };
   using Counts = std::pair<int64_t, int64_t>;
-  CHECK(counts(shapes, Parts::both) == Counts{8, 4});
-  CHECK(counts(shapes, Parts::learned) == Counts{8, 0});
-  CHECK(counts(shapes, Parts::held_out) == Counts{0, 4});
-  CHECK(counts(shapes + "/val", Parts::held_out) == Counts{0, 4});
+  CHECK(counts(shapes, Splits::both) == Counts{8, 4});
+  CHECK(counts(shapes, Splits::training) == Counts{8, 0});
+  CHECK(counts(shapes, Splits::held_out) == Counts{0, 4});
+  CHECK(counts(shapes + "/val", Splits::held_out) == Counts{0, 4});
   fs::remove_all(shapes + "/train");
-  CHECK(counts(shapes, Parts::held_out) == Counts{0, 4});
-  CHECK(counts(shapes, Parts::judged) == Counts{0, 4});
-  CHECK(read_images(shapes, {.parts = Parts::held_out}).classes == std::vector<std::string>{"rings", "stripes"});
+  CHECK(counts(shapes, Splits::held_out) == Counts{0, 4});
+  CHECK(counts(shapes, Splits::evaluating) == Counts{0, 4});
+  CHECK(read_images(shapes, {.splits = Splits::held_out}).classes == std::vector<std::string>{"rings", "stripes"});
   failure(shapes).names(shapes).names("training");
   const std::string idx = folder / "idx", cifar = folder / "cifar";
   make_folders(idx), make_folders(cifar);
   write_idx(idx, "t10k", std::string("\0\1\0", 3));
   write_file_atomically(cifar + "/test_batch.bin", cifar_record(1, 2, 3, 4) + cifar_record(0, 2, 3, 4));
   for (const auto& [path, count] : {std::pair{idx, 3}, std::pair{cifar, 2}}) {
-    CHECK(counts(path, Parts::held_out) == Counts{0, count});
-    CHECK(counts(path, Parts::judged) == Counts{0, count});
+    CHECK(counts(path, Splits::held_out) == Counts{0, count});
+    CHECK(counts(path, Splits::evaluating) == Counts{0, count});
     failure(path).names(path).names("training");
   }
 }

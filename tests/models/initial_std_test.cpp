@@ -70,7 +70,7 @@ TEST_CASE("tables: in every class of models those are marked whose rows stand fo
         const auto has = [&](const char* word) { return p.path.find(word) != std::string::npos; };
         const bool expected =
             !has("patch_embedding") && (p.path.starts_with("head") || has("embedding") || has("position"));
-        CHECK(p.parameter->table == expected);
+        CHECK(p.parameter->is_lookup_table == expected);
       }
     }
 }

@@ -31,11 +31,11 @@ double bar_of(const BarView& bars, const std::string& name) {
   return NAN;
 }
 // Returns the values that hooks capture under these exact names.
-std::map<std::string, Tensor> shown_by(const Subject& subject, const std::vector<std::string>& names) {
+std::map<std::string, Tensor> captured_by(const InspectedExample& inspected, const std::vector<std::string>& names) {
   std::map<std::string, Tensor> all;
   const Hooks hooks(names, [&](const std::string& name, const Tensor& value) { all[name] = value; });
-  subject.run();
-  hooks.check_seen();
+  inspected.run();
+  hooks.check_all_matched();
   return all;
 }
 const std::vector<std::string> sublayers = {"blocks.0.attention", "blocks.0.feed_forward", "blocks.1.attention",
@@ -48,18 +48,18 @@ TEST_CASE("the lens of the last state is the model's own answer, of every class 
   for (const ModelCase& each : model_cases()) {
     CAPTURE(each.described());
     const auto model = make_model(make_settings(each.settings));
-    stir(*model);
-    const auto subject = subject_of(*model);
-    const std::vector<ResidualStream> streams = observe_streams(*subject).streams;
-    const std::vector<View> views = look_at(*subject, "logit_lens", {});
+    randomize(*model);
+    const auto inspected = example_of(*model);
+    const std::vector<ResidualStream> streams = observe_streams(*inspected).streams;
+    const std::vector<View> views = analyze(*inspected, "logit_lens", {});
     CHECK(streams.empty() == views.empty());
     if (streams.empty()) continue;
     ++lenses;
-    const Tensor logits = subject->run();
-    CHECK(largest_difference(logits_of(*subject, streams.back(), streams.back().last().value), logits) == 0);
+    const Tensor logits = inspected->run();
+    CHECK(largest_difference(logits_of(*inspected, streams.back(), streams.back().last().value), logits) == 0);
     const auto& map = shown<MapView>(views, "logit_lens/log_probability");
-    const Answers answers = answers_to(*subject, logits);
-    const std::vector<double> plain = log_probabilities(logits, answers.of_rows), last = row_of(map, map.rows.back());
+    const Targets targets = targets_of(*inspected, logits);
+    const std::vector<double> plain = log_probabilities(logits, targets.of_rows), last = row_of(map, map.rows.back());
     REQUIRE(plain.size() == last.size());
     for (size_t i = 0; i < plain.size(); ++i) {
       CAPTURE(i);
@@ -73,9 +73,9 @@ TEST_CASE("the lens of the last state is the model's own answer, of every class 
 TEST_CASE("lens: a state goes through the model's own normalization and head, and the view says which") {
   for (const std::string last : {"layer", "none"}) {
     const auto model = small_gpt({{"final_normalization", last}});
-    const auto subject = subject_of(*model, "0 1 4 2 2 4 1 0");
-    const std::vector<View> views = look_at(*subject, "logit_lens", {.place = 2});
-    Tensor state = shown_by(*subject, {"embedding"}).at("embedding").reshape(Shape{8, 16});
+    const auto inspected = example_of(*model, "0 1 4 2 2 4 1 0");
+    const std::vector<View> views = analyze(*inspected, "logit_lens", {.position = 2});
+    Tensor state = captured_by(*inspected, {"embedding"}).at("embedding").reshape(Shape{8, 16});
     if (last == "layer")
       state = nn::layer_norm(state, parameter_of(*model, "norm.weight"), parameter_of(*model, "norm.bias"));
     const Tensor logits = matmul(state, parameter_of(*model, "token_embedding.weight"), {.b = true});
@@ -83,14 +83,14 @@ TEST_CASE("lens: a state goes through the model's own normalization and head, an
     const std::vector<double> of_embedding = row_of(shown<MapView>(views, "logit_lens/log_probability"), "embedding");
     CHECK(std::abs(of_embedding[2] - spread[2].to_vector()[2]) <= 1e-9);  // the token after position 2 is 2
     CHECK(std::isnan(of_embedding[7]));
-    const std::string said = find_view(views, "logit_lens/log_probability")->said;
-    Message(said).names(last == "none" ? "no normalization" : "norm (layer)");
+    const std::string caption = find_view(views, "logit_lens/log_probability")->caption;
+    Message(caption).names(last == "none" ? "no normalization" : "norm (layer)");
 
     const auto& table = shown<TableView>(views, "Predictions at position 2, ␣4");
     REQUIRE(table.rows.size() == 5);
     const std::vector<double> z = logits[2].to_vector();
     CHECK(table.rows[0][0] == "embedding");
-    CHECK(table.rows[0][1] == subject->answer(likeliest(z)));
+    CHECK(table.rows[0][1] == inspected->target_name(most_likely(z)));
     CHECK(table.rows[0][3] ==
           std::to_string(1 + std::count_if(z.begin(), z.end(), [&](double x) { return x > z[2]; })));
   }
@@ -98,11 +98,11 @@ TEST_CASE("lens: a state goes through the model's own normalization and head, an
 
 TEST_CASE("logit_lens: sizes are root mean squares of what was there and of what was added") {
   const auto model = small_gpt({{"residual_gain", "0.5"}}, Dtype::f32);
-  const auto subject = subject_of(*model);
+  const auto inspected = example_of(*model);
   std::vector<std::string> names = {"embedding"};
   for (const std::string& path : sublayers) names.push_back(path + ".residual"), names.push_back(path + ".output");
-  const auto seen = shown_by(*subject, names);
-  const std::vector<View> views = look_at(*subject, "logit_lens", {});
+  const auto captured = captured_by(*inspected, names);
+  const std::vector<View> views = analyze(*inspected, "logit_lens", {});
   const auto& lines = shown<LineView>(views, "logit_lens/size").lines;
   REQUIRE(lines.size() == 2);
   const auto size = [](const Tensor& x) {
@@ -110,10 +110,10 @@ TEST_CASE("logit_lens: sizes are root mean squares of what was there and of what
     for (const double each : x.to_vector()) squares += each * each;
     return std::sqrt(squares / static_cast<double>(x.numel()));
   };
-  CHECK(std::abs(lines[0].y[0] - size(seen.at("embedding"))) <= 1e-6);
+  CHECK(std::abs(lines[0].y[0] - size(captured.at("embedding"))) <= 1e-6);
   for (size_t k = 0; k < sublayers.size(); ++k) {
-    CHECK(std::abs(lines[0].y[k + 1] - size(seen.at(sublayers[k] + ".residual"))) <= 1e-6);
-    CHECK(std::abs(lines[1].y[k] - 0.5 * size(seen.at(sublayers[k] + ".output"))) <= 1e-6);
+    CHECK(std::abs(lines[0].y[k + 1] - size(captured.at(sublayers[k] + ".residual"))) <= 1e-6);
+    CHECK(std::abs(lines[1].y[k] - 0.5 * size(captured.at(sublayers[k] + ".output"))) <= 1e-6);
   }
 }
 
@@ -127,16 +127,16 @@ TEST_CASE("direct contributions: without a last normalization they add up to the
       Assignments all = settings;
       all.emplace_back("final_normalization", "none");
       const auto model = small_gpt(all, dtype);
-      const auto subject = subject_of(*model);
-      const Tensor logits = subject->run();
-      const std::vector<View> views = look_at(*subject, "logit_lens", {});
+      const auto inspected = example_of(*model);
+      const Tensor logits = inspected->run();
+      const std::vector<View> views = analyze(*inspected, "logit_lens", {});
       const auto& map = shown<MapView>(views, "logit_lens/contribution");
       CHECK(map.rows.size() == (settings.size() == 3 ? 6 : 5));  // with the head's bias
       const Tensor total = sum(map.values, {1});
-      for (size_t place = 0; place < 7; ++place) {
+      for (size_t position = 0; position < 7; ++position) {
         const double logit =
-            logits[static_cast<int64_t>(place)].to_vector()[static_cast<size_t>(subject->answers()[place])];
-        CHECK(std::abs(total.to_vector()[place] - logit) <= (dtype == Dtype::f32 ? 1e-5 : 1e-12));
+            logits[static_cast<int64_t>(position)].to_vector()[static_cast<size_t>(inspected->targets()[position])];
+        CHECK(std::abs(total.to_vector()[position] - logit) <= (dtype == Dtype::f32 ? 1e-5 : 1e-12));
       }
       CHECK(std::isnan(total.to_vector()[7]));
     }
@@ -144,21 +144,22 @@ TEST_CASE("direct contributions: without a last normalization they add up to the
 
 TEST_CASE("direct contributions: what the logit loses when a sublayer's words leave the last state") {
   const auto model = small_gpt({{"residual_gain", "0.5"}});
-  const auto subject = subject_of(*model);
-  const auto seen = shown_by(*subject, {"blocks.0.attention.output", "blocks.1.feed_forward.residual"});
+  const auto inspected = example_of(*model);
+  const auto captured = captured_by(*inspected, {"blocks.0.attention.output", "blocks.1.feed_forward.residual"});
   const auto end = [&](const Tensor& state) {
     return matmul(nn::layer_norm(state, parameter_of(*model, "norm.weight"), parameter_of(*model, "norm.bias")),
                   parameter_of(*model, "token_embedding.weight"), {.b = true})
         .reshape(Shape{8, 9});
   };
-  const Tensor last = seen.at("blocks.1.feed_forward.residual");
-  const Tensor lost = end(last) - end(last - seen.at("blocks.0.attention.output") * 0.5);
-  const std::vector<View> views = look_at(*subject, "logit_lens", {});
+  const Tensor last = captured.at("blocks.1.feed_forward.residual");
+  const Tensor lost = end(last) - end(last - captured.at("blocks.0.attention.output") * 0.5);
+  const std::vector<View> views = analyze(*inspected, "logit_lens", {});
   const std::vector<double> row = row_of(shown<MapView>(views, "logit_lens/contribution"), "blocks.0.attention");
   double total = 0;
-  for (size_t place = 0; place < 7; ++place) {
-    const double plain = lost[static_cast<int64_t>(place)].to_vector()[static_cast<size_t>(subject->answers()[place])];
-    CHECK(std::abs(row[place] - plain) <= 1e-9);
+  for (size_t position = 0; position < 7; ++position) {
+    const double plain =
+        lost[static_cast<int64_t>(position)].to_vector()[static_cast<size_t>(inspected->targets()[position])];
+    CHECK(std::abs(row[position] - plain) <= 1e-9);
     total += plain / 7;
   }
   CHECK(std::abs(bar_of(shown<BarView>(views, "Direct contribution to the logit of the target"),
@@ -168,20 +169,20 @@ TEST_CASE("direct contributions: what the logit loses when a sublayer's words le
 
 TEST_CASE("logit_lens: with normalizations on the stream there are no direct contributions, and it is said") {
   const auto model = small_gpt({{"norm_place", "post"}});
-  const std::vector<View> views = look_at(*subject_of(*model), "logit_lens", {});
+  const std::vector<View> views = analyze(*example_of(*model), "logit_lens", {});
   CHECK_FALSE(find_view(views, "logit_lens/contribution"));
-  Message(find_view(views, "Size of the residual stream")->said).names("none").value("direct contribution");
+  Message(find_view(views, "Size of the residual stream")->caption).names("none").value("direct contribution");
   const auto without = small_gpt({{"norm_place", "post"}, {"normalization", "none"}, {"final_normalization", "none"}});
-  CHECK(find_view(look_at(*subject_of(*without), "logit_lens", {}),
+  CHECK(find_view(analyze(*example_of(*without), "logit_lens", {}),
                   "logit_lens/contribution"));  // the stream is a sum again
 }
 
 TEST_CASE("ablation: the loss without a head is that without its columns of W_o") {
   for (const Dtype dtype : {Dtype::f32, Dtype::f64}) {
     const auto model = small_gpt({}, dtype);
-    const auto subject = subject_of(*model);
-    const double loss = subject->loss(subject->run());
-    const std::vector<View> views = look_at(*subject, "ablation", {});
+    const auto inspected = example_of(*model);
+    const double loss = inspected->loss(inspected->run());
+    const std::vector<View> views = analyze(*inspected, "ablation", {});
     const auto& map = shown<MapView>(views, "ablation/heads");
     CHECK(map.rows == std::vector<std::string>{"blocks.0.attention", "blocks.1.attention"});
     for (const auto& [layer, head] : {std::pair(0, 0), std::pair(0, 1), std::pair(1, 1)}) {
@@ -192,7 +193,7 @@ TEST_CASE("ablation: the loss without a head is that without its columns of W_o"
       for (size_t i = 0; i < zeroed.size(); ++i)
         if (i % 16 / 8 == static_cast<size_t>(head)) zeroed[i] = 0;
       weight.copy_from(Tensor::from(weight.shape(), zeroed, dtype));
-      CHECK(map.values[0][layer].to_vector()[static_cast<size_t>(head)] == subject->loss(subject->run()) - loss);
+      CHECK(map.values[0][layer].to_vector()[static_cast<size_t>(head)] == inspected->loss(inspected->run()) - loss);
       weight.copy_from(old);
     }
   }
@@ -200,9 +201,9 @@ TEST_CASE("ablation: the loss without a head is that without its columns of W_o"
 
 TEST_CASE("ablation: the loss without a sublayer, without a hidden unit, without a slot") {
   const auto model = small_gpt({{"attention", "softmax(persistent=slots(3))"}, {"feed_forward", "dense(relu)"}});
-  const auto subject = subject_of(*model);
-  const double loss = subject->loss(subject->run());
-  const std::vector<View> views = look_at(*subject, "ablation", {.top = 1000});
+  const auto inspected = example_of(*model);
+  const double loss = inspected->loss(inspected->run());
+  const std::vector<View> views = analyze(*inspected, "ablation", {.top = 1000});
   const auto& table = shown<TableView>(views, "Components with the largest effect on the loss");
   const auto harm = [&](const std::string& what) -> std::string {
     for (const auto& row : table.rows)
@@ -214,7 +215,7 @@ TEST_CASE("ablation: the loss without a sublayer, without a hidden unit, without
     std::vector<double> numbers = old.to_vector();
     change(numbers);
     weight.copy_from(Tensor::from(weight.shape(), numbers, Dtype::f64));
-    const double without = subject->loss(subject->run());
+    const double without = inspected->loss(inspected->run());
     weight.copy_from(old);
     return signed_fixed(without - loss, 4);
   };
@@ -228,45 +229,45 @@ TEST_CASE("ablation: the loss without a sublayer, without a hidden unit, without
         }));
   CHECK(bar_of(shown<BarView>(views, "Loss without each sublayer"), "blocks.0.attention") ==
         doctest::Approx(
-            loss_of(run_changed(*subject, "blocks.0.attention.output",
-                                [](const Shape&, std::vector<double>& x) { std::fill(x.begin(), x.end(), 0.0); }),
-                    subject->answers()) -
+            loss_of(run_edited(*inspected, "blocks.0.attention.output",
+                               [](const Shape&, std::vector<double>& x) { std::fill(x.begin(), x.end(), 0.0); }),
+                    inspected->targets()) -
             loss)
             .epsilon(1e-12));
   CHECK(std::is_sorted(table.rows.begin(), table.rows.end(),
                        [](const auto& a, const auto& b) { return std::stod(a[2]) > std::stod(b[2]); }));
-  const std::vector<View> shorter = look_at(*subject, "ablation", {.top = 3});
+  const std::vector<View> shorter = analyze(*inspected, "ablation", {.top = 3});
   CHECK(shown<TableView>(shorter, "Components with the largest effect on the loss").rows.size() == 3);
 }
 
 TEST_CASE("a residual state in its own place changes nothing, to the bit") {
   for (const ModelCase& each : model_cases()) {
     const auto model = make_model(make_settings(each.settings));
-    stir(*model);
-    const auto subject = subject_of(*model);
-    const Tensor plain = subject->run();
-    for (const ResidualStream& stream : observe_streams(*subject).streams)
+    randomize(*model);
+    const auto inspected = example_of(*model);
+    const Tensor plain = inspected->run();
+    for (const ResidualStream& stream : observe_streams(*inspected).streams)
       for (const ResidualState& state : stream.states)
-        CHECK(largest_difference(run_with(*subject, state.name, state.value), plain) == 0);
+        CHECK(largest_difference(run_replaced(*inspected, state.name, state.value), plain) == 0);
   }
 }
 
 TEST_CASE("patching: everything at the embedding restores all, the same states nothing") {
   const auto model = small_gpt({});
-  const auto subject = subject_of(*model, "0 1 4 2 2 4 1 0"), other = subject_of(*model, "0 1 5 2 2 4 1 3");
-  const std::vector<View> views = look_at(*subject, "ablation", {.place = 6, .other = other.get()});
+  const auto inspected = example_of(*model, "0 1 4 2 2 4 1 0"), patch_from = example_of(*model, "0 1 5 2 2 4 1 3");
+  const std::vector<View> views = analyze(*inspected, "ablation", {.position = 6, .patch_from = patch_from.get()});
   const auto& map = shown<MapView>(views, "ablation/patched_embedding");
   CHECK(map.marked == std::vector<size_t>{2, 7});
   CHECK(map.has_sign);
-  const Subject::Words words = {"␣0", "␣1", "␣4|␣5", "␣2", "␣2", "␣4", "␣1", "␣0|␣3", "all"};
+  const InspectedExample::Labels words = {"␣0", "␣1", "␣4|␣5", "␣2", "␣2", "␣4", "␣1", "␣0|␣3", "all"};
   CHECK(map.columns == words);
   CHECK(map.rows.size() == 5);
   for (const std::string& row : map.rows) {
-    const std::vector<double> shares = row_of(map, row);
-    CHECK(shares[0] == 0);  // before the first token that differs
-    CHECK(shares[1] == 0);
-    CHECK(shares[7] == 0);  // after the last position with a target
-    CHECK(shares[8] == doctest::Approx(1).epsilon(1e-9));
+    const std::vector<double> recovered = row_of(map, row);
+    CHECK(recovered[0] == 0);  // before the first token that differs
+    CHECK(recovered[1] == 0);
+    CHECK(recovered[7] == 0);  // after the last position with a target
+    CHECK(recovered[8] == doctest::Approx(1).epsilon(1e-9));
   }
   CHECK(row_of(map, "embedding")[2] == doctest::Approx(1).epsilon(1e-9));  // only token 2 differs up to position 6
   const std::vector<double> last = row_of(map, "blocks.1.feed_forward");
@@ -279,70 +280,79 @@ TEST_CASE("patching: everything at the embedding restores all, the same states n
     return z[3] - z[0];
   };
   // The position with the largest difference among those between, whose targets are equal in both.
-  const Tensor of_here = subject->run(), of_there = other->run();
+  const Tensor of_here = inspected->run(), of_there = patch_from->run();
   const auto difference = [&](int64_t row) {
-    const auto answer = static_cast<size_t>(subject->answers()[static_cast<size_t>(row)]);
-    return std::abs(of_there[row].to_vector()[answer] - of_here[row].to_vector()[answer]);
+    const auto target = static_cast<size_t>(inspected->targets()[static_cast<size_t>(row)]);
+    return std::abs(of_there[row].to_vector()[target] - of_here[row].to_vector()[target]);
   };
   const int64_t between = std::max({3, 4, 5}, [&](int64_t a, int64_t b) { return difference(a) < difference(b); });
   REQUIRE(difference(between) > 0.1);
-  const std::vector<View> earlier = look_at(*subject, "ablation", {.place = between, .other = other.get()});
-  const auto& of_place = shown<MapView>(earlier, "ablation/patched_embedding");
-  CHECK(row_of(of_place, "blocks.1.feed_forward")[static_cast<size_t>(between)] == doctest::Approx(1).epsilon(1e-9));
-  CHECK(row_of(of_place, "embedding")[static_cast<size_t>(between) + 1] == 0);
-  const Tensor own = observe_streams(*subject).streams[0].states[1].value,
-               others = observe_streams(*other).streams[0].states[1].value;
+  const std::vector<View> earlier =
+      analyze(*inspected, "ablation", {.position = between, .patch_from = patch_from.get()});
+  const auto& of_position = shown<MapView>(earlier, "ablation/patched_embedding");
+  CHECK(row_of(of_position, "blocks.1.feed_forward")[static_cast<size_t>(between)] == doctest::Approx(1).epsilon(1e-9));
+  CHECK(row_of(of_position, "embedding")[static_cast<size_t>(between) + 1] == 0);
+  const Tensor own = observe_streams(*inspected).streams[0].states[1].value,
+               others = observe_streams(*patch_from).streams[0].states[1].value;
   Tensor mixed = own.clone();
   mixed.slice(2, 3).copy_from(others.slice(2, 3));
-  const double here = measure(subject->run()), there = measure(other->run()),
-               cell = measure(run_with(*subject, "blocks.0.attention.residual", mixed));
+  const double here = measure(inspected->run()), there = measure(patch_from->run()),
+               cell = measure(run_replaced(*inspected, "blocks.0.attention.residual", mixed));
   CHECK(row_of(map, "blocks.0.attention")[2] == doctest::Approx((cell - here) / (there - here)).epsilon(1e-9));
 }
 
 TEST_CASE("patching: the place with the largest difference is taken, and a small one is said to be none") {
   const std::string title = "Patching from the other example: no difference to restore";
   const auto model = small_gpt({});
-  const auto subject = subject_of(*model, "0 1 4 2 2 4 1 0"), other = subject_of(*model, "0 1 5 2 2 4 1 3");
-  const Tensor here = subject->run(), there = other->run();
+  const auto inspected = example_of(*model, "0 1 4 2 2 4 1 0"), patch_from = example_of(*model, "0 1 5 2 2 4 1 3");
+  const Tensor here = inspected->run(), there = patch_from->run();
   int64_t largest = -1;
-  double most = 0;
+  double max_difference = 0;
   for (int64_t row = 0; row < 7; ++row) {
-    const auto answer = [&](const Subject& of) { return static_cast<size_t>(of.answers()[static_cast<size_t>(row)]); };
+    const auto target = [&](const InspectedExample& of) {
+      return static_cast<size_t>(of.targets()[static_cast<size_t>(row)]);
+    };
     const auto m = [&](const Tensor& logits) {
       const std::vector<double> z = logits[row].to_vector();
-      return answer(*subject) == answer(*other) ? z[answer(*other)] : z[answer(*other)] - z[answer(*subject)];
+      return target(*inspected) == target(*patch_from) ? z[target(*patch_from)]
+                                                       : z[target(*patch_from)] - z[target(*inspected)];
     };
-    if (const double difference = std::abs(m(there) - m(here)); difference > most) most = difference, largest = row;
+    if (const double difference = std::abs(m(there) - m(here)); difference > max_difference)
+      max_difference = difference, largest = row;
   }
-  REQUIRE(most > 0.1);
-  const std::vector<View> views = look_at(*subject, "ablation", {.other = other.get()});
+  REQUIRE(max_difference > 0.1);
+  const std::vector<View> views = analyze(*inspected, "ablation", {.patch_from = patch_from.get()});
   const View* const drawn = find_view(views, "ablation/patched_embedding");
   REQUIRE(drawn != nullptr);
-  Message(drawn->said).names("at position").value(largest).value("2 (␣4|␣5), 7 (␣0|␣3)");
+  Message(drawn->caption).names("at position").value(largest).value("2 (␣4|␣5), 7 (␣0|␣3)");
 
-  const auto same = subject_of(*model, "0 1 4 2 2 4 1 0");
-  const auto nothing_of = [&](const Subject& example, int64_t place) {
-    const std::vector<View> views = look_at(*subject, "ablation", {.place = place, .other = &example});
+  const auto same = example_of(*model, "0 1 4 2 2 4 1 0");
+  const auto nothing_of = [&](const InspectedExample& example, int64_t position) {
+    const std::vector<View> views = analyze(*inspected, "ablation", {.position = position, .patch_from = &example});
     CHECK_FALSE(find_view(views, "ablation/patched_embedding"));
     for (const View& view : views)
-      if (view.title == title) return view.said;
+      if (view.title == title) return view.caption;
     return std::string("not said");
   };
   Message(nothing_of(*same, -1)).value("0.1");
-  Message(nothing_of(*other, 0)).names("position 0");  // position 0 is before the first token that differs
+  Message(nothing_of(*patch_from, 0)).names("position 0");  // position 0 is before the first token that differs
 }
 
 TEST_CASE("looks: what does not fit is said in a sentence") {
   const auto model = small_gpt({}), another = small_gpt({});
-  const auto subject = subject_of(*model, "0 1 4 2"), longer = subject_of(*model, "0 1 5 2 2"),
-             stranger = subject_of(*another, "0 1 4 3"), same = subject_of(*model, "0 1 4 2");
-  const auto refused = [&](const char* look, const LookSettings& settings) {
-    return expect_error([&] { look_at(*subject, look, settings); });
+  const auto inspected = example_of(*model, "0 1 4 2"), longer = example_of(*model, "0 1 5 2 2"),
+             stranger = example_of(*another, "0 1 4 3"), same = example_of(*model, "0 1 4 2");
+  const auto refused = [&](const char* name, const AnalysisSettings& settings) {
+    return expect_error([&] { analyze(*inspected, name, settings); });
   };
-  refused("ablation", {.other = longer.get()}).value(4).value(5).names("embedding").offers("as many tokens");
-  refused("ablation", {.other = stranger.get()}).names("patching").offers("one model");
-  refused("ablation", {.place = 3, .other = same.get()}).names("place").value(3).offers("earlier").offers("longer");
-  refused("logit_lens", {.place = 4}).names("place").value(4).offers(0).offers(3);
+  refused("ablation", {.patch_from = longer.get()}).value(4).value(5).names("embedding").offers("as many tokens");
+  refused("ablation", {.patch_from = stranger.get()}).names("patching").offers("one model");
+  refused("ablation", {.position = 3, .patch_from = same.get()})
+      .names("place")
+      .value(3)
+      .offers("earlier")
+      .offers("longer");
+  refused("logit_lens", {.position = 4}).names("place").value(4).offers(0).offers(3);
   refused("ablation", {.layer = 2}).names("layer").value(2).names("attention").offers(0).offers(1);
   refused("ablation", {.head = 2}).names("head").value(2).names("blocks.0.attention").offers(0).offers(1);
   refused("neurons", {.slot = 64}).names("slot").value(64).names("blocks.0.feed_forward").offers(0).offers(63);
@@ -358,7 +368,7 @@ void check_whole(const View& view) {
   CAPTURE(view.title);
   CHECK_FALSE(view.group.empty());
   CHECK(view.name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_./") == std::string::npos);
-  if (const auto* const map = std::get_if<MapView>(&view.shown)) {
+  if (const auto* const map = std::get_if<MapView>(&view.data)) {
     REQUIRE(map->values.shape().rank() == 3);
     CHECK(map->values.size(1) == static_cast<int64_t>(map->rows.size()));
     CHECK(map->values.size(2) == static_cast<int64_t>(map->columns.size()));
@@ -366,13 +376,13 @@ void check_whole(const View& view) {
     CHECK_FALSE(has_infinite(all));
     if (view.name.find("span") == std::string::npos)
       CHECK(std::any_of(all.begin(), all.end(), [](double x) { return !std::isnan(x); }));
-  } else if (const auto* const table = std::get_if<TableView>(&view.shown)) {
+  } else if (const auto* const table = std::get_if<TableView>(&view.data)) {
     CHECK(table->columns.size() == table->alignment.size());
     for (const auto& row : table->rows) CHECK(row.size() == table->columns.size());
-  } else if (const auto* const bars = std::get_if<BarView>(&view.shown)) {
+  } else if (const auto* const bars = std::get_if<BarView>(&view.data)) {
     for (const BarView::Bar& bar : bars->bars) CHECK(std::isfinite(bar.value));
   } else {
-    for (const LineView::Line& line : std::get<LineView>(view.shown).lines) {
+    for (const LineView::Line& line : std::get<LineView>(view.data).lines) {
       CHECK(line.x.size() == line.y.size());
       for (const double y : line.y) CHECK(std::isfinite(y));
     }
@@ -383,8 +393,8 @@ void check_whole(const View& view) {
 
 TEST_CASE("looks take a model of bf16") {
   const auto model = small_gpt({{"attention", "softmax(persistent=2)"}}, Dtype::bf16);
-  const auto subject = subject_of(*model, 0), other = subject_of(*model, 1);
-  const std::vector<View> views = look_at(*subject, "all", {.other = other.get()});
+  const auto inspected = example_of(*model, 0), patch_from = example_of(*model, 1);
+  const std::vector<View> views = analyze(*inspected, "all", {.patch_from = patch_from.get()});
   for (const View& view : views) check_whole(view);
   const std::vector<double> of_embedding = row_of(shown<MapView>(views, "ablation/patched_embedding"), "embedding");
   CHECK(of_embedding.back() == doctest::Approx(1));
@@ -395,10 +405,10 @@ TEST_CASE("every look takes every model: numbers are finite, what a model lacks 
   for (const ModelCase& each : model_cases()) {
     CAPTURE(each.described());
     const auto model = make_model(make_settings(each.settings));
-    stir(*model);
-    const auto subject = subject_of(*model, 0), other = subject_of(*model, 1);
+    randomize(*model);
+    const auto inspected = example_of(*model, 0), patch_from = example_of(*model, 1);
     const std::vector<View> views =
-        look_at(*subject, "all", {.other = other.get(), .corpus = {subject.get(), other.get()}});
+        analyze(*inspected, "all", {.patch_from = patch_from.get(), .corpus = {inspected.get(), patch_from.get()}});
     std::set<std::string> groups;
     for (const View& view : views) check_whole(view), groups.insert(view.group);
     std::set<std::string> shows;
@@ -406,7 +416,7 @@ TEST_CASE("every look takes every model: numbers are finite, what a model lacks 
       const Hooks hooks({"*"}, [&](const std::string& name, const Tensor&) {
         shows.insert(name.substr(name.rfind('.') == std::string::npos ? 0 : name.rfind('.') + 1));
       });
-      subject->run();
+      inspected->run();
     }
     CHECK(groups.contains("Attention") == shows.contains("weights"));
     CHECK(groups.contains("Logit lens") == shows.contains("embedding"));
@@ -416,9 +426,9 @@ TEST_CASE("every look takes every model: numbers are finite, what a model lacks 
     CHECK(groups.contains("Neurons") == (shows.contains("hidden") || has_slots));
     CHECK((find_view(views, "ablation/heads") != nullptr) == shows.contains("head_output"));
     // One unit, one position, one head: the shorter views.
-    LookSettings one{.layer = 0, .head = 0, .slot = 1, .place = 0, .top = 3};
+    AnalysisSettings one{.layer = 0, .head = 0, .slot = 1, .position = 0, .top = 3};
     if (!groups.contains("Attention")) one.head = -1;
-    for (const View& view : look_at(*subject, "logit_lens, ablation, neurons, normalization_curves", one))
+    for (const View& view : analyze(*inspected, "logit_lens, ablation, neurons, normalization_curves", one))
       check_whole(view);
   }
 }

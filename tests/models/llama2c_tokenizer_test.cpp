@@ -67,17 +67,17 @@ std::vector<int32_t> encode(const Pieces& pieces, const std::string& text) {
   }
   for (;;) {
     float best = -1e10f;
-    size_t place = tokens.size();
+    size_t best_index = tokens.size();
     int32_t merged = -1;
     for (size_t i = 0; i + 1 < tokens.size(); ++i) {
       const auto text_of = [&](size_t k) { return pieces[static_cast<size_t>(tokens[k])].first; };
       const auto found = number.find(text_of(i) + text_of(i + 1));
       if (found == number.end() || pieces[static_cast<size_t>(found->second)].second <= best) continue;
-      best = pieces[static_cast<size_t>(found->second)].second, place = i, merged = found->second;
+      best = pieces[static_cast<size_t>(found->second)].second, best_index = i, merged = found->second;
     }
-    if (place == tokens.size()) return tokens;
-    tokens[place] = merged;
-    tokens.erase(tokens.begin() + static_cast<std::ptrdiff_t>(place) + 1);
+    if (best_index == tokens.size()) return tokens;
+    tokens[best_index] = merged;
+    tokens.erase(tokens.begin() + static_cast<std::ptrdiff_t>(best_index) + 1);
   }
 }
 

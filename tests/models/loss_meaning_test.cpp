@@ -31,11 +31,11 @@ Names differing(const std::string& metric, const Assignments& first, const Print
   std::vector<LossMeaning> runs = two_runs(first, second, {});
   for (const auto& [key, print] : read_by_first) runs[0].read[key] = {1, print};
   for (const auto& [key, print] : read_by_second) runs[1].read[key] = {1, print};
-  return settings_of_other_meaning(metric, runs);
+  return differing_loss_settings(metric, runs);
 }
 Names differing(const std::string& metric, const Assignments& first, const Assignments& second,
                 const Assignments& common = {{"data", "a.txt"}}) {
-  return settings_of_other_meaning(metric, two_runs(first, second, common));
+  return differing_loss_settings(metric, two_runs(first, second, common));
 }
 
 }  // namespace
@@ -117,11 +117,11 @@ TEST_CASE("meaning: a run's checkpoint has the fingerprints of what it read") {
     return loss_meaning(each.settings({{"data", data}}), read_state(each.checkpoint(6)));
   };
   const LossMeaning first = meaning(run, run.text);
-  CHECK(settings_of_other_meaning("validation_loss", std::vector{first, meaning(run, "moved.txt")}).empty());
+  CHECK(differing_loss_settings("validation_loss", std::vector{first, meaning(run, "moved.txt")}).empty());
   // Equal settings; the other text has further characters.
   const std::vector<LossMeaning> runs = {first, meaning(other, run.text)};
-  CHECK(settings_of_other_meaning("validation_loss", runs) == Names{"data", "tokenizer"});
-  Message(note_of_other_meaning("validation_loss", runs))
+  CHECK(differing_loss_settings("validation_loss", runs) == Names{"data", "tokenizer"});
+  Message(comparability_note("validation_loss", runs))
       .names("data (equal settings, other contents)")
       .offers("--validation_data")
       .offers("bits_per_character");
@@ -139,7 +139,7 @@ TEST_CASE("meaning: each metric has its own settings") {
 
 TEST_CASE("meaning: a note names the settings and a way out") {
   const auto note = [](const Assignments& first, const Assignments& common) {
-    return note_of_other_meaning("validation_loss", two_runs(first, {}, common));
+    return comparability_note("validation_loss", two_runs(first, {}, common));
   };
   Message(note({{"tokenizer", "byte"}}, {{"data", "a.txt"}}))
       .names("validation_loss")
@@ -150,7 +150,7 @@ TEST_CASE("meaning: a note names the settings and a way out") {
   Message(both).names("tokenizer").offers("bits_per_character").offers("--validation_tokens=0");
   Message(note({{"documents", "yes"}}, {{"data", "a.txt"}})).names("documents").offers("same value");
   CHECK(note({{"seed", "2"}}, {{"data", "a.txt"}}).empty());
-  const auto notes = notes_of_other_meanings(two_runs({{"tokenizer", "byte"}, {"label_smoothing", "0.1"}}, {}, {}));
+  const auto notes = comparability_notes(two_runs({{"tokenizer", "byte"}, {"label_smoothing", "0.1"}}, {}, {}));
   REQUIRE(notes.size() == 2);
   Message(notes[1]).names("loss").names("label_smoothing");
 }
@@ -165,8 +165,8 @@ TEST_CASE("meaning: a resumed run may not change what gives a loss its meaning")
                                               {"validation_tokens", "20"}}) {
     const std::string captured = key;  // clang 14 captures no structured binding
     CAPTURE(captured);
-    CHECK(gives_meaning(key));
+    CHECK(defines_loss(key));
     CHECK_THROWS_AS(run.resume({{key, value}}), Error);
   }
-  for (const char* const key : {"learning_rate", "dropout", "batch_size", "seed", "width"}) CHECK(!gives_meaning(key));
+  for (const char* const key : {"learning_rate", "dropout", "batch_size", "seed", "width"}) CHECK(!defines_loss(key));
 }

@@ -28,10 +28,10 @@ namespace {
 using Assignments = std::vector<std::pair<std::string, std::string>>;
 using orrery::testing::gpt_settings;
 
-struct Reckoned {
+struct Estimate {
   double estimate, peak;  // bytes of tensors: all kinds except data and program
 };
-Reckoned reckon(const std::string& model, const Assignments& more, const char* steps = "1") {
+Estimate estimate_run(const std::string& model, const Assignments& more, const char* steps = "1") {
   const Folder folder;
   Assignments all = {{"model", model},
                      {"data", write_small_text(folder)},
@@ -40,20 +40,20 @@ Reckoned reckon(const std::string& model, const Assignments& more, const char* s
                      {"evaluate_every", "0"}};
   all.insert(all.end(), more.begin(), more.end());
   release_cached(Device::cpu);
-  const int64_t before = memory_use(Device::cpu).held;
+  const int64_t before = memory_use(Device::cpu).allocated;
   Trainer trainer(make_settings(all));
   const MemoryPlan& plan = trainer.memory_plan();
   CHECK(plan.parameters == nn::count_parameters(trainer.model()));
   // The plan assumes spans of maximal length; a run begins with short ones.
   for (const nn::NamedParameter& p : nn::parameters_of(trainer.model()))
-    if (const double highest = p.parameter->highest; std::isfinite(highest))
-      nn::fill(p.parameter->value, nn::constant(highest), {});
+    if (const double max_value = p.parameter->max_value; std::isfinite(max_value))
+      nn::fill(p.parameter->value, nn::constant(max_value), {});
   trainer.run();
   return {static_cast<double>(plan.total() - plan.data - plan.program),
           static_cast<double>(memory_use(Device::cpu).peak - before)};
 }
-void check_reckoned(const std::string& model, const Assignments& more = {}, const char* steps = "1") {
-  const Reckoned r = reckon(model, more, steps);
+void check_estimate(const std::string& model, const Assignments& more = {}, const char* steps = "1") {
+  const Estimate r = estimate_run(model, more, steps);
   CAPTURE(model);
   if (!more.empty()) CAPTURE(more[0].second);
   CAPTURE(r.estimate);
@@ -75,7 +75,7 @@ class Limit {
  public:
   explicit Limit(int64_t bytes) {
     release_cached(Device::cpu);
-    set_memory_limit(Device::cpu, memory_use(Device::cpu).held + bytes);
+    set_memory_limit(Device::cpu, memory_use(Device::cpu).allocated + bytes);
   }
   ~Limit() { set_memory_limit(Device::cpu, 0); }
 };
@@ -102,28 +102,28 @@ double seconds_of_work() { return static_cast<double>(std::clock()) / CLOCKS_PER
 }  // namespace
 
 TEST_CASE("memory plan: within a factor of 1.5 of the peak") {
-  check_reckoned("gpt-char-small");  // the quickstart's preset
-  check_reckoned("gpt-char-medium");
+  check_estimate("gpt-char-small");  // the quickstart's preset
+  check_estimate("gpt-char-medium");
   for (const char* attention : {"sparsemax", "linear(relu)", "gau", "pointwise(relu)", "softmax(persistent=64)"})
-    check_reckoned("gpt-char-small", {{"attention", attention}, {"context", "128"}});
+    check_estimate("gpt-char-small", {{"attention", attention}, {"context", "128"}});
   for (const char* optimizer : {"sgd", "muon", "lion", "adagrad"})
-    check_reckoned("gpt-char-small", {{"optimizer", optimizer}});
-  check_reckoned("gpt-char-small", {{"dtype", "bf16"}});
-  check_reckoned("gpt-char-small", {{"dtype", "f64"}, {"layers", "9"}});
-  check_reckoned("gpt-char-small", {{"width", "512"}, {"heads", "8"}, {"vocabulary", "20000"}, {"batch_size", "2"}});
-  check_reckoned("gpt-char-small", {{"batch_size", "1"}, {"context", "1000"}, {"attention", "entmax15"}});
+    check_estimate("gpt-char-small", {{"optimizer", optimizer}});
+  check_estimate("gpt-char-small", {{"dtype", "bf16"}});
+  check_estimate("gpt-char-small", {{"dtype", "f64"}, {"layers", "9"}});
+  check_estimate("gpt-char-small", {{"width", "512"}, {"heads", "8"}, {"vocabulary", "20000"}, {"batch_size", "2"}});
+  check_estimate("gpt-char-small", {{"batch_size", "1"}, {"context", "1000"}, {"attention", "entmax15"}});
   // Three steps fill the cache of a stream.
-  check_reckoned("stream-char-small", {{"batch_size", "4"}, {"optimizer", "adagrad"}, {"grad_clip", "0"}}, "3");
+  check_estimate("stream-char-small", {{"batch_size", "4"}, {"optimizer", "adagrad"}, {"grad_clip", "0"}}, "3");
   for (const char* batch : {"2", "8"})
-    check_reckoned("stream-char-all-attention", {{"batch_size", batch}, {"gradient_accumulation_steps", "2"}}, "3");
-  check_reckoned("gpt-char-small", {{"signal_propagation", "yes"}});
-  check_reckoned("gpt-char-small",
+    check_estimate("stream-char-all-attention", {{"batch_size", batch}, {"gradient_accumulation_steps", "2"}}, "3");
+  check_estimate("gpt-char-small", {{"signal_propagation", "yes"}});
+  check_estimate("gpt-char-small",
                  {{"signal_propagation", "yes"}, {"layers", "8"}, {"context", "512"}, {"batch_size", "2"}});
-  check_reckoned("gpt-char-small", {{"metrics", "all"}, {"context", "256"}});
-  check_reckoned("gpt-char-small", {{"nan_guard", "yes"}, {"gradient_accumulation_steps", "3"}});
-  check_reckoned("vit-fashion", {{"data", ORRERY_SOURCE_DIR "/tests/models/images/fashion"}, {"batch_size", "32"}});
-  check_reckoned("resnet8", {{"data", ORRERY_SOURCE_DIR "/tests/models/images/fashion"}, {"batch_size", "32"}});
-  check_reckoned("translation-small", {{"data", ORRERY_SOURCE_DIR "/tests/models/translation/bible.tsv"},
+  check_estimate("gpt-char-small", {{"metrics", "all"}, {"context", "256"}});
+  check_estimate("gpt-char-small", {{"nan_guard", "yes"}, {"gradient_accumulation_steps", "3"}});
+  check_estimate("vit-fashion", {{"data", ORRERY_SOURCE_DIR "/tests/models/images/fashion"}, {"batch_size", "32"}});
+  check_estimate("resnet8", {{"data", ORRERY_SOURCE_DIR "/tests/models/images/fashion"}, {"batch_size", "32"}});
+  check_estimate("translation-small", {{"data", ORRERY_SOURCE_DIR "/tests/models/translation/bible.tsv"},
                                        {"source_column", "4"},
                                        {"target_column", "3"},
                                        {"tokenizer", "sentence_piece(vocabulary=150)"},
@@ -135,7 +135,7 @@ TEST_CASE("memory plan: parameters are counted without making the model") {
   GptSettings& gpt = gpt_settings(settings);
   gpt.vocabulary = 65, gpt.layers = 4096, gpt.width = 2048;
   const double began = seconds_of_work();
-  CHECK(count_parameters(settings, largest_size) ==
+  CHECK(count_parameters(settings, max_elements) ==
         65 * 2048LL + 64 * 2048LL + 4096 * (12 * 2048LL * 2048LL + 4 * 2048LL) + 2 * 2048LL);
   CHECK(!count_parameters(settings, 1'000'000));
   CHECK(!count_parameters(settings, 100'000'000'000));
@@ -194,11 +194,13 @@ TEST_CASE("memory plan: a run is refused, or it trains to its end: at every limi
 
 TEST_CASE("memory plan: the refusal has what is needed and what is free") {
   const Limit limit(40'000'000);
-  const std::string told = refusal({{"layers", "12"}, {"signal_propagation", "yes"}}).names("cpu").message();
-  CAPTURE(told);
-  const auto number_before = [&](size_t unit) { return std::atoll(told.c_str() + told.rfind(' ', unit - 1) + 1); };
-  REQUIRE(told.find(" MB") != told.npos);
-  const int64_t needed = number_before(told.find(" MB")), free = number_before(told.rfind(" MB"));
+  const std::string message = refusal({{"layers", "12"}, {"signal_propagation", "yes"}}).names("cpu").message();
+  CAPTURE(message);
+  const auto number_before = [&](size_t unit) {
+    return std::atoll(message.c_str() + message.rfind(' ', unit - 1) + 1);
+  };
+  REQUIRE(message.find(" MB") != message.npos);
+  const int64_t needed = number_before(message.find(" MB")), free = number_before(message.rfind(" MB"));
   CHECK(needed >= free);
   CHECK(free >= 40);
 }

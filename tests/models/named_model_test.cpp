@@ -18,7 +18,7 @@ using orrery::testing::expect_error;
 using orrery::testing::gpt_settings;
 
 TEST_CASE("models: a name is a preset or a class, and each preset has as many parameters as it says") {
-  CHECK(named_model("gpt").of.name == "gpt");
+  CHECK(named_model("gpt").model_class.name == "gpt");
   CHECK(named_model("gpt").settings.as<GptSettings>().layers == GptSettings().layers);
   CHECK(named_model("gpt2-124m").settings.as<GptSettings>().layers == 12);
   expect_error([] { named_model("gpt2-124"); }).value("'gpt2-124'").offers("'gpt2-124m'");
@@ -27,10 +27,10 @@ TEST_CASE("models: a name is a preset or a class, and each preset has as many pa
     INFO(each.first);
     CHECK_FALSE(model_classes().find(name));  // else the class could not be named
     const NamedModel named = named_model(name);
-    for (const auto& [key, value] : preset.counted_for) set_setting(named.settings.members(), "test", key, value);
-    const nn::ParameterCount untouched(largest_size);  // no memory for gigabytes of weights
-    CHECK(nn::count_parameters(*named.of.make(named.settings)) == preset.parameters);
-    CHECK(tasks().find(named.of.task));
+    for (const auto& [key, value] : preset.counted_with) set_setting(named.settings.members(), "test", key, value);
+    const nn::ParameterCount untouched(max_elements);  // no memory for gigabytes of weights
+    CHECK(nn::count_parameters(*named.model_class.make(named.settings)) == preset.parameters);
+    CHECK(tasks().find(named.model_class.task));
   }
 }
 
@@ -38,11 +38,11 @@ TEST_CASE("models: the catalogue shows in what the presets of a class differ") {
   for (const CatalogueFamily& family : catalogue()) {
     if (family.name != "model_preset") continue;
     CHECK(family.entries.size() >= 20);
-    std::map<std::vector<std::pair<std::string, std::string>>, std::string> seen;
+    std::map<std::vector<std::pair<std::string, std::string>>, std::string> known;
     for (const CatalogueEntry& entry : family.entries) {
       auto shown = entry.settings;
-      shown.emplace_back("model", entry.facts.at(0).second);
-      const auto other = seen.emplace(shown, entry.name);
+      shown.emplace_back("model", entry.properties.at(0).second);
+      const auto other = known.emplace(shown, entry.name);
       CHECK_MESSAGE(other.second, entry.name, " is shown as ", other.first->second, " is");
     }
   }
@@ -105,14 +105,14 @@ TEST_CASE("every model tells its normalizations which of them belong to an atten
         {{"normalization", "dyt(by_width=yes)"}, {"layers", "1"}, {"width", "2048"}, {"heads", "2"}, {"d_ff", "1"}});
     const auto model = make_model(make_settings(settings));
     nn::initialize(*model, 1);
-    int seen = 0;
+    int known = 0;
     for (const nn::NamedParameter& p : nn::parameters_of(*model)) {
       if (!p.path.ends_with("alpha")) continue;
       CAPTURE(p.path);
       const bool of_attention = p.path.find("attention") != std::string::npos;
       CHECK(p.parameter->value.item() == (of_attention ? 1 : 0.5));
-      ++seen;
+      ++known;
     }
-    CHECK(seen >= 2);
+    CHECK(known >= 2);
   }
 }

@@ -90,23 +90,23 @@ TEST_CASE("nan guard: in every task a step that diverges is named, kept, and sho
     const TrainSettings settings = settings_of_kind(run, kind, with_guard);
     Message message = expect_error([&] { Trainer(settings).run(); });
 
-    const Finding found = read_finding(replay_folder(run.out));
+    const NonFiniteReport found = read_report(replay_folder(run.out));
     message.names("train").names(sentence(found)).offers("orrery replay " + run.out).names(run.out).names(".damaged");
     CHECK(found.step >= 2);
-    CHECK(found.call.made[found.call.found].facts.not_finite() > 0);
+    CHECK(found.call.outputs[found.call.first_non_finite].stats.non_finite() > 0);
     // It arose there. Batch sums are not an operation: they are found where one reads them.
     if (kind.name != "batch statistics")
-      for (const LookedAt::Value& value : found.call.read) CHECK(value.facts.not_finite() == 0);
+      for (const OperationRecord::Value& value : found.call.inputs) CHECK(value.stats.non_finite() == 0);
 
     const auto before = contents_of(run.out);
     {
       Trainer again(replayed(settings));
       CHECK(again.steps_done() + (found.validating ? 0 : 1) == found.step);
-      const std::optional<Finding> shown = again.replay(found.validating);
+      const std::optional<NonFiniteReport> shown = again.replay(found.validating);
       REQUIRE(shown.has_value());
       CHECK(shown->call == found.call);
       CHECK(sentence(*shown) == sentence(found));
-      const std::optional<Finding> twice = again.replay(found.validating);  // the trainer is unchanged
+      const std::optional<NonFiniteReport> twice = again.replay(found.validating);  // the trainer is unchanged
       REQUIRE(twice.has_value());
       CHECK(twice->call == found.call);
     }
@@ -139,7 +139,7 @@ TEST_CASE("nan guard: the first overflow is found in the very attention and scor
       .names("output")
       .names("no checkpoint")
       .offers("--learning_rate");
-  const Finding found = read_finding(replay_folder(run.out));
+  const NonFiniteReport found = read_report(replay_folder(run.out));
   CHECK(found.call.module == "blocks.0.attention");
   CHECK(latest_checkpoint(replay_folder(run.out)) == replay_folder(run.out) + "/step_000000");
   CHECK(!holds_checkpoints(run.out));
@@ -160,10 +160,10 @@ TEST_CASE("nan guard: an update that overflows is undone, and the parameter is n
       .names("sgd")
       .names("good checkpoint")
       .offers(good);
-  const Finding found = read_finding(replay_folder(run.out));
+  const NonFiniteReport found = read_report(replay_folder(run.out));
   CHECK(found.call.direction == "update");
-  CHECK(found.call.read.at(0).name == found.call.made.at(0).name + ", before");
-  CHECK(found.call.read.at(0).facts.not_finite() == 0);
+  CHECK(found.call.inputs.at(0).name == found.call.outputs.at(0).name + ", before");
+  CHECK(found.call.inputs.at(0).stats.non_finite() == 0);
   CHECK(read_file(good + "/weights.safetensors") == before);
   CHECK(read_file(replay_folder(run.out) + "/step_000003/weights.safetensors") == before);
   Trainer again(replayed(run.settings(more)));
@@ -220,11 +220,11 @@ TEST_CASE("nan guard: a validation is looked at as well") {
         p.parameter->value.copy_from(Tensor::full(p.parameter->value.shape(), 3e38));
   };
   expect_error([&] { trainer.run(events); }).names("value").names("validation").value("step 3").names("forward");
-  const Finding found = read_finding(replay_folder(run.out));
+  const NonFiniteReport found = read_report(replay_folder(run.out));
   CHECK(found.validating);
   Trainer again(replayed(run.settings({{"evaluate_every", "3"}})));
   CHECK(again.steps_done() == 3);
-  const std::optional<Finding> shown = again.replay(true);
+  const std::optional<NonFiniteReport> shown = again.replay(true);
   REQUIRE(shown.has_value());
   CHECK(shown->call == found.call);
 }
@@ -240,10 +240,10 @@ TEST_CASE(
     "a run that is resumed from weights which lead to nothing finite says so, and which checkpoint is before it") {
   const Run run;
   // Stops after step 4, before any loss has verified its weights.
-  int64_t seen = 0;
+  int64_t last_step = 0;
   TrainingEvents events;
-  events.step = [&](const StepReport& report) { seen = report.step; };
-  events.stop = [&] { return seen == 4; };
+  events.step = [&](const StepReport& report) { last_step = report.step; };
+  events.stop = [&] { return last_step == 4; };
   run.train({{"steps", "9"}, {"keep_checkpoints", "0"}}, events);
   Trainer other(run.settings({{"resume", "yes"}, {"steps", "9"}, {"keep_checkpoints", "0"}}));
   for (const nn::NamedParameter& p : nn::parameters_of(other.model()))

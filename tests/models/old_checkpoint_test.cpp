@@ -121,14 +121,16 @@ TEST_CASE("an old checkpoint keeps what it saw of the own token under a fixed sp
       if (key == "attention") return read;
     return "";
   };
-  const auto saying = [](const std::string& own, const std::string& span) {
+  const auto with_own_and_span = [](const std::string& own, const std::string& span) {
     return "softmax(dropout=0, attend_to_self=" + own + ", span=" + span + ")";
   };
-  CHECK(attention("gpt-char-small", saying("default", "fixed(S=8)")) == saying("yes", "fixed(S=8)"));
-  CHECK(attention("gpt", saying("no", "fixed(S=8)")) == saying("no", "fixed(S=8)"));
-  CHECK(attention("stream-char-fixed", saying("default", "fixed(S=8)")) == saying("no", "fixed(S=8)"));
-  CHECK(attention("gpt", saying("default", "none")) == saying("default", "none"));
-  const std::string learned = saying("default", "adaptive_span(S=8, R=4)");
+  CHECK(attention("gpt-char-small", with_own_and_span("default", "fixed(S=8)")) ==
+        with_own_and_span("yes", "fixed(S=8)"));
+  CHECK(attention("gpt", with_own_and_span("no", "fixed(S=8)")) == with_own_and_span("no", "fixed(S=8)"));
+  CHECK(attention("stream-char-fixed", with_own_and_span("default", "fixed(S=8)")) ==
+        with_own_and_span("no", "fixed(S=8)"));
+  CHECK(attention("gpt", with_own_and_span("default", "none")) == with_own_and_span("default", "none"));
+  const std::string learned = with_own_and_span("default", "adaptive_span(S=8, R=4)");
   CHECK(attention("gpt", learned) == learned);
   for (const char* span : {"fixed(8)", "adaptive_span(8)"})
     CHECK(print(nn::resolved_attention(parse_spec("softmax(span=" + std::string(span) + ")")))

@@ -14,22 +14,23 @@ namespace {
 using Cuts = std::vector<std::string>;
 
 Cuts cuts_of(const std::string& expression, const std::string& text) {
-  const Pieces pieces(expression);
+  const PreTokenizer pieces(expression);
   Cuts all;
-  const auto take = [&](std::string_view piece) { all.emplace_back(piece); };
+  const auto take = [&](std::string_view pre_token) { all.emplace_back(pre_token); };
   pieces.each(text, take);
   // Repeats it character by character, taking each pre-token as soon as it is certain.
-  Cuts parted;
+  Cuts incremental;
   std::string waiting;
   for (const char c : text) {
     waiting += c;
     Cuts some;
-    const size_t told = pieces.each_certain(waiting, [&](std::string_view piece) { some.emplace_back(piece); });
-    if (told > 0) parted.insert(parted.end(), some.begin(), some.end());
-    waiting.erase(0, told);
+    const size_t consumed =
+        pieces.each_complete(waiting, [&](std::string_view pre_token) { some.emplace_back(pre_token); });
+    if (consumed > 0) incremental.insert(incremental.end(), some.begin(), some.end());
+    waiting.erase(0, consumed);
   }
-  pieces.each(waiting, [&](std::string_view piece) { parted.emplace_back(piece); });
-  CHECK(parted == all);
+  pieces.each(waiting, [&](std::string_view pre_token) { incremental.emplace_back(pre_token); });
+  CHECK(incremental == all);
   return all;
 }
 
@@ -162,11 +163,11 @@ TEST_CASE("expressions: what Oniguruma's language says in another way than PCRE2
 
 TEST_CASE("expressions: what cannot be said in PCRE2's language is refused with the place and the way out") {
   const auto refused = [](const char* expression) {
-    return expect_error<TokenizerNotSupported>([&] { Pieces{expression}; }).names(expression);
+    return expect_error<TokenizerNotSupported>([&] { PreTokenizer{expression}; }).names(expression);
   };
   for (const char* cut_off : {"\\", "[\\", "[", "(", "(?", "[a-"}) {
     CAPTURE(cut_off);
-    expect_error([&] { Pieces{cut_off}; }).names(cut_off);
+    expect_error([&] { PreTokenizer{cut_off}; }).names(cut_off);
   }
   refused(R"(\pL+)").value(R"('\pL')").offers(R"(\p{L})");
   refused(R"(\PL)").value(R"('\PL')").offers(R"(\P{L})");
@@ -183,6 +184,6 @@ TEST_CASE("expressions: what cannot be said in PCRE2's language is refused with 
   refused(R"(\Qa)").value(R"('\Q')");
   refused("(?~a)").value("'(?~'");
   refused("(*FAIL)").value("'(*'");
-  expect_error([] { Pieces("a)"); }).names("a)").value("unmatched closing parenthesis");
-  expect_error([] { Pieces("[a"); }).names("[a").value("missing terminating ]");
+  expect_error([] { PreTokenizer("a)"); }).names("a)").value("unmatched closing parenthesis");
+  expect_error([] { PreTokenizer("[a"); }).names("[a").value("missing terminating ]");
 }

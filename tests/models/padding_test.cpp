@@ -44,19 +44,19 @@ struct Translator {
     const PairBatch made = batch_of(pairs, {.begin = 1, .end = 2, .vocabulary = 150});
     return {made.sources, made.source_lengths, made.inputs, made.targets, made.target_lengths};
   }
-  FigureRow figures(const std::vector<const Pair*>& pairs) {
-    FigureRow row;
-    look(row, figures_called("all"), trainer.task(), trainer.model(), batch(pairs), nullptr);
+  MetricRow metrics(const std::vector<const Pair*>& pairs) {
+    MetricRow row;
+    collect_metrics(row, select_metrics("all"), trainer.task(), trainer.model(), batch(pairs), nullptr);
     return row;
   }
-  Probe probe(const std::vector<const Pair*>& pairs) {
-    return probe_signals(trainer.settings(), trainer.task(), trainer.model(), batch(pairs));
+  SignalPropagation propagation(const std::vector<const Pair*>& pairs) {
+    return measure_signals(trainer.settings(), trainer.task(), trainer.model(), batch(pairs));
   }
   // Returns how many tokens of a pair the value with this name covers.
   static double tokens(const std::string& name, const Pair& pair) {
-    const bool memory =
+    const bool of_encoder =
         name.find("cross_attention") != name.npos && (name.find("key") != name.npos || name.find("value") != name.npos);
-    const bool source = name.find("encoder.") != name.npos || memory;
+    const bool source = name.find("encoder.") != name.npos || of_encoder;
     return static_cast<double>(source ? pair.source.size() : pair.target.size());
   }
 };
@@ -65,40 +65,40 @@ struct Translator {
 
 TEST_CASE("padding: no figure counts it") {
   Translator t;
-  const FigureRow both = t.figures({&t.a, &t.b}), of_a = t.figures({&t.a}), of_b = t.figures({&t.b});
+  const MetricRow both = t.metrics({&t.a, &t.b}), of_a = t.metrics({&t.a}), of_b = t.metrics({&t.b});
   std::set<std::string> compared;
   for (const auto& each : both) {
     const auto& key = each.first;
     const auto& value = each.second;
     CAPTURE(key);
-    const std::string figure = key.substr(0, key.find('/'));
+    const std::string metric = key.substr(0, key.find('/'));
     const double a = of_a.at(key), b = of_b.at(key), n = Translator::tokens(key, t.a), m = Translator::tokens(key, t.b);
     const auto mean = [&](double x, double y) { return (n * x + m * y) / (n + m); };
-    if (figure == "max_score") {
+    if (metric == "max_score") {
       CHECK(value == doctest::Approx(std::max(a, b)).epsilon(1e-5));
-    } else if (figure == "residual_rms") {
+    } else if (metric == "residual_rms") {
       CHECK(value == doctest::Approx(std::sqrt(mean(a * a, b * b))).epsilon(1e-5));
-    } else if (figure == "dead_units") {
+    } else if (metric == "dead_units") {
       CHECK(value <= std::min(a, b));
-    } else if (figure.ends_with("variance")) {  // mean of variances plus variance of means
+    } else if (metric.ends_with("variance")) {  // mean of variances plus variance of means
       CHECK(value >= mean(a, b) * 0.9999);
-    } else if (figure == "top_unit_fraction" || figure == "value_cosine" || figure == "loss") {
+    } else if (metric == "top_unit_fraction" || metric == "value_cosine" || metric == "loss") {
       continue;  // not only means over tokens
     } else {
       CHECK(value == doctest::Approx(mean(a, b)).epsilon(1e-5));
     }
-    compared.insert(figure);
+    compared.insert(metric);
   }
-  for (const char* figure :
+  for (const char* metric :
        {"attention_zero_fraction", "entropy", "row_sum", "span", "saturation", "hidden_zero_fraction"})
-    CHECK_MESSAGE(compared.contains(figure), figure, " is not told");
+    CHECK_MESSAGE(compared.contains(metric), metric, " is not told");
 }
 
 TEST_CASE("padding: what is shown loses it alone, of every form") {
   Translator t;
-  nn::Pass pass;
+  nn::ForwardPass pass;
   pass.lengths = Tensor::from(Shape{2}, std::vector<int32_t>{1, 3});
-  pass.memory_lengths = Tensor::from(Shape{2}, std::vector<int32_t>{2, 1});
+  pass.encoder_lengths = Tensor::from(Shape{2}, std::vector<int32_t>{2, 1});
   const Padding padding(t.trainer.model(), &pass);
   const auto real = [&](const std::string& name, const Tensor& x) {
     return without_padding(name, x, padding.lengths(name, x));
@@ -129,23 +129,24 @@ TEST_CASE("padding: what is shown loses it alone, of every form") {
 
 TEST_CASE("padding: no number of the probe counts it") {
   Translator t;
-  const Probe both = t.probe({&t.a, &t.b}), of_a = t.probe({&t.a}), of_b = t.probe({&t.b});
+  const SignalPropagation both = t.propagation({&t.a, &t.b}), of_a = t.propagation({&t.a}),
+                          of_b = t.propagation({&t.b});
   REQUIRE(both.values.size() == of_a.values.size());
   // The loss is a mean over targets: each pair's gradients are weighted by its fraction of them.
   const auto targets = [](const Pair& pair) { return static_cast<double>(pair.target.size()); };
-  const double share = targets(t.a) / (targets(t.a) + targets(t.b));
-  for (const Probe::Value& value : both.values) {
+  const double fraction = targets(t.a) / (targets(t.a) + targets(t.b));
+  for (const SignalPropagation::Value& value : both.values) {
     CAPTURE(value.name);
-    const Probe::Value &a = *of_a.find(value.name), &b = *of_b.find(value.name);
+    const SignalPropagation::Value &a = *of_a.find(value.name), &b = *of_b.find(value.name);
     const double n = Translator::tokens(value.name, t.a), m = Translator::tokens(value.name, t.b);
     CHECK(value.mean_square == doctest::Approx((n * a.mean_square + m * b.mean_square) / (n + m)).epsilon(1e-5));
-    const double gradient = share * share * n * a.gradient + (1 - share) * (1 - share) * m * b.gradient;
+    const double gradient = fraction * fraction * n * a.gradient + (1 - fraction) * (1 - fraction) * m * b.gradient;
     CHECK(value.gradient == doctest::Approx(gradient / (n + m)).epsilon(1e-4));
   }
   size_t predicted = 0;
-  for (const Probe::Ratio& ratio : both.ratios) {
+  for (const SignalPropagation::Ratio& ratio : both.ratios) {
     if (std::isnan(ratio.v)) continue;
-    CAPTURE(ratio.place);
+    CAPTURE(ratio.path);
     CAPTURE(ratio.ratio);
     CHECK(std::isfinite(ratio.predicted));
     ++predicted;

@@ -38,7 +38,7 @@ void train_two_steps(const GptSettings& settings) {
   nn::FlatParameters parameters(model);
   const auto optimizer = nn::make_optimizer(parse_spec("adamw"), parameters);
   for (int step = 0; step < 2; ++step) {
-    nn::Pass pass;
+    nn::ForwardPass pass;
     pass.training = true;
     parameters.zero_gradients();
     const Tensor loss = nn::cross_entropy(model(tokens(0), pass), tokens(1));

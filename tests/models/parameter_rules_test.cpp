@@ -27,13 +27,13 @@ TEST_CASE("parameter rules: the last pattern that fits counts; what is not named
                                   {"lr_scales", "blocks.*=0.5, *norm.*=2,norm.weight=0"},
                                   {"weight_decay_rules", "*norm.weight=yes, token_embedding.weight=no"}});
   const auto model = make_model(s);
-  apply_rules(s, *model);
+  apply_parameter_rules(s, *model);
   auto all = by_path(*model);
-  CHECK(all.at("norm.weight")->rate_factor == 0);
-  CHECK(all.at("norm.bias")->rate_factor == 2);
-  CHECK(all.at("blocks.0.attention_norm.bias")->rate_factor == 2);
-  CHECK(all.at("blocks.0.feed_forward.input.weight")->rate_factor == 0.5);
-  CHECK(all.at("position_embedding.weight")->rate_factor == 1);
+  CHECK(all.at("norm.weight")->lr_scale == 0);
+  CHECK(all.at("norm.bias")->lr_scale == 2);
+  CHECK(all.at("blocks.0.attention_norm.bias")->lr_scale == 2);
+  CHECK(all.at("blocks.0.feed_forward.input.weight")->lr_scale == 0.5);
+  CHECK(all.at("position_embedding.weight")->lr_scale == 1);
   CHECK(all.at("norm.weight")->decay);
   CHECK(!all.at("norm.bias")->decay);
   CHECK(!all.at("token_embedding.weight")->decay);

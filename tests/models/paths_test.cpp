@@ -27,9 +27,9 @@ struct TwoBlocks final : nn::Module {  // without nn::name_paths(*this) at the e
   nn::Dropout third{0.5}, fourth{0.5};
   explicit TwoBlocks(const std::string& attention = "softmax", double dropout = 0)
       : first(options(attention, dropout)), second(options(attention, dropout)) {}
-  Tensor forward(const Tensor& x, nn::Pass& pass) override {
+  Tensor forward(const Tensor& x, nn::ForwardPass& pass) override {
     const Tensor y = second(first(x, pass), pass);
-    if (pass.cache) pass.cache->tokens += x.size(1);
+    if (pass.cache) pass.cache->length += x.size(1);
     return y;
   }
   void visit(nn::Visitor& v) override {
@@ -41,20 +41,20 @@ struct TwoBlocks final : nn::Module {  // without nn::name_paths(*this) at the e
 double difference_by_cache(TwoBlocks& model) {
   const NoGrad guard;
   const Tensor x = random_tensor({1, 5, 8}, 3).to(Dtype::f32);
-  nn::Pass all;
+  nn::ForwardPass all;
   const Tensor whole = model(x, all);
   nn::Cache cache;
   std::vector<Tensor> tokens;
   for (int64_t t = 0; t < 5; ++t) {
-    nn::Pass pass;
+    nn::ForwardPass pass;
     pass.cache = &cache;
     tokens.push_back(model(slice(x, 1, t, t + 1), pass));
   }
   return largest_difference(concatenate(tokens, 1), whole);
 }
 Tensor mask(nn::Dropout& dropout) {
-  nn::Pass pass;
-  pass.training = true, pass.key = RandomKey{1, 2};
+  nn::ForwardPass pass;
+  pass.training = true, pass.rng = RandomKey{1, 2};
   return dropout(Tensor::full({64}, 1), pass);
 }
 
@@ -104,7 +104,7 @@ TEST_CASE("without paths a cache and a random number are refused with a sentence
   check_refused([&] { mask(model.third); });
   for (const char* attention : {"softmax(dropout=0.1)", "gau(size=4, dropout=0.1)"}) {
     TwoBlocks dropping(attention);
-    nn::Pass pass;
+    nn::ForwardPass pass;
     const Tensor x = random_tensor({1, 5, 8}, 3).to(Dtype::f32);
     CHECK_NOTHROW(dropping(x, pass));
     pass.training = true;

@@ -19,11 +19,11 @@ namespace {
 const std::string cases = ORRERY_SOURCE_DIR "/tests/cases/picture_forms/";
 
 std::array<double, 3> mean_color(const std::string& name) {
-  const Picture picture = read_picture(cases + name, 3);
-  CHECK(picture.height * picture.width == 120);
-  CHECK(picture.channels == 3);
+  const DecodedImage image = read_image(cases + name, 3);
+  CHECK(image.height * image.width == 120);
+  CHECK(image.channels == 3);
   std::array<double, 3> sums = {};
-  for (size_t i = 0; i < picture.pixels.size(); ++i) sums[i % 3] += picture.pixels[i];
+  for (size_t i = 0; i < image.pixels.size(); ++i) sums[i % 3] += image.pixels[i];
   for (double& sum : sums) sum /= 120;
   return sums;
 }
@@ -48,18 +48,18 @@ TEST_CASE("picture forms: colors are Pillow's for every form of PNG and JPEG, an
     for (size_t c = 0; c < 3; ++c) CHECK(std::abs(found[c] - form.color[c]) <= form.apart);
     CHECK(exif_orientation(read_data_file(cases + form.name)) == 1);
   }
-  expect_error([] { read_picture(cases + "webp.png", 3); }).names("webp.png");
+  expect_error([] { read_image(cases + "webp.png", 3); }).names("webp.png");
 }
 
 TEST_CASE("picture forms: a picture with an Exif orientation is read as it is stored, and noted") {
-  const Picture turned = read_picture(cases + "turned.jpg", 3), plain = read_picture(cases + "rgb.png", 3);
-  CHECK((turned.height == plain.height && turned.width == plain.width));
+  const DecodedImage rotated = read_image(cases + "turned.jpg", 3), plain = read_image(cases + "rgb.png", 3);
+  CHECK((rotated.height == plain.height && rotated.width == plain.width));
   const std::string bytes = read_data_file(cases + "turned.jpg");
   CHECK(exif_orientation(bytes) == 6);
-  PictureTally tally;
-  tally.check_turn("rgb.png", read_data_file(cases + "rgb.png"));
+  ImageFileTally tally;
+  tally.check_orientation("rgb.png", read_data_file(cases + "rgb.png"));
   CHECK(tally.notes("x").empty());
-  tally.check_turn("a.jpg", bytes), tally.check_turn("b.jpg", bytes);
+  tally.check_orientation("a.jpg", bytes), tally.check_orientation("b.jpg", bytes);
   REQUIRE(tally.notes("photos").size() == 1);
   Message(tally.notes("photos")[0]).value(2).names("photos").value("orientation 6").names("a.jpg").offers("rotate");
 }

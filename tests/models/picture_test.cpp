@@ -41,36 +41,36 @@ std::string png(uint32_t height, uint32_t width, char kind, const std::string& p
 
 TEST_CASE("picture: a PNG with one changed bit is refused, whichever bit it is") {
   const std::string file = cases + "damaged_png/one_bit.png";
-  expect_error([&] { read_picture(file, 3); }).names(file).value("CRC-32");
+  expect_error([&] { read_image(file, 3); }).names(file).value("CRC-32");
   const std::string whole = read_file(cases + "damaged_png/whole.png");
-  CHECK(decode_picture(whole, 3, "whole.png").height > 0);
+  CHECK(decode_image(whole, 3, "whole.png").height > 0);
   for (size_t bit = 0; bit < 8 * whole.size(); ++bit) {
     std::string damaged = whole;
     damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ 1 << bit % 8);
     CAPTURE(bit);
-    Message(error_of([&] { decode_picture(damaged, 3, "a.png"); })).names("a.png");
+    Message(error_of([&] { decode_image(damaged, 3, "a.png"); })).names("a.png");
   }
   for (size_t size = 0; size < whole.size(); ++size)
-    Message(error_of([&] { decode_picture(std::string_view(whole).substr(0, size), 3, "a.png"); })).names("a.png");
+    Message(error_of([&] { decode_image(std::string_view(whole).substr(0, size), 3, "a.png"); })).names("a.png");
 }
 
 TEST_CASE("picture: the sum of the packed pixels is compared, and their number") {
   const std::string lines(4 * (1 + 3), '\0'), packed = zlib_packed(lines);
-  CHECK(decode_picture(png(4, 3, 0, packed), 1, "a.png").pixels == std::vector<uint8_t>(12));
+  CHECK(decode_image(png(4, 3, 0, packed), 1, "a.png").pixels == std::vector<uint8_t>(12));
   std::string other_sum = packed;
   other_sum.back() = static_cast<char>(other_sum.back() ^ 1);
-  expect_error([&] { decode_picture(png(4, 3, 0, other_sum), 1, "a.png"); }).names("a.png").value("packed pixels");
-  expect_error([&] { decode_picture(png(4, 3, 0, packed.substr(0, packed.size() - 1)), 1, "a.png"); })
+  expect_error([&] { decode_image(png(4, 3, 0, other_sum), 1, "a.png"); }).names("a.png").value("packed pixels");
+  expect_error([&] { decode_image(png(4, 3, 0, packed.substr(0, packed.size() - 1)), 1, "a.png"); })
       .names("a.png")
       .value("end too early");
   // Packs 400 MB of zeros for 12 pixels.
   const std::string bomb = zlib_packed(std::string(50'000'000, '\0'));
-  expect_error([&] { decode_picture(png(4, 3, 0, bomb), 1, "a.png"); }).names("a.png").value("more bytes");
+  expect_error([&] { decode_image(png(4, 3, 0, bomb), 1, "a.png"); }).names("a.png").value("more bytes");
 }
 
 TEST_CASE("picture: what is no picture is told by what it lacks, and another format by its name") {
   const auto refused = [](const std::string& bytes) {
-    return expect_error([&] { decode_picture(bytes, 3, "a.png"); }).names("a.png");
+    return expect_error([&] { decode_image(bytes, 3, "a.png"); }).names("a.png");
   };
   const std::string packed = zlib_packed(std::string(4 * (1 + 3), '\0'));
   refused(png(0, 3, 0, packed)).value("0 x 3");
@@ -93,10 +93,10 @@ TEST_CASE("picture: interlaced pixels and those of few bits are counted as they 
   const std::string lines(25 + 11, '\0');
   std::string file = png(5, 5, 0, zlib_packed(lines));
   file[8 + 8 + 12] = 1;  // interlaced
-  CHECK(decode_picture(with_chunk_sums(file), 1, "a.png").pixels == std::vector<uint8_t>(25));
+  CHECK(decode_image(with_chunk_sums(file), 1, "a.png").pixels == std::vector<uint8_t>(25));
   std::string bits = png(3, 9, 0, zlib_packed(std::string(3 * (1 + 2), '\0')));
   bits[8 + 8 + 8] = 1;  // one bit per pixel
-  CHECK(decode_picture(with_chunk_sums(bits), 1, "a.png").pixels == std::vector<uint8_t>(27));
+  CHECK(decode_image(with_chunk_sums(bits), 1, "a.png").pixels == std::vector<uint8_t>(27));
 }
 
 TEST_CASE("picture: a color beyond its palette is refused, with how many bits its pixels ever have") {
@@ -113,11 +113,8 @@ TEST_CASE("picture: a color beyond its palette is refused, with how many bits it
     const int of_bits = bits;
     CAPTURE(of_bits);
     const std::string whole = with_palette(bits, line, 3), short_of_one = with_palette(bits, line, 2);
-    CHECK(decode_picture(whole, 1, "a.png").pixels == pixels);
-    expect_error([&] { decode_picture(short_of_one, 1, "a.png"); })
-        .names("a.png")
-        .value("color 2")
-        .offers("0 to 1");
+    CHECK(decode_image(whole, 1, "a.png").pixels == pixels);
+    expect_error([&] { decode_image(short_of_one, 1, "a.png"); }).names("a.png").value("color 2").offers("0 to 1");
   }
 }
 
@@ -125,5 +122,5 @@ TEST_CASE("picture: one that would take gigabytes is refused before it is decode
   const std::string packed = zlib_packed(std::string(20'000 * (1 + 20'000), '\0'));
   const std::string file = png(20'000, 20'000, 0, packed);
   CHECK(file.size() < 500'000);
-  expect_error([&] { decode_picture(file, 3, "a.png"); }).names("a.png").value("20000 x 20000").offers("67108864");
+  expect_error([&] { decode_image(file, 3, "a.png"); }).names("a.png").value("20000 x 20000").offers("67108864");
 }

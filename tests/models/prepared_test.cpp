@@ -24,11 +24,11 @@ const std::string sentence_piece = ORRERY_SOURCE_DIR "/tests/models/sentence_pie
 const std::string shakespeare = ORRERY_SOURCE_DIR "/examples/data/tinyshakespeare.txt";
 
 // Returns the tokens of encode_beginning for a text in chunks, then those of the rest.
-std::vector<int32_t> encoded_in_pieces(const Tokenizer& tokenizer, const std::string& text, size_t piece) {
+std::vector<int32_t> encoded_in_chunks(const Tokenizer& tokenizer, const std::string& text, size_t chunk) {
   std::vector<int32_t> all, some;
   std::string waiting;
-  for (size_t at = 0; at < text.size(); at += piece) {
-    waiting += text.substr(at, piece);
+  for (size_t at = 0; at < text.size(); at += chunk) {
+    waiting += text.substr(at, chunk);
     some.clear();
     waiting.erase(0, tokenizer.encode_beginning(waiting, some));
     all.insert(all.end(), some.begin(), some.end());
@@ -54,17 +54,17 @@ TEST_CASE("prepared: a text that comes in pieces, however small, has the tokens 
   for (const auto& [name, texts] : cases.items()) {
     const auto tokenizer = make_tokenizer(byte_pairs + name, "");
     for (const auto& one : texts)
-      for (const size_t piece : {1, 2, 7, 50}) {
-        CAPTURE(piece);
+      for (const size_t chunk : {1, 2, 7, 50}) {
+        CAPTURE(chunk);
         const std::string text = one["text"].get<std::string>() + "\xC3 \xE2\x82";
-        CHECK(encoded_in_pieces(*tokenizer, text, piece) == tokenizer->encode(text));
+        CHECK(encoded_in_chunks(*tokenizer, text, chunk) == tokenizer->encode(text));
       }
   }
   const std::string text = "na\xC3\xAFve \xE2\x82\xAC \xF0\x9F\x98\x80 end";
   for (const char* name : {"character", "byte"}) {
     const auto tokenizer = tokenizers().at(name).make(text);
-    for (const size_t piece : {1, 2, 3, 5})
-      CHECK(encoded_in_pieces(*tokenizer, text, piece) == tokenizer->encode(text));
+    for (const size_t chunk : {1, 2, 3, 5})
+      CHECK(encoded_in_chunks(*tokenizer, text, chunk) == tokenizer->encode(text));
   }
 }
 
@@ -80,9 +80,9 @@ TEST_CASE("prepared: SentencePiece's pieces need only what follows the last spac
   const std::string unigram = "sentence_piece(50, kind=unigram)";
   for (const std::string& name : {std::string("sentence_piece(vocabulary=60)"), unigram, sentence_piece}) {
     const auto tokenizer = make_tokenizer(name, learned);
-    for (const size_t piece : {1, 2, 7, 50, 100'000}) {
-      CAPTURE(piece);
-      CHECK(encoded_in_pieces(*tokenizer, text, piece) == tokenizer->encode(text));
+    for (const size_t chunk : {1, 2, 7, 50, 100'000}) {
+      CAPTURE(chunk);
+      CHECK(encoded_in_chunks(*tokenizer, text, chunk) == tokenizer->encode(text));
     }
     CHECK(beginning(*tokenizer, "the quick fox") == 10);
     CHECK(beginning(*tokenizer, "the  \xE4\xB8\xAD fox") == 9);
@@ -94,11 +94,11 @@ TEST_CASE("prepared: training reads the same tokens from the text and from its f
   const Folder folder;
   const std::string out = folder / "tokens";
   for (const std::string& tokenizer : {std::string("character"), byte_pairs + "gpt2"}) {
-    std::vector<double> shares;
+    std::vector<double> fractions;
     const Prepared made =
         prepare({.input = shakespeare, .out = out, .tokenizer = tokenizer, .validation_fraction = 0.2},
-                [&](const std::string&, double share) { shares.push_back(share); });
-    CHECK(shares.back() == 1);
+                [&](const std::string&, double fraction) { fractions.push_back(fraction); });
+    CHECK(fractions.back() == 1);
     const auto its = tokenizer_of_prepared(out), direct = make_tokenizer(tokenizer, shakespeare);
     CHECK(its->save() == direct->save());
     const Text from_text(shakespeare, *direct, 0.2), from_files(out, *its, 0.5);
@@ -135,10 +135,12 @@ TEST_CASE("prepared: the settings say the tokenizer that made the tokens, and ru
   const std::string out = run.folder / "tokens";
   prepare({.input = run.text, .out = out, .tokenizer = "byte"});
   run.train({{"data", out}});
-  const auto said = [&] { return contains(read_file(run.out + "/settings.toml"), "\ntokenizer = \"byte\"\n"); };
-  CHECK(said());
+  const auto has_byte_tokenizer = [&] {
+    return contains(read_file(run.out + "/settings.toml"), "\ntokenizer = \"byte\"\n");
+  };
+  CHECK(has_byte_tokenizer());
   CHECK(run.resume({{"data", out}, {"steps", "8"}}).steps_done == 8);
-  CHECK(said());
+  CHECK(has_byte_tokenizer());
   // The setting as an older version recorded it.
   const std::string last = latest_checkpoint(run.out);
   CheckpointState state = read_state(last);
@@ -146,7 +148,7 @@ TEST_CASE("prepared: the settings say the tokenizer that made the tokens, and ru
     if (key == "tokenizer") value = "character";
   write_state(last, state);
   CHECK(run.resume({{"data", out}, {"steps", "9"}}).steps_done == 9);
-  CHECK(said());
+  CHECK(has_byte_tokenizer());
 }
 
 TEST_CASE("prepared: files of nanoGPT and llm.c; what is damaged or foreign is refused") {
@@ -214,8 +216,8 @@ TEST_CASE("prepared: a part that is lost, a tokenizer that is not theirs and a f
   CHECK(run.train({{"data", out}, {"tokenizer", "byte"}}).steps_done == 6);
   const std::string gpt2 = byte_pairs + "gpt2";
   const std::string other = run.folder / "other";
-  const auto retold = [&] { run.train({{"data", out}, {"tokenizer", gpt2}, {"out", other}}); };
-  expect_error(retold).names(out).value("byte").names("--tokenizer=" + gpt2).offers("leave that out");
+  const auto trained_with_gpt2 = [&] { run.train({{"data", out}, {"tokenizer", gpt2}, {"out", other}}); };
+  expect_error(trained_with_gpt2).names(out).value("byte").names("--tokenizer=" + gpt2).offers("leave that out");
   std::filesystem::remove(out + "/val.bin");
   const auto lost = [&] { run.train({{"data", out}, {"out", other}}); };
   expect_error(lost).names(out + "/val.bin").value("missing").names(out + "/tokens.json").offers("prepare");
@@ -272,7 +274,7 @@ TEST_CASE("prepared: tokens of another tokenizer are refused where it is known, 
   CHECK(tokenizer_of_prepared(run.folder / "lone.bin") == nullptr);
   CHECK(Text(run.folder / "lone.bin", *own, 0).train().size() == size);
   CHECK(Text(pb, *restore_tokenizer(R"({"name": "numbers", "size": 256})")).train().size() == size);  // not known
-  const auto used = with_use(tokenizer_of_prepared(pp), {.begin = 1, .end = 2, .ends = std::vector<int32_t>{3}});
+  const auto used = with_overrides(tokenizer_of_prepared(pp), {.begin = 1, .end = 2, .ends = std::vector<int32_t>{3}});
   CHECK(Text(pp, *used).train().to_vector() == Text(pp, *own).train().to_vector());
   const std::string linked = run.folder / "linked";
   std::filesystem::create_directory(linked);
@@ -318,14 +320,14 @@ TEST_CASE("prepared: vocabularies beyond 16 bits have files of 32") {
   for (const int64_t vocabulary : {65'536, 65'537, 100'000}) {
     const std::vector<int32_t> some = vocabulary == 100'000 ? tokens : std::vector<int32_t>{0, 65'535};
     write_token_file(path, some, vocabulary);
-    CHECK(TokenSequence::in_file(path, vocabulary).to_vector() == some);
+    CHECK(TokenSequence::from_file(path, vocabulary).to_vector() == some);
     CHECK(FileReader(path).size() == (vocabulary == 65'536 ? 0 : 1024) + some.size() * (vocabulary == 65'536 ? 2 : 4));
     const Fingerprint found = fingerprint_of_token_file(some, vocabulary);
     CHECK(found.sha256 == sha256_of_file(path));
     CHECK(found.bytes == FileReader(path).size());
   }
   write_token_file(path, std::vector<int32_t>{0, 1}, 65'536);
-  expect_error([&] { TokenSequence::in_file(path, 65'537); }).value("16 bits").value("0 to 65535").offers(65'537);
+  expect_error([&] { TokenSequence::from_file(path, 65'537); }).value("16 bits").value("0 to 65535").offers(65'537);
 }
 
 TEST_CASE("prepared: the files of a folder by name, with the token between documents; hidden ones are left out") {
@@ -351,13 +353,13 @@ TEST_CASE("prepared: a text that gzip has packed is read as what is in it") {
   const Folder folder;
   const std::string plain = folder / "text", packed = folder / "text.gz";
   std::string text;
-  while (text.size() < 4 * TextFiles::piece_size) text += "\xE2\x82\xAC and some more\n";
+  while (text.size() < 4 * TextFiles::chunk_size) text += "\xE2\x82\xAC and some more\n";
   write(plain, text);
   REQUIRE(std::system(("gzip -c '" + plain + "' > '" + packed + "'").c_str()) == 0);
   std::string all;
-  TextFiles::each_piece(packed, [&](std::string_view piece, uint64_t before) {
+  TextFiles::each_chunk(packed, [&](std::string_view chunk, uint64_t before) {
     CHECK(before == all.size());
-    all += piece;
+    all += chunk;
   });
   CHECK(all == text);
   CHECK(TextFiles(packed).fingerprints().text == TextFiles(plain).fingerprints().text);
@@ -368,28 +370,28 @@ TEST_CASE("prepared: a text that gzip has packed is read as what is in it") {
   write(packed, bytes.substr(0, bytes.size() / 2));
   expect_error([&] { make_tokenizer("character", packed); }).names(packed).value("gzip");
   std::string begin;  // the text before the error: the whole is never in memory
-  const auto add = [&](std::string_view piece, uint64_t) { begin += piece; };
-  expect_error([&] { TextFiles::each_piece(packed, add); }).names(packed).value("gzip");
-  CHECK(begin.size() >= TextFiles::piece_size - 8);
+  const auto add = [&](std::string_view chunk, uint64_t) { begin += chunk; };
+  expect_error([&] { TextFiles::each_chunk(packed, add); }).names(packed).value("gzip");
+  CHECK(begin.size() >= TextFiles::chunk_size - 8);
   CHECK(text.starts_with(begin));
 }
 
 TEST_CASE("prepared: pieces of a file break no character in two") {
   const Folder folder;
   std::string text;
-  while (text.size() < 2 * TextFiles::piece_size) text += "\xE2\x82\xAC";
+  while (text.size() < 2 * TextFiles::chunk_size) text += "\xE2\x82\xAC";
   text += "\xF0\x9F";
   write(folder / "text", text);
   std::string all;
-  int pieces = 0;
-  TextFiles::each_piece(folder / "text", [&](std::string_view piece, uint64_t before) {
+  int chunks = 0;
+  TextFiles::each_chunk(folder / "text", [&](std::string_view chunk, uint64_t before) {
     CHECK(before == all.size());
-    CHECK((piece.size() % 3 == 0 || piece == "\xF0\x9F"));
-    all += piece, ++pieces;
+    CHECK((chunk.size() % 3 == 0 || chunk == "\xF0\x9F"));
+    all += chunk, ++chunks;
   });
   CHECK(all == text);
-  CHECK(pieces == 4);
-  write(folder / "latin", std::string(TextFiles::piece_size, 'a') + "\xE9x");
+  CHECK(chunks == 4);
+  write(folder / "latin", std::string(TextFiles::chunk_size, 'a') + "\xE9x");
   expect_error([&] { make_tokenizer("character", folder / "latin"); })
       .names(folder / "latin")
       .names("UTF-8")

@@ -46,17 +46,17 @@ double off(double a, double b) { return std::abs(a / b - 1); }
 // A module that gives its one component a path.
 struct Holder final : nn::Module {
   std::string name;
-  std::unique_ptr<nn::Module> part;
-  Holder(std::string n, std::unique_ptr<nn::Module> p) : name(std::move(n)), part(std::move(p)) {
+  std::unique_ptr<nn::Module> module;
+  Holder(std::string n, std::unique_ptr<nn::Module> p) : name(std::move(n)), module(std::move(p)) {
     nn::name_paths(*this);
     nn::initialize(*this, 3);
   }
-  Tensor forward(const Tensor& x, nn::Pass& pass) override { return (*part)(x, pass); }
-  void visit(nn::Visitor& v) override { v(name, *part); }
+  Tensor forward(const Tensor& x, nn::ForwardPass& pass) override { return (*module)(x, pass); }
+  void visit(nn::Visitor& v) override { v(name, *module); }
 };
 
-Probe::Ratio ratio_of(const Probe& probe, const std::string& name) {
-  for (const Probe::Ratio& ratio : probe.ratios)
+SignalPropagation::Ratio ratio_of(const SignalPropagation& propagation, const std::string& name) {
+  for (const SignalPropagation::Ratio& ratio : propagation.ratios)
     if (ratio.ratio == name) return ratio;
   FAIL("there is no ratio " << name);
   return {};
@@ -66,24 +66,24 @@ struct Shape4 {
   int64_t batch, time, heads, size;
 };
 // Measures an attention with keys and values N(0, 1) and queries N(0, deviation^2).
-Probe::Ratio read_of(const std::string& spec, bool causal, Shape4 s, double deviation) {
+SignalPropagation::Ratio head_output_of(const std::string& spec, bool causal, Shape4 s, double deviation) {
   Holder holder("attention",
                 nn::make_attention(parse_spec(spec),
                                    {.width = s.heads * s.size, .heads = s.heads, .causal = causal, .context = s.time}));
   const Shape shape{s.batch, s.time, s.heads, s.size};
   const Tensor q = normal(shape, 1, deviation), k = normal(shape, 2), v = normal(shape, 3);
   for (const Tensor& x : {q, k, v}) x.set_requires_grad();
-  return ratio_of(probe_modules(holder,
-                                [&] {
-                                  nn::Pass pass;
-                                  const Tensor y = dynamic_cast<nn::AttentionLayer&>(*holder.part)
-                                                       .read_heads({.query = q, .key = k, .value = v}, {}, pass);
-                                  return mean(y * y);
-                                }),
+  return ratio_of(measure_modules(holder,
+                                  [&] {
+                                    nn::ForwardPass pass;
+                                    const Tensor y = dynamic_cast<nn::AttentionLayer&>(*holder.module)
+                                                         .attend_heads({.query = q, .key = k, .value = v}, {}, pass);
+                                    return mean(y * y);
+                                  }),
                   "head_output / value");
 }
 
-std::vector<nlohmann::json> rows_without_times(const std::string& run) {
+std::vector<nlohmann::json> rows_without_time(const std::string& run) {
   std::vector<nlohmann::json> rows;
   std::istringstream in(read_file(run + "/metrics.jsonl"));
   for (std::string line; std::getline(in, line);) {
@@ -98,7 +98,7 @@ const std::string data_of_tests = ORRERY_SOURCE_DIR "/tests/models/";
 struct Kind {
   std::string name;
   Assignments settings;
-  size_t steps_of_stream, ends;  // rows of the residual stream; embeddings and logits among them
+  size_t residual_steps, ends;  // rows of the residual stream; embeddings and logits among them
 };
 // One model or more for each family of presets.
 const std::vector<Kind> kinds = {
@@ -188,17 +188,17 @@ TEST_CASE("probe: what attentions read of all keys is what the formulas say, to 
   for (const auto& each : by_hand) {
     const auto& [spec, expected] = each;
     CAPTURE(each.first);
-    const Probe::Ratio read = read_of(spec, false, shape, 1);
+    const SignalPropagation::Ratio read = head_output_of(spec, false, shape, 1);
     CHECK(off(read.v, 1) <= 0.01);
     CHECK(off(read.predicted, expected) <= 0.02);  // with the measured v
     CHECK(off(read.measured, read.predicted) <= 0.06);
   }
   for (const char* spec : {"pointwise(gelu)", "pointwise(sigmoid)", "pointwise(softplus)"}) {
     CAPTURE(spec);
-    const Probe::Ratio read = read_of(spec, false, shape, 1);
+    const SignalPropagation::Ratio read = head_output_of(spec, false, shape, 1);
     CHECK(off(read.measured, read.predicted) <= 0.06);
   }
-  CHECK(std::isnan(read_of("sparsemax", false, shape, 1).predicted));
+  CHECK(std::isnan(head_output_of("sparsemax", false, shape, 1).predicted));
 }
 
 // The mean of 1 / n over the rows is 5.4 / 128; the first rows dominate. The 64 (batch x heads)
@@ -206,17 +206,17 @@ TEST_CASE("probe: what attentions read of all keys is what the formulas say, to 
 // row is exact: 64 x 64 numbers give 1 %. Terms beyond first order in v = 0.09 are below 1 %.
 TEST_CASE("probe: causal rows are predicted with the keys that each of them sees") {
   const Shape4 shape{16, 128, 4, 64};
-  const Probe::Ratio softmax = read_of("softmax", true, shape, 0.3);
+  const SignalPropagation::Ratio softmax = head_output_of("softmax", true, shape, 0.3);
   double sum = 0;
   for (int n = 1; n <= 128; ++n) sum += (1 + std::expm1(softmax.v) * (1 - 1.0 / n)) / n / 128;
   CHECK(off(softmax.v, 0.09) <= 0.03);
   CHECK(off(softmax.predicted, sum) <= 1e-9);
   CHECK(off(softmax.measured, sum) <= 0.04);
-  CHECK(off(read_of("relu_former", true, shape, 1).predicted, 1) <= 0.02);
-  CHECK(off(read_of("relu_former", true, shape, 1).measured, 1) <= 0.04);
-  const Probe::Ratio relu = read_of("pointwise(relu)", true, shape, 1);
+  CHECK(off(head_output_of("relu_former", true, shape, 1).predicted, 1) <= 0.02);
+  CHECK(off(head_output_of("relu_former", true, shape, 1).measured, 1) <= 0.04);
+  const SignalPropagation::Ratio relu = head_output_of("pointwise(relu)", true, shape, 1);
   CHECK(off(relu.measured, relu.predicted) <= 0.2);
-  CHECK(off(read_of("pointwise(relu, length=row_index)", true, shape, 1).predicted, relu.predicted) <= 1e-12);
+  CHECK(off(head_output_of("pointwise(relu, length=row_index)", true, shape, 1).predicted, relu.predicted) <= 1e-12);
 }
 
 // A third of ReLU's output comes from the mean weight, which multiplies the sum of the values. Its
@@ -232,15 +232,15 @@ TEST_CASE("probe: memories read with relu what softmax does not, to 10 percent")
     for (const nn::NamedParameter& each : nn::parameters_of(holder))
       each.parameter->value.copy_from(normal(each.parameter->value.shape(), ++seed, 1 / std::sqrt(width)));
     const Tensor x = normal({64, 16, width}, 5);
-    const Probe probe = probe_modules(holder, [&] {
-      nn::Pass pass;
+    const SignalPropagation propagation = measure_modules(holder, [&] {
+      nn::ForwardPass pass;
       return mean(holder(x, pass));
     });
-    const Probe::Ratio hidden = ratio_of(probe, "hidden / before F");
+    const SignalPropagation::Ratio hidden = ratio_of(propagation, "hidden / before F");
     CHECK(off(hidden.v, 1) <= 0.02);
     CHECK(off(hidden.measured, hidden.predicted) <= 0.06);
     if (std::string(spec) == "gated(silu)") continue;
-    const Probe::Ratio output = ratio_of(probe, "output / slots' values");
+    const SignalPropagation::Ratio output = ratio_of(propagation, "output / slots' values");
     CHECK(off(output.measured, output.predicted) <= 0.1);
     outputs[spec] = output.measured;
   }
@@ -258,16 +258,16 @@ TEST_CASE("probe: normalizations bring sizes to one, dynamic ones keep them, and
     Holder holder("norm", nn::make_normalization(parse_spec(spec), {.width = 64}));
     const Tensor in = x.clone();
     in.set_requires_grad();
-    const Probe probe = probe_modules(holder, [&] {
-      nn::Pass pass;
+    const SignalPropagation propagation = measure_modules(holder, [&] {
+      nn::ForwardPass pass;
       return sum(holder(in, pass) * g);
     });
-    const Probe::Ratio forward = ratio_of(probe, "output / input"),
-                       backward = ratio_of(probe, "gradient of input / of output");
+    const SignalPropagation::Ratio forward = ratio_of(propagation, "output / input"),
+                                   backward = ratio_of(propagation, "gradient of input / of output");
     CHECK(off(forward.v, 2.25) <= 0.02);
     CHECK(off(forward.measured, forward.predicted) <= 0.02);
     CHECK(off(backward.measured, backward.predicted) <= 0.06);
-    CHECK(off(probe.find("norm.input")->gradient, mean_square(in.grad())) <= 1e-6);
+    CHECK(off(propagation.find("norm.input")->gradient, mean_square(in.grad())) <= 1e-6);
   }
 }
 
@@ -279,72 +279,72 @@ TEST_CASE("probe: sizes forward and backward are those of a plain pass") {
   const TrainSettings& s = trainer.settings();
   nn::Module& model = trainer.model();
   const std::vector<Tensor> batch = trainer.task().batch(0, 0);
-  const Probe probe = probe_signals(s, trainer.task(), model, batch);
-  std::map<std::string, Tensor> seen, leaves;
-  const std::vector<std::string> looked = {"embedding",
-                                           "logits",
-                                           "blocks.0.attention.value",
-                                           "blocks.0.attention.head_output",
-                                           "blocks.1.attention.stream",
-                                           "blocks.1.feed_forward.output",
-                                           "blocks.1.feed_forward.residual",
-                                           "norm.input"};
+  const SignalPropagation propagation = measure_signals(s, trainer.task(), model, batch);
+  std::map<std::string, Tensor> captured, leaves;
+  const std::vector<std::string> hook_names = {"embedding",
+                                               "logits",
+                                               "blocks.0.attention.value",
+                                               "blocks.0.attention.head_output",
+                                               "blocks.1.attention.stream",
+                                               "blocks.1.feed_forward.output",
+                                               "blocks.1.feed_forward.residual",
+                                               "norm.input"};
   {
-    const Hooks hooks(looked, [&](const std::string& name, const Tensor& value) { seen[name] = value; });
-    nn::Pass pass;  // no dropout
+    const Hooks hooks(hook_names, [&](const std::string& name, const Tensor& value) { captured[name] = value; });
+    nn::ForwardPass pass;  // no dropout
     trainer.task().loss(model, batch, pass);
   }
-  for (const std::string& name : looked) {
+  for (const std::string& name : hook_names) {
     CAPTURE(name);
-    const Probe::Value* const value = probe.find(name);
+    const SignalPropagation::Value* const value = propagation.find(name);
     REQUIRE(value != nullptr);
-    CHECK(off(value->mean_square, mean_square(seen.at(name))) <= 1e-5);
+    CHECK(off(value->mean_square, mean_square(captured.at(name))) <= 1e-5);
     // Compares with the gradient of a leaf that replaces the value.
-    const Tensor leaf = seen.at(name).clone();
+    const Tensor leaf = captured.at(name).clone();
     leaf.set_requires_grad();
     const Hooks hooks({name}, Hooks::Replace{[&](const std::string&, const Tensor&) { return leaf; }});
-    nn::Pass pass;
+    nn::ForwardPass pass;
     trainer.task().loss(model, batch, pass).backward();
     CHECK(off(value->gradient, mean_square(leaf.grad())) <= 1e-4);
   }
-  const std::vector<StreamStep> steps = stream_steps(probe);
+  const std::vector<ResidualRow> steps = residual_rows(propagation);
   REQUIRE(steps.size() == 6);
-  CHECK(steps[0].place == "embedding");
-  CHECK(steps[2].place == "blocks.0.feed_forward");
+  CHECK(steps[0].path == "embedding");
+  CHECK(steps[2].path == "blocks.0.feed_forward");
   CHECK(steps[1].after->mean_square == steps[2].before->mean_square);
-  CHECK(steps[5].place == "logits");
+  CHECK(steps[5].path == "logits");
 }
 
 TEST_CASE("probe: a run of every family has the same bits with it, and its file says the same again") {
   for (const Kind& kind : kinds) {
     CAPTURE(kind.name);
     const Run plain, probed;
-    Probe told;
+    SignalPropagation reported;
     TrainingEvents events;
-    events.probe = [&](const Probe& probe) { told = probe; };
+    events.propagation = [&](const SignalPropagation& propagation) { reported = propagation; };
     const TrainingResult one = Trainer(settings_of_kind(plain, kind, {})).run(),
                          other = Trainer(settings_of_kind(probed, kind, {{"signal_propagation", "yes"}})).run(events);
     for (const char* file : {"/weights.safetensors", "/optimizer.safetensors"})
       CHECK(read_file(one.checkpoint + file) == read_file(other.checkpoint + file));
-    CHECK(rows_without_times(plain.out) == rows_without_times(probed.out));
-    CHECK(!file_exists(probe_file(plain.out)));
+    CHECK(rows_without_time(plain.out) == rows_without_time(probed.out));
+    CHECK(!file_exists(propagation_file(plain.out)));
 
-    const Probe read = read_probe(probe_file(probed.out));
-    REQUIRE(read.values.size() == told.values.size());
-    REQUIRE(read.ratios.size() == told.ratios.size());
+    const SignalPropagation read = read_propagation(propagation_file(probed.out));
+    REQUIRE(read.values.size() == reported.values.size());
+    REQUIRE(read.ratios.size() == reported.ratios.size());
     CHECK(!read.ratios.empty());
     for (size_t i = 0; i < read.values.size(); ++i) {
       CAPTURE(read.values[i].name);
-      CHECK(read.values[i].name == told.values[i].name);
-      CHECK(read.values[i].mean_square == told.values[i].mean_square);
+      CHECK(read.values[i].name == reported.values[i].name);
+      CHECK(read.values[i].mean_square == reported.values[i].mean_square);
       CHECK(std::isfinite(read.values[i].mean_square));
       CHECK(std::isfinite(read.values[i].gradient));
-      CHECK(read.values[i].gradient == told.values[i].gradient);
+      CHECK(read.values[i].gradient == reported.values[i].gradient);
     }
-    const std::vector<StreamStep> steps = stream_steps(read);
-    CHECK(steps.size() == kind.steps_of_stream);
+    const std::vector<ResidualRow> steps = residual_rows(read);
+    CHECK(steps.size() == kind.residual_steps);
     size_t ends = 0;
-    for (const StreamStep& step : steps) {
+    for (const ResidualRow& step : steps) {
       REQUIRE(step.after != nullptr);
       ends += step.before == nullptr;
     }
@@ -359,32 +359,37 @@ TEST_CASE("probe: dropout does not act in it, and the first step of all is its o
   Assignments dropping = probing;
   dropping.insert(dropping.end(), {{"dropout", "0.5"}, {"attention", "softmax(dropout=0.5)"}});
   with.train(dropping);
-  const Probe one = read_probe(probe_file(without.out)), other = read_probe(probe_file(with.out));
+  const SignalPropagation one = read_propagation(propagation_file(without.out)),
+                          other = read_propagation(propagation_file(with.out));
   REQUIRE(one.values.size() == other.values.size());
   for (size_t i = 0; i < one.values.size(); ++i) CHECK(one.values[i].mean_square == other.values[i].mean_square);
 
-  std::filesystem::remove(probe_file(without.out));
+  std::filesystem::remove(propagation_file(without.out));
   without.resume({{"signal_propagation", "yes"}, {"steps", "4"}});
-  CHECK(!file_exists(probe_file(without.out)));
+  CHECK(!file_exists(propagation_file(without.out)));
 
   // init_from weights are probed unchanged: 20 steps at a high learning rate made them larger.
   const Run first, second;
   first.train({{"steps", "20"}, {"learning_rate", "0.03"}, {"warmup_steps", "0"}});
   second.train({{"init_from", first.out}, {"signal_propagation", "yes"}, {"steps", "1"}});
-  CHECK(read_probe(probe_file(second.out)).find("logits")->mean_square > 2 * one.find("logits")->mean_square);
+  CHECK(read_propagation(propagation_file(second.out)).find("logits")->mean_square >
+        2 * one.find("logits")->mean_square);
 }
 
 TEST_CASE("probe: a file that no run has written is not replaced, and one of another format is refused") {
   const Run run;
   std::filesystem::create_directories(run.out);
-  write(probe_file(run.out), "mine\n");
+  write(propagation_file(run.out), "mine\n");
   const auto train = [&] { run.train({{"signal_propagation", "yes"}}); };
-  expect_error(train).names("train").value(probe_file(run.out)).offers("--out");
-  CHECK(read_file(probe_file(run.out)) == "mine\n");
+  expect_error(train).names("train").value(propagation_file(run.out)).offers("--out");
+  CHECK(read_file(propagation_file(run.out)) == "mine\n");
   run.train();  // without a probe the file stays
-  CHECK(read_file(probe_file(run.out)) == "mine\n");
-  write(probe_file(run.out), R"({"format": "orrery probe 9", "values": [], "ratios": []})");
-  expect_error([&] { read_probe(probe_file(run.out)); }).names("format").value("orrery probe 9").offers("orrery");
+  CHECK(read_file(propagation_file(run.out)) == "mine\n");
+  write(propagation_file(run.out), R"({"format": "orrery probe 9", "values": [], "ratios": []})");
+  expect_error([&] { read_propagation(propagation_file(run.out)); })
+      .names("format")
+      .value("orrery probe 9")
+      .offers("orrery");
 }
 
 TEST_CASE("probe: the file of an older run is read under its former name") {
@@ -393,7 +398,7 @@ TEST_CASE("probe: the file of an older run is read under its former name") {
   CHECK(probe_file_to_read(run.out) == run.out + "/signal_propagation.json");
   write(run.out + "/probe.json", "{}");
   CHECK(probe_file_to_read(run.out) == run.out + "/probe.json");
-  write(probe_file(run.out), "{}");
+  write(propagation_file(run.out), "{}");
   CHECK(probe_file_to_read(run.out) == run.out + "/signal_propagation.json");
 }
 

@@ -37,9 +37,9 @@ TEST_CASE("run log: rows in order, what is not finite as NaN, a row that is bein
                             "{\"step\":1,\"validation_loss\":3}\n{\"step\":2,\"loss\":2.25}\n{\"step\":3,\"lo");
   REQUIRE(rows.size() == 3);
   CHECK(rows[0].step == 1);
-  CHECK(rows[0].figures.at("loss") == 2.5);
-  CHECK(std::isnan(rows[0].figures.at("entropy/blocks.0.attention")));
-  CHECK(rows[1].figures == std::map<std::string, double>{{"validation_loss", 3}});
+  CHECK(rows[0].metrics.at("loss") == 2.5);
+  CHECK(std::isnan(rows[0].metrics.at("entropy/blocks.0.attention")));
+  CHECK(rows[1].metrics == std::map<std::string, double>{{"validation_loss", 3}});
   CHECK(rows[2].step == 2);
   CHECK(rows_of(folder, "").empty());
   CHECK(rows_of(folder, "{\"step\":1,\"loss\":2.5}").empty());  // complete, but without a newline
@@ -48,7 +48,7 @@ TEST_CASE("run log: rows in order, what is not finite as NaN, a row that is bein
       .names("row 2")
       .names("step")
       .offers("2^63");
-  CHECK(rows_of(folder, "{\"step\":1,\"loss\":\"low\"}\n").at(0).figures.empty());  // not a number: no metric
+  CHECK(rows_of(folder, "{\"step\":1,\"loss\":\"low\"}\n").at(0).metrics.empty());  // not a number: no metric
 }
 
 TEST_CASE("csv: written and read again it is the same") {
@@ -151,8 +151,7 @@ TEST_CASE("report: many long curves stay below five megabytes") {
   std::vector<LogRow> log;
   for (int step = 1; step <= 20'000; ++step) {
     LogRow row{step, {{"loss", 1.0 / step}}};
-    for (int place = 0; place < 40; ++place)
-      row.figures["entropy/" + std::to_string(place)] = std::sin(step * 0.37 + place);
+    for (int head = 0; head < 40; ++head) row.metrics["entropy/" + std::to_string(head)] = std::sin(step * 0.37 + head);
     log.push_back(std::move(row));
   }
   Json sections = Json::array();
@@ -189,8 +188,8 @@ TEST_CASE("report: parts that settings name, inside of specs too, with their der
                                          {"losses.span_penalty", "0.1"},
                                          {"normalization", "dyt"}}));
   Json sections = Json::array();
-  add_parts(sections, std::span(&run, 1),
-            [](const std::string& family, const std::string& name) { return family + "/" + name; });
+  add_components(sections, std::span(&run, 1),
+                 [](const std::string& family, const std::string& name) { return family + "/" + name; });
   REQUIRE(sections.size() == 1);
   std::map<std::string, Json> found;
   for (const Json& entry : sections[0]["data"]["entries"])
@@ -207,8 +206,8 @@ TEST_CASE("report: parts that settings name, inside of specs too, with their der
 }
 
 TEST_CASE("report: words of commands are quoted for a shell") {
-  CHECK(quoted_for_a_shell("--steps=20") == "--steps=20");
-  CHECK(quoted_for_a_shell("--attention=pointwise(relu, alpha=1)") == "'--attention=pointwise(relu, alpha=1)'");
-  CHECK(quoted_for_a_shell("it's") == "'it'\\''s'");
-  CHECK(quoted_for_a_shell("") == "''");
+  CHECK(shell_quoted("--steps=20") == "--steps=20");
+  CHECK(shell_quoted("--attention=pointwise(relu, alpha=1)") == "'--attention=pointwise(relu, alpha=1)'");
+  CHECK(shell_quoted("it's") == "'it'\\''s'");
+  CHECK(shell_quoted("") == "''");
 }

@@ -53,7 +53,7 @@ Tensor logits_of(const GptSettings& settings) {
   const NoGrad guard;
   Gpt model(settings);
   nn::initialize(model, 3);
-  nn::Pass pass;
+  nn::ForwardPass pass;
   return model(Tensor::from(Shape{1, 6}, std::vector<int32_t>{1, 4, 2, 8, 5, 7}), pass);
 }
 

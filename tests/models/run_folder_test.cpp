@@ -307,10 +307,11 @@ TEST_CASE("run folder: what a killed run has left of a checkpoint goes with the 
   write(run.out + "/step_000002.partial/being_written", "orrery check");
   fs::copy(run.checkpoint(4), run.out + "/step_000005.partial");  // its state names another step: not ours
   write(run.out + "/step_000009.partial/state.json", read_file(run.checkpoint(4) + "/state.json"));
-  const std::string noted = run.checkpoint(6) + "/state.json.77.partial", foreign = run.checkpoint(6) + "/a.77.partial";
-  for (const std::string& path : {noted, foreign}) write(path, "half");
+  const std::string temporary = run.checkpoint(6) + "/state.json.77.partial",
+                    foreign = run.checkpoint(6) + "/a.77.partial";
+  for (const std::string& path : {temporary, foreign}) write(path, "half");
   run.resume({{"keep", "0"}});
-  CHECK(!fs::exists(noted));
+  CHECK(!fs::exists(temporary));
   CHECK(fs::exists(foreign));
   std::set<std::string> partial;
   for (const std::string& name : names_in(run.out))

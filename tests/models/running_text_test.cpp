@@ -20,7 +20,7 @@ const std::string tests = ORRERY_SOURCE_DIR "/tests/models";
 
 std::string one_by_one(const Tokenizer& tokenizer, const std::vector<int32_t>& first,
                        const std::vector<int32_t>& tokens) {
-  RunningText running(tokenizer, first);
+  StreamingDecoder running(tokenizer, first);
   std::string all = tokenizer.decode(first);
   for (const int32_t token : tokens) all += running.add(token);
   return all + running.rest();
@@ -61,7 +61,7 @@ TEST_CASE("running text: characters of several tokens come whole, also those tha
   const std::string line = "the \u00e9 of \u4e2d\u6587 and \U0001F600 over";
   for (const char* const name : {"byte", "sentence_piece(vocabulary=310, byte_fallback=yes)"}) {
     const auto tokenizer = make_tokenizer(name, text);
-    RunningText running(*tokenizer);
+    StreamingDecoder running(*tokenizer);
     std::string all;
     for (const int32_t token : tokenizer->encode(line)) {
       const std::string added = running.add(token);

@@ -114,8 +114,10 @@ TEST_CASE("sentence piece: of a long text every k-th line is learned from") {
   }
   write_file_atomically(folder / "text", text), write_file_atomically(folder / "third", third);
   const std::string setting = "sentence_piece(vocabulary=60)";
-  const std::string most = std::to_string(text.size() * 2 / 5);  // half of the lines exceed it, so it takes every third
-  const auto of_some = make_tokenizer("sentence_piece(vocabulary=60, most_bytes=" + most + ")", folder / "text");
+  const std::string max_sentence_bytes =
+      std::to_string(text.size() * 2 / 5);  // half of the lines exceed it, so it takes every third
+  const auto of_some =
+      make_tokenizer("sentence_piece(vocabulary=60, most_bytes=" + max_sentence_bytes + ")", folder / "text");
   CHECK(of_some->save() == make_tokenizer(setting, folder / "third")->save());
   CHECK(of_some->save() != make_tokenizer(setting, folder / "text")->save());
 }

@@ -21,7 +21,7 @@ TEST_CASE("shown text: a terminal gets no control character, no direction mark a
   CHECK(for_terminal("a\xe2\x80\xae"
                      "b") == "a\\u202eb");  // right-to-left override
   CHECK(for_terminal_lines("a\n\tb\x1b\r") == "a\n\tb\\x1b\\x0d");
-  CHECK(shown_word(" \n\t\x1b\xe4") == "␣\\n\\t\\x1b\\xe4");
+  CHECK(display_token(" \n\t\x1b\xe4") == "␣\\n\\t\\x1b\\xe4");
 }
 
 TEST_CASE("shown text: in Markdown and HTML a text is text") {
@@ -45,13 +45,13 @@ TEST_CASE("shown text: in Markdown and HTML a text is text") {
 TEST_CASE("verdicts page: texts of claims cannot be HTML, end a cell or begin a link") {
   StudyVerdict verdict;
   const std::string hostile = "<script>alert(1)</script> a | b \\| c [x](javascript:1) \n# no";
-  verdict.sentence = verdict.source = verdict.figure = verdict.smaller = verdict.metric = verdict.samples = hostile;
+  verdict.sentence = verdict.source = verdict.reported = verdict.smaller = verdict.metric = verdict.samples = hostile;
   verdict.version = verdict.claim = hostile;
   verdict.kind = "trained", verdict.main = true;
-  verdict.rates = {{hostile, 0.1}};
-  JudgedComparison& judged = verdict.judged.comparisons.emplace_back();
-  judged.metric = "other " + hostile, judged.name = judged.at = hostile;
-  judged.known = true, judged.mean = 1, judged.high = 2;
+  verdict.learning_rates = {{hostile, 0.1}};
+  ComparisonResult& result = verdict.result.comparisons.emplace_back();
+  result.metric = "other " + hostile, result.name = result.at = hostile;
+  result.known = true, result.mean = 1, result.high = 2;
   const std::vector<ListedVerdict> all = {{hostile, hostile, {}, verdict, "", true},
                                           {"group", hostile, {}, {}, hostile}};
   const std::string page = verdicts_page(all, ".");
@@ -71,8 +71,8 @@ TEST_CASE("verdicts page: texts of claims cannot be HTML, end a cell or begin a 
 }
 
 TEST_CASE("words of a command: as a shell takes them, whatever bytes they have") {
-  CHECK(quoted_for_a_shell("--out=a b") == "'--out=a b'");
-  CHECK(quoted_for_a_shell("é") == "'é'");
-  CHECK(quoted_for_a_shell("a\x1b'\n\xe4") == "$'a\\x1B\\x27\\x0A\\xE4'");
+  CHECK(shell_quoted("--out=a b") == "'--out=a b'");
+  CHECK(shell_quoted("é") == "'é'");
+  CHECK(shell_quoted("a\x1b'\n\xe4") == "$'a\\x1B\\x27\\x0A\\xE4'");
   CHECK(command_line({"train", "--resume=runs/a", "it's"}) == "orrery train --resume=runs/a 'it'\\''s'");
 }

@@ -21,7 +21,7 @@ namespace {
 
 struct Numbers {
   std::map<std::string, double> logged, expected;
-  double fewest = INFINITY, most = 0;  // fewest and most targets of a micro-batch
+  double min_targets = INFINITY, max_targets = 0;  // fewest and most targets of a micro-batch
 };
 
 // Runs the first step, and computes its means from the micro-batches one by one.
@@ -33,7 +33,7 @@ Numbers first_step(const TrainSettings& settings) {
   std::map<std::string, double> sums;
   for (int64_t micro = 0; micro < settings.gradient_accumulation_steps; ++micro) {
     const std::vector<Tensor> batch = task.batch(0, micro);
-    nn::Pass pass;
+    nn::ForwardPass pass;
     for (const auto& [name, weight] : settings.losses.by_name)
       if (weight > 0) pass.wanted_losses.insert(name);
     const double loss = task.loss(trainer.model(), batch, pass).item();
@@ -41,7 +41,8 @@ Numbers first_step(const TrainSettings& settings) {
                read = static_cast<double>(task.counts(batch).units);
     targets += here, units += read, sums["loss"] += loss * here;
     for (const std::string& name : pass.wanted_losses) sums[name] += extra_loss(pass, name).item() * read;
-    numbers.fewest = std::min(numbers.fewest, here), numbers.most = std::max(numbers.most, here);
+    numbers.min_targets = std::min(numbers.min_targets, here),
+    numbers.max_targets = std::max(numbers.max_targets, here);
   }
   for (const auto& [name, sum] : sums) numbers.expected[name] = sum / (name == "loss" ? targets : units);
   trainer.run();
@@ -94,8 +95,8 @@ TEST_CASE("means: a step's loss is over all targets of its micro-batches, of doc
                                         {"attention", "relu_former"},
                                         {"losses.normalization_loss", "0.1"}});
   const Numbers numbers = first_step(run.settings(all));
-  REQUIRE(numbers.fewest == 0);
-  REQUIRE(numbers.most > 3);
+  REQUIRE(numbers.min_targets == 0);
+  REQUIRE(numbers.max_targets > 3);
   check_means(numbers);
 }
 
@@ -120,7 +121,7 @@ TEST_CASE("means: a step's loss is over all targets of its micro-batches, of tra
                                                     {"steps", "1"},
                                                     {"evaluate_every", "0"},
                                                     {"out", run.out}}));
-  REQUIRE(numbers.fewest < numbers.most);
+  REQUIRE(numbers.min_targets < numbers.max_targets);
   check_means(numbers);
 }
 
@@ -188,8 +189,8 @@ TEST_CASE("means: a validation's loss and bits per character are over its target
   CHECK(one.mean() == doctest::Approx(many.mean()).epsilon(1e-6));
   const Validation found = trainer.task().validate(trainer.model(), {}).value();
   CHECK(found.loss == many.mean());
-  const std::map<std::string, double> figures(found.figures.begin(), found.figures.end());
-  CHECK(figures.at("bits_per_character") ==
+  const std::map<std::string, double> metrics(found.metrics.begin(), found.metrics.end());
+  CHECK(metrics.at("bits_per_character") ==
         doctest::Approx(many.mean() * static_cast<double>(targets) / std::log(2.0) / characters).epsilon(1e-12));
 }
 

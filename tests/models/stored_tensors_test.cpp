@@ -38,7 +38,7 @@ std::string npy(const StoredTensor& x) {
 
 TEST_CASE("stored tensors: ranges, with what is not finite apart") {
   const double infinity = std::numeric_limits<double>::infinity();
-  const NumberRange range = range_of(stored(Tensor::from({1, 4}, {1, -3, infinity, 5}), "F32"));
+  const ValueRange range = range_of(stored(Tensor::from({1, 4}, {1, -3, infinity, 5}), "F32"));
   CHECK(range.low == -3);
   CHECK(range.high == 5);
   CHECK(range.mean == 1);
@@ -69,10 +69,10 @@ TEST_CASE("stored tensors: a file gives names, dtypes and shapes at once, and th
   for (const StoredTensor& each : all) CHECK((!each.tensor && each.bytes.empty()));
   CHECK(all[0].dtype == "F16");
   CHECK(shape_text(all[2]) == "(1, 1)");
-  CHECK(with_numbers(all[0]).tensor.to_vector() == std::vector<double>{1, -2});
-  CHECK(with_numbers(all[1]).bytes == std::vector<std::byte>{std::byte{1}, std::byte{2}, std::byte{3}});
-  CHECK(with_numbers(all[2]).tensor.to_vector() == std::vector<double>{2.5});
-  CHECK(with_numbers(with_numbers(all[2])).tensor.to_vector() == std::vector<double>{2.5});
+  CHECK(with_values(all[0]).tensor.to_vector() == std::vector<double>{1, -2});
+  CHECK(with_values(all[1]).bytes == std::vector<std::byte>{std::byte{1}, std::byte{2}, std::byte{3}});
+  CHECK(with_values(all[2]).tensor.to_vector() == std::vector<double>{2.5});
+  CHECK(with_values(with_values(all[2])).tensor.to_vector() == std::vector<double>{2.5});
 }
 
 TEST_CASE("stored tensors: a safetensors file is told from a pickle, whatever length its header has") {

@@ -27,19 +27,19 @@ namespace {
 
 constexpr int64_t vocabulary = 9;
 
-StreamSettings settings_with(const std::string& attention, int64_t memory) {
+StreamSettings settings_with(const std::string& attention, int64_t cache_length) {
   StreamSettings s;
-  s.layers = 2, s.heads = 2, s.width = 16, s.context = 8, s.memory = memory, s.vocabulary = vocabulary;
+  s.layers = 2, s.heads = 2, s.width = 16, s.context = 8, s.cache_length = cache_length, s.vocabulary = vocabulary;
   s.attention = parse_spec(attention), s.feed_forward = parse_spec("dense(gelu_tanh)");
   return s;
 }
-// Makes a model in f64; `share` is the fraction of their range at which spans start.
-std::unique_ptr<StreamModel> make(const StreamSettings& settings, double share = 0.5) {
+// Makes a model in f64; `fraction` is the fraction of their range at which spans start.
+std::unique_ptr<StreamModel> make(const StreamSettings& settings, double fraction = 0.5) {
   auto model = std::make_unique<StreamModel>(settings);
   nn::convert(*model, Dtype::f64);
   nn::initialize(*model, 3);
   for (const nn::NamedParameter& p : nn::parameters_of(*model)) {
-    if (p.path.ends_with("span.share")) nn::fill(p.parameter->value, nn::constant(share), {});
+    if (p.path.ends_with("span.share")) nn::fill(p.parameter->value, nn::constant(fraction), {});
     if (p.path.find("query_key_value") != std::string::npos)
       nn::fill(p.parameter->value, nn::normal(0.4), RandomKey{9, 1}.derive(p.path));
   }
@@ -51,7 +51,7 @@ Tensor some_tokens(int64_t batch, int64_t time) {
   return Tensor::from({batch, time}, numbers);
 }
 Tensor read(StreamModel& model, const Tensor& tokens, nn::Cache* cache = nullptr) {
-  nn::Pass pass;
+  nn::ForwardPass pass;
   pass.cache = cache;
   return model(tokens, pass);
 }
@@ -60,7 +60,7 @@ Tensor in_blocks(StreamModel& model, const Tensor& tokens, const std::vector<int
   int64_t begin = 0;
   for (const int64_t size : sizes) {
     logits.push_back(read(model, slice(tokens, 1, begin, begin + size), &cache));
-    CHECK(cache.tokens == (begin += size));
+    CHECK(cache.length == (begin += size));
   }
   return concatenate(logits, 1);
 }
@@ -81,7 +81,7 @@ TEST_CASE("stream: block by block with what is carried, a text has the logits of
       settings.norm_place = norm_place, settings.bias = true;
       const auto model = make(settings);
       const Tensor whole = read(*model, tokens);
-      CHECK(largest_difference(in_blocks(*model, tokens, blocks, stream_cache()), whole) <= 1e-12);
+      CHECK(largest_difference(in_blocks(*model, tokens, blocks, empty_stream_state()), whole) <= 1e-12);
       CHECK(largest_difference(in_blocks(*model, tokens, blocks, {}), whole) <=
             1e-12);  // cached keys, as in generation
       CHECK(largest_difference(slice(whole, 1, 100, 200), read(*model, slice(tokens, 1, 100, 200))) > 1e-3);
@@ -94,7 +94,7 @@ TEST_CASE("stream: no more is kept than a span can reach after a step, and that 
   settings.layers = 1;  // the attention's inputs are embeddings, which do not depend on spans
   const auto model = make(settings, 0.125);
   const Tensor tokens = some_tokens(1, 1010);
-  nn::Cache cache = stream_cache();
+  nn::Cache cache = empty_stream_state();
   read(*model, slice(tokens, 1, 0, 1000), &cache);
   const nn::Cache::Entry& entry = cache.entries.at("blocks.0.attention");
   CHECK(!entry.key);
@@ -138,28 +138,28 @@ TEST_CASE("stream: gradients of a whole model that goes on, against difference q
     StreamSettings settings = settings_with(attention, 6);
     settings.width = 8, settings.bias = true;
     const std::shared_ptr<StreamModel> model = make(settings, 0.43);
-    nn::Cache before = stream_cache();
+    nn::Cache before = empty_stream_state();
     {
       const NoGrad guard;
       read(*model, some_tokens(2, 7), &before);
     }
     const std::vector<nn::NamedParameter> parameters = nn::parameters_of(*model);
-    GradientCase test{.inputs = {}, .fast = {}, .reference = {}, .quotients = 12};
+    GradientCase test{.inputs = {}, .fast = {}, .reference = {}, .finite_differences = 12};
     for (const nn::NamedParameter& p : parameters) test.inputs.push_back({p.path, p.parameter->value.detach()});
     test.fast = [&](const std::vector<Tensor>& in) {
       for (size_t i = 0; i < in.size(); ++i) parameters[i].parameter->value = in[i];
       nn::Cache cache = before;
-      nn::Pass pass;
+      nn::ForwardPass pass;
       pass.cache = &cache;
       if (settings.attention.items[0].value.name != "fixed") pass.wanted_losses.insert("span_penalty");
       Tensor total = nn::cross_entropy((*model)(some_tokens(2, 4), pass), some_tokens(2, 4));
-      for (const nn::Pass::Loss& loss : pass.losses) total = total + loss.value;
+      for (const nn::ForwardPass::Loss& loss : pass.losses) total = total + loss.value;
       return total;
     };
     const GradientReport report = check_gradients(test);
     for (const GradientRow& row : report.rows) {
-      INFO(row.input, " ", row.worst_explicit, " ", row.worst_quotient);
-      CHECK(row.against_quotient < 1e-7);
+      INFO(row.input, " ", row.worst_explicit, " ", row.worst_finite_difference);
+      CHECK(row.finite_difference_error < 1e-7);
     }
     CHECK(report.rows.size() == parameters.size());
   }
@@ -167,7 +167,7 @@ TEST_CASE("stream: gradients of a whole model that goes on, against difference q
 
 TEST_CASE("stream: the weights that project what is carried get gradients from it, and it gets none") {
   const auto model = make(settings_with("softmax(span=fixed(8))", 8));
-  nn::Cache cache = stream_cache();
+  nn::Cache cache = empty_stream_state();
   {
     const NoGrad guard;
     read(*model, some_tokens(1, 8), &cache);
@@ -189,20 +189,20 @@ TEST_CASE("stream: a row does not depend on the others of its batch") {
   const NoGrad guard;
   const auto model = make(settings_with("softmax(span=adaptive_span(32, R=8))", 32));
   const Tensor tokens = some_tokens(3, 60);
-  const Tensor together = in_blocks(*model, tokens, {20, 20, 20}, stream_cache());
+  const Tensor together = in_blocks(*model, tokens, {20, 20, 20}, empty_stream_state());
   for (int64_t row = 0; row < 3; ++row) {
     const Tensor one = tokens.slice(row, row + 1);
-    CHECK(largest_difference(in_blocks(*model, one, {20, 20, 20}, stream_cache()), together.slice(row, row + 1)) <=
-          1e-12);
+    CHECK(largest_difference(in_blocks(*model, one, {20, 20, 20}, empty_stream_state()),
+                             together.slice(row, row + 1)) <= 1e-12);
   }
 }
 
 TEST_CASE("stream: shorter spans cost less, and are told in tokens") {
   const NoGrad guard;
-  const auto measured = [&](const std::string& attention, double share) {
-    const auto model = make(settings_with(attention, 256), share);
+  const auto measured = [&](const std::string& attention, double fraction) {
+    const auto model = make(settings_with(attention, 256), fraction);
     const SpanReport spans(*model);
-    nn::Cache cache = stream_cache();
+    nn::Cache cache = empty_stream_state();
     int64_t work = 0;
     for (int block = 0; block < 8; ++block) {
       work = attention_multiply_adds();
@@ -214,17 +214,17 @@ TEST_CASE("stream: shorter spans cost less, and are told in tokens") {
     return std::pair(work, found);
   };
   const auto [fixed, of_fixed] = measured("softmax(span=fixed(256))", 0);
-  const auto [least, of_least] = measured("softmax(span=adaptive_span(256, R=16))", 0);
+  const auto [smallest, of_min] = measured("softmax(span=adaptive_span(256, R=16))", 0);
   const auto [middle, of_middle] = measured("softmax(span=adaptive_span(256, R=16))", 0.25);
-  const auto [most, of_most] = measured("softmax(span=adaptive_span(256, R=16))", 1);
-  CHECK(static_cast<double>(least) < 0.75 * static_cast<double>(middle));
+  const auto [largest, of_max] = measured("softmax(span=adaptive_span(256, R=16))", 1);
+  CHECK(static_cast<double>(smallest) < 0.75 * static_cast<double>(middle));
   CHECK(static_cast<double>(middle) < 0.6 * static_cast<double>(fixed));
-  CHECK(most == fixed);
+  CHECK(largest == fixed);
   using Figures = std::vector<std::pair<std::string, double>>;
-  CHECK(of_fixed.figures == Figures{{"span_mean", 256}, {"span_max", 256}});
-  CHECK(of_least.figures == Figures{{"span_mean", 16}, {"span_max", 16}});
-  CHECK(of_middle.figures == Figures{{"span_mean", 80}, {"span_max", 80}});
-  CHECK(of_most.figures == Figures{{"span_mean", 256}, {"span_max", 256}});
+  CHECK(of_fixed.metrics == Figures{{"span_mean", 256}, {"span_max", 256}});
+  CHECK(of_min.metrics == Figures{{"span_mean", 16}, {"span_max", 16}});
+  CHECK(of_middle.metrics == Figures{{"span_mean", 80}, {"span_max", 80}});
+  CHECK(of_max.metrics == Figures{{"span_mean", 256}, {"span_max", 256}});
   CHECK(of_middle.details == Figures{{"span.0.mean", 80},
                                      {"span.0.max", 80},
                                      {"span.0.0", 80},
@@ -234,8 +234,8 @@ TEST_CASE("stream: shorter spans cost less, and are told in tokens") {
                                      {"span.1.0", 80},
                                      {"span.1.1", 80}});
   const auto dynamic = measured("softmax(span=dynamic_span(256, R=16))", 0).second;
-  CHECK(dynamic.figures[0].second > 16);
-  CHECK(dynamic.figures[0].second < 32);  // 16 + 256 sigmoid(-4) = 20.6
+  CHECK(dynamic.metrics[0].second > 16);
+  CHECK(dynamic.metrics[0].second < 32);  // 16 + 256 sigmoid(-4) = 20.6
 }
 
 TEST_CASE("stream: parameters as the papers count them") {
@@ -301,7 +301,7 @@ TEST_CASE("stream: what cannot be read as one is refused with a sentence") {
   CHECK_NOTHROW(make_with("softmax(span=fixed(8))", "alibi"));
 
   const auto model = make(settings_with("softmax(span=fixed(8))", 8));
-  nn::Cache keys, states = stream_cache();
+  nn::Cache keys, states = empty_stream_state();
   expect_error([&] { read(*model, some_tokens(1, 3), &keys); }).names("stream").value("cache of keys").offers("NoGrad");
   read(*model, some_tokens(2, 3), &states);
   expect_error([&] { read(*model, some_tokens(1, 3), &states); }).value(1).names("cache").value(2);

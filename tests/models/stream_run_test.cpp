@@ -52,8 +52,8 @@ Assignments small_run(const Folder& folder, const std::string& out, int steps, c
   return all;
 }
 TrainingResult train(const Assignments& settings) { return Trainer(make_settings(settings)).run(); }
-double figure(const TrainingResult& result, const std::string& name) {
-  for (const auto& [its, value] : result.figures)
+double metric_of(const TrainingResult& result, const std::string& name) {
+  for (const auto& [its, value] : result.metrics)
     if (its == name) return value;
   return NAN;
 }
@@ -73,10 +73,10 @@ TEST_CASE("streams: each row reads on where it stopped, and from the end to the 
     const Batch all = streams.at(step, 0, 4), some = streams.at(step, 1, 2);
     for (int64_t row = 0; row < 4; ++row)
       for (int64_t t = 0; t < 5; ++t) {
-        int64_t& place = at[static_cast<size_t>(row)];
-        CHECK(all.inputs.data<int32_t>()[row * 5 + t] == place);
-        place = (place + 1) % 23;
-        CHECK(all.targets.data<int32_t>()[row * 5 + t] == place);
+        int64_t& next_token = at[static_cast<size_t>(row)];
+        CHECK(all.inputs.data<int32_t>()[row * 5 + t] == next_token);
+        next_token = (next_token + 1) % 23;
+        CHECK(all.targets.data<int32_t>()[row * 5 + t] == next_token);
       }
     CHECK(some.inputs.to_vector() == all.inputs.slice(1, 3).to_vector());
   }
@@ -86,7 +86,7 @@ TEST_CASE("streams: each row reads on where it stopped, and from the end to the 
 TEST_CASE("streams: a validation has every token but the first as a target once, and each row reads on") {
   for (const int64_t length : {2, 7, 16, 61, 100})
     for (const int64_t rows : {1, 3, 16}) {
-      std::vector<int32_t> tokens(static_cast<size_t>(length)), seen(static_cast<size_t>(length));
+      std::vector<int32_t> tokens(static_cast<size_t>(length)), visits(static_cast<size_t>(length));
       for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>(i);
       std::vector<int32_t> last;
       each_block(tokens, 8, rows, [&](const Batch& block) {
@@ -97,15 +97,15 @@ TEST_CASE("streams: a validation has every token but the first as a target once,
                           target = block.targets.data<int32_t>()[row * time + t];
             if (target < 0) continue;
             CHECK(target == input + 1);
-            ++seen[static_cast<size_t>(target)];
+            ++visits[static_cast<size_t>(target)];
             if (t == 0 && !last.empty()) CHECK(input == last[static_cast<size_t>(row)]);
           }
         last.clear();
         for (int64_t row = 0; row < streams; ++row) last.push_back(block.targets.data<int32_t>()[(row + 1) * time - 1]);
         return true;
       });
-      CHECK(seen[0] == 0);
-      CHECK(std::count(seen.begin() + 1, seen.end(), 1) == length - 1);
+      CHECK(visits[0] == 0);
+      CHECK(std::count(visits.begin() + 1, visits.end(), 1) == length - 1);
     }
 }
 
@@ -113,21 +113,22 @@ TEST_CASE("streams: a run that was interrupted goes on to the same bits, with it
   const Folder folder;
   for (const char* dtype : {"f32", "bf16"}) {
     INFO(dtype);
-    const std::string whole = std::string("whole") + dtype, parts = std::string("parts") + dtype;
+    const std::string whole = std::string("whole") + dtype, interrupted = std::string("parts") + dtype;
     const auto run = [&](const std::string& out, int steps, const Assignments& more) {
       Assignments all = more;
       all.emplace_back("dtype", dtype);
       return train(small_run(folder, out, steps, all));
     };
     const TrainingResult one = run(whole, 15, {});
-    run(parts, 10, {});
-    CHECK(read_state(folder / (parts + "/step_000010")).position == 120);
-    const std::vector<nn::Cache> carried = load_carried(folder / (parts + "/step_000010"), Device::cpu);
-    CHECK(carried.size() == 2);
-    CHECK(carried[1].tokens == 120);
-    CHECK(carried[1].entries.at("blocks.1.attention").states.size(0) == 3);
-    const TrainingResult two = run(parts, 15, {{"resume", "yes"}});
-    check_same_files(folder / (whole + "/step_000015"), folder / (parts + "/step_000015"));
+    run(interrupted, 10, {});
+    CHECK(read_state(folder / (interrupted + "/step_000010")).position == 120);
+    const std::vector<nn::Cache> stream_states =
+        load_stream_states(folder / (interrupted + "/step_000010"), Device::cpu);
+    CHECK(stream_states.size() == 2);
+    CHECK(stream_states[1].tokens == 120);
+    CHECK(stream_states[1].entries.at("blocks.1.attention").states.size(0) == 3);
+    const TrainingResult two = run(interrupted, 15, {{"resume", "yes"}});
+    check_same_files(folder / (whole + "/step_000015"), folder / (interrupted + "/step_000015"));
     CHECK(one.validation_loss == two.validation_loss);
   }
 }
@@ -145,13 +146,13 @@ TEST_CASE("streams: what is carried matters, and a run tells bits per character,
   const Assignments no_dropout = {{"dropout", "0"}, {"learning_rate", "0.07"}};
   const TrainingResult adaptive = train(small_run(folder, "adaptive", 60, no_dropout));
   CHECK(adaptive.validation_loss < 2.2);  // ln 33 = 3.5 at the start
-  CHECK(figure(adaptive, "bits_per_character") == doctest::Approx(adaptive.validation_loss / std::log(2.0)));
-  CHECK(figure(adaptive, "span_mean") >= 8);
-  CHECK(figure(adaptive, "span_max") <= 40);
+  CHECK(metric_of(adaptive, "bits_per_character") == doctest::Approx(adaptive.validation_loss / std::log(2.0)));
+  CHECK(metric_of(adaptive, "span_mean") >= 8);
+  CHECK(metric_of(adaptive, "span_max") <= 40);
   Assignments fixed = no_dropout;
   fixed.insert(fixed.end(), {{"attention", "softmax(span=fixed(40))"}, {"losses.span_penalty", "0"}});
-  CHECK(figure(train(small_run(folder, "fixed", 60, fixed)), "attention_multiply_adds_per_token") >
-        figure(adaptive, "attention_multiply_adds_per_token"));
+  CHECK(metric_of(train(small_run(folder, "fixed", 60, fixed)), "attention_multiply_adds_per_token") >
+        metric_of(adaptive, "attention_multiply_adds_per_token"));
   nlohmann::json last;
   std::ifstream log(folder / "adaptive/metrics.jsonl");
   for (std::string line; std::getline(log, line);) last = nlohmann::json::parse(line);
@@ -164,7 +165,7 @@ TEST_CASE("streams: a validation text of its own, and bf16 beside f32") {
   const std::string other = folder / "other.txt";
   write_file_atomically(other, "the lazy dog jumps over the quick fox number 7.\n");
   const Trainer trainer(make_settings(small_run(folder, "own", 2, {{"validation_data", other}})));
-  CHECK(trainer.task().held_out() == 48);
+  CHECK(trainer.task().validation_units() == 48);
   const double wide = train(small_run(folder, "f32", 40)).validation_loss,
                narrow = train(small_run(folder, "bf16", 40, {{"dtype", "bf16"}})).validation_loss;
   INFO(wide, " ", narrow);

@@ -80,38 +80,38 @@ TEST_CASE("study: Student's t has the tables' quantiles, and an interval is what
 
 TEST_CASE("study: a run is known by its numbers' causes, not by where it is and how often it is saved") {
   const Run run;
-  const auto key = [&](const Assignments& more) { return run_key(run.settings(more)); };
-  const std::string usual = key({});
-  CHECK(usual.size() == 16);
+  const auto key = [&](const Assignments& more) { return run_hash(run.settings(more)); };
+  const std::string default_hash = key({});
+  CHECK(default_hash.size() == 16);
   for (const Assignments& same : std::vector<Assignments>{{{"out", run.folder / "other"}},
                                                           {{"threads", "1"}},
                                                           {{"checkpoint_every", "1"}, {"keep_checkpoints", "0"}},
                                                           {{"attention", "softmax(soft_cap=0)"}},
                                                           {{"resume", "yes"}}})
-    CHECK(key(same) == usual);
+    CHECK(key(same) == default_hash);
   for (const Assignments& other : std::vector<Assignments>{{{"seed", "2"}}, {{"steps", "7"}}, {{"attention", "rela"}}})
-    CHECK(key(other) != usual);
+    CHECK(key(other) != default_hash);
   const std::string copy = run.folder / "copy.txt";
   write(copy, read_file(run.text));
-  CHECK(key({{"data", copy}}) == usual);
+  CHECK(key({{"data", copy}}) == default_hash);
   write(copy, read_file(run.text) + "one more line\n");
-  CHECK(key({{"data", copy}}) != usual);
+  CHECK(key({{"data", copy}}) != default_hash);
 }
 
 TEST_CASE("study: a run is known by all that it reads") {
   const Run run;
   const std::string held_out = run.folder / "held_out.txt", pairs = run.folder / "pairs.tsv";
   write(held_out, read_file(run.text));
-  const auto held_out_key = [&] { return run_key(run.settings({{"validation_data", held_out}})); };
-  const std::string before = held_out_key();
-  CHECK(held_out_key() == before);
+  const auto held_out_hash = [&] { return run_hash(run.settings({{"validation_data", held_out}})); };
+  const std::string before = held_out_hash();
+  CHECK(held_out_hash() == before);
   write(held_out, read_file(run.text) + read_file(run.text));
-  CHECK(held_out_key() != before);
-  CHECK(read_by(run.settings()).size() == 1);  // only the text
+  CHECK(held_out_hash() != before);
+  CHECK(input_fingerprints(run.settings()).size() == 1);  // only the text
 
   // Weights of init_from: another run at the same path changes the run id.
   const std::string first = run.folder / "first";
-  const auto fine_tuned = [&] { return run_key(run.settings({{"init_from", first}})); };
+  const auto fine_tuned = [&] { return run_hash(run.settings({{"init_from", first}})); };
   run.train({{"out", first}});
   const std::string of_first = fine_tuned();
   CHECK(fine_tuned() == of_first);
@@ -124,7 +124,7 @@ TEST_CASE("study: a run is known by all that it reads") {
     std::string lines;
     for (int i = 0; i < 40; ++i) lines += "one sentence\tein Satz\n";
     write(pairs, lines + last);
-    return run_key(make_settings(
+    return run_hash(make_settings(
         {{"model", "translation-small"}, {"task", "translation"}, {"data", pairs}, {"tokenizer", "character"}}));
   };
   const std::string ein = translated("one sentence\tein Satz\n");
@@ -146,7 +146,7 @@ TEST_CASE("study: a run's id does not depend on what its settings are called") {
   const auto key = [&](const Assignments& first, const Assignments& more) {
     Assignments all = small;
     for (const Assignments* const some : {&first, &more}) all.insert(all.end(), some->begin(), some->end());
-    return run_key(make_settings(all));
+    return run_hash(make_settings(all));
   };
   CHECK(key({{"model", "gpt"}}, {}) == "87caea8219ced7e7");
   CHECK(key({{"model", "sm-g"}}, {{"figures", "hidden_zeros"}}) == "7761814fa055fa9e");
@@ -177,16 +177,16 @@ TEST_CASE("study: a run's id does not depend on what its settings are called") {
   CHECK(key(stream, {{"memory", "16"}, {"initial_std", "by_inputs"}}) == "564c9c69a4623a55");
   CHECK(key(stream, {{"cache_length", "16"}, {"initialization", "fan_in"}}) == "564c9c69a4623a55");
   for (const char* const length : {"longest", "max_length"})
-    CHECK(run_key(make_settings({{"model", "translation-small"},
-                                 {"data", pairs},
-                                 {"tokenizer", "character"},
-                                 {length, "50"},
-                                 {"layers", "1"},
-                                 {"heads", "2"},
-                                 {"width", "16"},
-                                 {"steps", "1"},
-                                 {"seed", "7"},
-                                 {"evaluate_every", "0"}})) == "be6befd72d3feec0");
+    CHECK(run_hash(make_settings({{"model", "translation-small"},
+                                  {"data", pairs},
+                                  {"tokenizer", "character"},
+                                  {length, "50"},
+                                  {"layers", "1"},
+                                  {"heads", "2"},
+                                  {"width", "16"},
+                                  {"steps", "1"},
+                                  {"seed", "7"},
+                                  {"evaluate_every", "0"}})) == "be6befd72d3feec0");
 }
 
 TEST_CASE("study: a run's id has the former names of values, also of those in lists") {
@@ -243,7 +243,7 @@ TEST_CASE("study: what a run reads gives its losses their meaning") {
   const auto differing = [&](const Assignments& one, const Assignments& other) {
     const std::vector<LossMeaning> runs = {identify_run(run.settings(one)).meaning,
                                            identify_run(run.settings(other)).meaning};
-    return settings_of_other_meaning("validation_loss", runs);
+    return differing_loss_settings("validation_loss", runs);
   };
   CHECK(differing({}, {{"data", copy}}).empty());
   CHECK(differing({}, {{"data", longer}}) == std::vector<std::string>{"data", "tokenizer"});
@@ -251,7 +251,7 @@ TEST_CASE("study: what a run reads gives its losses their meaning") {
   run.train({{"out", first}}), run.train({{"out", second}, {"data", longer}});
   CHECK(differing({{"init_from", first}}, {{"init_from", second}}) == std::vector<std::string>{"tokenizer"});
   CHECK(differing({{"init_from", first}}, {}).empty());
-  CHECK(identify_run(run.settings()).key == run_key(run.settings()));
+  CHECK(identify_run(run.settings()).key == run_hash(run.settings()));
 }
 
 TEST_CASE("study: what became of a run, told by its metrics, comes back from its file") {
@@ -273,7 +273,7 @@ TEST_CASE("study: what became of a run, told by its metrics, comes back from its
   CHECK(name(done.kind) == "done");
   CHECK(done.step == 100);
   CHECK(done.seconds == doctest::Approx(1));
-  CHECK(done.figures == std::map<std::string, double>{{"validation_loss", 2.5}, {"accuracy", 0.25}});
+  CHECK(done.metrics == std::map<std::string, double>{{"validation_loss", 2.5}, {"accuracy", 0.25}});
   write(metrics, rows(100, 60, 5) + validation);
   const auto lost = outcome_of(RunLog::of_run(folder.path));
   CHECK(name(lost.kind) == "diverged");
@@ -308,7 +308,7 @@ TEST_CASE("study: what became of a run, told by its metrics, comes back from its
     write_outcome(file, each);
     const auto again = read_outcome(file).value();
     CHECK(again.kind == each.kind);
-    CHECK(again.figures == each.figures);
+    CHECK(again.metrics == each.metrics);
     CHECK(again.why == each.why);
     CHECK(again.version == each.version);
   }
@@ -321,7 +321,7 @@ TEST_CASE("study: what became of a run, told by its metrics, comes back from its
   const size_t seal = sealed.find(",\n \"sha256\"");
   REQUIRE(seal != std::string::npos);
   write(file, sealed.substr(0, seal) + "\n}\n");
-  CHECK(read_outcome(file).value().figures == done.figures);
+  CHECK(read_outcome(file).value().metrics == done.metrics);
   write(file, "{\"outcome\": \"lucky\", \"step\": 1, \"seconds\": 1}");
   expect_error([&] { read_outcome(file); }).names("outcome").value("lucky").offers("done, diverged or failed");
 }
@@ -336,17 +336,17 @@ TEST_CASE("study: the rows of a run's log, whatever their figures, but for one t
   const std::vector<LogRow> rows = RunLog::of_run(folder.path).rows();
   REQUIRE(rows.size() == 2);
   CHECK(rows[0].step == 1);
-  CHECK(rows[0].figures ==
+  CHECK(rows[0].metrics ==
         std::map<std::string, double>{{"loss", 2.5}, {"entropy/blocks.0.attention.1", 3}, {"tokens_per_second", 7}});
-  REQUIRE(rows[1].figures.size() == 1);
-  CHECK(std::isnan(rows[1].figures.at("validation_loss")));
+  REQUIRE(rows[1].metrics.size() == 1);
+  CHECK(std::isnan(rows[1].metrics.at("validation_loss")));
   write(log, "{\"step\":1,\"loss\":2}\n{\"loss\":2}\n");
   expect_error([&] { RunLog::of_run(folder.path).rows(); }).names(log).names("row 2").names("step").value("missing");
 
-  const std::vector<std::string> names = figure_names(rows);
+  const std::vector<std::string> names = metric_names(rows);
   CHECK(names ==
         std::vector<std::string>{"entropy/blocks.0.attention.1", "loss", "tokens_per_second", "validation_loss"});
-  const auto fitting = [&](const std::string& patterns) { return fitting_figures("metrics", names, patterns); };
+  const auto fitting = [&](const std::string& patterns) { return matching_metrics("metrics", names, patterns); };
   CHECK(fitting("") == names);
   CHECK(fitting("*loss, entropy/*") ==
         std::vector<std::string>{"entropy/blocks.0.attention.1", "loss", "validation_loss"});
@@ -357,9 +357,9 @@ TEST_CASE("study: the rows of a run's log, whatever their figures, but for one t
       .offers("entropy/blocks.0.attention.1, loss, tokens_per_second, validation_loss");
   write(log, R"({"step":1,"a/blocks.10.x":1,"a/blocks.9.x":2,"a/blocks.1.x":3,"a/blocks.2.x":4})"
              "\n");
-  CHECK(figure_names(RunLog::of_run(folder.path)) ==
+  CHECK(metric_names(RunLog::of_run(folder.path)) ==
         std::vector<std::string>{"a/blocks.1.x", "a/blocks.2.x", "a/blocks.9.x", "a/blocks.10.x"});
-  CHECK(tells_time("tokens_per_second"));
-  CHECK(tells_time("step_ms"));
-  CHECK(!tells_time("loss"));
+  CHECK(is_timing("tokens_per_second"));
+  CHECK(is_timing("step_ms"));
+  CHECK(!is_timing("loss"));
 }

@@ -60,10 +60,10 @@ std::string model_with_symbols(bool space_ends, const std::string& more) {
   const std::string space = "\xe2\x96\x81";
   for (const std::string& symbol : {std::string("<sep>"), "d" + space + "c", std::string("c d")})
     pieces.push_back({symbol, 0, Kind::user_defined});
-  for (const std::string& piece : {std::string("ab"), space_ends ? "b" + space : space + "a",
-                                   space_ends ? "ab" + space : space + "ab", std::string("cd"), std::string("cdc"),
-                                   space, std::string("a"), std::string("b"), std::string("c"), std::string("d")})
-    pieces.push_back({piece, -static_cast<float>(pieces.size()), Kind::normal});
+  for (const std::string& symbol : {std::string("ab"), space_ends ? "b" + space : space + "a",
+                                    space_ends ? "ab" + space : space + "ab", std::string("cd"), std::string("cdc"),
+                                    space, std::string("a"), std::string("b"), std::string("c"), std::string("d")})
+    pieces.push_back({symbol, -static_cast<float>(pieces.size()), Kind::normal});
   return sentence_piece_model(pieces) + (space_ends ? std::string("\x12\x03\xc0\x01\x01", 5) : "") + more;
 }
 
@@ -219,7 +219,7 @@ TEST_CASE("tokenizers: a text begins and has its space as the folder's files say
   for (const char* const named : {"LlamaTokenizer", "LlamaTokenizerFast"})  // adds no begin token by itself
     CHECK(encode_text(*llama(text(R"({"bos_token": "<s>", "tokenizer_class": ")", named, "\"}")), "First") ==
           Tokens{83, 122});
-  Message(noted(*llama(R"({"add_eos_token": true})"))).names("add_eos_token");
+  Message(notes_of(*llama(R"({"add_eos_token": true})"))).names("add_eos_token");
   const auto no_space = llama(R"({"tokenizer_class": "LlamaTokenizer", "add_prefix_space": false})");
   CHECK(no_space->encode("First Citizen") == Tokens{187, 122, 47, 108, 142});
   CHECK(no_space->decode(no_space->encode(" First")) == " First");
@@ -241,7 +241,7 @@ TEST_CASE("tokenizers: a text begins and has its space as the folder's files say
   const auto both_sides = gpt2(R"({"type": "RobertaProcessing", "sep": ["<|endoftext|>", 0],
       "cls": ["<|endoftext|>", 0]})");
   CHECK(encode_text(*both_sides, "the") == Tokens{0, 84, 258});
-  Message(noted(*both_sides)).value("<|endoftext|>").names("post_processor");
+  Message(notes_of(*both_sides)).value("<|endoftext|>").names("post_processor");
   expect_error<TokenizerNotSupported>([&] {
     gpt2("null", R"({"tokenizer_class": "GPT2Tokenizer", "add_prefix_space": true})");
   }).names("add_prefix_space");
@@ -270,7 +270,7 @@ TEST_CASE("tokenizers: the token between documents is eos_token of the folder's 
   const auto line_break = ended(R"({"eos_token": "\n"})");
   CHECK(!line_break->end_of_text());  // transformers gives it the id 320, which no model of this vocabulary has
   CHECK(line_break->encode("\n") == Tokens{199});
-  Message(noted(*line_break)).value("has no number");
+  Message(notes_of(*line_break)).value("has no number");
   const auto printed = ended(R"({"eos_token": "\u010a"})");  // as files write "\n"
   CHECK(printed->end_of_text() == 199);
   CHECK(!printed->is_mark(199));
@@ -321,7 +321,7 @@ TEST_CASE("tokenizers: a tokenizer.json that is not supported leaves vocab.json 
                                      R"({"normalizer": {"type": "NFC"}, "model": {"type": "BPE"}})");
   const auto tokenizer = tokenizer_of(copy);
   CHECK(tokenizer->encode("<|user|>the gate<|bot|>") == Tokens{320, 83, 257, 299, 298, 68, 321});
-  Message(noted(*tokenizer)).names("normalizer");
+  Message(notes_of(*tokenizer)).names("normalizer");
 }
 
 TEST_CASE("tokenizers: vocab.json and merges.txt are cut as tokenizer.json or the class beside them says") {
@@ -363,8 +363,8 @@ TEST_CASE("byte pairs: numbers without a token are gaps, and a byte without one 
   CHECK(tokenizer->encode("the<|x|> gate<|pad|>") == Tokens{84, 258, 324, 300, 299, 69, 320});
   CHECK(!tokenizer->has_token(322));
   CHECK(tokenizer->decode(Tokens{84, 258, 322, 324}) == "the<|x|>");
-  CHECK(numbers_without_token(*tokenizer, 327) == Tokens{321, 322, 323, 325, 326});
-  Message(noted(*tokenizer)).value(325).value(3).names("tokens");
+  CHECK(ids_without_token(*tokenizer, 327) == Tokens{321, 322, 323, 325, 326});
+  Message(notes_of(*tokenizer)).value(325).value(3).names("tokens");
   CHECK(restore_tokenizer(tokenizer->save())->save() == tokenizer->save());
 }
 
@@ -380,7 +380,7 @@ TEST_CASE("tokenizers: the files beside the main one name tokens, too") {
   std::filesystem::remove(copy + "/added_tokens.json");
   const auto decoded = tokenizer_of(copy);
   CHECK(decoded->encode("<|user|>the") == Tokens{320, 83, 257});
-  Message(noted(*decoded)).names("<|bot|>").value("no number");
+  Message(notes_of(*decoded)).names("<|bot|>").value("no number");
   // The added tokens of a SentencePiece model, as in transformers 5.24.
   const std::string llama = with_file(folder, "llama_bos", "added_tokens.json", R"({"<|im|>": 200})");
   const auto pieces = tokenizer_of(llama);
@@ -399,21 +399,21 @@ TEST_CASE("tokenizers: a tokenizer.json that is not supported leaves a good toke
                     copy = with_file(folder, "llama_bos", "tokenizer.json", unsupported);
   const auto tokenizer = tokenizer_of(copy);
   CHECK(tokenizer->name() == "sentence_piece");
-  Message(noted(*tokenizer)).names("byte_fallback");
+  Message(notes_of(*tokenizer)).names("byte_fallback");
   std::filesystem::remove(copy + "/tokenizer.model");
   expect_error<TokenizerNotSupported>([&] { tokenizer_of(copy); }).names("byte_fallback");
 }
 
 TEST_CASE("tokenizers: what is known of their use is kept with them") {
-  auto tokenizer =
-      with_use(tokenizer_of(cases + "llama_bos"), {.begins_texts = true, .ends = Tokens{2, 7}, .vocabulary = 150});
+  auto tokenizer = with_overrides(tokenizer_of(cases + "llama_bos"),
+                                  {.begins_texts = true, .ends = Tokens{2, 7}, .vocabulary = 150});
   tokenizer = restore_tokenizer(tokenizer->save());
   CHECK(tokenizer->size() == 150);
   CHECK(tokenizer->begins_texts());
   CHECK(tokenizer->ends() == Tokens{2, 7});
   CHECK(encode_text(*tokenizer, "First") == Tokens{1, 83, 122});
   expect_error([&] { tokenizer->encode("First Citizen:"); }).names("tokenizer").value(167).offers(149);
-  tokenizer = with_use(std::move(tokenizer), {.begins_texts = false, .ends = Tokens{}});
+  tokenizer = with_overrides(std::move(tokenizer), {.begins_texts = false, .ends = Tokens{}});
   tokenizer = restore_tokenizer(tokenizer->save());
   CHECK(encode_text(*tokenizer, "First") == Tokens{83, 122});
   CHECK(tokenizer->ends().empty());
@@ -442,7 +442,7 @@ TEST_CASE("byte pairs: four times as long a word takes about four times as long 
   const auto seconds_of = [](size_t letters) {  // processor time
     const std::string word = word_of(letters);
     const std::clock_t begin = std::clock();
-    learn_byte_pairs(word, 600, {});
+    train_byte_pairs(word, 600, {});
     return static_cast<double>(std::clock() - begin);
   };
   CHECK(seconds_of(1'000'000) < 10 * seconds_of(250'000));  // 16 times if each merge moved all that follows it
@@ -450,10 +450,10 @@ TEST_CASE("byte pairs: four times as long a word takes about four times as long 
 
 TEST_CASE("byte pairs: learning from a long word tells how far it is") {
   const std::string word = word_of(1'000'000);
-  std::vector<double> shares;
-  const auto learned = learn_byte_pairs(word, 600, [&](double share) { shares.push_back(share); });
+  std::vector<double> fractions;
+  const auto learned = train_byte_pairs(word, 600, [&](double fraction) { fractions.push_back(fraction); });
   CHECK(learned->size() == 600);
-  CHECK(std::is_sorted(shares.begin(), shares.end()));
-  CHECK(shares.back() == 1);
+  CHECK(std::is_sorted(fractions.begin(), fractions.end()));
+  CHECK(fractions.back() == 1);
   CHECK(learned->decode(learned->encode(word)) == word);
 }

@@ -150,19 +150,20 @@ TEST_CASE("resuming equals one go for every optimizer and with every schedule") 
   for (size_t i = 0; i < std::max(optimizers.size(), schedules.size()); ++i) {
     const std::string optimizer = spec_of(optimizers, i), schedule = spec_of(schedules, i);
     INFO(optimizer, " ", schedule);
-    const std::string whole = folder / ("whole" + std::to_string(i)), parts = folder / ("parts" + std::to_string(i));
+    const std::string whole = folder / ("whole" + std::to_string(i)),
+                      interrupted = folder / ("parts" + std::to_string(i));
     const Assignments more = {
         {"optimizer", optimizer}, {"schedule", schedule}, {"warmup_form", "quadratic"}, {"checkpoint_every", "4"}};
     train(with(small_run(text, whole, 8), more));
-    Trainer trainer(make_settings(with(small_run(text, parts, 8), more)));
+    Trainer trainer(make_settings(with(small_run(text, interrupted, 8), more)));
     int64_t steps = 0;
     TrainingEvents events;
     events.stop = [&] { return ++steps == 4; };
     CHECK(trainer.run(events).steps_done == 4);
-    train(with(small_run(text, parts, 8), with(more, {{"resume", "yes"}})));
+    train(with(small_run(text, interrupted, 8), with(more, {{"resume", "yes"}})));
     for (const std::string file : {"weights", "optimizer"})
       CHECK(read_file(whole + "/step_000008/" + file + ".safetensors") ==
-            read_file(parts + "/step_000008/" + file + ".safetensors"));
+            read_file(interrupted + "/step_000008/" + file + ".safetensors"));
   }
 }
 
@@ -245,13 +246,14 @@ TEST_CASE("micro-batches of half the size give the gradient of the whole batch")
   std::vector<int32_t> numbers(32);
   for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<int32_t>(i * i % 9);
   const Tensor tokens = Tensor::from({4, 8}, numbers);
-  const auto gradient = [&](int64_t parts) {
+  const auto gradient = [&](int64_t interrupted) {
     nn::FlatParameters flat(model);
     flat.zero_gradients();
-    for (int64_t i = 0; i < parts; ++i) {
-      const Tensor part = tokens.slice(i * 4 / parts, (i + 1) * 4 / parts);
-      nn::Pass pass;
-      scale(nn::cross_entropy(model(part, pass), part), 1.0 / static_cast<double>(parts)).backward();
+    for (int64_t i = 0; i < interrupted; ++i) {
+      const Tensor micro_batch = tokens.slice(i * 4 / interrupted, (i + 1) * 4 / interrupted);
+      nn::ForwardPass pass;
+      scale(nn::cross_entropy(model(micro_batch, pass), micro_batch), 1.0 / static_cast<double>(interrupted))
+          .backward();
     }
     return flat.gradients();
   };
@@ -272,7 +274,7 @@ TEST_CASE("evaluation predicts every token but the first once") {
     const auto window = [&](int64_t offset) {
       return Tensor::from({1, n}, std::vector<int32_t>(tokens.begin() + at + offset, tokens.begin() + at + offset + n));
     };
-    nn::Pass pass;
+    nn::ForwardPass pass;
     total += nn::cross_entropy(model(window(0), pass), window(1)).item() * static_cast<double>(n);
   }
   CHECK(evaluate(model, tokens, 8, 2).value().mean() == doctest::Approx(total / 29).epsilon(1e-6));

@@ -126,24 +126,24 @@ TEST_CASE("pairs: every epoch has each pair once, in batches within the budget, 
   const std::vector<Pair> pairs = some_pairs(97);
   const PairBatches batches(pairs, marks, 30, 5), again(pairs, marks, 30, 5), other(pairs, marks, 30, 6);
   std::vector<std::vector<std::vector<int32_t>>> epochs(2);
-  for (int64_t i = 0; i < 2 * batches.of_epoch(); ++i) {
+  for (int64_t i = 0; i < 2 * batches.batches_per_epoch(); ++i) {
     const PairBatch batch = batches.at(i);
-    epochs[static_cast<size_t>(i / batches.of_epoch())].push_back(first_tokens(batch));
+    epochs[static_cast<size_t>(i / batches.batches_per_epoch())].push_back(first_tokens(batch));
     int64_t tokens = 0;
     for (const Tensor& lengths : {batch.source_lengths, batch.target_lengths})
       for (const int32_t length : numbers(lengths)) tokens += length;
     CHECK(tokens <= 30);
-    CHECK(batch.sources.size(0) * std::max(batch.sources.size(1), batch.inputs.size(1)) <= batches.most_places());
+    CHECK(batch.sources.size(0) * std::max(batch.sources.size(1), batch.inputs.size(1)) <= batches.max_positions());
   }
   for (const auto& epoch : epochs) {
-    std::multiset<int32_t> seen;
-    for (const auto& batch : epoch) seen.insert(batch.begin(), batch.end());
-    CHECK(seen.size() == 97);
-    CHECK(std::set<int32_t>(seen.begin(), seen.end()).size() == 97);
+    std::multiset<int32_t> epoch_tokens;
+    for (const auto& batch : epoch) epoch_tokens.insert(batch.begin(), batch.end());
+    CHECK(epoch_tokens.size() == 97);
+    CHECK(std::set<int32_t>(epoch_tokens.begin(), epoch_tokens.end()).size() == 97);
   }
   CHECK(epochs[0] != epochs[1]);
   // Batches can be requested in any order.
-  CHECK(first_tokens(again.at(batches.of_epoch() + 2)) == epochs[1][2]);
+  CHECK(first_tokens(again.at(batches.batches_per_epoch() + 2)) == epochs[1][2]);
   CHECK(first_tokens(again.at(1)) == epochs[0][1]);
   CHECK((first_tokens(other.at(0)) != epochs[0][0] || first_tokens(other.at(1)) != epochs[0][1]));
   CHECK(batches.longest() == 6);
@@ -152,6 +152,6 @@ TEST_CASE("pairs: every epoch has each pair once, in batches within the budget, 
 TEST_CASE("pairs: a pair beyond the budget is a batch of its own") {
   const std::vector<Pair> pairs = {{{1, 99}, {1, 99}}, {{1, 2, 3, 4, 5, 6, 99}, {1, 2, 3, 99}}, {{2, 99}, {2, 99}}};
   const PairBatches batches(pairs, marks, 8, 0);
-  CHECK(batches.of_epoch() == 2);
+  CHECK(batches.batches_per_epoch() == 2);
   CHECK(batches.all_tokens() == 19);
 }

@@ -60,7 +60,7 @@ void try_all(TranslationModel& model, const std::vector<int32_t>& source, std::v
   const Pair pair{source, so_far};
   std::vector<int32_t> input = {small_marks.begin};
   input.insert(input.end(), so_far.begin(), so_far.end());
-  nn::Pass pass;
+  nn::ForwardPass pass;
   model.encode(Tensor::from(Shape{1, static_cast<int64_t>(source.size())}, source), {}, pass);
   const auto time = static_cast<int64_t>(input.size());
   const std::vector<double> logits = model(Tensor::from(Shape{1, time}, input), pass)[0][time - 1].to_vector();
@@ -97,7 +97,7 @@ TEST_CASE("translation: a beam that holds everything finds the best translation 
       std::vector<int32_t> none;
       try_all(*model, pair.source, none, 0, 2, penalty, best);
       const auto found =
-          translate(*model, {&pair.source, 1}, small_marks, {.beam = 400, .length_penalty = penalty, .most_tokens = 2});
+          translate(*model, {&pair.source, 1}, small_marks, {.beam = 400, .length_penalty = penalty, .max_tokens = 2});
       CHECK(found[0] == best.tokens);
     }
 }
@@ -108,13 +108,13 @@ TEST_CASE("translation: one beam takes the likeliest token each time, whatever i
     const auto model = make_translator(small_translator(attention));
     std::vector<std::vector<int32_t>> sources;
     for (const Pair& pair : small_pairs()) sources.push_back(pair.source);
-    const auto together = translate(*model, sources, small_marks, {.beam = 1, .most_tokens = 6});
+    const auto together = translate(*model, sources, small_marks, {.beam = 1, .max_tokens = 6});
     for (size_t i = 0; i < sources.size(); ++i) {
       std::vector<int32_t> written;
       while (written.size() < 6) {
         std::vector<int32_t> input = {small_marks.begin};
         input.insert(input.end(), written.begin(), written.end());
-        nn::Pass pass;
+        nn::ForwardPass pass;
         model->encode(Tensor::from(Shape{1, static_cast<int64_t>(sources[i].size())}, sources[i]), {}, pass);
         const auto time = static_cast<int64_t>(input.size());
         const Tensor last = (*model)(Tensor::from(Shape{1, time}, input), pass)[0][time - 1];
@@ -123,17 +123,18 @@ TEST_CASE("translation: one beam takes the likeliest token each time, whatever i
         written.push_back(next);
       }
       CHECK(together[i] == written);
-      CHECK(translate(*model, {&sources[i], 1}, small_marks, {.beam = 1, .most_tokens = 6})[0] == written);
+      CHECK(translate(*model, {&sources[i], 1}, small_marks, {.beam = 1, .max_tokens = 6})[0] == written);
     }
-    std::vector<double> shares;
-    const auto beams = translate(
-        *model, sources, small_marks,
-        {.beam = 3, .most_tokens = 6, .batch = 1, .progress = [&](double share) { shares.push_back(share); }});
-    CHECK(shares.size() == sources.size());
-    CHECK(std::is_sorted(shares.begin(), shares.end()));
-    CHECK(shares.back() == 1);
+    std::vector<double> fractions;
+    const auto beams = translate(*model, sources, small_marks,
+                                 {.beam = 3, .max_tokens = 6, .batch_size = 1, .progress = [&](double fraction) {
+                                    fractions.push_back(fraction);
+                                  }});
+    CHECK(fractions.size() == sources.size());
+    CHECK(std::is_sorted(fractions.begin(), fractions.end()));
+    CHECK(fractions.back() == 1);
     for (size_t i = 0; i < sources.size(); ++i)
-      CHECK(translate(*model, {&sources[i], 1}, small_marks, {.beam = 3, .most_tokens = 6})[0] == beams[i]);
+      CHECK(translate(*model, {&sources[i], 1}, small_marks, {.beam = 3, .max_tokens = 6})[0] == beams[i]);
   }
 }
 
@@ -172,7 +173,7 @@ TEST_CASE("translation: same bits for one and two threads, and for a run that wa
 
 TEST_CASE("translation: trains in f32 and bf16, with sentences and documents, and with ReLUFormer's losses") {
   const Folder folder;
-  const double before = Trainer(make_settings(small_run(folder / "none"))).task().held_out();
+  const double before = Trainer(make_settings(small_run(folder / "none"))).task().validation_units();
   CHECK(before > 0);
   int count = 0;
   for (const Assignments& more :
@@ -194,17 +195,17 @@ TEST_CASE("translation: trains in f32 and bf16, with sentences and documents, an
 
 TEST_CASE("translation: a validation judges learned pairs as it does held-out ones, all of them or an even part") {
   const Folder folder;
-  const auto judged = [&](const std::string& name, const std::string& count) {
+  const auto evaluated = [&](const std::string& name, const std::string& count) {
     return train(small_run(folder / name, {{"validation_data", bible}, {"training_loss_pairs", count}}));
   };
-  const TrainingResult all = judged("all", "100000"), some = judged("some", "10"), none = judged("none", "0");
-  REQUIRE(all.figures.size() == 1);
-  CHECK(all.figures[0] == std::pair<std::string, double>("training_loss", all.validation_loss));
-  REQUIRE(some.figures.size() == 1);
+  const TrainingResult all = evaluated("all", "100000"), some = evaluated("some", "10"), none = evaluated("none", "0");
+  REQUIRE(all.metrics.size() == 1);
+  CHECK(all.metrics[0] == std::pair<std::string, double>("training_loss", all.validation_loss));
+  REQUIRE(some.metrics.size() == 1);
   CHECK(some.validation_loss == all.validation_loss);
-  CHECK(some.figures[0].second != all.figures[0].second);
-  CHECK(some.figures[0].second == doctest::Approx(all.figures[0].second).epsilon(0.2));
-  CHECK(none.figures.empty());
+  CHECK(some.metrics[0].second != all.metrics[0].second);
+  CHECK(some.metrics[0].second == doctest::Approx(all.metrics[0].second).epsilon(0.2));
+  CHECK(none.metrics.empty());
 }
 
 TEST_CASE("translation: the learned pairs of a validation come evenly from all of them") {
@@ -217,10 +218,10 @@ TEST_CASE("translation: the learned pairs of a validation come evenly from all o
   std::string even;
   for (size_t i = 0; i < count; ++i) even += lines[i * lines.size() / count] + "\n";
   write_file_atomically(folder / "even.tsv", even);
-  const TrainingResult judged = train(small_run(
+  const TrainingResult evaluated = train(small_run(
       folder / "run", {{"validation_data", folder / "even.tsv"}, {"training_loss_pairs", std::to_string(count)}}));
-  REQUIRE(judged.figures.size() == 1);
-  CHECK(judged.figures[0].second == judged.validation_loss);
+  REQUIRE(evaluated.metrics.size() == 1);
+  CHECK(evaluated.metrics[0].second == evaluated.validation_loss);
 }
 
 TEST_CASE("translation: a batch counts its targets, and the tokens of both sides") {

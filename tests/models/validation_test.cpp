@@ -18,18 +18,18 @@ using namespace orrery::testing;
 
 namespace {
 
-struct Judged {
+struct Evaluated {
   std::unique_ptr<Task> task;
   std::unique_ptr<nn::Module> model;
-  Judged(const Run& run, const Assignments& more) {
+  Evaluated(const Run& run, const Assignments& more) {
     TrainSettings s = run.settings(more);
-    task = tasks().at(s.task).make(s.task_settings, s.model_settings, {.batch = 2});
+    task = tasks().at(s.task).make(s.task_settings, s.model_settings, {.batch_size = 2});
     model = make_model(s);
     nn::initialize(*model, 1);
   }
   std::pair<double, std::map<std::string, double>> validate() const {
     const Validation found = task->validate(*model, {}).value();
-    return {found.loss, {found.figures.begin(), found.figures.end()}};
+    return {found.loss, {found.metrics.begin(), found.metrics.end()}};
   }
 };
 
@@ -37,22 +37,22 @@ struct Judged {
 
 TEST_CASE("validation: a stated number of tokens, the loss of learned ones beside it, and bits per character") {
   const Run run;
-  const Judged some(run, {{"validation_tokens", "20"}, {"training_loss_tokens", "30"}});
+  const Evaluated some(run, {{"validation_tokens", "20"}, {"training_loss_tokens", "30"}});
   const TokenSequence text(restore_tokenizer(some.task->tokenizer())->encode(read_file(run.text)));
   const auto [learned, held_out] = split(text, 0.1);
   REQUIRE(held_out.size() > 20);
-  CHECK(some.task->held_out() == 20);
-  const auto [loss, figures] = some.validate();
-  CHECK(loss == evaluate(*some.model, held_out.part(0, 20), 8).value().mean());
-  CHECK(figures.at("training_loss") ==
-        evaluate(*some.model, learned.part(learned.size() - 30, learned.size()), 8).value().mean());
-  CHECK(figures.at("bits_per_character") == doctest::Approx(loss / std::log(2.0)).epsilon(1e-12));  // 1 char per token
+  CHECK(some.task->validation_units() == 20);
+  const auto [loss, metrics] = some.validate();
+  CHECK(loss == evaluate(*some.model, held_out.slice(0, 20), 8).value().mean());
+  CHECK(metrics.at("training_loss") ==
+        evaluate(*some.model, learned.slice(learned.size() - 30, learned.size()), 8).value().mean());
+  CHECK(metrics.at("bits_per_character") == doctest::Approx(loss / std::log(2.0)).epsilon(1e-12));  // 1 char per token
 
-  const Judged all(run, {{"training_loss_tokens", "0"}});
-  const auto [whole, beside] = all.validate();
+  const Evaluated all(run, {{"training_loss_tokens", "0"}});
+  const auto [whole, others] = all.validate();
   CHECK(whole == evaluate(*all.model, held_out, 8).value().mean());
-  CHECK(!beside.contains("training_loss"));
-  const auto too_many = [&] { Judged(run, {{"validation_tokens", "1000000000"}}); };
+  CHECK(!others.contains("training_loss"));
+  const auto too_many = [&] { Evaluated(run, {{"validation_tokens", "1000000000"}}); };
   expect_error(too_many).names("validation_tokens").value(1000000000).offers("--validation_tokens=0");
 }
 
@@ -66,15 +66,17 @@ TEST_CASE("validation: what stands between the files of a folder is a target and
         Assignments{{"model", "stream"}, {"cache_length", "8"}, {"attention", "softmax(span=fixed(8))"}}}) {
     Assignments of_folder = {{"data", files}, {"tokenizer", tokenizer}, {"training_loss_tokens", "0"}};
     of_folder.insert(of_folder.end(), model.begin(), model.end());
-    const Judged judged(run, of_folder);
-    const auto read = restore_tokenizer(judged.task->tokenizer());
-    const auto in_file = static_cast<int64_t>(read->encode("ab cd\n").size()) + 1, held_out = judged.task->held_out();
-    REQUIRE(held_out % in_file == 0);  // whole files: all but the first token are targets
+    const Evaluated evaluated(run, of_folder);
+    const auto read = restore_tokenizer(evaluated.task->tokenizer());
+    const auto in_file = static_cast<int64_t>(read->encode("ab cd\n").size()) + 1,
+               validation_units = evaluated.task->validation_units();
+    REQUIRE(validation_units % in_file == 0);  // whole files: all but the first token are targets
     const auto first = read->decode(std::vector<int32_t>{read->encode("ab cd\n")[0]}).size();
-    const double characters = static_cast<double>(6 * (held_out / in_file)) - static_cast<double>(first);
-    const auto [loss, figures] = judged.validate();
-    CHECK(figures.at("bits_per_character") ==
-          doctest::Approx(loss * static_cast<double>(held_out - 1) / std::log(2.0) / characters).epsilon(1e-12));
+    const double characters = static_cast<double>(6 * (validation_units / in_file)) - static_cast<double>(first);
+    const auto [loss, metrics] = evaluated.validate();
+    CHECK(
+        metrics.at("bits_per_character") ==
+        doctest::Approx(loss * static_cast<double>(validation_units - 1) / std::log(2.0) / characters).epsilon(1e-12));
   }
 }
 
@@ -87,10 +89,10 @@ TEST_CASE("validation: a stream's is told for learned tokens as well, read on an
                               {"context", "8"},
                               {"cache_length", "8"},
                               {"attention", "softmax(span=fixed(8))"}};
-  const auto [loss, figures] = Judged(run, stream).validate();
-  CHECK(figures.at("bits_per_character") == doctest::Approx(loss / std::log(2.0)).epsilon(1e-12));
-  CHECK(figures.at("training_loss") > 0);
-  CHECK(figures.at("training_loss") != loss);
+  const auto [loss, metrics] = Evaluated(run, stream).validate();
+  CHECK(metrics.at("bits_per_character") == doctest::Approx(loss / std::log(2.0)).epsilon(1e-12));
+  CHECK(metrics.at("training_loss") > 0);
+  CHECK(metrics.at("training_loss") != loss);
 }
 
 TEST_CASE("documents: packed they are judged and learned as each by itself") {

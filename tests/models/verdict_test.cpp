@@ -54,53 +54,61 @@ Comparison if_above(double bound) {
 TEST_CASE("verdict: shown, not shown and reversed, against Student's interval by hand") {
   // mean -0.03, s 0.01, t of 2 degrees 4.302653: the half width is 0.02484138
   const std::vector<double> d = {-0.03, -0.02, -0.04};
-  const Judgement below_zero = judge(d, Refuted::above, 0);
+  const TestResult below_zero = test_differences(d, RefutedWhen::above, 0);
   CHECK(below_zero.verdict == Verdict::shown);
   CHECK(near(below_zero.interval.mean, -0.03));
   CHECK(near(below_zero.interval.low, -0.03 - 0.02484138));
   CHECK(near(below_zero.interval.high, -0.03 + 0.02484138));
   CHECK(below_zero.samples == 3);
-  CHECK(judge(d, Refuted::below, 0).verdict == Verdict::reversed);
-  CHECK(judge(d, Refuted::below, -0.06).verdict == Verdict::shown);
-  CHECK(judge(d, Refuted::above, -0.06).verdict == Verdict::not_shown);  // smaller than claimed, but not reversed
-  CHECK(!judge(d, Refuted::above, -0.06).needed);
-  CHECK(judge(d, Refuted::below, 0.5).verdict == Verdict::reversed);  // also below zero
-  CHECK(judge(std::vector<double>{0, 0, 0}, Refuted::below, 0.5).verdict == Verdict::not_shown);
-  CHECK(judge(std::vector<double>{0.6, 0.7, 0.6}, Refuted::above, 0.5).verdict == Verdict::not_shown);
-  CHECK(judge(std::vector<double>{0.8, 0.9, 0.8}, Refuted::above, 0.5).verdict == Verdict::reversed);
+  CHECK(test_differences(d, RefutedWhen::below, 0).verdict == Verdict::reversed);
+  CHECK(test_differences(d, RefutedWhen::below, -0.06).verdict == Verdict::shown);
+  CHECK(test_differences(d, RefutedWhen::above, -0.06).verdict ==
+        Verdict::not_shown);  // smaller than claimed, but not reversed
+  CHECK(!test_differences(d, RefutedWhen::above, -0.06).needed);
+  CHECK(test_differences(d, RefutedWhen::below, 0.5).verdict == Verdict::reversed);  // also below zero
+  CHECK(test_differences(std::vector<double>{0, 0, 0}, RefutedWhen::below, 0.5).verdict == Verdict::not_shown);
+  CHECK(test_differences(std::vector<double>{0.6, 0.7, 0.6}, RefutedWhen::above, 0.5).verdict == Verdict::not_shown);
+  CHECK(test_differences(std::vector<double>{0.8, 0.9, 0.8}, RefutedWhen::above, 0.5).verdict == Verdict::reversed);
   // The bound -0.01 is inside. 4 samples: 3.182446 x 0.01 / 2 = 0.0159 < 0.02, and 3 have 0.0248.
-  const Judgement held = judge(d, Refuted::above, -0.01);
+  const TestResult held = test_differences(d, RefutedWhen::above, -0.01);
   CHECK(held.verdict == Verdict::not_shown);
   CHECK(held.needed == 4);
   // The border is 0.0025, a tenth of the half width, around the ends -0.0548 and -0.0052.
-  CHECK(!below_zero.on_border);
-  CHECK(judge(d, Refuted::above, -0.007).on_border);
-  CHECK(judge(d, Refuted::above, -0.003).on_border);
-  CHECK(!judge(d, Refuted::above, -0.0025).on_border);
-  CHECK(judge(d, Refuted::outside, 0.054).on_border);
+  CHECK(!below_zero.is_borderline);
+  CHECK(test_differences(d, RefutedWhen::above, -0.007).is_borderline);
+  CHECK(test_differences(d, RefutedWhen::above, -0.003).is_borderline);
+  CHECK(!test_differences(d, RefutedWhen::above, -0.0025).is_borderline);
+  CHECK(test_differences(d, RefutedWhen::outside, 0.054).is_borderline);
 }
 
 TEST_CASE("verdict: equality is judged by both ends of the interval") {
   const std::vector<double> d = {-0.03, -0.02, -0.04};  // -0.0548 to -0.0052
-  CHECK(judge(d, Refuted::outside, 0.06).verdict == Verdict::shown);
-  CHECK(judge(d, Refuted::outside, 0.054).verdict == Verdict::not_shown);  // one end is outside
-  CHECK(judge(d, Refuted::outside, 0.05).needed == 4);                     // the nearer end is 0.02 away
-  CHECK(judge(d, Refuted::outside, 0.005).verdict == Verdict::reversed);
+  CHECK(test_differences(d, RefutedWhen::outside, 0.06).verdict == Verdict::shown);
+  CHECK(test_differences(d, RefutedWhen::outside, 0.054).verdict == Verdict::not_shown);  // one end is outside
+  CHECK(test_differences(d, RefutedWhen::outside, 0.05).needed == 4);                     // the nearer end is 0.02 away
+  CHECK(test_differences(d, RefutedWhen::outside, 0.005).verdict == Verdict::reversed);
   const std::vector<double> other = {0.03, 0.02, 0.04};
-  CHECK(judge(other, Refuted::outside, 0.005).verdict == Verdict::reversed);
-  CHECK(judge(other, Refuted::outside, 0.054).verdict == Verdict::not_shown);
+  CHECK(test_differences(other, RefutedWhen::outside, 0.005).verdict == Verdict::reversed);
+  CHECK(test_differences(other, RefutedWhen::outside, 0.054).verdict == Verdict::not_shown);
   const std::vector<double> same = {0, 0, 0};
-  CHECK(judge(same, Refuted::outside, 0.001).verdict == Verdict::shown);
-  expect_error([&] { judge(same, Refuted::outside, -1); }).names("study").names("margin").value(-1).offers(0);
+  CHECK(test_differences(same, RefutedWhen::outside, 0.001).verdict == Verdict::shown);
+  expect_error([&] { test_differences(same, RefutedWhen::outside, -1); })
+      .names("study")
+      .names("margin")
+      .value(-1)
+      .offers(0);
 }
 
 TEST_CASE("verdict: how many samples would resolve what is not shown") {
   // mean 0.005, s 0.01290994: 28 have 2.051831 s / sqrt 28 = 0.005006, 29 have 2.048407 s / sqrt 29 = 0.004911
-  const Judgement open = judge(std::vector<double>{0.02, -0.01, 0.01, 0}, Refuted::above, 0);
+  const TestResult open = test_differences(std::vector<double>{0.02, -0.01, 0.01, 0}, RefutedWhen::above, 0);
   CHECK(open.verdict == Verdict::not_shown);
   CHECK(open.needed == 29);
-  CHECK(!judge(std::vector<double>{0.01, -0.01, 0}, Refuted::above, 0).needed);  // the mean is the bound
-  expect_error([] { judge(std::vector<double>{1}, Refuted::above, 0); }).names("study").names("samples").value(1);
+  CHECK(!test_differences(std::vector<double>{0.01, -0.01, 0}, RefutedWhen::above, 0).needed);  // the mean is the bound
+  expect_error([] { test_differences(std::vector<double>{1}, RefutedWhen::above, 0); })
+      .names("study")
+      .names("samples")
+      .value(1);
   using V = std::vector<Verdict>;
   CHECK(verdict_of_all(V{Verdict::shown, Verdict::shown}) == Verdict::shown);
   CHECK(verdict_of_all(V{Verdict::shown, Verdict::not_shown}) == Verdict::not_shown);
@@ -191,10 +199,10 @@ TEST_CASE("metric: what is none is refused with a sentence") {
 }
 
 TEST_CASE("claim: judged at each swept value, or of what is made of the sweep") {
-  const auto first = [](const JudgedClaim& claim) {
+  const auto first = [](const ClaimResult& claim) {
     return Message(claim.comparisons[0].sentence).names("validation loss").names("relu - softmax").names("slots=8");
   };
-  const JudgedClaim at_each = judge(small_claim({if_above(0)}), small_measurements());
+  const ClaimResult at_each = test_claim(small_claim({if_above(0)}), small_measurements());
   REQUIRE(at_each.comparisons.size() == 2);
   CHECK(at_each.verdict == Verdict::shown);
   CHECK(at_each.comparisons[0].at == "slots=8");
@@ -202,48 +210,49 @@ TEST_CASE("claim: judged at each swept value, or of what is made of the sweep") 
   CHECK(near(at_each.comparisons[1].mean, -0.06));
   Message(at_each.comparisons[0].sentence).names("shown").names("95 %").names("below zero");
   first(at_each).value("-0.0300").value("-0.0548").value("-0.0052").value("3 seeds");
-  const JudgedClaim far = judge(small_claim({if_above(-0.04)}), small_measurements());  // -0.0548 .. and -0.1097 ..
+  const ClaimResult far =
+      test_claim(small_claim({if_above(-0.04)}), small_measurements());  // -0.0548 .. and -0.1097 ..
   CHECK(far.verdict == Verdict::not_shown);
   CHECK(far.comparisons[0].needed == 0);
   first(far).names("margin").value("-0.04").names("mean").value("above").value("zero");
-  const JudgedClaim less = judge(small_claim({if_above(-0.06)}), small_measurements());
+  const ClaimResult less = test_claim(small_claim({if_above(-0.06)}), small_measurements());
   CHECK(less.comparisons[0].verdict == Verdict::not_shown);
   first(less).value("above").names("margin").value("-0.06").value("zero");
-  const JudgedClaim open = judge(small_claim({if_above(-0.025)}), small_measurements());
+  const ClaimResult open = test_claim(small_claim({if_above(-0.025)}), small_measurements());
   CHECK(open.comparisons[0].needed == 18);  // 2.109816 x 0.01 / sqrt 18 = 0.00497 < 0.005, and 17 have 0.00514
   first(open).names("margin").value("-0.025").offers("18 seeds");
 
   // One doubling, from 8 to 16: the second value minus the first, -0.02, -0.03 and -0.04.
-  const JudgedClaim over = judge(small_claim({if_above(0)}, "doubling(validation_loss)"), small_measurements());
+  const ClaimResult over = test_claim(small_claim({if_above(0)}, "doubling(validation_loss)"), small_measurements());
   REQUIRE(over.comparisons.size() == 1);
   CHECK(over.comparisons[0].at.empty());
   CHECK(near(over.comparisons[0].mean, -0.03));
 
   Comparison number = if_above(0);
   number.of_variants = false, number.right = "ratio(16, swept)", number.number = parse_metric("c", number.right);
-  const JudgedClaim against = judge(small_claim({number}), small_measurements());  // 2 at 8, and 1 at 16
+  const ClaimResult against = test_claim(small_claim({number}), small_measurements());  // 2 at 8, and 1 at 16
   CHECK(near(against.comparisons[0].mean, -0.03));
   CHECK(near(against.comparisons[1].mean, 0.94));
   CHECK(against.verdict == Verdict::reversed);
 
   Comparison share = if_above(0.1);
-  share.share = true;
-  CHECK(near(judge(small_claim({share}), small_measurements()).comparisons[0].mean, -0.015));
+  share.is_relative = true;
+  CHECK(near(test_claim(small_claim({share}), small_measurements()).comparisons[0].mean, -0.015));
 }
 
 TEST_CASE("claim: a sample that is missing is never left out") {
   Measurements measured = small_measurements();
   measured.values[0][1][0][2] = std::nullopt;
-  const JudgedClaim judged = judge(small_claim({if_above(0)}), measured);
-  CHECK(judged.verdict == Verdict::not_shown);
-  CHECK(!judged.comparisons[0].known);
-  Message(judged.comparisons[0].sentence)
+  const ClaimResult result = test_claim(small_claim({if_above(0)}), measured);
+  CHECK(result.verdict == Verdict::not_shown);
+  CHECK(!result.comparisons[0].known);
+  Message(result.comparisons[0].sentence)
       .names("not shown")
       .names("validation loss")
       .names("relu - softmax")
       .names("slots=8")
       .value("2 of 3 seeds");
-  CHECK(judged.comparisons[1].verdict == Verdict::shown);
+  CHECK(result.comparisons[1].verdict == Verdict::shown);
 }
 
 TEST_CASE("claim: a verdict is written and read again") {
@@ -251,28 +260,28 @@ TEST_CASE("claim: a verdict is written and read again") {
   StudyVerdict verdict;
   verdict.file = "a.toml", verdict.sentence = "\"quoted\" | and more", verdict.kind = "trained";
   verdict.minutes = 1.5, verdict.missing = {"relu seed=1: diverged at step 3"};
-  verdict.judged = judge(small_claim({if_above(-0.04)}), small_measurements());
-  verdict.figure = "34 | 33", verdict.main = true;
-  verdict.rates = {{"relu", 0.01}, {"softmax", 0.003}}, verdict.common_rate = 0.003;
-  verdict.at_common_rate = judge(small_claim({if_above(1)}), small_measurements());
+  verdict.result = test_claim(small_claim({if_above(-0.04)}), small_measurements());
+  verdict.reported = "34 | 33", verdict.main = true;
+  verdict.learning_rates = {{"relu", 0.01}, {"softmax", 0.003}}, verdict.shared_lr = 0.003;
+  verdict.at_shared_lr = test_claim(small_claim({if_above(1)}), small_measurements());
   write_verdict(folder / "verdict.json", verdict);
   const StudyVerdict again = read_verdict(folder / "verdict.json");
   CHECK(again.sentence == verdict.sentence);
   CHECK(again.missing == verdict.missing);
   CHECK(again.minutes == 1.5);
-  CHECK(again.word() == "not shown");
-  CHECK(again.figure == verdict.figure);
+  CHECK(again.label() == "not shown");
+  CHECK(again.reported == verdict.reported);
   CHECK(again.main);
-  CHECK(again.rates == verdict.rates);
-  CHECK(again.common_rate == 0.003);
-  REQUIRE(again.at_common_rate);
-  CHECK(again.at_common_rate->verdict == Verdict::shown);
-  CHECK(again.at_common_rate->comparisons[1].mean == verdict.at_common_rate->comparisons[1].mean);
-  verdict.smaller = "one layer", verdict.judged.verdict = Verdict::shown;
-  CHECK(verdict.word() == "shown at this scale");
-  REQUIRE(again.judged.comparisons.size() == 2);
+  CHECK(again.learning_rates == verdict.learning_rates);
+  CHECK(again.shared_lr == 0.003);
+  REQUIRE(again.at_shared_lr);
+  CHECK(again.at_shared_lr->verdict == Verdict::shown);
+  CHECK(again.at_shared_lr->comparisons[1].mean == verdict.at_shared_lr->comparisons[1].mean);
+  verdict.smaller = "one layer", verdict.result.verdict = Verdict::shown;
+  CHECK(verdict.label() == "shown at this scale");
+  REQUIRE(again.result.comparisons.size() == 2);
   for (size_t i = 0; i < 2; ++i) {
-    const JudgedComparison &a = again.judged.comparisons[i], &b = verdict.judged.comparisons[i];
+    const ComparisonResult &a = again.result.comparisons[i], &b = verdict.result.comparisons[i];
     CHECK(a.sentence == b.sentence);
     CHECK(a.mean == b.mean);
     CHECK(a.high == b.high);

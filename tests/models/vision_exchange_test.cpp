@@ -95,9 +95,9 @@ TEST_CASE("vision exchange: pixels are scaled as theirs does, from the file or b
         .offers(3);
 
   // As in transformers, an image processor in processor_config.json takes precedence.
-  for (const bool beside : {true, false}) {
+  for (const bool has_both : {true, false}) {
     const std::string theirs = changed(folder, numeric, "preprocessor_config.json", [](nlohmann::json&) {});
-    if (!beside) fs::remove(theirs + "/preprocessor_config.json");
+    if (!has_both) fs::remove(theirs + "/preprocessor_config.json");
     const nlohmann::json numbers = {{"image_mean", {0.1, 0.2, 0.3}}, {"image_std", 0.25}};
     write_file_atomically(theirs + "/processor_config.json", nlohmann::json{{"image_processor", numbers}}.dump());
     const ImportReport processed = imported(folder, theirs);
@@ -107,7 +107,7 @@ TEST_CASE("vision exchange: pixels are scaled as theirs does, from the file or b
     write_file_atomically(theirs + "/processor_config.json", R"({"image_processor": 7})");
     expect_error([&] { imported(folder, theirs); }).names("image_processor").value(7).offers("object");
     write_file_atomically(theirs + "/processor_config.json", R"({"other": 7})");
-    CHECK(has_note(imported(folder, theirs), {"processor_config.json", "pixel_mean=0.5"}) == !beside);
+    CHECK(has_note(imported(folder, theirs), {"processor_config.json", "pixel_mean=0.5"}) == !has_both);
   }
 
   const ImportReport without = imported(folder, cases + "vit_without_preprocessor/model");
@@ -136,23 +136,23 @@ TEST_CASE("vision exchange: stored biases of queries, keys and values count only
 
 TEST_CASE("vision exchange: what theirs does with pictures and is not done here is noted at the import") {
   const Folder folder;
-  const auto noted = [&](const nlohmann::json& more) {
+  const auto imported_with = [&](const nlohmann::json& more) {
     return imported(folder, changed(folder, numeric, "preprocessor_config.json",
                                     [&](nlohmann::json& pixels) { pixels.update(more); }));
   };
   using Json = nlohmann::json;
-  CHECK(has_note(noted(nlohmann::json::object()), {"images to a square", "center square", "16"}));
-  CHECK(noted({{"size", {{"shortest_edge", 16}}}}).notes.empty());
-  CHECK(noted({{"size", {{"shortest_edge", 16}}}, {"do_center_crop", true}, {"crop_size", 16}}).notes.empty());
+  CHECK(has_note(imported_with(nlohmann::json::object()), {"images to a square", "center square", "16"}));
+  CHECK(imported_with({{"size", {{"shortest_edge", 16}}}}).notes.empty());
+  CHECK(imported_with({{"size", {{"shortest_edge", 16}}}, {"do_center_crop", true}, {"crop_size", 16}}).notes.empty());
   const Json cropped = {
       {"size", {{"shortest_edge", 18}}}, {"do_center_crop", true}, {"crop_size", {{"height", 16}, {"width", 16}}}};
-  CHECK(has_note(noted(cropped), {"shortest edge", "18", "center to 16", "16"}));
-  CHECK(has_note(noted({{"do_resize", false}}), {"not resize", "16"}));
-  CHECK(has_note(noted({{"resample", 3}}), {"resample", "3", "bilinear"}));
-  CHECK(has_note(noted({{"do_pad", true}}), {"do_pad"}));
-  CHECK(!has_note(noted({{"do_pad", false}, {"do_convert_rgb", true}}), {"do_pad"}));
-  expect_error([&] { noted({{"do_rescale", false}}); }).names("do_rescale").value("false").offers("image_mean");
-  expect_error([&] { noted({{"rescale_factor", 1}}); }).names("rescale_factor").offers("1 / 255");
+  CHECK(has_note(imported_with(cropped), {"shortest edge", "18", "center to 16", "16"}));
+  CHECK(has_note(imported_with({{"do_resize", false}}), {"not resize", "16"}));
+  CHECK(has_note(imported_with({{"resample", 3}}), {"resample", "3", "bilinear"}));
+  CHECK(has_note(imported_with({{"do_pad", true}}), {"do_pad"}));
+  CHECK(!has_note(imported_with({{"do_pad", false}, {"do_convert_rgb", true}}), {"do_pad"}));
+  expect_error([&] { imported_with({{"do_rescale", false}}); }).names("do_rescale").value("false").offers("image_mean");
+  expect_error([&] { imported_with({{"rescale_factor", 1}}); }).names("rescale_factor").offers("1 / 255");
 }
 
 TEST_CASE("vision exchange: many labels at once are the sigmoid's loss, and names of classes may be numbers") {

@@ -40,9 +40,9 @@ void prepare(nn::Module& model) {
 }
 
 Tensor logits_of(nn::Module& model, const Tensor& pixels, bool training = false) {
-  nn::Pass pass;
+  nn::ForwardPass pass;
   pass.training = training;
-  pass.key = RandomKey{1, 2};
+  pass.rng = RandomKey{1, 2};
   return model(pixels, pass);
 }
 
@@ -53,15 +53,15 @@ void check_model(nn::Module& model, const Shape& pixels) {
   test.inputs.push_back({"pixels", random_tensor(pixels, 3)});
   const std::vector<nn::NamedParameter> parameters = nn::parameters_of(model);
   for (const nn::NamedParameter& p : parameters) test.inputs.push_back({p.path, p.parameter->value.detach().clone()});
-  test.quotients = 6;
+  test.finite_differences = 6;
   test.fast = [&](const std::vector<Tensor>& in) {
     for (size_t i = 0; i < parameters.size(); ++i) parameters[i].parameter->value = in[i + 1];
     return logits_of(model, in[0], true);
   };
   const GradientReport report = check_gradients(test);
   for (const GradientRow& row : report.rows) {
-    INFO(row.input, " element ", row.worst_element, ": ", row.worst_explicit, " and ", row.worst_quotient);
-    CHECK(row.against_quotient < 1e-6);
+    INFO(row.input, " element ", row.worst_element, ": ", row.worst_explicit, " and ", row.worst_finite_difference);
+    CHECK(row.finite_difference_error < 1e-6);
   }
 }
 
@@ -75,8 +75,8 @@ void check_composition(nn::Module& model, const Shape& one) {
     CHECK(largest_difference(logits_of(model, pixels.slice(i, i + 1)), all.slice(i, i + 1)) < 1e-5);
     CHECK(largest_difference(logits_of(model, pixels.slice(i, 7)), all.slice(i, 7)) < 1e-5);
   }
-  const Tensor turned = logits_of(model, concatenate({pixels.slice(4, 7), pixels.slice(0, 4)}, 0));
-  CHECK(largest_difference(turned, concatenate({all.slice(4, 7), all.slice(0, 4)}, 0)) < 1e-5);
+  const Tensor rotated = logits_of(model, concatenate({pixels.slice(4, 7), pixels.slice(0, 4)}, 0));
+  CHECK(largest_difference(rotated, concatenate({all.slice(4, 7), all.slice(0, 4)}, 0)) < 1e-5);
 }
 
 }  // namespace
@@ -191,7 +191,7 @@ TEST_CASE("vit: the embedding's scale is what patches, class token and positions
 TEST_CASE("resnet: weights start as they are told") {
   const auto deviation = [](const char* start, const std::string& path) {
     ResnetSettings s = small_resnet();
-    s.width = 16, s.blocks = 3, s.initial_std = parse_spec(start);
+    s.width = 16, s.blocks = 3, s.initialization = parse_spec(start);
     Resnet model(s);
     nn::initialize(model, 1);
     for (const nn::NamedParameter& p : nn::parameters_of(model))

@@ -78,12 +78,12 @@ struct Operands {
 struct Results {
   Numbers output, log_sum;
   Operands gradients;
-  Numbers sum, positive_sum, entropy, zero_share, maximum;
+  Numbers sum, positive_sum, entropy, zero_fraction, maximum;
   int64_t work = 0;  // multiply-adds of forward and backward, counted on the CPU only
 };
 
 struct Sizes {
-  int64_t batch, queries, keys, query_heads, key_heads, head_size, value_size, slots = 0, distances = 0;
+  int64_t batch, queries, keys, query_heads, kv_heads, head_size, value_size, slots = 0, distances = 0;
 };
 struct CaseOptions {
   double scale = 1;
@@ -92,14 +92,14 @@ struct CaseOptions {
   double soft_cap = 0, ramp = 0;
   bool span_per_query = false;
   double dropout = 0;
-  LateKey random_key = {};
+  DeviceRandomKey rng_key = {};
 };
 
 struct Case {
   Sizes sizes;
   CaseOptions options = {};
   Kind kind = Kind::softmax;
-  bool biased = false, positioned = false, spanned = false, judged = false;  // b, p, z, dS and dH are passed
+  bool biased = false, positioned = false, spanned = false, regularized = false;  // b, p, z, dS and dH are passed
   std::vector<int32_t> lengths = {}, query_document_ids = {}, key_document_ids = {};
   Operands operands = {};
   Numbers output_gradient = {}, sum_gradient = {}, entropy_gradient = {};
@@ -115,10 +115,10 @@ struct Case {
     };
     if (biased || positioned) sizes.distances = std::max(s.distances, largest_distance() + 1);
     operands = {.query = make(1, s.batch * s.queries * s.query_heads * s.head_size),
-                .key = make(2, s.batch * s.keys * s.key_heads * s.head_size),
-                .value = make(3, s.batch * s.keys * s.key_heads * s.value_size),
-                .slot_key = make(5, s.slots * s.key_heads * s.head_size),
-                .slot_value = make(6, s.slots * s.key_heads * s.value_size),
+                .key = make(2, s.batch * s.keys * s.kv_heads * s.head_size),
+                .value = make(3, s.batch * s.keys * s.kv_heads * s.value_size),
+                .slot_key = make(5, s.slots * s.kv_heads * s.head_size),
+                .slot_value = make(6, s.slots * s.kv_heads * s.value_size),
                 .relative_embedding = make(7, positioned ? s.distances * s.head_size : 0),
                 .relative_bias = make(8, biased ? s.query_heads * s.distances : 0),
                 .span = make(9, !spanned                 ? 0
@@ -126,7 +126,7 @@ struct Case {
                                                          : s.query_heads)};
     for (double& z : operands.span) z = static_cast<float>(7 + 4 * z);  // from 0.2 to 13.8 tokens
     output_gradient = make(4, s.batch * s.queries * s.query_heads * s.value_size);
-    sum_gradient = make(10, judged ? rows() : 0), entropy_gradient = make(11, judged ? rows() : 0);
+    sum_gradient = make(10, regularized ? rows() : 0), entropy_gradient = make(11, regularized ? rows() : 0);
   }
   int64_t largest_distance() const {
     const int64_t o = options.query_offset;
@@ -139,7 +139,7 @@ struct Case {
     const auto data = [](const std::vector<int32_t>& x) { return x.empty() ? nullptr : x.data(); };
     AttentionProblem<A> p;
     p.batch = number(sizes.batch), p.queries = number(sizes.queries), p.keys = number(sizes.keys);
-    p.query_heads = number(sizes.query_heads), p.key_heads = number(sizes.key_heads);
+    p.query_heads = number(sizes.query_heads), p.kv_heads = number(sizes.kv_heads);
     p.head_size = number(sizes.head_size), p.value_size = number(sizes.value_size);
     p.slots = number(sizes.slots), p.distances = number(sizes.distances);
     const CaseOptions& o = options;
@@ -151,7 +151,7 @@ struct Case {
                     .soft_cap = o.soft_cap,
                     .ramp = o.ramp,
                     .dropout = o.dropout,
-                    .random_key = o.random_key});
+                    .rng_key = o.rng_key});
     p.span_per_query = o.span_per_query, p.key_lengths = data(lengths);
     p.query_document_ids = data(query_document_ids), p.key_document_ids = data(key_document_ids);
     return p;

@@ -20,8 +20,8 @@ inline Case case_of(uint32_t bits, Sizes sizes, Kind kind) {
   c.biased = next(), c.positioned = next(), c.spanned = next(), c.options.span_per_query = next();
   c.options.soft_cap = next() ? 1.5 : 0;
   c.sizes.slots = next() ? sizes.slots : 0;
-  c.judged = next();
-  if (next()) c.options.dropout = 0.2, c.options.random_key = RandomKey{5, 6};
+  c.regularized = next();
+  if (next()) c.options.dropout = 0.2, c.options.rng_key = RandomKey{5, 6};
   c.options.query_offset = next() ? sizes.keys - sizes.queries : 0;
   c.options.ramp = c.spanned ? 5.3 : 0;
   return c;
@@ -42,7 +42,7 @@ inline constexpr Sizes one{.batch = 2,
                            .queries = 1,
                            .keys = 17,
                            .query_heads = 4,
-                           .key_heads = 2,
+                           .kv_heads = 2,
                            .head_size = 8,
                            .value_size = 20,
                            .slots = 5},
@@ -50,7 +50,7 @@ inline constexpr Sizes one{.batch = 2,
           .queries = 17,
           .keys = 17,
           .query_heads = 2,
-          .key_heads = 1,
+          .kv_heads = 1,
           .head_size = 8,
           .value_size = 5,
           .slots = 3},
@@ -58,7 +58,7 @@ inline constexpr Sizes one{.batch = 2,
            .queries = 65,
            .keys = 70,
            .query_heads = 2,
-           .key_heads = 2,
+           .kv_heads = 2,
            .head_size = 20,
            .value_size = 8,
            .slots = 18};
@@ -68,9 +68,9 @@ inline std::string name_of(const Sizes& s) {
 }
 
 // Returns a case whose spans and attend_to_self = false mask some operands: these may be NaN.
-inline Case case_with_unseen_parts(Kind kind) {
+inline Case case_with_masked_operands(Kind kind) {
   Case c{.sizes = medium, .options = {.scale = 0.3, .attend_to_self = false, .ramp = 5.3}, .kind = kind};
-  c.biased = c.positioned = c.spanned = c.judged = true;
+  c.biased = c.positioned = c.spanned = c.regularized = true;
   c.fill();
   return c;
 }
@@ -89,7 +89,7 @@ inline void spoil_masked_operands(Case& c) {
 }
 
 // Returns a case with all options and all masks.
-inline Case everything_at_once(const Sizes& sizes, Kind kind) {
+inline Case all_options_at_once(const Sizes& sizes, Kind kind) {
   Case c = case_of(all_choices - 1, sizes, kind);
   c.options.causal = false, c.options.attend_to_self = false, c.options.window = 60;
   for (int64_t b = 0; b < sizes.batch; ++b) {

@@ -24,10 +24,10 @@ inline std::unique_ptr<nn::Sublayer> layer_of(const std::string& spec, nn::Atten
   for (const nn::NamedParameter& p : parameters_of(*layer)) {
     nn::Parameter& one = *p.parameter;
     const Tensor random = random_tensor(one.value.shape(), ++seed);
-    if (std::isfinite(one.lowest) && std::isfinite(one.highest))
-      one.value.copy_from(Tensor::full(one.value.shape(), 0.4 * one.lowest + 0.6 * one.highest, Dtype::f64));
-    else if (std::isfinite(one.lowest))
-      one.value.copy_from(Tensor::full(one.value.shape(), one.lowest + 0.8, Dtype::f64));
+    if (std::isfinite(one.min_value) && std::isfinite(one.max_value))
+      one.value.copy_from(Tensor::full(one.value.shape(), 0.4 * one.min_value + 0.6 * one.max_value, Dtype::f64));
+    else if (std::isfinite(one.min_value))
+      one.value.copy_from(Tensor::full(one.value.shape(), one.min_value + 0.8, Dtype::f64));
     else
       one.value.copy_from(random * 0.5);
   }
@@ -50,8 +50,8 @@ inline bool needs_causal(const std::string& spec) { return spec.find("row_index"
 struct LayerResult {
   Tensor y, dx;
 };
-inline LayerResult run(nn::Sublayer& layer, const Tensor& x, const Tensor& dy, const nn::Pass& given) {
-  nn::Pass pass = given;
+inline LayerResult run(nn::Sublayer& layer, const Tensor& x, const Tensor& dy, const nn::ForwardPass& given) {
+  nn::ForwardPass pass = given;
   const Tensor leaf = x.clone().set_requires_grad();
   const Tensor y = layer(leaf, pass);
   backward(y, dy);

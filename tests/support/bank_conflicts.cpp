@@ -21,40 +21,41 @@ unsigned BankCounter::times(const Access* first, size_t count) {
   std::set<uintptr_t> words[banks];
   for (const Access* a = first; a < first + count; ++a)
     for (uintptr_t w = a->address / word; w < (a->address + a->bytes) / word; ++w) words[w % banks].insert(w);
-  size_t most = 0;
-  for (const auto& of_bank : words) most = std::max(most, of_bank.size());
-  return static_cast<unsigned>(most);
+  size_t largest = 0;
+  for (const auto& of_bank : words) largest = std::max(largest, of_bank.size());
+  return static_cast<unsigned>(largest);
 }
 
-void BankCounter::note_row(unsigned thread, const void* row) { rows_[thread] = reinterpret_cast<uintptr_t>(row); }
+void BankCounter::record_row(unsigned thread, const void* row) { rows_[thread] = reinterpret_cast<uintptr_t>(row); }
 void BankCounter::load_matrices(unsigned warp) {
   constexpr unsigned rows = 8;  // rows of a matrix; one phase reads one matrix
   for (unsigned first = 0; first < 32; first += rows) {
     Access accesses[rows];
     for (unsigned i = 0; i < rows; ++i) accesses[i] = {rows_[warp * 32 + first + i], 16};
     traffic_.loads += times(accesses, rows);
-    ++traffic_.least_loads;
+    ++traffic_.min_loads;
   }
 }
 
-void BankCounter::note_copy(unsigned thread, const void* to, unsigned bytes, Site site) {
-  const unsigned turn = turns_[{thread, site.line}]++;
-  copies_[thread].push_back({site.line, turn, {reinterpret_cast<uintptr_t>(to), bytes}});
+void BankCounter::record_copy(unsigned thread, const void* to, unsigned bytes, Site site) {
+  const unsigned access_number = turns_[{thread, site.line}]++;
+  copies_[thread].push_back({site.line, access_number, {reinterpret_cast<uintptr_t>(to), bytes}});
 }
 void BankCounter::end_block() {
   // (warp, line, turn, group of lanes served together) -> accesses of these lanes
   std::map<std::tuple<unsigned, int, unsigned, unsigned>, std::vector<Access>> together;
   for (const auto& [thread, copies] : copies_)
     for (const Copy& copy : copies)
-      together[{thread / 32, copy.line, copy.turn, thread % 32 / (128 / copy.access.bytes)}].push_back(copy.access);
+      together[{thread / 32, copy.line, copy.access_number, thread % 32 / (128 / copy.access.bytes)}].push_back(
+          copy.access);
   for (const auto& [key, accesses] : together) {
     traffic_.copies += times(accesses.data(), accesses.size());
-    ++traffic_.least_copies;
+    ++traffic_.min_copies;
   }
   copies_.clear(), turns_.clear(), rows_.clear();
   const std::lock_guard lock(mutex);
-  all.loads += traffic_.loads, all.least_loads += traffic_.least_loads;
-  all.copies += traffic_.copies, all.least_copies += traffic_.least_copies;
+  all.loads += traffic_.loads, all.min_loads += traffic_.min_loads;
+  all.copies += traffic_.copies, all.min_copies += traffic_.min_copies;
   traffic_ = {};
 }
 

@@ -15,7 +15,7 @@
 namespace cuda_on_cpu {
 
 struct BankTraffic {  // transactions of shared memory: actual, and without bank conflicts
-  uint64_t loads = 0, least_loads = 0, copies = 0, least_copies = 0;
+  uint64_t loads = 0, min_loads = 0, copies = 0, min_copies = 0;
 };
 inline bool counts_bank_traffic = std::getenv("ORRERY_SHARED_MEMORY") != nullptr;  // counting is slow
 BankTraffic take_bank_traffic();  // returns the sum over all blocks since the last call
@@ -24,8 +24,8 @@ inline BankTraffic latest_bank_traffic;  // traffic of the latest launch
 // The copies of a block, and the row addresses that its lanes pass to ldmatrix.
 class BankCounter {
  public:
-  void note_row(unsigned thread, const void* row);
-  void note_copy(unsigned thread, const void* to, unsigned bytes, Site site);
+  void record_row(unsigned thread, const void* row);
+  void record_copy(unsigned thread, const void* to, unsigned bytes, Site site);
   void load_matrices(unsigned warp);
   void end_block();
 
@@ -39,7 +39,7 @@ class BankCounter {
   // Lanes run in turn, so concurrent copies are matched by line and count in the block.
   struct Copy {
     int line;
-    unsigned turn;
+    unsigned access_number;
     Access access;
   };
   std::map<unsigned, uintptr_t> rows_;

@@ -143,16 +143,16 @@ class Worker {  // an OS thread that runs one block at a time
   bool holds_shared(const void* data, size_t bytes) const { return shared_.holds(data, bytes); }
   void watch_gap(const void* data, size_t bytes) { shared_.watch(data, bytes); }
   Copies& copies() { return threads_[static_cast<size_t>(current_)]->copies; }
-  void note_row(const void* row) {
-    if (counts_banks_) banks_.note_row(static_cast<unsigned>(current_), row);
+  void record_row(const void* row) {
+    if (counts_banks_) banks_.record_row(static_cast<unsigned>(current_), row);
   }
-  void note_copy(const void* to, const void* from, unsigned bytes, unsigned valid, Site site) {
+  void record_copy(const void* to, const void* from, unsigned bytes, unsigned valid, Site site) {
     if (!counts_banks_) return;
-    banks_.note_copy(static_cast<unsigned>(current_), to, bytes, site);
+    banks_.record_copy(static_cast<unsigned>(current_), to, bytes, site);
     sectors_.note(static_cast<unsigned>(current_), from, valid, static_cast<uintptr_t>(site.line));
   }
-  void note_access(const void* data, size_t bytes, const void* instruction) {
-    if (counts_banks_ && current_ != nobody && DeviceMemory::owns(data))
+  void record_access(const void* data, size_t bytes, const void* instruction) {
+    if (counts_banks_ && current_ != no_thread && DeviceMemory::owns(data))
       sectors_.note(static_cast<unsigned>(current_), data, bytes, reinterpret_cast<uintptr_t>(instruction));
   }
 
@@ -168,7 +168,7 @@ class Worker {  // an OS thread that runs one block at a time
   void yield();
   void turn_to(int next);
 
-  static constexpr int nobody = -1;
+  static constexpr int no_thread = -1;
   CudaThread main_;
   std::vector<std::unique_ptr<CudaThread>> threads_;
   std::vector<Warp> warps_;
@@ -178,7 +178,7 @@ class Worker {  // an OS thread that runs one block at a time
   SectorCounter sectors_;
   bool counts_banks_ = false;
   const Launch* launch_ = nullptr;
-  int current_ = nobody, live_ = 0, waiting_ = 0;
+  int current_ = no_thread, live_ = 0, waiting_ = 0;
   unsigned ready_warps_ = 0, phase_ = 0;
   uint32_t random_ = 1;
   bool visible_ = true, visible_here_ = true;  // all copies are visible: at the last barrier; so far at the current one
@@ -255,7 +255,7 @@ void Worker::entry() {
     }
     release(&worker->end_);
     if (worker->error_)
-      worker->turn_to(nobody);  // the other fibers are abandoned
+      worker->turn_to(no_thread);  // the other fibers are abandoned
     else
       worker->leave_kernel();
   }
@@ -264,7 +264,7 @@ void Worker::entry() {
 void Worker::leave_kernel() {  // the other threads no longer wait for this thread
   const unsigned w = static_cast<unsigned>(current_) / 32;
   warps_[w].live &= ~(1u << current_ % 32);
-  if (--live_ == 0) return turn_to(nobody);
+  if (--live_ == 0) return turn_to(no_thread);
   if (waiting_ == live_) open_barrier();
   try {
     for (Meeting& meeting : warps_[w].meeting)
@@ -272,7 +272,7 @@ void Worker::leave_kernel() {  // the other threads no longer wait for this thre
     yield();
   } catch (...) {  // no other thread can run
     error_ = std::current_exception();
-    turn_to(nobody);
+    turn_to(no_thread);
   }
 }
 
@@ -373,8 +373,8 @@ void Worker::yield() {
 }
 void Worker::turn_to(int next) {
   if (next == current_) return;
-  CudaThread& from = current_ == nobody ? main_ : *threads_[static_cast<size_t>(current_)];
-  CudaThread& to = next == nobody ? main_ : *threads_[static_cast<size_t>(next)];
+  CudaThread& from = current_ == no_thread ? main_ : *threads_[static_cast<size_t>(current_)];
+  CudaThread& to = next == no_thread ? main_ : *threads_[static_cast<size_t>(next)];
   current_ = next;
   threadIdx = to.index;
   Fiber::change(from.fiber, to.fiber);
@@ -417,8 +417,8 @@ void run(const Launch& launch) {
   if (error) std::rethrow_exception(error);
 }
 
-void note_access(const void* data, size_t bytes, const void* instruction) {
-  if (counts_bank_traffic && worker) worker->note_access(data, bytes, instruction);
+void record_access(const void* data, size_t bytes, const void* instruction) {
+  if (counts_bank_traffic && worker) worker->record_access(data, bytes, instruction);
 }
 void* shared_memory(size_t bytes) { return worker->shared_memory(bytes); }
 void watch_gap(const void* data, size_t bytes) { worker->watch_gap(data, bytes); }
@@ -438,7 +438,7 @@ void warp_barrier(unsigned mask, Site site) {
 void check_matrix_row(const void* row, Site site) {
   if (reinterpret_cast<uintptr_t>(row) % 16) stop("ldmatrix: an address is not a multiple of 16, at " + text(site));
   if (!worker->holds_shared(row, 16)) stop("ldmatrix: an address lies outside of shared memory, at " + text(site));
-  worker->note_row(row);
+  worker->record_row(row);
 }
 Copies& copies() { return worker->copies(); }
 void Copies::check_copy(const void* to, const void* from, unsigned bytes, unsigned valid, Site site) {
@@ -447,7 +447,7 @@ void Copies::check_copy(const void* to, const void* from, unsigned bytes, unsign
     stop("copy to shared memory: an address is not a multiple of " + std::to_string(bytes) + ", at " + text(site));
   if (valid > bytes) stop("copy to shared memory: more than " + std::to_string(bytes) + " bytes, at " + text(site));
   if (!worker->holds_shared(to, bytes)) stop("copy to shared memory: the destination lies outside, at " + text(site));
-  worker->note_copy(to, from, bytes, valid, site);
+  worker->record_copy(to, from, bytes, valid, site);
 }
 
 std::vector<Site> barriers_reached(const std::function<void()>& run) {

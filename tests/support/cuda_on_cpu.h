@@ -43,7 +43,7 @@ struct Site {  // a source line of a kernel
 
 enum class Order { forward, reverse, random };  // order in which blocks, and the threads of a block, run
 
-inline int of_environment(const char* name, int otherwise) {
+inline int environment_number(const char* name, int otherwise) {
   const char* const text = std::getenv(name);
   return text ? std::atoi(text) : otherwise;
 }
@@ -56,11 +56,11 @@ struct Options {
   bool lax_waits = false;             // injected fault: every wait for copies leaves one more group in flight
   int devices = 1;                    // 0: a machine without a GPU
   int64_t memory = int64_t{4} << 30;  // bytes of device memory
-  int architecture = of_environment("ORRERY_EMULATED_ARCHITECTURE", 90);  // sets the limits; 90: sm_90
+  int architecture = environment_number("ORRERY_EMULATED_ARCHITECTURE", 90);  // sets the limits; 90: sm_90
   bool holds_code = true;             // false: the program was compiled for other GPUs
   // Rounding of tensor cores. true: as GPUs, which truncate addends at the last bit of the largest
   // and flush denormals to 0. false: each sum is rounded to nearest.
-  bool truncating = of_environment("ORRERY_TRUNCATING_TENSOR_CORES", 0) != 0;
+  bool truncating = environment_number("ORRERY_TRUNCATING_TENSOR_CORES", 0) != 0;
 };
 inline Options options;
 

@@ -64,7 +64,7 @@ cudaError_t cudaGetDevice(int* device) {
 }
 namespace {
 // Maximum in bytes per block: CUDA C++ Programming Guide, specifications per compute capability.
-int most_shared_memory() {
+int max_shared_memory() {
   switch (cuda_on_cpu::options.architecture) {
     case 80:
     case 87:
@@ -80,7 +80,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   const char name[] = "CUDA emulated on the CPU";
   std::copy_n(name, sizeof(name), properties->name);
   properties->totalGlobalMem = static_cast<size_t>(cuda_on_cpu::options.memory);
-  properties->sharedMemPerBlockOptin = static_cast<size_t>(most_shared_memory());
+  properties->sharedMemPerBlockOptin = static_cast<size_t>(max_shared_memory());
   properties->major = cuda_on_cpu::options.architecture / 10;
   properties->minor = cuda_on_cpu::options.architecture % 10;
   properties->multiProcessorCount = 4;
@@ -119,7 +119,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
       return device ? memory->holds(data, bytes) : !memory->touches(data, bytes);
     };
     if (!fits(to, to_device) || !fits(from, from_device)) return cudaErrorInvalidValue;
-    cuda_on_cpu::note_work(stream);
+    cuda_on_cpu::record_work(stream);
     const bool to_host = from_device && !to_device;
     const bool in_flight = to_device != from_device && cuda_on_cpu::is_pinned(to_host ? to : from);
     if (to_host && !in_flight) ++cuda_on_cpu::copies_to_host;
@@ -137,7 +137,7 @@ cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t st
   const auto work = [=] {
     const DeviceMemory::Open memory;
     if (!memory->holds(data, bytes)) return cudaErrorInvalidValue;
-    cuda_on_cpu::note_work(stream);
+    cuda_on_cpu::record_work(stream);
     std::memset(data, value, bytes);
     return cudaSuccess;
   };
@@ -183,8 +183,8 @@ class SharedMemoryLog {
       if (!dladdr(kernel, &module)) continue;
       const auto address = static_cast<const char*>(kernel) - static_cast<const char*>(module.dli_fbase);
       file << module.dli_fname << '\t' << std::hex << address << std::dec << '\t' << use.bytes;
-      for (const uint64_t n : {use.banks.loads, use.banks.least_loads, use.banks.copies, use.banks.least_copies,
-                               use.sectors.touched, use.sectors.least})
+      for (const uint64_t n : {use.banks.loads, use.banks.min_loads, use.banks.copies, use.banks.min_copies,
+                               use.sectors.touched, use.sectors.minimum})
         file << '\t' << n;
       file << '\n';
     }
@@ -194,9 +194,9 @@ class SharedMemoryLog {
     const std::lock_guard lock(mutex_);
     Use& use = uses_[kernel];
     use.bytes = std::max(use.bytes, bytes);
-    use.banks.loads += banks.loads, use.banks.least_loads += banks.least_loads;
-    use.banks.copies += banks.copies, use.banks.least_copies += banks.least_copies;
-    use.sectors.touched += sectors.touched, use.sectors.least += sectors.least;
+    use.banks.loads += banks.loads, use.banks.min_loads += banks.min_loads;
+    use.banks.copies += banks.copies, use.banks.min_copies += banks.min_copies;
+    use.sectors.touched += sectors.touched, use.sectors.minimum += sectors.minimum;
   }
 
  private:
@@ -212,7 +212,7 @@ class SharedMemoryLog {
 SharedMemoryLog shared_memory_log;
 
 // Counts the nop instructions before a kernel (cuda_runtime.h). The compiler may add one for alignment.
-unsigned most_threads(const void* kernel) {
+unsigned max_threads(const void* kernel) {
 #if defined(__x86_64__) && !defined(__clang__)
   constexpr unsigned char empty_instruction = 0x90;
   const auto* const begin = static_cast<const unsigned char*>(kernel);
@@ -229,23 +229,23 @@ unsigned most_threads(const void* kernel) {
 
 cudaError_t attributes(cudaFuncAttributes* attributes, const void* kernel) {
   if (!options.holds_code) return cudaErrorNoKernelImageForDevice;
-  attributes->maxThreadsPerBlock = static_cast<int>(most_threads(kernel));
+  attributes->maxThreadsPerBlock = static_cast<int>(max_threads(kernel));
   return cudaSuccess;
 }
 
 cudaError_t grant_shared_memory(const void* kernel, int bytes) {
-  if (bytes < 0 || bytes > most_shared_memory()) return cudaErrorInvalidValue;
+  if (bytes < 0 || bytes > max_shared_memory()) return cudaErrorInvalidValue;
   grants.set(kernel, static_cast<size_t>(bytes));
   return cudaSuccess;
 }
 
 void check_parameters(Parameters parameters) {
-  constexpr size_t most = 4096;
+  constexpr size_t max_bytes = 4096;
   size_t bytes = 0;
   for (const Parameter& parameter : parameters) bytes += (parameter.bytes + 7) / 8 * 8;
-  if (bytes > most)
+  if (bytes > max_bytes)
     throw Fault("launch: " + std::to_string(bytes) + " bytes of parameters; kernels of all cards take " +
-                std::to_string(most));
+                std::to_string(max_bytes));
 }
 
 cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, Body body, Parameters parameters) {
@@ -256,11 +256,11 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, Body bo
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return cudaErrorInvalidConfiguration;
   if (grid.x > 0x7fffffffu || grid.y > 65535 || grid.z > 65535) return cudaErrorInvalidConfiguration;
   if (!options.holds_code) return cudaErrorNoKernelImageForDevice;
-  if (threads > most_threads(kernel)) return cudaErrorLaunchOutOfResources;
+  if (threads > max_threads(kernel)) return cudaErrorLaunchOutOfResources;
   if (!grants.allow(kernel, config.dynamicSmemBytes)) return cudaErrorInvalidValue;
   check_parameters(parameters);
   const DeviceMemory::Open memory;
-  note_work(config.stream);
+  record_work(config.stream);
   take_bank_traffic(), take_sector_traffic();  // left by a launch that ended with a fault
   run({grid, block, config.dynamicSmemBytes, body});
   latest_bank_traffic = take_bank_traffic();

@@ -56,8 +56,8 @@ T __shfl_xor_sync(unsigned mask, T value, int flip, int width = 32,
 template <class T>
 T __shfl_down_sync(unsigned mask, T value, unsigned by, int width = 32,
                    cuda_on_cpu::Site site = cuda_on_cpu::Site::current()) {
-  const unsigned lane = cuda_on_cpu::lane_index(), place = lane % static_cast<unsigned>(width);
-  return cuda_on_cpu::exchange(mask, value, place + by < static_cast<unsigned>(width) ? lane + by : lane, site);
+  const unsigned lane = cuda_on_cpu::lane_index(), lane_in_group = lane % static_cast<unsigned>(width);
+  return cuda_on_cpu::exchange(mask, value, lane_in_group + by < static_cast<unsigned>(width) ? lane + by : lane, site);
 }
 inline unsigned __ballot_sync(unsigned mask, int predicate, cuda_on_cpu::Site site = cuda_on_cpu::Site::current()) {
   cuda_on_cpu::Vote mine{predicate != 0 ? 1u : 0u, 0};
@@ -66,10 +66,10 @@ inline unsigned __ballot_sync(unsigned mask, int predicate, cuda_on_cpu::Site si
 }
 
 // A thread that reads the new value also reads earlier writes of this thread and its block.
-inline unsigned atomicInc(unsigned* number, unsigned most) {
+inline unsigned atomicInc(unsigned* number, unsigned limit) {
   const std::atomic_ref shared(*number);
   unsigned old = shared.load();
-  while (!shared.compare_exchange_weak(old, old >= most ? 0 : old + 1)) {
+  while (!shared.compare_exchange_weak(old, old >= limit ? 0 : old + 1)) {
   }
   return old;
 }

@@ -74,7 +74,7 @@ cudaError_t wait_for(cudaStream_t stream, uint64_t position) {
 }  // namespace
 namespace cuda_on_cpu {
 
-void note_work(cudaStream_t stream) {
+void record_work(cudaStream_t stream) {
   const std::lock_guard lock(flight_mutex);
   const Work work{in_use(stream), std::this_thread::get_id(), ++positions};
   std::erase_if(unwaited, [&](const Work& w) { return w.stream == work.stream && w.thread == work.thread; });

@@ -51,23 +51,23 @@ DeviceMemory* DeviceMemory::Open::operator->() const { return &instance(); }
 void* DeviceMemory::allocate(size_t bytes) {
   if (bytes > capacity || used_ + bytes > static_cast<size_t>(options.memory)) return nullptr;
   // Layout of a block: guard, bytes, padding to a multiple of 256 bytes, guard.
-  const size_t room = guard + round_up(bytes, alignment) + guard;
+  const size_t space = guard + round_up(bytes, alignment) + guard;
   size_t at = 0;  // the first gap that is large enough
   for (const auto& [begin, size] : blocks_) {
-    if (begin - guard - at >= room) break;
+    if (begin - guard - at >= space) break;
     at = begin + round_up(size, alignment) + guard;
   }
-  if (at + room > capacity) return nullptr;
-  if (at + room > reached_) {
-    reached_ = at + room;
+  if (at + space > capacity) return nullptr;
+  if (at + space > reached_) {
+    reached_ = at + space;
     protect(false);
   }
   const size_t begin = at + guard;
-  forget_freed(at, at + room);
+  forget_freed(at, at + space);
   blocks_[begin] = bytes;
   used_ += bytes;
   write_guard(at, begin);
-  write_guard(begin + bytes, at + room);
+  write_guard(begin + bytes, at + space);
   if (bytes >= far) return base_ + begin;
   allow(base_ + begin, bytes);
   never_set(base_ + begin, bytes);
@@ -138,11 +138,11 @@ __attribute__((no_sanitize("address"))) bool DeviceMemory::guard_holds(size_t be
 bool DeviceMemory::guards_hold() {
   bool all = true;
   for (const auto& [begin, bytes] : blocks_) {
-    const size_t end = begin + bytes, room_end = begin + round_up(bytes, alignment) + guard;
-    if (guard_holds(begin - guard, begin) && guard_holds(end, room_end)) continue;
+    const size_t end = begin + bytes, space_end = begin + round_up(bytes, alignment) + guard;
+    if (guard_holds(begin - guard, begin) && guard_holds(end, space_end)) continue;
     all = false;
     write_guard(begin - guard, begin);
-    write_guard(end, room_end);
+    write_guard(end, space_end);
   }
   for (const auto& [begin, bytes] : freed_) {
     if (is_never_set(begin, bytes)) continue;

@@ -44,14 +44,14 @@ Result differentiate(const F& f, const Tensor& x, const Tensor& dy) {
 inline Result run(Sublayer& layer, const Tensor& x, const Tensor& dy) {
   return differentiate(
       [&](const Tensor& leaf) {
-        Pass pass;
+        ForwardPass pass;
         return layer(leaf, pass);
       },
       x, dy);
 }
 // Returns the largest difference, divided by max(1, max |a|).
 inline double difference(const Tensor& a, const Tensor& b) {
-  return largest_difference(a, b) / std::max(1.0, max(absolute(a.reshape(Shape{a.numel()})), 0).item());
+  return largest_difference(a, b) / std::max(1.0, max(abs(a.reshape(Shape{a.numel()})), 0).item());
 }
 inline double difference(const Result& a, const Result& b) {
   return std::max(difference(a.y, b.y), difference(a.dx, b.dx));

@@ -76,10 +76,10 @@ struct StoredOperands {
   using A = Arithmetic<T>;
   StoredOperands(const Sizes& s, const Operands& x)
       : query(x.query, s.query_heads * s.head_size),
-        key(x.key, s.key_heads * s.head_size),
-        value(x.value, s.key_heads * s.value_size),
-        slot_key(x.slot_key, s.key_heads * s.head_size),
-        slot_value(x.slot_value, s.key_heads * s.value_size),
+        key(x.key, s.kv_heads * s.head_size),
+        value(x.value, s.kv_heads * s.value_size),
+        slot_key(x.slot_key, s.kv_heads * s.head_size),
+        slot_value(x.slot_value, s.kv_heads * s.value_size),
         relative_embedding(x.relative_embedding, s.head_size),
         relative_bias(converted<A>(x.relative_bias)),
         span(converted<A>(x.span)) {}
@@ -118,26 +118,26 @@ Results attention_of(const Case& c) {
   const Sizes& s = c.sizes;
   const int64_t width = s.query_heads * s.value_size;
   const auto rows = static_cast<size_t>(c.rows());
-  Operands room = c.operands;
-  for (Numbers* x : room.all()) std::fill(x->begin(), x->end(), not_a_number);
-  StoredOperands<T> operands(s, c.operands), gradients(s, room);
+  Operands buffers = c.operands;
+  for (Numbers* x : buffers.all()) std::fill(x->begin(), x->end(), not_a_number);
+  StoredOperands<T> operands(s, c.operands), gradients(s, buffers);
   const Gapped<T> output_gradient(c.output_gradient, width);
   Gapped<T> output(c.output_gradient.size(), width);
-  std::vector<A> log_sum(rows), sum(rows), positive_sum(rows), entropy(rows), zero_share(rows), maximum(rows);
+  std::vector<A> log_sum(rows), sum(rows), positive_sum(rows), entropy(rows), zero_fraction(rows), maximum(rows);
   std::vector<A> sum_gradient = converted<A>(c.sum_gradient), entropy_gradient = converted<A>(c.entropy_gradient);
   AttentionProblem<A> p = c.problem<A>();
   operands.give_to(p);
   p.is_bf16 = std::is_same_v<T, bf16>, p.output = output.out(), p.log_sum = log_sum.data();
   const AttentionWeighting w = weighting(c.kind);
   int64_t work = attention_forward(p, w);
-  p.statistics = {sum.data(), positive_sum.data(), entropy.data(), zero_share.data(), maximum.data()};
+  p.statistics = {sum.data(), positive_sum.data(), entropy.data(), zero_fraction.data(), maximum.data()};
   attention_statistics(p, w);
   p.output_gradient = output_gradient.in(), p.gradients = gradients.gradients();
   p.statistics_gradients = {positive_sum.data(), entropy.data(), data_of(sum_gradient), data_of(entropy_gradient)};
   work += attention_backward(p, w);
   const auto numbers = [](const std::vector<A>& x) { return Numbers(x.begin(), x.end()); };
-  return {output.numbers(), numbers(log_sum),    gradients.operands(), numbers(sum), numbers(positive_sum),
-          numbers(entropy), numbers(zero_share), numbers(maximum),     work};
+  return {output.numbers(), numbers(log_sum),       gradients.operands(), numbers(sum), numbers(positive_sum),
+          numbers(entropy), numbers(zero_fraction), numbers(maximum),     work};
 }
 
 // Compares a with b. `moved` (optional) is b with operands moved by one rounding: it adds four
@@ -165,7 +165,7 @@ inline void check_equal(const Case& c, const Results& a, const Results& b, doubl
   check("sum", [](const Results& r) -> const Numbers& { return r.sum; });
   check("positive_sum", [](const Results& r) -> const Numbers& { return r.positive_sum; });
   check("entropy", [](const Results& r) -> const Numbers& { return r.entropy; });
-  check("zero_share", [](const Results& r) -> const Numbers& { return r.zero_share; });
+  check("zero_share", [](const Results& r) -> const Numbers& { return r.zero_fraction; });
   check("maximum", [](const Results& r) -> const Numbers& { return r.maximum; });
 }
 

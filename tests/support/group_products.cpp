@@ -13,12 +13,12 @@ namespace {
 constexpr int rows = 64, depth = 16, line = 128;
 
 // Returns the index in D (64, N) of value v of thread t.
-size_t place(size_t t, size_t v, int columns) {
+size_t element_index(size_t t, size_t v, int columns) {
   const size_t row = t / 32 * 16 + t % 32 / 4 + v % 4 / 2 * 8, column = v / 4 * 8 + t % 4 * 2 + v % 2;
   return row * static_cast<size_t>(columns) + column;
 }
 
-// An operand in shared memory. `place` is a row of A or a column of B.
+// An operand in shared memory. `index` is a row of A or a column of B.
 class Operand {
  public:
   Operand(uint64_t bits, bool transposed, const unsigned char* shared, size_t bytes)
@@ -27,12 +27,12 @@ class Operand {
     if (bits >> 62 != 1 || (bits >> 49 & 7) != 0)
       throw Fault("product of a warp group: an operand is not in lines of 128 bytes from a multiple of 1,024 on");
   }
-  uint16_t at(size_t place, size_t k) const {
+  uint16_t at(size_t index, size_t k) const {
     size_t address = first_;
     if (transposed_)
-      address += place / 64 * leading_ + k / 8 * stride_ + k % 8 * line + place % 64 * 2;
+      address += index / 64 * leading_ + k / 8 * stride_ + k % 8 * line + index % 64 * 2;
     else
-      address += place / 8 * stride_ + place % 8 * line + k * 2;
+      address += index / 8 * stride_ + index % 8 * line + k * 2;
     address ^= address / line % 8 * 16;
     if (address + 2 > bytes_)
       throw Fault("product of a warp group: an operand lies beyond the block's shared memory, at byte " +
@@ -75,7 +75,7 @@ void GroupProducts::start(void* const* thread, const unsigned char* shared, size
       float* const d = static_cast<const GroupProduct*>(thread[t])->d;
       sum.d.push_back(d);
       for (size_t v = 0; v < static_cast<size_t>(first.columns) / 2; ++v)
-        sum.value[place(t, v, first.columns)] = std::exchange(d[v], std::numeric_limits<float>::quiet_NaN());
+        sum.value[element_index(t, v, first.columns)] = std::exchange(d[v], std::numeric_limits<float>::quiet_NaN());
     }
   }
   started_.push_back({first, shared, bytes, operands(first, shared, bytes), committed_});
@@ -105,7 +105,7 @@ void GroupProducts::wait(int in_flight) {
     }
     if (--sum.in_flight > 0) continue;
     for (size_t t = 0; t < threads_of_group; ++t)
-      for (size_t v = 0; v < columns / 2; ++v) sum.d[t][v] = sum.value[place(t, v, product.columns)];
+      for (size_t v = 0; v < columns / 2; ++v) sum.d[t][v] = sum.value[element_index(t, v, product.columns)];
     sums_.erase(product.d);
   }
   started_.erase(started_.begin(), started_.begin() + static_cast<std::ptrdiff_t>(done));

@@ -71,7 +71,7 @@ inline void check_long_linear_attention(Device device, int64_t tokens) {
                    nn::convert(*layer, x[0].dtype());
                    nn::move(*layer, x[0].device());
                    const Tensor leaf = x[0].clone().set_requires_grad();
-                   nn::Pass pass;
+                   nn::ForwardPass pass;
                    const Tensor y = (*layer)(leaf, pass);
                    backward(y, x[1]);
                    return std::vector<Tensor>{y.detach(), leaf.grad()};

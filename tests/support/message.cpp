@@ -65,7 +65,7 @@ std::string without_numbers_of_a_machine(const std::string& text) {
 
 // Returns the message as one line of ASCII without the folders of this machine.
 std::string as_line(std::string message) {
-  constexpr size_t longest = 800, random_letters = 6;
+  constexpr size_t max_length = 800, random_letters = 6;
   const std::string folder = (std::filesystem::temp_directory_path() / "orrery_").string();
   for (size_t at = message.find(folder); at != message.npos; at = message.find(folder, at))
     message.replace(at, folder.size() + random_letters, "TMP");
@@ -82,7 +82,7 @@ std::string as_line(std::string message) {
     else
       line += {'\\', 'x', digits[byte / 16], digits[byte % 16]};
   }
-  return line.size() > longest ? line.substr(0, longest) + " ..." : line;
+  return line.size() > max_length ? line.substr(0, max_length) + " ..." : line;
 }
 
 // Returns whether `line` matches `golden`, in which * stands for any characters.
@@ -106,7 +106,7 @@ class Update {
     for (auto& [file, lines] : met_) all[file] = std::move(lines);
     write_sections(all);
   }
-  static bool asked() { return std::getenv("ORRERY_UPDATE_MESSAGES") != nullptr; }
+  static bool update_requested() { return std::getenv("ORRERY_UPDATE_MESSAGES") != nullptr; }
   void add(const std::string& file, const std::string& line) { met_[file].insert(line); }
 
  private:
@@ -128,8 +128,8 @@ void check_golden(const std::string& message) {
   const auto section = golden.find(file);
   if (section != golden.end())
     for (const std::string& known : section->second)
-      if (fits(line, known)) return Update::asked() ? update.add(file, known) : void();
-  if (Update::asked()) return update.add(file, line);
+      if (fits(line, known)) return Update::update_requested() ? update.add(file, known) : void();
+  if (Update::update_requested()) return update.add(file, line);
   FAIL_CHECK("the wording of an error is not in tests/golden/messages.txt, which sh tests/messages.sh writes: ", line);
 }
 

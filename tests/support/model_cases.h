@@ -30,15 +30,15 @@ inline Tensor some_tokens(int64_t batch, int64_t time) {
   return Tensor::from(Shape{batch, time}, all);
 }
 inline Tensor run_text(nn::Module& model) {
-  nn::Pass pass;
+  nn::ForwardPass pass;
   return model(some_tokens(2, 8), pass);
 }
 inline Tensor run_image(nn::Module& model) {
-  nn::Pass pass;
+  nn::ForwardPass pass;
   return model(random_tensor({2, 8, 8, 1}, 1).to(Dtype::f32), pass);
 }
 inline Tensor run_pair(nn::Module& model) {
-  nn::Pass pass;
+  nn::ForwardPass pass;
   dynamic_cast<models::TranslationModel&>(model).encode(some_tokens(2, 5), {}, pass);
   return model(some_tokens(2, 6), pass);
 }
@@ -73,7 +73,8 @@ inline std::vector<ModelCase> model_cases() {
     add(text, of_text, {{"feed_forward", feed_forward}});
   for (const char* normalization : {"none", "rms", "dyt", "derf", "dynamic(hardtanh, learn_alpha=no)", "batch"})
     add(text, of_text, {{"normalization", normalization}});
-  for (const char* place : {"post", "pre"}) add(text, of_text, {{"norm_place", place}, {"residual_gain", "0.5"}});
+  for (const char* norm_place : {"post", "pre"})
+    add(text, of_text, {{"norm_place", norm_place}, {"residual_gain", "0.5"}});
   add(text, of_text, {{"parallel", "yes"}, {"residual_gain", "learned(0.7)"}});
   add(text, of_text,
       {{"feed_forward_divisor", "learned(2)"}, {"feed_forward_residual", "learned(1.5)"}, {"head_bias", "yes"}});

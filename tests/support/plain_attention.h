@@ -14,9 +14,9 @@ struct PlainKey {
   size_t key, value;                      // offsets of its rows
   double kept;                            // dropout factor
   double mask = 1, raw = 0, score = 0;    // m, t, s
-  double place = INFINITY;                // r
+  double ramp_value = INFINITY;           // r
   double unmasked = 0, weight = 0;        // F(s) or exp(s - largest score), w
-  double weight_gradient = 0, slope = 0;  // g, F'
+  double weight_gradient = 0, derivative = 0;  // g, F'
   double score_gradient = 0;              // ds
 };
 
@@ -27,7 +27,7 @@ struct PlainRow {
   double total = 0, positive = 0, entropy = 0;  // sum of exponentials; P; H
 };
 
-inline bool sees(const Case& c, int64_t b, int64_t i, int64_t j) {
+inline bool attends(const Case& c, int64_t b, int64_t i, int64_t j) {
   const int64_t at = i + c.options.query_offset;
   if (c.options.causal && j > at) return false;
   if (!c.options.attend_to_self && j == at) return false;
@@ -40,32 +40,32 @@ inline bool sees(const Case& c, int64_t b, int64_t i, int64_t j) {
 inline double dropout_factor(const Case& c, int64_t row, int64_t key) {  // as WeightDropout
   if (c.options.dropout == 0) return 1;
   const int64_t counters = (c.sizes.keys + c.sizes.slots + 3) / 4;
-  const auto bits = c.options.random_key.now().bits(static_cast<uint64_t>(row * counters + key / 4));
+  const auto bits = c.options.rng_key.load().bits(static_cast<uint64_t>(row * counters + key / 4));
   return bits[static_cast<int>(key % 4)] >= c.options.dropout * 0x1p32 ? 1 / (1 - c.options.dropout) : 0;
 }
 
-inline size_t span_place(const Case& c, const PlainRow& r) {
+inline size_t span_index(const Case& c, const PlainRow& r) {
   return static_cast<size_t>(c.options.span_per_query ? r.row : r.head);
 }
 
 inline PlainRow plain_row(const Case& c, int64_t row) {
   const Sizes& s = c.sizes;
   const int64_t i = row % s.queries, h = row / s.queries % s.query_heads, b = row / s.queries / s.query_heads;
-  const int64_t token = (b * s.queries + i) * s.query_heads + h, head = h / (s.query_heads / s.key_heads);
+  const int64_t token = (b * s.queries + i) * s.query_heads + h, head = h / (s.query_heads / s.kv_heads);
   PlainRow r{b, h, i, row, static_cast<size_t>(token * s.head_size), static_cast<size_t>(token * s.value_size)};
-  const auto add = [&](bool slot, int64_t place, int64_t distance, int64_t number) {
-    const int64_t at = place * s.key_heads + head;
+  const auto add = [&](bool slot, int64_t index, int64_t distance, int64_t number) {
+    const int64_t at = index * s.kv_heads + head;
     r.keys.push_back({slot, distance, static_cast<size_t>(at * s.head_size), static_cast<size_t>(at * s.value_size),
                       dropout_factor(c, row, number)});
   };
   for (int64_t j = 0; j < s.keys; ++j) {
-    if (!sees(c, b, i, j)) continue;
+    if (!attends(c, b, i, j)) continue;
     add(false, b * s.keys + j, std::abs(i + c.options.query_offset - j), j);
     if (!c.spanned) continue;
     const double distance = static_cast<double>(r.keys.back().distance), R = c.options.ramp;
-    r.keys.back().place = 1 + (c.operands.span[span_place(c, r)] - distance) / R;  // exactly 1 if z = |x|
-    r.keys.back().mask = std::clamp(r.keys.back().place, 0., 1.);
-    if (r.keys.back().place < 0) r.keys.pop_back();
+    r.keys.back().ramp_value = 1 + (c.operands.span[span_index(c, r)] - distance) / R;  // exactly 1 if z = |x|
+    r.keys.back().mask = std::clamp(r.keys.back().ramp_value, 0., 1.);
+    if (r.keys.back().ramp_value < 0) r.keys.pop_back();
   }
   for (int64_t n = 0; n < s.slots; ++n) add(true, n, 0, s.keys + n);
   return r;
@@ -92,7 +92,7 @@ inline void plain_weights(const Case& c, PlainRow& r, Results& out) {
   for (PlainKey& k : r.keys) {
     const Slope<double> f = evaluate(c.kind, k.score);
     k.unmasked = c.kind == Kind::softmax ? std::exp(k.score - largest) : f.value;
-    k.slope = c.kind == Kind::softmax ? k.unmasked : f.derivative;
+    k.derivative = c.kind == Kind::softmax ? k.unmasked : f.derivative;
     k.weight = k.mask * k.unmasked, r.total += k.weight;
   }
   const auto row = static_cast<size_t>(r.row);
@@ -106,7 +106,7 @@ inline void plain_weights(const Case& c, PlainRow& r, Results& out) {
   for (const PlainKey& k : r.keys)
     r.entropy -= k.weight > 0 ? k.weight / r.positive * std::log(k.weight / r.positive) : 0;
   out.positive_sum[row] = r.positive, out.entropy[row] = r.entropy;
-  out.zero_share[row] = visible == 0 ? 0 : zeros / visible;
+  out.zero_fraction[row] = visible == 0 ? 0 : zeros / visible;
 }
 
 // Computes g, then ds; adds to dz.
@@ -117,16 +117,16 @@ inline void plain_score_gradients(const Case& c, PlainRow& r, Results& out) {
     for (size_t d = 0; d < static_cast<size_t>(c.sizes.value_size); ++d)
       k.weight_gradient +=
           k.kept * c.output_gradient[r.read + d] * (k.slot ? c.operands.slot_value : c.operands.value)[k.value + d];
-    if (c.judged) k.weight_gradient += c.sum_gradient[row];
-    if (c.judged && k.weight > 0)
+    if (c.regularized) k.weight_gradient += c.sum_gradient[row];
+    if (c.regularized && k.weight > 0)
       k.weight_gradient -= c.entropy_gradient[row] * (std::log(k.weight / r.positive) + r.entropy) / r.positive;
     inner += k.weight * k.weight_gradient;
   }
   for (PlainKey& k : r.keys) {  // through w = e / total, then through e = m F(s), F = exp for softmax
     const bool dead = c.kind == Kind::softmax && r.total == 0;  // no visible key: all gradients are 0
     const double g = dead ? 0 : c.kind == Kind::softmax ? (k.weight_gradient - inner) / r.total : k.weight_gradient;
-    k.score_gradient = g * k.mask * k.slope;
-    if (k.place >= 0 && k.place <= 1) out.gradients.span[span_place(c, r)] += g * k.unmasked / c.options.ramp;
+    k.score_gradient = g * k.mask * k.derivative;
+    if (k.ramp_value >= 0 && k.ramp_value <= 1) out.gradients.span[span_index(c, r)] += g * k.unmasked / c.options.ramp;
   }
 }
 
@@ -157,7 +157,7 @@ inline void plain_gradients(const Case& c, const PlainRow& r, Results& out) {
 inline Results plain(const Case& c) {
   Results out;
   out.output.resize(c.output_gradient.size());
-  for (Numbers* x : {&out.log_sum, &out.sum, &out.positive_sum, &out.entropy, &out.zero_share, &out.maximum})
+  for (Numbers* x : {&out.log_sum, &out.sum, &out.positive_sum, &out.entropy, &out.zero_fraction, &out.maximum})
     x->resize(static_cast<size_t>(c.rows()));
   const auto given = c.operands.all();
   const auto wanted = out.gradients.all();

@@ -17,7 +17,7 @@ void each_result_of(const Results& a, const Results& b, const Check& check) {
 
 // A query with one key has weight 1 for any score, so softmax has no gradients: g and c cancel. But
 // c uses the rounded output, so 2^-9 do o remains, times the queries or keys that multiply dt.
-inline double left_of_cancelling(const Case& c, const Results& expected) {
+inline double cancellation_error(const Case& c, const Results& expected) {
   if (c.kind != Kind::softmax || c.sizes.keys > 1) return 0;
   double inner = 0, longest = 0;
   for (size_t i = 0; i < expected.output.size(); ++i) inner += std::pow(c.output_gradient[i] * expected.output[i], 2);
@@ -36,7 +36,7 @@ inline double left_of_cancelling(const Case& c, const Results& expected) {
 // largest value for one element.
 inline void check_rounded_twice(const Case& c, const Results& found, const Results& expected) {
   CAPTURE(static_cast<int>(c.kind));
-  const double left = left_of_cancelling(c, expected);
+  const double cancellation = cancellation_error(c, expected);
   each_result_of(found, expected, [&](const char* name, const Numbers& a, const Numbers& b) {
     CAPTURE(std::string(name));
     REQUIRE(a.size() == b.size());
@@ -46,8 +46,8 @@ inline void check_rounded_twice(const Case& c, const Results& found, const Resul
       error += d * d, size += b[i] * b[i];
       worst = d <= worst ? worst : std::isnan(d) ? INFINITY : d, largest = std::max(largest, std::abs(b[i]));
     }
-    CHECK(std::sqrt(error) <= 5e-3 * std::sqrt(size) + left + 1e-4);
-    CHECK(worst <= 1e-2 * largest + left + 1e-5);
+    CHECK(std::sqrt(error) <= 5e-3 * std::sqrt(size) + cancellation + 1e-4);
+    CHECK(worst <= 1e-2 * largest + cancellation + 1e-5);
   });
   // f32 sums of exact products: only the order of the sum and exp differ.
   if (c.kind == Kind::softmax) CHECK(difference(found.log_sum, expected.log_sum) <= 1e-5);

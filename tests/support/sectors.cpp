@@ -16,13 +16,13 @@ SectorTraffic take_sector_traffic() {
   return std::exchange(all, {});
 }
 
-void SectorCounter::note(unsigned thread, const void* data, size_t bytes, uintptr_t place) {
+void SectorCounter::record(unsigned thread, const void* data, size_t bytes, uintptr_t instruction) {
   if (bytes == 0) return;  // cp.async with zero fill reads nothing
   if (thread >= turns_.size()) turns_.resize(thread + 1);
-  auto& turns = turns_[thread];
-  auto found = std::find_if(turns.begin(), turns.end(), [&](const auto& of) { return of.first == place; });
-  if (found == turns.end()) found = turns.insert(turns.end(), {place, 0});
-  accesses_.push_back({thread / 32, place, found->second++, reinterpret_cast<uintptr_t>(data), bytes});
+  auto& counts = turns_[thread];
+  auto found = std::find_if(counts.begin(), counts.end(), [&](const auto& of) { return of.first == instruction; });
+  if (found == counts.end()) found = counts.insert(counts.end(), {instruction, 0});
+  accesses_.push_back({thread / 32, instruction, found->second++, reinterpret_cast<uintptr_t>(data), bytes});
 }
 
 // Bytes that several lanes access count once.
@@ -40,18 +40,20 @@ SectorTraffic SectorCounter::of_warp(std::vector<Access>::iterator first, std::v
 }
 
 void SectorCounter::end_block() {
-  const auto place = [](const Access& a) { return std::tie(a.warp, a.place, a.turn); };
-  std::sort(accesses_.begin(), accesses_.end(), [&](const Access& a, const Access& b) { return place(a) < place(b); });
+  const auto instruction = [](const Access& a) { return std::tie(a.warp, a.instruction, a.access_number); };
+  std::sort(accesses_.begin(), accesses_.end(),
+            [&](const Access& a, const Access& b) { return instruction(a) < instruction(b); });
   SectorTraffic traffic;
   for (auto first = accesses_.begin(); first != accesses_.end();) {
-    const auto end = std::find_if(first, accesses_.end(), [&](const Access& a) { return place(a) != place(*first); });
+    const auto end =
+        std::find_if(first, accesses_.end(), [&](const Access& a) { return instruction(a) != instruction(*first); });
     const SectorTraffic of = of_warp(first, end);
-    traffic.touched += of.touched, traffic.least += of.least;
+    traffic.touched += of.touched, traffic.minimum += of.minimum;
     first = end;
   }
   accesses_.clear(), turns_.clear();
   const std::lock_guard lock(mutex);
-  all.touched += traffic.touched, all.least += traffic.least;
+  all.touched += traffic.touched, all.minimum += traffic.minimum;
 }
 
 }  // namespace cuda_on_cpu

@@ -14,24 +14,24 @@
 namespace cuda_on_cpu {
 
 struct SectorTraffic {  // sectors touched, and the minimum for this many bytes
-  uint64_t touched = 0, least = 0;
+  uint64_t touched = 0, minimum = 0;
 };
 SectorTraffic take_sector_traffic();         // returns the sum over all blocks since the last call
 inline SectorTraffic latest_sector_traffic;  // traffic of the latest launch
-void note_access(const void* data, size_t bytes, const void* instruction);  // access by the running CUDA thread
+void record_access(const void* data, size_t bytes, const void* instruction);  // access by the running CUDA thread
 
 class SectorCounter {
  public:
   // place: the instruction, equal for all lanes of an access.
-  void note(unsigned thread, const void* data, size_t bytes, uintptr_t place);
+  void record(unsigned thread, const void* data, size_t bytes, uintptr_t instruction);
   void end_block();
 
  private:
   // Lanes run in turn, so concurrent accesses are matched by instruction and count in the block.
   struct Access {
     unsigned warp;
-    uintptr_t place;
-    unsigned turn;
+    uintptr_t instruction;
+    unsigned access_number;
     uintptr_t begin;
     size_t bytes;
   };

@@ -30,9 +30,9 @@ inline std::unique_ptr<models::EncoderDecoder> make_translator(const models::Enc
   nn::initialize(*model, 3);
   for (const nn::NamedParameter& p : nn::parameters_of(*model)) {
     const RandomKey key = RandomKey{9, 1}.derive(p.path);
-    if (std::isfinite(p.parameter->lowest) && std::isfinite(p.parameter->highest))
-      fill(p.parameter->value, nn::constant((p.parameter->lowest + p.parameter->highest) / 2), key);
-    else if (!std::isfinite(p.parameter->lowest))
+    if (std::isfinite(p.parameter->min_value) && std::isfinite(p.parameter->max_value))
+      fill(p.parameter->value, nn::constant((p.parameter->min_value + p.parameter->max_value) / 2), key);
+    else if (!std::isfinite(p.parameter->min_value))
       fill(p.parameter->value, nn::normal(0.4), key);
   }
   return model;
@@ -46,15 +46,15 @@ inline models::PairBatch batch_of(const std::vector<models::Pair>& pairs) {
   for (const models::Pair& pair : pairs) all.push_back(&pair);
   return models::batch_of(all, small_marks);
 }
-inline Tensor logits_of(models::TranslationModel& model, const models::PairBatch& batch, nn::Pass& pass) {
+inline Tensor logits_of(models::TranslationModel& model, const models::PairBatch& batch, nn::ForwardPass& pass) {
   model.encode(batch.sources, batch.source_lengths, pass);
   pass.lengths = batch.target_lengths;
   return model(batch.inputs, pass);
 }
 // Returns the loss with all extra losses.
-inline Tensor loss_of(models::TranslationModel& model, const models::PairBatch& batch, nn::Pass& pass) {
+inline Tensor loss_of(models::TranslationModel& model, const models::PairBatch& batch, nn::ForwardPass& pass) {
   Tensor loss = nn::cross_entropy(logits_of(model, batch, pass), batch.targets, 0.1);
-  for (const nn::Pass::Loss& extra : pass.losses) loss = loss + extra.value.to(loss.dtype());
+  for (const nn::ForwardPass::Loss& extra : pass.losses) loss = loss + extra.value.to(loss.dtype());
   return loss;
 }
 

@@ -19,10 +19,10 @@ inline std::shared_ptr<const models::Tokenizer> numbers(int64_t size) {
 }
 
 // Moves every unbounded parameter away from its initial value.
-inline void stir(nn::Module& model) {
+inline void randomize(nn::Module& model) {
   nn::initialize(model, 3);
   for (const nn::NamedParameter& p : nn::parameters_of(model)) {
-    if (std::isfinite(p.parameter->lowest) || std::isfinite(p.parameter->highest)) continue;
+    if (std::isfinite(p.parameter->min_value) || std::isfinite(p.parameter->max_value)) continue;
     const Tensor& value = p.parameter->value;
     const std::vector<double> old = value.to_vector();
     fill(value, nn::normal(0.3), RandomKey{9, 1}.derive(p.path));
@@ -33,18 +33,18 @@ inline void stir(nn::Module& model) {
 }
 
 // Returns an example with a text of token ids below 9, such as "1 2 3".
-inline std::unique_ptr<models::Subject> subject_of(nn::Module& model, const std::string& text) {
-  return models::text_subject(dynamic_cast<models::LanguageModel&>(model), numbers(9), text);
+inline std::unique_ptr<models::InspectedExample> example_of(nn::Module& model, const std::string& text) {
+  return models::text_example(dynamic_cast<models::LanguageModel&>(model), numbers(9), text);
 }
 // Returns an example for a model of model_cases(); seeds 0 and 1 differ.
-inline std::unique_ptr<models::Subject> subject_of(nn::Module& model, int seed = 0) {
+inline std::unique_ptr<models::InspectedExample> example_of(nn::Module& model, int seed = 0) {
   if (auto* const images = dynamic_cast<models::ImageModel*>(&model))
-    return models::image_subject(*images, random_tensor({1, 8, 8, 1}, 5 + seed).to(Dtype::f32),
+    return models::image_example(*images, random_tensor({1, 8, 8, 1}, 5 + seed).to(Dtype::f32),
                                  {"bag", "shirt", "shoe"}, 1 + seed);
   if (auto* const pairs = dynamic_cast<models::TranslationModel*>(&model))
-    return models::pair_subject(*pairs, numbers(7), seed == 0 ? "0 1 4 2" : "0 3 4 2",
+    return models::pair_example(*pairs, numbers(7), seed == 0 ? "0 1 4 2" : "0 3 4 2",
                                 seed == 0 ? "1 2 4 5 6" : "1 2 4 6 5");
-  return subject_of(model, seed == 0 ? "0 1 4 2 2 4 1 0" : "0 1 5 2 2 4 1 3");
+  return example_of(model, seed == 0 ? "0 1 4 2 2 4 1 0" : "0 1 5 2 2 4 1 3");
 }
 
 inline std::unique_ptr<nn::Module> small_gpt(const Assignments& settings, Dtype dtype = Dtype::f64) {
@@ -53,7 +53,7 @@ inline std::unique_ptr<nn::Module> small_gpt(const Assignments& settings, Dtype 
   all.insert(all.end(), settings.begin(), settings.end());
   auto model = models::make_model(models::make_settings(all));
   nn::convert(*model, dtype);
-  stir(*model);
+  randomize(*model);
   return model;
 }
 

@@ -4,6 +4,6 @@
 
 namespace orrery::testing {
 
-inline bool contains(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
+inline bool contains(std::string_view text, std::string_view expected) { return text.find(expected) != text.npos; }
 
 }  // namespace orrery::testing

@@ -19,7 +19,7 @@ using Tokens = std::vector<int32_t>;
 inline const std::string cases = ORRERY_SOURCE_DIR "/tests/cases/";
 
 inline std::unique_ptr<Tokenizer> tokenizer_of(const std::string& path) { return make_tokenizer(path, ""); }
-inline std::string noted(const Tokenizer& tokenizer) { return join(tokenizer.notes()); }
+inline std::string notes_of(const Tokenizer& tokenizer) { return join(tokenizer.notes()); }
 
 // Returns a copy of a case's folder with one file replaced.
 inline std::string with_file(const Folder& folder, const std::string& name, const std::string& file,
@@ -30,12 +30,12 @@ inline std::string with_file(const Folder& folder, const std::string& name, cons
   return copy;
 }
 
-// Returns the tokens of a text that arrives in chunks of `piece` bytes.
-inline Tokens divided(const Tokenizer& tokenizer, const std::string& text, size_t piece) {
+// Returns the tokens of a text that arrives in chunks of `chunk_size` bytes.
+inline Tokens divided(const Tokenizer& tokenizer, const std::string& text, size_t chunk_size) {
   Tokens all;
   std::string waiting;
-  for (size_t at = 0; at < text.size(); at += piece) {
-    waiting += text.substr(at, piece);
+  for (size_t at = 0; at < text.size(); at += chunk_size) {
+    waiting += text.substr(at, chunk_size);
     Tokens some;
     waiting.erase(0, tokenizer.encode_beginning(waiting, some));
     all.insert(all.end(), some.begin(), some.end());

@@ -15,7 +15,8 @@ class Workers {
   }
   void run(int helpers, Body job) {
     while (static_cast<int>(threads_.size()) < helpers)
-      threads_.emplace_back([this, index = static_cast<int>(threads_.size()), seen = round_] { serve(index, seen); });
+      threads_.emplace_back(
+          [this, index = static_cast<int>(threads_.size()), last_round = round_] { serve(index, last_round); });
     start(job, helpers, false);
     job.call(job.object);
     std::unique_lock lock(mutex_);
@@ -30,11 +31,11 @@ class Workers {
     }
     wake_.notify_all();
   }
-  void serve(int index, int seen) {
+  void serve(int index, int last_round) {
     std::unique_lock lock(mutex_);
     for (;;) {
-      wake_.wait(lock, [&] { return round_ != seen; });
-      seen = round_;
+      wake_.wait(lock, [&] { return round_ != last_round; });
+      last_round = round_;
       if (end_) return;
       if (index >= wanted_) continue;
       const Body job = job_;

@@ -72,29 +72,29 @@ const Group& group_at(const std::string& name) {
 
 double rounded(double x) { return std::round(x * 1e3) / 1e3; }
 
-std::string json_line(const BenchCase& c, const BenchFigure& figure, const BenchSettings& s) {
+std::string json_line(const BenchCase& c, const BenchResult& result, const BenchSettings& s) {
   nlohmann::ordered_json line = {{"case", c.name},
                                  {"backend", "orrery-" + build().version},
                                  {"dtype", s.dtype() == Dtype::bf16 ? "bf16" : "f32-" + s.precision},
                                  {"device", s.device},
                                  {"threads", thread_count()},
-                                 {"ms", rounded(figure.time.best * 1e3)},
-                                 {"ms_median", rounded(figure.time.median * 1e3)},
-                                 {"rate", rounded(c.work / figure.time.best)},
+                                 {"ms", rounded(result.time.best * 1e3)},
+                                 {"ms_median", rounded(result.time.median * 1e3)},
+                                 {"rate", rounded(c.work / result.time.best)},
                                  {"unit", c.unit}};
-  for (const auto& [key, value] : figure.extra) line[key] = nlohmann::ordered_json::parse(value);
+  for (const auto& [key, value] : result.extra) line[key] = nlohmann::ordered_json::parse(value);
   return line.dump();
 }
 
-std::string readable_line(const BenchCase& c, const BenchFigure& figure) {
+std::string readable_line(const BenchCase& c, const BenchResult& result) {
   const auto padded = [](std::string s, size_t width, bool left) {
     const std::string space(s.size() < width ? width - s.size() : 0, ' ');
     return left ? s + space : space + s;
   };
-  std::string line = padded(c.name, 36, true) + padded(fixed(figure.time.best * 1e3, 3), 11, false) +
-                     padded(fixed(figure.time.median * 1e3, 3), 11, false) +
-                     padded(fixed(c.work / figure.time.best, 1), 11, false) + "  " + padded(c.unit, 9, true);
-  for (const auto& [key, value] : figure.extra) line += "  " + key + " " + value;
+  std::string line = padded(c.name, 36, true) + padded(fixed(result.time.best * 1e3, 3), 11, false) +
+                     padded(fixed(result.time.median * 1e3, 3), 11, false) +
+                     padded(fixed(c.work / result.time.best, 1), 11, false) + "  " + padded(c.unit, 9, true);
+  for (const auto& [key, value] : result.extra) line += "  " + key + " " + value;
   line.erase(line.find_last_not_of(' ') + 1);
   return line;
 }
@@ -130,13 +130,13 @@ int bench(const Arguments& arguments) {
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
   if (!s.json)
     std::cout << "case                                       ms best  ms median       rate  unit         ("
-              << counted(thread_count(), "thread") << ")" << std::endl;
+              << pluralize(thread_count(), "thread") << ")" << std::endl;
   Progress progress("timing", Progress::Results::shown_at_once);
   double done = 0;
   for (const BenchCase& c : cases) {
-    progress.share("timed", done++ / static_cast<double>(cases.size()));
-    const BenchFigure figure = c.run({s.seconds, device, s.dtype()});
-    std::cout << (s.json ? json_line(c, figure, s) : readable_line(c, figure)) << std::endl;
+    progress.fraction("timed", done++ / static_cast<double>(cases.size()));
+    const BenchResult result = c.run({s.seconds, device, s.dtype()});
+    std::cout << (s.json ? json_line(c, result, s) : readable_line(c, result)) << std::endl;
   }
   return 0;
 }

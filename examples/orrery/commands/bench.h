@@ -19,8 +19,8 @@ struct BenchRun {  // options of a case
   Dtype dtype = Dtype::f32;  // dtype of all timed tensors
 };
 
-struct BenchFigure {
-  Measured time;
+struct BenchResult {
+  Timing time;
   std::vector<std::pair<std::string, std::string>> extra;  // more fields, as JSON
 };
 
@@ -29,7 +29,7 @@ struct BenchCase {
   double work;       // per call; work / time has unit `unit`
   std::string unit;
   bool on_device = true;                            // not only on the CPU
-  std::function<BenchFigure(const BenchRun&)> run;  // allocates its tensors and frees them
+  std::function<BenchResult(const BenchRun&)> run;  // allocates its tensors and frees them
 };
 
 // N(0, 1), with different values for each index.
@@ -37,7 +37,7 @@ Tensor normal_tensor(const Shape& shape, uint64_t index, Device device = Device:
 
 // Times f until the work that it queues is done.
 template <class F>
-Measured measure_on(const BenchRun& run, const F& f) {
+Timing measure_on(const BenchRun& run, const F& f) {
   const auto whole = [&] { f(), synchronize(); };
   return measure(whole, run.seconds);
 }

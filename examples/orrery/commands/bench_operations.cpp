@@ -23,7 +23,7 @@ namespace {
 
 // Times f(x) and the gradient of x, which is computed from scratch each time.
 template <class F>
-Measured measure_both(const BenchRun& run, const std::vector<Tensor>& x, const Tensor& dy, const F& f) {
+Timing measure_both(const BenchRun& run, const std::vector<Tensor>& x, const Tensor& dy, const F& f) {
   const auto step = [&] {
     for (const Tensor& t : x) t.set_grad({});
     backward(f(), dy);
@@ -83,7 +83,7 @@ std::vector<BenchCase> gemm_cases() {
                      const Tensor a = normal_tensor(of_a, 0, run.device, run.dtype),
                                   b = normal_tensor(of_b, 1, run.device, run.dtype);
                      const NoGrad guard;
-                     return BenchFigure{measure_on(run, [&] { matmul(a, b); }), {}};
+                     return BenchResult{measure_on(run, [&] { matmul(a, b); }), {}};
                    }});
   }
   return all;
@@ -101,14 +101,14 @@ std::vector<BenchCase> row_cases() {
                      const NoGrad guard;
                      const Operation f = make(run);
                      const Tensor x = normal_tensor({rows, channels}, 0, run.device, run.dtype);
-                     return BenchFigure{measure_on(run, [&] { f(x); }), {}};
+                     return BenchResult{measure_on(run, [&] { f(x); }), {}};
                    }});
     if (operation.name == "copy") continue;
     all.push_back({stem + "both", work * 2.5, "GB/s", true, [make](const BenchRun& run) {
                      const Operation f = make(run);
                      const Tensor x = normal_tensor({rows, channels}, 0, run.device, run.dtype).set_requires_grad(),
                                   dy = normal_tensor({rows, channels}, 1, run.device, run.dtype);
-                     return BenchFigure{measure_both(run, {x}, dy, [&] { return f(x); }), {}};
+                     return BenchResult{measure_both(run, {x}, dy, [&] { return f(x); }), {}};
                    }});
   }
   return all;
@@ -128,18 +128,20 @@ std::vector<BenchCase> attention_cases() {
           std::vector<Tensor> x;
           for (uint64_t i = 0; i < 3; ++i)
             x.push_back(normal_tensor(shape, i, run.device, run.dtype).set_requires_grad());
-          std::vector<double> shares;  // 1 / L, L = number of visible keys of a query
-          for (int64_t i = 0; i < length; ++i) shares.push_back(1. / static_cast<double>(causal ? i + 1 : length));
-          const Tensor share = Tensor::from(Shape{1, length, 1, 1}, shares).to(run.dtype).to(run.device);
+          std::vector<double> inverse_lengths;  // 1 / L, L = number of visible keys of a query
+          for (int64_t i = 0; i < length; ++i)
+            inverse_lengths.push_back(1. / static_cast<double>(causal ? i + 1 : length));
+          const Tensor inverse_length =
+              Tensor::from(Shape{1, length, 1, 1}, inverse_lengths).to(run.dtype).to(run.device);
           const AttentionOptions options{.mask = {.causal = causal}, .scale = 1 / std::sqrt(static_cast<double>(size))};
           const auto f = [&] {
-            const Tensor read = nn::attention({.query = x[0], .key = x[1], .value = x[2]}, options, function).output;
-            return function ? read * share : read;
+            const Tensor output = nn::attention({.query = x[0], .key = x[1], .value = x[2]}, options, function).output;
+            return function ? output * inverse_length : output;
           };
-          const Measured both = measure_both(run, x, normal_tensor(shape, 3, run.device, run.dtype), f);
+          const Timing both = measure_both(run, x, normal_tensor(shape, 3, run.device, run.dtype), f);
           const NoGrad guard;
-          const Measured forward = measure_on(run, f);
-          return BenchFigure{both,
+          const Timing forward = measure_on(run, f);
+          return BenchResult{both,
                              {{"forward_ms", fixed(forward.best * 1e3, 3)},
                               {"shape", text("[", batch, ", ", heads, ", ", length, ", ", size, "]")}}};
         };

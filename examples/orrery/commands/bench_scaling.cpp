@@ -22,14 +22,14 @@ BenchCase layer_case(const std::string& name, const std::string& spec, int64_t l
     nn::initialize(*layer, 0);
     const Tensor x = normal_tensor({1, length, width}, 0).set_requires_grad(), dy = normal_tensor(x.shape(), 1);
     reset_peak(Device::cpu);
-    const Measured time = measure(
+    const Timing time = measure(
         [&] {
           x.set_grad({});
-          nn::Pass pass;
+          nn::ForwardPass pass;
           backward((*layer)(x, pass), dy);
         },
         how.seconds);
-    return BenchFigure{time, {{"peak_mb", fixed(static_cast<double>(memory_use(Device::cpu).peak) / 1e6, 1)}}};
+    return BenchResult{time, {{"peak_mb", fixed(static_cast<double>(memory_use(Device::cpu).peak) / 1e6, 1)}}};
   };
   return {text("scaling/", name, "/L", length), static_cast<double>(length), "tokens/s", false, run};
 }
@@ -44,7 +44,7 @@ BenchCase relu_case(const std::string& name, bool half_negative) {
     if (half_negative) {
       std::vector<double> signs;
       for (int64_t i = 0; i < length; ++i) signs.push_back(i / block % 2 ? 1 : -1);
-      x[0] = absolute(x[0]), x[1] = absolute(x[1]) * Tensor::from(Shape{1, length, 1, 1}, signs);
+      x[0] = abs(x[0]), x[1] = abs(x[1]) * Tensor::from(Shape{1, length, 1, 1}, signs);
     }
     for (Tensor& t : x) t = t.detach().set_requires_grad();
     const AttentionOptions options{.scale = 1 / std::sqrt(static_cast<double>(size))};
@@ -53,14 +53,14 @@ BenchCase relu_case(const std::string& name, bool half_negative) {
     const auto forward = [&] {
       return nn::attention({.query = x[0], .key = x[1], .value = x[2]}, options, relu).output;
     };
-    const Measured both = measure(
+    const Timing both = measure(
         [&] {
           for (const Tensor& t : x) t.set_grad({});
           backward(forward(), dy);
         },
         how.seconds);
-    const Measured alone = measure(forward, how.seconds);
-    return BenchFigure{{both.best - alone.best, both.median - alone.median}, {}};
+    const Timing alone = measure(forward, how.seconds);
+    return BenchResult{{both.best - alone.best, both.median - alone.median}, {}};
   };
   return {text("scaling/relu/L", length, "/backward/", name), static_cast<double>(length), "tokens/s", false, run};
 }

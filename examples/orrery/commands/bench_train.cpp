@@ -23,10 +23,10 @@ Tensor random_tokens(const Shape& shape, int64_t vocabulary, uint64_t index) {
 }
 
 // Loss of a model on a batch, which is equal in every step.
-using BatchLoss = std::function<Tensor(std::span<const Tensor> batch, nn::Pass& pass)>;
+using BatchLoss = std::function<Tensor(std::span<const Tensor> batch, nn::ForwardPass& pass)>;
 
 // Times steps of AdamW with clipping, like pytorch_peer.py.
-BenchFigure train_steps(nn::Module& model, std::vector<Tensor> batch, const BatchLoss& loss, const BenchRun& run) {
+BenchResult train_steps(nn::Module& model, std::vector<Tensor> batch, const BatchLoss& loss, const BenchRun& run) {
   nn::initialize(model, 0);
   nn::convert(model, run.dtype);
   nn::move(model, run.device);
@@ -35,13 +35,13 @@ BenchFigure train_steps(nn::Module& model, std::vector<Tensor> batch, const Batc
   const auto optimizer = nn::make_optimizer(parse_spec("adamw(beta1=0.9, beta2=0.99, weight_decay=0.1)"), parameters);
   const auto step = [&] {
     parameters.zero_gradients();
-    nn::Pass pass;
+    nn::ForwardPass pass;
     pass.training = true;
     loss(batch, pass).backward();
-    optimizer->request(1e-3, 1.0);
+    optimizer->send_step_arguments(1e-3, 1.0);
     optimizer->update();
   };
-  const Measured time = measure_on(run, step);
+  const Timing time = measure_on(run, step);
   return {time, {{"parameters", std::to_string(nn::count_parameters(model))}}};
 }
 
@@ -127,7 +127,7 @@ std::vector<BenchCase> train_cases(Device device) {
 // tokens/s is the memory bandwidth used.
 std::vector<BenchCase> generate_cases() {
   constexpr int64_t prompt = 64, tokens = 64, vocabulary = 50257;
-  return {{"generate/gpt2-124m", static_cast<double>(tokens), "tokens/s", true, [](const BenchRun& run) -> BenchFigure {
+  return {{"generate/gpt2-124m", static_cast<double>(tokens), "tokens/s", true, [](const BenchRun& run) -> BenchResult {
              auto settings = models::presets().at("gpt2-124m").settings.as<models::GptSettings>();
              settings.vocabulary = vocabulary, settings.bias = false;
              models::Gpt model(settings);
@@ -138,7 +138,7 @@ std::vector<BenchCase> generate_cases() {
              for (const double token : random_tokens(Shape{prompt}, vocabulary, 0).to_vector())
                text.push_back(static_cast<int32_t>(token));
              const models::SamplingSettings sampling{.tokens = tokens, .temperature = 0};
-             const Measured time = measure_on(run, [&] { models::generate(model, text, sampling); });
+             const Timing time = measure_on(run, [&] { models::generate(model, text, sampling); });
              const int64_t parameters = nn::count_parameters(model);
              const double bytes = static_cast<double>(parameters * bytes_of(run.dtype)) * tokens;
              return {

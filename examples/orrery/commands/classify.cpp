@@ -43,27 +43,27 @@ struct ClassifySettings {
 };
 
 // Returns the path, or the PNG and JPEG files in a folder and its subfolders.
-std::vector<std::string> pictures_of(const std::string& path) {
+std::vector<std::string> image_files(const std::string& path) {
   if (!folder_exists(path)) return {path};
-  std::vector<std::string> pictures;
-  models::PictureTally tally;
+  std::vector<std::string> images;
+  models::ImageFileTally tally;
   for (const std::string& file : files_below(path))
-    if (models::is_picture(file))
-      pictures.push_back(file);
+    if (models::is_image_file(file))
+      images.push_back(file);
     else
       tally.leave_out(file);
   warn(tally.notes(path));
-  return pictures;
+  return images;
 }
 
 class Classifier {
  public:
   Classifier(const ClassifySettings& s, Device device)
-      : trained_(read_trained("classify", s.checkpoint)),
+      : trained_(load_run("classify", s.checkpoint)),
         model_(models::model_as<models::ImageModel>(*trained_.model, "classify",
                                                     "an image model; give a run of one, such as --model=vit-fashion")),
         classes_(models::restore_classes(trained_.tokenizer)),
-        pictures_(trained_, model_),
+        images_(trained_, model_),
         device_(device),
         sigmoid_(models::setting_of<std::string>(trained_.settings.task_settings, "loss") == "sigmoid") {
     nn::move(model_, device);
@@ -73,24 +73,25 @@ class Classifier {
   // are excluded before normalization, like token ids that a tokenizer lacks.
   std::vector<std::pair<std::string, double>> classify(const std::string& path, int64_t top) {
     const NoGrad guard;
-    nn::Pass pass;
-    const Tensor pixels = pictures_.read(path);
+    nn::ForwardPass pass;
+    const Tensor pixels = images_.read(path);
     std::vector<double> scores = model_(pixels.to(device_), pass).to_vector();
     scores.resize(std::min(scores.size(), classes_.size()));
-    const std::vector<double> shares = probabilities(std::move(scores));
-    std::vector<size_t> order(shares.size());
+    const std::vector<double> probabilities = to_probabilities(std::move(scores));
+    std::vector<size_t> order(probabilities.size());
     std::iota(order.begin(), order.end(), size_t{0});
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return shares[a] > shares[b]; });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return probabilities[a] > probabilities[b]; });
     order.resize(std::min(order.size(), static_cast<size_t>(top)));
-    std::vector<std::pair<std::string, double>> likeliest;
-    for (const size_t k : order) likeliest.emplace_back(classes_[k], shares[k]);
-    return likeliest;
+    std::vector<std::pair<std::string, double>> most_likely;
+    for (const size_t k : order) most_likely.emplace_back(classes_[k], probabilities[k]);
+    return most_likely;
   }
 
-  void warn_of_turned_pictures() const { pictures_.warn_of_turned_pictures(); }
+  void warn_of_rotated_images() const { images_.warn_of_rotated_images(); }
 
  private:
-  std::vector<double> probabilities(std::vector<double> z) const {
+  std::vector<double> to_probabilities(std::vector<double> z) const {
     const double largest = *std::max_element(z.begin(), z.end());
     for (double& x : z) x = sigmoid_ ? 1 / (1 + std::exp(-x)) : std::exp(x - largest);
     const double sum = sigmoid_ ? 1 : std::accumulate(z.begin(), z.end(), 0.0);
@@ -98,10 +99,10 @@ class Classifier {
     return z;
   }
 
-  Trained trained_;
+  LoadedRun trained_;
   models::ImageModel& model_;
   std::vector<std::string> classes_;
-  PictureReader pictures_;
+  ImageReader images_;
   Device device_;
   bool sigmoid_;
 };
@@ -122,14 +123,15 @@ Classified classified(Classifier& classifier, const std::string& path, int64_t t
 
 void print_classes(const Classified& image) {
   std::cout << (image.error.empty() ? for_terminal(image.path) : "left out: " + for_terminal(image.error));
-  for (const auto& [name, share] : image.classes) std::cout << "  " << for_terminal(name) << " " << fixed(share, 4);
+  for (const auto& [name, probability] : image.classes)
+    std::cout << "  " << for_terminal(name) << " " << fixed(probability, 4);
   std::cout << std::endl;
 }
 
 Json json_of(const Classified& image) {
   Json classes = Json::array();
-  for (const auto& [name, share] : image.classes)
-    classes.push_back({{"class", name}, {"probability", json_number(share)}});
+  for (const auto& [name, probability] : image.classes)
+    classes.push_back({{"class", name}, {"probability", json_number(probability)}});
   return {{"path", image.path}, {"classes", classes}, {"error", image.error.empty() ? Json() : Json(image.error)}};
 }
 
@@ -143,15 +145,15 @@ CommandHelp classify_help(const Arguments&) {
 
 int classify(const Arguments& arguments) {
   ClassifySettings s;
-  std::vector<std::string> pictures;
+  std::vector<std::string> images;
   std::vector<std::string> words = read_arguments("classify", arguments, settings_of(s));
   s.checkpoint = take_run(s.checkpoint, words);
   check_usage(!words.empty(),
               "classify: there is no image to classify; give PNG or JPEG files, or folders with such files, after the "
               "run");
   for (const std::string& word : words)
-    for (std::string& path : pictures_of(word)) pictures.push_back(std::move(path));
-  check(!pictures.empty(), "classify: ", join(words), ": there is no image to classify; give PNG or JPEG files");
+    for (std::string& path : image_files(word)) images.push_back(std::move(path));
+  check(!images.empty(), "classify: ", join(words), ": there is no image to classify; give PNG or JPEG files");
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
   const Device device = parse_device(s.device);
   check_available(device);
@@ -161,8 +163,8 @@ int classify(const Arguments& arguments) {
   int code = 0;
   Progress progress("classifying", s.json ? Progress::Results::at_the_end : Progress::Results::shown_at_once);
   double done = 0;
-  for (const std::string& path : pictures) {
-    progress.share("classified", done++ / static_cast<double>(pictures.size()));
+  for (const std::string& path : images) {
+    progress.probability("classified", done++ / static_cast<double>(images.size()));
     const Classified image = classified(classifier, path, s.top);
     if (!image.error.empty() && !s.skip_broken) {
       talk("classify: image left out: " + for_terminal(image.error));
@@ -172,7 +174,7 @@ int classify(const Arguments& arguments) {
     }
     if (json) all.push_back(json_of(image));
   }
-  classifier.warn_of_turned_pictures();
+  classifier.warn_of_rotated_images();
   if (json) json.print(all);
   return code;
 }

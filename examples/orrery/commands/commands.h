@@ -10,7 +10,7 @@ namespace orrery::program {
 
 using Arguments = std::vector<std::string>;
 
-constexpr int worse_than_guessing = 3;  // exit code of a training that ends worse than a uniform guess
+constexpr int worse_than_uniform = 3;  // exit code of a training that ends worse than a uniform guess
 
 // Content of `orrery NAME --help`; about and notes are paragraphs before and after the settings.
 struct CommandHelp {
@@ -25,7 +25,7 @@ struct Command {
   CommandHelp (*help)(const Arguments& given);  // `given` may change the defaults
   int (*run)(const Arguments& arguments);
   // End of out-of-memory errors (engine/system/machine_memory.h); null: the library's default.
-  const char* way_out_of_memory = nullptr;
+  const char* out_of_memory_advice = nullptr;
 };
 
 const std::vector<Command>& commands();  // the table of main.cpp

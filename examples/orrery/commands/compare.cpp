@@ -28,13 +28,13 @@ namespace {
 using models::LogRow;
 
 struct CompareSettings {
-  std::string figures;
+  std::string metrics;
   int64_t parameters = 10;
   bool json = false;
 
   template <class V>
   void visit(V& v) {
-    v("metrics|figures", figures, "metrics to plot: PATTERN, ..., * matches any text; none: loss and validation_loss");
+    v("metrics|figures", metrics, "metrics to plot: PATTERN, ..., * matches any text; none: loss and validation_loss");
     v("parameters", parameters, "rows of the parameter table; 0: all", between(0, 1e6));
     v("json", json, json_help);
   }
@@ -50,7 +50,7 @@ struct ComparedRun {
   struct Extent {
     int64_t rows = 0, first = 0, last = 0;  // steps
   };
-  std::map<std::string, Extent> figures = {};
+  std::map<std::string, Extent> metrics = {};
 };
 
 ComparedRun read_run(const std::string& folder, size_t index) {
@@ -62,9 +62,9 @@ ComparedRun read_run(const std::string& folder, size_t index) {
   run.log = models::RunLog::of_run(folder);
   run.log.each([&](const LogRow& row) {
     run.last = std::max(run.last, row.step);
-    if (row.figures.contains("validation_loss")) run.validated = row;
-    for (const auto& [name, value] : row.figures) {
-      ComparedRun::Extent& extent = run.figures[name];
+    if (row.metrics.contains("validation_loss")) run.validated = row;
+    for (const auto& [name, value] : row.metrics) {
+      ComparedRun::Extent& extent = run.metrics[name];
       extent.first = extent.rows == 0 ? row.step : std::min(extent.first, row.step);
       extent.last = std::max(extent.last, row.step), ++extent.rows;
     }
@@ -72,16 +72,16 @@ ComparedRun read_run(const std::string& folder, size_t index) {
   return run;
 }
 
-std::string counted(size_t count, const std::string& what) {
-  return grouped(static_cast<int64_t>(count)) + " " + what + (count == 1 ? "" : "s");
+std::string pluralize(size_t count, const std::string& what) {
+  return with_commas(static_cast<int64_t>(count)) + " " + what + (count == 1 ? "" : "s");
 }
 
 void print_runs(const std::vector<ComparedRun>& runs) {
   Table table({"", "", ""}, "rll");
   for (const ComparedRun& run : runs)
-    table.add(
-        {run.number, run.folder,
-         !run.logged ? "no metrics.jsonl" : text(grouped(run.last), " of ", grouped(run.settings.steps), " steps")});
+    table.add({run.number, run.folder,
+               !run.logged ? "no metrics.jsonl"
+                           : text(with_commas(run.last), " of ", with_commas(run.settings.steps), " steps")});
   std::cout << table.print();
 }
 
@@ -115,21 +115,21 @@ void print_settings(const std::vector<ComparedRun>& runs, const std::vector<mode
 void print_curves(const std::vector<ComparedRun>& runs, const std::string& patterns) {
   std::set<std::string> all;
   for (const ComparedRun& run : runs)
-    for (const auto& [name, extent] : run.figures) all.insert(name);
+    for (const auto& [name, extent] : run.metrics) all.insert(name);
   const std::vector<std::string> names(all.begin(), all.end());
   std::vector<std::string> drawn;
   if (!patterns.empty()) {
-    drawn = models::fitting_figures("compare", names, patterns);
+    drawn = models::matching_metrics("compare", names, patterns);
   } else {
-    for (const char* usual : {"loss", "validation_loss"})
-      if (std::find(names.begin(), names.end(), usual) != names.end()) drawn.push_back(usual);
+    for (const char* metric : {"loss", "validation_loss"})
+      if (std::find(names.begin(), names.end(), metric) != names.end()) drawn.push_back(metric);
   }
   std::map<std::string, std::vector<Series>> curves;  // per metric, one series per run
   for (const std::string& name : drawn) {
     ComparedRun::Extent whole;
     for (const ComparedRun& run : runs) {
-      const auto found = run.figures.find(name);
-      if (found == run.figures.end()) continue;
+      const auto found = run.metrics.find(name);
+      if (found == run.metrics.end()) continue;
       const ComparedRun::Extent& its = found->second;
       whole.first = whole.rows == 0 ? its.first : std::min(whole.first, its.first);
       whole.last = std::max(whole.last, its.last), whole.rows = std::max(whole.rows, its.rows);
@@ -141,7 +141,7 @@ void print_curves(const std::vector<ComparedRun>& runs, const std::string& patte
   for (size_t i = 0; i < runs.size(); ++i)
     runs[i].log.each([&](const LogRow& row) {
       for (auto& [name, series] : curves)
-        if (const auto found = row.figures.find(name); found != row.figures.end())
+        if (const auto found = row.metrics.find(name); found != row.metrics.end())
           series[i].add(static_cast<double>(row.step), found->second);
     });
   progress.reset();
@@ -153,15 +153,15 @@ void print_curves(const std::vector<ComparedRun>& runs, const std::string& patte
 void print_validations(const std::vector<ComparedRun>& runs) {
   std::vector<LogRow> last;
   for (const ComparedRun& run : runs) last.push_back(run.validated);
-  const std::vector<std::string> names = models::figure_names(last);
+  const std::vector<std::string> names = models::metric_names(last);
   if (names.empty()) return;
   Table table = table_of_runs("", runs, 'r');
   std::vector<std::string> steps = {"step"};
-  for (const LogRow& row : last) steps.push_back(row.figures.empty() ? "-" : grouped(row.step));
+  for (const LogRow& row : last) steps.push_back(row.metrics.empty() ? "-" : with_commas(row.step));
   table.add(steps);
   for (const std::string& name : names) {
     std::vector<std::string> cells = {name};
-    for (const LogRow& row : last) cells.push_back(row.figures.contains(name) ? fixed(row.figures.at(name), 4) : "-");
+    for (const LogRow& row : last) cells.push_back(row.metrics.contains(name) ? fixed(row.metrics.at(name), 4) : "-");
     table.add(cells);
   }
   std::cout << "\nthe last validation:\n" << table.print();
@@ -188,19 +188,19 @@ void print_metrics(const ComparedRun& first, const ComparedRun& other, const Com
     std::cout << head << "not compared, because " << for_terminal(compared.not_compared) << "\n";
     return;
   }
-  if (found.parting < 0) {
-    std::cout << head << "the same in all " << counted(static_cast<size_t>(found.steps), "step")
-              << " that both logged, up to step " << grouped(found.last) << "\n";
+  if (found.first_difference < 0) {
+    std::cout << head << "the same in all " << pluralize(static_cast<size_t>(found.steps), "step")
+              << " that both logged, up to step " << with_commas(found.last) << "\n";
     return;
   }
-  std::cout << head << "the first difference is at step " << grouped(found.parting) << "\n";
-  constexpr size_t most = 6;
+  std::cout << head << "the first difference is at step " << with_commas(found.first_difference) << "\n";
+  constexpr size_t max_rows = 6;
   Table table({"", first.number, other.number}, "lll");
-  for (size_t i = 0; i < std::min(most, found.figures.size()); ++i)
-    table.add({found.figures[i].name, print_number(found.figures[i].first), print_number(found.figures[i].second)});
+  for (size_t i = 0; i < std::min(max_rows, found.metrics.size()); ++i)
+    table.add({found.metrics[i].name, print_number(found.metrics[i].first), print_number(found.metrics[i].second)});
   std::cout << table.print();
-  if (found.figures.size() > most)
-    std::cout << "  and " << counted(found.figures.size() - most, "more metric") << " at this step\n";
+  if (found.metrics.size() > max_rows)
+    std::cout << "  and " << pluralize(found.metrics.size() - max_rows, "more metric") << " at this step\n";
 }
 
 struct LatestWeights {
@@ -235,24 +235,24 @@ struct ComparedParameters {
 ComparedParameters compare_weights(const ComparedRun& first, const std::optional<LatestWeights>& a,
                                    const ComparedRun& other) {
   const std::optional<LatestWeights> b = weights_of(other.folder);
-  if (a && b) warn_of_version(other.folder, b->version);
+  if (a && b) warn_about_version(other.folder, b->version);
   if (!a || !b) return {(a ? other : first).folder + " has no checkpoint"};
   return {"", a->step, b->step, models::compare_parameters(a->tensors, b->tensors)};
 }
 
 void print_parameters(const ComparedRun& first, const ComparedRun& other, const ComparedParameters& compared,
-                      size_t most) {
+                      size_t max_rows) {
   const models::ParameterComparison& found = compared.found;
   std::cout << "\nparameters of " << first.number << " and " << other.number;
   if (!compared.not_compared.empty()) {
     std::cout << ": not compared, because " << for_terminal(compared.not_compared) << "\n";
     return;
   }
-  std::cout << ", of step " << grouped(compared.first_step) << " and " << grouped(compared.step) << ": "
+  std::cout << ", of step " << with_commas(compared.first_step) << " and " << with_commas(compared.step) << ": "
             << found.differing.size() << " differ, " << found.same.size() << " are the same\n";
   if (!found.differing.empty()) {
     Table table({"", "|| a - b || / || a ||", "largest | a - b |"}, "lrr");
-    const size_t shown = most == 0 ? found.differing.size() : std::min(most, found.differing.size());
+    const size_t shown = max_rows == 0 ? found.differing.size() : std::min(max_rows, found.differing.size());
     for (size_t i = 0; i < shown; ++i) {
       const models::ParameterDifference& each = found.differing[i];
       table.add({each.name, text(each.relative), text(each.largest)});
@@ -278,10 +278,10 @@ Comparison compare_runs(std::vector<ComparedRun> runs) {
   std::vector<models::LossMeaning> meanings;
   for (const ComparedRun& run : runs) meanings.push_back(models::loss_meaning_of_run(run.folder));
   const std::vector<models::TrainSettings> settings = settings_of_runs(runs);
-  Comparison all{std::move(runs), models::differing_settings(settings), models::notes_of_other_meanings(meanings)};
+  Comparison all{std::move(runs), models::differing_settings(settings), models::comparability_notes(meanings)};
   const ComparedRun& first = all.runs[0];
   const std::optional<LatestWeights> weights = weights_of(first.folder);
-  if (weights) warn_of_version(first.folder, weights->version);
+  if (weights) warn_about_version(first.folder, weights->version);
   for (size_t i = 1; i < all.runs.size(); ++i) {
     all.metrics.push_back(compare_metrics(first, all.runs[i]));
     all.parameters.push_back(compare_weights(first, weights, all.runs[i]));
@@ -292,7 +292,7 @@ Comparison compare_runs(std::vector<ComparedRun> runs) {
 void print_comparison(const Comparison& all, const CompareSettings& s) {
   print_runs(all.runs);
   print_settings(all.runs, all.settings);
-  print_curves(all.runs, s.figures);
+  print_curves(all.runs, s.metrics);
   print_validations(all.runs);
   for (const std::string& each : all.notes) note(each);
   for (size_t i = 1; i < all.runs.size(); ++i) print_metrics(all.runs[0], all.runs[i], all.metrics[i - 1]);
@@ -303,8 +303,8 @@ void print_comparison(const Comparison& all, const CompareSettings& s) {
 
 Json json_of(const ComparedRun& run) {
   Json validation;  // null: none
-  if (!run.validated.figures.empty())
-    validation = {{"step", run.validated.step}, {"metrics", json_numbers(run.validated.figures)}};
+  if (!run.validated.metrics.empty())
+    validation = {{"step", run.validated.step}, {"metrics", json_numbers(run.validated.metrics)}};
   return {{"run", run.folder},
           {"step", run.logged ? Json(run.last) : Json()},
           {"steps", run.settings.steps},
@@ -324,10 +324,10 @@ Json json_of(const ComparedMetrics& compared) {
   if (!compared.not_compared.empty()) return {{"not_compared", compared.not_compared}};
   const models::LogComparison& found = compared.found;
   Json difference;  // null: bit-identical
-  if (found.parting >= 0) {
+  if (found.first_difference >= 0) {
     Json metrics = Json::object();
-    for (const auto& each : found.figures) metrics[each.name] = {json_number(each.first), json_number(each.second)};
-    difference = {{"step", found.parting}, {"metrics", metrics}};
+    for (const auto& each : found.metrics) metrics[each.name] = {json_number(each.first), json_number(each.second)};
+    difference = {{"step", found.first_difference}, {"metrics", metrics}};
   }
   return {{"common_steps", found.steps}, {"last_common_step", found.last}, {"first_difference", difference}};
 }

@@ -41,7 +41,7 @@ struct EvaluateSettings {
 };
 
 // Returns the last value that the arguments give a key of s.
-std::optional<std::string> given(EvaluateSettings& s, const Arguments& arguments, const std::string& wanted) {
+std::optional<std::string> argument_value(EvaluateSettings& s, const Arguments& arguments, const std::string& wanted) {
   std::optional<std::string> found;
   const std::vector<Setting> settings = settings_of(s);
   for (const auto& [key, value] : parse_arguments("evaluate", arguments, settings).assignments) {
@@ -55,11 +55,11 @@ std::optional<std::string> given(EvaluateSettings& s, const Arguments& arguments
 std::string checkpoint_in(const Arguments& arguments) {
   EvaluateSettings first;
   std::vector<std::string> words = parse_arguments("evaluate", arguments, settings_of(first)).words;
-  return take_run(given(first, arguments, "checkpoint").value_or(""), words);
+  return take_run(argument_value(first, arguments, "checkpoint").value_or(""), words);
 }
 
 // The run's data may have moved since.
-void check_data_is_there(const EvaluateSettings& s) {
+void check_data_exists(const EvaluateSettings& s) {
   for (const char* key : models::paths_of_data) {
     if (!find_setting(s.task->members(), key)) continue;
     const auto& path = models::setting_of<std::string>(*s.task, key);
@@ -69,24 +69,24 @@ void check_data_is_there(const EvaluateSettings& s) {
 }
 
 // Applies --begin to text data; rejects it for tokenized data, whose begin tokens are fixed.
-void follow_begin(const EvaluateSettings& s, Trained& trained) {
+void apply_begin(const EvaluateSettings& s, LoadedRun& trained) {
   std::string path;
   for (const char* const key : {"data", "validation_data"})  // the last one is evaluated
     if (find_setting(s.task->members(), key) && !models::setting_of<std::string>(*s.task, key).empty())
       path = models::setting_of<std::string>(*s.task, key);
-  if (path.empty() || !models::is_prepared(path)) return follow("evaluate", s.begin, trained);
+  if (path.empty() || !models::is_prepared(path)) return apply_bounds("evaluate", s.begin, trained);
   check(s.begin.begin == "family", "evaluate: --begin=", s.begin.begin, " has no effect on ", path,
         ", which is already tokenized; leave --begin out, or give the text itself");
 }
 
 // The checkpoint needs its own tokenizer; another is rejected instead of silently accepted.
-std::vector<Setting> settings_to_give(EvaluateSettings& s) {
+std::vector<Setting> accepted_settings(EvaluateSettings& s) {
   std::vector<Setting> settings = settings_of(s);
   std::erase_if(settings, [](const Setting& setting) { return setting.key == "tokenizer"; });
   return settings;
 }
 void refuse_tokenizer(EvaluateSettings& s, const Arguments& arguments) {
-  const auto tokenizer = given(s, arguments, "tokenizer");
+  const auto tokenizer = argument_value(s, arguments, "tokenizer");
   check_usage(!tokenizer,
               "evaluate: the tokenizer is always the one of the checkpoint; leave --tokenizer=", tokenizer.value_or(""),
               " out");
@@ -94,10 +94,10 @@ void refuse_tokenizer(EvaluateSettings& s, const Arguments& arguments) {
 
 // Clears the training data if validation data are given, because the files may be missing. An
 // explicit --data is kept: it requests the loss on it too.
-void leave_out_learned_data(EvaluateSettings& s, const Arguments& arguments) {
+void drop_training_data(EvaluateSettings& s, const Arguments& arguments) {
   const std::vector<Setting> members = s.task->members();
   if (!find_setting(members, "validation_data") ||
-      models::setting_of<std::string>(*s.task, "validation_data").empty() || given(s, arguments, "data"))
+      models::setting_of<std::string>(*s.task, "validation_data").empty() || argument_value(s, arguments, "data"))
     return;
   models::setting_of<std::string>(*s.task, "data").clear();
 }
@@ -108,20 +108,21 @@ std::optional<double> perplexity(const models::Task& task, const models::Validat
 }
 
 void print_validation(const models::Task& task, const models::Validation& found) {
-  if (found.answers > 0) std::cout << counted(found.answers, "target") << " in ";
-  std::cout << grouped(task.held_out()) << " " << task.unit() << "\nloss " << fixed(found.loss, 4) << " nats";
+  if (found.answers > 0) std::cout << pluralize(found.answers, "target") << " in ";
+  std::cout << with_commas(task.validation_units()) << " " << task.unit() << "\nloss " << fixed(found.loss, 4)
+            << " nats";
   if (const auto value = perplexity(task, found)) std::cout << ", perplexity " << fixed(*value, 3);
   std::cout << "\n";
-  for (const auto& [name, value] : found.figures) std::cout << in_words(name) << " " << fixed(value, 4) << "\n";
+  for (const auto& [name, value] : found.metrics) std::cout << humanize(name) << " " << fixed(value, 4) << "\n";
   std::cout << std::flush;
 }
 
 Json json_of(const std::string& checkpoint, const models::Task& task, const models::Validation& found) {
-  Json all = {{"checkpoint", checkpoint}, {"unit", task.unit()}, {"units", task.held_out()}};
+  Json all = {{"checkpoint", checkpoint}, {"unit", task.unit()}, {"units", task.validation_units()}};
   all["targets"] = found.answers > 0 ? Json(found.answers) : Json();  // null: every unit is a target
   all["loss"] = json_number(found.loss);
   if (const auto value = perplexity(task, found)) all["perplexity"] = json_number(*value);
-  all["metrics"] = json_numbers(found.figures);
+  all["metrics"] = json_numbers(found.metrics);
   return all;
 }
 
@@ -131,12 +132,12 @@ CommandHelp evaluate_help(const Arguments& given) {
   EvaluateSettings settings;
   const std::string checkpoint = checkpoint_in(given);
   AnySettings task = checkpoint.empty() ? models::TrainSettings().task_settings
-                                        : read_trained("evaluate", checkpoint).settings.task_settings;
+                                        : load_run("evaluate", checkpoint).settings.task_settings;
   settings.task = &task;
   return {
       "RUN is the folder of a run (its last checkpoint) or of a checkpoint.  Settings of its task have the values of "
       "the run as defaults.",
-      describe(settings_to_give(settings)),
+      describe(accepted_settings(settings)),
       "A warning counts the training data in the validation: those of the run, also before --allow_new_text, and of "
       "runs in init_from.  It finds the same data at any path, token files and the text they were made of, and single "
       "files of a folder of up to 1,000 texts.  It does not find some of the pairs of a file or of the images of a "
@@ -146,31 +147,31 @@ CommandHelp evaluate_help(const Arguments& given) {
 
 int evaluate(const Arguments& arguments) {
   EvaluateSettings s;
-  Trained trained = read_trained("evaluate", checkpoint_in(arguments));
+  LoadedRun trained = load_run("evaluate", checkpoint_in(arguments));
   AnySettings task_settings = trained.settings.task_settings, model_settings = trained.settings.model_settings;
   s.task = &task_settings;
   refuse_tokenizer(s, arguments);
-  std::vector<std::string> words = read_arguments("evaluate", arguments, settings_to_give(s));
+  std::vector<std::string> words = read_arguments("evaluate", arguments, accepted_settings(s));
   const std::string run = take_run(s.checkpoint, words);
-  leave_out_learned_data(s, arguments);
-  check_data_is_there(s);
+  drop_training_data(s, arguments);
+  check_data_exists(s);
   check_usage(words.empty(), "evaluate: '", words.empty() ? "" : words[0],
               "' is not of the form --key=value; did you mean --validation_data?");
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
   const Device device = parse_device(s.device);
   check_available(device);
-  follow_begin(s, trained);
+  apply_begin(s, trained);
   JsonOutput json(s.json);
   std::optional<Progress> progress(std::in_place, "evaluating");
   const models::TaskOptions options{
-      .batch = trained.settings.batch,
+      .batch_size = trained.settings.batch_size,
       .micro_batches = trained.settings.gradient_accumulation_steps,
       .seed = static_cast<uint64_t>(trained.settings.seed),
       .tokenizer = trained.tokenizer,
       .trained_on = trained.trained_on,
-      .purpose = models::Purpose::judge,
+      .purpose = models::Purpose::evaluate,
       .bleu = s.bleu,
-      .progress = [&](const std::string& done, double share) { progress->share(done, share); }};
+      .progress = [&](const std::string& done, double fraction) { progress->fraction(done, fraction); }};
   const auto task = models::tasks().at(trained.settings.task).make(task_settings, model_settings, options);
   warn(task->warnings());
   nn::move(*trained.model, device);

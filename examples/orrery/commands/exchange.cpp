@@ -17,7 +17,7 @@ namespace orrery::program {
 namespace {
 
 struct ImportSettings {
-  std::string out, tokenizer, check;
+  std::string out, tokenizer, reference_logits;
   int64_t threads = 0;
   template <class V>
   void visit(V& v) {
@@ -39,12 +39,12 @@ struct ExportSettings {
 
 std::string formats_text() {
   std::string all = "Formats:\n";
-  for (const auto& [name, format] : models::exchange_formats())
+  for (const auto& [name, format] : models::weight_formats())
     all += "  " + name + ": " + format.description + (format.write ? "" : "; import only") + "\n";
   return all;
 }
 
-std::string only_word(const char* command, const std::vector<std::string>& words, const char* what) {
+std::string only_argument(const char* command, const std::vector<std::string>& words, const char* what) {
   check_usage(words.size() == 1, command, ": ", words.size(), " paths are given; give ", what);
   return words[0];
 }
@@ -60,25 +60,25 @@ CommandHelp import_help(const Arguments&) {
 int import_weights(const Arguments& arguments) {
   ImportSettings s;
   const std::string path =
-      only_word("import", read_arguments("import", arguments, settings_of(s)), "the folder or file to import");
+      only_argument("import", read_arguments("import", arguments, settings_of(s)), "the folder or file to import");
   check_usage(!s.out.empty(), "import: --out is missing; give the folder of the new run, as in --out=runs/imported");
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
-  const auto convert = [&] { return models::import_model(path, s.out, s.tokenizer, s.check); };
+  const auto convert = [&] { return models::import_model(path, s.out, s.tokenizer, s.reference_logits); };
   std::optional<Progress> progress(std::in_place, "importing " + path);
   const models::ImportReport report = as_content(convert);
   progress.reset();
-  Table placed({"target", "source", "conversion"}, "lll");
-  for (const auto& line : report.placed) placed.add({line.ours, line.theirs, line.how});
-  std::cout << placed.print(0);
-  for (const auto& [name, why] : report.left)
+  Table mapped({"target", "source", "conversion"}, "lll");
+  for (const auto& line : report.mapped) mapped.add({line.target, line.sources, line.how});
+  std::cout << mapped.print(0);
+  for (const auto& [name, why] : report.unused)
     std::cout << "left out: " << for_terminal(name) << ": " << for_terminal(why) << '\n';
   for (const std::string& each : report.notes) note(each);
   std::cout << "format: " << report.format
             << (report.classes > 0 ? text("; classes: ", report.classes)
                                    : "; tokenizer: " + for_terminal(report.tokenizer))
             << '\n'
-            << for_terminal(report.checkpoint) << ": " << grouped(report.parameters) << " parameters in "
-            << report.placed.size() << " tensors, " << report.left.size() << " left out\n";
+            << for_terminal(report.checkpoint) << ": " << with_commas(report.parameters) << " parameters in "
+            << report.mapped.size() << " tensors, " << report.unused.size() << " left out\n";
   if (report.largest_difference)
     std::cout << "largest difference of the logits: " << scientific(*report.largest_difference) << '\n';
   std::cout << std::flush;
@@ -93,20 +93,20 @@ CommandHelp export_help(const Arguments&) {
 
 int export_weights(const Arguments& arguments) {
   ExportSettings s;
-  const std::string run = only_word("export", read_arguments("export", arguments, settings_of(s)),
-                                    "the folder of a run or of a checkpoint");
+  const std::string run = only_argument("export", read_arguments("export", arguments, settings_of(s)),
+                                        "the folder of a run or of a checkpoint");
   check_usage(!s.out.empty(), "export: --out is missing; give a new folder, as in --out=exported");
-  const Trained trained = read_trained("export", run);
+  const LoadedRun trained = load_run("export", run);
   std::optional<Progress> progress(std::in_place, "exporting " + run);
   const std::string format =
       models::export_model({trained.settings, *trained.model, trained.tokenizer}, s.out, s.format);
   progress.reset();
-  const bool writes = dynamic_cast<const models::LanguageModel*>(trained.model.get()) != nullptr;
-  const std::string tokenizer = writes ? models::restore_tokenizer(trained.tokenizer)->name() : "";
+  const bool lm = dynamic_cast<const models::LanguageModel*>(trained.model.get()) != nullptr;
+  const std::string tokenizer = lm ? models::restore_tokenizer(trained.tokenizer)->name() : "";
   if (tokenizer == "token_ids") note("the tokens of this run are numbers, so no tokenizer file is written");
   if (tokenizer == "sentence_piece")
     note("after a token such as </s> within a text, transformers inserts a space and orrery does not");
-  std::cout << for_terminal(s.out) << ": " << grouped(nn::count_parameters(*trained.model)) << " parameters as "
+  std::cout << for_terminal(s.out) << ": " << with_commas(nn::count_parameters(*trained.model)) << " parameters as "
             << format << std::endl;
   return 0;
 }

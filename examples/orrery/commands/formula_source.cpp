@@ -10,15 +10,15 @@
 namespace orrery::program {
 namespace {
 
-bool in_name(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
+bool is_name_char(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
 // Returns the end of the comment or literal at `at` (a literal ends with its line), or 0 if none.
-size_t end_of_aside(const std::string& text, size_t at) {
+size_t end_of_comment(const std::string& text, size_t at) {
   const auto found = [&](size_t end, size_t length) { return end == std::string::npos ? text.size() : end + length; };
   if (text.compare(at, 2, "//") == 0) return found(text.find('\n', at), 0);
   if (text.compare(at, 2, "/*") == 0) return found(text.find("*/", at + 2), 2);
   const char quote = text[at];
-  if ((quote != '"' && quote != '\'') || (quote == '\'' && at > 0 && in_name(text[at - 1]))) return 0;  // 1'000
+  if ((quote != '"' && quote != '\'') || (quote == '\'' && at > 0 && is_name_char(text[at - 1]))) return 0;  // 1'000
   for (++at; at < text.size() && text[at] != quote && text[at] != '\n'; ++at)
     if (text[at] == '\\') ++at;
   return std::min(at + 1, text.size());
@@ -28,7 +28,7 @@ size_t end_of_aside(const std::string& text, size_t at) {
 // character and would exhaust the stack.
 std::string without_comments(std::string text) {
   for (size_t at = 0; at < text.size();) {
-    const size_t end = end_of_aside(text, at);
+    const size_t end = end_of_comment(text, at);
     if (end == 0) ++at;
     for (; at < end; ++at)
       if (text[at] != '\n') text[at] = ' ';
@@ -47,7 +47,7 @@ size_t end_of_body(const std::string& text, size_t open) {
 
 }  // namespace
 
-std::vector<std::string> foreign_calls(const std::string& source) {
+std::vector<std::string> std_calls(const std::string& source) {
   const std::string text = without_comments(source), mark = "HOST_DEVICE", standard = "std::";
   std::vector<std::string> found;
   int64_t line = 1;
@@ -60,7 +60,7 @@ std::vector<std::string> foreign_calls(const std::string& source) {
     for (size_t call = body.find(standard, open); call != std::string::npos; call = body.find(standard, call + 1)) {
       const size_t begin = call + standard.size();
       size_t end = begin;
-      while (end < at && in_name(text[end])) ++end;
+      while (end < at && is_name_char(text[end])) ++end;
       const std::string name = text.substr(begin, end - begin);
       while (end < at && std::isspace(static_cast<unsigned char>(text[end]))) ++end;
       if (name.empty() || end >= at || text[end] != '(') continue;

@@ -8,6 +8,6 @@ namespace orrery::program {
 
 // Returns a message for each call of the standard library in a HOST_DEVICE function. nvcc compiles
 // std::exp to different bits, and most others not at all; engine/math/scalar.h is bit-identical.
-std::vector<std::string> foreign_calls(const std::string& source);
+std::vector<std::string> std_calls(const std::string& source);
 
 }  // namespace orrery::program

@@ -40,7 +40,7 @@ struct GenerateSettings {
     v("top_p", sampling.top_p,
       "sample from the fewest most likely tokens whose probabilities add up to this; 1: from all", above(0, 1));
     v("seed", sampling.seed, "random seed of the sampling; each further sample uses the next seed",
-      between(-models::largest_seed, models::largest_seed));
+      between(-models::max_seed, models::max_seed));
     v("keep", sampling.keep, "when the context is full, keep this many of the latest tokens; 0: half of the context",
       between(0, 16777216));
     v("samples|num_samples", samples, "number of texts to generate", between(1, 1e6));
@@ -60,7 +60,7 @@ constexpr ForeignKey nanogpt_sample_keys[] = {
 std::string prompt_of(const GenerateSettings& s) {
   if (s.start.empty()) return text_or_input(s.prompt);
   check_usage(s.prompt.empty(), "generate: --prompt and --start both give a text to continue; use one");
-  return given_text(s.start);
+  return text_argument(s.start);
 }
 
 // Time for the prompt and for generated tokens. The first token's time counts for the prompt.
@@ -70,17 +70,17 @@ class Speed {
   void begin() { last_ = Clock::now(), first_ = true; }
   void token(int64_t prompt) {
     const double seconds = std::chrono::duration<double>(Clock::now() - last_).count();
-    (first_ ? read_ : made_) += seconds;
+    (first_ ? prompt_time_ : token_time_) += seconds;
     (first_ ? prompt_ : tokens_) += first_ ? prompt : 1;
     first_ = false;
   }
-  void go_on() { last_ = Clock::now(); }
-  std::string sentence() const {
-    const auto part = [](const char* what, int64_t tokens, double seconds) {
-      return text(what, counted(tokens, "token"), " in ", fixed(seconds, 2), " s, ",
-                  grouped(std::llround(static_cast<double>(tokens) / std::max(seconds, 1e-9))), " tokens/s");
+  void resume() { last_ = Clock::now(); }
+  std::string summary() const {
+    const auto phase = [](const char* what, int64_t tokens, double seconds) {
+      return text(what, pluralize(tokens, "token"), " in ", fixed(seconds, 2), " s, ",
+                  with_commas(std::llround(static_cast<double>(tokens) / std::max(seconds, 1e-9))), " tokens/s");
     };
-    return part("prompt: ", prompt_, read_) + (tokens_ > 0 ? part("; generated: ", tokens_, made_) : "");
+    return phase("prompt: ", prompt_, prompt_time_) + (tokens_ > 0 ? phase("; generated: ", tokens_, token_time_) : "");
   }
   bool measured() const { return prompt_ > 0; }
 
@@ -89,7 +89,7 @@ class Speed {
   Clock::time_point last_;
   bool first_ = true;
   int64_t prompt_ = 0, tokens_ = 0;
-  double read_ = 0, made_ = 0;
+  double prompt_time_ = 0, token_time_ = 0;
 };
 
 }  // namespace
@@ -113,32 +113,31 @@ int generate(const Arguments& arguments) {
   const Device device = parse_device(s.device);
   check_available(device);
   const std::string prompt = prompt_of(s);
-  Trained trained = read_trained("generate", run);
-  follow("generate", s.bounds, trained);
+  LoadedRun trained = load_run("generate", run);
+  apply_bounds("generate", s.bounds, trained);
   nn::move(*trained.model, device);
-  auto& writes =
-      models::model_as<models::LanguageModel>(*trained.model, "generate", "a language model; give a run of one");
+  auto& lm = models::model_as<models::LanguageModel>(*trained.model, "generate", "a language model; give a run of one");
   const std::unique_ptr<models::Tokenizer> tokenizer = models::restore_tokenizer(trained.tokenizer);
   const std::vector<int32_t> tokens =
       prompt.empty() ? models::beginning_of_text(*tokenizer) : models::encode_text(*tokenizer, prompt);
-  s.sampling = sampling_with(writes, *tokenizer, s.sampling);
-  const int64_t read = std::min(static_cast<int64_t>(tokens.size()), writes.context());
+  s.sampling = sampling_with(lm, *tokenizer, s.sampling);
+  const int64_t prompt_length = std::min(static_cast<int64_t>(tokens.size()), lm.context());
   Speed speed;
   for (int64_t i = 0; i < s.samples; ++i) {
     if (i > 0) std::cout << "\n---------------\n";
     std::cout << for_output(prompt) << std::flush;
-    models::RunningText written(*tokenizer, tokens);
+    models::StreamingDecoder written(*tokenizer, tokens);
     speed.begin();
-    models::generate(writes, tokens, s.sampling, [&](int32_t token) {
-      speed.token(read);
+    models::generate(lm, tokens, s.sampling, [&](int32_t token) {
+      speed.token(prompt_length);
       std::cout << for_output(written.add(token)) << std::flush;
-      speed.go_on();
+      speed.resume();
     });
     std::cout << for_output(written.rest());
     ++s.sampling.seed;
   }
   std::cout << std::endl;
-  if (speed.measured()) talk(speed.sentence());
+  if (speed.measured()) talk(speed.summary());
   return 0;
 }
 

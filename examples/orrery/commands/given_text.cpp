@@ -27,14 +27,14 @@ std::string text_of_file(const std::string& path) {
 
 std::string text_or_input(const std::string& given) { return given == "-" ? text_of_file(given) : given; }
 
-std::string given_text(const std::string& given) {
+std::string text_argument(const std::string& given) {
   const std::string scheme = "FILE:";
   return given.starts_with(scheme) ? text_of_file(given.substr(scheme.size())) : text_or_input(given);
 }
 
 void each_line_of_pipe(const std::string& path, const std::string& what, const models::TakeLine& take) {
   if (path == "-") return models::each_line(std::cin, what, take);  // may be longer than memory
-  std::istringstream input(read_packed_pipe(path, models::largest_unpacked));
+  std::istringstream input(read_packed_pipe(path, models::max_unpacked_bytes));
   models::each_line(input, what, take);
 }
 

@@ -10,7 +10,7 @@ namespace orrery::program {
 // Returns the standard input for -, else the argument itself.
 std::string text_or_input(const std::string& given);
 // Returns the file's content for FILE:path, the standard input for -, else the argument itself.
-std::string given_text(const std::string& given);
+std::string text_argument(const std::string& given);
 // Reads a text file or pipe, possibly gzip, of at most 16 MiB; throws if it is longer, cannot be read,
 // or is named like a file of tokens.
 std::string text_of_file(const std::string& path);

@@ -93,20 +93,21 @@ void check_activation(const Name& n, Totals& totals) {
   bool passed = true;
   std::vector<CheckedInput> inputs;
   for (const PointwiseRow& row : check_pointwise(n.name)) {
-    passed = passed && row.elements > 0 && row.against_dual <= dual_tolerance &&
-             row.against_quotient <= pointwise_quotient_tolerance;
-    inputs.push_back({row.input, row.against_dual, row.against_quotient, row.factor});
+    passed = passed && row.elements > 0 && row.dual_error <= dual_tolerance &&
+             row.finite_difference_error <= pointwise_difference_tolerance;
+    inputs.push_back({row.input, row.dual_error, row.finite_difference_error, row.factor});
     totals.comparisons += 2 * row.elements;
-    table.add({row.input, std::to_string(row.elements), scientific(row.against_dual), scientific(row.against_quotient),
-               "x = " + fixed(row.worst_x, 4), full(row.worst_explicit), full(row.worst_quotient)});
+    table.add({row.input, std::to_string(row.elements), scientific(row.dual_error),
+               scientific(row.finite_difference_error), "x = " + fixed(row.worst_x, 4), full(row.worst_explicit),
+               full(row.worst_finite_difference)});
   }
-  const std::vector<std::string> facts = nn::false_facts(nn::Activation::any(n.name));
-  report(n.family + " " + n.name + ", point by point", passed && facts.empty(), table,
-         diagnose(inputs, {"dual numbers", dual_tolerance, pointwise_quotient_tolerance}), n.name, totals);
-  for (const std::string& fact : facts) std::cout << "  wrong property: " << fact << "\n";
+  const std::vector<std::string> errors = nn::property_errors(nn::Activation::any(n.name));
+  report(n.family + " " + n.name + ", point by point", passed && errors.empty(), table,
+         diagnose(inputs, {"dual numbers", dual_tolerance, pointwise_difference_tolerance}), n.name, totals);
+  for (const std::string& error : errors) std::cout << "  wrong property: " << error << "\n";
 }
 
-std::string place(const Shape& shape, int64_t element) {  // (2, 5): indices of an element
+std::string indices_text(const Shape& shape, int64_t element) {  // (2, 5): indices of an element
   std::vector<std::string> indices;
   for (int axis = shape.rank() - 1; axis >= 0; --axis) {
     indices.insert(indices.begin(), std::to_string(element % shape[axis]));
@@ -125,16 +126,17 @@ void check_registered(const nn::RegisteredCase& registered, uint64_t seed, Devic
   if (has_reference) table.add({"(result)", "", scientific(result.value_difference)});
   std::vector<CheckedInput> inputs;
   for (const GradientRow& row : result.rows) {
-    inputs.push_back({row.input, has_reference ? row.against_reference : NAN, row.against_quotient, row.factor});
+    inputs.push_back({row.input, has_reference ? row.reference_error : NAN, row.finite_difference_error, row.factor});
     const auto input =
         std::find_if(test.inputs.begin(), test.inputs.end(), [&](const auto& i) { return i.name == row.input; });
-    table.add({row.input, std::to_string(row.elements), has_reference ? scientific(row.against_reference) : "-",
-               scientific(row.against_quotient), place(input->value.shape(), row.worst_element),
-               full(row.worst_explicit), full(row.worst_quotient)});
+    table.add({row.input, std::to_string(row.elements), has_reference ? scientific(row.reference_error) : "-",
+               scientific(row.finite_difference_error), indices_text(input->value.shape(), row.worst_element),
+               full(row.worst_explicit), full(row.worst_finite_difference)});
   }
   totals.comparisons += result.comparisons;
   report(registered.family + " " + (registered.title.empty() ? registered.name : registered.title), result.passed,
-         table, diagnose(inputs, {"reference", reference_tolerance, quotient_tolerance}, result.value_difference),
+         table,
+         diagnose(inputs, {"reference", reference_tolerance, finite_difference_tolerance}, result.value_difference),
          registered.name, totals);
 }
 
@@ -200,11 +202,11 @@ int gradcheck(const Arguments& arguments) {
   double done = 0;
   for (const Name& n : names) {
     check_name(n, static_cast<uint64_t>(settings.seed), device, totals);
-    progress.share("checked", ++done / static_cast<double>(names.size()));
+    progress.fraction("checked", ++done / static_cast<double>(names.size()));
   }
   if (!totals.failed.empty()) std::cout << "FAILED: " << join(totals.failed) << "\n";
-  std::cout << counted(static_cast<int64_t>(names.size()), "name") << ", " << counted(totals.cases, "case") << ", "
-            << counted(totals.comparisons, "comparison") << ", " << totals.failed.size() << " failed" << std::endl;
+  std::cout << pluralize(static_cast<int64_t>(names.size()), "name") << ", " << pluralize(totals.cases, "case") << ", "
+            << pluralize(totals.comparisons, "comparison") << ", " << totals.failed.size() << " failed" << std::endl;
   return totals.failed.empty() ? 0 : 1;
 }
 

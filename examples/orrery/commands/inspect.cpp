@@ -31,12 +31,12 @@
 namespace orrery::program {
 namespace {
 
-const std::string usual_looks = "attention, heads, logit_lens";
+const std::string default_analyses = "attention, heads, logit_lens";
 
 struct InspectSettings {
-  std::string looks, hooks, out, page, other, corpus;
+  std::string analyses, hooks, out, html, patch_from, corpus;
   models::ExampleSettings example;
-  models::LookSettings look;
+  models::AnalysisSettings analysis;
   TextBegin begin;
   int64_t threads = 0;
   bool json = false;
@@ -44,40 +44,41 @@ struct InspectSettings {
   template <class V>
   void visit(V& v) {
     example.visit(v);
-    v("analysis|look", looks,
-      "analyses (below), comma-separated, or all; none: " + usual_looks + ", as far as available");
-    v("layer", look.layer, "attention or feed-forward layer, in forward order, from 0; -1: all", between(-1, 1e6));
-    v("head", look.head, "head of an attention, from 0; -1: all", between(-1, 1e6));
-    v("slot", look.slot, "hidden unit or persistent slot, from 0; -1: those with the largest values", between(-1, 1e9));
-    v("position|place", look.place,
+    v("analysis|look", analyses,
+      "analyses (below), comma-separated, or all; none: " + default_analyses + ", as far as available");
+    v("layer", analysis.layer, "attention or feed-forward layer, in forward order, from 0; -1: all", between(-1, 1e6));
+    v("head", analysis.head, "head of an attention, from 0; -1: all", between(-1, 1e6));
+    v("slot", analysis.slot, "hidden unit or persistent slot, from 0; -1: those with the largest values",
+      between(-1, 1e9));
+    v("position|place", analysis.position,
       "position (token or patch) for logit_lens and ablation, from 0; -1: that of the highest loss, and the last",
       between(-1, 1e9));
-    v("top", look.top, "number of entries of a list", between(1, 1e6));
-    v("patch_from|other", other,
+    v("top", analysis.top, "number of entries of a list", between(1, 1e6));
+    v("patch_from|other", patch_from,
       "second example (text, image or source) to patch values from, for --analysis=ablation");
     v("corpus", corpus, "text file or pipe, -: standard input, searched for top activations; none: only the example");
-    v("seed", look.seed, "random seed of examples that an analysis generates", between(0, models::largest_seed));
+    v("seed", analysis.seed, "random seed of examples that an analysis generates", between(0, models::max_seed));
     begin.visit(v);
     v("hooks", hooks,
       "values to capture, comma-separated, as blocks.*.attention.weights; TransformerLens's names work too");
     v("out", out,
       "FILE.safetensors, or a folder for .npy files and figures.csv: all values; FILE.csv: the metrics only");
-    v("html|page", page, "FILE.html: a page with plots of the analyses");
+    v("html|page", html, "FILE.html: a page with plots of the analyses");
     v("json", json, json_help);
     v("threads", threads, "cores to use; 0: OMP_NUM_THREADS, else all", between(0, 1024));
   }
 };
 
 // Returns the values of all matching hooks; a repeated name gets a number.
-std::vector<NamedTensor> watched(const models::Subject& subject, const std::string& patterns) {
+std::vector<NamedTensor> captured(const models::InspectedExample& inspected, const std::string& patterns) {
   std::vector<NamedTensor> all;
   std::map<std::string, int> times;
-  const Hooks hooks(models::hook_patterns(items_of(patterns)), [&](const std::string& name, const Tensor& value) {
+  const Hooks hooks(models::hook_patterns(split_list(patterns)), [&](const std::string& name, const Tensor& value) {
     const int before = times[name]++;
     all.push_back({before == 0 ? name : text(name, ".", before), value.to(Device::cpu).clone()});
   });
-  subject.run();
-  hooks.check_seen();
+  inspected.run();
+  hooks.check_all_matched();
   return all;
 }
 
@@ -85,7 +86,7 @@ std::vector<NamedTensor> watched(const models::Subject& subject, const std::stri
 struct ValueSummary {
   std::string name, dtype;
   Shape shape;
-  models::NumberRange range;
+  models::ValueRange range;
 };
 std::vector<ValueSummary> summaries_of(const std::vector<NamedTensor>& values) {
   std::vector<ValueSummary> all;
@@ -126,9 +127,9 @@ Json json_of(const std::vector<ValueSummary>& values) {
 // Adds maps as they are, and each line as two rows, x and y.
 void add_numbers(std::vector<NamedTensor>& to, const std::vector<models::View>& views) {
   for (const models::View& view : views) {
-    if (const auto* const map = std::get_if<models::MapView>(&view.shown); map && !view.name.empty())
+    if (const auto* const map = std::get_if<models::MapView>(&view.data); map && !view.name.empty())
       to.push_back({view.name, map->values});
-    const auto* const lines = std::get_if<models::LineView>(&view.shown);
+    const auto* const lines = std::get_if<models::LineView>(&view.data);
     if (!lines || view.name.empty()) continue;
     for (const models::LineView::Line& line : lines->lines) {
       std::vector<double> both = line.x;
@@ -139,19 +140,19 @@ void add_numbers(std::vector<NamedTensor>& to, const std::vector<models::View>& 
   }
 }
 
-constexpr const char *figures_header = "figure,value\n", *written_by = "written_by";
+constexpr const char *metrics_header = "figure,value\n", *written_by = "written_by";
 
 // Each row begins with the name of an analysis.
-models::OutputKind figures_kind() {
+models::OutputKind metrics_kind() {
   const std::string name = "a CSV file of metrics";
   const auto is_ours = [name](const std::string& path) {
-    std::vector<std::string> looks;
-    for (const std::string& look : models::looks().names()) {
-      looks.push_back(look);
-      for (std::string& former : models::looks().aliases(look)) looks.push_back(std::move(former));
+    std::vector<std::string> analyses;
+    for (const std::string& analysis : models::analyses().names()) {
+      analyses.push_back(analysis);
+      for (std::string& former : models::analyses().aliases(analysis)) analyses.push_back(std::move(former));
     }
-    return std::any_of(looks.begin(), looks.end(), [&](const std::string& look) {
-      return models::marked_kind(name, figures_header + look + "/").is_ours(path);
+    return std::any_of(analyses.begin(), analyses.end(), [&](const std::string& analysis) {
+      return models::marked_kind(name, metrics_header + analysis + "/").is_ours(path);
     });
   };
   return {name, is_ours};
@@ -161,15 +162,15 @@ bool is_one_file(const std::string& out) { return out.ends_with(".safetensors") 
 models::OutputKind kind_of_file(const std::string& out) {
   constexpr size_t length_of_header = 8;  // bytes
   return out.ends_with(".csv")
-             ? figures_kind()
+             ? metrics_kind()
              : models::marked_kind("a file of orrery inspect",
                                    text("{\"__metadata__\":{\"", written_by, "\":\"orrery inspect\"}"), "",
                                    length_of_header);
 }
 
-std::string figures_csv(const std::map<std::string, double>& figures) {
-  std::string csv = figures_header;
-  for (const auto& [name, value] : figures) csv += models::csv_line({name, print_number(value)});
+std::string metrics_csv(const std::map<std::string, double>& metrics) {
+  std::string csv = metrics_header;
+  for (const auto& [name, value] : metrics) csv += models::csv_line({name, print_number(value)});
   return csv;
 }
 
@@ -186,15 +187,15 @@ void check_out(const std::string& out) {
 
 // Metrics are one-element tensors in a safetensors file, and a table in a folder.
 void write_numbers(const std::string& out, std::vector<NamedTensor> all, const std::vector<models::View>& views) {
-  const std::map<std::string, double> figures = models::figures_of(views);
-  check(!all.empty() || !figures.empty(),
+  const std::map<std::string, double> metrics = models::metrics_of(views);
+  check(!all.empty() || !metrics.empty(),
         "inspect: these analyses return no values for --out; choose others with --analysis, or values with --hooks");
   if (is_one_file(out)) {
-    for (const auto& [name, value] : figures)
+    for (const auto& [name, value] : metrics)
       all.push_back({name, Tensor::from(Shape{1}, std::vector<double>{value}, Dtype::f64)});
     models::check_output("inspect", out, kind_of_file(out));
     write_safetensors(out, all, {{written_by, "orrery inspect"}});
-    std::cout << for_terminal(out) << ": " << counted(static_cast<int64_t>(all.size()), "tensor") << std::endl;
+    std::cout << for_terminal(out) << ": " << pluralize(static_cast<int64_t>(all.size()), "tensor") << std::endl;
     return;
   }
   const auto path_of = [&](const NamedTensor& each) {
@@ -203,104 +204,105 @@ void write_numbers(const std::string& out, std::vector<NamedTensor> all, const s
     return out + "/" + file + ".npy";
   };
   for (const NamedTensor& each : all) models::check_output("inspect", path_of(each), models::npy_kind());
-  models::check_output("inspect", out + "/figures.csv", figures_kind());
+  models::check_output("inspect", out + "/figures.csv", metrics_kind());
   const FolderLock lock(out, {"inspect"});
   for (const NamedTensor& each : all) {
     const std::string dtype = each.tensor.dtype() == Dtype::f64 ? "F64" : "F32";
     models::write_npy(path_of(each), {each.name, dtype, sizes_of(each.tensor.shape()), each.tensor, {}});
   }
-  if (!figures.empty()) models::write_output("inspect", out + "/figures.csv", figures_kind(), figures_csv(figures));
-  const size_t files = all.size() + (figures.empty() ? 0 : 1);
-  std::cout << for_terminal(out) << ": " << counted(static_cast<int64_t>(files), "file") << std::endl;
+  if (!metrics.empty()) models::write_output("inspect", out + "/figures.csv", metrics_kind(), metrics_csv(metrics));
+  const size_t files = all.size() + (metrics.empty() ? 0 : 1);
+  std::cout << for_terminal(out) << ": " << pluralize(static_cast<int64_t>(files), "file") << std::endl;
 }
 
-void write_figures(const std::string& out, const std::vector<models::View>& views) {
-  const std::map<std::string, double> figures = models::figures_of(views);
-  check(!figures.empty(),
+void write_metrics_csv(const std::string& out, const std::vector<models::View>& views) {
+  const std::map<std::string, double> metrics = models::metrics_of(views);
+  check(!metrics.empty(),
         "inspect: these analyses return no metrics for --out; choose --analysis=heads, logit_lens, neurons, "
         "ablation or normalization_curves");
-  models::write_output("inspect", out, figures_kind(), figures_csv(figures));
-  std::cout << for_terminal(out) << ": " << counted(static_cast<int64_t>(figures.size()), "metric") << std::endl;
+  models::write_output("inspect", out, metrics_kind(), metrics_csv(metrics));
+  std::cout << for_terminal(out) << ": " << pluralize(static_cast<int64_t>(metrics.size()), "metric") << std::endl;
 }
 
 // Splits the text into chunks of the model's context length.
-std::vector<std::unique_ptr<models::Subject>> pieces_of(const std::string& file, const Trained& trained,
-                                                        const models::Subject& subject) {
-  constexpr size_t most_pieces = 1024;
+std::vector<std::unique_ptr<models::InspectedExample>> corpus_chunks(const std::string& file, const LoadedRun& trained,
+                                                                     const models::InspectedExample& inspected) {
+  constexpr size_t max_chunks = 1024;
   const auto* const model = dynamic_cast<const models::LanguageModel*>(trained.model.get());
-  check(model && subject.tokens(),
+  check(model && inspected.tokens(),
         "inspect: --corpus requires a language model, and this model is not one; leave it out");
   const std::vector<int32_t> tokens = encode_text(*models::restore_tokenizer(trained.tokenizer), text_of_file(file));
   check(!tokens.empty(), "inspect: --corpus=", file, " has no tokens; give a file with text");
-  std::vector<std::unique_ptr<models::Subject>> pieces;
-  for (size_t begin = 0; begin < tokens.size() && pieces.size() < most_pieces;) {
+  std::vector<std::unique_ptr<models::InspectedExample>> chunks;
+  for (size_t begin = 0; begin < tokens.size() && chunks.size() < max_chunks;) {
     const size_t end = std::min(tokens.size(), begin + static_cast<size_t>(model->context()));
-    pieces.push_back(subject.of_tokens(
+    chunks.push_back(inspected.from_tokens(
         {tokens.begin() + static_cast<std::ptrdiff_t>(begin), tokens.begin() + static_cast<std::ptrdiff_t>(end)},
         false));
     begin = end;
   }
-  return pieces;
+  return chunks;
 }
 
 // Rejects options of an analysis that is not requested, which would have no effect.
-void check_looks_use(const InspectSettings& s) {
-  std::vector<std::string> looks = items_of(s.looks);
-  for (std::string& name : looks) name = models::with_current_metrics(name);
-  const auto check_used = [&](const std::string& value, const char* key, const char* look) {
-    check_usage(value.empty() || s.looks == "all" || std::find(looks.begin(), looks.end(), look) != looks.end(),
-                "inspect: --", key, " is for the analysis ", look, ", which is not requested; add --analysis=", look,
-                ", or leave --", key, " out");
+void check_analyses_use(const InspectSettings& s) {
+  std::vector<std::string> analyses = split_list(s.analyses);
+  for (std::string& name : analyses) name = models::with_current_metrics(name);
+  const auto check_used = [&](const std::string& value, const char* key, const char* analysis) {
+    check_usage(
+        value.empty() || s.analyses == "all" || std::find(analyses.begin(), analyses.end(), analysis) != analyses.end(),
+        "inspect: --", key, " is for the analysis ", analysis, ", which is not requested; add --analysis=", analysis,
+        ", or leave --", key, " out");
   };
-  check_used(s.other, "patch_from", "ablation"), check_used(s.corpus, "corpus", "neurons");
+  check_used(s.patch_from, "patch_from", "ablation"), check_used(s.corpus, "corpus", "neurons");
 }
 
 // Returns the user's example, else the first held-out example of the run.
-std::unique_ptr<models::Subject> subject_for(const Trained& trained, const models::ExampleSettings& example,
-                                             const Arguments& arguments) {
-  const bool asked = std::any_of(arguments.begin(), arguments.end(), [](const std::string& word) {
+std::unique_ptr<models::InspectedExample> example_for(const LoadedRun& trained, const models::ExampleSettings& example,
+                                                      const Arguments& arguments) {
+  const bool requested = std::any_of(arguments.begin(), arguments.end(), [](const std::string& word) {
     return word == "--text=" || word == "--image=" || word == "--source=";  // an empty argument
   });
-  if (!example.given() && !asked && example.label < 0 && example.target.empty())
-    if (auto held_out = held_out_subject("inspect", trained)) {
+  if (!example.given() && !requested && example.label < 0 && example.target.empty())
+    if (auto held_out = default_example("inspect", trained)) {
       note("the example is the first of the run's held-out data; give another with --text, --image or --source");
       return held_out;
     }
-  return make_subject("inspect", trained, example);
+  return make_example("inspect", trained, example);
 }
 
-models::ExampleSettings other_of(const InspectSettings& s, const nn::Module& model) {
-  models::ExampleSettings other = s.example;
+models::ExampleSettings second_example(const InspectSettings& s, const nn::Module& model) {
+  models::ExampleSettings patch_from = s.example;
   const bool images = dynamic_cast<const models::ImageModel*>(&model) != nullptr,
-             translates = dynamic_cast<const models::TranslationModel*>(&model) != nullptr;
-  (images ? other.image : translates ? other.source : other.text) = s.other;
-  return other;
+             translator = dynamic_cast<const models::TranslationModel*>(&model) != nullptr;
+  (images ? patch_from.image : translator ? patch_from.source : patch_from.text) = s.patch_from;
+  return patch_from;
 }
 
 void print_results(const std::vector<ValueSummary>& captured, const std::vector<models::View>& views) {
   if (!captured.empty()) std::cout << list_of(captured);
   for (const models::View& view : views)
-    if (!view.only_drawn) std::cout << view_text(view) << "\n";
+    if (!view.plot_only) std::cout << view_text(view) << "\n";
 }
 
 Json json_of(const std::string& run, const std::vector<ValueSummary>& captured,
              const std::vector<models::View>& views) {
   Json all = Json::array();
   for (const models::View& view : views) all.push_back(view_json(view));
-  return {{"run", run}, {"values", json_of(captured)}, {"views", all}, {"metrics", json_numbers(figures_of(views))}};
+  return {{"run", run}, {"values", json_of(captured)}, {"views", all}, {"metrics", json_numbers(metrics_of(views))}};
 }
 
 }  // namespace
 
 CommandHelp inspect_help(const Arguments&) {
   InspectSettings settings;
-  std::string looks;
-  for (const auto& [name, look] : models::looks()) looks += "  " + name + ": " + look.description + "\n";
+  std::string analyses;
+  for (const auto& [name, analysis] : models::analyses()) analyses += "  " + name + ": " + analysis.description + "\n";
   return {
       "RUN is the folder of a run (its last checkpoint) or of a checkpoint.  The default example is the first of "
       "the run's held-out data.  If the model supports none of the default analyses, all are tried; with --hooks "
       "and without --html none is run.",
-      describe(settings_of(settings)), "Analyses:\n" + looks,
+      describe(settings_of(settings)), "Analyses:\n" + analyses,
       "orrery inspect runs/quickstart-1 --text=\"First Citizen:\" --analysis=attention --layer=0 --head=0"};
 }
 
@@ -310,48 +312,51 @@ int inspect(const Arguments& arguments) {
   check_usage(words.size() == 1, "inspect: ", words.size(),
               " runs are given; give one, as in orrery inspect runs/latest --text=\"First Citizen:\"");
   if (!s.out.empty()) check_out(s.out);
-  const PagePlace page{"inspect", s.page, "--html"};
-  if (!s.page.empty()) page.check_free();
-  const bool usual = s.looks.empty() && (s.hooks.empty() || !s.page.empty());
-  if (usual) s.looks = usual_looks;
-  check_looks_use(s);
+  const PageOutput html{"inspect", s.html, "--html"};
+  if (!s.html.empty()) html.check_free();
+  const bool use_default = s.analyses.empty() && (s.hooks.empty() || !s.html.empty());
+  if (use_default) s.analyses = default_analyses;
+  check_analyses_use(s);
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
   JsonOutput json(s.json);
-  Trained trained = read_trained("inspect", words[0]);
-  follow("inspect", s.begin, trained);
-  warn_of_version(words[0], trained.version);
-  const auto subject = subject_for(trained, s.example, arguments);
-  check_all_is_read("inspect", trained, s.example);
-  std::unique_ptr<models::Subject> other;
-  if (!s.other.empty())
-    other = make_subject("inspect", trained, other_of(s, *trained.model)), s.look.other = other.get();
-  std::vector<std::unique_ptr<models::Subject>> pieces;
-  if (!s.corpus.empty()) pieces = pieces_of(s.corpus, trained, *subject);
-  for (const auto& piece : pieces) s.look.corpus.push_back(piece.get());
+  LoadedRun trained = load_run("inspect", words[0]);
+  apply_bounds("inspect", s.begin, trained);
+  warn_about_version(words[0], trained.version);
+  const auto inspected = example_for(trained, s.example, arguments);
+  check_input_kind("inspect", trained, s.example);
+  std::unique_ptr<models::InspectedExample> patch_from;
+  if (!s.patch_from.empty())
+    patch_from = make_example("inspect", trained, second_example(s, *trained.model)),
+    s.analysis.patch_from = patch_from.get();
+  std::vector<std::unique_ptr<models::InspectedExample>> chunks;
+  if (!s.corpus.empty()) chunks = corpus_chunks(s.corpus, trained, *inspected);
+  for (const auto& chunk : chunks) s.analysis.corpus.push_back(chunk.get());
   std::vector<models::View> views;
   {
     Progress progress("analyzing " + words[0]);
-    s.look.progress = [&](const std::string& done, double share) { progress.share(done, share); };
-    views = look_at(*subject, s.looks, s.look);
-    if (views.empty() && usual) views = look_at(*subject, "all", s.look);
+    s.analysis.progress = [&](const std::string& done, double fraction) { progress.fraction(done, fraction); };
+    views = analyze(*inspected, s.analyses, s.analysis);
+    if (views.empty() && use_default) views = analyze(*inspected, "all", s.analysis);
   }
   std::vector<NamedTensor> numbers;
-  if (!s.hooks.empty()) numbers = watched(*subject, s.hooks);
+  if (!s.hooks.empty()) numbers = captured(*inspected, s.hooks);
   const std::vector<ValueSummary> captured = summaries_of(numbers);
   if (!json) print_results(captured, views);
-  check(!views.empty() || !s.hooks.empty(), "inspect: this model does not support ", usual ? "any analysis" : s.looks,
-        "; ", usual ? "" : "choose from " + join(models::looks().names()) + ", or ", "list its values with --hooks=*");
+  check(!views.empty() || !s.hooks.empty(), "inspect: this model does not support ",
+        use_default ? "any analysis" : s.analyses, "; ",
+        use_default ? "" : "choose from " + join(models::analyses().names()) + ", or ",
+        "list its values with --hooks=*");
   add_numbers(numbers, views);
   if (s.out.ends_with(".csv"))
-    write_figures(s.out, views);
+    write_metrics_csv(s.out, views);
   else if (!s.out.empty())
     write_numbers(s.out, std::move(numbers), views);
-  if (!s.page.empty()) {
+  if (!s.html.empty()) {
     models::Json sections = models::Json::array();
     add_views(sections, views);
     sections.push_back(command_section("inspect", arguments));
     sections.push_back(environment_section({}));
-    write_page(page, "Analysis of " + words[0], std::move(sections));
+    write_page(html, "Analysis of " + words[0], std::move(sections));
   }
   if (json) json.print(json_of(words[0], captured, views));
   std::cout << std::flush;

@@ -28,18 +28,18 @@ std::string plural(const std::string& name) {
 }
 
 // Matches "attention" or the folder's name, "attentions", with the family's settings and presets.
-bool called(const models::CatalogueFamily& family, const std::string& word) {
+bool matches(const models::CatalogueFamily& family, const std::string& word) {
   const std::string& former = family.former_name;
   if (!former.empty() && (word == former || word == plural(former))) return true;
   const std::string name = family.name;
-  for (const std::string part : {"_setting", "_preset"}) {
-    if (!name.ends_with(part) || word == name || word == name + "s") continue;
-    const std::string owner = name.substr(0, name.size() - part.size());
+  for (const std::string suffix : {"_setting", "_preset"}) {
+    if (!name.ends_with(suffix) || word == name || word == name + "s") continue;
+    const std::string owner = name.substr(0, name.size() - suffix.size());
     return word == owner || word == owner + "s";
   }
   return word == name || word == plural(name);
 }
-bool called(const models::CatalogueEntry& entry, const std::string& word) {
+bool matches(const models::CatalogueEntry& entry, const std::string& word) {
   const auto has = [&](const std::vector<std::string>& names) {
     return std::find(names.begin(), names.end(), word) != names.end();
   };
@@ -57,8 +57,8 @@ std::vector<Match> matches_of(const std::string& word, const std::string& only_f
   std::vector<Match> found;
   for (models::CatalogueFamily& family : models::catalogue()) {
     if (!only_family.empty() && family.name != only_family) continue;
-    const bool whole = only_family.empty() && called(family, word);
-    if (!whole) std::erase_if(family.entries, [&](const auto& entry) { return !called(entry, word); });
+    const bool whole = only_family.empty() && matches(family, word);
+    if (!whole) std::erase_if(family.entries, [&](const auto& entry) { return !matches(entry, word); });
     if (whole || !family.entries.empty()) found.push_back({std::move(family), whole});
   }
   return found;
@@ -80,7 +80,7 @@ std::string text_of(const Match& match) {
 Json json_of(const models::CatalogueEntry& entry) {
   Json settings = Json::object(), facts = Json::object();
   for (const auto& [key, value] : entry.settings) settings[key] = value;
-  for (const auto& [key, value] : entry.facts) facts[key] = value;
+  for (const auto& [key, value] : entry.properties) properties[key] = value;
   return {{"name", entry.name},     {"aliases", entry.aliases}, {"formula", entry.formula},
           {"source", entry.source}, {"settings", settings},     {"facts", facts}};
 }

@@ -26,35 +26,35 @@ using models::LogRow;
 constexpr const char* event_file = "events.out.tfevents.0.orrery";
 
 struct MetricsSettings {
-  std::string format = "csv", out, figures;
+  std::string format = "csv", out, metrics;
 
   template <class V>
   void visit(V& v) {
     v("format", format, "csv or tensorboard", one_of({"csv", "tensorboard"}));
     v("out", out, text("csv: file; none: standard output; tensorboard: folder for ", event_file, "; none: RUN"));
-    v("metrics|figures", figures,
+    v("metrics|figures", metrics,
       "metrics to write: PATTERN, ..., * matches any text, as in 'loss,gradient_norm*'; none: all");
   }
 };
 
 using Write = std::function<void(std::string_view)>;
 
-std::string csv_header(const std::vector<std::string>& figures) {
+std::string csv_header(const std::vector<std::string>& metrics) {
   std::vector<std::string> names = {"step"};
-  names.insert(names.end(), figures.begin(), figures.end());
+  names.insert(names.end(), metrics.begin(), metrics.end());
   return models::csv_line(names);
 }
 
 // Returns the number of rows.
-int64_t write_csv(const models::RunLog& log, const std::vector<std::string>& figures, const Write& write) {
+int64_t write_csv(const models::RunLog& log, const std::vector<std::string>& metrics, const Write& write) {
   int64_t rows = 0;
-  write(csv_header(figures));
+  write(csv_header(metrics));
   log.each([&](const LogRow& row) {
     ++rows;
     std::vector<std::string> fields = {std::to_string(row.step)};
-    for (const std::string& name : figures) {
-      const auto found = row.figures.find(name);
-      fields.push_back(found == row.figures.end()  ? ""
+    for (const std::string& name : metrics) {
+      const auto found = row.metrics.find(name);
+      fields.push_back(found == row.metrics.end()  ? ""
                        : std::isnan(found->second) ? "nan"
                                                    : print_number(found->second));
     }
@@ -65,8 +65,8 @@ int64_t write_csv(const models::RunLog& log, const std::vector<std::string>& fig
 
 // Returns the current names of a file's metric columns; none if its first line is not a header of this command.
 std::vector<std::string> columns_of(const std::string& path) {
-  constexpr size_t longest = size_t{1} << 20;
-  std::string begin(longest, '\0');
+  constexpr size_t max_bytes = size_t{1} << 20;
+  std::string begin(max_bytes, '\0');
   begin.resize(FileReader(path).read_up_to(std::as_writable_bytes(std::span(begin))));
   try {
     const auto rows = models::parse_csv(begin.substr(0, begin.find('\n')), path);
@@ -81,7 +81,7 @@ std::vector<std::string> columns_of(const std::string& path) {
 
 // Returns true if the file's rows are a prefix of this run's table with these columns: the user
 // selects other columns now, or the log has grown.
-bool begins_table(const models::RunLog& log, const std::vector<std::string>& columns, const std::string& path) {
+bool is_prefix_of_table(const models::RunLog& log, const std::vector<std::string>& columns, const std::string& path) {
   const FileReader file(path);
   uint64_t compared = 0;  // bytes
   bool same = true;
@@ -96,19 +96,19 @@ bool begins_table(const models::RunLog& log, const std::vector<std::string>& col
 
 // Returns true if these were all metrics of the run before it was repeated with more metrics.
 bool is_whole_table(const models::RunLog& log, const std::vector<std::string>& columns) {
-  const std::vector<std::string> noted = models::figure_names(log);
+  const std::vector<std::string> logged = models::metric_names(log);
   const std::set<std::string> always = {"gradient_norm", "learning_rate", "loss", "step_ms"},
-                              all(noted.begin(), noted.end()), its(columns.begin(), columns.end());
+                              all(logged.begin(), logged.end()), its(columns.begin(), columns.end());
   return its.size() == columns.size() && std::includes(its.begin(), its.end(), always.begin(), always.end()) &&
          std::includes(all.begin(), all.end(), its.begin(), its.end());
 }
 
-models::OutputKind table_kind(const models::RunLog& log, const std::vector<std::string>& figures) {
-  const models::OutputKind same = models::marked_kind("a CSV file of metrics of this run", csv_header(figures));
+models::OutputKind table_kind(const models::RunLog& log, const std::vector<std::string>& metrics) {
+  const models::OutputKind same = models::marked_kind("a CSV file of metrics of this run", csv_header(metrics));
   const auto is_ours = [same, &log](const std::string& path) {
     if (same.is_ours(path)) return true;
     const std::vector<std::string> columns = columns_of(path);
-    return !columns.empty() && (is_whole_table(log, columns) || begins_table(log, columns, path));
+    return !columns.empty() && (is_whole_table(log, columns) || is_prefix_of_table(log, columns, path));
   };
   return {same.name, is_ours};
 }
@@ -123,12 +123,12 @@ models::OutputKind events_kind() {
 void write_metrics(const std::string& path, const std::function<void(const Write&)>& rows) {
   write_file_atomically(path, [&](FileWriter& file) {
     constexpr size_t at_once = 1 << 18;
-    std::string piece;
+    std::string chunk;
     rows([&](std::string_view text) {
-      piece += text;
-      if (piece.size() >= at_once) file.write(piece), piece.clear();
+      chunk += text;
+      if (chunk.size() >= at_once) file.write(chunk), chunk.clear();
     });
-    file.write(piece);
+    file.write(chunk);
   });
 }
 
@@ -156,10 +156,10 @@ int metrics(const Arguments& arguments) {
         " has no metrics.jsonl; give a run that orrery train has trained");
   const Progress progress("reading the log of " + run, Progress::Results::shown_at_once);
   const auto log = models::RunLog::of_run(run);
-  const std::vector<std::string> figures = models::fitting_figures("metrics", models::figure_names(log), s.figures);
+  const std::vector<std::string> metrics = models::matching_metrics("metrics", models::metric_names(log), s.metrics);
   const bool csv = s.format == "csv";
   if (csv && s.out.empty()) {
-    write_csv(log, figures, [](std::string_view text) { std::cout << for_output(std::string(text)); });
+    write_csv(log, metrics, [](std::string_view text) { std::cout << for_output(std::string(text)); });
     std::cout << std::flush;
     return 0;
   }
@@ -169,13 +169,13 @@ int metrics(const Arguments& arguments) {
     make_folders(folder);
     path = folder + "/" + event_file;
   }
-  models::check_output("metrics", path, csv ? table_kind(log, figures) : events_kind());
+  models::check_output("metrics", path, csv ? table_kind(log, metrics) : events_kind());
   int64_t rows = 0;
   write_metrics(path, [&](const Write& write) {
-    rows = csv ? write_csv(log, figures, write) : models::tensorboard_events(log, figures, write);
+    rows = csv ? write_csv(log, metrics, write) : models::tensorboard_events(log, metrics, write);
   });
-  std::cout << for_terminal(path) << ": " << counted(rows, "row") << ", "
-            << counted(static_cast<int64_t>(figures.size()), "metric") << std::endl;
+  std::cout << for_terminal(path) << ": " << pluralize(rows, "row") << ", "
+            << pluralize(static_cast<int64_t>(metrics.size()), "metric") << std::endl;
   return 0;
 }
 

@@ -10,16 +10,16 @@
 
 namespace orrery::program {
 
-class PictureReader {
+class ImageReader {
  public:
-  PictureReader(const Trained& trained, const models::ImageModel& model);
+  ImageReader(const LoadedRun& trained, const models::ImageModel& model);
   Tensor read(const std::string& path);  // (1, H, W, C) f32; throws if decoding fails
-  void warn_of_turned_pictures() const;  // covers all images read; prints to standard error
+  void warn_of_rotated_images() const;   // covers all images read; prints to standard error
 
  private:
   int64_t size_, channels_;
   models::PixelScale scale_;
-  models::PictureTally tally_;
+  models::ImageFileTally tally_;
 };
 
 }  // namespace orrery::program

@@ -24,7 +24,7 @@ std::vector<double> grid(const nn::ActivationInfo& info) {
   return points;
 }
 
-double quotient(const std::function<double(double)>& f) {  // finite difference at 0, of fourth order
+double finite_difference(const std::function<double(double)>& f) {  // finite difference at 0, of fourth order
   return (8 * (f(h) - f(-h)) - (f(2 * h) - f(-2 * h))) / (12 * h);
 }
 
@@ -32,17 +32,18 @@ struct Quotients {  // of one row, and the explicit derivatives at the same poin
   std::vector<double> exact, found;
 };
 
-void compare(PointwiseRow& row, Quotients& all, double x, double exact, double dual, double quotient) {
-  all.exact.push_back(exact), all.found.push_back(quotient);
+void compare(PointwiseRow& row, Quotients& all, double x, double exact, double dual, double finite_difference) {
+  all.exact.push_back(exact), all.found.push_back(finite_difference);
   const double size = std::max(1.0, std::abs(exact));
   const auto difference = [&](double other) {
     const double d = std::abs(exact - other) / size;
     return std::isnan(d) ? INFINITY : d;
   };
-  row.against_dual = std::max(row.against_dual, difference(dual));
-  const double d = difference(quotient);
-  if (row.elements++ > 0 && d <= row.against_quotient) return;
-  row.against_quotient = d, row.worst_x = x, row.worst_explicit = exact, row.worst_quotient = quotient;
+  row.dual_error = std::max(row.dual_error, difference(dual));
+  const double d = difference(finite_difference);
+  if (row.elements++ > 0 && d <= row.finite_difference_error) return;
+  row.finite_difference_error = d, row.worst_x = x, row.worst_explicit = exact,
+  row.worst_finite_difference = finite_difference;
 }
 
 Tensor leaf(const Shape& shape, const std::vector<double>& values) {
@@ -64,28 +65,29 @@ std::vector<PointwiseRow> check_pointwise(const std::string& activation) {
   const Tensor x = leaf(Shape{1, width}, points);
   const Tensor p = count ? leaf(Shape{static_cast<int64_t>(count), width}, parameters) : Tensor();
   backward(f(x, p), Tensor::full(x.shape(), 1, Dtype::f64));
-  const std::vector<double> slopes = x.grad().to_vector();
-  const std::vector<double> parameter_slopes = p ? p.grad().to_vector() : parameters;
+  const std::vector<double> derivatives = x.grad().to_vector();
+  const std::vector<double> parameter_derivatives = p ? p.grad().to_vector() : parameters;
 
   std::vector<PointwiseRow> rows = {{.input = "x"}};
   for (const std::string_view name : f.info().parameters) rows.push_back({.input = std::string(name)});
-  std::vector<Quotients> quotients(rows.size());
+  std::vector<Quotients> finite_differences(rows.size());
   for (size_t i = 0; i < columns; ++i) {
     std::vector<double> own(count);
     for (size_t j = 0; j < count; ++j) own[j] = parameters[j * columns + i];
-    compare(rows[0], quotients[0], points[i], slopes[i], f.derivative_by_dual(points[i], own),
-            quotient([&](double d) { return f.value(points[i] + d, own); }));
+    compare(rows[0], finite_differences[0], points[i], derivatives[i], f.derivative_by_dual(points[i], own),
+            finite_difference([&](double d) { return f.value(points[i] + d, own); }));
     for (size_t j = 0; j < count; ++j) {
       const auto shifted = [&](double d) {
         std::vector<double> moved = own;
         moved[j] += d;
         return f.value(points[i], moved);
       };
-      compare(rows[j + 1], quotients[j + 1], points[i], parameter_slopes[j * columns + i],
-              f.derivative_by_dual(points[i], own, static_cast<int>(j)), quotient(shifted));
+      compare(rows[j + 1], finite_differences[j + 1], points[i], parameter_derivatives[j * columns + i],
+              f.derivative_by_dual(points[i], own, static_cast<int>(j)), finite_difference(shifted));
     }
   }
-  for (size_t i = 0; i < rows.size(); ++i) rows[i].factor = common_factor(quotients[i].exact, quotients[i].found);
+  for (size_t i = 0; i < rows.size(); ++i)
+    rows[i].factor = common_factor(finite_differences[i].exact, finite_differences[i].found);
   return rows;
 }
 

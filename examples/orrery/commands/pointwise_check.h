@@ -11,12 +11,12 @@ namespace orrery::program {
 struct PointwiseRow {  // for the input or one learned parameter
   std::string input;
   int64_t elements = 0;
-  double against_dual = 0;      // largest |explicit - dual| / max(1, |explicit|); NaN counts as infinite
-  double against_quotient = 0;  // likewise, against the finite difference
-  double worst_x = 0, worst_explicit = 0, worst_quotient = 0;  // largest deviation from the finite difference
+  double dual_error = 0;               // largest |explicit - dual| / max(1, |explicit|); NaN counts as infinite
+  double finite_difference_error = 0;  // likewise, against the finite difference
+  double worst_x = 0, worst_explicit = 0, worst_finite_difference = 0;  // largest deviation from the finite difference
   double factor = NAN;  // common_factor of the derivative and its finite differences
 };
-inline constexpr double dual_tolerance = 1e-14, pointwise_quotient_tolerance = 1e-9;
+inline constexpr double dual_tolerance = 1e-14, pointwise_difference_tolerance = 1e-9;
 
 // Checks an activation. Skips points close to a kink, where finite differences are meaningless.
 std::vector<PointwiseRow> check_pointwise(const std::string& activation);

@@ -51,16 +51,17 @@ int prepare(const Arguments& arguments) {
     s.to.tokenizer = text("byte_pair(vocabulary=", s.vocabulary, ")");
   }
   if (!s.to.out.empty()) models::check_no_run("prepare", without_last_slashes(s.to.out));
-  models::Prepared made;
+  models::Prepared prepared;
   {
     Progress progress("preparing " + s.to.input);
-    made = models::prepare(s.to, [&](const std::string& done, double share) { progress.share(done, share); });
+    prepared =
+        models::prepare(s.to, [&](const std::string& done, double fraction) { progress.fraction(done, fraction); });
   }
-  for (const std::string& each : made.notes) note(each);
-  std::cout << grouped(made.train) << " training tokens, " << grouped(made.validation)
-            << " for validation; vocabulary size " << grouped(made.vocabulary) << "\nfiles:\n  "
+  for (const std::string& each : prepared.notes) note(each);
+  std::cout << with_commas(prepared.train) << " training tokens, " << with_commas(prepared.validation)
+            << " for validation; vocabulary size " << with_commas(prepared.vocabulary) << "\nfiles:\n  "
             << for_terminal(s.to.out) << "/train.bin\n";
-  if (made.validation > 0) std::cout << "  " << for_terminal(s.to.out) << "/val.bin\n";
+  if (prepared.validation > 0) std::cout << "  " << for_terminal(s.to.out) << "/val.bin\n";
   std::cout << "  " << for_terminal(s.to.out) << "/tokens.json" << std::endl;
   return 0;
 }

@@ -14,7 +14,7 @@
 namespace orrery::program {
 namespace {
 
-using models::Finding;
+using models::NonFiniteReport;
 using Assignments = std::vector<std::pair<std::string, std::string>>;
 
 struct ReplaySettings {
@@ -26,14 +26,14 @@ struct ReplaySettings {
 };
 
 // Folder of the replay (empty: none given) and the settings of its run.
-struct Given {
+struct ReplayArguments {
   ReplaySettings settings;
   std::string folder;
   Assignments of_run, changes;
 };
 
-Given read_given(const Arguments& arguments) {
-  Given given;
+ReplayArguments read_replay_arguments(const Arguments& arguments) {
+  ReplayArguments given;
   const std::vector<Setting> own = settings_of(given.settings);
   const auto parse = [&](models::TrainSettings known) {
     std::vector<Setting> all = own;
@@ -41,7 +41,7 @@ Given read_given(const Arguments& arguments) {
     return parse_arguments("replay", arguments, all);
   };
   models::TrainSettings known;
-  if (const std::vector<std::string> folders = parse(known).words; !folders.empty()) {
+  if (const std::vector<std::string> folders = parse(known).positional; !folders.empty()) {
     check_usage(folders.size() == 1, "replay: ", folders.size(), " folders are given; give one");
     given.folder = models::replay_folder_at(folders[0]);
     const std::string checkpoint = models::latest_checkpoint(given.folder);
@@ -59,7 +59,7 @@ Given read_given(const Arguments& arguments) {
   return given;
 }
 
-models::TrainSettings settings_of_replay(const Given& given) {
+models::TrainSettings settings_of_replay(const ReplayArguments& given) {
   Assignments all = given.of_run;
   all.insert(all.end(), given.changes.begin(), given.changes.end());
   for (const char* key : {"resume", "nan_guard"}) all.emplace_back(key, "yes");
@@ -76,50 +76,50 @@ std::string path_text(const std::string& path) {
   if (path == root_module) return all;
   for (size_t dot = 0; dot != std::string::npos;) {
     dot = path.find('.', dot + 1);
-    const std::string part = path.substr(0, dot);
-    if (!part.ends_with("blocks")) all += " > " + part;  // blocks is a list of modules
+    const std::string prefix = path.substr(0, dot);
+    if (!prefix.ends_with("blocks")) all += " > " + prefix;  // blocks is a list of modules
   }
   return all;
 }
 
-std::vector<std::string> cells(const NumberFacts& f) {
-  const bool any = f.not_finite() < f.shape.numel();
-  return {text(name(f.dtype)),         text(f.shape),  any ? text(f.smallest) : "-",
-          any ? text(f.largest) : "-", grouped(f.nan), grouped(f.plus_infinity),
-          grouped(f.minus_infinity)};
+std::vector<std::string> cells(const TensorStats& f) {
+  const bool any = f.non_finite() < f.shape.numel();
+  return {text(name(f.dtype)),          text(f.shape),      any ? text(f.smallest) : "-",
+          any ? text(f.largest) : "-",  with_commas(f.nan), with_commas(f.plus_infinity),
+          with_commas(f.minus_infinity)};
 }
 std::vector<std::string> operator+(std::vector<std::string> row, const std::vector<std::string>& more) {
   row.insert(row.end(), more.begin(), more.end());
   return row;
 }
 
-std::string table_of(const LookedAt& call) {
+std::string table_of(const OperationRecord& call) {
   Table table({"", "tensor", "dtype", "shape", "smallest", "largest", "NaN", "inf", "-inf"}, "llllrrrrr");
-  for (const LookedAt::Value& value : call.read)
-    table.add(std::vector<std::string>{"input", value.name} + cells(value.facts));
-  for (const LookedAt::Value& value : call.made)
-    table.add(std::vector<std::string>{"output", value.name} + cells(value.facts));
+  for (const OperationRecord::Value& value : call.inputs)
+    table.add(std::vector<std::string>{"input", value.name} + cells(value.stats));
+  for (const OperationRecord::Value& value : call.outputs)
+    table.add(std::vector<std::string>{"output", value.name} + cells(value.stats));
   return table.print();
 }
 
-std::string table_of(const std::deque<LookedAt>& calls) {
+std::string table_of(const std::deque<OperationRecord>& calls) {
   Table table({"operation", "direction", "module", "output", "smallest", "largest"}, "llllrr");
-  for (const LookedAt& call : calls)
-    for (const LookedAt::Value& value : call.made)
-      if (is_floating(value.facts.dtype))
-        table.add({call.operation, call.direction, module_text(call.module), value.name, text(value.facts.smallest),
-                   text(value.facts.largest)});
+  for (const OperationRecord& call : calls)
+    for (const OperationRecord::Value& value : call.outputs)
+      if (is_floating(value.stats.dtype))
+        table.add({call.operation, call.direction, module_text(call.module), value.name, text(value.stats.smallest),
+                   text(value.stats.largest)});
   return table.print();
 }
 
-std::string step_text(const Finding& finding) {
-  return text(finding.validating ? "the validation after step " : "step ", finding.step);
+std::string step_text(const NonFiniteReport& report) {
+  return text(report.validating ? "the validation after step " : "step ", report.step);
 }
 
 }  // namespace
 
 CommandHelp replay_help(const Arguments& given) {
-  const Given known = read_given(given);
+  const ReplayArguments known = read_replay_arguments(given);
   ReplaySettings settings = known.settings;
   models::TrainSettings of_run = known.folder.empty() ? models::TrainSettings() : settings_of_replay(known);
   return {"RUN is the folder of a run that --nan_guard=yes stopped, or of its replay.",
@@ -131,18 +131,18 @@ CommandHelp replay_help(const Arguments& given) {
 }
 
 int replay(const Arguments& arguments) {
-  const Given given = read_given(arguments);
+  const ReplayArguments given = read_replay_arguments(arguments);
   check_usage(!given.folder.empty(),
               "replay: no folder is given; give that of a run that --nan_guard=yes stopped, as in orrery replay "
               "runs/latest");
-  const Finding before = models::read_finding(given.folder);
+  const NonFiniteReport before = models::read_report(given.folder);
   std::optional<Progress> progress(std::in_place, "repeating the step");
   models::Trainer trainer(settings_of_replay(given));
   const int64_t step = trainer.steps_done() + (before.validating ? 0 : 1);
   check(step == before.step, "replay: the state in ", given.folder, " begins step ", step,
         ", but its report (found.json) is of step ", before.step, "; train again with --nan_guard=yes");
-  std::deque<LookedAt> calls;
-  const std::optional<Finding> found = trainer.replay(before.validating, [&](const LookedAt& call) {
+  std::deque<OperationRecord> calls;
+  const std::optional<NonFiniteReport> found = trainer.replay(before.validating, [&](const OperationRecord& call) {
     calls.push_back(call);
     if (static_cast<int64_t>(calls.size()) > given.settings.calls) calls.pop_front();
   });

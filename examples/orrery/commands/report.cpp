@@ -33,7 +33,7 @@ struct ReportSettings {
   std::string out, title;
   SampleSettings samples;
   models::ExampleSettings example;
-  std::string looks = "attention, heads, logit_lens";
+  std::string analyses = "attention, heads, logit_lens";
   int64_t threads = 0;
 
   template <class V>
@@ -43,12 +43,12 @@ struct ReportSettings {
     v("samples", samples.samples, "sample texts per language model; four times as many sentences per translation model",
       between(0, 100));
     v("sample_tokens", samples.tokens, "tokens per sample text", between(1, 100'000));
-    v("analysis|look", looks,
+    v("analysis|look", analyses,
       "analyses to include, comma-separated, or all, or none; `orrery list analyses` prints them");
     example.visit(v);
     samples.bounds.visit(v);
     v("seed", samples.seed, "random seed of the sample texts; each further text uses the next seed",
-      between(-models::largest_seed, models::largest_seed));
+      between(-models::max_seed, models::max_seed));
     v("threads", threads, "cores to use; 0: OMP_NUM_THREADS, else all", between(0, 1024));
   }
 };
@@ -75,18 +75,18 @@ Json sections_of(std::span<const std::string> folders, const ReportSettings& s, 
     check(models::is_run(folder), "report: ", folder,
           " is not the folder of a run, sweep or study; give a folder that orrery train, sweep or study has written");
     runs.push_back(models::read_reported_run(folder));
-    if (runs.back().state) warn_of_version(folder, runs.back().state->version);
+    if (runs.back().state) warn_about_version(folder, runs.back().state->version);
   }
   models::add_overview(sections, runs);
   models::add_notes(sections, runs);
   std::vector<models::LoggedRun> logged;
   for (models::ReportedRun& run : runs) logged.push_back({run.name, run.name, run.log, {}, run.data_since()});
   models::add_curves(sections, logged);
-  models::add_probes(sections, runs);
+  models::add_signal_propagation(sections, runs);
   add_samples(sections, runs, s.samples);
-  add_looks(sections, runs, s.looks, s.example, s.samples);
+  add_analyses(sections, runs, s.analyses, s.example, s.samples);
   models::add_settings(sections, runs);
-  models::add_parts(sections, runs, derivation_of);
+  models::add_components(sections, runs, derivation_of);
   models::add_data(sections, runs);
   models::add_commands(sections, runs);
   sections.push_back(command_section("report", arguments));
@@ -108,17 +108,17 @@ int report(const Arguments& arguments) {
   ReportSettings s;
   const std::vector<std::string> folders = read_arguments("report", arguments, settings_of(s));
   check_usage(!folders.empty(), "report: no folder is given; give folders of runs, as in orrery report runs/latest");
-  if (s.looks != "none") models::check_looks(s.looks);  // checks the names before reading the runs
+  if (s.analyses != "none") models::check_analyses(s.analyses);  // checks the names before reading the runs
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
   std::string title = s.title;
   if (title.empty())
     for (const std::string& folder : folders) title += (title.empty() ? "" : ", ") + folder;
-  const PagePlace place{"report", s.out.empty() ? folders[0] + "/report.html" : s.out};
-  place.check_free();
+  const PageOutput output{"report", s.out.empty() ? folders[0] + "/report.html" : s.out};
+  output.check_free();
   std::optional<Progress> progress(std::in_place, "making the page");
   Json sections = sections_of(folders, s, arguments);
   progress.reset();
-  write_page(place, title, std::move(sections));
+  write_page(output, title, std::move(sections));
   return 0;
 }
 

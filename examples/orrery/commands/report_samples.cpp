@@ -47,7 +47,7 @@ void add_translations(Json& items, models::TranslationModel& model, const models
 
 }  // namespace
 
-std::vector<models::TextPair> held_out_pairs(const models::TrainSettings& settings, int64_t most) {
+std::vector<models::TextPair> held_out_pairs(const models::TrainSettings& settings, int64_t max_pairs) {
   const auto number = [&](const char* key) { return parse_whole_number(key, setting_of(settings, key)); };
   models::PairFiles files{setting_of(settings, "validation_data"), setting_of(settings, "validation_translations")};
   if (files.source.empty()) files = {setting_of(settings, "data"), setting_of(settings, "translations")};
@@ -55,7 +55,7 @@ std::vector<models::TextPair> held_out_pairs(const models::TrainSettings& settin
   files.document_column = number("document_column"), files.document_lines = number("document_lines");
   if (!file_exists(files.source)) return {};
   std::vector<models::TextPair> pairs = models::read_pairs(files);
-  pairs.erase(pairs.begin(), pairs.end() - std::min(most, static_cast<int64_t>(pairs.size())));
+  pairs.erase(pairs.begin(), pairs.end() - std::min(max_pairs, static_cast<int64_t>(pairs.size())));
   return pairs;
 }
 
@@ -67,14 +67,14 @@ void add_samples(Json& sections, std::span<const models::ReportedRun> runs, cons
     const std::string name = runs.size() == 1 ? "" : run.name + ", ";
     try {
       // A run in training may have replaced its best checkpoint.
-      Trained trained = read_trained("report", folder_exists(run.best) ? run.best : run.folder);
-      follow("report", s.bounds, trained);
+      LoadedRun trained = load_run("report", folder_exists(run.best) ? run.best : run.folder);
+      apply_bounds("report", s.bounds, trained);
       if (setting_of(trained.settings, "tokenizer").empty()) continue;  // models without texts or sentences
       const auto tokenizer = models::restore_tokenizer(trained.tokenizer);
-      if (auto* const writes = dynamic_cast<models::LanguageModel*>(trained.model.get()))
-        add_texts(items, *writes, *tokenizer, name, s);
-      else if (auto* const translates = dynamic_cast<models::TranslationModel*>(trained.model.get()))
-        add_translations(items, *translates, *tokenizer, trained.settings, name, s);
+      if (auto* const lm = dynamic_cast<models::LanguageModel*>(trained.model.get()))
+        add_texts(items, *lm, *tokenizer, name, s);
+      else if (auto* const translator = dynamic_cast<models::TranslationModel*>(trained.model.get()))
+        add_translations(items, *translator, *tokenizer, trained.settings, name, s);
     } catch (const Error& error) {
       items.push_back(item(name + "no samples", error.what()));
     }

@@ -32,30 +32,30 @@ using models::Outcome;
 
 // Lock on a run in training. The run's process holds it too, so that no other program starts the
 // run while that process saves and ends.
-FileLock lock_of(const std::string& folder, const std::string& key, const std::string& command) {
-  return FileLock(folder + "/" + key + ".lock", {command, "--runs"});
+FileLock lock_of(const std::string& folder, const std::string& id, const std::string& command) {
+  return FileLock(folder + "/" + id + ".lock", {command, "--runs"});
 }
 
 struct Running {
   const PooledRun* run;
   FileLock lock;
-  std::unique_ptr<Child> child;
+  std::unique_ptr<Subprocess> child;
 };
 
 class Pool {
  public:
   Pool(const PoolOptions& options, const PoolEvents& events) : options_(options), events_(events) {
     make_folders(options.folder);
-    for (const std::string& id : options.fresh ? std::vector<std::string>() : models::unfinished_runs(options.folder))
-      unfinished_[models::key_of_id(id)].push_back(id);
+    for (const std::string& id : options.retrain ? std::vector<std::string>() : models::unfinished_runs(options.folder))
+      unfinished_[models::hash_of_id(id)].push_back(id);
   }
 
   bool train(const std::vector<PooledRun>& runs) {
     std::set<std::string> known;
     for (const PooledRun& run : runs)
-      if (known.insert(run.key).second) waiting_.push_back(&run);
+      if (known.insert(run.id).second) waiting_.push_back(&run);
     const size_t cores = static_cast<size_t>(thread_count());
-    const size_t at_once = std::min(options_.side_by_side ? static_cast<size_t>(options_.side_by_side) : cores,
+    const size_t at_once = std::min(options_.parallel ? static_cast<size_t>(options_.parallel) : cores,
                                     std::max<size_t>(1, waiting_.size()));
     threads_ = std::max<size_t>(1, cores / at_once);
     try {
@@ -67,7 +67,7 @@ class Pool {
   }
 
  private:
-  std::string path(const std::string& key, const char* end) const { return options_.folder + "/" + key + end; }
+  std::string path(const std::string& id, const char* end) const { return options_.folder + "/" + id + end; }
 
   void stop() {
     stopped_ = true;
@@ -81,9 +81,9 @@ class Pool {
       // Checks end() before each start, because a known outcome may stop the pool.
       for (size_t tries = waiting_.size(); !end() && tries > 0 && running_.size() < at_once; --tries) begin_next();
       collect();
-      if (busy_ && running_.empty() && !std::exchange(waits_, true))
-        events_.warning(text(path(busy_->key, ""), " is in use by another program; waiting until it ends"));
-      if (events_.moment) events_.moment(running_.size());
+      if (busy_ && running_.empty() && !std::exchange(warned_, true))
+        events_.warning(text(path(busy_->id, ""), " is in use by another program; waiting until it ends"));
+      if (events_.tick) events_.tick(running_.size());
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
     return !stopped_;
@@ -93,12 +93,12 @@ class Pool {
   void begin_next() {
     const PooledRun* const run = waiting_.front();
     waiting_.pop_front();
-    FileLock lock = lock_of(options_.folder, run->key, options_.command);
+    FileLock lock = lock_of(options_.folder, run->id, options_.command);
     if (!lock.held()) {
       waiting_.push_back(busy_ = run);
       return;
     }
-    const std::string folder = path(run->key, "");
+    const std::string folder = path(run->id, "");
     const std::optional<Outcome> known = known_outcome(*run);
     if (known && known->kind != Outcome::Kind::failed) {
       events_.ended(*run, *known);
@@ -107,21 +107,21 @@ class Pool {
     const bool resume = models::can_resume(folder);
     if (!resume && models::holds_checkpoints(folder))
       events_.warning(text(folder, " has no intact checkpoint with an optimizer state; the run starts again"));
-    if (!resume) warn_of_unfinished(run->key);
+    if (!resume) warn_about_unfinished(run->id);
     if (!resume) remove_with_contents(folder);
-    const std::string file = path(run->key, ".toml"), log = path(run->key, ".log");
+    const std::string file = path(run->id, ".toml"), log = path(run->id, ".log");
     models::TrainSettings settings = run->settings;
     settings.out = folder, settings.threads = static_cast<int64_t>(threads_);
-    settings.resume = settings.from_previous = resume;
+    settings.resume = settings.resume_from_previous = resume;
     models::write_settings_file(file, list_settings(settings), models::plugins_of(settings));
-    auto child = std::make_unique<Child>(options_.command, models::with_plugins({"train", "--config=" + file}), log,
-                                         lock.descriptor());
+    auto child = std::make_unique<Subprocess>(options_.command, models::with_plugins({"train", "--config=" + file}),
+                                              log, lock.descriptor());
     running_.push_back({run, std::move(lock), std::move(child)});
   }
 
   // An interrupted run of other sources cannot be resumed: its results would mix both programs'.
-  void warn_of_unfinished(const std::string& id) const {
-    const auto found = unfinished_.find(models::key_of_id(id));
+  void warn_about_unfinished(const std::string& id) const {
+    const auto found = unfinished_.find(models::hash_of_id(id));
     if (found == unfinished_.end() || file_exists(path(id, ""))) return;
     for (const std::string& other : found->second)
       if (other != id)
@@ -132,8 +132,8 @@ class Pool {
 
   // Returns the outcome of a run that need not be repeated; otherwise removes its files.
   std::optional<Outcome> known_outcome(const PooledRun& run) const {
-    const std::string outcome_file = path(run.key, ".json"), folder = path(run.key, "");
-    bool again = options_.fresh;
+    const std::string outcome_file = path(run.id, ".json"), folder = path(run.id, "");
+    bool again = options_.retrain;
     if (!again) try {
         const std::optional<Outcome> known = models::read_outcome(outcome_file);
         if (known && known->kind != Outcome::Kind::failed && options_.check_files) options_.check_files(folder, *known);
@@ -148,7 +148,7 @@ class Pool {
 
   void collect() {
     for (auto each = running_.begin(); each != running_.end();) {
-      const std::optional<int> status = each->child->ended();
+      const std::optional<int> status = each->child->poll();
       if (!status) {
         ++each;
         continue;
@@ -159,18 +159,18 @@ class Pool {
           stopped_ && ((WIFEXITED(*status) && WEXITSTATUS(*status) > 128) ||
                        (WIFSIGNALED(*status) && WTERMSIG(*status) == SIGTERM));  // before it handled signals
       std::optional<Outcome> outcome;
-      if (!interrupted) models::write_outcome(path(run.key, ".json"), *(outcome = judge(run, *status)));
+      if (!interrupted) models::write_outcome(path(run.id, ".json"), *(outcome = outcome_for(run, *status)));
       each = running_.erase(each);
       if (outcome) events_.ended(run, *outcome);
     }
   }
 
   // A run that ends worse than a uniform guess is complete too, with its loss.
-  Outcome judge(const PooledRun& run, int status) const {
-    const bool finished = status == 0 || (WIFEXITED(status) && WEXITSTATUS(status) == worse_than_guessing);
+  Outcome outcome_for(const PooledRun& run, int status) const {
+    const bool finished = status == 0 || (WIFEXITED(status) && WEXITSTATUS(status) == worse_than_uniform);
     Outcome outcome;
     outcome.version = models::program_version();
-    const std::string folder = path(run.key, "");
+    const std::string folder = path(run.id, "");
     try {
       if (file_exists(folder + "/metrics.jsonl")) outcome = models::outcome_of(models::RunLog::of_run(folder));
     } catch (const Error& error) {
@@ -182,7 +182,7 @@ class Pool {
       return outcome;
     }
     // Its rows may resemble a diverged run's, but it ended for another reason.
-    outcome.kind = Outcome::Kind::failed, outcome.why = failure_of(status, path(run.key, ".log"));
+    outcome.kind = Outcome::Kind::failed, outcome.why = failure_of(status, path(run.id, ".log"));
     if (const auto step = models::step_not_finite(outcome.why); step && WIFEXITED(status))
       outcome.kind = Outcome::Kind::diverged, outcome.step = *step;
     return outcome;
@@ -196,7 +196,7 @@ class Pool {
   size_t threads_ = 1;
   const PooledRun* busy_ = nullptr;  // the last run that another program trains
   bool stopped_ = false;
-  bool waits_ = false;  // the warning was printed
+  bool warned_ = false;  // the warning was printed
 };
 
 }  // namespace

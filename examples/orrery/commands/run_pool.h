@@ -11,15 +11,15 @@
 namespace orrery::program {
 
 struct PooledRun {
-  std::string key;
+  std::string id;
   models::TrainSettings settings;
 };
 
 struct PoolOptions {
   std::string command;  // prefix of messages
   std::string folder;
-  int64_t side_by_side = 0;  // number of parallel runs; 0: number of cores
-  bool fresh = false;        // repeat runs that have an outcome
+  int64_t parallel = 0;  // number of parallel runs; 0: number of cores
+  bool retrain = false;  // repeat runs that have an outcome
   // Throws if files of a done or diverged run in this folder are unreadable or do not fit its
   // outcome; the run is then repeated.
   std::function<void(const std::string& folder, const models::Outcome& outcome)> check_files = {};
@@ -27,8 +27,8 @@ struct PoolOptions {
 
 struct PoolEvents {
   std::function<void(const PooledRun& run, const models::Outcome& outcome)> ended;  // or was found
-  std::function<void(const std::string& sentence)> warning;
-  std::function<void(size_t running)> moment;  // called a few times per second
+  std::function<void(const std::string& message)> warning;
+  std::function<void(size_t running)> tick;    // called a few times per second
   std::function<bool()> stop;                  // true: running ones save and end
 };
 

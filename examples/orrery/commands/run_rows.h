@@ -17,7 +17,7 @@ using Outcomes = std::map<std::string, models::Outcome>;  // by run id
 
 struct RunRow {
   std::string label;
-  std::map<std::string, std::string> key_of_seed;
+  std::map<std::string, std::string> id_of_seed;
 };
 
 struct RunRows {
@@ -26,8 +26,8 @@ struct RunRows {
   std::map<std::string, std::pair<std::string, std::string>> named;  // run id -> its row's label and its seed
 
   // Adds a run to the row with this label, which is created if missing, under its id.
-  void add(const std::string& label, models::TrainSettings settings, const std::string& key);
-  std::set<std::string> keys() const;
+  void add(const std::string& label, models::TrainSettings settings, const std::string& id);
+  std::set<std::string> ids() const;
 };
 
 // Finds settings that describe the same run by two names.
@@ -42,20 +42,20 @@ class DistinctSettings {
 
 // Texts about runs: the table is redrawn on a terminal while runs end and printed at the end; else
 // each run that ends has one line.
-struct RunWords {
+struct RunFormatter {
   std::function<std::string(const Outcomes&)> table;
-  std::function<std::string(const models::Outcome&)> said;  // result of a finished run, such as its loss
+  std::function<std::string(const models::Outcome&)> result;  // result of a finished run, such as its loss
 };
 
-struct TrainedRows {
+struct TrainedRuns {
   Outcomes outcomes;
   int signal = 0;  // signal that stopped it; 0: none
 };
 
-// Trains missing runs and prints as above, then warnings about versions and errors. Calls `look`
+// Trains missing runs and prints as above, then warnings about versions and errors. Calls `on_finished`
 // for each finished run; if it throws, the other runs save and end, and the exception is rethrown.
-TrainedRows train_rows(const RunRows& rows, const PoolOptions& options, const RunWords& words,
-                       const std::function<void(const PooledRun&, const models::Outcome&)>& look = {});
+TrainedRuns train_rows(const RunRows& rows, const PoolOptions& options, const RunFormatter& formatter,
+                       const std::function<void(const PooledRun&, const models::Outcome&)>& on_finished = {});
 
 int64_t count_failed(const Outcomes& outcomes);  // without diverged runs
 

@@ -134,9 +134,9 @@ std::string print_columns(const std::vector<Column>& columns) {
 
 std::string summary_line(const std::vector<ListedRun>& runs, size_t settings_left) {
   const std::string model = common_model(runs);
-  std::string all = counted(static_cast<int64_t>(runs.size()), "run") + (model.empty() ? "" : " of " + model);
+  std::string all = pluralize(static_cast<int64_t>(runs.size()), "run") + (model.empty() ? "" : " of " + model);
   if (settings_left > 0)
-    all += text("; ", counted(static_cast<int64_t>(settings_left), "more setting"),
+    all += text("; ", pluralize(static_cast<int64_t>(settings_left), "more setting"),
                 settings_left == 1 ? " differs" : " differ", ": orrery compare RUN RUN prints all");
   return for_terminal(all) + "\n";
 }

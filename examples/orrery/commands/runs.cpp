@@ -20,8 +20,8 @@
 namespace orrery::program {
 namespace {
 
-using models::PooledFiles;
 using models::RunUse;
+using models::StoredRun;
 using models::users_of;
 
 constexpr const char* default_pool = "runs/pool";
@@ -42,34 +42,34 @@ struct RunsSettings {
   }
 };
 
-uint64_t bytes_of(const std::vector<PooledFiles>& runs) {
+uint64_t bytes_of(const std::vector<StoredRun>& runs) {
   uint64_t bytes = 0;
-  for (const PooledFiles& run : runs) bytes += run.bytes;
+  for (const StoredRun& run : runs) bytes += run.bytes;
   return bytes;
 }
 
-std::string count_text(int64_t runs, uint64_t bytes) {
-  return text(counted(runs, "run"), ", ", megabytes(static_cast<double>(bytes)), " MB");
+std::string size_text(int64_t runs, uint64_t bytes) {
+  return text(pluralize(runs, "run"), ", ", megabytes(static_cast<double>(bytes)), " MB");
 }
-std::string count_text(const std::vector<PooledFiles>& runs) {
-  return count_text(static_cast<int64_t>(runs.size()), bytes_of(runs));
+std::string size_text(const std::vector<StoredRun>& runs) {
+  return size_text(static_cast<int64_t>(runs.size()), bytes_of(runs));
 }
 
-std::string listing(const std::string& pool) { return models::command_line({"runs", "--runs=" + pool}); }
+std::string list_command(const std::string& pool) { return models::command_line({"runs", "--runs=" + pool}); }
 
 // Returns the runs with this use.
-std::vector<PooledFiles> runs_of_use(const std::vector<PooledFiles>& all, const models::PoolUses& uses, RunUse use) {
-  std::vector<PooledFiles> chosen;
-  for (const PooledFiles& run : all)
+std::vector<StoredRun> runs_of_use(const std::vector<StoredRun>& all, const models::PoolUses& uses, RunUse use) {
+  std::vector<StoredRun> chosen;
+  for (const StoredRun& run : all)
     if (users_of(uses, run.id).use == use) chosen.push_back(run);
   return chosen;
 }
 
-std::vector<PooledFiles> named_runs(const std::vector<PooledFiles>& all, const std::vector<std::string>& ids,
-                                    const std::string& pool) {
-  std::vector<PooledFiles> chosen;
+std::vector<StoredRun> named_runs(const std::vector<StoredRun>& all, const std::vector<std::string>& ids,
+                                  const std::string& pool) {
+  std::vector<StoredRun> chosen;
   std::vector<std::string> known;
-  for (const PooledFiles& run : all) {
+  for (const StoredRun& run : all) {
     known.push_back(run.id);
     if (std::find(ids.begin(), ids.end(), run.id) != ids.end()) chosen.push_back(run);
   }
@@ -77,40 +77,40 @@ std::vector<PooledFiles> named_runs(const std::vector<PooledFiles>& all, const s
     if (std::find(known.begin(), known.end(), id) != known.end()) continue;
     const std::string meant = nearest(id, known);
     fail("runs: ", pool, " has no run ", id, "; ",
-         meant.empty() ? listing(pool) + " lists them" : "did you mean '" + meant + "'?");
+         meant.empty() ? list_command(pool) + " lists them" : "did you mean '" + meant + "'?");
   }
   return chosen;
 }
 
 // Describes runs that may be in use by sweeps or studies missing from the pool's records.
-std::string unknown_text(const std::vector<PooledFiles>& unknown) {
+std::string unknown_text(const std::vector<StoredRun>& unknown) {
   if (unknown.empty()) return "";
-  return "use unknown: " + count_text(unknown) +
+  return "use unknown: " + size_text(unknown) +
          "; the folder of their sweep or study was moved or removed, or an older version trained them; "
          "--prune --maybe_used removes them\n";
 }
 
-Json ids_json(const std::vector<PooledFiles>& runs) {
+Json ids_json(const std::vector<StoredRun>& runs) {
   Json ids = Json::array();
-  for (const PooledFiles& run : runs) ids.push_back(run.id);
+  for (const StoredRun& run : runs) ids.push_back(run.id);
   return ids;
 }
 
-int prune(const std::vector<PooledFiles>& runs, const std::string& pool, RunUse most, JsonOutput& json) {
-  std::vector<PooledFiles> removed, kept;
-  for (const PooledFiles& run : runs) (models::remove_from_pool(pool, run.id, most) ? removed : kept).push_back(run);
-  for (const PooledFiles& run : kept) talk(run.id + " is kept, because a program is training or using it");
-  std::cout << "removed from " << for_terminal(pool) << ": " << count_text(removed) << std::endl;
+int prune(const std::vector<StoredRun>& runs, const std::string& pool, RunUse max_use, JsonOutput& json) {
+  std::vector<StoredRun> removed, kept;
+  for (const StoredRun& run : runs) (models::remove_from_pool(pool, run.id, max_use) ? removed : kept).push_back(run);
+  for (const StoredRun& run : kept) talk(run.id + " is kept, because a program is training or using it");
+  std::cout << "removed from " << for_terminal(pool) << ": " << size_text(removed) << std::endl;
   if (json)
     json.print(
         {{"pool", pool}, {"removed", ids_json(removed)}, {"kept", ids_json(kept)}, {"bytes", bytes_of(removed)}});
   return kept.empty() ? 0 : 1;
 }
 
-int prune_unused(const std::vector<PooledFiles>& all, const models::PoolUses& uses, const RunsSettings& s,
+int prune_unused(const std::vector<StoredRun>& all, const models::PoolUses& uses, const RunsSettings& s,
                  JsonOutput& json) {
-  std::vector<PooledFiles> chosen = runs_of_use(all, uses, RunUse::unused);
-  const std::vector<PooledFiles> unknown = runs_of_use(all, uses, RunUse::unknown);
+  std::vector<StoredRun> chosen = runs_of_use(all, uses, RunUse::unused);
+  const std::vector<StoredRun> unknown = runs_of_use(all, uses, RunUse::unknown);
   if (s.maybe_used)
     chosen.insert(chosen.end(), unknown.begin(), unknown.end());
   else
@@ -118,16 +118,16 @@ int prune_unused(const std::vector<PooledFiles>& all, const models::PoolUses& us
   return prune(chosen, s.runs, s.maybe_used ? RunUse::unknown : RunUse::unused, json);
 }
 
-void print_pool(const std::vector<PooledFiles>& runs, const models::PoolUses& uses) {
+void print_pool(const std::vector<StoredRun>& runs, const models::PoolUses& uses) {
   Table table({"run", "MB", "state", "used by"}, "lrll");
-  for (const PooledFiles& run : runs)
+  for (const StoredRun& run : runs)
     table.add({run.id, megabytes(static_cast<double>(run.bytes)), run.state, join(users_of(uses, run.id).names)});
   std::cout << table.print();
 }
 
-Json pool_json(const std::string& pool, const std::vector<PooledFiles>& runs, const models::PoolUses& uses) {
+Json pool_json(const std::string& pool, const std::vector<StoredRun>& runs, const models::PoolUses& uses) {
   Json all = Json::array();
-  for (const PooledFiles& run : runs) {
+  for (const StoredRun& run : runs) {
     const models::RunUsers users = users_of(uses, run.id);
     const char* const use = users.use == RunUse::used ? "used" : users.use == RunUse::unused ? "unused" : "unknown";
     all.push_back(
@@ -140,14 +140,14 @@ int run_on_pool(const RunsSettings& s, const std::vector<std::string>& ids, Json
   check(folder_exists(s.runs), "runs: there is no folder ", s.runs,
         "; train a sweep or study first, or give its --runs");
   const models::PoolUses uses = models::uses_of_pool(s.runs);
-  const std::vector<PooledFiles> all = models::runs_in_pool(s.runs),
-                                 shown = ids.empty() ? all : named_runs(all, ids, s.runs);
+  const std::vector<StoredRun> all = models::runs_in_pool(s.runs),
+                               shown = ids.empty() ? all : named_runs(all, ids, s.runs);
   if (s.prune) return ids.empty() ? prune_unused(all, uses, s, json) : prune(shown, s.runs, RunUse::used, json);
   if (json) return json.print(pool_json(s.runs, shown, uses)), 0;
   print_pool(shown, uses);
-  std::cout << for_terminal(s.runs) << ": " << count_text(all) << "\n";
+  std::cout << for_terminal(s.runs) << ": " << size_text(all) << "\n";
   if (ids.empty())
-    std::cout << "used by no sweep or study: " << count_text(runs_of_use(all, uses, RunUse::unused))
+    std::cout << "used by no sweep or study: " << size_text(runs_of_use(all, uses, RunUse::unused))
               << "; --prune removes them\n"
               << unknown_text(runs_of_use(all, uses, RunUse::unknown));
   std::cout << std::flush;
@@ -155,8 +155,8 @@ int run_on_pool(const RunsSettings& s, const std::vector<std::string>& ids, Json
 }
 
 std::string line_of_pool(const models::ListedPool& pool) {
-  return text("pool: ", for_terminal(pool.folder), " has ", count_text(pool.runs, pool.bytes), "; ",
-              listing(pool.folder), " lists them\n");
+  return text("pool: ", for_terminal(pool.folder), " has ", size_text(pool.runs, pool.bytes), "; ",
+              list_command(pool.folder), " lists them\n");
 }
 
 int list_folder(const std::vector<std::string>& folders, JsonOutput& json) {
@@ -180,7 +180,7 @@ int list_folder(const std::vector<std::string>& folders, JsonOutput& json) {
 }  // namespace
 
 std::string pool_line(const std::string& pool) {
-  const std::vector<PooledFiles> runs = models::runs_in_pool(pool);
+  const std::vector<StoredRun> runs = models::runs_in_pool(pool);
   return line_of_pool({pool, static_cast<int64_t>(runs.size()), bytes_of(runs)});
 }
 

@@ -31,12 +31,12 @@ struct ShownTensor {
   std::string name, dtype, shape_text;
   std::vector<int64_t> shape;
   int64_t count;
-  models::NumberRange range;
+  models::ValueRange range;
 };
 // Reads the values of one tensor at a time, to save memory.
 ShownTensor shown_tensor(const models::StoredTensor& x) {
   return {
-      x.name, x.dtype, models::shape_text(x), x.shape, models::count_of(x), models::range_of(models::with_numbers(x))};
+      x.name, x.dtype, models::shape_text(x), x.shape, models::count_of(x), models::range_of(models::with_values(x))};
 }
 
 int64_t count_all(const std::vector<ShownTensor>& tensors) {
@@ -50,7 +50,7 @@ std::vector<std::string> row_of(const ShownTensor& x) {
   if (x.range.finite > 0)
     row.insert(row.end(), {short_number(x.range.low), short_number(x.range.high), short_number(x.range.mean)});
   row.resize(6);
-  row.push_back(x.range.not_finite > 0 ? grouped(x.range.not_finite) : "");
+  row.push_back(x.range.not_finite > 0 ? with_commas(x.range.not_finite) : "");
   return row;
 }
 
@@ -64,8 +64,8 @@ void print_table(const std::vector<ShownTensor>& tensors) {
     row.resize(header.size());
     table.add(std::move(row));
   }
-  std::cout << table.print(0) << counted(static_cast<int64_t>(tensors.size()), "tensor") << ", "
-            << grouped(count_all(tensors)) << " numbers" << std::endl;
+  std::cout << table.print(0) << pluralize(static_cast<int64_t>(tensors.size()), "tensor") << ", "
+            << with_commas(count_all(tensors)) << " numbers" << std::endl;
 }
 
 Json json_of(const std::string& path, const std::vector<ShownTensor>& tensors) {
@@ -83,7 +83,7 @@ Json json_of(const std::string& path, const std::vector<ShownTensor>& tensors) {
   return {{"path", path}, {"tensors", all}, {"numbers", count_all(tensors)}};
 }
 
-const models::StoredTensor& named(const std::vector<models::StoredTensor>& tensors, const std::string& name) {
+const models::StoredTensor& tensor_named(const std::vector<models::StoredTensor>& tensors, const std::string& name) {
   std::vector<std::string> names;
   for (const models::StoredTensor& x : tensors) {
     if (x.name == name) return x;
@@ -112,13 +112,13 @@ int show(const Arguments& arguments) {
   if (!s.out.empty()) models::check_output("show", s.out, models::npy_kind());
   JsonOutput json(s.json);
   std::vector<models::StoredTensor> tensors = models::stored_tensors(words[0]);
-  if (!s.tensor.empty()) tensors = {named(tensors, s.tensor)};
+  if (!s.tensor.empty()) tensors = {tensor_named(tensors, s.tensor)};
   std::vector<ShownTensor> shown;
   {
     const Progress progress("reading the tensors");
     for (const models::StoredTensor& each : tensors) shown.push_back(shown_tensor(each));
   }
-  if (!s.out.empty()) models::write_npy(s.out, models::with_numbers(tensors[0]));
+  if (!s.out.empty()) models::write_npy(s.out, models::with_values(tensors[0]));
   json ? json.print(json_of(words[0], shown)) : print_table(shown);
   return 0;
 }

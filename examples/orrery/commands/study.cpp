@@ -44,9 +44,9 @@ bool is_of_claim(const StudyVerdict& before, const std::string& file) {
 }
 
 // Returns the stored verdict if the claim and its inputs, as far as they exist, are unchanged.
-std::optional<StudyVerdict> judged_before(const StudySettings& s, const std::string& file, const std::string& out) {
+std::optional<StudyVerdict> previous_verdict(const StudySettings& s, const std::string& file, const std::string& out) {
   const std::string path = out + "/verdict.json";
-  if (s.fresh || s.smoke || !file_exists(path)) return {};
+  if (s.retrain || s.smoke || !file_exists(path)) return {};
   StudyVerdict before;
   try {
     before = models::read_verdict(path);
@@ -57,10 +57,10 @@ std::optional<StudyVerdict> judged_before(const StudySettings& s, const std::str
   if (before.smoke || !is_of_claim(before, file)) return {};
   std::map<std::string, std::set<std::string>> now;
   try {
-    now = read_by_claim(models::read_claim(file), s.data);
+    now = claim_inputs(models::read_claim(file), s.data);
   } catch (const Error&) {  // its config is missing
   }
-  for (const auto& [what, hashes] : before.read) {
+  for (const auto& [what, hashes] : before.input_hashes) {
     const auto found = now.find(what);
     if (found == now.end() || found->second == hashes) continue;
     talk(text(for_terminal(file), ": its ", what, " has changed since the claim was tested"));
@@ -73,9 +73,9 @@ std::optional<StudyVerdict> judged_before(const StudySettings& s, const std::str
 std::vector<models::ListedVerdict> claims_in(const std::string& folder) {
   std::vector<models::ListedVerdict> all;
   const auto add = [&](const std::string& group, const std::string& inside) {
-    const bool explained = !group.empty() && file_exists(inside + "/README.md");
+    const bool has_readme = !group.empty() && file_exists(inside + "/README.md");
     for (const std::string& path : files_in(inside))
-      if (path.ends_with(".toml")) all.push_back({group, fs::path(path).stem().string(), {}, {}, "", explained});
+      if (path.ends_with(".toml")) all.push_back({group, fs::path(path).stem().string(), {}, {}, "", has_readme});
   };
   add("", folder);
   std::vector<std::string> groups;
@@ -95,20 +95,20 @@ void list_verdicts(const StudySettings& s, const std::string& to, const std::vec
 }
 
 // Returns 0, 1 if a claim has an error or no verdict, or 128 + the signal that stopped it.
-int judge_listed(const StudySettings& s, const std::string& to, std::vector<models::ListedVerdict>& all) {
-  const auto file_of = [&](const models::ListedVerdict& listed) { return s.all + "/" + listed.place() + ".toml"; };
-  std::vector<models::ListedVerdict*> turns;
+int test_listed(const StudySettings& s, const std::string& to, std::vector<models::ListedVerdict>& all) {
+  const auto file_of = [&](const models::ListedVerdict& listed) { return s.all + "/" + listed.path() + ".toml"; };
+  std::vector<models::ListedVerdict*> order;
   for (models::ListedVerdict& each : all) {
     each.error = "not tested yet";
-    turns.push_back(&each);
+    order.push_back(&each);
     try {
       each.claim = models::read_claim(file_of(each));
     } catch (const Error&) {  // reported when the claim is tested
     }
   }
   int code = 0;
-  std::stable_partition(turns.begin(), turns.end(), [](const models::ListedVerdict* each) { return each->main(); });
-  const auto tried = [&](models::ListedVerdict& listed, const auto& action) {
+  std::stable_partition(order.begin(), order.end(), [](const models::ListedVerdict* each) { return each->main(); });
+  const auto attempt = [&](models::ListedVerdict& listed, const auto& action) {
     try {
       action();
     } catch (const Error& error) {
@@ -116,20 +116,20 @@ int judge_listed(const StudySettings& s, const std::string& to, std::vector<mode
       talk(for_terminal(error.what()));
     }
   };
-  for (models::ListedVerdict* listed : turns)
-    tried(*listed, [&] { listed->verdict = judged_before(s, file_of(*listed), to + "/" + listed->place()); });
-  for (models::ListedVerdict* listed : turns) {
+  for (models::ListedVerdict* listed : order)
+    attempt(*listed, [&] { listed->verdict = previous_verdict(s, file_of(*listed), to + "/" + listed->path()); });
+  for (models::ListedVerdict* listed : order) {
     if (listed->verdict) {
       const std::string& version = listed->verdict->version;
       talk(text(for_terminal(file_of(*listed)), ": tested before",
                 version == models::program_version() ? "" : " by orrery " + for_terminal(version)));
       continue;
     }
-    if (!s.judge || code > 128) continue;
+    if (!s.test || code > 128) continue;
     talk(for_terminal(file_of(*listed)));
-    tried(*listed, [&] {
+    attempt(*listed, [&] {
       StudyVerdict verdict;
-      const int its = judge_file(s, file_of(*listed), to + "/" + listed->place(), verdict);
+      const int its = test_claim_file(s, file_of(*listed), to + "/" + listed->path(), verdict);
       code = std::max(code, its);
       if (its <= 1) listed->verdict = std::move(verdict);
     });
@@ -138,7 +138,7 @@ int judge_listed(const StudySettings& s, const std::string& to, std::vector<mode
   return code;
 }
 
-int judge_all(const StudySettings& s) {
+int test_all(const StudySettings& s) {
   check(folder_exists(s.all), "study: there is no folder ", s.all,
         "; give a folder of claims, as in --all=examples/studies");
   std::vector<models::ListedVerdict> all = claims_in(s.all);
@@ -146,18 +146,18 @@ int judge_all(const StudySettings& s) {
   const std::string to = s.out.empty() ? s.all : s.out;
   if (!s.smoke) list_outputs().check(to);
   const FolderLock lock(to, {"study"});
-  const int code = judge_listed(s, to, all);
+  const int code = test_listed(s, to, all);
   if (!s.smoke) list_verdicts(s, to, all);
   Table table({"study", "verdict", "core minutes", "claim"}, "llrl");
   for (const models::ListedVerdict& each : all)
-    table.add({each.place(), each.verdict ? each.verdict->word() : "-",
+    table.add({each.path(), each.verdict ? each.verdict->label() : "-",
                each.verdict ? fixed(each.verdict->minutes_of_runs, 1) : "",
                each.verdict ? each.verdict->sentence : each.error});
   std::cout << "\n" << table.print();
   if (!s.smoke)
     std::cout << "files:\n  " << for_terminal(to) << "/README.md\n  " << for_terminal(to) << "/verdicts.csv\n";
   std::cout << std::flush;
-  if (s.judge) talk(pool_line(s.runs));
+  if (s.test) talk(pool_line(s.runs));
   return code;
 }
 
@@ -184,14 +184,14 @@ int study(const Arguments& arguments) {
   if (!s.all.empty()) {
     check_usage(words.empty(), "study: --all tests every claim of ", s.all, "; leave '", words.empty() ? "" : words[0],
                 "' out");
-    return judge_all(s);
+    return test_all(s);
   }
-  check_usage(s.judge,
+  check_usage(s.test,
               "study: --test=no only lists verdicts and requires --all=FOLDER; leave it out, or add --all=FOLDER");
   check_usage(words.size() == 1, "study: give ", words.empty() ? "a claim" : "one claim",
               ", as in orrery study examples/studies/all_attention/feed_forward_can_be_dropped.toml, or --all=FOLDER");
   StudyVerdict verdict;
-  return judge_file(s, words[0], folder_of(s, words[0]), verdict);
+  return test_claim_file(s, words[0], folder_of(s, words[0]), verdict);
 }
 
 }  // namespace orrery::program

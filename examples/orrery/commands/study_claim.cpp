@@ -35,15 +35,15 @@ const Outputs& study_outputs() {
                               {{"table.csv", models::marked_kind("a table of a study", study_columns)},
                                {"samples.csv", models::marked_kind("samples of a study", samples_header)},
                                {"runs.csv", runs_csv_kind()},
-                               {"picture.svg", models::picture_kind()}}};
+                               {"picture.svg", models::plot_kind()}}};
   return all;
 }
 
-std::string shown(double x) {
+std::string number_text(double x) {
   return x == 0 || (std::abs(x) >= 0.01 && std::abs(x) < 1e5) ? fixed(x, 4) : significant(x, 4);
 }
 
-std::vector<double> known(const std::vector<std::optional<double>>& samples) {
+std::vector<double> existing(const std::vector<std::optional<double>>& samples) {
   std::vector<double> all;
   for (const auto& each : samples)
     if (each) all.push_back(*each);
@@ -57,26 +57,26 @@ std::string samples_text(const Claim& claim) {
 }
 
 // Returns a table per metric, with a row per compared sample and chosen learning rates.
-std::string measured_text(const Claim& claim, const std::vector<models::SampleRow>& rows, const StudiedRuns& studied) {
+std::string measured_text(const Claim& claim, const std::vector<models::SampleRow>& rows, const StudyRuns& studied) {
   std::string all;
-  const auto rate_of = [&](const std::string& variant) {
-    for (const auto& [name, rate] : studied.rates)
-      if (name == variant) return print_number(rate);
+  const auto lr_of = [&](const std::string& variant) {
+    for (const auto& [name, lr] : studied.learning_rates)
+      if (name == variant) return print_number(lr);
     return std::string();
   };
   for (size_t m = 0; m < claim.metrics.size(); ++m) {
-    Table table({"", "", in_words(print(claim.metrics[m])), claim.kind == Claim::Kind::timed ? "rounds" : "seeds",
-                 studied.rates.empty() ? "" : "learning rate"},
+    Table table({"", "", humanize(print(claim.metrics[m])), claim.kind == Claim::Kind::timed ? "rounds" : "seeds",
+                 studied.learning_rates.empty() ? "" : "learning rate"},
                 "llrrr");
     for (const models::SampleRow& row : rows) {
       if (row.metric != m) continue;
-      const std::vector<double> samples = known(row.samples);
+      const std::vector<double> samples = existing(row.samples);
       std::string mean = "-";
       if (!samples.empty()) {
         const models::Spread spread = models::spread_of(samples);
-        mean = shown(spread.mean) + (samples.size() > 1 ? " +- " + shown(spread.deviation) : "");
+        mean = number_text(spread.mean) + (samples.size() > 1 ? " +- " + number_text(spread.deviation) : "");
       }
-      table.add({row.variant, row.at, mean, std::to_string(samples.size()), rate_of(row.variant)});
+      table.add({row.variant, row.at, mean, std::to_string(samples.size()), lr_of(row.variant)});
     }
     all += table.print();
   }
@@ -86,7 +86,7 @@ std::string measured_text(const Claim& claim, const std::vector<models::SampleRo
 std::string table_csv(const Claim& claim, const std::vector<models::SampleRow>& rows) {
   std::string all = study_columns;
   for (const models::SampleRow& row : rows) {
-    const std::vector<double> samples = known(row.samples);
+    const std::vector<double> samples = existing(row.samples);
     std::vector<std::string> fields = {
         print(claim.metrics[row.metric]), row.variant, row.at, std::to_string(samples.size()), "", "", "", ""};
     if (!samples.empty()) {
@@ -116,7 +116,7 @@ std::string samples_csv(const Claim& claim, const models::Measurements& measured
 }
 
 // Returns the command that repeats the study; data may be in another folder.
-std::string repeating(const StudySettings& s, const std::string& file, const std::string& out) {
+std::string repeat_command(const StudySettings& s, const std::string& file, const std::string& out) {
   std::vector<std::string> words = {"study", file, "--out=" + out, "--runs=" + s.runs};
   if (!s.data.empty()) words.push_back("--data=FOLDER");
   return models::command_line(words);
@@ -138,9 +138,9 @@ void check_replaceable(const StudySettings& s, const std::string& out, const Cla
   try {
     before = models::read_verdict(path);
   } catch (const Error& error) {
-    const std::string aside = free_name(path, ".damaged");
-    rename_file(path, aside);
-    warn(text(error.what(), "; it is now ", aside, ", and the claim is tested again"));
+    const std::string renamed = unused_name(path, ".damaged");
+    rename_file(path, renamed);
+    warn(text(error.what(), "; it is now ", renamed, ", and the claim is tested again"));
     return;
   }
   const auto same_file = [&] {
@@ -155,7 +155,7 @@ void check_replaceable(const StudySettings& s, const std::string& out, const Cla
 
 }  // namespace
 
-int judge_file(const StudySettings& s, const std::string& file, const std::string& out, StudyVerdict& verdict) {
+int test_claim_file(const StudySettings& s, const std::string& file, const std::string& out, StudyVerdict& verdict) {
   const auto began = Clock::now();
   models::check_utf8(file, "study: " + file, "rename that file or folder");
   models::check_utf8_settings("study", {{"out", out}, {"runs", s.runs}, {"data", s.data}});
@@ -165,7 +165,7 @@ int judge_file(const StudySettings& s, const std::string& file, const std::strin
   const size_t runs = timed ? 0 : count_runs(claim);
   check_many_runs("study: " + file + " has ", runs, s.yes);
   talk(text(for_terminal(claim.source), "\n\"", for_terminal(claim.sentence), "\"\n", name(claim.kind), ": ",
-            counted(static_cast<int64_t>(claim.variants.size()), "variant"), ", ",
+            pluralize(static_cast<int64_t>(claim.variants.size()), "variant"), ", ",
             claim.sweep.empty() ? "" : text(claim.swept_values(), " values of ", claim.sweep[0].key, ", "),
             samples_text(claim), timed ? "" : ", " + std::to_string(runs) + " runs"));
   check_variants_differ(claim, s.data);
@@ -173,14 +173,14 @@ int judge_file(const StudySettings& s, const std::string& file, const std::strin
   if (!s.smoke) warn(notes);
   FolderLock lock(out, {"study"});
   check_replaceable(s, out, claim);
-  const StudiedRuns studied = timed ? time_claim(claim, out + "/timing", s.runs, s.data)
-                                    : train_claim(claim, {"study", s.runs, s.jobs, s.fresh}, s.data, lock);
+  const StudyRuns studied = timed ? time_claim(claim, out + "/timing", s.runs, s.data)
+                                  : train_claim(claim, {"study", s.runs, s.jobs, s.retrain}, s.data, lock);
   if (studied.signal != 0) {
     talk(text("stopped after ", studied.outcomes.size(), " runs; the same command resumes"));
     return 128 + studied.signal;
   }
   const int64_t failed = count_failed(studied.outcomes);
-  check(failed == 0, "study: ", file, ": no verdict: ", counted(failed, "run"),
+  check(failed == 0, "study: ", file, ": no verdict: ", pluralize(failed, "run"),
         " failed; the same command tries them again");
   verdict = {.file = file,
              .source = claim.source,
@@ -188,33 +188,33 @@ int judge_file(const StudySettings& s, const std::string& file, const std::strin
              .kind = name(claim.kind),
              .metric = print(claim.metrics[0]),
              .version = versions_of(studied.outcomes),
-             .figure = claim.figure,
+             .reported = claim.reported,
              .smaller = claim.smaller,
              .main = claim.main,
              .claim = sha256_of_file(file),
              .meaning = models::claim_hash(file),
-             .read = read_by_claim(claim, s.data),
-             .command = repeating(s, file, out),
+             .input_hashes = claim_inputs(claim, s.data),
+             .command = repeat_command(s, file, out),
              .runs = s.runs,
              .smoke = s.smoke,
              .samples = samples_text(claim),
              .minutes = 0,
              .minutes_of_runs = studied.minutes,
-             .judged = {},
-             .rates = studied.rates,
-             .common_rate = studied.common_rate,
-             .at_common_rate = {},
+             .result = {},
+             .learning_rates = studied.learning_rates,
+             .shared_lr = studied.shared_lr,
+             .at_shared_lr = {},
              .missing = studied.measured.missing};
   const std::vector<models::SampleRow> rows = sample_rows(claim, studied.measured);
   std::cout << measured_text(claim, rows, studied);
-  if (!s.smoke) verdict.judged = judge(claim, studied.measured);
-  if (!s.smoke && studied.at_common_rate) verdict.at_common_rate = judge(claim, *studied.at_common_rate);
+  if (!s.smoke) verdict.result = test_claim(claim, studied.measured);
+  if (!s.smoke && studied.at_shared_lr) verdict.at_shared_lr = test_claim(claim, *studied.at_shared_lr);
   verdict.minutes = std::chrono::duration<double>(Clock::now() - began).count() / 60;
-  for (const models::JudgedComparison& each : verdict.judged.comparisons)
+  for (const models::ComparisonResult& each : verdict.result.comparisons)
     std::cout << for_terminal(each.sentence) << "\n";
-  if (verdict.at_common_rate) {
-    std::cout << "all variants at the learning rate " << print_number(verdict.common_rate) << ":\n";
-    for (const models::JudgedComparison& each : verdict.at_common_rate->comparisons)
+  if (verdict.at_shared_lr) {
+    std::cout << "all variants at the learning rate " << print_number(verdict.shared_lr) << ":\n";
+    for (const models::ComparisonResult& each : verdict.at_shared_lr->comparisons)
       std::cout << "  " << for_terminal(each.sentence) << "\n";
   }
   const auto write = [&](const char* name, const std::string& content) { study_outputs().write(out, name, content); };
@@ -222,7 +222,7 @@ int judge_file(const StudySettings& s, const std::string& file, const std::strin
   write("samples.csv", samples_csv(claim, studied.measured));
   if (!timed) write("runs.csv", runs_csv(studied.rows, studied.outcomes));
   write_verdict(out + "/verdict.json", verdict);
-  write("picture.svg", models::picture_of(claim, studied.measured, verdict.word()));
+  write("picture.svg", models::claim_plot(claim, studied.measured, verdict.label()));
   if (s.smoke) {
     for (const std::string& sentence : verdict.missing) std::cout << for_terminal(sentence) << "\n";
     const bool all = verdict.missing.empty();
@@ -230,7 +230,7 @@ int judge_file(const StudySettings& s, const std::string& file, const std::strin
               << "; two steps of one seed give no verdict" << std::endl;
     return all ? 0 : 1;
   }
-  std::cout << "verdict: " << verdict.word() << ", after " << fixed(verdict.minutes, 1)
+  std::cout << "verdict: " << verdict.label() << ", after " << fixed(verdict.minutes, 1)
             << " minutes (the steps of all runs: " << fixed(verdict.minutes_of_runs, 1) << " minutes)\nfiles:\n";
   for (const char* written : {"verdict.json", "table.csv", "samples.csv", "runs.csv", "picture.svg"})
     if (file_exists(out + "/" + written)) std::cout << "  " << for_terminal(out) << "/" << written << "\n";

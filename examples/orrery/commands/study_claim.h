@@ -11,19 +11,19 @@ namespace orrery::program {
 struct StudySettings {
   std::string out, runs = "runs/pool", all, data;
   int64_t jobs = 0;
-  bool judge = true, smoke = false, fresh = false, yes = false;
+  bool test = true, smoke = false, retrain = false, yes = false;
 
   template <class V>
   void visit(V& v) {
     v("out", out, "folder for the results; none: runs/studies/NAME for NAME.toml, with --all the folder of the claims");
     v("runs", runs, "folder of the runs that sweeps and studies share; each run is trained once");
     v("all", all, "folder of claims, also in subfolders: test each new or changed one, and list all verdicts");
-    v("test|judge", judge, "no: with --all, only list the verdicts so far");
+    v("test|judge", test, "no: with --all, only list the verdicts so far");
     v("data", data, "folder of the data sets that claims name, as images/fashion-mnist");
     v("jobs", jobs, "runs in parallel; 0: one per core, with one thread each; times are measured one at a time",
       between(0, 1024));
     v("smoke", smoke, "only check that it runs: one seed, one learning rate, two variants, two steps; no verdict");
-    v("retrain|fresh", fresh, "train and measure all runs again");
+    v("retrain|fresh", retrain, "train and measure all runs again");
     v("yes", yes, "allow more than 1,000 runs");
   }
 };
@@ -31,6 +31,7 @@ struct StudySettings {
 // Tests the claim in a file; writes verdict.json, table.csv, samples.csv, runs.csv and picture.svg
 // to `out`. Returns 0, 1 if a smoke run found something missing, or 128 + the signal that stopped
 // it. Throws if a run failed or `out` has the verdict on another claim.
-int judge_file(const StudySettings& s, const std::string& file, const std::string& out, models::StudyVerdict& verdict);
+int test_claim_file(const StudySettings& s, const std::string& file, const std::string& out,
+                    models::StudyVerdict& verdict);
 
 }  // namespace orrery::program

@@ -14,17 +14,17 @@ namespace {
 using models::Claim;
 
 // Returns the patterns of a metric outside a difference or ratio of two logged metrics of the run.
-std::vector<std::string> patterns_alone(const models::Metric& metric) {
-  if (metric.parts.empty()) return metric.figures();
-  const auto is_logged = [](const models::Metric& part) {
-    const std::vector<std::string> figures = part.figures();
-    return std::any_of(figures.begin(), figures.end(), std::not_fn(names_divergence));
+std::vector<std::string> patterns_alone(const models::MetricExpression& metric) {
+  if (metric.parts.empty()) return metric.patterns();
+  const auto is_logged = [](const models::MetricExpression& part) {
+    const std::vector<std::string> patterns = part.patterns();
+    return std::any_of(metrics.begin(), metrics.end(), std::not_fn(names_divergence));
   };
   if ((metric.name == "difference" || metric.name == "ratio") &&
       std::all_of(metric.parts.begin(), metric.parts.end(), is_logged))
     return {};
   std::vector<std::string> all;
-  for (const models::Metric& part : metric.parts)
+  for (const models::MetricExpression& part : metric.parts)
     for (std::string& each : patterns_alone(part)) all.push_back(std::move(each));
   return all;
 }
@@ -53,14 +53,14 @@ std::vector<std::string> notes_of_meaning(const Claim& claim, const std::string&
   };
   using Places = std::vector<std::pair<const models::Variant*, size_t>>;
   const auto add = [&](size_t m, const std::string& which, const Places& places, bool refuse) {
-    const models::Metric& metric = claim.metrics[m];
+    const models::MetricExpression& metric = claim.metrics[m];
     const std::vector<std::string> alone = patterns_alone(metric);
-    for (const std::string& pattern : metric.figures())
+    for (const std::string& pattern : metric.patterns())
       for (const std::string& figure : models::metrics_with_meaning(pattern)) {
         std::vector<models::LossMeaning> runs;
         for (const auto& [variant, swept] : places) runs.push_back(meaning(*variant, swept));
-        const std::string note = models::note_of_other_meaning(figure, runs);
-        const std::string sentence = claim.metric_places[m] + ": " + which + ": " + note;
+        const std::string note = models::comparability_note(figure, runs);
+        const std::string sentence = claim.metric_locations[m] + ": " + which + ": " + note;
         const bool by_loss = models::is_loss(figure) && std::find(alone.begin(), alone.end(), pattern) != alone.end();
         check(note.empty() || !refuse || !by_loss, sentence);
         if (!note.empty() && std::find(notes.begin(), notes.end(), sentence) == notes.end()) notes.push_back(sentence);

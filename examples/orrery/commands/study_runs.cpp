@@ -30,13 +30,13 @@ using models::LogRow;
 using models::Outcome;
 
 // Returns the metrics of analyses of the run's last checkpoint on the claim's example.
-std::map<std::string, double> look_inside(const Claim& claim, const std::string& folder, const std::string& looks) {
-  const Trained trained = read_trained("study", folder);
+std::map<std::string, double> analyze_run(const Claim& claim, const std::string& folder, const std::string& analyses) {
+  const LoadedRun trained = load_run("study", folder);
   try {
-    const auto subject = make_subject("study", trained, claim.example);
-    return models::figures_of(models::look_at(*subject, looks, {}));
+    const auto inspected = make_example("study", trained, claim.example);
+    return models::metrics_of(models::analyze(*inspected, analyses, {}));
   } catch (const Error& error) {
-    fail(claim.example_place, ": [example]: ", error.what());
+    fail(claim.example_location, ": [example]: ", error.what());
   }
 }
 
@@ -44,32 +44,33 @@ std::map<std::string, double> look_inside(const Claim& claim, const std::string&
 models::RunLog rows_of(const Claim& claim, const std::string& folder, const Outcome& outcome) {
   auto rows = models::RunLog::of_run(folder);
   if (claim.kind == Claim::Kind::derived)
-    rows.keep([](const LogRow& row) { return row.step == 1 && row.figures.contains("loss"); });
+    rows.restrict_rows([](const LogRow& row) { return row.step == 1 && row.metrics.contains("loss"); });
   rows.add({outcome.step, {{diverged, outcome.kind == Outcome::Kind::diverged ? 1.0 : 0.0}}});
-  if (const std::vector<std::string> looks = claim.looks(); !looks.empty() && outcome.kind == Outcome::Kind::done)
-    rows.add({outcome.step, look_inside(claim, folder, join(looks))});
+  if (const std::vector<std::string> analyses = claim.analyses();
+      !analyses.empty() && outcome.kind == Outcome::Kind::done)
+    rows.add({outcome.step, analyze_run(claim, folder, join(analyses))});
   return rows;
 }
 
 // Throws if the claim's inputs are unreadable or do not fit the outcome.
 void check_measured(const Claim& claim, const std::string& folder, const Outcome& outcome) {
   models::check_log(folder, outcome);
-  if (!claim.looks().empty() && outcome.kind == Outcome::Kind::done) models::checkpoint_at(folder);
+  if (!claim.analyses().empty() && outcome.kind == Outcome::Kind::done) models::checkpoint_at(folder);
 }
 
 // Throws if a metric is missing. The error explains how to enable a registered metric.
-void check_figures(const Claim& claim, const std::string& variant, const models::RunLog& rows) {
-  const std::vector<std::string> names = models::figure_names(rows);
+void check_metrics(const Claim& claim, const std::string& variant, const models::RunLog& rows) {
+  const std::vector<std::string> names = models::metric_names(rows);
   for (size_t m = 0; m < claim.metrics.size(); ++m) {
-    if (!claim.concerns(m, variant)) continue;
-    const std::string where = claim.metric_places[m] + ": the metric of " + variant;
-    for (const std::string& pattern : claim.metrics[m].figures()) {
-      const std::string figure = pattern.substr(0, pattern.find('/'));
+    if (!claim.is_measured(m, variant)) continue;
+    const std::string where = claim.metric_locations[m] + ": the metric of " + variant;
+    for (const std::string& pattern : claim.metrics[m].patterns()) {
+      const std::string metric_name = pattern.substr(0, pattern.find('/'));
       const bool logged = std::any_of(names.begin(), names.end(),
-                                      [&](const std::string& name) { return name.starts_with(figure + "/"); });
-      check(logged || !models::figures().find(figure), claim.metric_places[m], ": the runs of ", variant,
-            " do not log '", pattern, "'; if the model has this metric, add metrics = \"", figure, "\" to [base]");
-      models::fitting_figures(where, names, pattern);
+                                      [&](const std::string& name) { return name.starts_with(metric_name + "/"); });
+      check(logged || !models::model_metrics().find(metric_name), claim.metric_locations[m], ": the runs of ", variant,
+            " do not log '", pattern, "'; if the model has this metric, add metrics = \"", metric_name, "\" to [base]");
+      models::matching_metrics(where, names, pattern);
     }
     try {
       models::check_measurable(claim.metrics[m], rows);
@@ -79,21 +80,21 @@ void check_figures(const Claim& claim, const std::string& variant, const models:
   }
 }
 
-bool asks_for_divergence(const Claim& claim) {
-  return std::any_of(claim.metrics.begin(), claim.metrics.end(), [](const models::Metric& metric) {
-    const std::vector<std::string> figures = metric.figures();
-    return std::any_of(figures.begin(), figures.end(), names_divergence);
+bool uses_divergence(const Claim& claim) {
+  return std::any_of(claim.metrics.begin(), claim.metrics.end(), [](const models::MetricExpression& metric) {
+    const std::vector<std::string> patterns = metric.patterns();
+    return std::any_of(metrics.begin(), metrics.end(), names_divergence);
   });
 }
 
-int64_t further_seed(const Claim& claim) {
+int64_t unused_seed(const Claim& claim) {
   int64_t seed = 0;
   while (std::find(claim.seeds.begin(), claim.seeds.end(), seed) != claim.seeds.end()) ++seed;
   return seed;
 }
 
 template <class F>
-void for_each_place(const Claim& claim, const F& f) {
+void for_each_cell(const Claim& claim, const F& f) {
   for (size_t v = 0; v < claim.variants.size(); ++v)
     for (size_t s = 0; s < claim.swept_values(); ++s) f(v, s);
 }
@@ -101,131 +102,132 @@ void for_each_place(const Claim& claim, const F& f) {
 class Study {
  public:
   Study(const Claim& claim, const PoolOptions& options, const std::string& data, FolderLock& folder)
-      : claim_(claim), options_(options), data_(data), folder_(folder), ids_(options.folder, options.fresh) {
+      : claim_(claim), options_(options), data_(data), folder_(folder), ids_(options.folder, options.retrain) {
     options_.check_files = [&claim](const std::string& folder, const Outcome& outcome) {
       check_measured(claim, folder, outcome);
     };
   }
 
-  StudiedRuns train() {
-    std::vector<double> rates(claim_.variants.size(), 0);
-    if (claim_.learning_rates.size() == 1) rates.assign(rates.size(), claim_.learning_rates[0]);
-    if (claim_.learning_rates.size() > 1 && !choose(rates)) return std::move(studied_);
+  StudyRuns train() {
+    std::vector<double> learning_rates(claim_.variants.size(), 0);
+    if (claim_.learning_rates.size() == 1) learning_rates.assign(learning_rates.size(), claim_.learning_rates[0]);
+    if (claim_.learning_rates.size() > 1 && !choose(learning_rates)) return std::move(studied_);
     RunRows& rows = studied_.rows;
-    Keys own, common;
-    for_each_place(claim_, [&](size_t v, size_t s) {
-      own.push_back(add_seeds(rows, v, s, rates[v], ""));
-      const double at = studied_.common_rate;
-      const bool same = at == 0 || at == rates[v];
+    Ids own, common;
+    for_each_cell(claim_, [&](size_t v, size_t s) {
+      own.push_back(add_seeds(rows, v, s, learning_rates[v], ""));
+      const double at = studied_.shared_lr;
+      const bool same = at == 0 || at == learning_rates[v];
       common.push_back(same ? own.back() : add_seeds(rows, v, s, at, " learning_rate=" + print_number(at)));
     });
     train_these(rows);
     if (ends()) return std::move(studied_);
     studied_.measured = measure(own);
-    if (common != own) studied_.at_common_rate = measure(common);
+    if (common != own) studied_.at_shared_lr = measure(common);
     return std::move(studied_);
   }
 
  private:
-  using Keys = std::vector<std::vector<std::string>>;  // run ids per seed, for each variant and swept value
+  using Ids = std::vector<std::vector<std::string>>;  // run ids per seed, for each variant and swept value
 
-  std::vector<std::string> add_seeds(RunRows& rows, size_t v, size_t s, double rate, const std::string& more) {
-    std::vector<std::string> keys;
-    for (const int64_t seed : claim_.seeds) keys.push_back(add(rows, v, s, seed, rate, more));
-    return keys;
+  std::vector<std::string> add_seeds(RunRows& rows, size_t v, size_t s, double lr, const std::string& more) {
+    std::vector<std::string> ids;
+    for (const int64_t seed : claim_.seeds) ids.push_back(add(rows, v, s, seed, lr, more));
+    return ids;
   }
 
   // Measuring needs all runs.
   bool ends() const { return studied_.signal != 0 || count_failed(studied_.outcomes) > 0; }
 
   // Chooses rates, per variant and a common one, by validation loss at a seed not compared.
-  bool choose(std::vector<double>& rates) {
-    const int64_t seed = further_seed(claim_);
+  bool choose(std::vector<double>& learning_rates) {
+    const int64_t seed = unused_seed(claim_);
     const size_t s = claim_.middle_value(), count = claim_.learning_rates.size();
     RunRows search;
-    Keys keys(claim_.variants.size());
-    for (size_t v = 0; v < keys.size(); ++v)
-      for (const double rate : claim_.learning_rates)
-        keys[v].push_back(add(search, v, s, seed, rate, " learning_rate=" + print_number(rate)));
+    Ids ids(claim_.variants.size());
+    for (size_t v = 0; v < ids.size(); ++v)
+      for (const double lr : claim_.learning_rates)
+        ids[v].push_back(add(search, v, s, seed, lr, " learning_rate=" + print_number(lr)));
     train_these(search);
     if (ends()) return false;
     constexpr double diverges = 1e9;  // a rate with a diverged variant is the last choice as a common rate
     std::vector<double> sums(count, 0);
-    for (size_t v = 0; v < keys.size(); ++v) {
+    for (size_t v = 0; v < ids.size(); ++v) {
       std::vector<double> losses;
-      for (const std::string& key : keys[v]) {
-        const Outcome& outcome = studied_.outcomes.at(key);
-        const auto loss = outcome.figures.find("validation_loss");
-        const bool done = outcome.kind == Outcome::Kind::done && loss != outcome.figures.end();
+      for (const std::string& id : ids[v]) {
+        const Outcome& outcome = studied_.outcomes.at(id);
+        const auto loss = outcome.metrics.find("validation_loss");
+        const bool done = outcome.kind == Outcome::Kind::done && loss != outcome.metrics.end();
         losses.push_back(done ? loss->second : diverges);
       }
       for (size_t r = 0; r < count; ++r) sums[r] += losses[r];
-      rates[v] = claim_.learning_rates[least(losses)];
-      studied_.rates.emplace_back(claim_.variants[v].name, rates[v]);
+      learning_rates[v] = claim_.learning_rates[argmin(losses)];
+      studied_.learning_rates.emplace_back(claim_.variants[v].name, learning_rates[v]);
     }
-    studied_.common_rate = claim_.learning_rates[least(sums)];
+    studied_.shared_lr = claim_.learning_rates[argmin(sums)];
     return true;
   }
-  static size_t least(const std::vector<double>& x) {
+  static size_t argmin(const std::vector<double>& x) {
     return static_cast<size_t>(std::min_element(x.begin(), x.end()) - x.begin());
   }
 
-  std::string add(RunRows& rows, size_t variant, size_t swept, int64_t seed, double rate, const std::string& more) {
+  std::string add(RunRows& rows, size_t variant, size_t swept, int64_t seed, double lr, const std::string& more) {
     const models::Variant& its = claim_.variants[variant];
-    models::TrainSettings settings = settings_of_study(claim_, its, swept, seed, rate, data_);
-    const std::string key = ids_.of(models::run_key(settings));
-    rows.add(label_of(claim_, its, swept) + more, std::move(settings), key);
-    variant_of_.try_emplace(key, its.name);
-    return key;
+    models::TrainSettings settings = settings_of_study(claim_, its, swept, seed, lr, data_);
+    const std::string id = ids_.of(models::run_hash(settings));
+    rows.add(label_of(claim_, its, swept) + more, std::move(settings), id);
+    variant_of_.try_emplace(id, its.name);
+    return id;
   }
 
   // The first finished run of each variant is checked for the claim's metrics.
   void train_these(const RunRows& rows) {
-    const RunWords words{[](const Outcomes&) { return std::string(); },
-                         [&](const Outcome& outcome) {
-                           const auto loss = outcome.figures.find("validation_loss");
-                           return loss == outcome.figures.end() ? "" : "validation loss " + fixed(loss->second, 4);
-                         }};
-    const auto look = [&](const PooledRun& run, const Outcome& outcome) {
-      const std::string& variant = variant_of_.at(run.key);
-      if (outcome.kind == Outcome::Kind::done && looked_.insert(variant).second)
-        check_figures(claim_, variant, rows_of(claim_, options_.folder + "/" + run.key, outcome));
+    const RunFormatter formatter{[](const Outcomes&) { return std::string(); },
+                                 [&](const Outcome& outcome) {
+                                   const auto loss = outcome.metrics.find("validation_loss");
+                                   return loss == outcome.metrics.end() ? ""
+                                                                        : "validation loss " + fixed(loss->second, 4);
+                                 }};
+    const auto on_finished = [&](const PooledRun& run, const Outcome& outcome) {
+      const std::string& variant = variant_of_.at(run.id);
+      if (outcome.kind == Outcome::Kind::done && checked_.insert(variant).second)
+        check_metrics(claim_, variant, rows_of(claim_, options_.folder + "/" + run.id, outcome));
     };
-    used_.merge(rows.keys());
+    used_.merge(rows.ids());
     folder_.keep();
     models::record_use(options_.folder, folder_.folder(), used_);
-    TrainedRows trained = train_rows(rows, options_, words, look);
+    TrainedRuns trained = train_rows(rows, options_, formatter, on_finished);
     studied_.signal = trained.signal;
-    for (auto& [key, outcome] : trained.outcomes) {
-      if (!studied_.outcomes.contains(key)) studied_.minutes += outcome.seconds / 60;
-      studied_.outcomes[key] = std::move(outcome);
+    for (auto& [id, outcome] : trained.outcomes) {
+      if (!studied_.outcomes.contains(id)) studied_.minutes += outcome.seconds / 60;
+      studied_.outcomes[id] = std::move(outcome);
     }
   }
 
-  models::Measurements measure(const Keys& keys) const {
+  models::Measurements measure(const Ids& ids) const {
     const Progress progress("measuring the runs");
     models::Measurements measured;
     measured.values.assign(claim_.metrics.size(), {});
     for (auto& each : measured.values) each.resize(claim_.variants.size());
-    size_t place = 0;
-    for_each_place(claim_, [&](size_t v, size_t s) {
+    size_t cell = 0;
+    for_each_cell(claim_, [&](size_t v, size_t s) {
       for (auto& each : measured.values) each[v].emplace_back(claim_.seeds.size());
-      for (size_t i = 0; i < claim_.seeds.size(); ++i) measure_run(measured, keys[place][i], v, s, i);
-      ++place;
+      for (size_t i = 0; i < claim_.seeds.size(); ++i) measure_run(measured, ids[cell][i], v, s, i);
+      ++cell;
     });
     return measured;
   }
-  void measure_run(models::Measurements& measured, const std::string& key, size_t v, size_t s, size_t sample) const {
+  void measure_run(models::Measurements& measured, const std::string& id, size_t v, size_t s, size_t sample) const {
     const models::Variant& variant = claim_.variants[v];
-    const Outcome& outcome = studied_.outcomes.at(key);
+    const Outcome& outcome = studied_.outcomes.at(id);
     const auto miss = [&](const std::string& why) {
       measured.missing.push_back(text(label_of(claim_, variant, s), " seed=", claim_.seeds[sample], ": ", why));
     };
-    const bool told = outcome.kind == Outcome::Kind::diverged && asks_for_divergence(claim_);
-    if (outcome.kind != Outcome::Kind::done && !told) return miss(outcome.why);
-    const models::RunLog rows = rows_of(claim_, options_.folder + "/" + key, outcome);
+    const bool counts = outcome.kind == Outcome::Kind::diverged && uses_divergence(claim_);
+    if (outcome.kind != Outcome::Kind::done && !counts) return miss(outcome.why);
+    const models::RunLog rows = rows_of(claim_, options_.folder + "/" + id, outcome);
     for (size_t m = 0; m < claim_.metrics.size(); ++m) {
-      if (!claim_.concerns(m, variant.name)) continue;
+      if (!claim_.is_measured(m, variant.name)) continue;
       try {
         measured.values[m][v][s][sample] = models::measure(claim_.metrics[m], rows, claim_.swept_number(s));
       } catch (const Error& error) {
@@ -240,9 +242,9 @@ class Study {
   FolderLock& folder_;
   const models::RunIds ids_;
   std::map<std::string, std::string> variant_of_;  // run id -> variant
-  std::set<std::string> looked_;                   // variants
+  std::set<std::string> checked_;                  // variants
   std::set<std::string> used_;                     // runs
-  StudiedRuns studied_;
+  StudyRuns studied_;
 };
 
 }  // namespace
@@ -264,7 +266,7 @@ void find_data(models::TrainSettings& settings, const std::string& claim, const 
     const std::string path = models::setting_of(settings, key);
     if (path.empty() || file_exists(path) || folder_exists(path)) continue;
     std::string there = folder + "/" + path;
-    if (folder.empty() || !(file_exists(there) || folder_exists(there))) there = models::found_near(claim, path);
+    if (folder.empty() || !(file_exists(there) || folder_exists(there))) there = models::resolve_path(claim, path);
     if (!there.empty()) set_setting(members, "study", key, there);
   }
 }
@@ -280,19 +282,19 @@ std::string sha256_of_config(const std::string& path) {
 bool names_divergence(const std::string& pattern) { return ::fnmatch(pattern.c_str(), diverged, 0) == 0; }
 
 size_t count_runs(const Claim& claim) {
-  const size_t places = claim.variants.size() * claim.swept_values(), rates = claim.learning_rates.size();
-  return places * claim.seeds.size() + (rates > 1 ? claim.variants.size() * rates : 0);
+  const size_t cells = claim.variants.size() * claim.swept_values(), learning_rates = claim.learning_rates.size();
+  return cells * claim.seeds.size() + (learning_rates > 1 ? claim.variants.size() * learning_rates : 0);
 }
 
-StudiedRuns train_claim(const Claim& claim, const PoolOptions& options, const std::string& data, FolderLock& folder) {
+StudyRuns train_claim(const Claim& claim, const PoolOptions& options, const std::string& data, FolderLock& folder) {
   return Study(claim, options, data, folder).train();
 }
 
 models::TrainSettings settings_of_study(const Claim& claim, const models::Variant& variant, size_t swept, int64_t seed,
-                                        double rate, const std::string& data) {
+                                        double lr, const std::string& data) {
   Arguments words;
   if (!claim.config.empty()) words.push_back("--config=" + claim.config);
-  for (const auto& [key, value] : models::settings_of_run(claim, variant, swept, seed, rate))
+  for (const auto& [key, value] : models::settings_of_run(claim, variant, swept, seed, lr))
     words.push_back("--" + key + "=" + value);
   try {
     models::TrainSettings settings = read_train_settings("study", words);
@@ -314,14 +316,14 @@ void check_variants_differ(const Claim& claim, const std::string& data) {
   }
 }
 
-std::map<std::string, std::set<std::string>> read_by_claim(const Claim& claim, const std::string& data) {
+std::map<std::string, std::set<std::string>> claim_inputs(const Claim& claim, const std::string& data) {
   std::map<std::string, std::set<std::string>> config, all;
   if (!claim.config.empty()) config["config"].insert(sha256_of_config(claim.config));
   all = config;
   try {
-    for_each_place(claim, [&](size_t v, size_t s) {
+    for_each_cell(claim, [&](size_t v, size_t s) {
       const auto settings = settings_of_study(claim, claim.variants[v], s, claim.seeds[0], 0, data);
-      for (const auto& [what, file] : models::read_by(settings))
+      for (const auto& [what, file] : models::input_fingerprints(settings))
         if (!file.sha256.empty()) all[what.substr(0, what.find(' '))].insert(file.sha256);
     });
   } catch (const Error&) {

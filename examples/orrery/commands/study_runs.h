@@ -18,13 +18,13 @@ namespace orrery::program {
 constexpr const char* diverged = "diverged";  // a metric that no log contains
 bool names_divergence(const std::string& pattern);
 
-struct StudiedRuns {
+struct StudyRuns {
   models::Measurements measured;                       // empty if a signal stopped it or a run failed
   RunRows rows;                                        // the pool's runs; none for a timed claim
   Outcomes outcomes;                                   // includes runs that only chose a learning rate
-  std::vector<std::pair<std::string, double>> rates;   // learning rate per variant, if chosen
-  double common_rate = 0;                              // the best common learning rate
-  std::optional<models::Measurements> at_common_rate;  // unless it is every variant's own
+  std::vector<std::pair<std::string, double>> learning_rates;  // learning rate per variant, if chosen
+  double shared_lr = 0;                                        // the best common learning rate
+  std::optional<models::Measurements> at_shared_lr;            // unless it is every variant's own
   int signal = 0;                                      // signal that stopped it; 0: none
   double minutes = 0;                                  // time of all runs' steps
 };
@@ -35,17 +35,17 @@ size_t count_runs(const models::Claim& claim);
 // Trains missing runs, or measures. Throws before training if settings conflict, and after the
 // first run if it lacks a metric. From the first training on, `folder`, the study's, is kept and
 // recorded as a user of the runs.
-StudiedRuns train_claim(const models::Claim& claim, const PoolOptions& options, const std::string& data,
-                        FolderLock& folder);
+StudyRuns train_claim(const models::Claim& claim, const PoolOptions& options, const std::string& data,
+                      FolderLock& folder);
 
 // Measures rounds of a timed claim. `folder`: its runs, removed at the end; `pool`: must be idle.
-StudiedRuns time_claim(const models::Claim& claim, const std::string& folder, const std::string& pool,
-                       const std::string& data);
+StudyRuns time_claim(const models::Claim& claim, const std::string& folder, const std::string& pool,
+                     const std::string& data);
 
 // Returns the settings of a variant at a swept value (rate 0: the learning rate of the settings).
 // Searches the folder `data` for data sets that are missing at the claim's paths.
 models::TrainSettings settings_of_study(const models::Claim& claim, const models::Variant& variant, size_t swept,
-                                        int64_t seed, double rate, const std::string& data);
+                                        int64_t seed, double lr, const std::string& data);
 // Throws if two variants have equal settings: their runs would be the same, with no difference.
 void check_variants_differ(const models::Claim& claim, const std::string& data);
 // Returns sentences about metrics that have another meaning in some of the compared runs. Throws if
@@ -54,7 +54,7 @@ void check_variants_differ(const models::Claim& claim, const std::string& data);
 std::vector<std::string> notes_of_meaning(const models::Claim& claim, const std::string& data);
 // Returns inputs of the claim besides its file, in StudyVerdict::read's format; only the config if
 // an input of its runs is missing.
-std::map<std::string, std::set<std::string>> read_by_claim(const models::Claim& claim, const std::string& data);
+std::map<std::string, std::set<std::string>> claim_inputs(const models::Claim& claim, const std::string& data);
 std::string label_of(const models::Claim& claim, const models::Variant& variant, size_t swept);
 
 }  // namespace orrery::program

@@ -24,14 +24,14 @@ namespace {
 using models::Claim;
 namespace fs = std::filesystem;
 
-struct Turns {  // training of one variant at one swept value
+struct TimedVariant {  // training of one variant at one swept value
   size_t variant, swept;
   std::unique_ptr<models::Trainer> trainer;
 };
 
-struct Removed {  // removes the folder and its content
+struct TemporaryFolder {  // removes the folder and its content
   std::string folder;
-  ~Removed() {
+  ~TemporaryFolder() {
     std::error_code ignored;
     fs::remove_all(folder, ignored);
   }
@@ -58,7 +58,7 @@ void check_alone(const std::string& pool) {
 }
 
 // Returns the median step time of a turn in ms. Ends like an interrupted run, without a validation.
-double one_turn(models::Trainer& trainer, int64_t steps, const StopSignals& signals) {
+double time_steps(models::Trainer& trainer, int64_t steps, const StopSignals& signals) {
   if (trainer.settings().threads > 0) set_thread_count(static_cast<int>(trainer.settings().threads));
   const int64_t end = trainer.steps_done() + steps;
   std::vector<double> milliseconds;
@@ -71,42 +71,41 @@ double one_turn(models::Trainer& trainer, int64_t steps, const StopSignals& sign
 
 }  // namespace
 
-StudiedRuns time_claim(const Claim& claim, const std::string& folder, const std::string& pool,
-                       const std::string& data) {
+StudyRuns time_claim(const Claim& claim, const std::string& folder, const std::string& pool, const std::string& data) {
   check_alone(pool);
   make_folders(pool);
   const FolderLock alone(pool + "/timed", {"study", ""});  // another timed study waits for this one
   check_removable(folder);
-  const Removed work{folder};
+  const TemporaryFolder work{folder};
   remove_with_contents(folder);
   make_folders(folder);
   write_file_atomically(folder + timing_mark, "A study times runs here, and removes this folder.\n");
-  StudiedRuns studied;
+  StudyRuns studied;
   auto& all = studied.measured.values;
   all.assign(claim.metrics.size(), {});
   for (auto& each : all) each.resize(claim.variants.size());
-  std::vector<Turns> turns;
+  std::vector<TimedVariant> timed;
   for (size_t v = 0; v < claim.variants.size(); ++v)
     for (size_t s = 0; s < claim.swept_values(); ++s) {
       for (auto& each : all) each[v].emplace_back();
       models::TrainSettings settings = settings_of_study(claim, claim.variants[v], s, claim.seeds[0], 0, data);
-      settings.out = folder + "/" + std::to_string(turns.size());
+      settings.out = folder + "/" + std::to_string(timed.size());
       settings.steps = (claim.rounds + 1) * claim.round_steps + 1;  // the run never completes
       settings.evaluate_every = settings.checkpoint_every = 0;
       settings.save_optimizer = settings.keep_best = false, settings.keep_checkpoints = 1;
-      settings.figures = "none";
-      if (!turns.empty())
-        check(settings.precision == turns[0].trainer->settings().precision, claim.path,
+      settings.metrics = "none";
+      if (!timed.empty())
+        check(settings.precision == timed[0].trainer->settings().precision, claim.path,
               ": precision must be the same for all variants of a timed claim; compare precisions in two studies");
-      turns.push_back({v, s, std::make_unique<models::Trainer>(settings)});
+      timed.push_back({v, s, std::make_unique<models::Trainer>(settings)});
     }
   const StopSignals signals;
   Progress progress("timing");
   for (int64_t round = -1; round < claim.rounds; ++round) {  // round -1 is a warm-up
     check_alone(pool);                                       // another program may have started training
     std::vector<double> medians;
-    for (Turns& each : turns) {
-      const double median = one_turn(*each.trainer, claim.round_steps, signals);
+    for (TimedVariant& each : timed) {
+      const double median = time_steps(*each.trainer, claim.round_steps, signals);
       if (signals.received() != 0) {
         studied.signal = signals.received();
         return studied;
@@ -119,11 +118,11 @@ StudiedRuns time_claim(const Claim& claim, const std::string& folder, const std:
         all[m][each.variant][each.swept].emplace_back(
             models::measure(claim.metrics[m], row, claim.swept_number(each.swept)));
     }
-    progress.share("timed", static_cast<double>(round + 1) / static_cast<double>(claim.rounds));
+    progress.fraction("timed", static_cast<double>(round + 1) / static_cast<double>(claim.rounds));
     if (round < 0) continue;
     std::string line = text("round ", round + 1, " of ", claim.rounds);
-    for (size_t i = 0; i < turns.size(); ++i)
-      line += text(i == 0 ? ": " : ", ", label_of(claim, claim.variants[turns[i].variant], turns[i].swept), " ",
+    for (size_t i = 0; i < timed.size(); ++i)
+      line += text(i == 0 ? ": " : ", ", label_of(claim, claim.variants[timed[i].variant], timed[i].swept), " ",
                    fixed(medians[i], 2), " ms");
     talk(line);
   }

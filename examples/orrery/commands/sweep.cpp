@@ -45,18 +45,18 @@ const Outputs& sweep_outputs() {
 }
 
 struct SweepSettings {
-  std::string out = "runs/sweep", runs = "runs/pool", against, metric = "validation_loss";
+  std::string out = "runs/sweep", runs = "runs/pool", baseline, metric = "validation_loss";
   int64_t jobs = 0;
-  bool fresh = false, yes = false, json = false;
+  bool retrain = false, yes = false, json = false;
 
   template <class V>
   void visit(V& v) {
     v("out", out, "folder for runs.csv (per run) and table.csv (per combination); `orrery report` shows them");
     v("runs", runs, "folder of the runs that sweeps and studies share; each run is trained once");
-    v("baseline|against", against, "reference row of the comparison, by its number or text; none: the first");
+    v("baseline|against", baseline, "reference row of the comparison, by its number or text; none: the first");
     v("metric", metric, "metric of the last validation to compare: validation_loss, bits_per_character, accuracy, ...");
     v("jobs", jobs, "runs in parallel; 0: one per core, with one thread each", between(0, 1024));
-    v("retrain|fresh", fresh, "train all runs again");
+    v("retrain|fresh", retrain, "train all runs again");
     v("yes", yes, "allow more than 1,000 runs");
     v("json", json, json_help);
   }
@@ -95,14 +95,15 @@ Sweep read_sweep(const Arguments& arguments) {
   if (!words.empty() && !words[0].starts_with("--")) words[0] = "--config=" + words[0];
   const std::vector<Setting> own = settings_of(sweep.settings);
   // Model and task define the keys; a file or init_from may name them. The first values of lists do.
-  Arguments firsts;
+  Arguments first_values;
   for (const std::string& word : words)
-    if (!word.starts_with("--resume")) firsts.push_back(first_of_list(word, own));  // check_may_be_set refuses resume
-  models::TrainSettings known = known_train_settings("sweep", firsts);
+    if (!word.starts_with("--resume"))
+      first_values.push_back(first_of_list(word, own));  // check_may_be_set refuses resume
+  models::TrainSettings known = known_train_settings("sweep", first_values);
   std::vector<Setting> all = settings_of(known);
   all.insert(all.end(), own.begin(), own.end());
   const ParsedArguments parsed = parse_arguments("sweep", words, all);
-  check_usage(parsed.words.empty(), "sweep: '", parsed.words.empty() ? "" : parsed.words[0],
+  check_usage(parsed.positional.empty(), "sweep: '", parsed.positional.empty() ? "" : parsed.positional[0],
               "' is not of the form --key=value; give a file of settings first, or with --config");
   Assignments given;
   for (const auto& [key, value] : parsed.assignments) {
@@ -119,7 +120,7 @@ Sweep read_sweep(const Arguments& arguments) {
   sweep.varied = models::varied_keys(given);
   const std::vector<Assignments> combined = models::combinations(given);
   check_many_runs("sweep: the combinations are ", combined.size(), sweep.settings.yes);
-  const models::RunIds ids(sweep.settings.runs, sweep.settings.fresh);
+  const models::RunIds ids(sweep.settings.runs, sweep.settings.retrain);
   std::string unreadable;  // error of the first run whose data, for example, are missing
   bool any = false;
   DistinctSettings distinct;
@@ -137,48 +138,48 @@ Sweep read_sweep(const Arguments& arguments) {
     const std::string& same = distinct.add(settings, label);
     check(same == label, "sweep: the rows '", same, "' and '", label,
           "' have the same settings; leave one of them out");
-    std::string key;
+    std::string hash;
     try {
       models::IdentifiedRun run = models::identify_run(settings);
       key = run.key;
       sweep.meanings.push_back(std::move(run.meaning));
       any = true;
     } catch (const Error& error) {
-      key = models::key_of_unreadable(settings, error.what());
+      hash = models::hash_of_unreadable(settings, error.what());
       sweep.meanings.push_back({settings});
       if (unreadable.empty()) unreadable = error.what();
     }
-    sweep.all.add(label, std::move(settings), ids.of(key));
+    sweep.all.add(label, std::move(settings), ids.of(hash));
   }
   check(any, unreadable);
   return sweep;
 }
 
 size_t reference_row(const Sweep& sweep) {
-  const std::string& against = sweep.settings.against;
-  if (against.empty()) return 0;
+  const std::string& baseline = sweep.settings.baseline;
+  if (baseline.empty()) return 0;
   std::vector<std::string> labels;
   for (size_t i = 0; i < sweep.all.rows.size(); ++i) {
-    if (sweep.all.rows[i].label == against || std::to_string(i + 1) == against) return i;
+    if (sweep.all.rows[i].label == baseline || std::to_string(i + 1) == baseline) return i;
     labels.push_back(sweep.all.rows[i].label);
   }
-  fail_usage("sweep: there is no row '", against, "' for --baseline; rows are ", join(labels),
+  fail_usage("sweep: there is no row '", baseline, "' for --baseline; rows are ", join(labels),
              ", or their numbers from 1");
 }
 
-std::optional<double> figure(const Outcomes& outcomes, const std::string& key, const std::string& metric) {
-  const auto found = outcomes.find(key);
+std::optional<double> metric_value(const Outcomes& outcomes, const std::string& id, const std::string& metric) {
+  const auto found = outcomes.find(id);
   if (found == outcomes.end() || found->second.kind != Outcome::Kind::done) return {};
-  const auto value = found->second.figures.find(metric);
-  if (value == found->second.figures.end()) return {};
+  const auto value = found->second.metrics.find(metric);
+  if (value == found->second.metrics.end()) return {};
   return value->second;
 }
 
 // The compared metric must be in each run's last validation.
 void check_metric(const std::string& metric, const Outcome& outcome) {
-  if (outcome.kind != Outcome::Kind::done || outcome.figures.contains(metric)) return;
+  if (outcome.kind != Outcome::Kind::done || outcome.metrics.contains(metric)) return;
   std::vector<std::string> names;
-  for (const auto& [name, value] : outcome.figures) names.push_back(name);
+  for (const auto& [name, value] : outcome.metrics) names.push_back(name);
   const std::string meant = nearest(metric, names);
   fail("sweep: validations of these runs do not log '", metric, "', given by --metric; ",
        meant.empty() ? "available: " + join(names) : "did you mean '" + meant + "'?");
@@ -194,24 +195,25 @@ struct Summary {
 };
 Summary summary_of(const Sweep& sweep, const RunRow& row, const RunRow& reference, const Outcomes& outcomes) {
   Summary all{row.label};
-  std::vector<double> figures, differences;
-  for (const auto& [seed, key] : row.key_of_seed) {
-    const auto found = outcomes.find(key);
+  std::vector<double> values, differences;
+  for (const auto& [seed, id] : row.id_of_seed) {
+    const auto found = outcomes.find(id);
     if (found == outcomes.end()) {
       ++all.missing;
       continue;
     }
     all.diverged += found->second.kind == Outcome::Kind::diverged;
     all.failed += found->second.kind == Outcome::Kind::failed;
-    const std::optional<double> own = figure(outcomes, key, sweep.settings.metric);
+    const std::optional<double> own = metric_value(outcomes, id, sweep.settings.metric);
     if (!own) continue;
-    figures.push_back(*own);
-    const auto other = reference.key_of_seed.find(seed);
-    if (other == reference.key_of_seed.end()) continue;
-    if (const auto its = figure(outcomes, other->second, sweep.settings.metric)) differences.push_back(*own - *its);
+    metrics.push_back(*own);
+    const auto other = reference.id_of_seed.find(seed);
+    if (other == reference.id_of_seed.end()) continue;
+    if (const auto its = metric_value(outcomes, other->second, sweep.settings.metric))
+      differences.push_back(*own - *its);
   }
-  all.seeds = static_cast<int64_t>(figures.size());
-  if (!figures.empty()) all.spread = models::spread_of(figures);
+  all.seeds = static_cast<int64_t>(metrics.size());
+  if (!metrics.empty()) all.spread = models::spread_of(metrics);
   if (&row == &reference) return all;
   if (!differences.empty()) all.difference = models::spread_of(differences).mean;
   all.interval = models::confidence_interval(differences);
@@ -235,7 +237,7 @@ std::string state_of(const Summary& s) {
 }
 
 std::string table_text(const Sweep& sweep, const Outcomes& outcomes) {
-  Table table({"", "", in_words(sweep.settings.metric), "seeds", "difference", "95 % interval", ""}, "rlrrrrl");
+  Table table({"", "", humanize(sweep.settings.metric), "seeds", "difference", "95 % interval", ""}, "rlrrrrl");
   size_t number = 0;
   for (const Summary& s : summaries_of(sweep, outcomes)) {
     const bool is_reference = number++ == reference_row(sweep);
@@ -287,7 +289,7 @@ Json runs_json(const Sweep& sweep, const Outcomes& outcomes) {
                     {"outcome", name(outcome.kind)},
                     {"step", outcome.step},
                     {"seconds", json_number(outcome.seconds)},
-                    {"metrics", json_numbers(outcome.figures)},
+                    {"metrics", json_numbers(outcome.metrics)},
                     {"why", outcome.why}});
   }
   return runs;
@@ -305,10 +307,10 @@ Json sweep_json(const Sweep& sweep, const Outcomes& outcomes) {
 // Throws if the folder has files of something else, or results of runs that this sweep does not have.
 void check_replaceable(const Sweep& sweep) {
   const std::string& out = sweep.settings.out;
-  std::set<std::string> keys;  // run keys: ids without the hash of the program's sources
-  for (const std::string& id : sweep.all.keys()) keys.insert(models::key_of_id(id));
+  std::set<std::string> ids;  // run keys: ids without the hash of the program's sources
+  for (const std::string& id : sweep.all.ids()) ids.insert(models::hash_of_id(id));
   for (const models::TabledRun& run : models::runs_in_tables(out))
-    check(run.outcome == "failed" || keys.contains(models::key_of_id(run.id)), "sweep: ", out,
+    check(run.outcome == "failed" || ids.contains(models::hash_of_id(run.id)), "sweep: ", out,
           " has the results of another sweep (", run.row, " seed=", run.seed,
           ", with other settings or data); choose another --out, or remove ", out, "/runs.csv");
 }
@@ -350,24 +352,25 @@ int sweep(const Arguments& arguments) {
   FolderLock lock(sweep.settings.out, {"sweep"});
   check_replaceable(sweep);
   lock.keep();  // the runs of an interrupted sweep stay in use
-  models::record_use(sweep.settings.runs, lock.folder(), sweep.all.keys());
-  talk(counted(static_cast<int64_t>(sweep.all.rows.size()), "row") + ", " +
-       counted(static_cast<int64_t>(sweep.all.named.size()), "run"));
-  const std::string note = models::note_of_other_meaning(sweep.settings.metric, sweep.meanings);
+  models::record_use(sweep.settings.runs, lock.folder(), sweep.all.ids());
+  talk(pluralize(static_cast<int64_t>(sweep.all.rows.size()), "row") + ", " +
+       pluralize(static_cast<int64_t>(sweep.all.named.size()), "run"));
+  const std::string note = models::comparability_note(sweep.settings.metric, sweep.meanings);
   if (!note.empty()) warn(note);
   const std::string& metric = sweep.settings.metric;
-  const RunWords words{[&](const Outcomes& outcomes) { return table_text(sweep, outcomes); },
-                       [&](const Outcome& outcome) {
-                         const auto found = outcome.figures.find(metric);
-                         return found == outcome.figures.end() ? "" : in_words(metric) + " " + fixed(found->second, 4);
-                       }};
-  PoolOptions options{"sweep", sweep.settings.runs, sweep.settings.jobs, sweep.settings.fresh};
+  const RunFormatter formatter{
+      [&](const Outcomes& outcomes) { return table_text(sweep, outcomes); },
+      [&](const Outcome& outcome) {
+        const auto found = outcome.metrics.find(metric);
+        return found == outcome.metrics.end() ? "" : humanize(metric) + " " + fixed(found->second, 4);
+      }};
+  PoolOptions options{"sweep", sweep.settings.runs, sweep.settings.jobs, sweep.settings.retrain};
   options.check_files = [&](const std::string& folder, const Outcome& outcome) {
-    const bool lacks_metric = outcome.kind == Outcome::Kind::done && !outcome.figures.contains(metric);
+    const bool lacks_metric = outcome.kind == Outcome::Kind::done && !outcome.metrics.contains(metric);
     if (lacks_metric) models::check_log(folder, outcome);  // check_metric rejects an intact one
   };
-  const TrainedRows trained = train_rows(
-      sweep.all, options, words, [&](const PooledRun&, const Outcome& outcome) { check_metric(metric, outcome); });
+  const TrainedRuns trained = train_rows(
+      sweep.all, options, formatter, [&](const PooledRun&, const Outcome& outcome) { check_metric(metric, outcome); });
   sweep_outputs().write(sweep.settings.out, "runs.csv", runs_csv(sweep.all, trained.outcomes));
   sweep_outputs().write(sweep.settings.out, "table.csv", table_csv(sweep, trained.outcomes));
   write_sweep_file(sweep, arguments, note);
@@ -381,7 +384,7 @@ int sweep(const Arguments& arguments) {
   if (json) json.print(sweep_json(sweep, trained.outcomes));
   if (trained.signal != 0) return 128 + trained.signal;
   const int64_t failed = count_failed(trained.outcomes);
-  check(failed == 0, "sweep: ", failed, " of ", counted(static_cast<int64_t>(sweep.all.named.size()), "run"),
+  check(failed == 0, "sweep: ", failed, " of ", pluralize(static_cast<int64_t>(sweep.all.named.size()), "run"),
         " failed; ", sweep.settings.out, "/runs.csv has the reasons, and the same command tries them again");
   return 0;
 }

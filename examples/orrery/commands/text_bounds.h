@@ -35,8 +35,8 @@ struct TextBounds : TextBegin {
 
 // Applies them to the tokenizer; prints the family's choices to standard error. Errors begin with
 // the command: the tokenizer has no such token.
-void follow(const std::string& command, const TextBegin& begin, Trained& trained);
-void follow(const std::string& command, const TextBounds& bounds, Trained& trained);
+void apply_bounds(const std::string& command, const TextBegin& begin, LoadedRun& trained);
+void apply_bounds(const std::string& command, const TextBounds& bounds, LoadedRun& trained);
 
 // Returns settings that sample only the tokenizer's tokens and stop at its end tokens.
 models::SamplingSettings sampling_with(const models::LanguageModel& model, const models::Tokenizer& tokenizer,

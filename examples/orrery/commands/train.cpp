@@ -60,15 +60,15 @@ Arguments take_own(const Arguments& arguments, std::span<const Setting> own) {
 }
 
 // Returns the exit code of a complete run.
-int code_of(const models::Task& task, double loss) {
-  const std::optional<double> guessing = task.guessing_loss();
-  constexpr double told = 5e-5;  // smallest difference that the message resolves
-  if (!guessing || loss <= *guessing + told) return 0;
-  complain(text("train: the validation loss of ", fixed(loss, 4), " is above that of uniform guessing, ln ",
-                task.choices(), " = ", fixed(*guessing, 4),
-                "; the run was too short, or it diverged: try more --steps, a lower "
-                "--learning_rate or --grad_clip=1"));
-  return worse_than_guessing;
+int exit_code(const models::Task& task, double loss) {
+  const std::optional<double> guessing = task.uniform_loss();
+  constexpr double resolution = 5e-5;  // smallest difference that the message resolves
+  if (!guessing || loss <= *guessing + resolution) return 0;
+  print_error(text("train: the validation loss of ", fixed(loss, 4), " is above that of uniform guessing, ln ",
+                   task.choices(), " = ", fixed(*guessing, 4),
+                   "; the run was too short, or it diverged: try more --steps, a lower "
+                   "--learning_rate or --grad_clip=1"));
+  return worse_than_uniform;
 }
 
 // Returns model, data, out and steps, and the settings that differ from the preset's and the task's.
@@ -97,15 +97,15 @@ void print_settings(const models::TrainSettings& settings) {
   talk(line);
 }
 
-std::string validation_text(double loss, const std::vector<std::pair<std::string, double>>& figures) {
+std::string validation_text(double loss, const std::vector<std::pair<std::string, double>>& metrics) {
   std::string all = "validation loss " + fixed(loss, 4);
-  for (const auto& [name, value] : figures) all += ", " + in_words(name) + " " + fixed(value, 4);
+  for (const auto& [name, value] : metrics) all += ", " + humanize(name) + " " + fixed(value, 4);
   return all;
 }
 
 std::vector<std::string> files_of(const models::TrainSettings& settings, const std::string& checkpoint) {
   std::vector<std::string> files = {settings.out + "/settings.toml", settings.out + "/metrics.jsonl"};
-  if (settings.probe) files.push_back(models::probe_file(settings.out));
+  if (settings.signal_propagation) files.push_back(models::propagation_file(settings.out));
   if (!checkpoint.empty())
     for (std::string& file : files_in(checkpoint)) files.push_back(std::move(file));
   std::erase_if(files, [](const std::string& file) { return !file_exists(file); });
@@ -119,9 +119,9 @@ void print_result(const models::TrainSettings& settings, const models::TrainingR
   for (const std::string& file : files_of(settings, result.checkpoint)) std::cout << "  " << for_terminal(file) << "\n";
   if (result.stopped)
     talk(text("stopped after step ", result.steps_done, " of ", settings.steps, "; this command resumes it:\n",
-              models::command_to_resume(settings.out)));
+              models::resume_command(settings.out)));
   else
-    std::cout << validation_text(result.validation_loss, result.figures) << std::endl;
+    std::cout << validation_text(result.validation_loss, result.metrics) << std::endl;
 }
 
 // A stopped run has no validation at its end.
@@ -131,7 +131,7 @@ Json result_json(const models::TrainSettings& settings, const models::TrainingRe
           {"step", result.steps_done},
           {"steps", settings.steps},
           {"validation_loss", result.stopped ? Json() : json_number(result.validation_loss)},
-          {"metrics", result.stopped ? Json() : json_numbers(result.figures)},
+          {"metrics", result.stopped ? Json() : json_numbers(result.metrics)},
           {"seconds", json_number(result.seconds)},
           {"checkpoint", result.checkpoint.empty() ? Json() : Json(result.checkpoint)},
           {"files", files_of(settings, result.checkpoint)},
@@ -172,18 +172,18 @@ int train(const Arguments& arguments) {
   const auto make = [&] { return std::make_unique<models::Trainer>(given); };
   const auto with_progress = [&](const auto& work) {
     const Progress progress("reading data and planning memory");
-    return given.resume ? models::with_plugins_told(given.out, work) : work();
+    return given.resume ? models::with_plugin_hint(given.out, work) : work();
   };
   if (own.plan) return print_plan(with_progress(plan), json);
-  const auto made = with_progress(make);
-  models::Trainer& trainer = *made;
+  const auto owned = with_progress(make);
+  models::Trainer& trainer = *owned;
   trainer.name_plugins(models::plugins_of(given));
   const models::TrainSettings& settings = trainer.settings();
   const models::Task& task = trainer.task();
   print_settings(settings);
   const PlannedRun planned{settings, task, trainer.memory_plan(), settings.steps - trainer.steps_done()};
-  talk(text("model: ", grouped(nn::count_parameters(trainer.model())), " parameters; ", data_text(task), "; ",
-            counted(thread_count(), "thread")));
+  talk(text("model: ", with_commas(nn::count_parameters(trainer.model())), " parameters; ", data_text(task), "; ",
+            pluralize(thread_count(), "thread")));
   talk(memory_line(planned.memory));
   talk(epoch_line(planned));
   talk(time_line(planned));
@@ -196,16 +196,16 @@ int train(const Arguments& arguments) {
     models::TrainingEvents events;
     events.step = [&](const models::StepReport& report) { progress.step(report); };
     events.validation = [&](int64_t step, const models::Validation& found) {
-      talk(text("step ", step, ": ", for_terminal(validation_text(found.loss, found.figures))));
+      talk(text("step ", step, ": ", for_terminal(validation_text(found.loss, found.metrics))));
     };
-    events.probe = [&](const models::Probe& probe) { talk(probe_table(probe)); };
+    events.propagation = [&](const models::SignalPropagation& propagation) { talk(probe_table(propagation)); };
     events.checkpoint = [&](const std::string& path) { talk("checkpoint: " + for_terminal(path)); };
-    events.warning = [&](const std::string& sentence) { warn(sentence); };
+    events.warning = [&](const std::string& message) { warn(message); };
     events.stop = [&] { return signals.received() != 0; };
     result = trainer.run(events);
   }
   print_result(settings, result);
-  const int code = result.stopped ? 128 + signals.received() : code_of(task, result.validation_loss);
+  const int code = result.stopped ? 128 + signals.received() : exit_code(task, result.validation_loss);
   if (json) json.print(result_json(settings, result, code));
   if (!result.stopped) talk(next_line(settings));
   return code;

@@ -14,10 +14,10 @@ namespace orrery::program {
 namespace {
 
 int64_t units_per_step(const PlannedRun& run) {
-  return run.task.units_of_batch() * run.settings.gradient_accumulation_steps;
+  return run.task.units_per_batch() * run.settings.gradient_accumulation_steps;
 }
 int64_t steps_per_epoch(const PlannedRun& run) {
-  return (run.task.epoch() + units_per_step(run) - 1) / units_per_step(run);
+  return (run.task.units_per_epoch() + units_per_step(run) - 1) / units_per_step(run);
 }
 
 PlannedRun planned(const models::RunPlan& plan) { return {plan.settings, *plan.task, plan.memory, plan.steps}; }
@@ -32,8 +32,8 @@ std::string parameters_line(const models::RunPlan& plan) {
   if (plan.parameters.empty()) return "parameters: too many to count\n";
   std::string parts;
   for (const auto& [part, elements] : plan.parameters)
-    parts += (parts.empty() ? "" : ", ") + part + " " + grouped(elements);
-  return text("parameters: ", grouped(count_parameters_of(plan)), " (", parts, ")\n");
+    parts += (parts.empty() ? "" : ", ") + part + " " + with_commas(elements);
+  return text("parameters: ", with_commas(count_parameters_of(plan)), " (", parts, ")\n");
 }
 
 std::string flops_line(const models::MemoryPlan& plan) {
@@ -56,11 +56,11 @@ Json parameters_json(const models::RunPlan& plan) {
 }
 
 Json data_json(const PlannedRun& run) {
-  const bool generated = run.task.epoch() == 0;
+  const bool generated = run.task.units_per_epoch() == 0;
   return {{"kind", run.task.kind()},
           {"unit", run.task.unit()},
-          {"training_units", generated ? Json() : Json(run.task.epoch())},
-          {"validation_units", run.task.held_out()},
+          {"training_units", generated ? Json() : Json(run.task.units_per_epoch())},
+          {"validation_units", run.task.validation_units()},
           {"units_per_step", units_per_step(run)},
           {"steps_per_epoch", generated ? Json() : Json(steps_per_epoch(run))}};
 }
@@ -95,12 +95,13 @@ Json plan_json(const models::RunPlan& plan) {
 }  // namespace
 
 std::string data_text(const models::Task& task) {
-  return text(task.kind(), ": ", task.epoch() > 0 ? grouped(task.epoch()) + " training " : "generated training ",
-              task.unit(), ", ", grouped(task.held_out()), " for validation");
+  return text(task.kind(), ": ",
+              task.units_per_epoch() > 0 ? with_commas(task.units_per_epoch()) + " training " : "generated training ",
+              task.unit(), ", ", with_commas(task.validation_units()), " for validation");
 }
 
 std::string memory_line(const models::MemoryPlan& plan) {
-  const auto megabytes = [](int64_t bytes) { return grouped((bytes + 500'000) / 1'000'000); };
+  const auto megabytes = [](int64_t bytes) { return with_commas((bytes + 500'000) / 1'000'000); };
   std::string kinds;
   for (const auto& [kind, bytes] : plan.kinds()) kinds += (kinds.empty() ? "" : ", ") + kind + " " + megabytes(bytes);
   return text("memory: about ", megabytes(plan.total()), " MB (", kinds, "), ", megabytes(plan.free), " MB are free");
@@ -109,24 +110,25 @@ std::string memory_line(const models::MemoryPlan& plan) {
 std::string epoch_line(const PlannedRun& run) {
   const models::Task& task = run.task;
   const int64_t step = units_per_step(run);
-  if (task.epoch() == 0) return text("epoch: none; data are generated, ", grouped(step), " ", task.unit(), " per step");
-  return text("epoch: ", grouped(task.epoch()), " ", task.unit(), ", ", counted(steps_per_epoch(run), "step"), " of ",
-              grouped(step));
+  if (task.units_per_epoch() == 0)
+    return text("epoch: none; data are generated, ", with_commas(step), " ", task.unit(), " per step");
+  return text("epoch: ", with_commas(task.units_per_epoch()), " ", task.unit(), ", ",
+              pluralize(steps_per_epoch(run), "step"), " of ", with_commas(step));
 }
 
 // The time of a step is known before training only on the CPU.
 std::string time_line(const PlannedRun& run) {
   const double step = run.memory.seconds_of_step;
   if (step == 0) return "";
-  const std::string milliseconds = step < 0.1 ? significant(step * 1e3, 2) : grouped(std::llround(step * 1e3));
+  const std::string milliseconds = step < 0.1 ? significant(step * 1e3, 2) : with_commas(std::llround(step * 1e3));
   return text("time: about ", milliseconds, " ms per step, ", time_text(step * static_cast<double>(run.steps)), " for ",
-              counted(run.steps, "step"), "\n");
+              pluralize(run.steps, "step"), "\n");
 }
 
 int print_plan(const models::RunPlan& plan, JsonOutput& json) {
   const PlannedRun run = planned(plan);
   if (!json)
-    std::cout << "model: " << models::for_terminal(plan.settings.model) << "; " << counted(thread_count(), "thread")
+    std::cout << "model: " << models::for_terminal(plan.settings.model) << "; " << pluralize(thread_count(), "thread")
               << "\n"
               << parameters_line(plan) << data_text(run.task) << "\n"
               << epoch_line(run) << "\n"
@@ -134,7 +136,7 @@ int print_plan(const models::RunPlan& plan, JsonOutput& json) {
               << time_line(run) << flops_line(plan.memory) << std::flush;
   if (json) json.print(plan_json(plan));
   if (plan.problem.empty()) return 0;
-  complain(plan.problem);
+  print_error(plan.problem);
   return 1;
 }
 

@@ -23,7 +23,7 @@ using Assignments = std::vector<std::pair<std::string, std::string>>;
 bool is_key(const std::string& given, std::string_view key) {
   const auto names = models::nanogpt_keys();
   return given == key || std::any_of(names.begin(), names.end(), [&](const ForeignKey& foreign) {
-           return foreign.key == given && foreign.ours == key;
+           return foreign.key == given && foreign.target == key;
          });
 }
 
@@ -40,15 +40,15 @@ std::string last_value(const ParsedArguments& parsed, const std::string& key, st
   return value_of(parsed.assignments, key, otherwise);
 }
 
-bool is_of_weights(std::string_view key) {
+bool is_weight_setting(std::string_view key) {
   return std::any_of(std::begin(models::settings_of_weights), std::end(models::settings_of_weights),
                      [&](std::string_view each) { return each == key; });
 }
 
 // Replaces --resume=RUN by --resume=yes --out=RUN.
-void take_run_to_resume(const std::string& command, Assignments& given) {
+void apply_resume_run(const std::string& command, Assignments& given) {
   const std::string value = value_of(given, "resume", "no");
-  if (!models::names_a_run(value)) return;
+  if (!models::is_run_path(value)) return;
   const std::string run = without_last_slashes(value);
   check(folder_exists(run), command, ": --resume=", value, ": there is no such folder; give yes, no or a run's folder");
   models::check_is_run(command, run);
@@ -63,12 +63,12 @@ void take_run_to_resume(const std::string& command, Assignments& given) {
 
 ParsedArguments parse(const std::string& command, const Arguments& arguments, models::TrainSettings known) {
   ParsedArguments parsed = parse_arguments(command, arguments, settings_of(known));
-  take_run_to_resume(command, parsed.assignments);
+  apply_resume_run(command, parsed.assignments);
   return parsed;
 }
 
 // Returns the settings of the resumed run.
-Assignments of_resumed(const ParsedArguments& parsed) {
+Assignments resumed_settings(const ParsedArguments& parsed) {
   const std::string run = last_value(parsed, "out", models::TrainSettings().out);
   if (!folder_exists(run) || !models::is_run(run)) return {};  // the trainer reports what is missing
   models::TrainSettings its = models::settings_of_run(run);
@@ -85,7 +85,7 @@ Assignments of_resumed(const ParsedArguments& parsed) {
 
 // Returns the settings that a run with --init_from inherits: the model and its settings, the task
 // and those of its settings that the weights depend on, and the dtype.
-Assignments inherited(const ParsedArguments& parsed) {
+Assignments inherited_settings(const ParsedArguments& parsed) {
   const std::string from = last_value(parsed, "init_from", "");
   if (from.empty()) return {};
   const auto refuse = [&](const char* what_to_do) {
@@ -96,32 +96,32 @@ Assignments inherited(const ParsedArguments& parsed) {
   if (from.starts_with("gpt2")) refuse("run `orrery import FOLDER --out=RUN` first, then give --init_from=RUN");
   const models::TrainSettings known = models::make_settings(models::read_state(models::checkpoint_at(from)).settings);
   const Assignments its = list_settings(known);  // by today's names
-  const std::string& its_class = models::named_model(known.model).of.name;
+  const std::string& its_class = models::named_model(known.model).model_class.name;
   const std::string wanted = last_value(parsed, "model", known.model);
-  const std::string& class_wanted = models::named_model(wanted).of.name;
-  check(class_wanted == its_class, "train: --init_from=", from, " has a model of class ", its_class,
-        ", but --model=", wanted, " is of class ", class_wanted, "; leave --model out, or start without --init_from");
+  const std::string& wanted_class = models::named_model(wanted).model_class.name;
+  check(wanted_class == its_class, "train: --init_from=", from, " has a model of class ", its_class,
+        ", but --model=", wanted, " is of class ", wanted_class, "; leave --model out, or start without --init_from");
   const models::TrainSettings ours(known.model, last_value(parsed, "task", known.task));
   const std::vector<Setting> model = known.model_settings.members(), task = ours.task_settings.members();
   const bool two_files = !last_value(parsed, "translations", "").empty();  // these have no columns
   Assignments taken = {{"task", known.task}};
   for (const auto& [key, value] : its) {
     if (two_files && key.ends_with("_column")) continue;
-    const bool named = key == "model", of_task = is_of_weights(key) && find_setting(task, key);
+    const bool named = key == "model", of_task = is_weight_setting(key) && find_setting(task, key);
     if (!named && !of_task && key != "dtype" && !find_setting(model, key)) continue;
-    const std::string said = last_value(parsed, key, value);
-    const bool same = named ? models::named_model(said).name == known.model : said == value;
+    const std::string requested = last_value(parsed, key, value);
+    const bool same = named ? models::named_model(requested).name == known.model : requested == value;
     check(!(named || (of_task && key == "tokenizer")) || same, "train: ", from, " has ", key, "=", value,
-          ", which its weights require, but ", key, "=", said, " is given; leave ", key, " or init_from out");
+          ", which its weights require, but ", key, "=", requested, " is given; leave ", key, " or init_from out");
     taken.emplace_back(key, value);
   }
   return taken;
 }
 
 // Returns the settings that apply before all given keys.
-Assignments begun_with(const ParsedArguments& parsed) {
+Assignments base_settings(const ParsedArguments& parsed) {
   const bool resumes = parse_yes_or_no("resume", last_value(parsed, "resume", "no"));
-  return resumes ? of_resumed(parsed) : inherited(parsed);
+  return resumes ? resumed_settings(parsed) : inherited_settings(parsed);
 }
 
 // Returns the defaults of the named model and task, which define the keys.
@@ -129,9 +129,9 @@ models::TrainSettings settings_of_model(const ParsedArguments& parsed) {
   for (const auto& [key, value] : parsed.assignments)
     check_usage(key != "config" || !value.empty(),
                 "train: --config needs a file, as in --config=examples/configs/quickstart.toml");
-  const Assignments begun = begun_with(parsed);
-  return models::TrainSettings(last_value(parsed, "model", value_of(begun, "model", models::TrainSettings().model)),
-                               last_value(parsed, "task", value_of(begun, "task", "")));
+  const Assignments base = base_settings(parsed);
+  return models::TrainSettings(last_value(parsed, "model", value_of(base, "model", models::TrainSettings().model)),
+                               last_value(parsed, "task", value_of(base, "task", "")));
 }
 
 // Throws if the task's default tokenizer was requested explicitly, but prepared data have another.
@@ -151,9 +151,9 @@ models::TrainSettings known_train_settings(const std::string& command, const Arg
 models::TrainSettings read_train_settings(const std::string& command, const Arguments& arguments) {
   models::TrainSettings known = known_train_settings(command, arguments);
   const ParsedArguments parsed = parse(command, arguments, known);
-  check_usage(parsed.words.empty(), command, ": '", parsed.words.empty() ? "" : parsed.words[0],
+  check_usage(parsed.positional.empty(), command, ": '", parsed.positional.empty() ? "" : parsed.positional[0],
               "' is not of the form --key=value; orrery train --help lists the settings");
-  Assignments assignments = begun_with(parsed);
+  Assignments assignments = base_settings(parsed);
   for (const auto& [key, value] : parsed.assignments)
     if (key == "config")
       for (auto& assignment : models::read_settings_file(value, settings_of(known), models::nanogpt_keys()))

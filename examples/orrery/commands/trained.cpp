@@ -31,20 +31,20 @@ std::string find_checkpoint(const std::string& command, const std::string& folde
 }
 
 // Rejects a state.json whose model has more parameters than the weights, before it is allocated.
-void check_described(const std::string& command, const models::TrainSettings& described, const std::string& weights) {
+void check_model_size(const std::string& command, const models::TrainSettings& described, const std::string& weights) {
   const auto bytes = static_cast<int64_t>(FileReader(weights).size());
   check(models::count_parameters(described, bytes / 2).has_value(), command, ": ", weights, " has ", bytes,
         " bytes, too few for the model that state.json describes (", described.model,
         "); the checkpoint is damaged, use another one");
 }
 
-Trained read_checkpoint(const std::string& command, const std::string& checkpoint) {
+LoadedRun read_checkpoint(const std::string& command, const std::string& checkpoint) {
   models::CheckpointState state = models::read_state(checkpoint);
-  Trained trained{models::TrainSettings(), std::move(state.tokenizer), nullptr, state.version};
-  models::with_plugins_told(checkpoint + "/..", [&] {
+  LoadedRun trained{models::TrainSettings(), std::move(state.tokenizer), nullptr, state.version};
+  models::with_plugin_hint(checkpoint + "/..", [&] {
     trained.settings = models::make_settings(state.settings);
     trained.trained_on = models::training_data(state);
-    check_described(command, trained.settings, checkpoint + "/weights.safetensors");
+    check_model_size(command, trained.settings, checkpoint + "/weights.safetensors");
     trained.model = models::make_model(trained.settings);
   });
   for (const std::string& file : models::changed_plugins(state))
@@ -52,9 +52,9 @@ Trained read_checkpoint(const std::string& command, const std::string& checkpoin
          " was trained with: its formula may have changed");
   models::load_weights(checkpoint, *trained.model);
   // A model trained on generated data has no tokenizer: its texts are token ids.
-  const auto* const writes = dynamic_cast<const models::LanguageModel*>(trained.model.get());
-  if (writes && models::parse_json(trained.tokenizer, models::unreadable_tokenizer) == models::Json::object())
-    trained.tokenizer = models::Json{{"name", "numbers"}, {"size", writes->vocabulary()}}.dump();
+  const auto* const lm = dynamic_cast<const models::LanguageModel*>(trained.model.get());
+  if (lm && models::parse_json(trained.tokenizer, models::unreadable_tokenizer) == models::Json::object())
+    trained.tokenizer = models::Json{{"name", "numbers"}, {"size", lm->vocabulary()}}.dump();
   return trained;
 }
 
@@ -67,11 +67,11 @@ std::string take_run(const std::string& checkpoint, std::vector<std::string>& wo
   return run;
 }
 
-void warn_of_version(const std::string& run, const std::string& version) {
+void warn_about_version(const std::string& run, const std::string& version) {
   if (const std::string found = models::version_note(run, version); !found.empty()) warn(found);
 }
 
-Trained read_trained(const std::string& command, const std::string& folder) {
+LoadedRun load_run(const std::string& command, const std::string& folder) {
   const auto find = [&] { return find_checkpoint(command, folder); };
   const auto read = [&](const std::string& checkpoint) {
     return as_content([&] { return read_checkpoint(command, checkpoint); });

@@ -10,7 +10,7 @@
 
 namespace orrery::program {
 
-struct Trained {
+struct LoadedRun {
   models::TrainSettings settings;
   std::string tokenizer;  // see Task::tokenizer; "token_ids" for a language model without one
   std::unique_ptr<nn::Module> model;
@@ -22,9 +22,9 @@ struct Trained {
 std::string take_run(const std::string& checkpoint, std::vector<std::string>& words);
 
 // Loads a checkpoint, or the newest one of a run. Errors begin with the command's name.
-Trained read_trained(const std::string& command, const std::string& folder);
+LoadedRun load_run(const std::string& command, const std::string& folder);
 
 // Prints a warning if another version of the program wrote that run.
-void warn_of_version(const std::string& run, const std::string& version);
+void warn_about_version(const std::string& run, const std::string& version);
 
 }  // namespace orrery::program

@@ -22,7 +22,7 @@ namespace {
 
 struct TranslateSettings {
   std::string checkpoint, input = "-", reference, device = "cpu";
-  models::SearchSettings search{.beam = models::usual_beam};
+  models::SearchSettings search{.beam = models::default_beam};
   int64_t threads = 0;
 
   template <class V>
@@ -33,9 +33,9 @@ struct TranslateSettings {
     v("beam", search.beam, "beam size: partial translations kept per sentence; 1: greedy", between(1, 1000));
     v("length_penalty", search.length_penalty,
       "preference for longer translations; 0: none, the most likely translation", between(-10, 10));
-    v("max_tokens|most_tokens", search.most_tokens,
+    v("max_tokens|most_tokens", search.max_tokens,
       "limit of tokens per translation; 0: 20 more than twice those of the sentence", between(0, 16777216));
-    v("batch_size|batch", search.batch, "sentences per batch", between(1, 16384));
+    v("batch_size|batch", search.batch_size, "sentences per batch", between(1, 16384));
     v("threads", threads, "cores to use; 0: OMP_NUM_THREADS, else all", between(0, 1024));
     v("device", device, "cpu or cuda", one_of({"cpu", "cuda"}));
   }
@@ -106,21 +106,21 @@ int translate(const Arguments& arguments) {
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
   const Device device = parse_device(s.device);
   check_available(device);
-  const Trained trained = read_trained("translate", run);
+  const LoadedRun trained = load_run("translate", run);
   const std::unique_ptr<models::Tokenizer> tokenizer = models::restore_tokenizer(trained.tokenizer);
   nn::move(*trained.model, device);
-  auto& translates = models::model_as<models::TranslationModel>(
+  auto& translator = models::model_as<models::TranslationModel>(
       *trained.model, "translate", "a translation model; train one with --model=translation-small");
   const std::vector<std::string> references = s.reference.empty() ? std::vector<std::string>() : lines_of(s.reference);
-  const Sources sources = read_sources(s.input, *tokenizer, translates.context());
+  const Sources sources = read_sources(s.input, *tokenizer, translator.context());
   check(s.reference.empty() || references.size() == sources.tokens.size(),
         "translate: the numbers of lines differ: ", sources.tokens.size(), " in the input, ", references.size(), " in ",
         s.reference, "; give one reference line per source line");
   std::vector<std::string> translations;
   {
     Progress progress("translating");
-    s.search.progress = [&](double share) { progress.share("translated", share); };
-    translations = models::translate_to_text(translates, sources.tokens, *tokenizer, s.search);
+    s.search.progress = [&](double fraction) { progress.fraction("translated", fraction); };
+    translations = models::translate_to_text(translator, sources.tokens, *tokenizer, s.search);
   }
   for (const std::string& translation : translations) std::cout << for_output(translation) << "\n";
   std::cout << std::flush;

@@ -48,7 +48,7 @@ struct TrySettings {
   }
 };
 
-constexpr uint64_t longest_source = uint64_t{1} << 20;  // bytes
+constexpr uint64_t max_source_bytes = uint64_t{1} << 20;  // bytes
 
 // Returns the first line with an error, else the first line.
 std::string first_error(const std::string& output) {
@@ -68,15 +68,15 @@ std::string compile(const std::string& file, const TrySettings& settings) {
   check(file_exists(file), "try: there is no file '", file,
         "'; give a file that registers a component, as in orrery try "
         "examples/03_new_activation.cpp");
-  read_file(file, longest_source);  // limits the size and rejects pipes, at which a compiler would wait
+  read_file(file, max_source_bytes);  // limits the size and rejects pipes, at which a compiler would wait
   make_folders(folder);
   const std::string plugin = (fs::path(folder) / fs::path(file).stem()).string() + ".so";
   models::check_output("try", plugin, {"a plug-in of orrery", is_plugin});
   models::check_output("try", seal_of(plugin), models::marked_kind("the seal of a plug-in", "# ", " bytes\n"));
   const std::string temporary = text(plugin, ".", ::getpid(), ".partial");
-  const Compiled compiled =
+  const CompilerResult compiled =
       run_compiler(plugin_compiler(plugin_include_folder(settings.headers), file, temporary), settings.compile_limit);
-  if (!compiled.well) {
+  if (!compiled.succeeded) {
     std::error_code ignored;
     fs::remove(temporary, ignored);
     check(compiled.in_time, "try: '", file, "' does not compile within ", settings.compile_limit,
@@ -123,8 +123,8 @@ std::vector<Role> roles_of(const Name& name) {
 
 std::vector<std::string> check_source(const std::string& file) {
   std::vector<std::string> failed;
-  for (const std::string& offence : foreign_calls(read_file(file, longest_source))) {
-    std::cout << for_terminal(file) << ", " << offence << "\n";
+  for (const std::string& violation : std_calls(read_file(file, max_source_bytes))) {
+    std::cout << for_terminal(file) << ", " << violation << "\n";
     failed.push_back("standard functions in " + file);
   }
   failed.erase(std::unique(failed.begin(), failed.end()), failed.end());
@@ -132,7 +132,7 @@ std::vector<std::string> check_source(const std::string& file) {
 }
 
 // Reports gradient cases of names that are not registered: no model contains what they check.
-std::vector<std::string> cases_of_nothing() {
+std::vector<std::string> unregistered_cases() {
   std::vector<std::string> failed;
   for (const nn::Family& family : nn::families())
     for (const nn::RegisteredCase& one : nn::gradient_cases())
@@ -147,9 +147,9 @@ std::vector<std::string> cases_of_nothing() {
 std::string data_file(const TrySettings& settings) {
   if (!settings.data.empty()) return settings.data;
   const fs::path include = plugin_include_folder(settings.headers), text = "tinyshakespeare.txt";
-  for (const fs::path& place :
+  for (const fs::path& candidate :
        {include / "examples" / "data" / text, include.parent_path().parent_path() / "share" / "orrery" / text})
-    if (file_exists(place.string())) return place.string();
+    if (file_exists(candidate.string())) return candidate.string();
   fail("try: tinyshakespeare.txt is missing in orrery's sources and installation; give a text with --data=FILE");
 }
 
@@ -169,10 +169,10 @@ std::vector<std::string> train(const std::vector<Name>& names, const TrySettings
   std::optional<Progress> progress(std::in_place, "training small models");
   const auto add = [&](const std::string& title, const models::NamedModel& model) {
     const models::ShortRun run = models::short_run(model, data, settings.steps);
-    const bool well = std::isfinite(run.last_loss) && run.last_loss < run.first_loss;
-    if (!well) failed.push_back("training with " + title);
-    table.add(
-        {title + (well ? "" : "  FAILED"), fixed(run.first_loss, 4), fixed(run.last_loss, 4), fixed(run.seconds, 1)});
+    const bool succeeded = std::isfinite(run.last_loss) && run.last_loss < run.first_loss;
+    if (!succeeded) failed.push_back("training with " + title);
+    table.add({title + (succeeded ? "" : "  FAILED"), fixed(run.first_loss, 4), fixed(run.last_loss, 4),
+               fixed(run.seconds, 1)});
   };
   add("gelu, softmax, layer", small_model());
   for (const Name& name : names) {
@@ -215,13 +215,13 @@ int try_out(const Arguments& arguments) {
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   std::cout << "compiled in " << fixed(took.count(), 1) << " s: " << for_terminal(plugin) << "\n";
 
-  const std::vector<Name> names = models::load_noted_plugin(plugin).names;
+  const std::vector<Name> names = models::load_plugin_once(plugin).names;
   check(!names.empty(), "try: '", words[0],
         "' registers nothing; add a line such as REGISTER_ACTIVATION(Type), REGISTER_ROW_RULE(Type, reference), "
         "REGISTER_ATTENTION, REGISTER_NORMALIZATION, REGISTER_LOSS or REGISTER_MODEL");
 
   std::vector<std::string> failed = check_source(words[0]);
-  for (std::string& one : cases_of_nothing()) failed.push_back(std::move(one));
+  for (std::string& one : unregistered_cases()) failed.push_back(std::move(one));
   for (const Name& name : names) {
     print_row(name);
     if (!passes_gradcheck(name.first, name.second)) failed.push_back("gradcheck of " + name.second);
@@ -229,7 +229,7 @@ int try_out(const Arguments& arguments) {
   }
   if (settings.steps > 0)
     for (std::string& one : train(names, settings)) failed.push_back(std::move(one));
-  std::cout << "use it with " << models::quoted_for_a_shell("--plugin=" + plugin) << "\n";
+  std::cout << "use it with " << models::shell_quoted("--plugin=" + plugin) << "\n";
   if (!failed.empty()) std::cout << "FAILED: " << join(failed) << std::endl;
   return failed.empty() ? 0 : 1;
 }

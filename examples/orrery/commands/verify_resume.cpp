@@ -62,21 +62,21 @@ struct Interrupted {
 };
 
 // The work folder; removed with the object unless kept.
-class Work {
+class WorkFolder {
  public:
-  explicit Work(const std::string& folder) : folder_(folder) {
+  explicit WorkFolder(const std::string& folder) : folder_(folder) {
     const auto check_new = [&](bool is_new) {
       check(is_new, "verify_resume: ", folder, " exists already; remove it, or choose another --out");
     };
     check_new(!file_exists(folder));
     lock_.emplace(folder, LockUser{"verify_resume"});
-    check_new(lock_->is_alone());
+    check_new(lock_->has_only_lock());
   }
-  ~Work() {
+  ~WorkFolder() {
     std::error_code ignored;
     if (!kept_) fs::remove_all(folder_, ignored);
   }
-  Work(const Work&) = delete;
+  WorkFolder(const WorkFolder&) = delete;
   std::string operator/(const std::string& name) const { return folder_ + "/" + name; }
   void keep() { kept_ = true; }
 
@@ -95,7 +95,7 @@ void copy_files(const std::string& from, const std::string& to) {
   }
 }
 
-std::string beside(const std::string& run) {
+std::string sibling_folder(const std::string& run) {
   const std::string path = without_last_slashes(fs::absolute(run).lexically_normal().string());
   return (fs::path(run).is_absolute() ? path : fs::path(path).lexically_proximate(fs::current_path()).string()) +
          ".verify_resume";
@@ -104,17 +104,17 @@ std::string beside(const std::string& run) {
 class Verification {
  public:
   Verification(const std::string& run, const VerifySettings& s)
-      : work_(s.out.empty() ? beside(run) : s.out), settings_(models::settings_of_run(run)) {
+      : work_(s.out.empty() ? sibling_folder(run) : s.out), settings_(models::settings_of_run(run)) {
     from_ = models::read_newest([&] { return checkpoint_of(run); },
-                                [&](const std::string& checkpoint) { return copy_of(checkpoint); });
-    warn_of_version(run, version_);
+                                [&](const std::string& checkpoint) { return copy_checkpoint(checkpoint); });
+    warn_about_version(run, version_);
     middle_ = from_ + s.steps, end_ = middle_ + s.steps;
     settings_.out = work_ / "run", settings_.steps = std::max(settings_.steps, end_), settings_.resume = true;
-    settings_.from_previous = settings_.other_text = settings_.profile = settings_.keep_best = false;
+    settings_.resume_from_previous = settings_.allow_new_text = settings_.profile = settings_.keep_best = false;
     settings_.save_optimizer = true, settings_.checkpoint_every = 0, settings_.keep_checkpoints = 2;
     models::write_settings_file(work_ / "settings.toml", list_settings(settings_));
-    talk(text(for_terminal(run), ", from step ", grouped(from_), " to step ", grouped(end_),
-              ", interrupted after step ", grouped(middle_)));
+    talk(text(for_terminal(run), ", from step ", with_commas(from_), " to step ", with_commas(end_),
+              ", interrupted after step ", with_commas(middle_)));
   }
 
   // Trains both runs at the same path, because checkpoints contain `out`.
@@ -138,9 +138,9 @@ class Verification {
     log.each([&](const models::LogRow&) { ++rows; });
     Table table({"", "", ""}, "lrl");
     for (const models::FileComparison& file : files)
-      table.add({file.name, grouped(static_cast<int64_t>(file.bytes)) + " bytes",
+      table.add({file.name, with_commas(static_cast<int64_t>(file.bytes)) + " bytes",
                  file.difference.empty() ? "same" : file.difference});
-    table.add({"metrics.jsonl", counted(rows, "row"), rows_differ.empty() ? "same, except for times" : rows_differ});
+    table.add({"metrics.jsonl", pluralize(rows, "row"), rows_differ.empty() ? "same, except for times" : rows_differ});
     std::cout << table.print();
     files.push_back({"metrics.jsonl", 0, rows_differ});
     for (const models::FileComparison& file : files) {
@@ -160,7 +160,7 @@ class Verification {
   }
 
   // Copies the checkpoint, which the run may soon replace, and returns its step.
-  int64_t copy_of(const std::string& checkpoint) {
+  int64_t copy_checkpoint(const std::string& checkpoint) {
     const models::CheckpointState state = models::read_state(checkpoint);
     check(models::has_optimizer(state), "verify_resume: ", checkpoint,
           " was saved without the optimizer state, so a resumed run cannot be bit-identical; train with "
@@ -178,13 +178,13 @@ class Verification {
     const auto began = Clock::now();
     const std::string log = work_ / "log";
     const Progress progress("training " + what);
-    Child child("verify_resume",
-                models::with_plugins(
-                    {"verify_resume", "--part=" + (work_ / "settings.toml"), "--until=" + std::to_string(step)}),
-                log);
+    Subprocess child("verify_resume",
+                     models::with_plugins(
+                         {"verify_resume", "--part=" + (work_ / "settings.toml"), "--until=" + std::to_string(step)}),
+                     log);
     std::optional<int> status;
-    for (bool told = false; !(status = child.ended());) {
-      if (signals_.received() != 0 && !std::exchange(told, true)) child.stop();
+    for (bool signaled = false; !(status = child.poll());) {
+      if (signals_.received() != 0 && !std::exchange(signaled, true)) child.stop();
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
     if (signals_.received() != 0) throw Interrupted{signals_.received()};
@@ -193,7 +193,7 @@ class Verification {
   }
 
   const StopSignals signals_;
-  Work work_;
+  WorkFolder work_;
   models::TrainSettings settings_;
   std::string checkpoint_name_, version_;
   int64_t from_ = 0, middle_ = 0, end_ = 0;
@@ -218,8 +218,8 @@ int verify_resume(const Arguments& arguments) {
   check_usage(words.size() == 1, "verify_resume: ", words.size(),
               " runs are given; give one, as in orrery verify_resume runs/mine");
   models::check_is_run("verify_resume", words[0]);
-  const std::string lacking = models::plugins_lacking(words[0]);  // training needs all plug-ins
-  check(lacking.empty(), "verify_resume: ", words[0], ": ", lacking);
+  const std::string missing = models::missing_plugins(words[0]);  // training needs all plug-ins
+  check(missing.empty(), "verify_resume: ", words[0], ": ", missing);
   try {
     Verification verification(words[0], s);
     verification.train();

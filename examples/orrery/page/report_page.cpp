@@ -29,12 +29,12 @@ std::string embedded(const Json& report) {
   return all;
 }
 
-std::string moment() {  // current time in UTC
+std::string current_time() {  // current time in UTC
   const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
-  std::tm parts{};
-  ::gmtime_r(&now, &parts);
+  std::tm fields{};
+  ::gmtime_r(&now, &fields);
   char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M UTC", &parts);
+  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M UTC", &fields);
   return text;
 }
 
@@ -48,7 +48,7 @@ models::OutputKind page_kind() {
 }
 
 std::string page_of(const Json& report) {
-  const std::map<std::string_view, std::string> parts = {
+  const std::map<std::string_view, std::string> fields = {
       {"title", models::for_html(report.at("title").get<std::string>())},
       {"style", std::string(page_style)},
       {"data", embedded(report)},
@@ -58,7 +58,7 @@ std::string page_of(const Json& report) {
     const size_t begin = page_html.find("{{", at), end = page_html.find("}}", begin);
     page += page_html.substr(at, begin - at);
     if (begin == std::string_view::npos) return page;
-    page += parts.at(page_html.substr(begin + 2, end - begin - 2));
+    page += fields.at(page_html.substr(begin + 2, end - begin - 2));
     at = end + 2;
   }
 }
@@ -76,7 +76,7 @@ Json command_section(const std::string& name, const std::vector<std::string>& ar
 Json environment_section(std::span<const models::ReportedRun> runs) {
   Json items = Json::array({{{"name", "program that made this page"}, {"text", version_text()}, {"wrap", true}}});
   std::string plugins;
-  for (const models::Plugin& plugin : models::noted_plugins()) plugins += (plugins.empty() ? "" : "\n") + plugin.path;
+  for (const models::Plugin& plugin : models::loaded_plugins()) plugins += (plugins.empty() ? "" : "\n") + plugin.path;
   if (!plugins.empty()) items.push_back({{"name", "plug-ins"}, {"text", plugins}});
   std::string threads;
   for (const models::ReportedRun& run : runs)
@@ -88,18 +88,18 @@ Json environment_section(std::span<const models::ReportedRun> runs) {
   return models::report_section("Environment", "text", "Program and machine", "", {{"items", items}});
 }
 
-void PagePlace::check_free() const { models::check_output(command, path, page_kind(), setting); }
+void PageOutput::check_free() const { models::check_output(command, path, page_kind(), setting); }
 
-void write_page(const PagePlace& place, const std::string& title, Json sections) {
+void write_page(const PageOutput& output, const std::string& title, Json sections) {
   const auto count = static_cast<int64_t>(sections.size());
   const std::string html = page_of({{"title", models::for_terminal(title)},
-                                    {"made", moment()},
+                                    {"made", current_time()},
                                     {"version", build().version},
                                     {"sections", std::move(sections)}});
-  models::write_output(place.command, place.path, page_kind(), html, place.setting);
-  std::cout << grouped(count) << (count == 1 ? " section, " : " sections, ")
-            << grouped(static_cast<int64_t>(html.size())) << " bytes\n"
-            << models::for_terminal(place.path) << std::endl;
+  models::write_output(output.command, output.path, page_kind(), html, output.setting);
+  std::cout << with_commas(count) << (count == 1 ? " section, " : " sections, ")
+            << with_commas(static_cast<int64_t>(html.size())) << " bytes\n"
+            << models::for_terminal(output.path) << std::endl;
 }
 
 }  // namespace orrery::program

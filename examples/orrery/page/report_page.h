@@ -18,13 +18,13 @@ extern const std::string_view page_html, page_style, page_script;
 extern const std::map<std::string_view, std::string_view> file_heads;
 
 // Output path of a page, and the command and setting that request it.
-struct PagePlace {
+struct PageOutput {
   std::string command, path, setting = "--out";
   void check_free() const;  // see models/formats/output_file.h
 };
 // Writes a self-contained HTML file atomically; invalid UTF-8 becomes U+FFFD. Prints its size, then
 // its path as the last line.
-void write_page(const PagePlace& place, const std::string& title, models::Json sections);
+void write_page(const PageOutput& output, const std::string& title, models::Json sections);
 
 // Sections of every page: the command that writes it, and the program and machine.
 models::Json command_section(const std::string& command, const std::vector<std::string>& arguments);

@@ -13,11 +13,12 @@ ParsedArguments parse_arguments(std::string_view command, std::span<const std::s
   for (size_t i = 0; i < arguments.size(); ++i) {
     const std::string& argument = arguments[i];
     if (argument == "--") {
-      parsed.words.insert(parsed.words.end(), arguments.begin() + static_cast<std::ptrdiff_t>(i) + 1, arguments.end());
+      parsed.positional.insert(parsed.positional.end(), arguments.begin() + static_cast<std::ptrdiff_t>(i) + 1,
+                               arguments.end());
       break;
     }
     if (!argument.starts_with("-") || (!argument.starts_with("--") && file_exists(argument))) {  // -x.cpp is a file
-      parsed.words.push_back(argument);
+      parsed.positional.push_back(argument);
       continue;
     }
     check_usage(argument.starts_with("--") && argument.size() > 2, command, ": '", argument,
@@ -46,7 +47,7 @@ std::vector<std::string> read_arguments(std::string_view command, std::span<cons
                                         std::span<const Setting> settings, std::span<const ForeignKey> foreign) {
   const ParsedArguments parsed = parse_arguments(command, arguments, settings);
   for (const auto& [key, value] : parsed.assignments) set_setting(settings, command, key, value, foreign);
-  return parsed.words;
+  return parsed.positional;
 }
 
 namespace {
@@ -72,8 +73,8 @@ std::vector<SettingHelp> describe(std::span<const Setting> settings, std::span<c
   for (const Setting& setting : settings) {
     if (setting.key.empty()) continue;
     const bool is_switch = std::holds_alternative<bool*>(setting.value);
-    SettingHelp help{setting.key,           setting.section, print_value(setting), setting.help,   range_of(setting),
-                     setting.limits.family, setting.aliases, setting.limits.words, setting.common, is_switch};
+    SettingHelp help{setting.key,           setting.section, print_value(setting),   setting.help,   range_of(setting),
+                     setting.limits.family, setting.aliases, setting.limits.choices, setting.common, is_switch};
     if (is_switch) help.words = {"yes", "no"};
     for (const ForeignKey& other : foreign)
       if (other.ours == setting.key) help.aliases.emplace_back(other.key);

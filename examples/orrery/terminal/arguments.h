@@ -12,7 +12,7 @@
 namespace orrery::program {
 
 struct ParsedArguments {
-  std::vector<std::string> words;                                // arguments that do not begin with --
+  std::vector<std::string> positional;                           // arguments that do not begin with --
   std::vector<std::pair<std::string, std::string>> assignments;  // in the order given
 };
 

@@ -7,13 +7,13 @@
 
 namespace orrery::program {
 
-struct Measured {
+struct Timing {
   double best, median;  // seconds
 };
 
 // Calls f twice as a warm-up, then times it repeatedly for `seconds`, at least three times.
 template <class F>
-Measured measure(const F& f, double seconds) {
+Timing measure(const F& f, double seconds) {
   using Clock = std::chrono::steady_clock;
   const auto now = [] { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); };
   f(), f();

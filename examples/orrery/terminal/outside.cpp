@@ -72,7 +72,7 @@ class Line {  // an error message
 };
 
 template <class... Parts>
-void complain_of(const Parts&... parts) noexcept {
+void print_parts(const Parts&... parts) noexcept {
   const StyleCodes codes = style_codes(Style::error, STDERR_FILENO);
   Line line;
   line.add_codes(codes.begin), line.add("orrery:"), line.add_codes(codes.end), line.add(" ");
@@ -80,17 +80,17 @@ void complain_of(const Parts&... parts) noexcept {
   write_all(STDERR_FILENO, line.end());
 }
 
-void complain_of_memory() noexcept { complain_of("out of memory; ", way_out_of_memory()); }
+void print_out_of_memory() noexcept { print_parts("out of memory; ", out_of_memory_advice()); }
 
 int output_error = 0;  // errno of a failed write; 0: none
 
-class ReaderGone : public Error {  // no program reads standard output any more
+class BrokenPipe : public Error {  // no program reads standard output any more
  public:
   using Error::Error;
 };
 
 [[noreturn]] void cannot_print(int error) {
-  if (error == EPIPE) throw ReaderGone("cannot write to the standard output: no program reads it any more");
+  if (error == EPIPE) throw BrokenPipe("cannot write to the standard output: no program reads it any more");
   fail("cannot write to the standard output: ", std::generic_category().message(error));
 }
 
@@ -138,10 +138,10 @@ thread_local bool memory_refused = false;
 // Handles exceptions that cannot propagate: in destructors, threads, initializers before main.
 [[noreturn]] void end_without_catch() {
   if (std::current_exception()) {
-    complain_of_current_exception();
+    print_current_exception();
   } else if (std::uncaught_exceptions() > 0 && memory_refused) {
     // g++ 12 hides the exception when it meets noexcept: destructors of JSON allocate memory.
-    complain_of_memory();
+    print_out_of_memory();
   } else {
     std::abort();  // a bug in the program
   }
@@ -159,7 +159,7 @@ void occupy(int descriptor, int flags) {
 
 // Handles exit by others: the program itself ends with end_program, without exit handlers.
 void refuse_exit() {
-  complain(
+  print_error(
       "a plug-in or a library called exit before the command finished, so its output is incomplete; remove that call");
   ::_exit(1);
 }
@@ -178,7 +178,7 @@ void prepare() {
 
 }  // namespace
 
-void complain(std::string_view sentence) noexcept { complain_of(sentence); }
+void print_error(std::string_view message) noexcept { print_parts(message); }
 
 void end_program(int code) noexcept {
   std::fflush(nullptr);
@@ -186,30 +186,30 @@ void end_program(int code) noexcept {
   ::_exit(code);
 }
 
-void complain_of_current_exception() noexcept {
+void print_current_exception() noexcept {
   try {
     throw;
   } catch (const Error& error) {
-    complain_of(error.what());
+    print_parts(error.what());
   } catch (const std::bad_alloc&) {
-    complain_of_memory();
+    print_out_of_memory();
   } catch (const std::length_error&) {  // a container larger than any memory
-    complain_of_memory();
+    print_out_of_memory();
   } catch (const std::ios::failure&) {  // a write after a failed one
-    complain_of("cannot write to the standard output: ", std::strerror(output_error));
+    print_parts("cannot write to the standard output: ", std::strerror(output_error));
   } catch (const std::filesystem::filesystem_error& error) {
     const std::string& path = error.path1().native();  // empty: the call reads the current folder
-    complain_of("cannot use ", path.empty() ? "the current folder" : path.c_str(), ": ",
+    print_parts("cannot use ", path.empty() ? "the current folder" : path.c_str(), ": ",
                 std::strerror(error.code().value()));
   } catch (const std::system_error& error) {
-    complain_of("a system call failed: ", std::strerror(error.code().value()));
+    print_parts("a system call failed: ", std::strerror(error.code().value()));
   } catch (const std::exception& error) {
     if (std::strstr(error.what(), "pthread_create"))  // oneTBB's message
-      return complain_of(
+      return print_parts(
           "the system cannot start another thread; raise its limits on processes or memory, as with ulimit");
-    complain_of("a library failed: ", error.what());
+    print_parts("a library failed: ", error.what());
   } catch (...) {
-    complain_of("a library failed without a message");
+    print_parts("a library failed without a message");
   }
 }
 
@@ -220,7 +220,7 @@ int exit_code_of_current_exception() noexcept {
     throw;
   } catch (const UsageError&) {
     code = 2;
-  } catch (const ReaderGone&) {
+  } catch (const BrokenPipe&) {
     silent = true;
   } catch (const std::ios::failure&) {  // a write after a failed one
     silent = output_error == EPIPE;
@@ -232,7 +232,7 @@ int exit_code_of_current_exception() noexcept {
     ::raise(SIGPIPE);
     return 128 + SIGPIPE;  // reached if SIGPIPE is blocked
   }
-  complain_of_current_exception();
+  print_current_exception();
   return code;
 }
 

@@ -13,10 +13,10 @@ int write_all(int descriptor, std::string_view bytes) noexcept;
 // Prints the line "orrery: sentence" to standard error, at most 4,000 bytes. Escapes control
 // characters, such as \x1b (models/formats/shown_text.h). Allocates no memory, so that it can
 // report that memory is exhausted.
-void complain(std::string_view sentence) noexcept;
+void print_error(std::string_view message) noexcept;
 
 // Prints a message for the exception that is being handled.
-void complain_of_current_exception() noexcept;
+void print_current_exception() noexcept;
 
 // Prints a message for the exception that is being handled; returns main's exit code, 2 for a usage
 // error (engine/types/usage_error.h). If only

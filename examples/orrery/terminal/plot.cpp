@@ -26,18 +26,20 @@ std::vector<std::string> panel(const Curve& curve, double low, double high, int 
     if (std::isfinite(y.back())) bottom = std::min(bottom, y.back()), top = std::max(top, y.back());
   }
   if (top == bottom) top = bottom + 1;
-  const auto place = [&](double v) { return static_cast<int>(std::lround((top - v) / (top - bottom) * (height - 1))); };
+  const auto dot_row = [&](double v) {
+    return static_cast<int>(std::lround((top - v) / (top - bottom) * (height - 1)));
+  };
   std::vector<std::vector<uint8_t>> cells(static_cast<size_t>(lines),
                                           std::vector<uint8_t>(static_cast<size_t>(columns)));
   const auto dot = [&](int x, int at) {
     cells[static_cast<size_t>(at / 4)][static_cast<size_t>(x / 2)] |= bits[at % 4][x % 2];
   };
-  for (int x = 0; x < width; x += 4) dot(x, place(0));  // the axis, dotted
+  for (int x = 0; x < width; x += 4) dot(x, dot_row(0));  // the axis, dotted
   for (int x = 0; x < width; ++x) {
     if (!std::isfinite(y[static_cast<size_t>(x)])) continue;
-    const int at = place(y[static_cast<size_t>(x)]);
+    const int at = dot_row(y[static_cast<size_t>(x)]);
     const double before = x > 0 ? y[static_cast<size_t>(x - 1)] : NAN;
-    const int from = std::isfinite(before) ? place(before) : at;
+    const int from = std::isfinite(before) ? dot_row(before) : at;
     for (int d = std::min(at, from); d <= std::max(at, from); ++d) dot(x, d);  // fills gaps of steep curves
   }
   const std::string high_label = fixed(top, 2), low_label = fixed(bottom, 2);
@@ -81,8 +83,8 @@ char mark(size_t number) {
 
 void Series::add(double x, double y) {
   if (!std::isfinite(y)) return;
-  const double place = high_ > low_ ? (x - low_) / (high_ - low_) : 0;
-  const auto column = static_cast<size_t>(std::lround(place * static_cast<double>(sums_.size() - 1)));
+  const double fraction = high_ > low_ ? (x - low_) / (high_ - low_) : 0;
+  const auto column = static_cast<size_t>(std::lround(fraction * static_cast<double>(sums_.size() - 1)));
   sums_[column] += y, counts_[column] += 1;
 }
 
@@ -95,8 +97,8 @@ std::vector<double> Series::shown() const {
     shown[c] = sums_[c] / counts_[c];
     for (size_t between = before < 0 ? c : static_cast<size_t>(before) + 1; between < c; ++between) {
       const auto from = static_cast<size_t>(before);
-      const double share = static_cast<double>(between - from) / static_cast<double>(c - from);
-      shown[between] = shown[from] + share * (shown[c] - shown[from]);
+      const double fraction = static_cast<double>(between - from) / static_cast<double>(c - from);
+      shown[between] = shown[from] + fraction * (shown[c] - shown[from]);
     }
     before = static_cast<std::ptrdiff_t>(c);
   }
@@ -119,8 +121,8 @@ std::string plot_together(const std::string& title, const std::vector<Series>& s
     for (size_t c = 0; c < shown[number].size(); ++c) {
       const double y = shown[number][c];
       if (!std::isfinite(y)) continue;
-      const double place = top > bottom ? (top - y) / (top - bottom) : 0.5;
-      char& cell = rows[static_cast<size_t>(std::lround(place * (lines - 1)))][c];
+      const double fraction = top > bottom ? (top - y) / (top - bottom) : 0.5;
+      char& cell = rows[static_cast<size_t>(std::lround(fraction * (lines - 1)))][c];
       cell = cell == ' ' ? mark(number) : '*';
     }
   const std::string high_label = text(top), low_label = text(bottom);

@@ -33,24 +33,24 @@ std::string profile_table(const Profile& profile, const MeasuredPeak& peak) {
   for (const auto& it : order) {
     const ProfileRow& row = it->second;
     if (row.seconds < 1e-3 * seconds) {  // reshapes and similar, which copy nothing
-      rest.calls += row.calls, rest.seconds += row.seconds, rest.kept_bytes += row.kept_bytes;
+      rest.calls += row.calls, rest.seconds += row.seconds, rest.saved_bytes += row.saved_bytes;
       continue;
     }
     const double time = std::max(row.seconds, 1e-12);
-    const double of_flops = row.flops / time / peak.flops, of_bytes = row.bytes / time / peak.bytes;
-    const bool arithmetic = of_flops >= of_bytes;
+    const double flops_fraction = row.flops / time / peak.flops, bytes_fraction = row.bytes / time / peak.bytes;
+    const bool arithmetic = flops_fraction >= bytes_fraction;
     const bool counted = row.flops > 0 || row.bytes > 0;
-    table.add({it->first.first, it->first.second, grouped(row.calls), fixed(row.seconds * 1e3, 1),
+    table.add({it->first.first, it->first.second, with_commas(row.calls), fixed(row.seconds * 1e3, 1),
                fixed(100 * row.seconds / std::max(seconds, 1e-12), 1) + " %",
                counted ? fixed((arithmetic ? row.flops : row.bytes) / time / 1e9, 1) : "-",
                counted ? (arithmetic ? "GFLOP/s" : "GB/s") : "", row.flops > 0 ? fixed(row.flops / 2e9, 2) : "-",
-               megabytes(static_cast<double>(row.kept_bytes)),
-               counted ? fixed(100 * std::max(of_flops, of_bytes), 0) + " %" : "-"});
+               megabytes(static_cast<double>(row.saved_bytes)),
+               counted ? fixed(100 * std::max(flops_fraction, bytes_fraction), 0) + " %" : "-"});
   }
   if (rest.calls > 0)
-    table.add({"(others)", "", grouped(rest.calls), fixed(rest.seconds * 1e3, 1),
+    table.add({"(others)", "", with_commas(rest.calls), fixed(rest.seconds * 1e3, 1),
                fixed(100 * rest.seconds / std::max(seconds, 1e-12), 1) + " %", "-", "", "-",
-               megabytes(static_cast<double>(rest.kept_bytes)), "-"});
+               megabytes(static_cast<double>(rest.saved_bytes)), "-"});
   return "profile: totals over all calls of the run; saved: memory saved for backward, summed over the calls\n" +
          table.print(2, STDERR_FILENO) + "  measured peak: " + fixed(peak.flops / 1e9, 1) +
          " GFLOP/s (product of 1536 x 1536, f32), " + fixed(peak.bytes / 1e9, 1) + " GB/s (copy of 64 MiB)\n";

@@ -14,7 +14,7 @@ namespace orrery::program {
 namespace {
 
 using std::chrono::milliseconds;
-constexpr milliseconds redraw_interval(100), shortest_work(2'000), longest_silence(10'000);
+constexpr milliseconds redraw_interval(100), shortest_work(2'000), max_silence(10'000);
 
 // A step may be faster than the clock's resolution; the rate is then infinite.
 int64_t rounded(double x) { return std::llround(std::clamp(std::isnan(x) ? 0 : x, 0.0, 1e18)); }
@@ -38,9 +38,9 @@ std::string step_line(const models::StepReport& r, bool narrow) {
   return (narrow ? "" : "step ") + right_aligned(std::to_string(r.step), steps.size()) + "/" + steps + gap + "loss " +
          (std::isnan(r.loss) ? "none" : fixed(r.loss, 4)) + gap + (narrow ? "|g| " : "gradient ") +
          wide(fixed(r.gradient_norm, 3), 6) + gap + "lr " + scientific(r.learning_rate) + gap +
-         wide(fixed(r.milliseconds, 1), 6) + " ms" + gap + wide(grouped(rounded(r.units_per_second)), 7) + " " +
+         wide(fixed(r.milliseconds, 1), 6) + " ms" + gap + wide(with_commas(rounded(r.units_per_second)), 7) + " " +
          (narrow && r.unit == "tokens" ? "tok" : r.unit) + "/s" + gap + "MFU " +
-         (std::isnan(r.used) ? "n/a" : fixed(100 * r.used, 1) + " %") + gap +
+         (std::isnan(r.mfu) ? "n/a" : fixed(100 * r.mfu, 1) + " %") + gap +
          wide(fixed(static_cast<double>(r.memory) / 1e6, 0), 4) + " MB" + gap + time_text(r.seconds_left) +
          (narrow ? "" : " left");
 }
@@ -84,7 +84,7 @@ void Progress::show_regularly() {
 void Progress::show() {
   const auto now = Clock::now();
   const bool live = is_live_terminal(STDERR_FILENO);
-  if (now - began_ < shortest_work || now - shown_ < (live ? redraw_interval : longest_silence)) return;
+  if (now - began_ < shortest_work || now - shown_ < (live ? redraw_interval : max_silence)) return;
   shown_ = now;
   const std::string line = line_ + ", " + time_text(std::chrono::duration<double>(now - began_).count());
   show_live_line(live ? cut_lines(line, terminal_columns(STDERR_FILENO) - 1) : line);
@@ -98,16 +98,16 @@ void Progress::step(const models::StepReport& report) {
     last_step_ =
         step_line(report).size() < columns ? step_line(report) : step_line(report, true).substr(0, columns - 1);
     if (ends || now - shown_ >= redraw_interval) show_live_line(last_step_), shown_ = now;
-  } else if (ends || report.step % line_interval(report.steps) == 0 || now - shown_ >= longest_silence) {
+  } else if (ends || report.step % line_interval(report.steps) == 0 || now - shown_ >= max_silence) {
     talk(step_line(report));
     shown_ = now;
   }
 }
 
-void Progress::share(const std::string& done, double share) {
+void Progress::fraction(const std::string& done, double fraction) {
   const std::lock_guard guard(lock_);
   if (silent_) return;
-  line_ = text(for_terminal(done), " ", fixed(100 * share, 0), " %");
+  line_ = text(for_terminal(done), " ", fixed(100 * fraction, 0), " %");
   show();
 }
 

@@ -26,7 +26,7 @@ class Progress {
   Progress(const Progress&) = delete;
 
   void step(const models::StepReport& report);
-  void share(const std::string& done, double share);  // ("read", 0.25): a quarter is read
+  void fraction(const std::string& done, double fraction);  // ("read", 0.25): a quarter is read
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -32,8 +32,8 @@ Json contents_json(const MapView& map) {
   for (size_t i = 0; i < static_cast<size_t>(map.values.size(0)) && size > 0; ++i)
     maps.push_back({{"name", i < map.names.size() ? map.names[i] : ""},
                     {"values", matrix_json(std::span(values).subspan(i * size, size), columns)}});
-  return {{"kind", "map"},          {"quantity", map.figure}, {"rows", map.rows},
-          {"columns", map.columns}, {"slots", map.slots},     {"maps", maps}};
+  return {{"kind", "map"},          {"quantity", map.quantity}, {"rows", map.rows},
+          {"columns", map.columns}, {"slots", map.slots},       {"maps", maps}};
 }
 
 Json contents_json(const BarView& bars) {
@@ -44,7 +44,7 @@ Json contents_json(const BarView& bars) {
                    {"low", value_or_null(bar.low)},
                    {"high", value_or_null(bar.high)},
                    {"note", bar.note}});
-  return {{"kind", "bars"}, {"quantity", bars.figure}, {"bars", all}};
+  return {{"kind", "bars"}, {"quantity", bars.quantity}, {"bars", all}};
 }
 
 Json contents_json(const TableView& table) {
@@ -56,18 +56,18 @@ Json contents_json(const LineView& lines) {
   for (const LineView::Line& line : lines.lines)
     all.push_back({{"name", line.name}, {"x", values_json(line.x)}, {"y", values_json(line.y)}});
   return {{"kind", "lines"},
-          {"x_quantity", lines.x_figure},
-          {"y_quantity", lines.y_figure},
-          {"labels", lines.places},
+          {"x_quantity", lines.x_label},
+          {"y_quantity", lines.y_label},
+          {"labels", lines.x_labels},
           {"lines", all}};
 }
 
 }  // namespace
 
 Json view_json(const models::View& view) {
-  Json all = {{"analysis", view.group}, {"name", view.name}, {"title", view.title}, {"description", view.said}};
-  all.update(std::visit([](const auto& shown) { return contents_json(shown); }, view.shown));
-  all["metrics"] = json_numbers(view.figures);
+  Json all = {{"analysis", view.group}, {"name", view.name}, {"title", view.title}, {"description", view.caption}};
+  all.update(std::visit([](const auto& data) { return contents_json(data); }, view.data));
+  all["metrics"] = json_numbers(view.metrics);
   return all;
 }
 

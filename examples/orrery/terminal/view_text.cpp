@@ -51,7 +51,7 @@ std::string body(const BarView& bars) {
   const auto length = [&](double value) {
     return high > low && value > 0 ? static_cast<size_t>(std::lround(value / (high - low) * widest_bar)) : 0;
   };
-  Table printed({"", bars.figure, "", ""}, "lrll");
+  Table printed({"", bars.quantity, "", ""}, "lrll");
   for (const BarView::Bar& bar : bars.bars) {
     const size_t left = length(-bar.value), right = length(bar.value);
     const std::string before = low < 0 ? repeated(" ", length(-low) - left) + repeated("█", left) + "|" : "";
@@ -61,10 +61,10 @@ std::string body(const BarView& bars) {
 }
 
 // Returns one of five shades for a fraction of the scale. Negative values use ASCII, not colors.
-std::string shade(double share, bool negative) {
+std::string shade(double fraction, bool negative) {
   static const char* const positive[] = {" ", "░", "▒", "▓", "█"};
   static const char* const below[] = {" ", ".", "-", "=", "#"};
-  const auto step = static_cast<size_t>(std::lround(std::clamp(share, 0.0, 1.0) * 4));
+  const auto step = static_cast<size_t>(std::lround(std::clamp(fraction, 0.0, 1.0) * 4));
   return (negative ? below : positive)[step];
 }
 
@@ -106,15 +106,15 @@ std::string body(const MapView& map) {
   if (std::any_of(map.columns.begin(), map.columns.end(), [](const std::string& c) { return width_of(c) > 1; }))
     all += wrapped("columns: " + join(map.columns, " "));
   const bool some_missing = std::any_of(values.begin(), values.end(), [](double x) { return !std::isfinite(x); });
-  const std::string most = significant(largest, 4);
-  const std::string scale = low == 0 ? "0 to " + most : high == 0 ? "0 to -" + most : "-" + most + " to " + most;
-  all += wrapped(text("scale: ", map.figure, " ", scale, " (square root)", low < 0 ? "; . - = # are negative" : "",
+  const std::string bound = significant(largest, 4);
+  const std::string scale = low == 0 ? "0 to " + bound : high == 0 ? "0 to -" + bound : "-" + bound + " to " + bound;
+  all += wrapped(text("scale: ", map.quantity, " ", scale, " (square root)", low < 0 ? "; . - = # are negative" : "",
                       some_missing ? "; ·: " + map.none : ""));
   return models::for_terminal_lines(all);
 }
 
 std::string body(const LineView& lines) {
-  Table printed({lines.y_figure, lines.x_figure + " from", "to", "first value", "lowest", "highest", "last value"},
+  Table printed({lines.y_label, lines.x_label + " from", "to", "first value", "lowest", "highest", "last value"},
                 "lrrrrrr");
   for (const LineView::Line& line : lines.lines) {
     if (line.x.empty()) continue;
@@ -130,8 +130,8 @@ std::string body(const LineView& lines) {
 
 std::string view_text(const models::View& view) {
   std::string all = view.group + ": " + view.title + "\n";
-  if (!view.said.empty()) all += wrapped(view.said);
-  return models::for_terminal_lines(all) + std::visit([](const auto& shown) { return body(shown); }, view.shown);
+  if (!view.caption.empty()) all += wrapped(view.caption);
+  return models::for_terminal_lines(all) + std::visit([](const auto& data) { return body(data); }, view.data);
 }
 
 }  // namespace orrery::program

@@ -23,8 +23,8 @@ class Copy final : public Problem {
   explicit Copy(const Spec& spec) : settings_(nn::settings_from<Settings>(spec)) {}
   int64_t vocabulary() const override { return settings_.symbols + 1; }
   int64_t length() const override { return 2 * settings_.length; }
-  void write(RandomKey key, std::span<int32_t> inputs, std::span<int32_t> targets) const override {
-    Draws draws(key);
+  void write(RandomKey rng, std::span<int32_t> inputs, std::span<int32_t> targets) const override {
+    Draws draws(rng);
     const auto n = static_cast<size_t>(settings_.length);
     inputs[n] = static_cast<int32_t>(settings_.symbols);
     for (size_t i = 0; i < n; ++i) {

@@ -23,16 +23,16 @@ class Induction final : public Problem {
   explicit Induction(const Spec& spec) : settings_(nn::settings_from<Settings>(spec)) {}
   int64_t vocabulary() const override { return settings_.symbols; }
   int64_t length() const override { return settings_.length; }
-  void write(RandomKey key, std::span<int32_t> inputs, std::span<int32_t> targets) const override {
-    Draws draws(key);
-    const int32_t asked = draws.token(settings_.symbols);
-    const auto place = static_cast<size_t>(draws.below(settings_.length - 2));
+  void write(RandomKey rng, std::span<int32_t> inputs, std::span<int32_t> targets) const override {
+    Draws draws(rng);
+    const int32_t queried = draws.token(settings_.symbols);
+    const auto position = static_cast<size_t>(draws.below(settings_.length - 2));
     for (int32_t& token : inputs) {
       token = draws.token(settings_.symbols - 1);
-      token += token >= asked ? 1 : 0;
+      token += token >= queried ? 1 : 0;
     }
-    inputs[place] = inputs.back() = asked;
-    targets.back() = inputs[place + 1];
+    inputs[position] = inputs.back() = queried;
+    targets.back() = inputs[position + 1];
   }
 
  private:

@@ -33,8 +33,8 @@ class Ladder final : public Problem {
   int64_t vocabulary() const override { return settings_.symbols + settings_.rungs; }
   int64_t length() const override { return settings_.length; }
   // Half of the tokens are marks, where their target exists and is a symbol.
-  void write(RandomKey key, std::span<int32_t> inputs, std::span<int32_t> targets) const override {
-    Draws draws(key);
+  void write(RandomKey rng, std::span<int32_t> inputs, std::span<int32_t> targets) const override {
+    Draws draws(rng);
     for (int64_t t = 0; t < settings_.length; ++t) {
       const int32_t symbol = draws.token(settings_.symbols);
       const int64_t rung = draws.below(settings_.rungs), from = t - lag(rung);
@@ -45,15 +45,15 @@ class Ladder final : public Problem {
       inputs[at] = static_cast<int32_t>(settings_.symbols + rung);
       targets[at] = inputs[static_cast<size_t>(from)];
     }
-    if (targets.back() == no_answer) ask_at_the_end(inputs, targets);
+    if (targets.back() == no_target) query_at_end(inputs, targets);
   }
 
  private:
   int64_t lag(int64_t rung) const { return settings_.first + rung * settings_.gap; }
   // Ensures an answer: the last token becomes mark 0, and its target a symbol if it is a mark.
-  void ask_at_the_end(std::span<int32_t> inputs, std::span<int32_t> targets) const {
+  void query_at_end(std::span<int32_t> inputs, std::span<int32_t> targets) const {
     const size_t from = inputs.size() - 1 - static_cast<size_t>(lag(0));
-    if (inputs[from] >= settings_.symbols) inputs[from] = targets[from], targets[from] = no_answer;
+    if (inputs[from] >= settings_.symbols) inputs[from] = targets[from], targets[from] = no_target;
     inputs.back() = static_cast<int32_t>(settings_.symbols);
     targets.back() = inputs[from];
   }

@@ -22,8 +22,8 @@ class ModularSum final : public Problem {
   explicit ModularSum(const Spec& spec) : settings_(nn::settings_from<Settings>(spec)) {}
   int64_t vocabulary() const override { return settings_.modulus + 1; }
   int64_t length() const override { return settings_.terms + 1; }
-  void write(RandomKey key, std::span<int32_t> inputs, std::span<int32_t> targets) const override {
-    Draws draws(key);
+  void write(RandomKey rng, std::span<int32_t> inputs, std::span<int32_t> targets) const override {
+    Draws draws(rng);
     int64_t sum = 0;
     for (int32_t& term : inputs.first(inputs.size() - 1)) sum += term = draws.token(settings_.modulus);
     inputs.back() = static_cast<int32_t>(settings_.modulus);

@@ -42,17 +42,17 @@ class Recall final : public Problem {
   }
   int64_t vocabulary() const override { return settings_.keys * settings_.values + settings_.keys; }
   int64_t length() const override { return settings_.length + settings_.questions; }
-  void write(RandomKey key, std::span<int32_t> inputs, std::span<int32_t> targets) const override {
+  void write(RandomKey rng, std::span<int32_t> inputs, std::span<int32_t> targets) const override {
     const Settings& s = settings_;
-    Draws draws(key);
+    Draws draws(rng);
     std::vector<int64_t> others(static_cast<size_t>(s.keys)), pairs;  // keys that are not queried; evidence
     std::iota(others.begin(), others.end(), 0);
     for (size_t at = static_cast<size_t>(s.length); at < inputs.size(); ++at) {
       const auto drawn = others.begin() + draws.below(static_cast<int64_t>(others.size()));
-      const int64_t asked = *drawn;
+      const int64_t queried = *drawn;
       others.erase(drawn);
-      for (const int64_t value : evidence(draws, targets[at])) pairs.push_back(asked * s.values + value);
-      inputs[at] = static_cast<int32_t>(s.keys * s.values + asked);
+      for (const int64_t value : evidence(draws, targets[at])) pairs.push_back(queried * s.values + value);
+      inputs[at] = static_cast<int32_t>(s.keys * s.values + queried);
     }
     for (int64_t i = 0; i < s.length; ++i) {  // probabilities that make all choices equally likely
       const bool is_evidence = draws.below(s.length - i) < static_cast<int64_t>(pairs.size());
@@ -70,23 +70,23 @@ class Recall final : public Problem {
 
  private:
   // Draws values with one leader: while another value is as frequent, one of that value becomes it.
-  std::vector<int64_t> evidence(Draws& draws, int32_t& answer) const {
+  std::vector<int64_t> evidence(Draws& draws, int32_t& target) const {
     const int64_t leader = draws.below(settings_.values);
     std::vector<int64_t> drawn(static_cast<size_t>(settings_.evidence));
     std::vector<int64_t> count(static_cast<size_t>(settings_.values));
     for (int64_t& value : drawn) ++count[static_cast<size_t>(value = draws.below(settings_.values))];
     const auto rival = [&] {
-      int64_t most = 0;
+      int64_t max_count = 0;
       for (int64_t value = 0; value < settings_.values; ++value)
-        if (value != leader) most = std::max(most, count[static_cast<size_t>(value)]);
-      return most;
+        if (value != leader) max_count = std::max(max_count, count[static_cast<size_t>(value)]);
+      return max_count;
     };
     for (size_t i = 0; count[static_cast<size_t>(leader)] <= rival(); i = (i + 1) % drawn.size()) {
       int64_t& value = drawn[i];
       if (value == leader || count[static_cast<size_t>(value)] != rival()) continue;
       --count[static_cast<size_t>(value)], ++count[static_cast<size_t>(leader)], value = leader;
     }
-    answer = static_cast<int32_t>(leader);
+    target = static_cast<int32_t>(leader);
     return drawn;
   }
 

@@ -15,15 +15,15 @@ namespace orrery::models {
 namespace {
 
 constexpr int64_t side = 32, channels = 3, plane = side * side, record = 1 + channels * plane;
-constexpr size_t usual_classes = 10;
-constexpr uint64_t largest_names = 1 << 16;  // bytes; a label is a byte, so there are at most 256 names
+constexpr size_t default_classes = 10;
+constexpr uint64_t max_names_bytes = 1 << 16;  // bytes; a label is a byte, so there are at most 256 names
 
 struct Batches {
-  std::vector<std::string> read, left;  // paths
+  std::vector<std::string> read, unused;  // paths
 };
 // Finds data_batch.bin, or with a suffix as in data_batch_1.bin; copies made by a file manager have
 // other names. If a file exists packed and unpacked, the first is read.
-Batches batches_called(const std::string& folder, const std::string& begin) {
+Batches batches_named(const std::string& folder, const std::string& begin) {
   Batches batches;
   std::set<std::string> words;
   for (const std::string& path : files_in(folder)) {
@@ -34,7 +34,7 @@ Batches batches_called(const std::string& folder, const std::string& begin) {
     const bool known = word.empty() || (word.size() > 1 && word[0] == '_' &&
                                         std::all_of(word.begin() + 1, word.end(),
                                                     [](unsigned char c) { return std::isalnum(c) != 0; }));
-    (known && words.insert(word).second ? batches.read : batches.left).push_back(path);
+    (known && words.insert(word).second ? batches.read : batches.unused).push_back(path);
   }
   return batches;
 }
@@ -53,32 +53,32 @@ void read_records(ImageSet& set, const std::string& path, Images& images) {
   }
 }
 
-Images read_part(ImageSet& set, const std::string& folder, const std::string& begin, const ImageOptions& options) {
+Images read_split(ImageSet& set, const std::string& folder, const std::string& begin, const ImageOptions& options) {
   Images images{side, side, channels, {}, {}};
-  const Batches batches = batches_called(folder, begin);
+  const Batches batches = batches_named(folder, begin);
   for (const std::string& path : batches.read) read_records(set, path, images);
-  for (const std::string& path : batches.left)
+  for (const std::string& path : batches.unused)
     set.notes.push_back(text(path, " is left out; ", begin, "_N.bin is read once for each N, packed or not"));
-  return images.labels.empty() ? Images() : brought_to(std::move(images), options, folder);
+  return images.labels.empty() ? Images() : resized(std::move(images), options, folder);
 }
 
 std::vector<std::string> class_names(ImageSet& set, const std::string& folder) {
   std::vector<std::string> names;
   if (const std::string path = find_data_file(folder, {"batches.meta.txt"}); !path.empty()) {
-    std::istringstream all(set.read(path, largest_names));
+    std::istringstream all(set.read(path, max_names_bytes));
     each_line(all, "images: " + path, [&](std::string_view name) {
       if (!name.empty()) names.emplace_back(name);
     });
   }
-  for (size_t i = 0; names.empty() && i < usual_classes; ++i) set.classes.push_back(std::to_string(i));
+  for (size_t i = 0; names.empty() && i < default_classes; ++i) set.classes.push_back(std::to_string(i));
   return names.empty() ? set.classes : names;
 }
 
 ImageSet read_cifar(const std::string& folder, const ImageOptions& options) {
   ImageSet set;
   set.classes = class_names(set, folder);
-  set.validation = read_part(set, folder, "test_batch", options);
-  if (options.wants_learned(set.validation)) set.train = read_part(set, folder, "data_batch", options);
+  set.validation = read_split(set, folder, "test_batch", options);
+  if (options.needs_training_split(set.validation)) set.train = read_split(set, folder, "data_batch", options);
   return set;
 }
 
@@ -87,8 +87,8 @@ REGISTER_IMAGE_FORMAT(cifar, {.name = "cifar",
                                              "names in batches.meta.txt; .gz too",
                               .reads =
                                   [](const std::string& folder) {
-                                    return !batches_called(folder, "data_batch").read.empty() ||
-                                           !batches_called(folder, "test_batch").read.empty();
+                                    return !batches_named(folder, "data_batch").read.empty() ||
+                                           !batches_named(folder, "test_batch").read.empty();
                                   },
                               .read = read_cifar});
 

@@ -24,10 +24,10 @@ std::vector<std::string> folders_in(const std::string& folder) {
 }
 
 // Returns the images directly in a class's folder; counts other files below it as left out.
-std::vector<std::string> pictures_in(const std::string& of_class, PictureTally& tally) {
+std::vector<std::string> image_files_in(const std::string& of_class, ImageFileTally& tally) {
   std::vector<std::string> found;
   for (const std::string& path : files_below(of_class)) {
-    if (!is_picture(path))
+    if (!is_image_file(path))
       tally.leave_out(path);
     else if (folder_of(path) != of_class)
       tally.leave_out(path, "in deeper folders");
@@ -38,19 +38,19 @@ std::vector<std::string> pictures_in(const std::string& of_class, PictureTally& 
 }
 
 // Counts the files directly in a folder as left out.
-void leave_out_files(const std::string& folder, const std::string& where, PictureTally& tally) {
+void leave_out_files(const std::string& folder, const std::string& where, ImageFileTally& tally) {
   for (const std::string& path : files_in(folder))
     if (!is_hidden(path) && !folder_exists(path)) tally.leave_out(path, where);
 }
 
 // Returns nothing if the image is broken and options.skip_broken is set.
-std::optional<Picture> decode(ImageSet& set, const std::string& path, const ImageOptions& options,
-                              PictureTally& tally) {
+std::optional<DecodedImage> decode(ImageSet& set, const std::string& path, const ImageOptions& options,
+                                   ImageFileTally& tally) {
   try {
-    const std::string bytes = set.read(path, largest_picture_file);
-    const Picture picture = decode_picture(bytes, options.channels == 0 ? 3 : options.channels, path);
-    tally.check_turn(path, bytes);
-    return options.size == 0 ? picture : middle_square(picture, options.size);
+    const std::string bytes = set.read(path, max_image_bytes);
+    const DecodedImage decoded = decode_image(bytes, options.channels == 0 ? 3 : options.channels, path);
+    tally.check_orientation(path, bytes);
+    return options.size == 0 ? decoded : center_square(decoded, options.size);
   } catch (const Error& error) {
     if (!options.skip_broken) fail("images: ", error.what(), "; --skip_broken=yes leaves broken images out");
     set.skipped.emplace_back(error.what());
@@ -66,82 +66,82 @@ std::vector<std::string> classes_in(const std::string& folder) {
 }
 
 // Returns the labels of the classes in a folder, matched by name, or by number if all are numbers.
-std::map<std::string, int32_t> labels_in(ImageSet& set, const std::string& folder, const std::string& learned) {
+std::map<std::string, int32_t> labels_in(ImageSet& set, const std::string& folder, const std::string& training) {
   const std::vector<std::string> classes = classes_in(folder);
   const auto matched = match_classes(classes, set.classes);
   const bool alike = matched && matched->by != MatchedClasses::By::order;
   for (const std::string& name : classes)
     check(alike || std::find(set.classes.begin(), set.classes.end(), name) != set.classes.end(), "images: ", folder,
           "/", name, ": '", name, "' is not a training class; training classes: ", listed(set.classes));
-  note_match(set.notes, *matched, {folder, classes}, {learned, set.classes});
+  note_match(set.notes, *matched, {folder, classes}, {training, set.classes});
   std::map<std::string, int32_t> labels;
   for (size_t i = 0; i < classes.size(); ++i) labels[classes[i]] = matched->labels[i];
   return labels;
 }
 
 // Reads images in the order of their paths, not of the classes: a run draws them by that order.
-Images read_part(ImageSet& set, const std::string& folder, const std::string& learned, const ImageOptions& options,
-                 PictureTally& tally) {
+Images read_split(ImageSet& set, const std::string& folder, const std::string& training, const ImageOptions& options,
+                  ImageFileTally& tally) {
   Images images;
-  const std::map<std::string, int32_t> labels = labels_in(set, folder, learned);
+  const std::map<std::string, int32_t> labels = labels_in(set, folder, training);
   for (const std::string& of_class : folders_in(folder)) {
-    const std::vector<std::string> pictures = pictures_in(of_class, tally);
-    check(!pictures.empty(), "images: ", of_class, " has no images (.png, .jpg, .jpeg); remove it or add some");
-    for (const std::string& path : pictures)
-      if (const std::optional<Picture> picture = decode(set, path, options, tally))
-        images.add(*picture, labels.at(name_of(of_class)), path);
+    const std::vector<std::string> files = image_files_in(of_class, tally);
+    check(!files.empty(), "images: ", of_class, " has no images (.png, .jpg, .jpeg); remove it or add some");
+    for (const std::string& path : files)
+      if (const std::optional<DecodedImage> decoded = decode(set, path, options, tally))
+        images.add(*decoded, labels.at(name_of(of_class)), path);
   }
   leave_out_files(folder, "next to the class folders", tally);
   return images;
 }
 
-constexpr const char* names_of_held_out[] = {"val", "validation", "test"};
+constexpr const char* held_out_names[] = {"val", "validation", "test"};
 // Returns the validation folders that exist, the preferred one first.
-std::vector<std::string> held_out_parts(const std::string& folder) {
-  std::vector<std::string> parts;
-  for (const char* name : names_of_held_out)
-    if (folder_exists(folder + "/" + name)) parts.push_back(folder + "/" + name);
-  return parts;
+std::vector<std::string> held_out_splits(const std::string& folder) {
+  std::vector<std::string> splits;
+  for (const char* name : held_out_names)
+    if (folder_exists(folder + "/" + name)) splits.push_back(folder + "/" + name);
+  return splits;
 }
 // Counts files outside the splits of a folder as left out.
-void leave_out_others(const std::string& folder, PictureTally& tally) {
+void leave_out_others(const std::string& folder, ImageFileTally& tally) {
   const std::string where = "next to train, val, validation and test";
-  const auto is_part = [](const std::string& name) {
+  const auto is_split = [](const std::string& name) {
     return name == "train" ||
-           std::find(std::begin(names_of_held_out), std::end(names_of_held_out), name) != std::end(names_of_held_out);
+           std::find(std::begin(held_out_names), std::end(held_out_names), name) != std::end(held_out_names);
   };
   for (const std::string& other : folders_in(folder))
-    if (!is_part(name_of(other)))
+    if (!is_split(name_of(other)))
       for (const std::string& file : files_below(other)) tally.leave_out(file, where);
   leave_out_files(folder, where, tally);
 }
 // Returns whether a folder has validation splits only; "test" without folders may be a class.
-bool holds_parts_alone(const std::string& folder) {
-  const std::vector<std::string> parts = held_out_parts(folder);
-  return !parts.empty() && parts.size() == folders_in(folder).size() &&
-         std::all_of(parts.begin(), parts.end(), [](const std::string& part) { return !folders_in(part).empty(); });
+bool has_only_splits(const std::string& folder) {
+  const std::vector<std::string> splits = held_out_splits(folder);
+  return !splits.empty() && splits.size() == folders_in(folder).size() &&
+         std::all_of(splits.begin(), splits.end(), [](const std::string& split) { return !folders_in(split).empty(); });
 }
 
 ImageSet read_class_folders(const std::string& folder, const ImageOptions& options) {
   ImageSet set;
-  PictureTally tally;
-  const std::string learned = folder + "/train";
-  const bool parts = folder_exists(learned) || holds_parts_alone(folder);
-  const std::vector<std::string> held_out = parts ? held_out_parts(folder) : std::vector<std::string>();
-  const bool learns = !parts || folder_exists(learned);
-  if (learns) set.classes = classes_in(parts ? learned : folder);
-  if (learns && (held_out.empty() || options.parts != ImageOptions::Parts::held_out))
-    set.train = read_part(set, parts ? learned : folder, learned, options, tally);
-  for (const std::string& part : held_out) {
+  ImageFileTally tally;
+  const std::string training = folder + "/train";
+  const bool splits = folder_exists(training) || has_only_splits(folder);
+  const std::vector<std::string> held_out = splits ? held_out_splits(folder) : std::vector<std::string>();
+  const bool has_training = !splits || folder_exists(training);
+  if (has_training) set.classes = classes_in(splits ? training : folder);
+  if (has_training && (held_out.empty() || options.splits != ImageOptions::Splits::held_out))
+    set.train = read_split(set, splits ? training : folder, training, options, tally);
+  for (const std::string& split : held_out) {
     if (set.validation.count() > 0) {
-      for (const std::string& file : files_below(part))
-        tally.leave_out(file, "in " + name_of(part) + ", because another folder is the validation split");
+      for (const std::string& file : files_below(split))
+        tally.leave_out(file, "in " + name_of(split) + ", because another folder is the validation split");
       continue;
     }
-    if (!learns) set.classes = classes_in(part);
-    set.validation = read_part(set, part, learned, options, tally);
+    if (!has_training) set.classes = classes_in(split);
+    set.validation = read_split(set, split, training, options, tally);
   }
-  if (parts) leave_out_others(folder, tally);
+  if (splits) leave_out_others(folder, tally);
   for (const std::string& note : tally.notes(folder)) set.notes.push_back(note);
   return set;
 }

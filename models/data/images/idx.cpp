@@ -11,7 +11,7 @@
 namespace orrery::models {
 namespace {
 
-constexpr int64_t largest_side = 65536;
+constexpr int64_t max_side = 65536;
 
 struct IdxHeader {
   std::string path;
@@ -51,14 +51,14 @@ std::string read_contents(ImageSet& set, const IdxHeader& header) {
   return bytes;
 }
 
-Images read_part(ImageSet& set, const std::string& pixels, const std::string& labels, const ImageOptions& options) {
+Images read_split(ImageSet& set, const std::string& pixels, const std::string& labels, const ImageOptions& options) {
   const IdxHeader of_pixels = read_header(pixels, 0x803), of_labels = read_header(labels, 0x801);
   const std::vector<int64_t>& sizes = of_pixels.sizes;
   const int64_t count = of_labels.sizes[0];
   check(sizes[0] == count, "images: number of images in ", pixels, " is ", sizes[0], ", but number of labels in ",
         labels, " is ", count, "; both must be equal");
-  check(sizes[1] >= 1 && sizes[2] >= 1 && sizes[1] <= largest_side && sizes[2] <= largest_side, "images: ", pixels,
-        ": its images have ", sizes[1], " x ", sizes[2], " pixels; height and width must be 1 to ", largest_side);
+  check(sizes[1] >= 1 && sizes[2] >= 1 && sizes[1] <= max_side && sizes[2] <= max_side, "images: ", pixels,
+        ": its images have ", sizes[1], " x ", sizes[2], " pixels; height and width must be 1 to ", max_side);
   const std::string all_labels = read_contents(set, of_labels), all_pixels = read_contents(set, of_pixels);
   const auto content = [](const std::string& bytes, const IdxHeader& header) {
     return std::string_view(bytes).substr(header.bytes);
@@ -66,13 +66,13 @@ Images read_part(ImageSet& set, const std::string& pixels, const std::string& la
   const std::string_view pixels_alone = content(all_pixels, of_pixels);
   Images images{sizes[1], sizes[2], 1, {pixels_alone.begin(), pixels_alone.end()}, {}};
   for (const char label : content(all_labels, of_labels)) images.labels.push_back(static_cast<unsigned char>(label));
-  return brought_to(std::move(images), options, pixels);
+  return resized(std::move(images), options, pixels);
 }
 
 // Returns all files with this content that exist; the first one is read.
-std::vector<std::string> files_of_part(const std::string& folder, const std::string& part, const std::string& what) {
-  return find_data_files(folder, {part + "-" + what + "-ubyte", part + "-" + what.substr(0, what.find('-')) + "." +
-                                                                    what.substr(what.find('-') + 1) + "-ubyte"});
+std::vector<std::string> split_files(const std::string& folder, const std::string& split, const std::string& what) {
+  return find_data_files(folder, {split + "-" + what + "-ubyte", split + "-" + what.substr(0, what.find('-')) + "." +
+                                                                     what.substr(what.find('-') + 1) + "-ubyte"});
 }
 
 // Names the classes by the numbers that occur as labels: MNIST's 0 to 9, EMNIST letters' 1 to 26.
@@ -91,12 +91,12 @@ void number_classes(ImageSet& set, const std::string& folder) {
 
 ImageSet read_idx(const std::string& folder, const ImageOptions& options) {
   ImageSet set;
-  for (const auto& [part, images] : {std::pair{"t10k", &set.validation}, {"train", &set.train}}) {
-    const auto pixels = files_of_part(folder, part, "images-idx3"), labels = files_of_part(folder, part, "labels-idx1");
-    if (pixels.empty() || (images == &set.train && !options.wants_learned(set.validation))) continue;
-    check(!labels.empty(), "images: ", folder, " has ", part, "-images-idx3-ubyte, but no ", part,
+  for (const auto& [split, images] : {std::pair{"t10k", &set.validation}, {"train", &set.train}}) {
+    const auto pixels = split_files(folder, split, "images-idx3"), labels = split_files(folder, split, "labels-idx1");
+    if (pixels.empty() || (images == &set.train && !options.needs_training_split(set.validation))) continue;
+    check(!labels.empty(), "images: ", folder, " has ", split, "-images-idx3-ubyte, but no ", split,
           "-labels-idx1-ubyte; add it");
-    *images = read_part(set, pixels[0], labels[0], options);
+    *images = read_split(set, pixels[0], labels[0], options);
     for (const auto& files : {pixels, labels})
       for (size_t i = 1; i < files.size(); ++i) set.notes.push_back(text(files[0], " is read, but not ", files[i]));
   }
@@ -109,8 +109,8 @@ REGISTER_IMAGE_FORMAT(idx, {.name = "idx",
                                            "for validation; .gz too",
                             .reads =
                                 [](const std::string& folder) {
-                                  return !files_of_part(folder, "train", "images-idx3").empty() ||
-                                         !files_of_part(folder, "t10k", "images-idx3").empty();
+                                  return !split_files(folder, "train", "images-idx3").empty() ||
+                                         !split_files(folder, "t10k", "images-idx3").empty();
                                 },
                             .read = read_idx});
 

@@ -34,13 +34,13 @@ class ByteTokenizer final : public Tokenizer {
 
 REGISTER_TOKENIZER(byte, {.name = "byte",
                           .description = "the 256 bytes: any text, any language",
-                          .make = [](const TextPieces&) -> std::unique_ptr<Tokenizer> {
+                          .make = [](const TextChunks&) -> std::unique_ptr<Tokenizer> {
                             return std::make_unique<ByteTokenizer>();
                           },
                           .restore = [](const std::string&) -> std::unique_ptr<Tokenizer> {
                             return std::make_unique<ByteTokenizer>();
                           },
-                          .most_bytes_of_token = 1});
+                          .max_bytes_per_token = 1});
 
 }  // namespace
 }  // namespace orrery::models

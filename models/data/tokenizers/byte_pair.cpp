@@ -33,9 +33,9 @@ std::vector<std::string> tokens_of(const SortedJson& numbers, const std::vector<
   check(numbers.is_object() && !numbers.empty(), what,
         ": the vocabulary must be an object of tokens and their numbers");
   std::vector<std::string> tokens;
-  const auto most = static_cast<int64_t>(8 * (numbers.size() + added.size()) + 4096);  // numbers may have gaps
-  const auto place = [&](int64_t number) -> std::string& {
-    check(number < most, what, ": a token has number ", number, ", but the number of tokens is ",
+  const auto max_id = static_cast<int64_t>(8 * (numbers.size() + added.size()) + 4096);  // numbers may have gaps
+  const auto token_at = [&](int64_t number) -> std::string& {
+    check(number < max_id, what, ": a token has number ", number, ", but the number of tokens is ",
           numbers.size() + added.size());
     if (number >= static_cast<int64_t>(tokens.size())) tokens.resize(static_cast<size_t>(number) + 1);
     return tokens[static_cast<size_t>(number)];
@@ -44,12 +44,12 @@ std::vector<std::string> tokens_of(const SortedJson& numbers, const std::vector<
     const auto found = numbers.find(each.text);
     check(found == numbers.end() || *found == SortedJson(each.number), what, ": token ", each.number, ", '", each.text,
           "', is also in the vocabulary with another number");
-    place(each.number) = each.text;
+    token_at(each.number) = each.text;
   }
   for (const auto& [token, value] : numbers.items()) {
-    check(value.is_number_unsigned() && value.get<uint64_t>() < most_tokens, what, ": the number of '", token,
-          "' must be a whole number below ", most_tokens);
-    std::string& there = place(value.get<int64_t>());
+    check(value.is_number_unsigned() && value.get<uint64_t>() < max_tokens, what, ": the number of '", token,
+          "' must be a whole number below ", max_tokens);
+    std::string& there = token_at(value.get<int64_t>());
     if (!there.empty() && there == token) {  // an added token
       there = bytes_if_printable(token);
       if (there != token) printed.push_back(value.get<int32_t>());
@@ -63,14 +63,14 @@ std::vector<std::string> tokens_of(const SortedJson& numbers, const std::vector<
 
 // Sets the tokens of the vocabulary and of the files next to it.
 void set_tokens(BytePairVocabulary& vocabulary, const SortedJson& numbers, std::vector<AddedToken> added,
-                const TokensBeside& beside, const std::string& what) {
-  for (const AddedToken& each : beside.added) add_once(added, each);
+                const SidecarTokens& sidecar, const std::string& what) {
+  for (const AddedToken& each : sidecar.added) add_once(added, each);
   const auto is_added = [&](const std::string& text) {
     return std::any_of(added.begin(), added.end(), [&](const AddedToken& each) { return each.text == text; });
   };
-  for (const std::string& special : beside.special) {
+  for (const std::string& special : sidecar.special) {
     const auto found = numbers.is_object() ? numbers.find(special) : numbers.end();
-    if (found != numbers.end() && found->is_number_unsigned() && found->get<uint64_t>() < most_tokens)
+    if (found != numbers.end() && found->is_number_unsigned() && found->get<uint64_t>() < max_tokens)
       add_once(added, {found->get<int64_t>(), special});
     else if (!is_added(special))
       vocabulary.notes.push_back(text("tokenizer: ", special, " is named but has no number, so it is not a token"));
@@ -82,17 +82,17 @@ void set_tokens(BytePairVocabulary& vocabulary, const SortedJson& numbers, std::
     if (each.strips_left) vocabulary.strips_left.push_back(number);
     if (each.strips_right) vocabulary.strips_right.push_back(number);
     if (each.normalized) vocabulary.normalized.push_back(number);
-    if (is_skipped(each, beside)) vocabulary.skipped.push_back(number);
-    if (!is_special(each, beside)) vocabulary.ordinary.push_back(number);
+    if (is_skipped(each, sidecar)) vocabulary.skipped.push_back(number);
+    if (!is_special(each, sidecar)) vocabulary.ordinary.push_back(number);
   }
-  vocabulary.notes.insert(vocabulary.notes.end(), beside.notes.begin(), beside.notes.end());
+  vocabulary.notes.insert(vocabulary.notes.end(), sidecar.notes.begin(), sidecar.notes.end());
   const auto gaps = std::count(vocabulary.tokens.begin(), vocabulary.tokens.end(), std::string());
   if (gaps > 0)
     vocabulary.notes.push_back(text("tokenizer: of ", vocabulary.tokens.size(), " numbers, ", gaps,
                                     gaps == 1 ? " has no token" : " have no tokens"));
 }
 
-SortedJson read_json(const std::string& path) { return parse_large_json(read_data_file(path, largest_json), path); }
+SortedJson read_json(const std::string& path) { return parse_large_json(read_data_file(path, max_json_bytes), path); }
 
 // Returns the "tokenizer_class" of tokenizer_config.json without "Fast", or "".
 std::string class_in(const SortedJson& config) {
@@ -137,19 +137,20 @@ std::unique_ptr<Tokenizer> read_vocabulary_and_merges(const std::string& folder,
   const SortedJson numbers = read_json(vocabulary_file);
   BytePairVocabulary vocabulary;
   vocabulary.pattern = std::move(pattern);
-  TokensBeside beside = tokens_beside(folder);
+  SidecarTokens sidecar = read_sidecar_tokens(folder);
   const std::string end = "<|endoftext|>";
   if (numbers.is_object() && numbers.contains(end))
-    beside.special.insert(std::ranges::lower_bound(beside.special, end), end);  // the list is sorted
-  set_tokens(vocabulary, numbers, {}, beside, vocabulary_file);
+    sidecar.special.insert(std::ranges::lower_bound(sidecar.special, end), end);  // the list is sorted
+  set_tokens(vocabulary, numbers, {}, sidecar, vocabulary_file);
   size_t lines = 0;
   uint64_t bytes = 0;
-  const size_t most = 8 * numbers.size() + 4096;  // several merges may give the same token
+  const size_t max_merges = 8 * numbers.size() + 4096;  // several merges may give the same token
   const std::string what = "tokenizer: " + merges_file;
   each_line(merges_file, what, [&](std::string_view line) {
-    check(++lines <= most, what, " has more than ", most, " lines, too many merges for a vocabulary of ",
+    check(++lines <= max_merges, what, " has more than ", max_merges, " lines, too many merges for a vocabulary of ",
           numbers.size(), " tokens; use the merges.txt of this vocabulary");
-    check((bytes += line.size()) <= largest_json, what, " has more than ", largest_json, " bytes; use a smaller one");
+    check((bytes += line.size()) <= max_json_bytes, what, " has more than ", max_json_bytes,
+          " bytes; use a smaller one");
     if (line.empty() || (lines == 1 && line.starts_with("#version"))) return;
     add_checked(vocabulary.merges, merge_of(line, merges_file), what, "use a smaller one");
   });
@@ -187,7 +188,7 @@ std::string pattern_of(const SortedJson& cutter, const std::string& what) {
 
 bool is_true(const SortedJson& object, const char* key) { return item(object, key) == SortedJson(true); }
 
-std::unique_ptr<Tokenizer> read_tokenizer_json(const std::string& path, const TokensBeside& beside) {
+std::unique_ptr<Tokenizer> read_tokenizer_json(const std::string& path, const SidecarTokens& sidecar) {
   const SortedJson json = read_json(path);
   const SortedJson& model = item(json, "model");
   check(model.is_object(), path, ": \"model\" is missing");
@@ -199,18 +200,18 @@ std::unique_ptr<Tokenizer> read_tokenizer_json(const std::string& path, const To
   must_be(model, "fuse_unk", {false, true}, path);
   BytePairVocabulary vocabulary;
   vocabulary.pattern = pattern_of(item(json, "pre_tokenizer"), path);
-  vocabulary.whole_pieces = is_true(model, "ignore_merges");
+  vocabulary.ignore_merges = is_true(model, "ignore_merges");
   std::vector<AddedToken> added;
   if (const SortedJson& list = item(json, "added_tokens"); list.is_array())
     for (const SortedJson& one : list) {
       const SortedJson &number = item(one, "id"), &words = item(one, "content");
-      check(number.is_number_unsigned() && number.get<uint64_t>() < most_tokens && words.is_string() &&
+      check(number.is_number_unsigned() && number.get<uint64_t>() < max_tokens && words.is_string() &&
                 !words.get<std::string>().empty(),
-            path, ": an added token must have an \"id\" below ", most_tokens, " and a \"content\"");
+            path, ": an added token must have an \"id\" below ", max_tokens, " and a \"content\"");
       must_be(one, "single_word", {false}, path);
       added.push_back(added_token(number.get<int64_t>(), one, path));
     }
-  set_tokens(vocabulary, item(model, "vocab"), std::move(added), beside, path);
+  set_tokens(vocabulary, item(model, "vocab"), std::move(added), sidecar, path);
   const SortedJson& merges = item(model, "merges");
   check(merges.is_array(), path, ": \"merges\" must be a list");
   for (const SortedJson& one : merges) {
@@ -231,7 +232,7 @@ std::unique_ptr<Tokenizer> restore(const std::string& text) {
   const Json json = parse_json(text, what);
   BytePairVocabulary vocabulary;
   vocabulary.pattern = text_member(json, "pattern", what);
-  vocabulary.whole_pieces = member(json, "whole_pieces", what) == Json(true);
+  vocabulary.ignore_merges = member(json, "whole_pieces", what) == Json(true);
   const auto words = [&](const Json& one) {
     check(one.is_string(), what, ": a token must be text in quotes");
     return one.get<std::string>();
@@ -267,11 +268,11 @@ std::unique_ptr<Tokenizer> read(const std::string& path) {
   if (one.empty()) return read_vocabulary_and_merges(path, pattern_of_class(path));
   try {
     check_no_space_in_front(path, true);
-    return read_tokenizer_json(one, tokens_beside(path));
+    return read_tokenizer_json(one, read_sidecar_tokens(path));
   } catch (const TokenizerNotSupported& error) {
     if (!has_vocabulary_and_merges(path)) throw;
     const SortedJson json = read_json(one), &cutter = item(json, "pre_tokenizer");
-    return with_use(
+    return with_overrides(
         read_vocabulary_and_merges(path, cutter.is_null() ? pattern_of_class(path) : pattern_of(cutter, one)),
         {.notes = {error.what()}});
   }
@@ -281,10 +282,10 @@ bool reads(const std::string& path) {
          has_vocabulary_and_merges(path);
 }
 
-std::unique_ptr<Tokenizer> learn(const TextPieces& text, const Spec& spec, const LearningProgress& progress) {
+std::unique_ptr<Tokenizer> train(const TextChunks& text, const Spec& spec, const TokenizerProgress& progress) {
   BytePairSettings settings;
   read_settings(spec, settings);
-  return learn_byte_pairs(text, settings.vocabulary, progress);
+  return train_byte_pairs(text, settings.vocabulary, progress);
 }
 
 REGISTER_TOKENIZER(byte_pair,
@@ -295,7 +296,7 @@ REGISTER_TOKENIZER(byte_pair,
                     .read = read,
                     .reads = reads,
                     .restore = restore,
-                    .train = learn});
+                    .train = train});
 
 }  // namespace
 }  // namespace orrery::models

@@ -67,12 +67,12 @@ class CharacterTokenizer final : public Tokenizer {
   std::array<int32_t, 128> ascii_ = {};  // fast lookup of the most frequent characters
 };
 
-std::unique_ptr<Tokenizer> character_tokenizer(const TextPieces& text) {
+std::unique_ptr<Tokenizer> character_tokenizer(const TextChunks& text) {
   std::vector<char32_t> points;
   std::vector<bool> seen(0x110000);
-  text.each([&](std::string_view piece, uint64_t before) {
-    for (size_t at = 0; at < piece.size();) {
-      const Character c = character_at(piece, at, before);
+  text.each([&](std::string_view chunk, uint64_t before) {
+    for (size_t at = 0; at < chunk.size();) {
+      const Character c = character_at(chunk, at, before);
       if (!seen[c.point]) points.push_back(c.point);
       seen[c.point] = true;
       at += c.bytes;
@@ -91,7 +91,7 @@ REGISTER_TOKENIZER(character, {.name = "character",
                                      check(!characters.empty(), unreadable_tokenizer, ": it has no characters");
                                      return character_tokenizer(characters);
                                    },
-                               .most_bytes_of_token = 4});
+                               .max_bytes_per_token = 4});
 
 }  // namespace
 }  // namespace orrery::models

@@ -18,8 +18,8 @@
 namespace orrery::models {
 namespace {
 
-constexpr uint64_t largest_file = uint64_t{6} << 20;
-constexpr int32_t longest_piece = 1 << 16;
+constexpr uint64_t max_file_bytes = uint64_t{6} << 20;
+constexpr int32_t max_piece_bytes = 1 << 16;
 
 std::string with_marked_spaces(std::string_view text) {
   std::string marked;
@@ -32,7 +32,7 @@ bool is_byte(std::string_view piece) {  // <0x0A>
 }
 
 std::vector<SentencePieceEntry> pieces_in(const std::string& path) {
-  const std::string whole = read_data_file(path, largest_file);
+  const std::string whole = read_data_file(path, max_file_bytes);
   std::string_view left = whole;
   const auto take = [&](auto& into) {
     const auto bytes = std::as_writable_bytes(std::span(into));
@@ -42,7 +42,7 @@ std::vector<SentencePieceEntry> pieces_in(const std::string& path) {
   };
   std::array<int32_t, 1> longest{};
   take(longest);
-  check(longest[0] >= 1 && longest[0] <= longest_piece, "tokenizer: ", path,
+  check(longest[0] >= 1 && longest[0] <= max_piece_bytes, "tokenizer: ", path,
         " is damaged, or not a tokenizer of llama2.c: its longest piece has ", longest[0], " bytes");
   std::vector<SentencePieceEntry> all;
   while (!left.empty()) {

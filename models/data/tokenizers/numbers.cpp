@@ -11,9 +11,9 @@ namespace {
 
 constexpr const char* stored_name = "numbers";  // in checkpoints; one name keeps the hash of a tokenizer
 
-class NumbersTokenizer final : public Tokenizer {
+class TokenIdsTokenizer final : public Tokenizer {
  public:
-  explicit NumbersTokenizer(int64_t size) : size_(size) {
+  explicit TokenIdsTokenizer(int64_t size) : size_(size) {
     check(size_ >= 1 && size_ <= 1'048'576, "token_ids: vocabulary size is ", size_, "; it must be 1 to 1048576");
   }
   std::string name() const override { return "token_ids"; }
@@ -54,7 +54,7 @@ REGISTER_TOKENIZER(token_ids,
                     .description = "token ids with spaces, for imported models without a tokenizer",
                     .restore = [](const std::string& json) -> std::unique_ptr<Tokenizer> {
                       const std::string what(unreadable_tokenizer);
-                      return std::make_unique<NumbersTokenizer>(
+                      return std::make_unique<TokenIdsTokenizer>(
                           whole_number_member(parse_json(json, what), "size", what));
                     }},
                    {stored_name});

@@ -38,42 +38,44 @@ using Processor = sentencepiece::SentencePieceProcessor;
 [[maybe_unused]] const bool is_silent =
     google::protobuf::SetLogHandler != nullptr && google::protobuf::SetLogHandler(nullptr) != nullptr;
 
-constexpr uint64_t largest_model = uint64_t{8} << 20;  // bytes: in base64 it still fits into a checkpoint's state.json
+constexpr uint64_t max_model_bytes = uint64_t{8}
+                                     << 20;            // bytes: in base64 it still fits into a checkpoint's state.json
 constexpr size_t part_bytes = size_t{1} << 16;         // encoded at once, if the text can be split
-constexpr size_t most_at_once = size_t{1} << 24;       // encoded at once, if the text cannot be split
-constexpr int64_t most_gaps = 4096;                    // between pieces and added tokens
+constexpr size_t max_part_bytes = size_t{1} << 24;     // encoded at once, if the text cannot be split
+constexpr int64_t max_gaps = 4096;                     // between pieces and added tokens
 constexpr const char* unreadable_pieces = "tokenizer: SentencePiece's result cannot be read";
 
 // A tokenizer of a model, which may merge spaces, drop them at both ends and normalize equivalent
 // characters: decode(encode(text)) is the normalized text.
 class SentencePiece final : public Tokenizer {
  public:
-  SentencePiece(std::string model, std::string_view what, const TokensBeside& beside = {}) : model_(std::move(model)) {
+  SentencePiece(std::string model, std::string_view what, const SidecarTokens& sidecar = {})
+      : model_(std::move(model)) {
     check_sentence_piece_model(model_, what);
     std::string problem;
     std::tie(processor_, problem) = processor_of(model_);
     check(problem.empty() && processor_->GetPieceSize() > 0, what, ": not a SentencePiece model",
           problem.empty() ? "" : " (" + problem + ")");
-    SentencePieceFacts facts = sentence_piece_facts(model_, what);
-    sums_scores_ = facts.sums_scores;
-    cuts_ = std::make_unique<SentencePieceCuts>(std::move(facts));
+    SentencePieceInfo info = sentence_piece_info(model_, what);
+    sums_scores_ = info.sums_scores;
+    cuts_ = std::make_unique<SentencePieceCuts>(std::move(info));
     size_ = processor_->GetPieceSize();
-    const int64_t most = size_ + static_cast<int64_t>(beside.added.size()) + most_gaps;
-    for (AddedToken each : beside.added) {
-      check(each.number < most, what, ": an added token has number ", each.number, "; it must be below ", most);
+    const int64_t max_id = size_ + static_cast<int64_t>(sidecar.added.size()) + max_gaps;
+    for (AddedToken each : sidecar.added) {
+      check(each.number < max_id, what, ": an added token has number ", each.number, "; it must be below ", max_id);
       size_ = std::max(size_, each.number + 1);
-      each.special = is_special(each, beside);
-      each.skipped = is_skipped(each, beside);
+      each.special = is_special(each, sidecar);
+      each.skipped = is_skipped(each, sidecar);
       added_.add(each);
     }
-    notes_ = beside.notes;
-    for (const std::string& special : beside.special) {
+    notes_ = sidecar.notes;
+    for (const std::string& special : sidecar.special) {
       const int piece = processor_->PieceToId(special);
-      const bool known = std::any_of(beside.added.begin(), beside.added.end(),
+      const bool known = std::any_of(sidecar.added.begin(), sidecar.added.end(),
                                      [&](const AddedToken& each) { return each.text == special; });
       if (known) continue;
       if (processor_->IdToPiece(piece) == special)
-        added_.add({.number = piece, .text = special, .special = true, .skipped = beside.splits_special});
+        added_.add({.number = piece, .text = special, .special = true, .skipped = sidecar.splits_special});
       else
         notes_.push_back("tokenizer: " + special + " is named but has no number, so it is not a token");
     }
@@ -92,14 +94,14 @@ class SentencePiece final : public Tokenizer {
     return tokens;
   }
   size_t encode_beginning(std::string_view text, std::vector<int32_t>& tokens) const override {
-    const SentencePieceCuts::Cut last = last_certain(text);
+    const SentencePieceCuts::Cut last = last_safe_cut(text);
     if (last.begin > 0) tokens = encode(text.substr(0, last.end));  // the rest begins like a text
     return last.begin;
   }
   size_t encode_with_ends(std::string_view text, bool whole, std::vector<int32_t>& tokens,
                           std::vector<size_t>& ends) const override {
     const SentencePieceCuts::Cut last =
-        whole ? SentencePieceCuts::Cut{text.size(), text.size(), false} : last_certain(text);
+        whole ? SentencePieceCuts::Cut{text.size(), text.size(), false} : last_safe_cut(text);
     if (last.begin == 0) return 0;
     encode(text.substr(0, last.end), {tokens, &ends, text.data()});
     if (ends.size() != tokens.size()) ends.clear();
@@ -178,9 +180,9 @@ class SentencePiece final : public Tokenizer {
   };
   void encode(std::string_view text, const Encoded& to) const {
     check_characters(text);
-    AddedTokens::Places places(added_, text);
+    AddedTokens::Matcher matcher(added_, text);
     for (size_t at = 0; at < text.size();) {
-      const AddedTokens::Found next = places.next(at);
+      const AddedTokens::Found next = matcher.next(at);
       if (next.begin > at) {
         add_tokens(text.substr(at, next.begin - at), at > 0, to);
         to.end_at(text.data() + next.begin);
@@ -193,13 +195,13 @@ class SentencePiece final : public Tokenizer {
     }
   }
   // Returns the last cut that following text cannot change; at 0 if there is none.
-  SentencePieceCuts::Cut last_certain(std::string_view text) const {
+  SentencePieceCuts::Cut last_safe_cut(std::string_view text) const {
     SentencePieceCuts::Cut last{0, 0, false};
     if (spaces_end_pieces() && added_.reach() > 0) return last;  // text after such a token gets no space
     if (added_.can_strip()) return last;
-    AddedTokens::Places places(added_, text);
+    AddedTokens::Matcher matcher(added_, text);
     for (size_t at = 0; at < text.size();) {
-      const AddedTokens::Found next = places.next(at);
+      const AddedTokens::Found next = matcher.next(at);
       const bool more = next.begin == text.size();
       cuts_->each(text.substr(at, next.begin - at), text.size(), more, [&](const SentencePieceCuts::Cut& cut) {
         // An added token may begin near the end.
@@ -211,7 +213,7 @@ class SentencePiece final : public Tokenizer {
   }
   // Encodes a text without added tokens, in parts. `within_word`: no space is added to it.
   void add_tokens(std::string_view text, bool within_word, const Encoded& to) const {
-    if (text.size() > most_at_once)
+    if (text.size() > max_part_bytes)
       if (const std::string shorter = cuts_->with_short_runs(text); !shorter.empty())
         return add_tokens(shorter, within_word, {to.tokens});  // the ends are unknown
     SentencePieceCuts::Cut last{0, 0, within_word};            // where the part begins
@@ -234,7 +236,7 @@ class SentencePiece final : public Tokenizer {
   // `within_unknown`: the part may continue the unknown token of the previous part.
   void add_part(std::string_view part, bool within_word, bool within_unknown, const Encoded& to) const {
     // No cut was found, so the part is split between characters.
-    for (; part.size() > most_at_once; within_word |= !spaces_end_pieces()) {
+    for (; part.size() > max_part_bytes; within_word |= !spaces_end_pieces()) {
       const size_t bytes = end_of_first_part(part);
       add_part(part.substr(0, bytes), within_word || spaces_end_pieces(), std::exchange(within_unknown, false), to);
       part.remove_prefix(bytes);
@@ -249,10 +251,10 @@ class SentencePiece final : public Tokenizer {
       for (const int number : numbers) pieces.push_back({number});
     }
     const int unknown = processor_->unk_id();
-    const bool goes_on =
+    const bool continues_unknown =
         within_unknown && !pieces.empty() && pieces[0].number == unknown && to.tokens.back() == unknown;
-    if (goes_on) to.end_at(part.data() + pieces[0].end);
-    for (size_t i = goes_on ? 1 : 0; i < pieces.size(); ++i) {
+    if (continues_unknown) to.end_at(part.data() + pieces[0].end);
+    for (size_t i = continues_unknown ? 1 : 0; i < pieces.size(); ++i) {
       to.tokens.push_back(pieces[i].number);
       if (to.ends) to.ends->push_back(0), to.end_at(part.data() + pieces[i].end);
     }
@@ -260,10 +262,10 @@ class SentencePiece final : public Tokenizer {
   // Returns the end of the first part, not next to a space if possible.
   static size_t end_of_first_part(std::string_view part) {
     const auto is_space = [&](size_t at) { return part[at] == ' ' || part[at] == '\n'; };
-    const size_t most = end_of_characters(part.substr(0, most_at_once));
-    size_t bytes = most;
+    const size_t max_bytes = end_of_characters(part.substr(0, max_part_bytes));
+    size_t bytes = max_bytes;
     while (bytes > 0 && (is_space(bytes) || is_space(bytes - 1))) bytes = end_of_characters(part.substr(0, bytes - 1));
-    return bytes > 0 ? bytes : most;
+    return bytes > 0 ? bytes : max_bytes;
   }
   const Processor& within_words() const {
     std::call_once(within_words_made_, [&] { within_words_ = processor_of(with_space_in_front(model_, false)).first; });
@@ -324,16 +326,16 @@ std::optional<bool> space_in_front(const std::string& folder) {
 std::unique_ptr<Tokenizer> read(const std::string& path) {
   const bool folder = folder_exists(path);
   const std::string file = folder ? the_model_in(path) : path, what = "tokenizer: " + file;
-  std::string model = read_data_file(file, largest_model);
+  std::string model = read_data_file(file, max_model_bytes);
   const std::optional<bool> space = folder ? space_in_front(path) : std::nullopt;
-  if (space && sentence_piece_facts(model, what).one_in_front != *space)
+  if (space && sentence_piece_info(model, what).one_in_front != *space)
     model = with_space_in_front(std::move(model), *space);
-  return std::make_unique<SentencePiece>(std::move(model), what, folder ? tokens_beside(path) : TokensBeside());
+  return std::make_unique<SentencePiece>(std::move(model), what, folder ? read_sidecar_tokens(path) : SidecarTokens());
 }
 std::unique_ptr<Tokenizer> restore(const std::string& json) {
   const std::string_view what = unreadable_tokenizer;
   const Json saved = parse_json(json, what);
-  TokensBeside beside;
+  SidecarTokens sidecar;
   if (saved.contains("added")) {
     check(saved["added"].is_array(), what, ": 'added' must be a list");
     for (const Json& each : saved["added"]) {
@@ -346,37 +348,37 @@ std::unique_ptr<Tokenizer> restore(const std::string& json) {
                            .special = !is_true("ordinary"),
                            .skipped = is_true("skipped")};
       check(one.number >= 0 && !one.text.empty(), what, ": an added token must have a number and a text");
-      beside.added.push_back(one);
+      sidecar.added.push_back(one);
     }
   }
-  return std::make_unique<SentencePiece>(bytes_of_base64(text_member(saved, "model", what), what), what, beside);
+  return std::make_unique<SentencePiece>(bytes_of_base64(text_member(saved, "model", what), what), what, sidecar);
 }
-// Returns the text or, above `most` bytes, every k-th line, with the smallest k that should fit.
-std::string lines_evenly(const TextPieces& text, uint64_t most) {
+// Returns the text or, above `max_bytes` bytes, every k-th line, with the smallest k that should fit.
+std::string sample_lines(const TextChunks& text, uint64_t max_bytes) {
   uint64_t bytes = 0;
-  text.each([&](std::string_view piece, uint64_t before) {
-    check_characters(piece, before);
-    bytes += piece.size();
+  text.each([&](std::string_view chunk, uint64_t before) {
+    check_characters(chunk, before);
+    bytes += chunk.size();
   });
-  const uint64_t k = (bytes + most - 1) / most;
+  const uint64_t k = (bytes + max_bytes - 1) / max_bytes;
   std::string some;
   uint64_t number = 0;  // of the line
   bool full = false;
-  text.each([&](std::string_view piece, uint64_t) {
-    while (!piece.empty()) {
-      const size_t end = std::min(piece.find('\n'), piece.size() - 1) + 1;
-      full |= number % k == 0 && some.size() + end > most;
-      if (number % k == 0 && !full) some += piece.substr(0, end);
-      number += piece[end - 1] == '\n';
-      piece.remove_prefix(end);
+  text.each([&](std::string_view chunk, uint64_t) {
+    while (!chunk.empty()) {
+      const size_t end = std::min(chunk.find('\n'), chunk.size() - 1) + 1;
+      full |= number % k == 0 && some.size() + end > max_bytes;
+      if (number % k == 0 && !full) some += chunk.substr(0, end);
+      number += chunk[end - 1] == '\n';
+      chunk.remove_prefix(end);
     }
   });
   return some;
 }
-std::unique_ptr<Tokenizer> train(const TextPieces& text, const Spec& spec, const LearningProgress&) {
+std::unique_ptr<Tokenizer> train(const TextChunks& text, const Spec& spec, const TokenizerProgress&) {
   SentencePieceSettings settings;
   read_settings(spec, settings);
-  return train_sentence_piece(lines_evenly(text, static_cast<uint64_t>(settings.most_bytes)), settings);
+  return train_sentence_piece(sample_lines(text, static_cast<uint64_t>(settings.max_bytes)), settings);
 }
 
 REGISTER_TOKENIZER(
@@ -392,7 +394,7 @@ REGISTER_TOKENIZER(
 }  // namespace
 
 std::unique_ptr<Tokenizer> train_sentence_piece(std::string_view text, const SentencePieceSettings& settings) {
-  return std::make_unique<SentencePiece>(learned_sentence_pieces(text, settings), "tokenizer: the trained model");
+  return std::make_unique<SentencePiece>(train_sentence_piece_model(text, settings), "tokenizer: the trained model");
 }
 
 }  // namespace orrery::models

@@ -1,5 +1,5 @@
 // Import and export of other programs' weights. A format is a file in models/exchange with a line
-// REGISTER_EXCHANGE. It maps source tensors to target tensors once, for both directions.
+// REGISTER_WEIGHT_FORMAT. It maps source tensors to target tensors once, for both directions.
 // An imported run is a checkpoint of step 0 in f32: `generate`, `train --resume=yes` accept it.
 #pragma once
 
@@ -18,27 +18,27 @@
 
 namespace orrery::models {
 
-// Mapping of source tensors (`theirs`, the other program's) to a target tensor (`ours`, orrery's).
-struct TensorPlace {
-  std::string ours;
-  std::vector<std::string> theirs = {};  // stacked along axis 0
+// Mapping of source tensors (`sources`, the other program's) to a target tensor (`target`, orrery's).
+struct TensorMapping {
+  std::string target;
+  std::vector<std::string> sources = {};  // stacked along axis 0
   std::vector<int64_t> rows = {};        // target rows per source tensor; empty: one source tensor has all rows
   // Order of the axes, except for biases: axis i of the target is axis axes[i] of the source.
   std::vector<int> axes = {};
-  bool within_one = false;  // the source has an additional first axis of size 1
+  bool squeeze = false;  // the source has an additional first axis of size 1
   // For export. Not 0: size of heads whose rotary pairs are adjacent in the target and half a head
-  // apart in the source. Reorders all of `theirs` except the last one, the values.
+  // apart in the source. Reorders all of `sources` except the last one, the values.
   int64_t interleaved_head = 0;
   std::optional<Shape> zeros = {};  // written if the model lacks the tensor: shape of a bias that the format always has
-  bool may_lack = false;            // the source tensor may be absent; the target is then zeros
+  bool optional = false;            // the source tensor may be absent; the target is then zeros
 };
 const std::vector<int> transposed = {1, 0};  // source layout (inputs, outputs)
 
 struct ImportedModel {
   std::vector<std::pair<std::string, std::string>> settings = {};  // run settings, for make_settings
-  std::vector<TensorPlace> places = {};
+  std::vector<TensorMapping> mappings = {};
   std::vector<StoredTensor> tensors = {};
-  std::map<std::string, std::string> known_rest = {};  // source tensor that is not needed -> why
+  std::map<std::string, std::string> ignored = {};     // source tensor that is not needed -> why
   std::vector<std::string> classes = {};               // class names of an image model, which has no tokenizer
   std::vector<std::string> notes = {};                 // assumptions and differences from the source program
   std::string tokenizer_path = {};                     // file or folder that may hold its tokenizer; empty: none
@@ -55,7 +55,7 @@ struct ExportedModel {
   const std::string& tokenizer;  // see Task::tokenizer
 };
 
-struct ExchangeFormat {
+struct WeightFormat {
   std::string name, description;
   bool (*reads)(const std::string& path);          // checks if `read` supports this path
   ImportedModel (*read)(const std::string& path);  // errors name the file and the key
@@ -64,20 +64,20 @@ struct ExchangeFormat {
   // Writes into an existing empty folder. Errors name the setting that the format does not support.
   void (*write)(const ExportedModel& what, const std::string& folder) = nullptr;
 };
-Registry<ExchangeFormat>& exchange_formats();
-#define REGISTER_EXCHANGE(id, ...) \
-  [[maybe_unused]] static const bool registered_exchange_##id = (exchange_formats().add(__VA_ARGS__), true)
+Registry<WeightFormat>& weight_formats();
+#define REGISTER_WEIGHT_FORMAT(id, ...) \
+  [[maybe_unused]] static const bool registered_weight_format_##id = (weight_formats().add(__VA_ARGS__), true)
 
 struct ImportReport {
   struct Line {
-    std::string ours, theirs, how;  // how: conversions, "" if none
+    std::string target, sources, how;  // how: conversions, "" if none
   };
   std::string format = {}, checkpoint = {}, tokenizer = {};  // tokenizer: empty for image models
   int64_t classes = 0;
   std::vector<std::string> notes = {};  // differences from the folder, and assumptions
   int64_t parameters = 0;
-  std::vector<Line> placed = {};
-  std::vector<std::pair<std::string, std::string>> left = {};  // unused source tensors, and why
+  std::vector<Line> mapped = {};
+  std::vector<std::pair<std::string, std::string>> unused = {};  // unused source tensors, and why
   std::optional<double> largest_difference = {};               // from reference logits, if there are any
 };
 
@@ -103,8 +103,8 @@ std::vector<std::pair<std::string, std::string>> imported_settings(
 [[noreturn]] void refuse_setting(std::string_view format, const TrainSettings& run, std::string_view key);
 
 // Returns target tensors by path. Errors name the source tensor, its shape and the expected one.
-std::vector<NamedTensor> placed_tensors(const ImportedModel& from, nn::Module& model, ImportReport& report);
-// Returns the model's tensors under source names. Throws if a parameter is in none of `places`.
-std::vector<NamedTensor> tensors_for(const std::vector<TensorPlace>& places, nn::Module& model);
+std::vector<NamedTensor> target_tensors(const ImportedModel& from, nn::Module& model, ImportReport& report);
+// Returns the model's tensors under source names. Throws if a parameter is in none of `mappings`.
+std::vector<NamedTensor> source_tensors(const std::vector<TensorMapping>& mappings, nn::Module& model);
 
 }  // namespace orrery::models

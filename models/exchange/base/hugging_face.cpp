@@ -67,7 +67,7 @@ HuggingFaceConfig::HuggingFaceConfig(const std::string& folder) : HuggingFaceCon
 HuggingFaceConfig::HuggingFaceConfig(const std::string& folder, const char* name)
     : path_(find_data_file(folder, {name})), json_(Json::object()) {
   if (path_.empty()) return;
-  json_ = parse_json(read_data_file(path_, largest_settings), path_);
+  json_ = parse_json(read_data_file(path_, max_settings_bytes), path_);
   check(json_.is_object(), path_, ": the file must be an object {...}");
 }
 const Json* HuggingFaceConfig::find(const std::string& key) const {
@@ -89,9 +89,9 @@ std::vector<std::string> HuggingFaceConfig::true_flags() const {
 int64_t HuggingFaceConfig::whole_number(const std::string& key, std::optional<int64_t> otherwise) const {
   return !has(key) && otherwise ? *otherwise : whole_number_member(json_, key, path_);
 }
-void HuggingFaceConfig::read(const std::vector<Setting>& settings, const char* ours, const std::string& theirs,
+void HuggingFaceConfig::read(const std::vector<Setting>& settings, const char* target, const std::string& source,
                              std::optional<int64_t> otherwise) const {
-  set(settings, ours, theirs, whole_number(theirs, otherwise));
+  set(settings, target, source, whole_number(source, otherwise));
 }
 int64_t HuggingFaceConfig::side(const std::string& key, int64_t otherwise) const {
   const Json* const found = find(key);
@@ -100,11 +100,11 @@ int64_t HuggingFaceConfig::side(const std::string& key, int64_t otherwise) const
         "': ", shortened(*found), " must be one number or two equal ones; only square sizes are supported");
   return found->front().get<int64_t>();
 }
-void HuggingFaceConfig::set(const std::vector<Setting>& settings, const char* ours, const std::string& theirs,
+void HuggingFaceConfig::set(const std::vector<Setting>& settings, const char* target, const std::string& source,
                             int64_t value) const {
-  Setting named = *find_setting(settings, ours);
-  named.key = theirs;  // the name in errors
-  set_setting(std::span<const Setting>(&named, 1), path_, theirs, std::to_string(value));
+  Setting named = *find_setting(settings, target);
+  named.key = source;  // the name in errors
+  set_setting(std::span<const Setting>(&named, 1), path_, source, std::to_string(value));
 }
 std::vector<int64_t> HuggingFaceConfig::tokens(const std::string& key) const {
   std::vector<int64_t> all;
@@ -141,9 +141,9 @@ void HuggingFaceConfig::must_be(const std::string& key, std::initializer_list<Js
 std::string HuggingFaceConfig::activation(const std::string& key, const std::string& otherwise) const {
   const std::string name = has(key) ? text_member(json_, key, path_) : otherwise;
   std::vector<std::string> all;
-  for (const auto& [theirs, ours] : activations) {
-    if (name == theirs) return ours;
-    all.emplace_back(theirs);
+  for (const auto& [source, target] : activations) {
+    if (name == source) return target;
+    all.emplace_back(source);
   }
   fail(path_, ": '", key, "': \"", name, "\" is not supported; supported activations: ", join(all));
 }
@@ -156,14 +156,14 @@ bool has_config(const std::string& folder) { return !find_data_file(folder, {con
 bool has_model_type(const std::string& folder, const std::string& model_type) {
   if (!has_config(folder)) return false;
   const std::string path = find_data_file(folder, {config_name});
-  const Json json = parse_json(read_data_file(path, largest_settings), path);
+  const Json json = parse_json(read_data_file(path, max_settings_bytes), path);
   return json.is_object() && json.contains("model_type") && json["model_type"] == model_type;
 }
 
 void read_rest(const std::string& folder, ImportedModel& to) {
   to.tensors = stored_tensors_of_folder(folder, {"lm_head.weight"});  // absent if it is the embedding
   const HuggingFaceConfig config(folder);
-  if (const Json* const ours = config.find("orrery_tokenizer")) to.saved_tokenizer = ours->dump();
+  if (const Json* const saved = config.find("orrery_tokenizer")) to.saved_tokenizer = saved->dump();
   to.tokenizer_path = folder;
   const auto first = [](const std::vector<int64_t>& tokens) {
     return tokens.empty() ? std::nullopt : std::optional(tokens[0]);
@@ -194,12 +194,12 @@ bool has_tied_head(const HuggingFaceConfig& config, bool otherwise, const Import
   check(tied || own, config.path(), ": 'tie_word_embeddings' ",
         config.has("tie_word_embeddings") ? "is false" : "is absent, which means false for this family",
         ", but there is no tensor '", head, "'; set it to true if the head is the embedding");
-  if (!tied || !own || !table || !dtype_of_word(own->dtype) || !dtype_of_word(table->dtype)) return tied;
+  if (!tied || !own || !table || !dtype_of_name(own->dtype) || !dtype_of_name(table->dtype)) return tied;
   if (own->shape != table->shape) return false;
-  if (own->shape != shape) return tied;  // placed_tensors rejects it before it reads any values
-  const Tensor ours = with_numbers(*own).tensor, theirs = with_numbers(*table).tensor;
+  if (own->shape != shape) return tied;  // target_tensors rejects it before it reads any values
+  const Tensor own_values = with_values(*own).tensor, table_values = with_values(*table).tensor;
   for (int64_t row = 0; row < shape[0]; ++row)  // compares values, so dtypes may differ
-    if (ours.slice(row, row + 1).to_vector() != theirs.slice(row, row + 1).to_vector()) return false;
+    if (own_values.slice(row, row + 1).to_vector() != table_values.slice(row, row + 1).to_vector()) return false;
   return true;
 }
 
@@ -218,16 +218,16 @@ void write_hugging_face(const std::string& folder, Json config, const std::vecto
   write_file_atomically(folder + "/" + config_name, config.dump(2) + "\n");
 }
 
-std::string their_activation(std::string_view format, const Spec& activation, const TrainSettings& run) {
-  for (const auto& [theirs, ours] : activations)
-    if (activation.name == ours && activation.items.empty()) return theirs;
+std::string source_activation(std::string_view format, const Spec& activation, const TrainSettings& run) {
+  for (const auto& [source, target] : activations)
+    if (activation.name == target && activation.items.empty()) return source;
   refuse_setting(format, run, "feed_forward");
 }
 
 void check_plain_decoder(std::string_view format, const TrainSettings& run) {
   const GptSettings& s = decoder(run);
-  const auto need = [&](bool said, std::string_view key) {
-    if (!said) refuse_setting(format, run, key);
+  const auto need = [&](bool holds, std::string_view key) {
+    if (!holds) refuse_setting(format, run, key);
   };
   need(s.norm_place == "pre", "norm_place"), need(!s.parallel, "parallel");
   need(s.residual_gain.is_one(), "residual_gain");

@@ -23,18 +23,18 @@ class HuggingFaceConfig {
   bool has(const std::string& key) const { return find(key) != nullptr; }
   // Returns `otherwise` if the key is absent, or throws if that is empty.
   int64_t whole_number(const std::string& key, std::optional<int64_t> otherwise = {}) const;
-  // Sets `ours` to the value, or `otherwise`, and checks its range. Throws if both are absent.
+  // Sets `target` to the value, or `otherwise`, and checks its range. Throws if both are absent.
   template <class Settings>
-  void read(Settings& settings, const char* ours, const std::string& theirs,
+  void read(Settings& settings, const char* target, const std::string& source,
             std::optional<int64_t> otherwise = {}) const {
-    read(settings_of(settings), ours, theirs, otherwise);
+    read(settings_of(settings), target, source, otherwise);
   }
-  void read(const std::vector<Setting>& settings, const char* ours, const std::string& theirs,
+  void read(const std::vector<Setting>& settings, const char* target, const std::string& source,
             std::optional<int64_t> otherwise) const;
   // Reads the side of a square: a number, or a list of two equal numbers (height and width).
   template <class Settings>
-  void read_side(Settings& settings, const char* ours, const std::string& theirs, int64_t otherwise) const {
-    set(settings_of(settings), ours, theirs, side(theirs, otherwise));
+  void read_side(Settings& settings, const char* target, const std::string& source, int64_t otherwise) const {
+    set(settings_of(settings), target, source, side(source, otherwise));
   }
   double number(const std::string& key, std::optional<double> otherwise = {}) const;
   double positive(const std::string& key, double otherwise) const;
@@ -51,7 +51,7 @@ class HuggingFaceConfig {
 
  private:
   int64_t side(const std::string& key, int64_t otherwise) const;
-  void set(const std::vector<Setting>& settings, const char* ours, const std::string& theirs, int64_t value) const;
+  void set(const std::vector<Setting>& settings, const char* target, const std::string& source, int64_t value) const;
 
   std::string path_;
   Json json_;
@@ -75,7 +75,7 @@ void write_hugging_face(const std::string& folder, Json config, const std::vecto
 std::string shortened(const Json& value);  // at most 100 characters, for errors
 
 // Returns the source name of an activation. If there is none, the error names feed_forward.
-std::string their_activation(std::string_view format, const Spec& activation, const TrainSettings& run);
+std::string source_activation(std::string_view format, const Spec& activation, const TrainSettings& run);
 
 // Throws if a setting of this decoder is supported by neither GPT-2's nor Llama's format.
 void check_plain_decoder(std::string_view format, const TrainSettings& run);

@@ -37,7 +37,7 @@ struct Index {
   std::map<std::string, std::string> file_of;
 };
 Index read_index(const std::string& path) {
-  const SortedJson json = parse_large_json(read_data_file(path, largest_index), path);
+  const SortedJson json = parse_large_json(read_data_file(path, max_index_bytes), path);
   const auto map = json.is_object() ? json.find("weight_map") : json.end();
   check(json.is_object() && map != json.end() && map->is_object(), path,
         ": object 'weight_map' is missing; it must map names of tensors to files");
@@ -53,7 +53,7 @@ Index read_index(const std::string& path) {
 }
 
 template <class T, class F>
-void each_number_as(const StoredTensor& x, const F& f) {
+void each_value_as(const StoredTensor& x, const F& f) {
   const std::byte* const begin = x.tensor ? static_cast<const std::byte*>(x.tensor.raw()) : x.bytes.data();
   const size_t count = (x.tensor ? static_cast<size_t>(x.tensor.bytes()) : x.bytes.size()) / sizeof(T);
   for (size_t i = 0; i < count; ++i) {
@@ -65,28 +65,28 @@ void each_number_as(const StoredTensor& x, const F& f) {
 
 // Calls f(value) for each value in the file's type; returns false if the dtype is not supported.
 template <class F>
-bool each_number(const StoredTensor& x, const F& f) {
-  if (x.tensor && x.tensor.dtype() == Dtype::f32) return each_number_as<float>(x, f), true;
-  if (x.tensor && x.tensor.dtype() == Dtype::f64) return each_number_as<double>(x, f), true;
-  if (x.tensor && x.tensor.dtype() == Dtype::i32) return each_number_as<int32_t>(x, f), true;
-  if (x.tensor) return each_number_as<bf16>(x, [&](bf16 number) { f(static_cast<float>(number)); }), true;
-  if (x.dtype == "BOOL" || x.dtype == "U8") return each_number_as<uint8_t>(x, f), true;
-  if (x.dtype == "I8") return each_number_as<int8_t>(x, f), true;
-  if (x.dtype == "I16") return each_number_as<int16_t>(x, f), true;
-  if (x.dtype == "U16") return each_number_as<uint16_t>(x, f), true;
-  if (x.dtype == "U32") return each_number_as<uint32_t>(x, f), true;
-  if (x.dtype == "I64") return each_number_as<int64_t>(x, f), true;
-  if (x.dtype == "U64") return each_number_as<uint64_t>(x, f), true;
+bool each_value(const StoredTensor& x, const F& f) {
+  if (x.tensor && x.tensor.dtype() == Dtype::f32) return each_value_as<float>(x, f), true;
+  if (x.tensor && x.tensor.dtype() == Dtype::f64) return each_value_as<double>(x, f), true;
+  if (x.tensor && x.tensor.dtype() == Dtype::i32) return each_value_as<int32_t>(x, f), true;
+  if (x.tensor) return each_value_as<bf16>(x, [&](bf16 number) { f(static_cast<float>(number)); }), true;
+  if (x.dtype == "BOOL" || x.dtype == "U8") return each_value_as<uint8_t>(x, f), true;
+  if (x.dtype == "I8") return each_value_as<int8_t>(x, f), true;
+  if (x.dtype == "I16") return each_value_as<int16_t>(x, f), true;
+  if (x.dtype == "U16") return each_value_as<uint16_t>(x, f), true;
+  if (x.dtype == "U32") return each_value_as<uint32_t>(x, f), true;
+  if (x.dtype == "I64") return each_value_as<int64_t>(x, f), true;
+  if (x.dtype == "U64") return each_value_as<uint64_t>(x, f), true;
   return false;
 }
 
 }  // namespace
 
-StoredTensor with_numbers(const StoredTensor& tensor) {
+StoredTensor with_values(const StoredTensor& tensor) {
   StoredTensor read = tensor;
   if (!tensor.file) return read;
   const TensorEntry& entry = tensor.file->entries()[tensor.entry];
-  if (dtype_of_word(entry.dtype))
+  if (dtype_of_name(entry.dtype))
     read.tensor = tensor.file->tensor(entry);
   else
     read.bytes = tensor.file->bytes(entry);
@@ -125,7 +125,8 @@ void refuse_pickles(const std::string& path) {
           "M.from_pretrained('FOLDER').save_pretrained('NEW')\" (image models: AutoModelForImageClassification)");
 }
 
-std::vector<StoredTensor> stored_tensors_of_folder(const std::string& folder, const std::set<std::string>& may_lack) {
+std::vector<StoredTensor> stored_tensors_of_folder(const std::string& folder,
+                                                   const std::set<std::string>& optional_names) {
   std::vector<StoredTensor> all;
   const std::string single = folder + "/" + single_name, index_path = find_data_file(folder, {index_name});
   if (file_exists(single)) {
@@ -145,8 +146,8 @@ std::vector<StoredTensor> stored_tensors_of_folder(const std::string& folder, co
             "' is in two files, the second is ", file, "; remove it from one of them");
   }
   for (const auto& [name, file] : index.file_of)
-    check(seen.contains(name) || may_lack.contains(name), "read: ", index_path, ": tensor '", name, "' is not in ",
-          file, "; get the index and the files again");
+    check(seen.contains(name) || optional_names.contains(name), "read: ", index_path, ": tensor '", name,
+          "' is not in ", file, "; get the index and the files again");
   return all;
 }
 
@@ -166,9 +167,9 @@ int64_t count_of(const StoredTensor& tensor) {
   return std::accumulate(tensor.shape.begin(), tensor.shape.end(), int64_t{1}, std::multiplies<>());
 }
 
-NumberRange range_of(const StoredTensor& tensor) {
-  NumberRange range{.low = std::numeric_limits<double>::infinity(), .high = -std::numeric_limits<double>::infinity()};
-  each_number(tensor, [&](auto stored) {
+ValueRange range_of(const StoredTensor& tensor) {
+  ValueRange range{.low = std::numeric_limits<double>::infinity(), .high = -std::numeric_limits<double>::infinity()};
+  each_value(tensor, [&](auto stored) {
     const auto number = static_cast<double>(stored);
     if (!std::isfinite(number)) return void(++range.not_finite);
     ++range.finite;
@@ -180,7 +181,7 @@ NumberRange range_of(const StoredTensor& tensor) {
 
 Tensor as_tokens(const StoredTensor& tensor) {
   std::vector<int32_t> tokens;
-  const bool plain = each_number(tensor, [&](auto number) {
+  const bool plain = each_value(tensor, [&](auto number) {
     const auto whole = static_cast<double>(number);
     check(whole >= 0 && whole <= std::numeric_limits<int32_t>::max() && whole == std::floor(whole), "read: '",
           tensor.name, "' has the value ", whole, ", which is not a token id; use integers from 0 to 2147483647");

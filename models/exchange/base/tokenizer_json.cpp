@@ -182,16 +182,16 @@ SortedJson in_sequence(const char* parts, const SortedJson& all) { return {{"typ
 
 // Returns SentencePiece's processing as a tokenizer.json; null if that format does not support it.
 SortedJson sentence_piece_json(const std::string& model) {
-  const SentencePieceFacts facts = sentence_piece_facts(model, what);
+  const SentencePieceInfo info = sentence_piece_info(model, what);
   const std::vector<SentencePieceEntry> pieces = sentence_piece_entries(model, what);
-  const bool merges_pairs = !facts.sums_scores && !facts.finds_words;
-  if (facts.end_pieces || !facts.are_escaped || facts.finds_words) return nullptr;
+  const bool merges_pairs = !info.sums_scores && !info.finds_words;
+  if (info.end_pieces || !info.are_escaped || info.finds_words) return nullptr;
   const std::string space = "\u2581";
   SortedJson normalizers = SortedJson::array();
-  if (!facts.rules.empty())
-    normalizers.push_back({{"type", "Precompiled"}, {"precompiled_charsmap", base64(facts.rules)}});
-  if (facts.in_a_row_are_one) {
-    normalizers.push_back(replacing({{"Regex", facts.one_in_front ? " +$" : "^ +| +$"}}, ""));
+  if (!info.rules.empty())
+    normalizers.push_back({{"type", "Precompiled"}, {"precompiled_charsmap", base64(info.rules)}});
+  if (info.in_a_row_are_one) {
+    normalizers.push_back(replacing({{"Regex", info.one_in_front ? " +$" : "^ +| +$"}}, ""));
     normalizers.push_back(replacing({{"Regex", " {2,}"}}, " "));
   }
   normalizers.push_back(replacing({{"String", " "}}, space));
@@ -202,14 +202,14 @@ SortedJson sentence_piece_json(const std::string& model) {
     return SortedJson{{"type", "Metaspace"}, {"replacement", character}, {"prepend_scheme", where}, {"split", false}};
   };
   SortedJson cutters = SortedJson::array();
-  if (facts.one_in_front && !facts.in_a_row_are_one) cutters.push_back(metaspace(" ", "first"));
-  cutters.push_back(metaspace(space, facts.one_in_front && facts.in_a_row_are_one ? "first" : "never"));
+  if (info.one_in_front && !info.in_a_row_are_one) cutters.push_back(metaspace(" ", "first"));
+  cutters.push_back(metaspace(space, info.one_in_front && info.in_a_row_are_one ? "first" : "never"));
   SortedJson decoders = SortedJson::array({replacing({{"String", space}}, " ")});
-  if (facts.byte_fallback) decoders.push_back({{"type", "ByteFallback"}});
+  if (info.byte_fallback) decoders.push_back({{"type", "ByteFallback"}});
   decoders.push_back({{"type", "Fuse"}});
-  if (facts.one_in_front) decoders.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
+  if (info.one_in_front) decoders.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
 
-  SortedJson of_model = {{"byte_fallback", facts.byte_fallback}}, added = SortedJson::array();
+  SortedJson of_model = {{"byte_fallback", info.byte_fallback}}, added = SortedJson::array();
   size_t unknown = pieces.size();
   for (size_t i = 0; i < pieces.size(); ++i) {
     if (pieces[i].kind == SentencePieceEntry::Kind::unknown) unknown = i;

@@ -12,36 +12,36 @@
 #include "nn/losses/base/loss.h"
 
 namespace orrery::models {
-Registry<Figure>& figures() {
-  static Registry<Figure> all("metric");
+Registry<ModelMetric>& model_metrics() {
+  static Registry<ModelMetric> all("metric");
   return all;
 }
 
-bool add_figure(Figure figure) {
-  const std::vector<std::string> aliases = former_names(figure.name);
-  figure.watches = current_hook_name(figure.watches);
-  figures().add(std::move(figure), aliases);
+bool add_figure(ModelMetric metric) {
+  const std::vector<std::string> aliases = former_names(metric.name);
+  metric.watches = current_hook_name(metric.watches);
+  model_metrics().add(std::move(metric), aliases);
   return true;
 }
 
-std::vector<const Figure*> figures_called(const std::string& names) {
-  std::vector<const Figure*> chosen;
-  const bool all = names == "all", usual = names == "default";
+std::vector<const ModelMetric*> select_metrics(const std::string& names) {
+  std::vector<const ModelMetric*> chosen;
+  const bool all = names == "all", is_default = names == "default";
   if (names == "none") return chosen;
-  if (all || usual) {
-    for (const std::string& name : figures().names())
-      if (const Figure& figure = figures().at(name); all || figure.usual) chosen.push_back(&figure);
+  if (all || is_default) {
+    for (const std::string& name : model_metrics().names())
+      if (const ModelMetric& metric = model_metrics().at(name); all || metric.is_default) chosen.push_back(&metric);
     return chosen;
   }
-  for (const std::string& name : items_of(names)) chosen.push_back(&figures().at(name));
+  for (const std::string& name : split_list(names)) chosen.push_back(&model_metrics().at(name));
   return chosen;
 }
 
-void look(FigureRow& row, std::span<const Figure* const> figures, nn::Module& model,
-          const std::function<void()>& forward, const nn::Pass* pass) {
+void collect_metrics(MetricRow& row, std::span<const ModelMetric* const> metrics, nn::Module& model,
+                     const std::function<void()>& forward, const nn::ForwardPass* pass) {
   std::vector<std::string> patterns;
-  for (const Figure* figure : figures)
-    if (!figure->watches.empty()) patterns.push_back("*." + figure->watches);
+  for (const ModelMetric* metric : metrics)
+    if (!metric->watches.empty()) patterns.push_back("*." + metric->watches);
   const auto modules = modules_of(model);
   const std::map<std::string, nn::Module*> by_path(modules.begin(), modules.end());
   const Padding padding(model, pass);
@@ -51,41 +51,43 @@ void look(FigureRow& row, std::span<const Figure* const> figures, nn::Module& mo
       const size_t dot = name.rfind('.');
       const auto module = by_path.find(name.substr(0, dot));
       if (module == by_path.end()) return;
-      const Tensor real = without_padding(name, value, padding.lengths(name, value));
-      for (const Figure* figure : figures)
-        if (figure->watches == name.substr(dot + 1)) figure->of_value(row, *module->second, real);
+      const Tensor unpadded = without_padding(name, value, padding.lengths(name, value));
+      for (const ModelMetric* metric : metrics)
+        if (metric->watches == name.substr(dot + 1)) metric->of_value(row, *module->second, unpadded);
     });
   forward();
 }
 
-void look(FigureRow& row, std::span<const Figure* const> figures, const Task& task, nn::Module& model,
-          std::span<const Tensor> batch, const nn::Cache* carried) {
-  bool watches = false, wants_losses = false;
-  for (const Figure* figure : figures) watches |= !figure->watches.empty(), wants_losses |= figure->of_pass != nullptr;
-  if (!watches && !wants_losses) return;
+void collect_metrics(MetricRow& row, std::span<const ModelMetric* const> metrics, const Task& task, nn::Module& model,
+                     std::span<const Tensor> batch, const nn::Cache* stream_state) {
+  bool watches = false, needs_losses = false;
+  for (const ModelMetric* metric : metrics)
+    watches |= !metric->watches.empty(), needs_losses |= metric->of_pass != nullptr;
+  if (!watches && !needs_losses) return;
   const NoGrad no_gradient;
-  nn::Cache before;
-  nn::Pass pass;
-  if (carried) before = *carried, pass.cache = &before;
-  if (wants_losses)
+  nn::Cache cache;
+  nn::ForwardPass pass;
+  if (stream_state) cache = *stream_state, pass.cache = &cache;
+  if (needs_losses)
     for (const auto& [name, loss] : nn::losses())
       if (!loss.weight_of.empty()) pass.wanted_losses.insert(name);
-  look(
-      row, figures, model, [&] { task.loss(model, batch, pass); }, &pass);
-  for (const Figure* figure : figures)
-    if (figure->of_pass) figure->of_pass(row, pass);
+  collect_metrics(
+      row, metrics, model, [&] { task.loss(model, batch, pass); }, &pass);
+  for (const ModelMetric* metric : metrics)
+    if (metric->of_pass) metric->of_pass(row, pass);
 }
 
-void look(FigureRow& row, std::span<const Figure* const> figures, const nn::FlatParameters& parameters) {
-  for (const Figure* figure : figures)
-    if (figure->of_parameters) figure->of_parameters(row, parameters);
+void collect_metrics(MetricRow& row, std::span<const ModelMetric* const> metrics,
+                     const nn::FlatParameters& parameters) {
+  for (const ModelMetric* metric : metrics)
+    if (metric->of_parameters) metric->of_parameters(row, parameters);
 }
 
-void tell(FigureRow& row, const std::string& name, const std::string& path, double value) {
+void log_metric(MetricRow& row, const std::string& name, const std::string& path, double value) {
   row[name + "/" + path] = value;
 }
-void tell_each(FigureRow& row, const std::string& name, const std::string& path, const std::vector<double>& values) {
-  for (size_t i = 0; i < values.size(); ++i) tell(row, name, path + "." + std::to_string(i), values[i]);
+void log_metrics(MetricRow& row, const std::string& name, const std::string& path, const std::vector<double>& values) {
+  for (size_t i = 0; i < values.size(); ++i) log_metric(row, name, path + "." + std::to_string(i), values[i]);
 }
 
 std::vector<double> means_of_heads(const Tensor& rows) {

@@ -16,33 +16,33 @@ std::string_view last_of(std::string_view name) { return name.substr(name.rfind(
 
 // Returns 2 for values of heads, (B, H, T, ...), else 1, (B, T, ...): see engine/autograd/hooks.h.
 int axis_of_tokens(const std::string& name, const Tensor& value) {
-  const std::string_view shown = last_of(name);
-  const bool by_slots = (shown == "hidden" || shown == "pre_activation") && value.shape().rank() == 4;
-  return by_slots || shown.starts_with("row_") || shown == "scores" || shown == "span" ? 2 : 1;
+  const std::string_view value_name = last_of(name);
+  const bool by_slots = (value_name == "hidden" || value_name == "pre_activation") && value.shape().rank() == 4;
+  return by_slots || value_name.starts_with("row_") || value_name == "scores" || value_name == "span" ? 2 : 1;
 }
 
 }  // namespace
 
-Padding::Padding(nn::Module& root, const nn::Pass* pass) : pass_(pass) {
+Padding::Padding(nn::Module& root, const nn::ForwardPass* pass) : pass_(pass) {
   for (const auto& [path, module] : modules_of(root)) modules_[path] = module;
 }
 
 // Matches key and value of cross attention, and the input and output of its key_norm.
-bool Padding::is_of_memory(const std::string& name) const {
+bool Padding::is_of_encoder(const std::string& name) const {
   const size_t norm = name.rfind(".key_norm.");
   if (norm == name.npos && last_of(name) != "key" && last_of(name) != "value") return false;
   const auto found = modules_.find(name.substr(0, norm == name.npos ? name.rfind('.') : norm));
   const auto* const attention =
       found == modules_.end() ? nullptr : dynamic_cast<const nn::AttentionLayer*>(found->second);
-  return attention && attention->reads_memory();
+  return attention && attention->is_cross_attention();
 }
 
 std::vector<int64_t> Padding::lengths(const std::string& name, const Tensor& value) const {
-  const Tensor given = !pass_ ? Tensor() : is_of_memory(name) ? pass_->memory_lengths : pass_->lengths;
+  const Tensor all_lengths = !pass_ ? Tensor() : is_of_encoder(name) ? pass_->encoder_lengths : pass_->lengths;
   const int axis = axis_of_tokens(name, value);
-  if (!given || value.shape().rank() <= axis || value.size(0) != given.numel()) return {};
+  if (!all_lengths || value.shape().rank() <= axis || value.size(0) != all_lengths.numel()) return {};
   std::vector<int64_t> lengths;
-  for (const double length : given.to_vector()) lengths.push_back(static_cast<int64_t>(length));
+  for (const double length : all_lengths.to_vector()) lengths.push_back(static_cast<int64_t>(length));
   const bool whole = std::all_of(lengths.begin(), lengths.end(), [&](int64_t n) { return n >= value.size(axis); });
   return whole ? std::vector<int64_t>() : lengths;
 }

@@ -9,78 +9,79 @@
 
 namespace orrery::models {
 
-Registry<Look>& looks() {
-  static Registry<Look> all("analysis");
+Registry<Analysis>& analyses() {
+  static Registry<Analysis> all("analysis");
   return all;
 }
 
-bool add_look(Look look) {
-  const std::vector<std::string> aliases = former_names(look.name);
-  looks().add(std::move(look), aliases);
+bool add_look(Analysis analyze) {
+  const std::vector<std::string> aliases = former_names(analyze.name);
+  analyses().add(std::move(analyze), aliases);
   return true;
 }
 
 namespace {
 
-std::vector<std::string> looks_called(const std::string& names) {
-  std::vector<std::string> wanted = names == "all" ? looks().names() : items_of(names);
-  for (std::string& name : wanted) name = looks().at(name).name;
-  return wanted;
+std::vector<std::string> analysis_names(const std::string& names) {
+  std::vector<std::string> selected = names == "all" ? analyses().names() : split_list(names);
+  for (std::string& name : selected) name = analyses().at(name).name;
+  return selected;
 }
 
 }  // namespace
 
-void check_looks(const std::string& names) { looks_called(names); }
+void check_analyses(const std::string& names) { analysis_names(names); }
 
-std::vector<View> look_at(const Subject& subject, const std::string& names, const LookSettings& settings) {
-  const std::vector<std::string> wanted = looks_called(names);
+std::vector<View> analyze(const InspectedExample& example, const std::string& names, const AnalysisSettings& settings) {
+  const std::vector<std::string> selected = analysis_names(names);
   std::vector<View> views;
-  for (const std::string& name : looks().names())
-    if (std::find(wanted.begin(), wanted.end(), name) != wanted.end()) looks().at(name).look(views, subject, settings);
+  for (const std::string& name : analyses().names())
+    if (std::find(selected.begin(), selected.end(), name) != selected.end())
+      analyses().at(name).analyze(views, example, settings);
   return views;
 }
 
-std::map<std::string, double> figures_of(std::span<const View> views) {
+std::map<std::string, double> metrics_of(std::span<const View> views) {
   std::map<std::string, double> all;
   for (const View& view : views)
-    for (const auto& [name, value] : view.figures)
+    for (const auto& [name, value] : view.metrics)
       if (!std::isnan(value)) all[name] = value;
   return all;
 }
 
-Tensor as_seen(const Tensor& value) {
+Tensor to_cpu(const Tensor& value) {
   const Tensor here = value.detach().to(Device::cpu);
   return here.dtype() == Dtype::f64 ? here : here.to(Dtype::f32);
 }
 
-Tensor see_values(
-    const Subject& subject, const std::vector<std::string>& patterns,
+Tensor capture_values(
+    const InspectedExample& example, const std::vector<std::string>& patterns,
     const std::function<void(const std::string& path, const std::string& name, const Tensor& value)>& watch) {
   const Hooks hooks(patterns, [&](const std::string& full, const Tensor& value) {
     const size_t dot = full.rfind('.');
     const bool of_model = dot == std::string::npos;
     watch(of_model ? "" : full.substr(0, dot), of_model ? full : full.substr(dot + 1), value);
   });
-  return subject.run();
+  return example.run();
 }
 
-std::vector<std::vector<Seen>> see(const Subject& subject, const std::vector<std::string>& names) {
-  std::vector<std::vector<Seen>> seen(names.size());
+std::vector<std::vector<Captured>> capture(const InspectedExample& example, const std::vector<std::string>& names) {
+  std::vector<std::vector<Captured>> captured(names.size());
   std::vector<std::string> patterns;
   for (const std::string& name : names) patterns.push_back("*." + name), patterns.push_back(name);
-  see_values(subject, patterns, [&](const std::string& path, const std::string& name, const Tensor& value) {
+  capture_values(example, patterns, [&](const std::string& path, const std::string& name, const Tensor& value) {
     for (size_t i = 0; i < names.size(); ++i)
-      if (names[i] == name) seen[i].push_back({path, as_seen(value)});
+      if (names[i] == name) captured[i].push_back({path, to_cpu(value)});
   });
-  return seen;
+  return captured;
 }
 
-std::vector<Seen> see(const Subject& subject, const std::string& name) {
-  return std::move(see(subject, std::vector<std::string>{name})[0]);
+std::vector<Captured> capture(const InspectedExample& example, const std::string& name) {
+  return std::move(capture(example, std::vector<std::string>{name})[0]);
 }
 
-std::vector<size_t> chosen_layers(size_t layers, int64_t layer, const std::string& of_what) {
-  check(layer < static_cast<int64_t>(layers), "inspect: --layer=", layer, " is out of range; ", of_what,
+std::vector<size_t> chosen_layers(size_t layers, int64_t layer, const std::string& module_kind) {
+  check(layer < static_cast<int64_t>(layers), "inspect: --layer=", layer, " is out of range; ", module_kind,
         " have numbers from 0 to ", layers - 1);
   if (layer >= 0) return {static_cast<size_t>(layer)};
   std::vector<size_t> each(layers);

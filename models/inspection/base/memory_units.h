@@ -7,7 +7,7 @@
 
 namespace orrery::models {
 
-class Memory {
+class UnitGroup {
  public:
   std::string path;  // "blocks.0.feed_forward"
   std::string name;  // name of the hook: "blocks.0.feed_forward.hidden", "blocks.0.attention.weights"
@@ -21,13 +21,13 @@ class Memory {
   void set_all(const Shape& shape, std::vector<double>& numbers, double value) const;  // sets every unit
 
  private:
-  friend std::vector<Memory> see_memories(const Subject& subject);
-  static Memory of(const std::string& path, const std::string& name, const Tensor& value, int64_t keys);
+  friend std::vector<UnitGroup> capture_units(const InspectedExample& example);
+  static UnitGroup of(const std::string& path, const std::string& name, const Tensor& value, int64_t keys);
   int64_t first_ = 0;  // column of the first unit: keys are before slots
   bool slots_ = false;
 };
 
 // Captures the units of feed-forwards and of attentions with slots, in order of execution.
-std::vector<Memory> see_memories(const Subject& subject);
+std::vector<UnitGroup> capture_units(const InspectedExample& example);
 
 }  // namespace orrery::models

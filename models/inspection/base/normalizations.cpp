@@ -22,7 +22,7 @@ std::map<std::type_index, std::string> kinds() {
 
 class Normalizations final : public nn::Visitor {
  public:
-  std::vector<NormalizationFound> found;
+  std::vector<NormalizationModule> found;
 
  protected:
   void module(const std::string& path, nn::Module& module) override {
@@ -36,7 +36,7 @@ class Normalizations final : public nn::Visitor {
 
 }  // namespace
 
-std::vector<NormalizationFound> normalizations_of(nn::Module& model) {
+std::vector<NormalizationModule> normalizations_of(nn::Module& model) {
   Normalizations visitor;
   model.visit(visitor);
   return std::move(visitor.found);

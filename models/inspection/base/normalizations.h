@@ -8,11 +8,11 @@
 
 namespace orrery::models {
 
-struct NormalizationFound {
+struct NormalizationModule {
   std::string path, kind;  // "blocks.0.attention_norm", "layer"
   nn::Module* module;
 };
 // Returns the modules of all registered normalizations, also of plug-ins, except none, as visited.
-std::vector<NormalizationFound> normalizations_of(nn::Module& model);
+std::vector<NormalizationModule> normalizations_of(nn::Module& model);
 
 }  // namespace orrery::models

@@ -2,23 +2,23 @@
 
 namespace orrery::models {
 
-Tensor in_place_of(const Tensor& value, const Tensor& numbers) {
+Tensor like_hooked(const Tensor& value, const Tensor& numbers) {
   return numbers.reshape(value.shape()).to(value.dtype()).to(value.device());
 }
 
-Tensor run_changed(const Subject& subject, const std::string& name, const Change& change) {
+Tensor run_edited(const InspectedExample& example, const std::string& name, const Edit& edit) {
   const Hooks hooks({name}, Hooks::Replace{[&](const std::string&, const Tensor& value) {
                       std::vector<double> numbers = value.to_vector();
-                      change(value.shape(), numbers);
-                      return in_place_of(value, Tensor::from(value.shape(), numbers, Dtype::f64));
+                      edit(value.shape(), numbers);
+                      return like_hooked(value, Tensor::from(value.shape(), numbers, Dtype::f64));
                     }});
-  return subject.run();
+  return example.run();
 }
 
-Tensor run_with(const Subject& subject, const std::string& name, const Tensor& numbers) {
+Tensor run_replaced(const InspectedExample& example, const std::string& name, const Tensor& numbers) {
   const Hooks hooks(
-      {name}, Hooks::Replace{[&](const std::string&, const Tensor& value) { return in_place_of(value, numbers); }});
-  return subject.run();
+      {name}, Hooks::Replace{[&](const std::string&, const Tensor& value) { return like_hooked(value, numbers); }});
+  return example.run();
 }
 
 }  // namespace orrery::models

@@ -16,8 +16,8 @@ struct ResidualState {
   std::string name;   // name of its hook: "embedding", "blocks.0.attention.residual"
   Tensor value;       // r_k (positions, width), f32 or f64, on the CPU
   Tensor added;       // a_k, same shape; r_0 for the embedding
-  double kept = 1;    // b_k
-  double in_end = 1;  // c_k, if the stream is a sum
+  double input_scale = 1;  // b_k
+  double end_scale = 1;    // c_k, if the stream is a sum
   bool is_embedding() const { return path == name; }
 };
 
@@ -31,20 +31,20 @@ struct ResidualStream {
 struct ObservedStreams {
   // In order of their start: encoder, decoder. The last stream gives the logits.
   std::vector<ResidualStream> streams;
-  std::vector<std::string> end;  // normalizations after the last state, "norm (layer)"
+  std::vector<std::string> final_norms;  // normalizations after the last state, "norm (layer)"
   Tensor logits;                 // of this run, as Subject::run returns them
 };
 // Runs the model twice. Returns no streams if the model has no embedding hook.
-ObservedStreams observe_streams(const Subject& subject);
+ObservedStreams observe_streams(const InspectedExample& example);
 // Returns the logits if `state` (positions, width) replaces the last state of the last stream: it
 // goes through the model's own final layers.
-Tensor logits_of(const Subject& subject, const ResidualStream& last, const Tensor& state);
+Tensor logits_of(const InspectedExample& example, const ResidualStream& last, const Tensor& state);
 // Calls take(index, logits) for each of many states. Few matrix products compute all these logits.
-void each_logits(const Subject& subject, const ResidualStream& last, std::span<const Tensor> states,
-                 const std::function<void(size_t index, const Tensor& logits)>& take);
+void for_each_logits(const InspectedExample& example, const ResidualStream& last, std::span<const Tensor> states,
+                     const std::function<void(size_t index, const Tensor& logits)>& take);
 // Returns for each state the logit of each row's target, NaN where it is -1, without other logits.
-std::vector<std::vector<double>> answer_logits(const Subject& subject, const ResidualStream& last,
-                                               std::span<const Tensor> states, std::span<const int32_t> answers);
+std::vector<std::vector<double>> target_logits(const InspectedExample& example, const ResidualStream& last,
+                                               std::span<const Tensor> states, std::span<const int32_t> targets);
 
 // root_mean_square and plus compute in f64.
 double root_mean_square(const Tensor& x);

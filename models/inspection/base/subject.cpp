@@ -6,31 +6,31 @@
 
 namespace orrery::models {
 
-Tensor Subject::run() const {
+Tensor InspectedExample::run() const {
   const NoGrad guard;
-  nn::Pass pass;
+  nn::ForwardPass pass;
   const Tensor logits = forward(pass).to(Device::cpu);
-  const int64_t answers = logits.size(-1);
+  const int64_t choices = logits.size(-1);
   return (logits.dtype() == Dtype::f64 ? logits : logits.to(Dtype::f32))
-      .reshape(Shape{logits.numel() / answers, answers});
+      .reshape(Shape{logits.numel() / choices, choices});
 }
 
-double Subject::loss(const Tensor& logits) const { return loss_of(logits, answers_); }
+double InspectedExample::loss(const Tensor& logits) const { return loss_of(logits, targets_); }
 
-std::string shown_word(std::string_view piece) {
-  std::string word;
-  for (size_t at = 0; at < piece.size();) {
-    const ShownCharacter next = shown_character(piece, at);
-    const char c = piece[at];
+std::string display_token(std::string_view token) {
+  std::string label;
+  for (size_t at = 0; at < token.size();) {
+    const ShownCharacter next = shown_character(token, at);
+    const char c = token[at];
     if (c == ' ')
-      word += "␣";
+      label += "␣";
     else if (c == '\n' || c == '\t')
-      word += c == '\n' ? "\\n" : "\\t";
+      label += c == '\n' ? "\\n" : "\\t";
     else
-      word += next.text();
+      label += next.text();
     at += next.read;
   }
-  return word;
+  return label;
 }
 
 }  // namespace orrery::models

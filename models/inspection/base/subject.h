@@ -14,37 +14,39 @@
 
 namespace orrery::models {
 
-class Subject {
+class InspectedExample {
  public:
-  using Words = std::vector<std::string>;
-  virtual ~Subject() = default;
+  using Labels = std::vector<std::string>;
+  virtual ~InspectedExample() = default;
 
   nn::Module& model() const { return model_; }
   // Runs the example as a batch of one on the model's device, in evaluation mode, without gradient;
   // active hooks apply. Returns the logits (rows, choices), f32 or f64, on the CPU.
   Tensor run() const;
   // Returns the target of each row of the logits; -1: unknown.
-  const std::vector<int32_t>& answers() const { return answers_; }
-  virtual std::string answer(int32_t index) const = 0;  // name of a token or class
+  const std::vector<int32_t>& targets() const { return targets_; }
+  virtual std::string target_name(int32_t index) const = 0;  // name of a token or class
   // Returns the mean of -ln p(target) over the rows with a target, in nats; NaN if there are none.
   double loss(const Tensor& logits) const;
 
   // places: labels of the positions of the values in a module's hooks; keys: labels of the
   // positions that the attention at this path attends to.
-  virtual const Words& places(const std::string& path) const = 0;
-  virtual const Words& keys(const std::string& path) const { return places(path); }
-  // Returns the distance of a position from a key, in `unit_of_distance`; NaN if undefined.
-  virtual double distance(const std::string& path, size_t place, size_t key) const = 0;
-  virtual std::string unit_of_distance() const = 0;
-  // tokens returns a text's tokens; of_tokens makes an example of the same model from other tokens,
+  virtual const Labels& position_labels(const std::string& path) const = 0;
+  virtual const Labels& key_labels(const std::string& path) const { return position_labels(path); }
+  // Returns the distance of a position from a key, in `distance_unit`; NaN if undefined.
+  virtual double distance(const std::string& path, size_t position, size_t key) const = 0;
+  virtual std::string distance_unit() const = 0;
+  // tokens returns a text's tokens; from_tokens makes an example of the same model from other tokens,
   // if `one_document` without document ends. Both return null for other inputs.
   virtual const std::vector<int32_t>* tokens() const { return nullptr; }
-  virtual std::unique_ptr<Subject> of_tokens(std::vector<int32_t>, bool /*one_document*/) const { return nullptr; }
+  virtual std::unique_ptr<InspectedExample> from_tokens(std::vector<int32_t>, bool /*one_document*/) const {
+    return nullptr;
+  }
 
  protected:
-  explicit Subject(nn::Module& model) : model_(model) {}
-  virtual Tensor forward(nn::Pass& pass) const = 0;  // logits (1, ..., choices)
-  std::vector<int32_t> answers_;
+  explicit InspectedExample(nn::Module& model) : model_(model) {}
+  virtual Tensor forward(nn::ForwardPass& pass) const = 0;  // logits (1, ..., choices)
+  std::vector<int32_t> targets_;
 
  private:
   nn::Module& model_;
@@ -54,20 +56,20 @@ class Subject {
 // sentence without tokens or beyond the context, and an image of the wrong size. With
 // `end_of_document` a text is documents that end with this token, as --documents=yes trains them: a
 // token attends only to its own document, and a document's first token is not a target.
-std::unique_ptr<Subject> text_subject(LanguageModel& model, std::shared_ptr<const Tokenizer> tokenizer,
-                                      const std::string& text, std::optional<int32_t> end_of_document = {});
+std::unique_ptr<InspectedExample> text_example(LanguageModel& model, std::shared_ptr<const Tokenizer> tokenizer,
+                                               const std::string& text, std::optional<int32_t> end_of_document = {});
 // Makes an example of tokens and the target after each; -1: unknown.
-std::unique_ptr<Subject> token_subject(LanguageModel& model, std::shared_ptr<const Tokenizer> tokenizer,
-                                       std::vector<int32_t> tokens, std::vector<int32_t> answers,
-                                       std::optional<int32_t> end_of_document = {});
+std::unique_ptr<InspectedExample> token_example(LanguageModel& model, std::shared_ptr<const Tokenizer> tokenizer,
+                                                std::vector<int32_t> tokens, std::vector<int32_t> targets,
+                                                std::optional<int32_t> end_of_document = {});
 // `pixels`: (1, H, W, C); `label`: the target class, -1 if unknown.
-std::unique_ptr<Subject> image_subject(ImageModel& model, const Tensor& pixels, std::vector<std::string> classes,
-                                       int32_t label);
+std::unique_ptr<InspectedExample> image_example(ImageModel& model, const Tensor& pixels,
+                                                std::vector<std::string> classes, int32_t label);
 // `target`: the text that the decoder reads and predicts, token by token.
-std::unique_ptr<Subject> pair_subject(TranslationModel& model, std::shared_ptr<const Tokenizer> tokenizer,
-                                      const std::string& source, const std::string& target);
+std::unique_ptr<InspectedExample> pair_example(TranslationModel& model, std::shared_ptr<const Tokenizer> tokenizer,
+                                               const std::string& source, const std::string& target);
 
 // Returns a token's text for display: a space is an open box, a line end \n, an invalid byte \xe4.
-std::string shown_word(std::string_view piece);
+std::string display_token(std::string_view token);
 
 }  // namespace orrery::models

@@ -15,7 +15,7 @@ namespace orrery::models {
 
 // A matrix, or a grid of matrices with equal rows and columns, such as layers x heads.
 struct MapView {
-  std::string figure;  // quantity of the values: "weight"
+  std::string quantity;  // quantity of the values: "weight"
   std::vector<std::string> rows, columns;
   std::vector<std::string> names = {};             // per map: "blocks.0.attention head 2"; empty for one map
   std::pair<std::string, std::string> sides = {};  // of the grid: {"layer", "head"}; empty for one map
@@ -36,7 +36,7 @@ struct BarView {
     double value, low = NAN, high = NAN;
     std::string note = "";
   };
-  std::string figure;
+  std::string quantity;
   std::vector<Bar> bars;
 };
 
@@ -52,21 +52,21 @@ struct LineView {
     std::string name;
     std::vector<double> x, y;
   };
-  std::string x_figure, y_figure;
+  std::string x_label, y_label;
   std::vector<Line> lines;
-  std::vector<std::string> places = {};  // labels of x = 0, 1, ...; empty: x is a number
+  std::vector<std::string> x_labels = {};  // labels of x = 0, 1, ...; empty: x is a number
 };
 
 struct View {
   std::string group;  // heading of the analysis
   std::string name;   // file name of its numbers: letters, digits, _ . and /
-  std::string title, said;
-  std::variant<MapView, BarView, TableView, LineView> shown;
-  bool only_drawn = false;                                   // a terminal prints a table with the same data instead
-  std::vector<std::pair<std::string, double>> figures = {};  // "heads/induction/blocks.0.attention.3", see figures_of
+  std::string title, caption;
+  std::variant<MapView, BarView, TableView, LineView> data;
+  bool plot_only = false;                                    // a terminal prints a table with the same data instead
+  std::vector<std::pair<std::string, double>> metrics = {};  // "heads/induction/blocks.0.attention.3", see metrics_of
 };
 
 // Returns the metrics of analyses by name, analysis/metric/path, to compare models.
-std::map<std::string, double> figures_of(std::span<const View> views);
+std::map<std::string, double> metrics_of(std::span<const View> views);
 
 }  // namespace orrery::models

@@ -23,10 +23,10 @@ namespace orrery::models {
 
 // The purpose of a task.
 enum class Purpose {
-  learn,  // train
-  go_on,  // resume a run
-  begin,  // begin with the weights of another run
-  judge,  // evaluate a trained model: held-out data are required, training data may be missing
+  train,      // train
+  resume,     // resume a run
+  init_from,  // begin with the weights of another run
+  evaluate,   // evaluate a trained model: held-out data are required, training data may be missing
 };
 
 // The settings of tasks that hold paths of data; a task has some of them.
@@ -39,22 +39,23 @@ inline constexpr const char* settings_of_weights[] = {"tokenizer",  "documents",
 
 // The options of a run that tasks use.
 struct TaskOptions {
-  int64_t batch = 1;          // sequences, images, ... of a micro-batch
+  int64_t batch_size = 1;     // sequences, images, ... of a micro-batch
   int64_t micro_batches = 1;  // per step
   uint64_t seed = 0;
   std::string tokenizer = {};  // of the run that is resumed, begun with or evaluated; empty: made from the data
   std::vector<TrainingData> trained_on = {};  // by that run
-  Purpose purpose = Purpose::learn;
+  Purpose purpose = Purpose::train;
   bool bleu = true;  // with Purpose::judge: compute BLEU of a translating model, too
-  std::function<void(const std::string& done, double share)> progress = {};  // called in long work: "translated", 0.25
+  std::function<void(const std::string& done, double fraction)> progress =
+      {};  // called in long work: "translated", 0.25
 };
 
 // The results of a validation on all held-out data.
 struct Validation {
   double loss;                                               // mean, in nats
-  std::vector<std::pair<std::string, double>> figures = {};  // further metrics, such as {"accuracy", 0.87}
+  std::vector<std::pair<std::string, double>> metrics = {};  // further metrics, such as {"accuracy", 0.87}
   std::vector<std::pair<std::string, double>> details = {};  // metrics that only the log gets
-  int64_t answers = 0;                                       // number of held-out targets in the loss; 0: all
+  int64_t targets = 0;                                       // number of held-out targets in the loss; 0: all
 };
 
 // The counts that weight a micro-batch in the means over a step.
@@ -67,7 +68,7 @@ struct BatchCounts {
 int64_t count_targets(const Tensor& targets);
 
 // Returns the state of a stream at its start: empty.
-inline nn::Cache stream_cache() { return {.entries = {}, .tokens = 0, .of_states = true}; }
+inline nn::Cache empty_stream_state() { return {.entries = {}, .length = 0, .holds_states = true}; }
 
 inline const std::string division_mark = " (files)";
 
@@ -79,28 +80,28 @@ class Task {
   // Returns a micro-batch on the CPU; depends only on step, micro_batch and seed, for resuming.
   virtual std::vector<Tensor> batch(int64_t step, int64_t micro_batch) const = 0;
   // Returns true if shapes differ from batch to batch.
-  virtual bool varies() const { return false; }
+  virtual bool has_dynamic_shapes() const { return false; }
   virtual BatchCounts counts(std::span<const Tensor> batch) const = 0;  // of a batch on the CPU
   // Returns the mean loss over the targets of a batch on the model's device; 0 if there are none.
   // pass.training selects training mode.
-  virtual Tensor loss(nn::Module& model, std::span<const Tensor> batch, nn::Pass& pass) const = 0;
+  virtual Tensor loss(nn::Module& model, std::span<const Tensor> batch, nn::ForwardPass& pass) const = 0;
   // Returns 0, or for streams the cache length in tokens: each row continues the row of this
   // micro-batch in the previous step; pass.cache holds earlier states, which checkpoints save.
-  virtual int64_t carried() const { return 0; }
+  virtual int64_t stream_context() const { return 0; }
   // Returns nothing if `stop` returned true. BLEU and other slow metrics need Purpose::judge.
   virtual std::optional<Validation> validate(nn::Module& model, const std::function<bool()>& stop) const = 0;
 
   // ---- description
   virtual std::string kind() const = 0;                   // of data: "text", "images"
   virtual std::string unit() const = 0;                   // counted unit: "tokens", "images"
-  virtual int64_t units_of_batch() const = 0;             // per micro-batch, on average
-  virtual int64_t epoch() const = 0;                      // units of the training data
-  virtual int64_t held_out() const = 0;                   // units of the validation split
+  virtual int64_t units_per_batch() const = 0;            // per micro-batch, on average
+  virtual int64_t units_per_epoch() const = 0;            // units of the training data
+  virtual int64_t validation_units() const = 0;           // units of the validation split
   virtual std::string tokenizer() const { return "{}"; }  // as Tokenizer::save wrote it; of images, the class names
   // Returns the number of tokens or classes to predict; 0: the loss does not choose among such.
   virtual int64_t choices() const { return 0; }
   // Returns ln(choices()), the loss of a uniform prediction.
-  std::optional<double> guessing_loss() const {
+  std::optional<double> uniform_loss() const {
     return choices() > 0 ? std::optional(std::log(static_cast<double>(choices()))) : std::nullopt;
   }
   virtual std::vector<std::string> warnings() const { return {}; }  // messages about the data
@@ -111,22 +112,22 @@ class Task {
   virtual std::vector<TrainedPart> trained_parts() const { return {}; }
   // Fingerprints of other inputs, by the setting that names them: validation data, an external
   // tokenizer; with `division_mark` after the setting, of their division into files.
-  virtual std::map<std::string, Fingerprint> read_beside() const { return {}; }
+  virtual std::map<std::string, Fingerprint> extra_inputs() const { return {}; }
 
-  // Returns a held-out example for inspection: a batch of one, (1, T) tokens, at most most_tokens,
+  // Returns a held-out example for inspection: a batch of one, (1, T) tokens, at most max_tokens,
   // or (1, H, W, C) pixels, and (T) or (1) targets, -1 for none. Empty: not available.
-  virtual std::vector<Tensor> held_out_example(int64_t /*most_tokens*/) const { return {}; }
+  virtual std::vector<Tensor> validation_example(int64_t /*max_tokens*/) const { return {}; }
 
   // ---- cost
   virtual int64_t bytes() const = 0;                                     // of the data in memory
-  virtual int64_t length() const { return 1; }                           // positions of a sequence; 1: no sequences
-  virtual int64_t work() const { return 1; }                             // approximate uses of a parameter per position
+  virtual int64_t sequence_length() const { return 1; }                  // positions of a sequence; 1: no sequences
+  virtual int64_t uses_per_parameter() const { return 1; }               // approximate uses of a parameter per position
   virtual int64_t validation_batch() const = 0;                          // sequences, images, ... at once
   virtual int64_t training_batch(int64_t batch) const { return batch; }  // of a micro-batch, at most
   // Returns the number of full-length sequences that take as long as a mean micro-batch.
-  virtual double mean_batch(int64_t batch) const { return static_cast<double>(training_batch(batch)); }
+  virtual double mean_batch_size(int64_t batch) const { return static_cast<double>(training_batch(batch)); }
   // A dummy batch of this size, for memory planning.
-  virtual std::vector<Tensor> sample(int64_t batch, int64_t length) const = 0;
+  virtual std::vector<Tensor> dummy_batch(int64_t batch, int64_t length) const = 0;
 
   // ---- weights of another run
   // Returns paths of modules that get fresh weights, because the data require others there.

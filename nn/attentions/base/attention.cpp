@@ -13,15 +13,15 @@
 namespace orrery::nn {
 namespace {
 
-bool given(const Spec& spec) { return spec.name != "none"; }
+bool is_set(const Spec& spec) { return spec.name != "none"; }
 
-constexpr int64_t step_of_dropping = 64;  // tokens; smaller steps would copy the cache too often
+constexpr int64_t eviction_step = 64;  // tokens; smaller steps would copy the cache too often
 // Returns the first position to keep if the token at `next` attends up to `distance` back.
-int64_t first_reached(int64_t next, int64_t distance) {
-  return std::max<int64_t>(next - distance, 0) / step_of_dropping * step_of_dropping;
+int64_t first_kept_position(int64_t next, int64_t distance) {
+  return std::max<int64_t>(next - distance, 0) / eviction_step * eviction_step;
 }
 // Returns x (B, tokens, ...) from position `first` on; its last token is at position next - 1.
-Tensor from_place(const Tensor& x, int64_t first, int64_t next) {
+Tensor from_position(const Tensor& x, int64_t first, int64_t next) {
   const int64_t tokens = x.size(1), drop = first - (next - tokens);
   return drop > 0 ? slice(x, 1, drop, tokens) : x;
 }
@@ -29,7 +29,7 @@ Tensor from_place(const Tensor& x, int64_t first, int64_t next) {
 int64_t checked_head_size(const AttentionLayerOptions& o) {
   check(o.heads >= 1 && (o.head_size > 0 || o.width % o.heads == 0), "attention: heads (", o.heads,
         ") must divide width (", o.width, "); change heads, or give head_size");
-  check(o.key_heads == 0 || o.heads % o.key_heads == 0, "attention: kv_heads (", o.key_heads, ") must divide heads (",
+  check(o.kv_heads == 0 || o.heads % o.kv_heads == 0, "attention: kv_heads (", o.kv_heads, ") must divide heads (",
         o.heads, ")");
   return o.head_size > 0 ? o.head_size : o.width / o.heads;
 }
@@ -38,19 +38,19 @@ int64_t query_width(const AttentionLayerOptions& o) {
   return product_of_sizes("attention: heads times head_size", {o.heads, checked_head_size(o)});
 }
 
-void check_abilities(std::string_view name, const AttentionSettings& s, const AttentionLayerOptions& o,
-                     const AttentionAbilities& can) {
-  check(can.dropout || s.dropout == 0, name, ": has no attention weights to drop, so dropout must be 0, not ",
+void check_support(std::string_view name, const AttentionSettings& s, const AttentionLayerOptions& o,
+                   const AttentionSupport& support) {
+  check(support.dropout || s.dropout == 0, name, ": has no attention weights to drop, so dropout must be 0, not ",
         s.dropout);
-  check(can.span || !given(s.span), name, ": cannot be combined with span=", s.span, "; use softmax or pointwise");
-  check(can.slots || !given(s.persistent), name, ": cannot be combined with persistent=", s.persistent,
+  check(support.span || !is_set(s.span), name, ": cannot be combined with span=", s.span, "; use softmax or pointwise");
+  check(support.slots || !is_set(s.persistent), name, ": cannot be combined with persistent=", s.persistent,
         "; use softmax, pointwise or relu_former");
-  const bool terms = o.position && o.position->acts_on_scores(), cross = o.memory_width != 0;
-  check(can.distance_terms || !terms, name,
+  const bool terms = o.position && o.position->acts_on_scores(), cross = o.encoder_width != 0;
+  check(support.relative_position || !terms, name,
         ": has no scores to which a position could add; use position=learned, sinusoidal, rotary or none");
-  check(can.cross || !cross, name,
+  check(support.cross || !cross, name,
         ": attends to its own sequence only, so it cannot be a cross attention; use softmax");
-  check(!cross || !given(s.span), name, ": span=", s.span,
+  check(!cross || !is_set(s.span), name, ": span=", s.span,
         " needs queries and keys of one sequence; use span=none in cross attention");
   check(!cross || !terms, name,
         ": alibi and relative positions need queries and keys of one sequence; use another position with cross "
@@ -59,42 +59,42 @@ void check_abilities(std::string_view name, const AttentionSettings& s, const At
 
 }  // namespace
 
-void check_cache(std::string_view name, const Pass& pass, bool causal) {
+void check_cache(std::string_view name, const ForwardPass& pass, bool causal) {
   if (!pass.cache) return;
   check(causal, name, ": only causal attention can continue from a cache");
   check(!pass.lengths && !pass.document_ids, name,
         ": a cache cannot be combined with lengths or document_ids; leave one of them out");
 }
 
-// Returns `kept` (B, tokens, ...) followed by `more`. A single sequence grows in `room`, which
-// doubles when full: O(1) amortized per token. A room shared with a copy of the cache is not used.
-Tensor appended(const Tensor& kept, const Tensor& more, Tensor& room) {
-  if (!kept) return more;
-  if (kept.size(0) != 1 || recording()) return concatenate({kept, more}, 1);
-  const Shape shape = kept.shape().with(1, kept.size(1) + more.size(1));
-  const bool ours = room && room.body().use_count() == 1 && room.body()->buffer == kept.body()->buffer;
-  int64_t begin = ours ? (kept.body()->offset - room.body()->offset) / bytes_of(kept.dtype()) : 0;
-  if (!ours || begin + shape.numel() > room.numel()) {
-    room = Tensor::empty_like(kept, Shape{2 * shape.numel()});
-    room.part(0, kept.shape()).copy_from(kept);
+// Returns `cached` (B, tokens, ...) followed by `more`. A single sequence grows in `buffer`, which
+// doubles when full: O(1) amortized per token. A buffer shared with a copy of the cache is not used.
+Tensor append(const Tensor& cached, const Tensor& more, Tensor& buffer) {
+  if (!cached) return more;
+  if (cached.size(0) != 1 || recording()) return concatenate({cached, more}, 1);
+  const Shape shape = cached.shape().with(1, cached.size(1) + more.size(1));
+  const bool reusable = buffer && buffer.impl().use_count() == 1 && buffer.impl()->buffer == cached.impl()->buffer;
+  int64_t begin = reusable ? (cached.impl()->offset - buffer.impl()->offset) / bytes_of(cached.dtype()) : 0;
+  if (!reusable || begin + shape.numel() > buffer.numel()) {
+    buffer = Tensor::empty_like(cached, Shape{2 * shape.numel()});
+    buffer.flat_view(0, cached.shape()).copy_from(cached);
     begin = 0;
   }
-  room.part(begin + kept.numel(), more.shape()).copy_from(more);
-  return room.part(begin, shape);
+  buffer.flat_view(begin + cached.numel(), more.shape()).copy_from(more);
+  return buffer.flat_view(begin, shape);
 }
 
-void continue_from_cache(const Module& attention, AttentionInputs& r, Pass& pass, int64_t reach) {
+void append_to_cache(const Module& attention, AttentionInputs& r, ForwardPass& pass, int64_t reach) {
   if (!pass.cache) return;
-  check(!pass.cache->of_states, attention.path(),
+  check(!pass.cache->holds_states, attention.path(),
         ": this attention does not support streams; use softmax or pointwise");
   const int64_t next = pass.offset() + r.query.size(1);  // position after the last query
-  Cache::Entry& kept = pass.cache->entries[attention.unique_path()];
-  r.key = appended(kept.key, r.key, kept.key_room), r.value = appended(kept.value, r.value, kept.value_room);
-  const int64_t first = reach > 0 ? first_reached(next, reach - 1) : 0;
-  kept.key = from_place(r.key, first, next).detach(), kept.value = from_place(r.value, first, next).detach();
+  Cache::Entry& cached = pass.cache->entries[attention.unique_path()];
+  r.key = append(cached.key, r.key, cached.key_buffer), r.value = append(cached.value, r.value, cached.value_buffer);
+  const int64_t first = reach > 0 ? first_kept_position(next, reach - 1) : 0;
+  cached.key = from_position(r.key, first, next).detach(), cached.value = from_position(r.value, first, next).detach();
 }
 
-void add_distance_terms(const Position* position, int64_t distances, AttentionInputs& r) {
+void add_relative_positions(const Position* position, int64_t distances, AttentionInputs& r) {
   if (!position || !position->acts_on_scores()) return;
   const Dtype dtype = r.query.dtype();
   if (const Tensor bias = position->relative_bias(distances, r.query.device()))
@@ -103,41 +103,43 @@ void add_distance_terms(const Position* position, int64_t distances, AttentionIn
 }
 
 AttentionLayer::AttentionLayer(std::string_view name, const AttentionSettings& settings,
-                               const AttentionLayerOptions& options, const AttentionAbilities& abilities)
+                               const AttentionLayerOptions& options, const AttentionSupport& support)
     : name_(name),
       settings_(settings),
       options_(options),
-      key_heads_(options.key_heads ? options.key_heads : options.heads),
+      kv_heads_(options.kv_heads ? options.kv_heads : options.heads),
       head_size_(checked_head_size(options)),
-      output_(query_width(options), options.width,
-              {.bias = options.bias,
-               .weight = options.initial_weights.joining(query_width(options), options.width, options.layers)}) {
-  check_abilities(name, settings, options, abilities);
+      output_(
+          query_width(options), options.width,
+          {.bias = options.bias,
+           .weight = options.initial_weights.residual_output(query_width(options), options.width, options.layers)}) {
+  check_support(name, settings, options, support);
   const int64_t width = options.width, queries = query_width(options),
-                keys = product_of_sizes(name, {key_heads_, head_size_});
-  const auto linear = [&](std::vector<int64_t> parts) {
-    const Initialization weight = options.initial_weights.inner(width, queries, options.layers);
-    return Linear::Options{.bias = options.bias, .weight = weight, .parts = std::move(parts)};
+                keys = product_of_sizes(name, {kv_heads_, head_size_});
+  const auto linear = [&](std::vector<int64_t> packed_rows) {
+    const Initialization weight = options.initial_weights.hidden(width, queries, options.layers);
+    return Linear::Options{.bias = options.bias, .weight = weight, .packed_rows = std::move(packed_rows)};
   };
-  if (options.memory_width) {
+  if (options.encoder_width) {
     query_ = std::make_unique<Linear>(width, queries, linear({}));
-    key_value_ = std::make_unique<Linear>(options.memory_width, sum_of_sizes(name, {keys, keys}), linear({keys, keys}));
+    key_value_ =
+        std::make_unique<Linear>(options.encoder_width, sum_of_sizes(name, {keys, keys}), linear({keys, keys}));
   } else {
     query_key_value_ =
         std::make_unique<Linear>(width, sum_of_sizes(name, {queries, keys, keys}), linear({queries, keys, keys}));
   }
   if (options.query_key_bias)
     query_bias_ = Parameter(Shape{queries}, constant(0)), key_bias_ = Parameter(Shape{keys}, constant(0));
-  if (given(settings.qk_norm)) {
+  if (is_set(settings.qk_norm)) {
     query_norm_ = make_normalization(settings.qk_norm, {.width = head_size_, .bias = false});
     key_norm_ = make_normalization(settings.qk_norm, {.width = head_size_, .bias = false});
   }
-  if (given(settings.gate)) {
+  if (is_set(settings.gate)) {
     gate_function_.emplace(settings.gate);
     gate_ = std::make_unique<Linear>(width, queries, linear({}));
   }
-  if (given(settings.span)) span_ = std::make_unique<Span>(settings.span, width, options.heads, options.context);
-  if (given(settings.persistent)) slots_ = std::make_unique<Slots>(settings.persistent, key_heads_, head_size_);
+  if (is_set(settings.span)) span_ = std::make_unique<Span>(settings.span, width, options.heads, options.context);
+  if (is_set(settings.persistent)) slots_ = std::make_unique<Slots>(settings.persistent, kv_heads_, head_size_);
   attend_to_self_ = settings.attend_to_self == "yes" || (settings.attend_to_self == "default" && !span_);
   if (!options.position) return;
   options.position->check_head_size(head_size_);
@@ -156,95 +158,96 @@ int64_t AttentionLayer::within_window(int64_t distances) const {
   return window > 0 ? std::min(distances, window) : distances;
 }
 
-Tensor AttentionLayer::by_head(const Tensor& x, int64_t heads) const {
+Tensor AttentionLayer::split_heads(const Tensor& x, int64_t heads) const {
   return x.reshape(Shape{x.size(0), x.size(1), heads, head_size_});
 }
 
-Tensor with(const Parameter& bias, const Tensor& x) { return bias.value ? x + bias.value : x; }
+Tensor add_bias(const Parameter& bias, const Tensor& x) { return bias.value ? x + bias.value : x; }
 
 // Returns the cached keys and values of the encoder output, normalized and rotated, or null. They
 // are computed once, because the encoder output is constant while a cache lives.
-const Cache::Entry* kept_memory(const AttentionLayer& attention, const Pass& pass) {
+const Cache::Entry* cached_encoder_keys(const AttentionLayer& attention, const ForwardPass& pass) {
   if (!pass.cache) return nullptr;
   const auto found = pass.cache->entries.find(attention.unique_path());
   return found == pass.cache->entries.end() ? nullptr : &found->second;
 }
 
-AttentionInputs AttentionLayer::project(const Tensor& x, Pass& pass) {
-  const int64_t queries = options_.heads * head_size_, keys = key_heads_ * head_size_;
+AttentionInputs AttentionLayer::project(const Tensor& x, ForwardPass& pass) {
+  const int64_t queries = options_.heads * head_size_, keys = kv_heads_ * head_size_;
   std::vector<Tensor> qkv;
   if (query_key_value_) {
     qkv = linear_split(x, query_key_value_->weight.value, query_key_value_->bias.value, {queries, keys, keys});
   } else {
-    check(pass.memory && pass.memory.shape().rank() == 3 && pass.memory.size(2) == options_.memory_width, name_,
-          ": cross attention needs pass.memory (batch, time, ", options_.memory_width, "), not ",
-          pass.memory ? pass.memory.shape() : Shape());
-    if (const Cache::Entry* const kept = kept_memory(*this, pass))
-      return {.query = by_head(with(query_bias_, (*query_)(x, pass)), options_.heads),
-              .key = kept->key,
-              .value = kept->value};
-    qkv = linear_split(pass.memory, key_value_->weight.value, key_value_->bias.value, {keys, keys});
+    check(pass.encoder_output && pass.encoder_output.shape().rank() == 3 &&
+              pass.encoder_output.size(2) == options_.encoder_width,
+          name_, ": cross attention needs pass.memory (batch, time, ", options_.encoder_width, "), not ",
+          pass.encoder_output ? pass.encoder_output.shape() : Shape());
+    if (const Cache::Entry* const cached = cached_encoder_keys(*this, pass))
+      return {.query = split_heads(add_bias(query_bias_, (*query_)(x, pass)), options_.heads),
+              .key = cached->key,
+              .value = cached->value};
+    qkv = linear_split(pass.encoder_output, key_value_->weight.value, key_value_->bias.value, {keys, keys});
     qkv.insert(qkv.begin(), (*query_)(x, pass));
   }
-  AttentionInputs r{.query = by_head(with(query_bias_, qkv[0]), options_.heads),
-                    .key = by_head(with(key_bias_, qkv[1]), key_heads_),
-                    .value = by_head(qkv[2], key_heads_)};
-  if (pass.cache && pass.cache->of_states && query_key_value_) go_on_with_stream(x, r, pass);
+  AttentionInputs r{.query = split_heads(add_bias(query_bias_, qkv[0]), options_.heads),
+                    .key = split_heads(add_bias(key_bias_, qkv[1]), kv_heads_),
+                    .value = split_heads(qkv[2], kv_heads_)};
+  if (pass.cache && pass.cache->holds_states && query_key_value_) prepend_stream_states(x, r, pass);
   return r;
 }
 
 // Attends as far as the current spans reach, but caches more, because the next optimizer step may
 // lengthen a span: by less than 64 tokens at usable learning rates.
-void AttentionLayer::go_on_with_stream(const Tensor& x, AttentionInputs& r, Pass& pass) {
+void AttentionLayer::prepend_stream_states(const Tensor& x, AttentionInputs& r, ForwardPass& pass) {
   check_cache(name_, pass, options_.causal);
   check(span_ != nullptr, name_, ": a stream model needs a span; give one, as in ", name_, "(span=fixed(256))");
   const AttentionOptions limits = span_limits();
   // At distance `reach`, the far end of the ramp, a key has weight 0 but a gradient.
-  const int64_t reach = span_->reach(limits), most = limits.mask.window - 1, before = pass.offset(),
-                next = before + x.size(1);
-  Tensor& kept = pass.cache->entries[unique_path()].states;
+  const int64_t reach = span_->reach(limits), max_distance = limits.mask.window - 1, begin = pass.offset(),
+                next = begin + x.size(1);
+  Tensor& cached = pass.cache->entries[unique_path()].states;
   Tensor all = x.detach();
-  if (kept) {
-    check(kept.size(0) == x.size(0), name_, ": the number of sequences (", x.size(0),
-          ") must equal that of the cache (", kept.size(0), ")");
+  if (cached) {
+    check(cached.size(0) == x.size(0), name_, ": the number of sequences (", x.size(0),
+          ") must equal that of the cache (", cached.size(0), ")");
     const Tensor weight = query_key_value_->weight.value, bias = query_key_value_->bias.value;
-    const int64_t keys = key_heads_ * head_size_, rows = weight.size(0), queries = rows - 2 * keys;
-    const Tensor states = from_place(kept, first_reached(before, std::min(most, reach)), before);
+    const int64_t keys = kv_heads_ * head_size_, rows = weight.size(0), queries = rows - 2 * keys;
+    const Tensor states = from_position(cached, first_kept_position(begin, std::min(max_distance, reach)), begin);
     const std::vector<Tensor> kv =
         linear_split(states, weight.slice(queries, rows), bias ? bias.slice(queries, rows) : Tensor(), {keys, keys});
-    r.key = concatenate({by_head(with(key_bias_, kv[0]), key_heads_), r.key}, 1);
-    r.value = concatenate({by_head(kv[1], key_heads_), r.value}, 1);
-    all = concatenate({kept, all}, 1);
+    r.key = concatenate({split_heads(add_bias(key_bias_, kv[0]), kv_heads_), r.key}, 1);
+    r.value = concatenate({split_heads(kv[1], kv_heads_), r.value}, 1);
+    all = concatenate({cached, all}, 1);
   }
-  kept = from_place(all, first_reached(next, std::min(most, reach + step_of_dropping)), next);
+  cached = from_position(all, first_kept_position(next, std::min(max_distance, reach + eviction_step)), next);
 }
 
-void AttentionLayer::add_terms(const Tensor& x, AttentionInputs& r, Pass& pass) const {
-  add_distance_terms(options_.position, within_window(std::max(pass.offset() + r.query.size(1), r.key.size(1))), r);
+void AttentionLayer::add_score_terms(const Tensor& x, AttentionInputs& r, ForwardPass& pass) const {
+  add_relative_positions(options_.position, within_window(std::max(pass.offset() + r.query.size(1), r.key.size(1))), r);
   if (span_) span_->add_to(r, x, pass);
   if (slots_) {
-    const SlotKeysAndValues slots = slots_->use();
+    const SlotKeysAndValues slots = slots_->keys_and_values();
     r.slot_key = slots.key, r.slot_value = slots.value;
   }
 }
 
-AttentionOptions AttentionLayer::options_of(const AttentionInputs& r, const Pass& pass) const {
-  const bool cross = options_.memory_width != 0;
+AttentionOptions AttentionLayer::options_of(const AttentionInputs& r, const ForwardPass& pass) const {
+  const bool cross = options_.encoder_width != 0;
   const int64_t cached = cross ? 0 : r.key.size(1) - r.query.size(1);
-  constexpr int64_t many = 1 << 28;  // further back than any window; positions of a long stream may exceed 2^29
+  constexpr int64_t max_offset = 1 << 28;  // further back than any window; positions of a long stream may exceed 2^29
   AttentionOptions o{.mask = {.causal = options_.causal && !cross,
                               .attend_to_self = attend_to_self_ || cross,
                               .query_offset = cached,
-                              .keys_dropped = cross ? 0 : std::min(pass.offset() - cached, many),
-                              .lengths = cross ? pass.memory_lengths : pass.lengths,
+                              .keys_dropped = cross ? 0 : std::min(pass.offset() - cached, max_offset),
+                              .lengths = cross ? pass.encoder_lengths : pass.lengths,
                               .query_lengths = pass.lengths,
                               .query_document_ids = pass.document_ids,
-                              .key_document_ids = cross ? pass.memory_document_ids : pass.document_ids},
+                              .key_document_ids = cross ? pass.encoder_document_ids : pass.document_ids},
                      .scale = settings_.scale > 0 ? settings_.scale : 1 / std::sqrt(static_cast<double>(head_size_)),
                      .dropout = pass.training ? settings_.dropout : 0,
-                     .random_key = pass.training && settings_.dropout > 0 ? random_key(pass) : LateKey{}};
+                     .rng_key = pass.training && settings_.dropout > 0 ? rng_key(pass) : DeviceRandomKey{}};
   check(
-      !cross || bool(pass.document_ids) == bool(pass.memory_document_ids), name_,
+      !cross || bool(pass.document_ids) == bool(pass.encoder_document_ids), name_,
       ": cross attention attends within a token's own document, so pass.document_ids and pass.memory_document_ids must "
       "be given together; only ",
       pass.document_ids ? "the first" : "the second", " is given");
@@ -254,8 +257,9 @@ AttentionOptions AttentionLayer::options_of(const AttentionInputs& r, const Pass
 
 // Returns the separate attention calls: one over all keys or, with split slots, one over the
 // context and one over the slots.
-std::vector<AttentionLayer::Part> AttentionLayer::parts_of(const AttentionInputs& r, const AttentionOptions& o) const {
-  Part context{r, o};
+std::vector<AttentionLayer::AttentionCall> AttentionLayer::attention_calls(const AttentionInputs& r,
+                                                                           const AttentionOptions& o) const {
+  AttentionCall context{r, o};
   context.options.hooked_path = path(), context.options.hooked_name = "scores";
   if (!slots_ || !slots_->split()) return {context};
   context.inputs.slot_key = context.inputs.slot_value = {};
@@ -264,93 +268,93 @@ std::vector<AttentionLayer::Part> AttentionLayer::parts_of(const AttentionInputs
                               .value = Tensor::empty_like(r.value, r.value.shape().with(1, 0)),
                               .slot_key = r.slot_key,
                               .slot_value = r.slot_value};
-  const AttentionOptions of_slots{.mask = {.causal = false, .query_lengths = o.mask.query_lengths},
-                                  .scale = o.scale,
-                                  .soft_cap = o.soft_cap,
-                                  .dropout = o.dropout,
-                                  .random_key = o.random_key.derive("slots"),
-                                  .hooked_path = path(),
-                                  .hooked_name = "slot_scores"};
-  return {context, {slots, of_slots}};
+  const AttentionOptions slot_options{.mask = {.causal = false, .query_lengths = o.mask.query_lengths},
+                                      .scale = o.scale,
+                                      .soft_cap = o.soft_cap,
+                                      .dropout = o.dropout,
+                                      .rng_key = o.rng_key.derive("slots"),
+                                      .hooked_path = path(),
+                                      .hooked_name = "slot_scores"};
+  return {context, {slots, slot_options}};
 }
 
-// Returns each part's weights or their replacements; hooks see them joined. Empty: no weights.
-std::vector<Tensor> AttentionLayer::hooked_weights(const std::vector<Part>& parts) {
+// Returns the weights of each call or their replacements; hooks see them joined. Empty: no weights.
+std::vector<Tensor> AttentionLayer::hooked_weights(const std::vector<AttentionCall>& calls) {
   std::vector<Tensor> all;
-  for (const Part& part : parts) all.push_back(weights(part.inputs, part.options));
+  for (const AttentionCall& call : calls) all.push_back(weights(call.inputs, call.options));
   if (!all[0]) return {};
   const int64_t keys = all[0].size(3);
-  const Tensor shown = hook(path(), "weights", all.size() == 1 ? all[0] : concatenate(all, 3));
-  if (all.size() == 1) return {shown};
-  return {slice(shown, 3, 0, keys), slice(shown, 3, keys, shown.size(3))};
+  const Tensor hooked = hook(path(), "weights", all.size() == 1 ? all[0] : concatenate(all, 3));
+  if (all.size() == 1) return {hooked};
+  return {slice(hooked, 3, 0, keys), slice(hooked, 3, keys, hooked.size(3))};
 }
 
-void AttentionLayer::show_rows(const Tensor& w, const AttentionInputs& r, const AttentionOptions& o) const {
+void AttentionLayer::hook_row_statistics(const Tensor& w, const AttentionInputs& r, const AttentionOptions& o) const {
   const Tensor visible = broadcast_to(attention_mask(r, o), w.shape());
   hook(path(), "visible", visible);
   const AttentionOutput rows = row_statistics(w, visible);
   const Tensor some = sum(visible, {-1}), none = Tensor::full_like(w, {1}, NAN);
-  const auto show = [&](const char* name, const Tensor& x) { hook(path(), name, where(some, x, none)); };
-  show("row_sum", rows.sum), show("row_entropy", rows.entropy);
-  show("row_zero_fraction", rows.zero_share), show("row_max", rows.maximum);
+  const auto offer = [&](const char* name, const Tensor& x) { hook(path(), name, where(some, x, none)); };
+  offer("row_sum", rows.sum), offer("row_entropy", rows.entropy);
+  offer("row_zero_fraction", rows.zero_fraction), offer("row_max", rows.maximum);
 }
 
-Tensor AttentionLayer::read_all(const AttentionInputs& r, const AttentionOptions& o, Pass& pass) {
-  const std::vector<Part> parts = parts_of(r, o);
+Tensor AttentionLayer::attend_all(const AttentionInputs& r, const AttentionOptions& o, ForwardPass& pass) {
+  const std::vector<AttentionCall> calls = attention_calls(r, o);
   // Uses |= instead of ||, because each call must offer its name to the hooks.
-  bool scores = false, rows = false, looked_at = is_hooked(path(), "weights");
-  for (const Part& part : parts) scores |= is_hooked(path(), part.options.hooked_name);
+  bool scores = false, rows = false, observed = is_hooked(path(), "weights");
+  for (const AttentionCall& call : calls) scores |= is_hooked(path(), call.options.hooked_name);
   for (const char* name : {"visible", "row_sum", "row_entropy", "row_zero_fraction", "row_max"})
     rows |= is_hooked(path(), name);
-  looked_at |= scores || rows;
-  bool replaced = is_replaced(path(), "weights");
-  for (const Part& part : parts) replaced |= is_replaced(path(), part.options.hooked_name);
+  observed |= scores || rows;
+  bool replaced = has_replacement(path(), "weights");
+  for (const AttentionCall& call : calls) replaced |= has_replacement(path(), call.options.hooked_name);
   std::vector<Tensor> w;
-  if (looked_at) {
+  if (observed) {
     std::optional<NoGrad> guard;
     if (!replaced) guard.emplace();
-    w = hooked_weights(parts);
-    const NoGrad no_history;
-    if (rows && !w.empty()) show_rows(w.size() == 1 ? w[0] : concatenate(w, 3), r, o);
+    w = hooked_weights(calls);
+    const NoGrad no_grad;
+    if (rows && !w.empty()) hook_row_statistics(w.size() == 1 ? w[0] : concatenate(w, 3), r, o);
   }
   check(!replaced || !w.empty(), name_,
         ": has no attention weights, so a hook cannot replace them; use softmax or pointwise");
   Tensor all;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    const auto& [inputs, options] = parts[i];
-    const Tensor y = replaced ? finish(read_values(w[i], inputs, options)) : read(inputs, options, pass);
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const auto& [inputs, options] = calls[i];
+    const Tensor y = replaced ? finish(apply_weights(w[i], inputs, options)) : attend(inputs, options, pass);
     all = all ? all + y : y;
   }
   return all;
 }
 
-Tensor AttentionLayer::read_heads(AttentionInputs r, const Tensor& x, Pass& pass) {
-  const bool cross = options_.memory_width != 0, known = cross && kept_memory(*this, pass);
+Tensor AttentionLayer::attend_heads(AttentionInputs r, const Tensor& x, ForwardPass& pass) {
+  const bool cross = options_.encoder_width != 0, cached = cross && cached_encoder_keys(*this, pass);
   if (!cross) check_cache(name_, pass, options_.causal);
   if (query_norm_) {
     r.query = (*query_norm_)(r.query, pass);
-    if (!known) r.key = (*key_norm_)(r.key, pass);
+    if (!cached) r.key = (*key_norm_)(r.key, pass);
   }
   if (options_.position) {
     r.query = options_.position->rotate(r.query, pass);
-    Pass of_memory;
-    of_memory.document_ids = pass.memory_document_ids;
-    if (!known) r.key = options_.position->rotate(r.key, cross ? of_memory : pass);
+    ForwardPass encoder_pass;
+    encoder_pass.document_ids = pass.encoder_document_ids;
+    if (!cached) r.key = options_.position->rotate(r.key, cross ? encoder_pass : pass);
   }
-  if (cross && pass.cache && !known) pass.cache->entries[unique_path()] = {r.key.detach(), r.value.detach()};
+  if (cross && pass.cache && !cached) pass.cache->entries[unique_path()] = {r.key.detach(), r.value.detach()};
   r.query = hook(path(), "query", r.query), r.key = hook(path(), "key", r.key);
   r.value = hook(path(), "value", r.value);
-  if (!cross && !(pass.cache && pass.cache->of_states))
-    continue_from_cache(*this, r, pass, pass.cache && span_ ? span_->reach(span_limits()) : 0);
-  add_terms(x, r, pass);
+  if (!cross && !(pass.cache && pass.cache->holds_states))
+    append_to_cache(*this, r, pass, pass.cache && span_ ? span_->reach(span_limits()) : 0);
+  add_score_terms(x, r, pass);
   const AttentionOptions o = options_of(r, pass);
-  const Tensor read = hook(path(), "head_output", read_all(r, o, pass));
-  const Tensor y = read.reshape(Shape{read.size(0), read.size(1), read.size(2) * read.size(3)});
+  const Tensor output = hook(path(), "head_output", attend_all(r, o, pass));
+  const Tensor y = output.reshape(Shape{output.size(0), output.size(1), output.size(2) * output.size(3)});
   return gate_ ? gate_function_->gate((*gate_)(x, pass), y) : y;
 }
 
-Tensor AttentionLayer::forward_onto(const Tensor& x, const Tensor& residual, Pass& pass) {
-  const Tensor y = read_heads(project(x, pass), x, pass);
+Tensor AttentionLayer::forward_with_residual(const Tensor& x, const Tensor& residual, ForwardPass& pass) {
+  const Tensor y = attend_heads(project(x, pass), x, pass);
   return linear(y, output_.weight.value, output_.bias.value, residual);
 }
 

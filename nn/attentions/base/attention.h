@@ -10,7 +10,7 @@
 // A text stream is processed block by block: with a cache of states, k and v are projected from [x
 // of previous blocks, x], as far back as the span reaches. The x of previous blocks is a constant.
 //
-// An attention function is one file: a class derived from AttentionLayer with `read`, a list of the
+// An attention function is one file: a class derived from AttentionLayer with `attend`, a list of the
 // options that it supports, and one line REGISTER_ATTENTION(Type).
 #pragma once
 
@@ -26,7 +26,7 @@ namespace orrery::nn {
 struct AttentionLayerOptions {
   int64_t width;          // channels of input and output
   int64_t heads;          // query heads
-  int64_t key_heads = 0;  // key/value heads, each shared by heads / key_heads query heads; 0: equal to heads
+  int64_t kv_heads = 0;   // key/value heads, each shared by heads / kv_heads query heads; 0: equal to heads
   int64_t head_size = 0;  // 0: width / heads
   bool causal = true;
   bool bias = true;
@@ -35,9 +35,9 @@ struct AttentionLayerOptions {
   InitialWeights initial_weights = {};
   int64_t context = 0;                 // maximum number of tokens, cached tokens included; 0: unknown
   const Position* position = nullptr;  // the model's; must outlive the attention
-  // Not 0: cross attention to the encoder output pass.memory (B, Tk, memory_width), within
-  // pass.memory_lengths and pass.memory_document_ids. Rotary rotates keys by their positions in it.
-  int64_t memory_width = 0;
+  // Not 0: cross attention to the encoder output pass.encoder_output (B, Tk, encoder_width), within
+  // pass.encoder_lengths and pass.encoder_document_ids. Rotary rotates keys by their positions in it.
+  int64_t encoder_width = 0;
 };
 
 // Settings of the layer. The spec of every attention takes them after its own settings.
@@ -63,8 +63,8 @@ struct AttentionSettings {
 };
 
 // Options that an attention supports. Others throw at construction; the message names it.
-struct AttentionAbilities {
-  bool dropout = true, distance_terms = true, span = true, slots = true, cross = true;
+struct AttentionSupport {
+  bool dropout = true, relative_position = true, span = true, slots = true, cross = true;
 };
 
 class Span;
@@ -73,46 +73,46 @@ class Slots;
 class AttentionLayer : public Sublayer {
  public:
   AttentionLayer(std::string_view name, const AttentionSettings& settings, const AttentionLayerOptions& options,
-                 const AttentionAbilities& abilities);
+                 const AttentionSupport& support);
   ~AttentionLayer() override;
-  Tensor forward_onto(const Tensor& x, const Tensor& residual, Pass& pass) final;
+  Tensor forward_with_residual(const Tensor& x, const Tensor& residual, ForwardPass& pass) final;
   // Returns the head outputs (B, Tq, H Dv), gated, of queries (B, Tq, H, D), keys (B, Tk, Hk, D)
   // and values (B, Tk, Hk, Dv). Gate and dynamic span use the queries' tokens x (B, Tq, width).
-  Tensor read_heads(AttentionInputs inputs, const Tensor& x, Pass& pass);
-  bool reads_memory() const { return options_.memory_width != 0; }  // cross attention
+  Tensor attend_heads(AttentionInputs inputs, const Tensor& x, ForwardPass& pass);
+  bool is_cross_attention() const { return options_.encoder_width != 0; }  // cross attention
   void visit(Visitor& v) override;  // an attention function with parameters visits them too
 
  protected:
   // Returns the head outputs (B, Tq, H, Dv). Split slots call it twice: for context and for slots.
-  virtual Tensor read(const AttentionInputs& inputs, const AttentionOptions& options, Pass& pass) = 0;
+  virtual Tensor attend(const AttentionInputs& inputs, const AttentionOptions& options, ForwardPass& pass) = 0;
   // Returns the weights (B, H, Tq, Tk + N) for hooks; an undefined tensor if there are no weights.
   virtual Tensor weights(const AttentionInputs& inputs, const AttentionOptions& options) = 0;
-  // Maps sum_j w_ij v_j to the head output, both (B, Tq, H, Dv): the last step of `read`.
+  // Maps sum_j w_ij v_j to the head output, both (B, Tq, H, Dv): the last step of `attend`.
   virtual Tensor finish(const Tensor& sums) { return sums; }
   int64_t heads() const { return options_.heads; }
   int64_t head_size() const { return head_size_; }
 
  private:
-  Tensor by_head(const Tensor& x, int64_t heads) const;
+  Tensor split_heads(const Tensor& x, int64_t heads) const;
   AttentionOptions span_limits() const;
   int64_t within_window(int64_t distances) const;
-  AttentionInputs project(const Tensor& x, Pass& pass);
-  void go_on_with_stream(const Tensor& x, AttentionInputs& inputs, Pass& pass);
-  void add_terms(const Tensor& x, AttentionInputs& inputs, Pass& pass) const;
-  AttentionOptions options_of(const AttentionInputs& inputs, const Pass& pass) const;
-  struct Part {
+  AttentionInputs project(const Tensor& x, ForwardPass& pass);
+  void prepend_stream_states(const Tensor& x, AttentionInputs& inputs, ForwardPass& pass);
+  void add_score_terms(const Tensor& x, AttentionInputs& inputs, ForwardPass& pass) const;
+  AttentionOptions options_of(const AttentionInputs& inputs, const ForwardPass& pass) const;
+  struct AttentionCall {
     AttentionInputs inputs;
     AttentionOptions options;
   };
-  std::vector<Part> parts_of(const AttentionInputs& inputs, const AttentionOptions& options) const;
-  std::vector<Tensor> hooked_weights(const std::vector<Part>& parts);
-  void show_rows(const Tensor& weights, const AttentionInputs& inputs, const AttentionOptions& options) const;
-  Tensor read_all(const AttentionInputs& inputs, const AttentionOptions& options, Pass& pass);
+  std::vector<AttentionCall> attention_calls(const AttentionInputs& inputs, const AttentionOptions& options) const;
+  std::vector<Tensor> hooked_weights(const std::vector<AttentionCall>& calls);
+  void hook_row_statistics(const Tensor& weights, const AttentionInputs& inputs, const AttentionOptions& options) const;
+  Tensor attend_all(const AttentionInputs& inputs, const AttentionOptions& options, ForwardPass& pass);
 
   std::string name_;
   AttentionSettings settings_;
   AttentionLayerOptions options_;
-  int64_t key_heads_, head_size_;
+  int64_t kv_heads_, head_size_;
   bool attend_to_self_;
   std::unique_ptr<Linear> query_key_value_, query_, key_value_;  // self attention: the first; cross: the others
   Parameter query_bias_, key_bias_;                              // undefined unless query_key_bias
@@ -125,13 +125,13 @@ class AttentionLayer : public Sublayer {
 };
 
 // Throws if the pass has a cache that this attention, `name`, cannot continue.
-void check_cache(std::string_view name, const Pass& pass, bool causal);
+void check_cache(std::string_view name, const ForwardPass& pass, bool causal);
 // With a cache in the pass: prepends the cached keys and values and caches all for the next pass,
 // under the path of `attention`. If `reach` is not 0, drops keys at distances of `reach` or more
 // (masked for all queries) in steps of 64. Throws for a cache of states.
-void continue_from_cache(const Module& attention, AttentionInputs& inputs, Pass& pass, int64_t reach = 0);
+void append_to_cache(const Module& attention, AttentionInputs& inputs, ForwardPass& pass, int64_t reach = 0);
 // Adds the score terms of `position`, which may be null, in the dtypes that attention takes.
-void add_distance_terms(const Position* position, int64_t distances, AttentionInputs& inputs);
+void add_relative_positions(const Position* position, int64_t distances, AttentionInputs& inputs);
 
 // Returns the catalogue entries of the layer's settings, one for each setting with a formula.
 const std::vector<Info>& attention_settings();

@@ -9,14 +9,14 @@ namespace {
 
 constexpr int64_t context = 96;  // beyond every T, so that tables have unused rows
 
-Tensor whole_numbers(const Shape& shape, const std::vector<int32_t>& values) { return Tensor::from(shape, values); }
+Tensor int_tensor(const Shape& shape, const std::vector<int32_t>& values) { return Tensor::from(shape, values); }
 
 struct Condition {
   std::string title;
   AttentionLayerOptions options;
   Shape input;
-  std::function<void(Pass&)> prepare = {};
-  int64_t quotients = 64;  // finite differences; few where a pass is long
+  std::function<void(ForwardPass&)> prepare = {};
+  int64_t finite_differences = 64;  // finite differences; few where a pass is long
 };
 
 // Tests every attention with T = 1, 17, 65 and head sizes 8, 20, 64 and odd ones (rotary: even).
@@ -26,14 +26,14 @@ std::vector<Condition> causal_conditions(bool even) {
           {even ? "packed documents, T 6, D 4" : "packed documents, T 6, D 3",
            {.width = small, .heads = 3, .bias = false},
            {2, 6, small},
-           [](Pass& pass) {
-             pass.document_ids = whole_numbers({2, 6}, {0, 0, 0, 1, 1, 2, 5, 5, 5, 5, 5, 3});
+           [](ForwardPass& pass) {
+             pass.document_ids = int_tensor({2, 6}, {0, 0, 0, 1, 1, 2, 5, 5, 5, 5, 5, 3});
            }},
           {"causal with lengths, T 65, D 20",
-           {.width = 40, .heads = 2, .key_heads = 1},
+           {.width = 40, .heads = 2, .kv_heads = 1},
            {2, 65, 40},
-           [](Pass& pass) {
-             pass.lengths = whole_numbers({2}, {65, 34});
+           [](ForwardPass& pass) {
+             pass.lengths = int_tensor({2}, {65, 34});
            },
            2},
           {"one token, D 64", {.width = 64, .heads = 1}, {2, 1, 64}, {}, 2}};
@@ -41,27 +41,27 @@ std::vector<Condition> causal_conditions(bool even) {
 std::vector<Condition> full_conditions(bool even) {
   const int64_t width = even ? 24 : 20;
   return {{even ? "full with lengths, T 9, D 6" : "full with lengths, T 9, D 5",
-           {.width = width, .heads = 4, .key_heads = 2, .causal = false},
+           {.width = width, .heads = 4, .kv_heads = 2, .causal = false},
            {2, 9, width},
-           [](Pass& pass) {
-             pass.lengths = whole_numbers({2}, {9, 4});
+           [](ForwardPass& pass) {
+             pass.lengths = int_tensor({2}, {9, 4});
            }},
           {"full, T 65, D 8", {.width = 8, .heads = 1, .causal = false}, {1, 65, 8}, {}, 2}};
 }
 std::vector<Condition> cross_conditions() {
-  const auto reading = [](int64_t keys, int64_t second) {
-    const Tensor memory = Tensor::empty({2, keys, 7}, Dtype::f64, Device::cpu);
-    fill(memory, normal(1), RandomKey{11, 3});
-    return [=](Pass& pass) {
-      pass.memory = memory;
-      pass.memory_lengths = whole_numbers({2}, {static_cast<int32_t>(keys), static_cast<int32_t>(second)});
+  const auto with_encoder = [](int64_t keys, int64_t second) {
+    const Tensor encoder_output = Tensor::empty({2, keys, 7}, Dtype::f64, Device::cpu);
+    fill(encoder_output, normal(1), RandomKey{11, 3});
+    return [=](ForwardPass& pass) {
+      pass.encoder_output = encoder_output;
+      pass.encoder_lengths = int_tensor({2}, {static_cast<int32_t>(keys), static_cast<int32_t>(second)});
     };
   };
   const auto options = [](int64_t width) {
-    return AttentionLayerOptions{.width = width, .heads = 2, .causal = false, .memory_width = 7};
+    return AttentionLayerOptions{.width = width, .heads = 2, .causal = false, .encoder_width = 7};
   };
-  return {{"cross, Tq 3, Tk 5, D 6", options(12), {2, 3, 12}, reading(5, 2)},
-          {"cross, Tq 17, Tk 65, D 8", options(16), {2, 17, 16}, reading(65, 1), 2}};
+  return {{"cross, Tq 3, Tk 5, D 6", options(12), {2, 3, 12}, with_encoder(5, 2)},
+          {"cross, Tq 17, Tk 65, D 8", options(16), {2, 17, 16}, with_encoder(65, 1), 2}};
 }
 std::vector<Condition> conditions(const AttentionCase& settings) {
   const bool even = settings.position.starts_with("rotary");
@@ -73,9 +73,9 @@ std::vector<Condition> conditions(const AttentionCase& settings) {
 }
 
 // An attention with its position, as in a model.
-class Positioned final : public Module {
+class AttentionWithPosition final : public Module {
  public:
-  Positioned(const AttentionCase& settings, AttentionLayerOptions options) {
+  AttentionWithPosition(const AttentionCase& settings, AttentionLayerOptions options) {
     options.context = context;
     if (settings.position != "none") {
       position_ =
@@ -85,7 +85,7 @@ class Positioned final : public Module {
     }
     attention_ = make_attention(parse_spec(settings.spec), options);
   }
-  Tensor forward(const Tensor& x, Pass& pass) override { return (*attention_)(x, pass); }
+  Tensor forward(const Tensor& x, ForwardPass& pass) override { return (*attention_)(x, pass); }
   void visit(Visitor& v) override {
     v("position", position_);
     v("attention", attention_);
@@ -97,16 +97,16 @@ class Positioned final : public Module {
 };
 
 GradientCase case_of(const AttentionCase& settings, const Condition& condition, const CaseTensors& random) {
-  const auto prepare = [settings, condition](Pass& pass) {
+  const auto prepare = [settings, condition](ForwardPass& pass) {
     if (condition.prepare) condition.prepare(pass);
     pass.wanted_losses = {settings.losses.begin(), settings.losses.end()};
-    pass.training = settings.dropout, pass.key = RandomKey{5, 8};
+    pass.training = settings.dropout, pass.rng = RandomKey{5, 8};
   };
-  return module_case({.module = std::make_shared<Positioned>(settings, condition.options),
+  return module_case({.module = std::make_shared<AttentionWithPosition>(settings, condition.options),
                       .input = condition.input,
                       .prepare = prepare,
-                      .against_simple = true,
-                      .quotients = condition.quotients},
+                      .compare_reference_mode = true,
+                      .finite_differences = condition.finite_differences},
                      random);
 }
 

@@ -29,11 +29,11 @@ struct Attention {
     };
     return {of.operator()<float>(), of.operator()<double>(), function->info().zero_below_zero};
   }
-  Gradients<operands> differentiate(const Saved& saved, const AttentionOutput& kept, const AttentionOutput& dy) const {
+  Gradients<operands> differentiate(const Saved& saved, const AttentionOutput& y, const AttentionOutput& dy) const {
     Gradients<operands> d;
     for (int i = 0; i < operands; ++i)
       if (saved.needs(i)) d[static_cast<size_t>(i)] = Tensor::empty_like(saved[i]);
-    attention_backward(inputs_of(saved), options, weighting(saved[0].device()), kept, dy, inputs_of(d));
+    attention_backward(inputs_of(saved), options, weighting(saved[0].device()), y, dy, inputs_of(d));
     return d;
   }
 
@@ -60,7 +60,7 @@ struct AttentionWithStatistics : Attention {
     const AttentionOutput y = attention_statistics(inputs, options, w, attention_forward(inputs, options, w));
     (saved.save(x), ...);
     saved.save(y.output, y.log_sum, y.positive_sum, y.entropy);
-    return {y.output, y.sum, y.entropy, y.zero_share, y.maximum};
+    return {y.output, y.sum, y.entropy, y.zero_fraction, y.maximum};
   }
   Gradients<operands> backward(const Saved& saved, const std::array<Tensor, 5>& dy) const {
     return differentiate(saved,
@@ -83,12 +83,15 @@ auto record_attention(const Operation& operation, const AttentionInputs& x) {
 AttentionOutput attention(const AttentionInputs& inputs, const AttentionOptions& options,
                           const std::optional<Activation>& function, bool statistics) {
   check_attention(inputs, options);
-  if (by_simple_operations()) return attention_reference(inputs, options, function, statistics);
+  if (in_reference_mode()) return attention_reference(inputs, options, function, statistics);
   if (!statistics) return {.output = record_attention(Attention{options, function}, inputs)};
-  const auto [output, sum, entropy, zero_share, maximum] =
+  const auto [output, sum, entropy, zero_fraction, maximum] =
       record_attention(AttentionWithStatistics{{options, function}}, inputs);
-  return {
-      .output = output, .sum = sum, .entropy = entropy, .zero_share = zero_share.detach(), .maximum = maximum.detach()};
+  return {.output = output,
+          .sum = sum,
+          .entropy = entropy,
+          .zero_fraction = zero_fraction.detach(),
+          .maximum = maximum.detach()};
 }
 
 }  // namespace orrery::nn

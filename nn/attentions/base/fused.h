@@ -11,7 +11,7 @@
 
 namespace orrery::nn {
 
-// Without a function: softmax. `statistics` adds sum, entropy, zero_share and maximum of each row.
+// Without a function: softmax. `statistics` adds sum, entropy, zero_fraction and maximum of each row.
 AttentionOutput attention(const AttentionInputs& inputs, const AttentionOptions& options,
                           const std::optional<Activation>& function = {}, bool statistics = false);
 
@@ -28,7 +28,7 @@ Tensor masked_scores(const AttentionInputs& inputs, const AttentionOptions& opti
 Tensor attention_weights(const AttentionInputs& inputs, const AttentionOptions& options,
                          const std::optional<Activation>& function);
 // sum_j d_ij w_ij v_j for any weights (B, H, Tq, Tk + N), with dropout: (B, Tq, H, Dv)
-Tensor read_values(const Tensor& weights, const AttentionInputs& inputs, const AttentionOptions& options);
+Tensor apply_weights(const Tensor& weights, const AttentionInputs& inputs, const AttentionOptions& options);
 AttentionOutput attention_reference(const AttentionInputs& inputs, const AttentionOptions& options,
                                     const std::optional<Activation>& function, bool statistics = false);
 

@@ -24,7 +24,7 @@ template <class T>
 struct VisibleKeys {
   MaskView mask;
   int lowest;  // -(number of dropped keys)
-  Out<T> number;
+  Out<T> count;
   template <class Row>
   HOST_DEVICE void operator()(Row row, int64_t r) const {
     const MaskView my = mask;
@@ -33,7 +33,7 @@ struct VisibleKeys {
     const int n = my.query_document_ids
                       ? row.sum([=](int j) { return j < length && is_visible(my, sequence, i, j) ? 1 : 0; })
                       : count_visible(my, sequence, i, lowest);
-    const Out<T> out = number;
+    const Out<T> out = count;
     row.once([=] { out[r] = static_cast<Arithmetic<T>>(n); });
   }
 };
@@ -50,20 +50,20 @@ struct RealRows {
   }
 };
 
-// Number of queries up to i in its document; without documents i + 1 + `before`.
+// Number of queries up to i in its document; without documents i + 1 + `offset`.
 struct NumberInDocument {
   const int32_t* documents;  // (B, Tq), or null
-  int64_t queries, before;
-  double* number;
+  int64_t queries, offset;
+  double* count;
   template <class Row>
   HOST_DEVICE void operator()(Row row, int64_t r) const {
     const int64_t i = r % queries;
-    int64_t n = i + 1 + before;
+    int64_t n = i + 1 + offset;
     if (documents) {
       const int32_t* const ids = documents + r / queries * queries;
       n = row.sum([=](int j) { return j <= i && ids[j] == ids[i] ? 1 : 0; });
     }
-    double* const out = number;
+    double* const out = count;
     row.once([=] { out[r] = static_cast<double>(n); });
   }
 };
@@ -98,7 +98,7 @@ Tensor counted_keys(const AttentionInputs& r, const AttentionMask& m) {
   return real * (n.reshape(Shape{n.size(0), 1, n.size(1)}) + slots);
 }
 
-LengthRule::LengthRule(std::string_view owner, const Spec& spec, bool causal) {
+LengthScale::LengthScale(std::string_view owner, const Spec& spec, bool causal) {
   if (spec.name == "fixed") {
     FixedSettings settings;
     read_settings(spec, settings);
@@ -115,7 +115,7 @@ LengthRule::LengthRule(std::string_view owner, const Spec& spec, bool causal) {
         ": length=row_index counts the tokens before a query, so it needs causal attention; use keys_visible");
 }
 
-Tensor LengthRule::length(const AttentionInputs& r, const AttentionMask& m) const {
+Tensor LengthScale::length(const AttentionInputs& r, const AttentionMask& m) const {
   const Dtype dtype = r.query.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
   const Device device = r.query.device();
   const int64_t queries = r.query.size(1), slots = r.slot_key ? r.slot_key.size(0) : 0;
@@ -139,15 +139,15 @@ Tensor LengthRule::length(const AttentionInputs& r, const AttentionMask& m) cons
   return at_least_one(n).to(dtype);
 }
 
-double LengthRule::length(const QueriesAlike& queries) const {
+double LengthScale::length(const QueryGroup& queries) const {
   const double counted = kind_ == Kind::fixed          ? static_cast<double>(fixed_)
                          : kind_ == Kind::keys_visible ? queries.keys
-                         : kind_ == Kind::row_index    ? queries.place
+                         : kind_ == Kind::row_index    ? queries.keys_up_to_query
                                                        : queries.all;
   return std::max(1.0, counted);
 }
 
-Tensor LengthRule::log_length(const AttentionInputs& r, const AttentionMask& m) const {
+Tensor LengthScale::log_length(const AttentionInputs& r, const AttentionMask& m) const {
   const NoGrad guard;
   return log(length(r, m));
 }

@@ -24,13 +24,13 @@ Tensor real_rows(const AttentionInputs& inputs, const AttentionMask& mask);
 // statistics. Shape and dtype as above.
 Tensor counted_keys(const AttentionInputs& inputs, const AttentionMask& mask);
 
-class LengthRule {
+class LengthScale {
  public:
-  LengthRule(std::string_view owner, const Spec& spec, bool causal);
+  LengthScale(std::string_view owner, const Spec& spec, bool causal);
   // Returns ln L for each query, (B or 1, Tq, 1, 1), which broadcasts over (B, Tq, H, Dv); f32 for
   // bf16 queries, because bf16 cannot represent L = 1001. Not differentiable.
   Tensor log_length(const AttentionInputs& inputs, const AttentionMask& mask) const;
-  double length(const QueriesAlike& queries) const;  // for a text that starts at the first key
+  double length(const QueryGroup& queries) const;  // for a text that starts at the first key
   // L itself
   Tensor length(const AttentionInputs& inputs, const AttentionMask& mask) const;
 

@@ -21,44 +21,44 @@ struct FinitePart {  // x if finite, else 0
   }
 };
 template <class T>
-struct FindNotFinite {  // 1 if row r has a non-finite element, else 0
+struct FindNonFinite {  // 1 if row r has a non-finite element, else 0
   In<T> x;
-  int32_t* found;
+  int32_t* non_finite;
   template <class Row>
   HOST_DEVICE void operator()(Row row, int64_t r) const {
     const In<T> mine = x.at(r * row.n);
-    int32_t* const out = found;
+    int32_t* const out = non_finite;
     const int some = row.sum([=](int d) { return is_finite(mine[d]) ? 0 : 1; });
     row.once([=] { out[r] = some > 0; });
   }
 };
-struct CountFound {  // counts these rows in each head
-  const int32_t* found;
-  HOST_DEVICE int32_t operator()(int64_t i, int64_t) const { return found[i]; }
+struct CountNonFinite {  // counts these rows in each head
+  const int32_t* non_finite;
+  HOST_DEVICE int32_t operator()(int64_t i, int64_t) const { return non_finite[i]; }
 };
 
 // y_i += sum over the j that i sees of w_ij x_j, for the non-finite elements of x only. If
 // `transposed`, the first index of weights and mask is j.
 template <class T>
-struct AddNotFinite {
+struct AddNonFinite {
   using A = Arithmetic<T>;
   In<T> weights, mask, x;
-  const int32_t *found, *of_head;
+  const int32_t *non_finite, *per_head;
   Out<T> y;
   int64_t rows, terms;
   bool transposed;
   template <class Row>
   HOST_DEVICE void operator()(Row row, int64_t r) const {
     const int64_t head = r / rows, i = r % rows;
-    if (of_head[head] == 0) return;
+    if (per_head[head] == 0) return;
     const Out<T> out = y.at(r * row.n);
     for (int64_t j = 0; j < terms; ++j) {
       const int64_t term = head * terms + j, pair = transposed ? term * rows + i : r * terms + j;
-      if (found[term] == 0 || mask[pair] == 0) continue;
+      if (non_finite[term] == 0 || mask[pair] == 0) continue;
       const A w = weights[pair];
-      const In<T> numbers = x.at(term * row.n);
+      const In<T> values = x.at(term * row.n);
       row.each([=](int d) {
-        if (!is_finite(numbers[d])) out[d] += w * numbers[d];
+        if (!is_finite(values[d])) out[d] += w * values[d];
       });
     }
   }
@@ -69,25 +69,25 @@ Tensor scores(const Tensor& q, const Tensor& k, const Tensor& mask) {
 }
 // sum over j of w_ij x_j, or of w_ji x_j if transposed
 Tensor sums(const Tensor& w, const Tensor& x, const Tensor& mask, bool transposed = false) {
-  const Tensor kept = masked_to_zero(w, mask);
+  const Tensor masked = masked_to_zero(w, mask);
   const Tensor finite = Tensor::empty_like(x);
   const int64_t terms = x.size(-2), heads = x.shape().rows() / std::max<int64_t>(1, terms);
-  const Tensor found = Tensor::empty_like(x, Shape{heads, terms}, Dtype::i32),
-               of_head = Tensor::empty_like(x, Shape{heads}, Dtype::i32);
+  const Tensor non_finite = Tensor::empty_like(x, Shape{heads, terms}, Dtype::i32),
+               per_head = Tensor::empty_like(x, Shape{heads}, Dtype::i32);
   const int width = static_cast<int>(x.size(-1));
   dispatch(x.dtype(), "masked_matmul", [&]<class T>() {
     map(x.device(), x.numel(), FinitePart{}, finite.mutable_data<T>(), x.data<T>());
-    rows(x.device(), found.numel(), width, FindNotFinite<T>{{x.data<T>()}, found.mutable_data<int32_t>()});
+    rows(x.device(), non_finite.numel(), width, FindNonFinite<T>{{x.data<T>()}, non_finite.mutable_data<int32_t>()});
   });
-  reduce(x.device(), heads, terms, 1, CountFound{found.data<int32_t>()}, of_head.mutable_data<int32_t>());
-  const Tensor y = matmul(kept, finite, {.a = transposed});
+  reduce(x.device(), heads, terms, 1, CountNonFinite{non_finite.data<int32_t>()}, per_head.mutable_data<int32_t>());
+  const Tensor y = matmul(masked, finite, {.a = transposed});
   dispatch(x.dtype(), "masked_matmul", [&]<class T>() {
     rows(x.device(), y.shape().rows(), width,
-         AddNotFinite<T>{{kept.data<T>()},
+         AddNonFinite<T>{{masked.data<T>()},
                          {mask.data<T>()},
                          {x.data<T>()},
-                         found.data<int32_t>(),
-                         of_head.data<int32_t>(),
+                         non_finite.data<int32_t>(),
+                         per_head.data<int32_t>(),
                          {y.mutable_data<T>()},
                          y.size(-2),
                          terms,

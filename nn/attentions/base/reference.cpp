@@ -36,12 +36,12 @@ Tensor joined(const Tensor& context, const Tensor& slots, int axis) {
 }
 
 // A second implementation of AttentionMask for one pair, independent of the first.
-struct Places {
+struct PairMask {
   bool causal, attend_to_self;
   int64_t offset, window, queries, keys;
   const int32_t *lengths, *query_document_ids, *key_document_ids;
 
-  static Places of(const AttentionInputs& x, const AttentionMask& m) {
+  static PairMask of(const AttentionInputs& x, const AttentionMask& m) {
     const auto numbers = [](const Tensor& t) { return t ? t.data<int32_t>() : nullptr; };
     return {m.causal,
             m.attend_to_self,
@@ -53,7 +53,7 @@ struct Places {
             numbers(m.query_document_ids),
             numbers(m.key_document_ids)};
   }
-  HOST_DEVICE bool sees(int64_t batch, int64_t i, int64_t j) const {
+  HOST_DEVICE bool is_visible(int64_t batch, int64_t i, int64_t j) const {
     const int64_t x = i + offset - j;
     if (causal && x < 0) return false;
     if (!attend_to_self && x == 0) return false;
@@ -65,119 +65,119 @@ struct Places {
 // Row r is query r % queries of sequence r / queries.
 template <class T>
 struct VisiblePairs {  // 1 where a query sees a key or a slot, else 0
-  Places places;
+  PairMask mask;
   Out<T> visible;
   template <class Row>
   HOST_DEVICE void operator()(Row row, int64_t r) const {
-    const Places my = places;
+    const PairMask my = mask;
     const Out<T> out = visible.at(r * row.n);
     const int64_t batch = r / my.queries, i = r % my.queries;
-    row.each([=](int j) { out[j] = Arithmetic<T>(j >= my.keys || my.sees(batch, i, j) ? 1 : 0); });
+    row.each([=](int j) { out[j] = Arithmetic<T>(j >= my.keys || my.is_visible(batch, i, j) ? 1 : 0); });
   }
 };
-struct Distances {  // |i + offset - j|, but at most `most`, for row i
-  int64_t offset, most;
+struct Distances {  // |i + offset - j|, but at most `max_distance`, for row i
+  int64_t offset, max_distance;
   int32_t* distance;
   template <class Row>
   HOST_DEVICE void operator()(Row row, int64_t i) const {
     int32_t* const out = distance + i * row.n;
-    const int64_t place = i + offset, largest = most;
+    const int64_t position = i + offset, limit = max_distance;
     row.each([=](int j) {
-      const int64_t x = place < j ? j - place : place - j;
-      out[j] = static_cast<int32_t>(x < largest ? x : largest);
+      const int64_t x = position < j ? j - position : position - j;
+      out[j] = static_cast<int32_t>(x < limit ? x : limit);
     });
   }
 };
 template <class T>
 struct DropoutFactors {  // 0 or 1 / (1 - dropout) for each weight of row r, as WeightDropout defines
-  LateKey key;
+  DeviceRandomKey rng;
   double dropout;
   Out<T> factor;
   template <class Row>
   HOST_DEVICE void operator()(Row row, int64_t r) const {
     const int64_t blocks = (row.n + 3) / 4;
-    const RandomKey random = key.now();
+    const RandomKey random = rng.load();
     const double threshold = dropout * 0x1p32;
-    const Arithmetic<T> kept = static_cast<Arithmetic<T>>(1 / (1 - dropout));
+    const Arithmetic<T> scale = static_cast<Arithmetic<T>>(1 / (1 - dropout));
     const Out<T> out = factor.at(r * row.n);
     row.each([=](int j) {
       const uint32_t word = random.bits(static_cast<uint64_t>(r * blocks + j / 4))[j % 4];
-      out[j] = static_cast<double>(word) >= threshold ? kept : Arithmetic<T>(0);
+      out[j] = static_cast<double>(word) >= threshold ? scale : Arithmetic<T>(0);
     });
   }
 };
 
 // |i + query_offset - j| for all pairs, (Tq, Tk) i32
-Tensor distances(const AttentionInputs& r, const AttentionOptions& o, int64_t most) {
+Tensor distances(const AttentionInputs& r, const AttentionOptions& o, int64_t max_distance) {
   const Tensor x = Tensor::empty_like(r.query, Shape{r.query.size(1), r.key.size(1)}, Dtype::i32);
   rows(x.device(), x.size(0), static_cast<int>(x.size(1)),
-       Distances{o.mask.query_offset, most, x.mutable_data<int32_t>()});
+       Distances{o.mask.query_offset, max_distance, x.mutable_data<int32_t>()});
   return x;
 }
 
 // r = 1 + (z - |x|) / R, infinite for slots: (B or 1, H, Tq, Tk + N)
-Tensor place_on_ramp(const AttentionInputs& r, const AttentionOptions& o) {
+Tensor ramp_value(const AttentionInputs& r, const AttentionOptions& o) {
   const Dtype dtype = r.query.dtype();
   const int64_t batch = r.span.shape().rank() == 3 ? r.query.size(0) : 1, queries = r.query.size(1);
   const Tensor z = r.span.shape().rank() == 3 ? r.span.reshape(Shape{batch, r.span.size(1), queries, 1})
                                               : r.span.reshape(Shape{1, r.span.size(0), 1, 1});
-  const Tensor place = (z.to(dtype) - distances(r, o, int64_t{1} << 29).to(dtype)) / o.ramp + 1.0;
-  if (!r.slot_key) return place;
-  const Shape slots{place.size(0), place.size(1), place.size(2), r.slot_key.size(0)};
-  return concatenate({place, Tensor::full(slots, INFINITY, dtype, place.device())}, 3);
+  const Tensor ramp = (z.to(dtype) - distances(r, o, int64_t{1} << 29).to(dtype)) / o.ramp + 1.0;
+  if (!r.slot_key) return ramp;
+  const Shape slots{ramp.size(0), ramp.size(1), ramp.size(2), r.slot_key.size(0)};
+  return concatenate({ramp, Tensor::full(slots, INFINITY, dtype, ramp.device())}, 3);
 }
 
 // m = clip(r, 0, 1), with derivative 1 at both ends too.
-Tensor span_mask(const Tensor& place) {
-  const Tensor above = step(place - 1.0), outside = step(-place) + above;
-  return where(outside, above, place);
+Tensor span_mask(const Tensor& ramp) {
+  const Tensor above = heaviside(ramp - 1.0), outside = heaviside(-ramp) + above;
+  return where(outside, above, ramp);
 }
 
 // 1 where attend_to_self, causality, window, lengths and documents make a key visible, else 0.
-Tensor mask_by_place(const AttentionInputs& r, const AttentionOptions& o) {
+Tensor position_mask(const AttentionInputs& r, const AttentionOptions& o) {
   const int64_t batch = o.mask.lengths || o.mask.query_document_ids ? r.query.size(0) : 1;
   const int64_t queries = r.query.size(1), keys = r.key.size(1), slots = r.slot_key ? r.slot_key.size(0) : 0;
   const Tensor visible = Tensor::empty_like(r.query, Shape{batch, 1, queries, keys + slots});
   dispatch(visible.dtype(), "attention_mask", [&]<class T>() {
     rows(visible.device(), batch * queries, static_cast<int>(keys + slots),
-         VisiblePairs<T>{Places::of(r, o.mask), {visible.mutable_data<T>()}});
+         VisiblePairs<T>{PairMask::of(r, o.mask), {visible.mutable_data<T>()}});
   });
   return visible;
 }
 
 // 1 for pairs with a score: visible keys, and keys at the far end of the ramp (r = 0, weight 0).
-Tensor scored(const AttentionInputs& r, const AttentionOptions& o) {
-  if (!r.span) return mask_by_place(r, o);
-  const Tensor place = place_on_ramp(r, o).detach();
-  return where(step(-place), Tensor::zeros_like(place, {1}), mask_by_place(r, o));
+Tensor scored_pairs(const AttentionInputs& r, const AttentionOptions& o) {
+  if (!r.span) return position_mask(r, o);
+  const Tensor ramp = ramp_value(r, o).detach();
+  return where(heaviside(-ramp), Tensor::zeros_like(ramp, {1}), position_mask(r, o));
 }
 
 }  // namespace
 
 Tensor attention_scores(const AttentionInputs& r, const AttentionOptions& o) {
   const int64_t batch = r.query.size(0), queries = r.query.size(1), heads = r.query.size(2), size = r.query.size(3);
-  const Tensor q = permute(r.query, {0, 2, 1, 3}), visible = scored(r, o), zero = Tensor::zeros_like(q, {1});
+  const Tensor q = permute(r.query, {0, 2, 1, 3}), visible = scored_pairs(r, o), zero = Tensor::zeros_like(q, {1});
   const Tensor keys = joined(heads_first(r.key, heads), r.slot_key ? slots_of(r.slot_key, batch, heads) : Tensor(), 2);
   Tensor s = masked_matmul_transposed(q, keys, visible) * o.scale;
-  const auto of_distance = [&](const Tensor& term) {  // slots have no distance
-    const Tensor of_context = where(slice(visible, 3, 0, r.key.size(1)), term, zero);
-    if (!r.slot_key) return of_context;
-    return joined(of_context, Tensor::zeros_like(q, of_context.shape().with(3, r.slot_key.size(0))), 3);
+  const auto expand_term = [&](const Tensor& term) {  // slots have no distance
+    const Tensor context_term = where(slice(visible, 3, 0, r.key.size(1)), term, zero);
+    if (!r.slot_key) return context_term;
+    return joined(context_term, Tensor::zeros_like(q, context_term.shape().with(3, r.slot_key.size(0))), 3);
   };
   if (r.relative_embedding) {  // p_|x| for every pair: (Tq, Tk, D)
     const Tensor p = index_select(r.relative_embedding, distances(r, o, r.relative_embedding.size(0) - 1));
-    s = s + of_distance(sum(q.reshape(Shape{batch, heads, queries, 1, size}) * p, {-1}) * o.scale);
+    s = s + expand_term(sum(q.reshape(Shape{batch, heads, queries, 1, size}) * p, {-1}) * o.scale);
   }
   if (r.relative_bias) {
     const Tensor b = index_select(transpose(r.relative_bias), distances(r, o, r.relative_bias.size(1) - 1));
-    s = s + of_distance(permute(b, {2, 0, 1}).to(s.dtype()).reshape(Shape{1, heads, queries, r.key.size(1)}));
+    s = s + expand_term(permute(b, {2, 0, 1}).to(s.dtype()).reshape(Shape{1, heads, queries, r.key.size(1)}));
   }
   if (o.soft_cap > 0) s = tanh(s / o.soft_cap) * o.soft_cap;
   return o.hooked_name.empty() ? s : hook(o.hooked_path, o.hooked_name, s);
 }
 
 Tensor attention_mask(const AttentionInputs& r, const AttentionOptions& o) {
-  return r.span ? mask_by_place(r, o) * step(place_on_ramp(r, o)).detach() : mask_by_place(r, o);
+  return r.span ? position_mask(r, o) * heaviside(ramp_value(r, o)).detach() : position_mask(r, o);
 }
 
 Tensor masked_scores(const AttentionInputs& r, const AttentionOptions& o) {
@@ -188,24 +188,24 @@ Tensor masked_scores(const AttentionInputs& r, const AttentionOptions& o) {
 Tensor attention_weights(const AttentionInputs& r, const AttentionOptions& o,
                          const std::optional<Activation>& function) {
   const Tensor s = attention_scores(r, o), zero = Tensor::zeros_like(s, {1});
-  const Tensor visible = attention_mask(r, o), counted = scored(r, o);
-  const Tensor m = r.span ? span_mask(place_on_ramp(r, o)) : Tensor();
+  const Tensor visible = attention_mask(r, o), counted = scored_pairs(r, o);
+  const Tensor m = r.span ? span_mask(ramp_value(r, o)) : Tensor();
   const auto masked = [&](const Tensor& w) { return where(counted, m ? w * m : w, zero); };
   if (function) return masked((*function)(where(counted, s, zero)));
   const Tensor masked_s = where(visible, s, Tensor::full_like(s, {1}, -INFINITY));
   const Tensor largest = max(masked_s, -1, true).detach();
-  const Tensor some = step(sum(broadcast_to(visible, s.shape()), {-1}, true));  // nothing visible: zeros
+  const Tensor some = heaviside(sum(broadcast_to(visible, s.shape()), {-1}, true));  // nothing visible: zeros
   // A score at the far end of the ramp may exceed the largest visible score. It is clamped, because
   // an infinite exponential times its weight of 0 would be NaN.
-  const Tensor most = Tensor::full_like(s, {1}, s.dtype() == Dtype::f64 ? -700 : -80);
-  const Tensor below = -maximum(most, where(some, largest, zero) - s);
+  const Tensor limit = Tensor::full_like(s, {1}, s.dtype() == Dtype::f64 ? -700 : -80);
+  const Tensor below = -maximum(limit, where(some, largest, zero) - s);
   const Tensor e = masked(exp(where(counted, below, zero)));
   return where(some, e / where(some, sum(e, {-1}, true), Tensor::full_like(s, {1}, 1)), zero);
 }
 
-Tensor read_values(const Tensor& weights, const AttentionInputs& r, const AttentionOptions& o) {
+Tensor apply_weights(const Tensor& weights, const AttentionInputs& r, const AttentionOptions& o) {
   const int64_t heads = r.query.size(2);
-  const Tensor visible = scored(r, o),
+  const Tensor visible = scored_pairs(r, o),
                values = joined(heads_first(r.value, heads),
                                r.slot_value ? slots_of(r.slot_value, r.query.size(0), heads) : Tensor(), 2);
   if (o.dropout == 0) return permute(masked_matmul(weights, values, visible), {0, 2, 1, 3});
@@ -213,32 +213,32 @@ Tensor read_values(const Tensor& weights, const AttentionInputs& r, const Attent
   const Tensor factors = Tensor::empty_like(weights);
   dispatch(weights.dtype(), "dropout", [&]<class T>() {
     rows(weights.device(), weights.shape().rows(), static_cast<int>(keys),
-         DropoutFactors<T>{o.random_key, o.dropout, {factors.mutable_data<T>()}});
+         DropoutFactors<T>{o.rng_key, o.dropout, {factors.mutable_data<T>()}});
   });
   return permute(masked_matmul(weights * factors, values, visible), {0, 2, 1, 3});
 }
 
 AttentionOutput row_statistics(const Tensor& w, const Tensor& visible) {
   const Tensor zero = Tensor::zeros_like(w, {1}), one = Tensor::full_like(w, {1}, 1);
-  const Tensor positive = maximum(zero, w), total = sum(positive, {-1}, true), alive = step(total);
-  const Tensor p = positive / where(alive, total, one), above = step(p);
+  const Tensor positive = maximum(zero, w), total = sum(positive, {-1}, true), alive = heaviside(total);
+  const Tensor p = positive / where(alive, total, one), above = heaviside(p);
   const Tensor counted = broadcast_to(visible, w.shape()), count = sum(counted, {-1});
   const Tensor zeros = sum(counted * where(w, zero, one), {-1});
   const Tensor largest = max(where(counted, w, Tensor::full_like(w, {1}, -INFINITY)), -1);
   return {.output = {},
           .sum = sum(w, {-1}),
           .entropy = -sum(where(above, p * log(where(above, p, one)), zero), {-1}),
-          .zero_share = (zeros / maximum(count, one)).detach(),
+          .zero_fraction = (zeros / maximum(count, one)).detach(),
           .maximum = where(count, largest, zero).detach()};
 }
 
-AttentionOutput attention_reference(const AttentionInputs& reading, const AttentionOptions& options,
+AttentionOutput attention_reference(const AttentionInputs& inputs, const AttentionOptions& options,
                                     const std::optional<Activation>& function, bool statistics) {
-  const Tensor w = attention_weights(reading, options, function);
-  AttentionOutput read;
-  if (statistics) read = row_statistics(w, attention_mask(reading, options));
-  read.output = read_values(w, reading, options);
-  return read;
+  const Tensor w = attention_weights(inputs, options, function);
+  AttentionOutput result;
+  if (statistics) result = row_statistics(w, attention_mask(inputs, options));
+  result.output = apply_weights(w, inputs, options);
+  return result;
 }
 
 }  // namespace orrery::nn

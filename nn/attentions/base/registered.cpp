@@ -31,18 +31,17 @@ Spec resolved_attention(const Spec& spec) {
 const std::vector<Info>& attention_settings() {
   static const std::vector<Info> all = [] {
     std::vector<Info> list = span_settings();
-    list.insert(list.end(),
-                {{.name = "gate",
-                  .formula = "o_i F(x_i W_g)",
-                  .source = "Wortsman et al. 2023, arXiv:2309.08586; Hua et al. 2022, arXiv:2202.10447",
-                  .parameters = "W_g N(0, 0.02^2), bias 0",
-                  .keeps = "x, x W_g, o"},
-                 {.name = "qk_norm",
-                  .formula = "q, k each normalized over the head size",
-                  .source = "Dehghani et al. 2023, arXiv:2302.05442",
-                  .parameters = "two normalizations without biases: weight 1 for layer and rms",
-                  .keeps = "as the normalization, for q and k"},
-                 slots_setting()});
+    list.insert(list.end(), {{.name = "gate",
+                              .formula = "o_i F(x_i W_g)",
+                              .source = "Wortsman et al. 2023, arXiv:2309.08586; Hua et al. 2022, arXiv:2202.10447",
+                              .parameters = "W_g N(0, 0.02^2), bias 0",
+                              .saves = "x, x W_g, o"},
+                             {.name = "qk_norm",
+                              .formula = "q, k each normalized over the head size",
+                              .source = "Dehghani et al. 2023, arXiv:2302.05442",
+                              .parameters = "two normalizations without biases: weight 1 for layer and rms",
+                              .saves = "as the normalization, for q and k"},
+                             slots_setting()});
     return list;
   }();
   return all;

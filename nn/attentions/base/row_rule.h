@@ -14,7 +14,7 @@
 //   REGISTER_ROW_RULE(TopK, reference, "top_k(k=2)");
 //
 // s is -infinity where masked, and w must be 0 there; a whole row may be masked. `static constexpr
-// bool keeps_scores = true` saves the scores too: backward(row, s, w, dw, ds). The macro adds the
+// bool saves_scores = true` saves the scores too: backward(row, s, w, dw, ds). The macro adds the
 // operation, the layer (attention.h; its settings follow the rule's), the name, and gradient cases
 // of the defaults and of each further spec. The struct is in its file's anonymous namespace.
 #pragma once
@@ -29,7 +29,7 @@ namespace orrery::nn {
 template <class Rule>
 struct RowRuleOperation {
   static inline const char* const name = Rule::info.name.data();
-  static constexpr bool keeps_scores = requires { requires Rule::keeps_scores; };
+  static constexpr bool saves_scores = requires { requires Rule::saves_scores; };
   Rule rule;
 
   struct Forward {
@@ -49,16 +49,16 @@ struct RowRuleOperation {
 
   Tensor forward(Saved& saved, const Tensor& s) const {
     const Tensor w = Tensor::empty_like(s);
-    each_row(name, Forward{rule}, row_of(s), to_row(w));
-    saved.save(w, keeps_scores ? s : Tensor());
+    each_row(name, Forward{rule}, row_of(s), out_row(w));
+    saved.save(w, saves_scores ? s : Tensor());
     return w;
   }
   Gradients<1> backward(const Saved& saved, const Tensor& dw) const {
     const Tensor &w = saved[0], ds = Tensor::empty_like(w);
-    if constexpr (keeps_scores)
-      each_row(name, Backward{rule}, row_of(saved[1]), row_of(w), row_of(dw), to_row(ds));
+    if constexpr (saves_scores)
+      each_row(name, Backward{rule}, row_of(saved[1]), row_of(w), row_of(dw), out_row(ds));
     else
-      each_row(name, Backward{rule}, row_of(w), row_of(dw), to_row(ds));
+      each_row(name, Backward{rule}, row_of(w), row_of(dw), out_row(ds));
     return {ds};
   }
 };
@@ -89,12 +89,12 @@ class RowRuleAttention final : public AttentionLayer {
       : AttentionLayer(info.name, settings.layer, options, {.span = false, .slots = false}), rule_(settings.rule) {}
 
  private:
-  Tensor read(const AttentionInputs& r, const AttentionOptions& o, Pass&) override {
-    return read_values(weights(r, o), r, o);
+  Tensor attend(const AttentionInputs& r, const AttentionOptions& o, ForwardPass&) override {
+    return apply_weights(weights(r, o), r, o);
   }
   Tensor weights(const AttentionInputs& r, const AttentionOptions& o) override {
     const Tensor s = masked_scores(r, o);
-    if (!by_simple_operations()) return weights_by(rule_, s);
+    if (!in_reference_mode()) return weights_by(rule_, s);
     if constexpr (requires { reference(s, rule_); })
       return reference(s, rule_);
     else

@@ -32,7 +32,7 @@ struct Heads {
   }
 };
 
-inline constexpr int terms_of_tile = 256;
+inline constexpr int tile_terms = 256;
 
 // x and y: (B, T, heads, D), v: (B, T, heads, Dv). Groups of heads of x share a head of y and v.
 template <class A>
@@ -52,19 +52,21 @@ struct LinearGradients {
 template <class A, class Row>
 struct ColumnState {
   Row row;
-  A *tiles, *since;
+  A *tiles, *partial;
   int terms = 0;
-  HOST_DEVICE ColumnState(const Row& walk, A* memory) : row(walk), tiles(memory), since(memory + walk.n) { clear(); }
+  HOST_DEVICE ColumnState(const Row& loop_row, A* memory) : row(loop_row), tiles(memory), partial(memory + loop_row.n) {
+    clear();
+  }
   HOST_DEVICE void clear() {
     terms = 0;
-    row.each([a = tiles, b = since](int k) { a[k] = b[k] = 0; });
+    row.each([a = tiles, b = partial](int k) { a[k] = b[k] = 0; });
   }
   HOST_DEVICE void add(A x, const A* y) {  // x y
-    row.each([=, b = since](int k) { b[k] += x * y[k]; });
-    if (++terms % terms_of_tile == 0) row.each([a = tiles, b = since](int k) { a[k] += b[k], b[k] = 0; });
+    row.each([=, b = partial](int k) { b[k] += x * y[k]; });
+    if (++terms % tile_terms == 0) row.each([a = tiles, b = partial](int k) { a[k] += b[k], b[k] = 0; });
   }
   HOST_DEVICE A times(const A* z) const {
-    return row.sum([=, a = tiles, b = since](int k) { return (a[k] + b[k]) * z[k]; });
+    return row.sum([=, a = tiles, b = partial](int k) { return (a[k] + b[k]) * z[k]; });
   }
 };
 
@@ -78,7 +80,7 @@ struct ScanOfQueries {
   template <class Row>
   HOST_DEVICE void operator()(Row row, int64_t r) const {
     const int64_t e = r % a.n, head = r / a.n % c.heads, sequence = r / a.n / c.heads;
-    const int64_t key_head = head / (c.heads / a.heads);
+    const int64_t kv_head = head / (c.heads / a.heads);
     const int32_t* const range = ranges + 2 * sequence * c.tokens;
     ColumnState<A, Row> s(row, states + 2 * r * row.n);
     int64_t first = 0, next = 0;
@@ -87,7 +89,7 @@ struct ScanOfQueries {
         s.clear();
         first = next = range[2 * i];
       }
-      for (; next < range[2 * i + 1]; ++next) s.add(a.at(sequence, key_head, next)[e], b.at(sequence, key_head, next));
+      for (; next < range[2 * i + 1]; ++next) s.add(a.at(sequence, kv_head, next)[e], b.at(sequence, kv_head, next));
       const A sum = s.times(c.at(sequence, head, i));
       A* const to = out.at(sequence, head, i) + e;
       row.once([=] { *to += sum; });
@@ -105,34 +107,34 @@ struct ScanOfKeys {
   A* states;
   template <class Row>
   HOST_DEVICE void operator()(Row row, int64_t r) const {
-    const int64_t e = r % a.n, key_head = r / a.n % c.heads, sequence = r / a.n / c.heads;
+    const int64_t e = r % a.n, kv_head = r / a.n % c.heads, sequence = r / a.n / c.heads;
     const int64_t group = a.heads / c.heads;
-    for (int64_t head = key_head * group; head < (key_head + 1) * group; ++head) scan(row, r, sequence, head, e);
+    for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) scan(row, r, sequence, head, e);
   }
   template <class Row>
   HOST_DEVICE void scan(Row row, int64_t r, int64_t sequence, int64_t head, int64_t e) const {
-    const int64_t key_head = head / (a.heads / c.heads);
+    const int64_t kv_head = head / (a.heads / c.heads);
     const int32_t* const range = ranges + 2 * sequence * a.tokens;
     ColumnState<A, Row> s(row, states + 2 * r * row.n);
-    const auto read_down_to = [&](int64_t end, int64_t& next) {  // keys at `next` and beyond are done
+    const auto finish_keys_down_to = [&](int64_t end, int64_t& next) {  // keys at `next` and beyond are done
       while (next > end) {
         --next;
-        const A sum = s.times(c.at(sequence, key_head, next));
-        A* const to = out.at(sequence, key_head, next) + e;
+        const A sum = s.times(c.at(sequence, kv_head, next));
+        A* const to = out.at(sequence, kv_head, next) + e;
         row.once([=] { *to += sum; });
       }
     };
     int64_t first = -1, next = 0;
     for (int64_t i = a.tokens - 1; i >= 0; --i) {
       if (range[2 * i] != first) {
-        if (first >= 0) read_down_to(first, next);
+        if (first >= 0) finish_keys_down_to(first, next);
         s.clear();
         first = range[2 * i], next = range[2 * i + 1];
       }
-      read_down_to(range[2 * i + 1], next);
+      finish_keys_down_to(range[2 * i + 1], next);
       s.add(a.at(sequence, head, i)[e], b.at(sequence, head, i));
     }
-    if (first >= 0) read_down_to(first, next);
+    if (first >= 0) finish_keys_down_to(first, next);
   }
 };
 
@@ -171,7 +173,7 @@ class WholeState {
     A *const a = tiles(), *const b = a + rows_ * columns_;
     for (int64_t d = 0; d < rows_; ++d)
       for (int64_t e = 0; e < columns_; ++e) b[d * columns_ + e] += x[d] * v[e];
-    if (++terms_ % terms_of_tile != 0) return;
+    if (++terms_ % tile_terms != 0) return;
     for (int64_t i = 0; i < rows_ * columns_; ++i) a[i] += b[i], b[i] = 0;
   }
   void add_left(A* out, const A* x) const {  // out += state^T x
@@ -206,38 +208,38 @@ class WholeState {
 template <class A>
 struct HeadScan {
   const LinearInputs<A>& in;
-  int64_t sequence, head, key_head;
+  int64_t sequence, head, kv_head;
   const int32_t* range = in.ranges + 2 * sequence * in.x.tokens;
 
   const A* x(int64_t i) const { return in.x.at(sequence, head, i); }
-  const A* y(int64_t j) const { return in.y.at(sequence, key_head, j); }
-  const A* v(int64_t j) const { return in.v.at(sequence, key_head, j); }
+  const A* y(int64_t j) const { return in.y.at(sequence, kv_head, j); }
+  const A* v(int64_t j) const { return in.v.at(sequence, kv_head, j); }
 
-  // Calls read(i, state) for every query, in order, with the state S_i.
-  template <class Read>
-  void queries(const Read& read) const {
+  // Calls visit(i, state) for every query, in order, with the state S_i.
+  template <class Visit>
+  void queries(const Visit& visit) const {
     WholeState<A> state(in.x.n, in.v.n);
     int64_t first = 0, next = 0;
     for (int64_t i = 0; i < in.x.tokens; ++i) {
       if (range[2 * i] != first) state.clear(), first = next = range[2 * i];
       for (; next < range[2 * i + 1]; ++next) state.add_outer(y(next), v(next));
-      read(i, state);
+      visit(i, state);
     }
   }
-  // Calls read(j, state) for every visible key, from the last to the first, with the state R_j.
-  template <class Read>
-  void keys(const Heads<const A>& dy, const Read& read) const {
+  // Calls visit(j, state) for every visible key, from the last to the first, with the state R_j.
+  template <class Visit>
+  void keys(const Heads<const A>& dy, const Visit& visit) const {
     WholeState<A> state(in.x.n, in.v.n);
     int64_t first = -1, next = 0;  // keys at `next` and beyond are done
     for (int64_t i = in.x.tokens - 1; i >= 0; --i) {
       if (range[2 * i] != first) {
-        while (first >= 0 && next > first) read(--next, state);
+        while (first >= 0 && next > first) visit(--next, state);
         state.clear(), first = range[2 * i], next = range[2 * i + 1];
       }
-      while (next > range[2 * i + 1]) read(--next, state);
+      while (next > range[2 * i + 1]) visit(--next, state);
       state.add_outer(x(i), dy.at(sequence, head, i));
     }
-    while (first >= 0 && next > first) read(--next, state);
+    while (first >= 0 && next > first) visit(--next, state);
   }
 };
 
@@ -257,14 +259,14 @@ void add_gradients_by_states(const LinearInputs<A>& in, const Heads<const A>& dy
   parallel_for(in.batch * in.y.heads, 1, [&](int64_t begin, int64_t end) {
     for (int64_t u = begin; u < end; ++u)
       for (int64_t q = 0; q < group; ++q) {
-        const int64_t sequence = u / in.y.heads, key_head = u % in.y.heads, head = key_head * group + q;
-        const HeadScan<A> scan{in, sequence, head, key_head};
+        const int64_t sequence = u / in.y.heads, kv_head = u % in.y.heads, head = kv_head * group + q;
+        const HeadScan<A> scan{in, sequence, head, kv_head};
         scan.queries([&](int64_t i, const WholeState<A>& s) {
           s.add_right(d.x.at(sequence, head, i), dy.at(sequence, head, i));
         });
         scan.keys(dy, [&](int64_t j, const WholeState<A>& r) {
-          r.add_right(d.y.at(sequence, key_head, j), scan.v(j));
-          r.add_left(d.v.at(sequence, key_head, j), scan.y(j));
+          r.add_right(d.y.at(sequence, kv_head, j), scan.v(j));
+          r.add_left(d.v.at(sequence, kv_head, j), scan.y(j));
         });
       }
   });

@@ -41,7 +41,7 @@ Info slots_setting() {
           .source = "Sukhbaatar et al. 2019, arXiv:1907.01470",
           .parameters =
               "K N(0, 1) / sqrt(D), V N(0, 1) / sqrt(N), multiplied by sqrt(D), sqrt(N) in use; N(0, 1) with scaled=no",
-          .keeps = "K, V as used",
+          .saves = "K, V as used",
           .ranges = settings_without_values<Settings>};
 }
 
@@ -49,15 +49,15 @@ Spec resolved_slots(const Spec& spec) {
   return spec.name == "none" ? spec : make_spec("slots", settings_of_spec(spec));
 }
 
-Slots::Slots(const Spec& spec, int64_t key_heads, int64_t head_size) {
+Slots::Slots(const Spec& spec, int64_t kv_heads, int64_t head_size) {
   const Settings settings = settings_of_spec(spec);
   count_ = settings.count, split_ = settings.split, scaled_ = settings.scaled;
-  const Shape shape{count_, key_heads, head_size};
+  const Shape shape{count_, kv_heads, head_size};
   key_ = Parameter(shape, normal(scaled_ ? 1 / std::sqrt(static_cast<double>(head_size)) : 1));
   value_ = Parameter(shape, normal(scaled_ ? 1 / std::sqrt(static_cast<double>(count_)) : 1));
 }
 
-SlotKeysAndValues Slots::use() const {
+SlotKeysAndValues Slots::keys_and_values() const {
   if (!scaled_) return {key_.value, value_.value};
   return {key_.value * std::sqrt(static_cast<double>(key_.value.size(2))),
           value_.value * std::sqrt(static_cast<double>(count_))};
@@ -74,7 +74,7 @@ void Slots::visit(Visitor& v) {
   v("value", value_);
 }
 
-AttentionInputs slots_alone(const Tensor& x, const SlotKeysAndValues& slots) {
+AttentionInputs slot_inputs(const Tensor& x, const SlotKeysAndValues& slots) {
   check_same_kind("read_slots", x, slots.key);
   const int64_t heads = slots.key.size(1), size = slots.key.size(2), value_size = slots.value.size(2);
   check(x.shape().rank() >= 1 && x.size(-1) == heads * size, "read_slots: x ", x.shape(), " does not fit keys ",
@@ -88,11 +88,11 @@ AttentionInputs slots_alone(const Tensor& x, const SlotKeysAndValues& slots) {
           .slot_value = slots.value};
 }
 
-Tensor read_slots(const Tensor& x, const SlotKeysAndValues& slots, const AttentionOptions& options,
-                  const std::optional<Activation>& function) {
-  AttentionOptions without_places = options;
-  without_places.mask.causal = false;
-  const Tensor o = attention(slots_alone(x, slots), without_places, function).output;
+Tensor attend_to_slots(const Tensor& x, const SlotKeysAndValues& slots, const AttentionOptions& options,
+                       const std::optional<Activation>& function) {
+  AttentionOptions full_options = options;
+  full_options.mask.causal = false;
+  const Tensor o = attention(slot_inputs(x, slots), full_options, function).output;
   return o.reshape(x.shape().with(-1, o.size(2) * o.size(3)));
 }
 

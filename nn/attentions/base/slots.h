@@ -24,12 +24,12 @@ Spec resolved_slots(const Spec& spec);  // with all settings by name; N becomes 
 
 class Slots final : public Module {
  public:
-  Slots(const Spec& spec, int64_t key_heads, int64_t head_size);
+  Slots(const Spec& spec, int64_t kv_heads, int64_t head_size);
   bool split() const { return split_; }
   int64_t count() const { return count_; }
-  SlotKeysAndValues use() const;
+  SlotKeysAndValues keys_and_values() const;
   void store(const SlotKeysAndValues& used);  // makes `use` return these values
-  Tensor forward(const Tensor& x, Pass&) override { return x; }
+  Tensor forward(const Tensor& x, ForwardPass&) override { return x; }
   void visit(Visitor& v) override;
 
  private:
@@ -40,9 +40,9 @@ class Slots final : public Module {
 
 // Attends from x (..., Hk D) to the slots as the only keys; returns (..., Hk Dv). Without a
 // function: softmax over the slots. Uses only scale, soft_cap and dropout of the options.
-Tensor read_slots(const Tensor& x, const SlotKeysAndValues& slots, const AttentionOptions& options,
-                  const std::optional<Activation>& function = {});
+Tensor attend_to_slots(const Tensor& x, const SlotKeysAndValues& slots, const AttentionOptions& options,
+                       const std::optional<Activation>& function = {});
 // Returns the inputs of this attention: the tokens are the queries, and the context is empty.
-AttentionInputs slots_alone(const Tensor& x, const SlotKeysAndValues& slots);
+AttentionInputs slot_inputs(const Tensor& x, const SlotKeysAndValues& slots);
 
 }  // namespace orrery::nn

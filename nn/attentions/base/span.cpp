@@ -35,19 +35,19 @@ std::vector<Info> span_settings() {
            .formula = "w_ij m(i - j), m(x) = clip((R + S z' + 1 - x) / R, 0, 1)",
            .source = "Sukhbaatar et al. 2019, arXiv:1905.07799",
            .parameters = "z' 0, one per head",
-           .keeps = "z of each head",
+           .saves = "z of each head",
            .ranges = settings_without_values<Settings>},
           {.name = "dynamic_span",
            .formula = "as adaptive_span, z' = sigmoid(v.x_i + b)",
            .source = "Sukhbaatar et al. 2019, arXiv:1905.07799",
            .parameters = "v N(0, 0.02^2), b -4, one each per head",
-           .keeps = "x, z' of each head and query",
+           .saves = "x, z' of each head and query",
            .ranges = settings_without_values<Settings>},
           {.name = "fixed",
            .formula = "span=fixed(S): w_ij = 0 at distances of S or more",
            .source = "Sukhbaatar et al. 2019, arXiv:1905.07799",
            .parameters = "none",
-           .keeps = "nothing",
+           .saves = "nothing",
            .ranges = settings_without_values<FixedSettings>}};
 }
 
@@ -77,25 +77,25 @@ Span::Span(const Spec& spec, int64_t width, int64_t heads, int64_t context) {
         context, "; S must be in [1, ", context, "]");
   if (kind_ == Kind::adaptive) {
     fraction_ = Parameter(Shape{heads}, constant(0));
-    fraction_.lowest = 0, fraction_.highest = 1, fraction_.rate_group = "spans";
+    fraction_.min_value = 0, fraction_.max_value = 1, fraction_.lr_group = "spans";
   }
   if (kind_ == Kind::dynamic) {
-    fraction_of_token_ = std::make_unique<Linear>(width, heads, Linear::Options{.weight = normal(0.02)});
-    fraction_of_token_->bias.initialization = constant(-4);
-    fraction_of_token_->weight.decay = false;
-    fraction_of_token_->weight.rate_group = fraction_of_token_->bias.rate_group = "spans";
+    fraction_projection_ = std::make_unique<Linear>(width, heads, Linear::Options{.weight = normal(0.02)});
+    fraction_projection_->bias.initialization = constant(-4);
+    fraction_projection_->weight.decay = false;
+    fraction_projection_->weight.lr_group = fraction_projection_->bias.lr_group = "spans";
   }
 }
 
-Tensor Span::forward(const Tensor& x, Pass& pass) {
+Tensor Span::forward(const Tensor& x, ForwardPass& pass) {
   static const Activation sigmoid("sigmoid");
   const Tensor fraction =
-      kind_ == Kind::adaptive ? fraction_.value : permute(sigmoid((*fraction_of_token_)(x, pass)), {0, 2, 1});
+      kind_ == Kind::adaptive ? fraction_.value : permute(sigmoid((*fraction_projection_)(x, pass)), {0, 2, 1});
   // f32, because bf16 lacks some whole tokens above 256 and fractions of a token well below it.
   return (fraction.dtype() == Dtype::bf16 ? fraction.to(Dtype::f32) : fraction) * static_cast<double>(limit_) + 1.0;
 }
 
-void Span::add_to(AttentionInputs& inputs, const Tensor& x, Pass& pass) {
+void Span::add_to(AttentionInputs& inputs, const Tensor& x, ForwardPass& pass) {
   if (!learned()) return;
   inputs.span = hook(path(), "span", (*this)(x, pass));
   const double limit = static_cast<double>(limit_);
@@ -105,7 +105,7 @@ void Span::add_to(AttentionInputs& inputs, const Tensor& x, Pass& pass) {
                 span_penalty((inputs.span - 1.0) / limit, limit, kind_ == Kind::dynamic ? real : Tensor()));
 }
 
-Tensor Span::tokens_read(const Tensor& span) const {
+Tensor Span::attended_tokens(const Tensor& span) const {
   std::vector<double> tokens = span.detach().to_vector();
   for (double& z : tokens) z = std::min(z - 1 + ramp_, static_cast<double>(limit_));
   return Tensor::from(span.shape(), tokens, Dtype::f64);
@@ -120,15 +120,15 @@ int64_t Span::reach(const AttentionOptions& limited) const {
   // Does not copy from a GPU: keys beyond the span but within its limit are kept, with weight 0.
   if (kind_ != Kind::adaptive || fraction_.value.device() != Device::cpu) return limited.mask.window;
   // m > 0 at the distances x < R + z + 1
-  double widest = 0;
-  for (const double fraction : fraction_.value.to_vector()) widest = std::max(widest, fraction);
-  const double visible = std::ceil(ramp_ + widest * static_cast<double>(limit_) + 1);
+  double max_fraction = 0;
+  for (const double fraction : fraction_.value.to_vector()) max_fraction = std::max(max_fraction, fraction);
+  const double visible = std::ceil(ramp_ + max_fraction * static_cast<double>(limit_) + 1);
   return std::min(limited.mask.window, static_cast<int64_t>(visible));
 }
 
 void Span::visit(Visitor& v) {
   v("share", fraction_);
-  v("share_of_token", fraction_of_token_);
+  v("share_of_token", fraction_projection_);
 }
 
 }  // namespace orrery::nn

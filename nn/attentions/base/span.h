@@ -32,15 +32,15 @@ class Span final : public Module {
   Span(const Spec& spec, int64_t width, int64_t heads, int64_t context);
   bool learned() const { return kind_ != Kind::fixed; }
   // Adds the span of queries x (B, Tq, width), and the loss "span_penalty" if the pass requests it.
-  void add_to(AttentionInputs& inputs, const Tensor& x, Pass& pass);
+  void add_to(AttentionInputs& inputs, const Tensor& x, ForwardPass& pass);
   void limit(AttentionOptions& options) const;  // window and ramp
   // Returns how many tokens heads attend back, ramp included: min(z + R, S) for `span` = z + 1, the
   // value of hook path.span; S for a fixed span.
-  Tensor tokens_read(const Tensor& span) const;
+  Tensor attended_tokens(const Tensor& span) const;
   int64_t limit() const { return limit_; }
   // Returns the number of distances, from 0, that are visible now; a cache may drop the rest.
   int64_t reach(const AttentionOptions& limited) const;
-  Tensor forward(const Tensor& x, Pass& pass) override;  // z + 1: (H) or (B, H, Tq)
+  Tensor forward(const Tensor& x, ForwardPass& pass) override;  // z + 1: (H) or (B, H, Tq)
   void visit(Visitor& v) override;
 
  private:
@@ -48,7 +48,7 @@ class Span final : public Module {
   int64_t limit_;
   double ramp_ = 0;
   Parameter fraction_;  // z' (H)
-  std::unique_ptr<Linear> fraction_of_token_;
+  std::unique_ptr<Linear> fraction_projection_;
 };
 
 }  // namespace orrery::nn

@@ -24,7 +24,7 @@ struct SlotWeights {
 };
 
 // A feed-forward that only attends to slots: dense, memory, persistent.
-class SlotReader : public Sublayer {
+class SlotFeedForward : public Sublayer {
  public:
   // Returns weights computed from the parameters with autograd, so that gradients reach the
   // parameters. Throws if a setting puts another operation between x and y.
@@ -34,7 +34,7 @@ class SlotReader : public Sublayer {
   //   of F         E a^2 = E F(p)^2,     Var y = N E F(p)^2 Var V       v / 2 and N v / 2 for relu
   //   of softmax   E a^2 = exp(v) / N^2, Var y = exp(v) / N Var V       arXiv:2302.06461: why softmax needs few slots
   // Empty for layers without slot_weights.
-  std::vector<Prediction> predicted(const Given& given) const;
+  std::vector<Prediction> predicted(const InputStats& stats) const;
 };
 
 SlotWeights slot_weights(const Sublayer& layer);  // throws if the layer has no slots

@@ -15,7 +15,7 @@ namespace {
 // Offers hidden() to hooks, which itself offers pre_activation. Empty unless one may replace either.
 Tensor hooked(std::string_view path, const std::function<Tensor()>& hidden) {
   if (!is_hooked(path, "pre_activation") && !is_hooked(path, "hidden")) return {};
-  const bool replaced = is_replaced(path, "pre_activation") || is_replaced(path, "hidden");
+  const bool replaced = has_replacement(path, "pre_activation") || has_replacement(path, "hidden");
   std::optional<NoGrad> guard;
   if (!replaced) guard.emplace();
   const Tensor a = hook(path, "hidden", hidden());
@@ -29,23 +29,24 @@ Tensor hooked_hidden(std::string_view path, const std::function<Tensor()>& befor
   return hooked(path, [&] { return after(hook(path, "pre_activation", before())); });
 }
 
-Tensor read_dense(const Module& layer, const Tensor& x, const PointwiseFunction& function, const DenseWeights& w,
-                  const Tensor& residual) {
+Tensor hooked_dense(const Module& layer, const Tensor& x, const PointwiseFunction& function, const DenseWeights& w,
+                    const Tensor& residual) {
   const Tensor hidden = hooked_hidden(
       layer.path(), [&] { return linear(x, w.input, w.input_bias); }, [&](const Tensor& z) { return function(z); });
   if (hidden) return linear(hidden, w.output, w.output_bias, residual);
   return dense_feed_forward(x, function, w.input, w.input_bias, w.output, w.output_bias, residual);
 }
 
-Tensor read_hooked_slots(std::string_view path, const Tensor& x, const SlotKeysAndValues& slots,
-                         const AttentionOptions& options) {
-  const AttentionInputs alone = slots_alone(x, slots);
+Tensor attend_to_hooked_slots(std::string_view path, const Tensor& x, const SlotKeysAndValues& slots,
+                              const AttentionOptions& options) {
+  const AttentionInputs alone = slot_inputs(x, slots);
   AttentionOptions o = options;
   o.mask.causal = false;
   o.hooked_path = path, o.hooked_name = "pre_activation";
   const Tensor weights = hooked(path, [&] { return attention_weights(alone, o, {}); });
-  return weights ? read_values(weights, alone, o).reshape(x.shape().with(-1, slots.value.size(1) * slots.value.size(2)))
-                 : read_slots(x, slots, options);
+  return weights
+             ? apply_weights(weights, alone, o).reshape(x.shape().with(-1, slots.value.size(1) * slots.value.size(2)))
+             : attend_to_slots(x, slots, options);
 }
 
 }  // namespace orrery::nn

@@ -18,11 +18,11 @@ struct DenseWeights {
   Tensor input, input_bias, output, output_bias;  // (S, C), (S) or undefined, (C, S), (C) or undefined
 };
 // Computes dense_feed_forward for `layer`, with hooks on its hidden units.
-Tensor read_dense(const Module& layer, const Tensor& x, const PointwiseFunction& function, const DenseWeights& w,
-                  const Tensor& residual);
+Tensor hooked_dense(const Module& layer, const Tensor& x, const PointwiseFunction& function, const DenseWeights& w,
+                    const Tensor& residual);
 
-// Computes read_slots with softmax; the hidden units are scores and weights, (B, H, T, N) each.
-Tensor read_hooked_slots(std::string_view path, const Tensor& x, const SlotKeysAndValues& slots,
-                         const AttentionOptions& options);
+// Computes attend_to_slots with softmax; the hidden units are scores and weights, (B, H, T, N) each.
+Tensor attend_to_hooked_slots(std::string_view path, const Tensor& x, const SlotKeysAndValues& slots,
+                              const AttentionOptions& options);
 
 }  // namespace orrery::nn

@@ -24,7 +24,7 @@ class PointwiseFunction {
   const Activation& activation() const { return function_; }
   Tensor operator()(const Tensor& x) const { return function_(x, parameters().value); }
   // Returns the function for attention over slots; throws, naming `owner`, if it has parameters.
-  const Activation& for_slots(std::string_view owner) const {
+  const Activation& slot_function(std::string_view owner) const {
     check(!has_parameters(), owner, ": '", function_.spec(),
           "' has learned parameters, which are not supported for slots; use an activation without, such as relu");
     return function_;
@@ -50,7 +50,7 @@ Tensor dense_feed_forward(const Tensor& x, const PointwiseFunction& function, co
 //   template <class T> Tensor forward_as(Saved&, inputs...) const;
 //   template <class T> Gradients<6> backward_as(const Saved&, const Tensor& dy) const;
 template <class Formula>
-struct OfEveryDtype : Formula {
+struct DispatchedOperation : Formula {
   template <std::same_as<Tensor>... Input>
   Tensor forward(Saved& saved, const Tensor& x, const Input&... other) const {
     const Formula& formula = *this;

@@ -9,7 +9,7 @@
 namespace orrery::nn {
 
 struct LossInfo {
-  std::string_view name, formula, source, parameters = {}, keeps = {};  // as in nn/base/entry.h
+  std::string_view name, formula, source, parameters = {}, saves = {};  // as in nn/base/entry.h
   // Weighted quantity, for the help. If set, a layer adds this loss on request (Pass::add_loss) and
   // the setting losses.NAME of a run is its weight.
   std::string_view weight_of = {};
@@ -38,9 +38,9 @@ Tensor span_penalty(const Tensor& spans, double limit, const Tensor& counted = {
 // Returns the mean of |ln S| over rows with S > 0, else 0; S (any shape): attention row sums.
 Tensor normalization_loss(const Tensor& sums);
 
-// Returns the mean of max(H - share ln n, 0) over rows with n >= 1 visible keys. H (B, H, T):
+// Returns the mean of max(H - fraction ln n, 0) over rows with n >= 1 visible keys. H (B, H, T):
 // entropies; `visible`: n, of the same dtype and a broadcastable shape such as (T).
-Tensor entropy_margin_loss(const Tensor& entropies, const Tensor& visible, double share = 0.7);
+Tensor entropy_margin_loss(const Tensor& entropies, const Tensor& visible, double fraction = 0.7);
 
 struct EntropyRegularizer {
   double tolerance = 0.2;  // m: no penalty within this fraction of the ceiling

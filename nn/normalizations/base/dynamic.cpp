@@ -10,13 +10,13 @@
 
 namespace orrery::nn {
 
-std::vector<Prediction> DynamicNormalization::predicted(const Given& given) const {
+std::vector<Prediction> DynamicNormalization::predicted(const InputStats& stats) const {
   const double alpha = alpha_.value ? alpha_.value.item() : fixed_alpha_,
-               shift = shift_.value ? shift_.value.item() : 0, v = given.mean_square,
+               shift = shift_.value ? shift_.value.item() : 0, v = stats.mean_square,
                weight = weight_.value ? mean(weight_.value * weight_.value).to(Dtype::f64).item() : 1;
-  const auto at = [&](double x) { return alpha * x + shift; };
-  const double value = mean_square(v, [&](double x) { return activation_.value(at(x)); }),
-               slope = mean_square(v, [&](double x) { return alpha * activation_.derivative(at(x)); });
+  const auto affine = [&](double x) { return alpha * x + shift; };
+  const double value = mean_square(v, [&](double x) { return activation_.value(affine(x)); }),
+               slope = mean_square(v, [&](double x) { return alpha * activation_.derivative(affine(x)); });
   return {{ratio::normalized, weight * value / v, "E[F(u)^2] / v", v},
           {ratio::gradient, weight * slope, "alpha^2 E[F'(u)^2]", v}};
 }

@@ -20,10 +20,10 @@ class DynamicNormalization : public Module {
     bool affine = true;                // a weight per channel, and a bias if options.bias
   };
   DynamicNormalization(const Form& form, const NormalizationOptions& options);
-  Tensor forward(const Tensor& x, Pass& pass) override;
+  Tensor forward(const Tensor& x, ForwardPass& pass) override;
   double saturation(const Tensor& x) const;  // fraction of x with |alpha x| > 2
   void visit(Visitor& v) override;
-  std::vector<Prediction> predicted(const Given& given) const;
+  std::vector<Prediction> predicted(const InputStats& stats) const;
 
  private:
   Tensor alpha(const Tensor& x) const {

@@ -12,7 +12,7 @@ struct NormalizationOptions {
   int64_t width;              // size of the last axis
   bool bias = true;           // only for normalizations that have a bias
   bool causal = false;        // no token may depend on a later one
-  bool of_attention = false;  // the sublayer is an attention, not a feed-forward or the end of a model
+  bool before_attention = false;  // the sublayer is an attention, not a feed-forward or the end of a model
 };
 
 using NormalizationEntry = Entry<Module, const NormalizationOptions&>;
@@ -37,10 +37,10 @@ struct ChannelStatistics {
   Tensor tokens;          // number of tokens, (1); device and dtype as above
 };
 ChannelStatistics channel_statistics(const Tensor& x, const Tensor& lengths = {});  // without gradient
-// y = (x - mean) / sqrt(variance + epsilon) * weight + bias by channel. `of_x`: the statistics are
+// y = (x - mean) / sqrt(variance + epsilon) * weight + bias by channel. `from_x`: the statistics are
 // those of x, and the gradient of x flows through them. Otherwise they are constants.
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, const ChannelStatistics& statistics,
-                  bool of_x, const Tensor& lengths = {}, double epsilon = 1e-5);
+                  bool from_x, const Tensor& lengths = {}, double epsilon = 1e-5);
 
 // Normalizes with the mean and variance of each group of adjacent channels, in each token or, if
 // `over_sequence`, in all tokens of a sequence together.

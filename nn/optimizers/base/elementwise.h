@@ -2,7 +2,7 @@
 // moments. Each optimizer is a formula; this file has the common loop. A formula has
 //
 //   static constexpr int moments = 2;
-//   template <class A> Step<A> step(const Optimizer::Control&, double rate, bool decay) const;
+//   template <class A> Step<A> step(const Optimizer::StepArguments&, double lr, bool decay) const;
 //                                              constants of the step, equal for all elements
 //   Step<A>: A operator()(A p, A g, A* moment) const;
 //                                              returns the new p, updates the moments; g is clipped
@@ -19,24 +19,24 @@ inline constexpr int chunk_width = 4096;  // elements per row; the last row may 
 
 template <class Formula>
 struct UpdateElements {
-  const Optimizer::Control* control;
+  const Optimizer::StepArguments* arguments;
   Formula formula;
-  Optimizer::Handling handling;
-  // rounded: the bf16 copy of p that the model reads, or null
+  Optimizer::GroupOptions group_options;
+  // bf16_copy: the bf16 copy of p that the model reads, or null
   template <class Row, class T, class... Moment>
-  HOST_DEVICE void operator()(Row row, In<T> g, Out<T> p, Out<bf16> rounded, Moment... moments) const {
+  HOST_DEVICE void operator()(Row row, In<T> g, Out<T> p, Out<bf16> bf16_copy, Moment... moments) const {
     using A = Arithmetic<T>;
-    if (control->skip != 0) return;
-    const auto step = formula.template step<A>(*control, control->rate * handling.rate_factor, handling.decay);
-    const A clip = A(control->clip_factor), low = A(handling.lowest), high = A(handling.highest);
+    if (arguments->skip != 0) return;
+    const auto step = formula.template step<A>(*arguments, arguments->lr * group_options.lr_scale, group_options.decay);
+    const A clip = A(arguments->clip_factor), low = A(group_options.min_value), high = A(group_options.max_value);
     row.each([&](int i) {
       A m[] = {moments[i]...};
-      const A moved = step(p[i], g[i] * clip, m);
+      const A updated = step(p[i], g[i] * clip, m);
       const A* changed = m;
       ((moments[i] = *changed++), ...);
-      const A next = moved < low ? low : moved > high ? high : moved;
+      const A next = updated < low ? low : updated > high ? high : updated;
       p[i] = next;
-      if (rounded) rounded[i] = static_cast<float>(next);
+      if (bf16_copy) bf16_copy[i] = static_cast<float>(next);
     });
   }
 };
@@ -45,14 +45,16 @@ struct UpdateElements {
 template <class Formula>
 void update_elements(const FlatParameters& flat, int64_t begin, int64_t end,
                      const std::array<Tensor, Formula::moments>& moments, int64_t first_moment,
-                     const Optimizer::Control* control, const Formula& formula, const Optimizer::Handling& handling) {
-  const UpdateElements<Formula> update{control, formula, handling};
+                     const Optimizer::StepArguments* arguments, const Formula& formula,
+                     const Optimizer::GroupOptions& group_options) {
+  const UpdateElements<Formula> update{arguments, formula, group_options};
   const auto update_rows = [&]<size_t... K>(int64_t first, const Shape& shape, std::index_sequence<K...>) {
-    const auto part = [&](const Tensor& all, int64_t offset) {
-      return all ? Tensor::view(all.body()->buffer, offset + first, shape, all.dtype()) : Tensor();
+    const auto flat_rows = [&](const Tensor& all, int64_t offset) {
+      return all ? Tensor::view(all.impl()->buffer, offset + first, shape, all.dtype()) : Tensor();
     };
-    each_row("optimizer", update, row_of(part(flat.gradients(), begin)), to_row(part(flat.values(), begin)),
-             to_row_if<bf16>(part(flat.rounded(), begin)), to_row(part(moments[K], first_moment))...);
+    each_row("optimizer", update, row_of(flat_rows(flat.gradients(), begin)), out_row(flat_rows(flat.values(), begin)),
+             optional_out_row<bf16>(flat_rows(flat.bf16_copy(), begin)),
+             out_row(flat_rows(moments[K], first_moment))...);
   };
   const auto all_moments = std::make_index_sequence<Formula::moments>();
   const int64_t whole_rows = (end - begin) / chunk_width, rest = (end - begin) % chunk_width;
@@ -71,14 +73,14 @@ class ElementwiseOptimizer final : public Optimizer {
   ElementwiseOptimizer(const Spec& spec, FlatParameters& parameters) : Optimizer(parameters) {
     Settings settings;
     read_settings(spec, settings);
-    scale_rates(spec.name, settings.rates);
+    set_lr_scales(spec.name, settings.lr_scales);
     formula_ = Formula(settings);
     for (Tensor& moment : moments_) moment = parameters.make_moments();
   }
   NamedMoments moments() const override {
     NamedMoments all;
     for (size_t k = 0; k < moments_.size(); ++k)
-      for (auto& part : parts(Formula::moment_names[k], moments_[k])) all.push_back(std::move(part));
+      for (auto& segment : named_segments(Formula::moment_names[k], moments_[k])) all.push_back(std::move(segment));
     return all;
   }
 
@@ -87,9 +89,10 @@ class ElementwiseOptimizer final : public Optimizer {
     if constexpr (requires { formula_.corrections(step); }) return formula_.corrections(step);
     return {1, 1};
   }
-  void update_parameters(const Control* control) override {
-    for (const FlatParameters::Run& run : parameters_.runs())
-      update_elements(parameters_, run.begin, run.end, moments_, run.begin, control, formula_, handling(run));
+  void update_parameters(const StepArguments* arguments) override {
+    for (const FlatParameters::ParamGroup& group : parameters_.groups())
+      update_elements(parameters_, group.begin, group.end, moments_, group.begin, arguments, formula_,
+                      group_options(group));
   }
 
   Formula formula_{Settings{}};

@@ -16,9 +16,9 @@ namespace {
 
 constexpr int64_t alignment = 16;  // elements: a segment begins on a cache line
 
-template <class Like>  // a Parameter or a Run
-auto treatment(const Like& p) {
-  return std::tuple(!p.decay, p.rate_group, p.rate_factor, p.lowest, p.highest);
+template <class Like>  // a Parameter or a ParamGroup
+auto options_of(const Like& p) {
+  return std::tuple(!p.decay, p.lr_group, p.lr_scale, p.min_value, p.max_value);
 }
 
 struct Square {
@@ -30,9 +30,9 @@ struct Square {
 
 // Structs of f64 numbers in device memory:
 struct Request {
-  double rate, clip, first_correction, second_correction;
+  double lr, clip, first_correction, second_correction;
 };
-struct Fate {  // result of an update
+struct UpdateResult {  // result of an update
   double norm, skipped;
 };
 Tensor numbers(size_t bytes, const FlatParameters& parameters) {
@@ -41,19 +41,19 @@ Tensor numbers(size_t bytes, const FlatParameters& parameters) {
 
 HOST_DEVICE bool is_finite(double x) { return x - x == 0; }
 
-struct Decide {  // computes the control of an update from its request, gradient norm and loss
+struct ComputeStepArguments {  // computes the arguments of an update from its request, gradient norm and loss
   const Request* request;
   const double *square, *loss;
-  Optimizer::Control* control;
-  Fate* fate;
+  Optimizer::StepArguments* arguments;
+  UpdateResult* update_result;
   template <class Row>
   HOST_DEVICE void operator()(Row row, int64_t) const {
     row.once([&] {
       const double norm = std::sqrt(*square);
-      const bool skip = fate->skipped != 0 || !is_finite(norm) || (loss && !is_finite(*loss));
-      *fate = {norm, skip ? 1.0 : 0.0};
-      *control = {request->rate, request->clip > 0 && norm > request->clip ? request->clip / norm : 1.0,
-                  request->first_correction, request->second_correction, skip ? 1.0 : 0.0};
+      const bool skip = update_result->skipped != 0 || !is_finite(norm) || (loss && !is_finite(*loss));
+      *update_result = {norm, skip ? 1.0 : 0.0};
+      *arguments = {request->lr, request->clip > 0 && norm > request->clip ? request->clip / norm : 1.0,
+                    request->first_correction, request->second_correction, skip ? 1.0 : 0.0};
     });
   }
 };
@@ -67,7 +67,7 @@ FlatParameters::FlatParameters(Module& module) {
   std::vector<NamedParameter> all = parameters_of(module);
   check(!all.empty(), "optimizer: the model has no parameters");
   std::stable_sort(all.begin(), all.end(),
-                   [](const auto& a, const auto& b) { return treatment(*a.parameter) < treatment(*b.parameter); });
+                   [](const auto& a, const auto& b) { return options_of(*a.parameter) < options_of(*b.parameter); });
   const Dtype dtype = all[0].parameter->value.dtype();
   const Device device = all[0].parameter->value.device();
   int64_t size = 0;
@@ -78,69 +78,69 @@ FlatParameters::FlatParameters(Module& module) {
     const int64_t end = size + value.numel(), next = (end + alignment - 1) / alignment * alignment;
     segments_.push_back({p.path, p.parameter, size, end});
     const Parameter& like = *p.parameter;
-    if (!runs_.empty() && treatment(like) == treatment(runs_.back()))
-      runs_.back().end = next;
+    if (!groups_.empty() && options_of(like) == options_of(groups_.back()))
+      groups_.back().end = next;
     else
-      runs_.push_back({size, next, like.decay, like.rate_group, like.rate_factor, like.lowest, like.highest});
+      groups_.push_back({size, next, like.decay, like.lr_group, like.lr_scale, like.min_value, like.max_value});
     size = next;
   }
   const Dtype wide = dtype == Dtype::bf16 ? Dtype::f32 : dtype;
   values_ = Tensor::zeros(Shape{size}, wide, device), gradients_ = Tensor::zeros_like(values_);
-  if (wide != dtype) rounded_ = Tensor::zeros(Shape{size}, dtype, device);
+  if (wide != dtype) bf16_copy_ = Tensor::zeros(Shape{size}, dtype, device);
   for (const Segment& s : segments_) {
-    part(values_, s).copy_from(s.parameter->value);
+    segment_view(values_, s).copy_from(s.parameter->value);
     round(s);
-    const Tensor home = part(rounded_ ? rounded_ : values_, s);
-    TensorBody& body = *s.parameter->value.body();
-    body.buffer = home.body()->buffer, body.offset = home.body()->offset;
-    body.gradient = part(gradients_, s);
-    body.gradient_at_home = true, body.stale = false;
+    const Tensor view = segment_view(bf16_copy_ ? bf16_copy_ : values_, s);
+    TensorImpl& impl = *s.parameter->value.impl();
+    impl.buffer = view.impl()->buffer, impl.offset = view.impl()->offset;
+    impl.gradient = segment_view(gradients_, s);
+    impl.has_fixed_gradient = true, impl.stale = false;
   }
   release_cached(device);  // former parameter buffers: a step does not reuse blocks of their sizes
 }
-std::vector<std::string> FlatParameters::rate_groups() const {
+std::vector<std::string> FlatParameters::lr_groups() const {
   std::set<std::string> groups;
-  for (const Run& run : runs_)
-    if (!run.rate_group.empty()) groups.insert(run.rate_group);
+  for (const ParamGroup& group : groups_)
+    if (!group.lr_group.empty()) groups.insert(group.lr_group);
   return {groups.begin(), groups.end()};
 }
 Tensor FlatParameters::make_moments() const { return Tensor::zeros_like(values_); }
-std::vector<FlatParameters::Part> FlatParameters::parts_of(const Segment& s) {
+std::vector<FlatParameters::PackedRows> FlatParameters::packed_rows_of(const Segment& s) {
   const Shape& whole = s.parameter->value.shape();
-  std::vector<int64_t> rows = s.parameter->parts;
+  std::vector<int64_t> rows = s.parameter->packed_rows;
   if (rows.empty()) return {{s.begin, s.end, whole}};
-  std::vector<Part> parts;
+  std::vector<PackedRows> packed;
   int64_t begin = s.begin;
   for (const int64_t n : rows) {
     const Shape shape = whole.with(0, n);
-    parts.push_back({begin, begin + shape.numel(), shape});
+    packed.push_back({begin, begin + shape.numel(), shape});
     begin += shape.numel();
   }
   check(begin == s.end, "optimizer: the packed rows of ", s.path, " do not add up to ", whole);
-  return parts;
+  return packed;
 }
-Tensor FlatParameters::part(const Tensor& flat, const Segment& s) const {
-  return Tensor::view(flat.body()->buffer, s.begin, s.parameter->value.shape(), flat.dtype());
+Tensor FlatParameters::segment_view(const Tensor& flat, const Segment& s) const {
+  return Tensor::view(flat.impl()->buffer, s.begin, s.parameter->value.shape(), flat.dtype());
 }
 void FlatParameters::zero_gradients() {
   for (const Segment& s : segments_) s.parameter->value.zero_grad();
 }
-void FlatParameters::settle_gradients() {
+void FlatParameters::write_pending_zeros() {
   for (const Segment& s : segments_) s.parameter->value.grad();
 }
 void FlatParameters::round(const Segment& s) const {
-  if (rounded_) part(rounded_, s).copy_from(part(values_, s));
+  if (bf16_copy_) segment_view(bf16_copy_, s).copy_from(segment_view(values_, s));
 }
 
 Optimizer::Optimizer(FlatParameters& parameters)
     : parameters_(parameters),
       requests_(numbers(sizeof(Request), parameters)),
-      control_(numbers(sizeof(Control), parameters)),
-      outcome_(numbers(sizeof(Fate), parameters)),
-      outcomes_(outcome_) {}
+      arguments_(numbers(sizeof(StepArguments), parameters)),
+      status_(numbers(sizeof(UpdateResult), parameters)),
+      status_copies_(status_) {}
 
 Tensor Optimizer::gradient_square() {
-  parameters_.settle_gradients();
+  parameters_.write_pending_zeros();
   const Tensor& g = parameters_.gradients();
   const Tensor total = Tensor::empty_like(g, Shape{}, Dtype::f64);
   sum_of_squares(g, total);
@@ -148,47 +148,48 @@ Tensor Optimizer::gradient_square() {
 }
 double Optimizer::gradient_norm() { return std::sqrt(gradient_square().item()); }
 
-void Optimizer::request(double rate, double clip) {
-  check(std::isfinite(rate) && rate >= 0, "optimizer: the learning rate must be finite and at least 0, not ", rate);
+void Optimizer::send_step_arguments(double lr, double clip) {
+  check(std::isfinite(lr) && lr >= 0, "optimizer: the learning rate must be finite and at least 0, not ", lr);
   ++steps_;
   const auto [first, second] = corrections(steps_);
-  *reinterpret_cast<Request*>(requests_.begin<double>()) = {rate, clip, first, second};
+  *reinterpret_cast<Request*>(requests_.begin<double>()) = {lr, clip, first, second};
   requests_.send();
 }
 void Optimizer::update(const Tensor& loss) {
   const Tensor square = gradient_square();
-  auto* const control = reinterpret_cast<Control*>(control_.mutable_data<double>());
+  auto* const arguments = reinterpret_cast<StepArguments*>(arguments_.mutable_data<double>());
   rows(square.device(), 1, 1,
-       Decide{reinterpret_cast<const Request*>(requests_.tensor().data<double>()), square.data<double>(),
-              loss ? loss.data<double>() : nullptr, control, reinterpret_cast<Fate*>(outcome_.mutable_data<double>())});
-  update_parameters(control);
+       ComputeStepArguments{reinterpret_cast<const Request*>(requests_.tensor().data<double>()), square.data<double>(),
+                            loss ? loss.data<double>() : nullptr, arguments,
+                            reinterpret_cast<UpdateResult*>(status_.mutable_data<double>())});
+  update_parameters(arguments);
 }
-Optimizer::Outcome Optimizer::outcome(size_t ticket) {
-  const Fate fate = *reinterpret_cast<const Fate*>(outcomes_.read<double>(ticket));
-  return {fate.norm, fate.skipped == 0};
+Optimizer::StepStatus Optimizer::status(size_t ticket) {
+  const UpdateResult update_result = *reinterpret_cast<const UpdateResult*>(status_copies_.read<double>(ticket));
+  return {update_result.norm, update_result.skipped == 0};
 }
-void Optimizer::forgive() { zero_bytes(outcome_.device(), outcome_.mutable_raw(), outcome_.bytes()); }
+void Optimizer::clear_skip() { zero_bytes(status_.device(), status_.mutable_raw(), status_.bytes()); }
 
-bool Optimizer::step(double rate, double clip, double* norm) {
-  request(rate, clip);
+bool Optimizer::step(double lr, double clip, double* norm) {
+  send_step_arguments(lr, clip);
   update();
-  const Outcome result = outcome(fetch_outcome());
+  const StepStatus result = status(fetch_status());
   if (norm) *norm = result.gradient_norm;
   if (result.done) return true;
   --steps_;
-  forgive();
+  clear_skip();
   return false;
 }
 std::pair<double, double> Optimizer::corrections(int64_t) const { return {1, 1}; }
 
-void Optimizer::scale_rates(const std::string& name, const GroupRates& rates) {
+void Optimizer::set_lr_scales(const std::string& name, const GroupLearningRates& lr_scales) {
   const std::string what = name + ": lr_scales";
-  check(rates.spec.name != "none" || rates.spec.items.empty(), what, ": none takes no factors, not ", rates.spec,
-        "; use groups(GROUP=FACTOR)");
-  const std::vector<std::string> groups = parameters_.rate_groups();
-  for (const Spec::Item& item : rates.spec.items) {
+  check(lr_scales.spec.name != "none" || lr_scales.spec.items.empty(), what, ": none takes no factors, not ",
+        lr_scales.spec, "; use groups(GROUP=FACTOR)");
+  const std::vector<std::string> groups = parameters_.lr_groups();
+  for (const Spec::Item& item : lr_scales.spec.items) {
     const std::string value = print(item.value);
-    check(!item.key.empty(), what, ": ", value, " in ", rates.spec, " has no group name; use groups(GROUP=FACTOR)");
+    check(!item.key.empty(), what, ": ", value, " in ", lr_scales.spec, " has no group name; use groups(GROUP=FACTOR)");
     check(!groups.empty(), what, ": this model has no parameters in groups, so group '", item.key,
           "' does not exist; leave lr_scales out");
     if (std::find(groups.begin(), groups.end(), item.key) == groups.end())
@@ -197,29 +198,29 @@ void Optimizer::scale_rates(const std::string& name, const GroupRates& rates) {
     check(std::isfinite(factor) && factor >= 0, what, ": ", item.key, ": ", value,
           " must be finite and at least 0; 0 keeps the group unchanged");
     check(factor <= 1e6, what, ": ", item.key, ": ", value, " must be at most 1e6");
-    rate_factors_[item.key] = factor;
+    lr_scales_[item.key] = factor;
   }
 }
-double Optimizer::rate_factor(const std::string& group) const {
-  const auto found = rate_factors_.find(group);
-  return found == rate_factors_.end() ? 1 : found->second;
+double Optimizer::lr_scale(const std::string& group) const {
+  const auto found = lr_scales_.find(group);
+  return found == lr_scales_.end() ? 1 : found->second;
 }
-Optimizer::NamedMoments Optimizer::parts(const std::string& name, const Tensor& flat) const {
+Optimizer::NamedMoments Optimizer::named_segments(const std::string& name, const Tensor& flat) const {
   NamedMoments all;
   for (const FlatParameters::Segment& s : parameters_.segments())
-    all.emplace_back(name + "." + s.path, parameters_.part(flat, s));
+    all.emplace_back(name + "." + s.path, parameters_.segment_view(flat, s));
   return all;
 }
 
 Optimizer::NamedMoments Optimizer::state() const {
   NamedMoments all = moments();
-  if (parameters_.rounded())
-    for (auto& part : parts("master", parameters_.values())) all.push_back(std::move(part));
+  if (parameters_.bf16_copy())
+    for (auto& segment : named_segments("master", parameters_.values())) all.push_back(std::move(segment));
   return all;
 }
 
 void sum_of_squares(const Tensor& x, const Tensor& sum) {
-  sum_elements("sum_of_squares", Square{}, to_sums<double>(sum), row_of(x));
+  sum_elements("sum_of_squares", Square{}, out_sums<double>(sum), row_of(x));
 }
 
 Registry<OptimizerEntry>& optimizers() {

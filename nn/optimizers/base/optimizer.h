@@ -29,41 +29,41 @@ class FlatParameters {
     Parameter* parameter;
     int64_t begin, end;  // elements of the flat buffers; the gaps between segments (alignment) stay zero
   };
-  struct Part {          // packed rows: one of the tensors packed in a segment's parameter
+  struct PackedRows {    // packed rows: one of the tensors packed in a segment's parameter
     int64_t begin, end;  // elements of the flat buffers
     Shape shape;
   };
-  static std::vector<Part> parts_of(const Segment& segment);
-  struct Run {  // parameter group: adjacent segments with equal options
+  static std::vector<PackedRows> packed_rows_of(const Segment& segment);
+  struct ParamGroup {  // parameter group: adjacent segments with equal options
     int64_t begin, end;
     bool decay;
-    std::string rate_group;
-    double rate_factor;
-    double lowest, highest;
+    std::string lr_group;
+    double lr_scale;
+    double min_value, max_value;
   };
   const std::vector<Segment>& segments() const { return segments_; }
-  const std::vector<Run>& runs() const { return runs_; }
+  const std::vector<ParamGroup>& groups() const { return groups_; }
   const Tensor& values() const { return values_; }
   const Tensor& gradients() const { return gradients_; }
-  const Tensor& rounded() const { return rounded_; }  // bf16 copy; undefined if the model reads `values`
-  std::vector<std::string> rate_groups() const;       // lr groups of the parameters, in alphabetical order
+  const Tensor& bf16_copy() const { return bf16_copy_; }  // bf16 copy; undefined if the model reads `values`
+  std::vector<std::string> lr_groups() const;             // lr groups of the parameters, in alphabetical order
   Tensor make_moments() const;                        // zeros, shaped like the flat buffers
   // Returns a view of a segment of a flat tensor, in the parameter's shape.
-  Tensor part(const Tensor& flat, const Segment& segment) const;
+  Tensor segment_view(const Tensor& flat, const Segment& segment) const;
 
   void zero_gradients();                     // marks every gradient as zero; the next backward overwrites it
-  void settle_gradients();                   // writes zeros where backward has not written a gradient since
-  void round(const Segment& segment) const;  // copies `values` to `rounded`, if defined
+  void write_pending_zeros();                // writes zeros where backward has not written a gradient since
+  void round(const Segment& segment) const;  // copies `values` to `bf16_copy`, if defined
 
  private:
   std::vector<Segment> segments_;
-  std::vector<Run> runs_;
-  Tensor values_, gradients_, rounded_;
+  std::vector<ParamGroup> groups_;
+  Tensor values_, gradients_, bf16_copy_;
 };
 
 // The setting `lr_scales` of every optimizer: groups(slopes=0.1, spans=10) multiplies the
-// learning rate of parameters by the factor of their rate_group; 0 freezes them.
-struct GroupRates {
+// learning rate of parameters by the factor of their lr_group; 0 freezes them.
+struct GroupLearningRates {
   Spec spec{"none", {}};
   template <class V>
   void visit(V& v) {
@@ -74,16 +74,16 @@ struct GroupRates {
 
 class Optimizer {
  public:
-  // Device memory, so that a captured CUDA graph can be replayed with other values. Control and
-  // Handling are public, because nvcc requires public types in kernel arguments.
-  struct Control {
-    double rate, clip_factor, first_correction, second_correction;
+  // Device memory, so that a captured CUDA graph can be replayed with other values. StepArguments and
+  // GroupOptions are public, because nvcc requires public types in kernel arguments.
+  struct StepArguments {
+    double lr, clip_factor, first_correction, second_correction;
     double skip;  // not 0: the update changes nothing
   };
-  struct Handling {  // options of a parameter group
-    double rate_factor;
+  struct GroupOptions {  // options of a parameter group
+    double lr_scale;
     bool decay;
-    double lowest, highest;  // values are clamped to [lowest, highest] after the step
+    double min_value, max_value;  // values are clamped to [min_value, max_value] after the step
   };
   using NamedMoments = std::vector<std::pair<std::string, Tensor>>;
 
@@ -94,20 +94,20 @@ class Optimizer {
   double gradient_norm();
   // Does one update, with gradients multiplied by min(1, clip / norm) if clip > 0, and waits for
   // it. Sets *norm if given. Returns false, without an update, if the norm is not finite.
-  bool step(double rate, double clip = 0, double* norm = nullptr);
+  bool step(double lr, double clip = 0, double* norm = nullptr);
 
-  // A step without waiting, in three calls. request() sends the settings of the next update to the
+  // A step without waiting, in three calls. send_step_arguments() sends the settings of the next update to the
   // device. update() queues it and may be captured and replayed. If the norm or `loss` (one f64
   // number, optional) is not finite, the device skips this update and all later ones.
-  // fetch_outcome() and outcome() report this to the host later, after more updates are queued.
-  struct Outcome {
+  // fetch_status() and status() report this to the host later, after more updates are queued.
+  struct StepStatus {
     double gradient_norm;
     bool done;
   };
-  void request(double rate, double clip = 0);
+  void send_step_arguments(double lr, double clip = 0);
   void update(const Tensor& loss = {});
-  size_t fetch_outcome() { return outcomes_.fetch(); }
-  Outcome outcome(size_t ticket);
+  size_t fetch_status() { return status_copies_.fetch(); }
+  StepStatus status(size_t ticket);
 
   int64_t steps_done() const { return steps_; }
   void set_steps_done(int64_t steps) { steps_ = steps; }
@@ -119,30 +119,30 @@ class Optimizer {
   const FlatParameters& parameters() const { return parameters_; }
 
  protected:
-  virtual void update_parameters(const Control* control) = 0;
+  virtual void update_parameters(const StepArguments* arguments) = 0;
   virtual std::pair<double, double> corrections(int64_t step) const;
 
   // Sets lr factors. Error messages start with the optimizer's `name` and list the lr groups.
-  void scale_rates(const std::string& name, const GroupRates& rates);
-  template <class Like>  // a Parameter or a Run
-  Handling handling(const Like& like) const {
-    return {rate_factor(like.rate_group) * like.rate_factor, like.decay, like.lowest, like.highest};
+  void set_lr_scales(const std::string& name, const GroupLearningRates& lr_scales);
+  template <class Like>  // a Parameter or a ParamGroup
+  GroupOptions group_options(const Like& like) const {
+    return {lr_scale(like.lr_group) * like.lr_scale, like.decay, like.min_value, like.max_value};
   }
   // Returns the segments of a flat tensor, named as in moments().
-  NamedMoments parts(const std::string& name, const Tensor& flat) const;
+  NamedMoments named_segments(const std::string& name, const Tensor& flat) const;
 
   FlatParameters& parameters_;
   int64_t steps_ = 0;
 
  private:
   Tensor gradient_square();  // sum of the squares of all gradients, f64
-  void forgive();            // clears the skip, so that the next update runs
+  void clear_skip();         // clears the skip, so that the next update runs
 
   HostToDevice requests_;
-  Tensor control_, outcome_;
-  DeviceToHost outcomes_;
-  double rate_factor(const std::string& group) const;
-  std::map<std::string, double> rate_factors_;  // by lr group
+  Tensor arguments_, status_;
+  DeviceToHost status_copies_;
+  double lr_scale(const std::string& group) const;
+  std::map<std::string, double> lr_scales_;  // by lr group
 };
 
 // Returns the limits of a moving average's beta: 1 - beta must not be 0 in f32.

@@ -20,9 +20,9 @@ struct PositionOptions {
 class Position : public Module {
  public:
   // Returns the embedding x (B, T, width) with its positions added (learned, sinusoidal).
-  Tensor forward(const Tensor& x, Pass&) override { return x; }
+  Tensor forward(const Tensor& x, ForwardPass&) override { return x; }
   // Returns queries or keys x (B, T, H, D), rotated by their positions in documents (rotary).
-  virtual Tensor rotate(const Tensor& x, Pass&) const { return x; }
+  virtual Tensor rotate(const Tensor& x, ForwardPass&) const { return x; }
   // Return score terms by query-key distance, 0 <= distance < `distances`
   // (nn/attentions/base/fused.h), for alibi and relative; others return undefined tensors. Any
   // floating dtype; constants are on the device.
@@ -41,13 +41,13 @@ std::unique_ptr<Position> make_position(const Spec& spec, const PositionOptions&
 
 // Returns token positions in documents, (B, T) i32, for x (B, T, ...). Undefined without documents:
 // positions are pass.offset(), pass.offset() + 1, ... Throws for documents with a cache.
-Tensor places_of(const Tensor& x, const Pass& pass);
+Tensor positions_of(const Tensor& x, const ForwardPass& pass);
 
 // Returns rows pass.offset(), pass.offset() + 1, ... of a table (positions, C) for the tokens of
 // x (B, T, ...): (T, C). Throws, with `name` in front, for positions beyond the table.
-Tensor next_rows(std::string_view name, const Tensor& table, const Tensor& x, const Pass& pass);
+Tensor next_rows(std::string_view name, const Tensor& table, const Tensor& x, const ForwardPass& pass);
 // Like next_rows in x's dtype, with positions per document: (T, C), or (B, T, C) with documents.
-Tensor rows_at_places(std::string_view name, const Tensor& table, const Tensor& x, const Pass& pass);
+Tensor rows_at_positions(std::string_view name, const Tensor& table, const Tensor& x, const ForwardPass& pass);
 
 // Rotation of channel pairs by an angle per token (nn/positions/rotary.cpp):
 //   (a, b) -> (a cos - b sin, a sin + b cos)

@@ -10,8 +10,8 @@ template <class T>
 void check_case(Case& c, double tolerance) {
   c.fill(std::is_same_v<T, bf16>);
   const Results expected = plain(c);
-  const Results moved = c.judged ? plain_moved(c, std::numeric_limits<Arithmetic<T>>::epsilon()) : Results();
-  check_equal(c, attention_on_card<T>(c), expected, tolerance, c.judged ? &moved : nullptr);
+  const Results moved = c.regularized ? plain_moved(c, std::numeric_limits<Arithmetic<T>>::epsilon()) : Results();
+  check_equal(c, attention_on_gpu<T>(c), expected, tolerance, c.regularized ? &moved : nullptr);
 }
 template <class T>
 void check_some(const Sizes& sizes, uint64_t n, double tolerance) {
@@ -28,7 +28,7 @@ const Sizes wide{.batch = 1,  // heads with several panels and more than one chu
                  .queries = 33,
                  .keys = 40,
                  .query_heads = 2,
-                 .key_heads = 1,
+                 .kv_heads = 1,
                  .head_size = 131,
                  .value_size = 147,
                  .slots = 2},
@@ -36,13 +36,13 @@ const Sizes wide{.batch = 1,  // heads with several panels and more than one chu
              .queries = 150,
              .keys = 211,
              .query_heads = 2,
-             .key_heads = 1,
+             .kv_heads = 1,
              .head_size = 16,
              .value_size = 16,
              .slots = 67};
 
 TEST_CASE("attention on a card: every combination of options agrees with a plain loop") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   for (uint32_t bits = 0; bits < all_choices; bits += one_of(97)) {
     CAPTURE(bits);
     Case c = case_of(bits, small, kinds[(bits ^ bits >> 4 ^ bits >> 8) % 3]);
@@ -51,7 +51,7 @@ TEST_CASE("attention on a card: every combination of options agrees with a plain
 }
 
 TEST_CASE("attention on a card: combinations of options at every size") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   for (const Sizes& sizes : {one, medium, wide, long_row}) {
     CAPTURE(name_of(sizes));
     check_some<double>(sizes, sizes.queries < 33 ? 30 : 6, 1e-12);
@@ -61,11 +61,11 @@ TEST_CASE("attention on a card: combinations of options at every size") {
 }
 
 TEST_CASE("attention on a card: all masks and all options at once") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   for (const Sizes& sizes : {small, medium, wide, long_row})
     for (const Kind kind : kinds) {
       CAPTURE(name_of(sizes));
-      Case c = everything_at_once(sizes, kind);
+      Case c = all_options_at_once(sizes, kind);
       check_case<double>(c, 1e-12);
       check_case<float>(c, 2e-4);
     }
@@ -78,7 +78,7 @@ double worst_difference(const Results& a, const Results& b) {
   const auto of_a = a.gradients.all(), of_b = b.gradients.all();
   for (size_t i = 0; i < of_a.size(); ++i) worst = std::max(worst, difference(*of_a[i], *of_b[i]));
   for (const auto statistic :
-       {&Results::sum, &Results::positive_sum, &Results::entropy, &Results::zero_share, &Results::maximum})
+       {&Results::sum, &Results::positive_sum, &Results::entropy, &Results::zero_fraction, &Results::maximum})
     worst = std::max(worst, difference(a.*statistic, b.*statistic));
   return worst;
 }
@@ -104,7 +104,7 @@ bool same_sums(const Results& a, const Results& b) {
 Case whole_case(Sizes sizes, bool with_span) {
   Case c{.sizes = sizes, .options = {.query_offset = 2, .window = 45}, .kind = Kind::relu};
   c.biased = c.positioned = true, c.spanned = with_span, c.options.ramp = with_span ? 4 : 0;
-  c.options.dropout = 0.5, c.options.random_key = RandomKey{3, 4};
+  c.options.dropout = 0.5, c.options.rng_key = RandomKey{3, 4};
   for (int64_t b = 0; b < sizes.batch; ++b) c.lengths.push_back(static_cast<int32_t>(sizes.keys - 7 * b));
   c.fill();
   make_whole(c);
@@ -112,36 +112,36 @@ Case whole_case(Sizes sizes, bool with_span) {
 }
 
 TEST_CASE("attention on a card: whole numbers give exactly what the plain loop gives, in every order of threads") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   for (const Sizes& sizes : {small, medium, wide})
     for (const bool with_span : {false, true}) {
       CAPTURE(name_of(sizes));
       const Case c = whole_case(sizes, with_span);
       const Results expected = plain(c);
       in_every_order([&] {
-        CHECK(same_sums(attention_on_card<float>(c), expected));
-        CHECK(same_sums(attention_on_card<double>(c), expected));
+        CHECK(same_sums(attention_on_gpu<float>(c), expected));
+        CHECK(same_sums(attention_on_gpu<double>(c), expected));
       });
     }
 }
 
 TEST_CASE("attention on a card: a span's gradient passes at both ends of its ramp") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   for (const Kind kind : kinds)
     for (const bool per_query : {false, true}) {
-      Case c = everything_at_once(small, kind);
+      Case c = all_options_at_once(small, kind);
       c.options.span_per_query = per_query, c.options.ramp = 5;
       c.fill();
       for (size_t i = 0; i < c.operands.span.size(); ++i) c.operands.span[i] = static_cast<double>(i % 7) - 5;
       CAPTURE(per_query);
-      check_equal(c, attention_on_card<double>(c), plain(c), 1e-12);
+      check_equal(c, attention_on_gpu<double>(c), plain(c), 1e-12);
     }
 }
 
 TEST_CASE("attention on a card: windows and offsets that end at the edges of tiles") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   const Sizes sizes{
-      .batch = 1, .queries = 70, .keys = 135, .query_heads = 1, .key_heads = 1, .head_size = 3, .value_size = 3};
+      .batch = 1, .queries = 70, .keys = 135, .query_heads = 1, .kv_heads = 1, .head_size = 3, .value_size = 3};
   for (const int64_t window : {0, 1, 2, 31, 32, 33, 34, 64, 65, 66}) {
     if (thread_sanitizer && window != 33) continue;
     for (const int64_t offset : {-33, -1, 0, 1, 31, 32, 63, 65, 200}) {
@@ -152,35 +152,35 @@ TEST_CASE("attention on a card: windows and offsets that end at the edges of til
       c.fill();
       make_whole(c);
       const Results expected = plain(c);
-      CHECK(same_sums(attention_on_card<float>(c), expected));
-      CHECK(same_sums(attention_on_card<double>(c), expected));
+      CHECK(same_sums(attention_on_gpu<float>(c), expected));
+      CHECK(same_sums(attention_on_gpu<double>(c), expected));
     }
   }
 }
 
 TEST_CASE("attention on a card: a score of minus infinity has no weight and no gradient") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   Case c{.sizes = medium, .options = {.scale = 0.3}, .kind = Kind::softmax};
-  c.biased = true, c.judged = true;
+  c.biased = true, c.regularized = true;
   c.fill();
   for (size_t distance = 3; distance < c.operands.relative_bias.size(); distance += 4)
     c.operands.relative_bias[distance] = -INFINITY;
   const Results expected = plain(c);
   CHECK(difference(expected.gradients.query, expected.gradients.query) == 0);  // no NaN
-  Results found = attention_on_card<double>(c);
-  found.zero_share = expected.zero_share;  // the plain loop counts no zeros of softmax
+  Results found = attention_on_gpu<double>(c);
+  found.zero_fraction = expected.zero_fraction;  // the plain loop counts no zeros of softmax
   check_equal(c, found, expected, 1e-12);
 }
 
 TEST_CASE("attention on a card: the same bits in every order of threads and in every run") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   for (const Kind kind : kinds) {
-    Case c = everything_at_once(medium, kind);
+    Case c = all_options_at_once(medium, kind);
     c.fill();
-    const Results first = attention_on_card<float>(c), first_of_doubles = attention_on_card<double>(c);
+    const Results first = attention_on_gpu<float>(c), first_of_doubles = attention_on_gpu<double>(c);
     in_every_order([&] {
-      CHECK(worst_difference(attention_on_card<float>(c), first) == 0);
-      CHECK(worst_difference(attention_on_card<double>(c), first_of_doubles) == 0);
+      CHECK(worst_difference(attention_on_gpu<float>(c), first) == 0);
+      CHECK(worst_difference(attention_on_gpu<double>(c), first_of_doubles) == 0);
     });
   }
 }
@@ -188,12 +188,12 @@ TEST_CASE("attention on a card: the same bits in every order of threads and in e
 // ---- masked keys and queries
 
 TEST_CASE("attention on a card: a query that sees nothing gives zeros, and so do its gradients") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   for (const Kind kind : kinds) {
     Case c{.sizes = medium, .options = {.scale = 0.3}, .kind = kind};
-    c.sizes.slots = 0, c.judged = true, c.lengths = {0, 70};
+    c.sizes.slots = 0, c.regularized = true, c.lengths = {0, 70};
     c.fill();
-    const Results r = attention_on_card<float>(c);
+    const Results r = attention_on_gpu<float>(c);
     const auto zero = [](const Numbers& x, size_t n) {
       return std::all_of(x.begin(), x.begin() + static_cast<int64_t>(n), [](double e) { return e == 0; });
     };
@@ -202,7 +202,7 @@ TEST_CASE("attention on a card: a query that sees nothing gives zeros, and so do
     CHECK(zero(r.gradients.key, r.gradients.key.size() / 2));
     CHECK(zero(r.gradients.value, r.gradients.value.size() / 2));
     for (const auto statistic :
-         {&Results::sum, &Results::positive_sum, &Results::entropy, &Results::zero_share, &Results::maximum})
+         {&Results::sum, &Results::positive_sum, &Results::entropy, &Results::zero_fraction, &Results::maximum})
       CHECK(zero(r.*statistic, (r.*statistic).size() / 2));
     if (kind == Kind::softmax) CHECK(r.log_sum[0] == -INFINITY);
     CHECK_FALSE(zero(r.output, r.output.size()));
@@ -210,7 +210,7 @@ TEST_CASE("attention on a card: a query that sees nothing gives zeros, and so do
 }
 
 TEST_CASE("attention on a card: no keys, no queries, no sequences") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   for (const Kind kind : kinds)
     for (const int nothing : {0, 1, 2}) {
       Case c = case_of(all_choices - 1 - 1024, small, kind);
@@ -220,12 +220,12 @@ TEST_CASE("attention on a card: no keys, no queries, no sequences") {
 }
 
 TEST_CASE("attention on a card: NaN in what a query does not see has no influence") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   for (const Kind kind : kinds) {
-    Case c = case_with_unseen_parts(kind);
-    const Results clean = attention_on_card<float>(c);
+    Case c = case_with_masked_operands(kind);
+    const Results clean = attention_on_gpu<float>(c);
     spoil_masked_operands(c);
-    const Results dirty = attention_on_card<float>(c);
+    const Results dirty = attention_on_gpu<float>(c);
     const auto same = [](const Numbers& a, const Numbers& b, size_t begin, size_t end) {
       return std::equal(a.begin() + static_cast<int64_t>(begin), a.begin() + static_cast<int64_t>(end),
                         b.begin() + static_cast<int64_t>(begin));
@@ -250,7 +250,7 @@ TEST_CASE("every barrier of attention is needed") {
   Case c = whole_case(sizes, true);
   const Results expected = plain(c);
   check_that_every_barrier_is_needed("cuda/attention/tile.cuh",
-                                     [&] { return same_sums(attention_on_card<double>(c), expected); });
+                                     [&] { return same_sums(attention_on_gpu<double>(c), expected); });
 }
 #endif
 

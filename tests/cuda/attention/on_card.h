@@ -101,18 +101,18 @@ struct OperandsOnDevice {
 };
 
 template <class T, class Weights>
-Results attention_on_card(const Case& c, const Weights& weights) {
+Results attention_on_gpu(const Case& c, const Weights& weights) {
   using A = Arithmetic<T>;
   const Sizes& s = c.sizes;
   const int64_t width = s.query_heads * s.value_size;
-  Operands room = c.operands;
-  for (Numbers* x : room.all()) std::fill(x->begin(), x->end(), not_a_number);
-  StoredOperands<T> stored(s, c.operands), results(s, room);
+  Operands buffers = c.operands;
+  for (Numbers* x : buffers.all()) std::fill(x->begin(), x->end(), not_a_number);
+  StoredOperands<T> stored(s, c.operands), results(s, buffers);
   OperandsOnDevice<T> operands(stored), gradients(results);
   Gapped<T> host_output_gradient(c.output_gradient, width), host_output(c.output_gradient.size(), width);
   OnDevice<T> output_gradient(host_output_gradient), output(host_output);
   const std::vector<A> rows(static_cast<size_t>(c.rows()));
-  NumbersOnDevice<A> log_sum(rows), sum(rows), positive_sum(rows), entropy(rows), zero_share(rows), maximum(rows);
+  NumbersOnDevice<A> log_sum(rows), sum(rows), positive_sum(rows), entropy(rows), zero_fraction(rows), maximum(rows);
   NumbersOnDevice<A> sum_gradient(converted<A>(c.sum_gradient)), entropy_gradient(converted<A>(c.entropy_gradient));
   NumbersOnDevice<int32_t> lengths(c.lengths), of_queries(c.query_document_ids), of_keys(c.key_document_ids);
   AttentionProblem<A> p = c.problem<A>();
@@ -121,26 +121,26 @@ Results attention_on_card(const Case& c, const Weights& weights) {
   p.key_lengths = lengths.data(), p.query_document_ids = of_queries.data(), p.key_document_ids = of_keys.data();
 
   cuda::attention_forward(p, weights);
-  p.statistics = {sum.data(), positive_sum.data(), entropy.data(), zero_share.data(), maximum.data()};
+  p.statistics = {sum.data(), positive_sum.data(), entropy.data(), zero_fraction.data(), maximum.data()};
   cuda::attention_statistics(p, weights);
   p.output_gradient = output_gradient.in(), p.gradients = gradients.gradients();
   p.statistics_gradients = {positive_sum.data(), entropy.data(), sum_gradient.data(), entropy_gradient.data()};
   cuda::attention_backward(p, weights);
   output.fetch();
   return {host_output.numbers(), log_sum.read(), gradients.operands(), sum.read(),
-          positive_sum.read(),   entropy.read(), zero_share.read(),    maximum.read()};
+          positive_sum.read(),   entropy.read(), zero_fraction.read(), maximum.read()};
 }
 template <class T>
-Results attention_on_card(const Case& c) {
+Results attention_on_gpu(const Case& c) {
   switch (c.kind) {
     case Kind::softmax:
-      return attention_on_card<T>(c, cuda::SoftmaxWeights{});
+      return attention_on_gpu<T>(c, cuda::SoftmaxWeights{});
     case Kind::relu:
-      return attention_on_card<T>(c, cuda::PointwiseWeights<Relu>{});
+      return attention_on_gpu<T>(c, cuda::PointwiseWeights<Relu>{});
     case Kind::gelu_tanh:
       break;
   }
-  return attention_on_card<T>(c, cuda::PointwiseWeights<GeluTanh>{});
+  return attention_on_gpu<T>(c, cuda::PointwiseWeights<GeluTanh>{});
 }
 
 }  // namespace

@@ -21,9 +21,9 @@ Results on_tensor_cores(const Case& c) {
   AttentionProblem<float> p = c.problem<float>();
   p.is_bf16 = true;
   REQUIRE(cuda::fits_tensor_cores(p));
-  if (c.kind == Kind::softmax) return attention_on_card<bf16>(c, cuda::SoftmaxWeights{});
-  if (c.kind == Kind::relu) return attention_on_card<bf16>(c, MarkedRelu{{}, true});
-  return attention_on_card<bf16>(c, MarkedGelu{});
+  if (c.kind == Kind::softmax) return attention_on_gpu<bf16>(c, cuda::SoftmaxWeights{});
+  if (c.kind == Kind::relu) return attention_on_gpu<bf16>(c, MarkedRelu{{}, true});
+  return attention_on_gpu<bf16>(c, MarkedGelu{});
 }
 
 void check_case(Case c) {
@@ -36,7 +36,7 @@ Sizes sizes_of(int64_t queries, int64_t keys, int64_t head_size, int64_t value_s
           .queries = queries,
           .keys = keys,
           .query_heads = 4,
-          .key_heads = 2,
+          .kv_heads = 2,
           .head_size = head_size,
           .value_size = value_size};
 }
@@ -50,7 +50,7 @@ Case case_with(Sizes sizes, Kind kind, int choice) {
   c.options.attend_to_self = !is(own);
   if (is(window)) c.options.window = choice == window ? 20 : 50;
   if (is(cap)) c.options.soft_cap = 1.5;
-  if (is(dropout)) c.options.dropout = 0.2, c.options.random_key = RandomKey{5, 6};
+  if (is(dropout)) c.options.dropout = 0.2, c.options.rng_key = RandomKey{5, 6};
   for (int64_t b = 0; b < sizes.batch; ++b) {
     if (is(lengths)) c.lengths.push_back(static_cast<int32_t>(std::max<int64_t>(sizes.keys - 1 - 60 * b, 0)));
     for (int64_t i = 0; i < sizes.queries && is(documents); ++i)
@@ -62,7 +62,7 @@ Case case_with(Sizes sizes, Kind kind, int choice) {
 }
 
 TEST_CASE("attention on tensor cores: every option") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   for (const Kind kind : kinds)
     for (int choice = 0; choice < choices; ++choice) {
       CAPTURE(choice);
@@ -71,7 +71,7 @@ TEST_CASE("attention on tensor cores: every option") {
 }
 
 TEST_CASE("attention on tensor cores: every size") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   const int64_t tokens[] = {1, 17, 65, 130}, heads[] = {8, 20, 64, 96, 128};
   for (int n = 0; n < 20; ++n) {
     const Sizes sizes = sizes_of(tokens[n % 4], tokens[n / 4 % 4], heads[n % 5], heads[(n / 5 + n) % 5]);
@@ -85,9 +85,9 @@ TEST_CASE("attention on tensor cores: every size") {
 }
 
 TEST_CASE("attention on tensor cores: tiles that are hidden, and edges of windows between them") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   Sizes sizes = sizes_of(200, 330, 8, 8);
-  sizes.batch = sizes.query_heads = sizes.key_heads = 1;
+  sizes.batch = sizes.query_heads = sizes.kv_heads = 1;
   for (const int64_t width : {1, 31, 32, 33, 64, 65, 128})
     for (const int64_t at : {-70, -1, 0, 63, 64, 128, 300}) {
       CAPTURE(width);
@@ -124,7 +124,7 @@ bool same_when_rounded(const Results& found, const Results& expected) {
 
 TEST_CASE(
     "attention on tensor cores: whole numbers give exactly what the plain loop gives, in every order of threads") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   for (const int64_t head_size : {20, 64, 128})
     for (const int choice : {causal, everything}) {
       CAPTURE(head_size);
@@ -142,7 +142,7 @@ bool same_bits(const Results& a, const Results& b) {
 }
 
 TEST_CASE("attention on tensor cores: the same bits in every order of threads and in every run") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   for (const Kind kind : kinds) {
     Case c = case_with(sizes_of(65, 130, 64, 20), kind, everything);
     c.fill(true);
@@ -154,7 +154,7 @@ TEST_CASE("attention on tensor cores: the same bits in every order of threads an
 // ---- masked keys and queries
 
 TEST_CASE("attention on tensor cores: a query that sees nothing gives zeros, and so do its gradients") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   for (const Kind kind : kinds) {
     Case c = case_with(sizes_of(17, 70, 20, 8), kind, nothing);
     c.lengths = {0, 70};
@@ -171,7 +171,7 @@ TEST_CASE("attention on tensor cores: a query that sees nothing gives zeros, and
 }
 
 TEST_CASE("attention on tensor cores: no keys, no queries, no sequences") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   for (const Kind kind : kinds)
     for (const int none : {0, 1, 2}) {
       Sizes sizes = sizes_of(17, 17, 8, 20);
@@ -188,11 +188,11 @@ bool finite(const Numbers& x, int64_t begin, int64_t end) {
 }
 
 TEST_CASE("attention on tensor cores: NaN in what a query does not see has no influence") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   for (const Kind kind : kinds)
     for (const int64_t width : {8, 96}) {
       Sizes sizes = sizes_of(70, 70, width, width);
-      sizes.batch = 1, sizes.query_heads = sizes.key_heads = 1;
+      sizes.batch = 1, sizes.query_heads = sizes.kv_heads = 1;
       Case c = case_with(sizes, kind, causal);
       c.fill(true);
       const Results clean = on_tensor_cores(c);
@@ -218,16 +218,16 @@ TEST_CASE("attention on tensor cores: NaN in what a query does not see has no in
 }
 
 TEST_CASE("attention on tensor cores: tiles without a positive score are left out where that changes nothing") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   Case c = case_with(sizes_of(65, 130, 64, 64), Kind::relu, causal);
   c.fill(true);
-  CHECK(same_bits(attention_on_card<bf16>(c, MarkedRelu{{}, true}), attention_on_card<bf16>(c, MarkedRelu{{}, false})));
+  CHECK(same_bits(attention_on_gpu<bf16>(c, MarkedRelu{{}, true}), attention_on_gpu<bf16>(c, MarkedRelu{{}, false})));
   c.options.causal = false;
   std::fill(c.operands.query.begin(), c.operands.query.end(), 1.);
   std::fill(c.operands.key.begin(), c.operands.key.end(), -1.);
   std::fill(c.operands.value.begin(), c.operands.value.end(), not_a_number);
   const auto size = [](const Numbers& x) { return static_cast<int64_t>(x.size()); };
-  const Results skipped = attention_on_card<bf16>(c, MarkedRelu{{}, true});
+  const Results skipped = attention_on_gpu<bf16>(c, MarkedRelu{{}, true});
   CHECK(finite(skipped.output, 0, size(skipped.output)));  // adding 0 x NaN would give NaN
   CHECK(finite(skipped.gradients.query, 0, size(skipped.gradients.query)));
 }

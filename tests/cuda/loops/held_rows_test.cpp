@@ -21,18 +21,18 @@ struct Holds {  // rewrites a row in place from its held copy
   Out<T> tops;
   template <class Row>
   HOST_DEVICE void operator()(Row row, int64_t r) const {
-    const auto in = row.hold(In<T>{x.pointer + r * row.n});
+    const auto in = row.preload(In<T>{x.pointer + r * row.n});
     const Out<T> out = x.at(r * row.n);
     const auto top = row.max([](auto a) { return 3 * a; }, in);
-    const auto total = row.sum([](auto a) { return a; }, in), places = row.sum([](int i) { return in_place(i); });
+    const auto total = row.sum([](auto a) { return a; }, in), index_sum = row.sum([](int i) { return in_place(i); });
     row.map(
-        out, [&](auto a) { return a * top + total - places; }, in);
+        out, [&](auto a) { return a * top + total - index_sum; }, in);
     row.once([&] { tops[r] = top; });
   }
   HOST_DEVICE static Arithmetic<T> in_place(int i) { return static_cast<Arithmetic<T>>(i % 3); }
 };
 template <class T>
-Numbers holds_of(Device device, int64_t count, int n) {
+Numbers preloads_of(Device device, int64_t count, int n) {
   DeviceArray<T> x(device, whole_numbers<T>(count * n, 5)), tops(device, count);
   rows(device, count, n, Holds<T>{{x.data()}, {tops.data()}});
   Numbers all = x.read();
@@ -41,11 +41,11 @@ Numbers holds_of(Device device, int64_t count, int n) {
   return all;
 }
 template <class T>
-void check_held_rows() {
+void check_preloaded_rows() {
   for (const int n : {1, 5, 16, 17, 32, 100, 1024, 1025, 4095, 4096, 4097, 9001}) {
     CAPTURE(n);
-    const Numbers expected = holds_of<T>(Device::cpu, 5, n);
-    in_every_order([&] { CHECK(holds_of<T>(Device::cuda, 5, n) == expected); });
+    const Numbers expected = preloads_of<T>(Device::cpu, 5, n);
+    in_every_order([&] { CHECK(preloads_of<T>(Device::cuda, 5, n) == expected); });
   }
 }
 template <class T>
@@ -53,7 +53,7 @@ struct Overwrites {  // sums a row that was held before it was cleared
   Out<T> x, y;
   template <class Row>
   HOST_DEVICE void operator()(Row row, int64_t r) const {
-    const auto in = row.hold(In<T>{x.pointer + r * row.n});
+    const auto in = row.preload(In<T>{x.pointer + r * row.n});
     const Out<T> out = x.at(r * row.n);
     row.each([&](int i) { out[i] = 0; });
     const auto total = row.sum([](auto a) { return a; }, in);
@@ -61,14 +61,14 @@ struct Overwrites {  // sums a row that was held before it was cleared
   }
 };
 TEST_CASE("rows on a card: what is held gives the CPU's numbers, to the bit") {
-  if (no_card()) return;
-  check_held_rows<float>();
-  check_held_rows<double>();
-  check_held_rows<bf16>();
+  if (no_gpu()) return;
+  check_preloaded_rows<float>();
+  check_preloaded_rows<double>();
+  check_preloaded_rows<bf16>();
 }
 
 TEST_CASE("rows on a card: what is held stands in registers, up to 4096 elements, and only there") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   for (const int n : {3, 16, 17, 1024, 1025, 4096, 4097, 5000}) {
     constexpr int count = 3;
     DeviceArray<float> x(Device::cuda, std::vector<float>(static_cast<size_t>(count * n), 1)),
@@ -97,9 +97,9 @@ struct Maps {  // maps x in place, and x with another row
 };
 template <class T>
 Numbers maps_of(Device device, int n, int64_t before_x, int64_t before_y) {
-  constexpr int64_t count = 5, room = 8;
-  DeviceArray<T> x(device, whole_numbers<T>(count * n + room, 1)), y(device, whole_numbers<T>(count * n + room, 2)),
-      z(device, whole_numbers<T>(count * n + room, 3));
+  constexpr int64_t count = 5, margin = 8;
+  DeviceArray<T> x(device, whole_numbers<T>(count * n + margin, 1)), y(device, whole_numbers<T>(count * n + margin, 2)),
+      z(device, whole_numbers<T>(count * n + margin, 3));
   rows(device, count, n, Maps<T>{{x.data() + before_x}, {y.data() + before_y}, {z.data() + before_x}});
   Numbers all = x.read();
   const Numbers more = y.read();
@@ -117,7 +117,7 @@ void check_maps() {
       }
 }
 TEST_CASE("rows on a card: a map gives the CPU's numbers wherever its rows begin") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   check_maps<float>();
   check_maps<double>();
   check_maps<bf16>();
@@ -156,7 +156,7 @@ void check_copies(double tolerance) {
     }
 }
 TEST_CASE("rows on a card: copies are the CPU's, sums of exponentials are as exact as their type") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   check_copies<float>(1e-6);
   check_copies<double>(1e-14);
   check_copies<bf16>(1e-4);

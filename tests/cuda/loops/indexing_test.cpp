@@ -43,25 +43,25 @@ Numbers sorted_by_definition(const std::vector<int32_t>& key, int64_t limit) {
     return bounded[static_cast<size_t>(a)] < bounded[static_cast<size_t>(b)];
   });
   Numbers all;
-  for (const int32_t place : order) all.push_back(bounded[static_cast<size_t>(place)]);
+  for (const int32_t index : order) all.push_back(bounded[static_cast<size_t>(index)]);
   all.insert(all.end(), order.begin(), order.end());
   return all;
 }
-Numbers sorted_on_card(const std::vector<int32_t>& key, int64_t limit) {
+Numbers sorted_on_gpu(const std::vector<int32_t>& key, int64_t limit) {
   const int64_t n = static_cast<int64_t>(key.size());
   DeviceArray<int32_t> in(Device::cuda, key), sorted(Device::cuda, n), order(Device::cuda, n);
   cuda::sort(in.data(), n, limit, sorted.data(), order.data());
-  Numbers all = sorted.read(), places = order.read();
-  all.insert(all.end(), places.begin(), places.end());
+  Numbers all = sorted.read(), indices = order.read();
+  all.insert(all.end(), indices.begin(), indices.end());
   return all;
 }
 bool sorts(const SortCase& s) {
   const std::vector<int32_t> key = random_indices(s.n, s.limit, 3, true);
-  return sorted_on_card(key, s.limit) == sorted_by_definition(key, s.limit);
+  return sorted_on_gpu(key, s.limit) == sorted_by_definition(key, s.limit);
 }
 
 TEST_CASE("a sort on a card is stable, and puts what is outside last") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   for (const SortCase& s : sort_cases) {
     CAPTURE(s.n);
     CAPTURE(s.limit);
@@ -80,23 +80,23 @@ TEST_CASE("every barrier of the sort is needed: without it some order of threads
 #endif
 
 struct AddCase {
-  int64_t places, table_rows, columns;
+  int64_t index_count, table_rows, columns;
 };
 const std::vector<AddCase> add_cases = {{1, 1, 1}, {5, 3, 7}, {31, 1, 64}, {200, 3, 65}, {300, 100, 130}, {64, 2, 3}};
 
 template <class T>
 Numbers added(Device device, const AddCase& s, const std::vector<int32_t>& index) {
   const Tensor table = testing::whole_numbers({s.table_rows, s.columns}, 1, dtype_of<T>).to(device).clone(),
-               x = testing::whole_numbers({s.places, s.columns}, 2, dtype_of<T>).to(device);
-  add_rows_in_place(table, x, Tensor::from({s.places}, index).to(device));
+               x = testing::whole_numbers({s.index_count, s.columns}, 2, dtype_of<T>).to(device);
+  add_rows_in_place(table, x, Tensor::from({s.index_count}, index).to(device));
   return table.to(Device::cpu).to_vector();
 }
 // Computes in double and rounds once.
 template <class T>
 Numbers added_by_definition(const AddCase& s, const std::vector<int32_t>& index) {
   Numbers table = testing::whole_numbers({s.table_rows, s.columns}, 1, dtype_of<T>).to_vector();
-  const Numbers x = testing::whole_numbers({s.places, s.columns}, 2, dtype_of<T>).to_vector();
-  for (int64_t r = 0; r < s.places; ++r) {
+  const Numbers x = testing::whole_numbers({s.index_count, s.columns}, 2, dtype_of<T>).to_vector();
+  for (int64_t r = 0; r < s.index_count; ++r) {
     const int64_t v = index[static_cast<size_t>(r)];
     if (v < 0 || v >= s.table_rows) continue;
     for (int64_t c = 0; c < s.columns; ++c)
@@ -107,15 +107,15 @@ Numbers added_by_definition(const AddCase& s, const std::vector<int32_t>& index)
 }
 template <class T>
 void check_added(const AddCase& s) {
-  CAPTURE(s.places);
+  CAPTURE(s.index_count);
   CAPTURE(std::string(name(dtype_of<T>)));
-  const std::vector<int32_t> inside = random_indices(s.places, s.table_rows, 5, false);
+  const std::vector<int32_t> inside = random_indices(s.index_count, s.table_rows, 5, false);
   CHECK(added<T>(Device::cpu, s, inside) == added_by_definition<T>(s, inside));
-  const std::vector<int32_t> some_outside = random_indices(s.places, s.table_rows, 5, true);
+  const std::vector<int32_t> some_outside = random_indices(s.index_count, s.table_rows, 5, true);
   in_every_order([&] { CHECK(added<T>(Device::cuda, s, some_outside) == added_by_definition<T>(s, some_outside)); });
 }
 TEST_CASE("rows are added to the rows of a table, each rounded once; indices outside add to none") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   for (const AddCase& s : add_cases) {
     check_added<float>(s);
     check_added<double>(s);
@@ -124,7 +124,7 @@ TEST_CASE("rows are added to the rows of a table, each rounded once; indices out
 }
 
 TEST_CASE("a thousand ones in bf16 are a thousand") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   for (const Device device : {Device::cpu, Device::cuda}) {
     const Tensor table = Tensor::zeros({2, 3}, Dtype::bf16, device),
                  x = Tensor::full({1000, 3}, 1, Dtype::bf16, device);
@@ -134,7 +134,7 @@ TEST_CASE("a thousand ones in bf16 are a thousand") {
 }
 
 TEST_CASE("an index outside reads not-a-number on a card, and the others what they should") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   const Tensor table = Tensor::from({2, 2}, std::vector<double>{1, 2, 3, 4}).to(Device::cuda);
   const Tensor at = Tensor::from({3}, std::vector<int32_t>{1, 2, -1}).to(Device::cuda);
   const Numbers rows = index_select(table, at).to(Device::cpu).to_vector();
@@ -149,7 +149,7 @@ TEST_CASE("an index outside reads not-a-number on a card, and the others what th
 }
 
 TEST_CASE("gradients of an embedding on a card have the same bits whenever they are taken") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   const Tensor at = Tensor::from({500}, random_indices(500, 9, 7, false)).to(Device::cuda);
   const Tensor dy = testing::random_tensor({500, 33}, 1, Dtype::f32).to(Device::cuda);
   std::vector<Numbers> results;
@@ -162,16 +162,16 @@ TEST_CASE("gradients of an embedding on a card have the same bits whenever they 
 }
 
 TEST_CASE("cross-entropy on a card writes the gradient over the logits") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
     const Tensor x = testing::random_tensor({8, 20000}, 1, dtype).to(Device::cuda).clone().set_requires_grad();
     const Tensor targets = Tensor::from({8}, std::vector<int32_t>{3, 0, -1, 6, 3, 19999, 5, 1}).to(Device::cuda);
-    const int64_t before = memory_use(Device::cuda).held;
+    const int64_t before = memory_use(Device::cuda).allocated;
     reset_peak(Device::cuda);
     const Tensor loss = nn::cross_entropy(x * 2.0, targets);  // from here on only the graph holds the logits
     loss.backward();
-    const auto most = static_cast<double>(memory_use(Device::cuda).peak - before);
-    CHECK(most < 2.2 * static_cast<double>(x.bytes()));  // the logits, and the gradient of x from their gradient
+    const auto peak = static_cast<double>(memory_use(Device::cuda).peak - before);
+    CHECK(peak < 2.2 * static_cast<double>(x.bytes()));  // the logits, and the gradient of x from their gradient
   }
 }
 

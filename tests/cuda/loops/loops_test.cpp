@@ -18,7 +18,7 @@ using Numbers = std::vector<double>;
 
 Numbers join(std::initializer_list<Numbers> parts) {
   Numbers all;
-  for (const Numbers& part : parts) all.insert(all.end(), part.begin(), part.end());
+  for (const Numbers& values : parts) all.insert(all.end(), values.begin(), values.end());
   return all;
 }
 
@@ -160,8 +160,8 @@ struct Counts {  // sums of integers and of booleans
   HOST_DEVICE void operator()(Row row, int64_t r) const {
     const In<T> in = x.at(r * row.n);
     const int positive = row.sum([&](int i) { return in[i] > 0; });
-    const int places = row.sum([&](int i) { return in[i] > 0 ? i : 0; });
-    row.once([&] { y[2 * r] = positive, y[2 * r + 1] = places; });
+    const int index_sum = row.sum([&](int i) { return in[i] > 0 ? i : 0; });
+    row.once([&] { y[2 * r] = positive, y[2 * r + 1] = index_sum; });
   }
 };
 template <class T>
@@ -188,9 +188,9 @@ struct Largest {
   template <class Row>
   HOST_DEVICE void operator()(Row row, int64_t r) const {
     const In<T> in = x.at(r * n);
-    const auto held = row.hold(in);
-    const auto top = row.max([&](int i) { return in[i]; }), of_held = row.max([](auto x_i) { return x_i; }, held);
-    row.each([&](int i) { y[r * n + i] = i % 2 == 0 ? top : of_held; });
+    const auto held = row.preload(in);
+    const auto top = row.max([&](int i) { return in[i]; }), of_preloaded = row.max([](auto x_i) { return x_i; }, held);
+    row.each([&](int i) { y[r * n + i] = i % 2 == 0 ? top : of_preloaded; });
   }
 };
 
@@ -223,10 +223,10 @@ Numbers reduce_of_operands(Device device, Sizes s, int off) {
   using A = Arithmetic<T>;
   DeviceArray<T> x(device, whole_numbers<T>(s.n * s.inner + off, 7)), w(device, whole_numbers<T>(s.inner + off, 4));
   DeviceArray<A> numbers(device, whole_numbers<A>(s.n, 3)), first(device, s.inner), second(device, s.inner);
-  const detail::RowPlace<T> row{x.data() + off};
-  const detail::WholePlace<T> whole{w.data() + off};
+  const detail::RowAccess<T> row{x.data() + off};
+  const detail::BroadcastAccess<T> whole{w.data() + off};
   const auto body = detail::body_of<detail::TermBody>(
-      TermsOfOperands(), std::make_tuple(row, whole, detail::NumberPlace<A>{numbers.data()}, detail::RowIndexPlace()),
+      TermsOfOperands(), std::make_tuple(row, whole, detail::PerRowAccess<A>{numbers.data()}, detail::RowIndexAccess()),
       s.inner);
   reduce(device, 1, s.n, s.inner, body, Outputs<A, 2>{{first.data(), second.data()}});
   return join({first.read(), second.read()});
@@ -314,7 +314,7 @@ const std::vector<Case>& all_cases() {
 }
 
 TEST_CASE("loops on a card equal the CPU's to the bit") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   for (const Case& one : all_cases()) {
     CAPTURE(one.name);
     const Numbers expected = one.run(Device::cpu);
@@ -323,8 +323,8 @@ TEST_CASE("loops on a card equal the CPU's to the bit") {
 }
 
 TEST_CASE("loops on a card: more work than blocks, so that blocks take turns") {
-  if (no_card()) return;
-  const int64_t blocks = cuda::most_blocks;
+  if (no_gpu()) return;
+  const int64_t blocks = cuda::max_blocks;
   CHECK(map_line<float>(Device::cuda, blocks * 256 + 77) == map_line<float>(Device::cpu, blocks * 256 + 77));
   const Repeated wide{{blocks + 1, 256}, {1, 2}};
   CHECK(map_broadcast<float>(Device::cuda, wide) == map_broadcast<float>(Device::cpu, wide));
@@ -335,7 +335,7 @@ TEST_CASE("loops on a card: more work than blocks, so that blocks take turns") {
 }
 
 TEST_CASE("broadcast on a card: in many launches of few elements it gives the same") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   for (const Repeated& shape : repeated_shapes()) {
     int64_t counts[2];
     const Broadcast<2> plan = broadcast_of(shape, counts);
@@ -343,22 +343,22 @@ TEST_CASE("broadcast on a card: in many launches of few elements it gives the sa
     DeviceArray<float> y(Device::cuda, whole_numbers<float>(counts[1], 2));
     DeviceArray<float> one(Device::cuda, plan.numel()), many(Device::cuda, plan.numel());
     map(Device::cuda, plan, Line{3}, one.data(), x.input(), y.input());
-    cuda::map_in_parts(std::index_sequence<0, 1>(), 50, plan, Line{3}, many.data(), x.input(), y.input());
+    cuda::split_map(std::index_sequence<0, 1>(), 50, plan, Line{3}, many.data(), x.input(), y.input());
     CHECK(one.read() == many.read());
   }
 }
 
 TEST_CASE("division by a fixed number") {
-  const uint32_t most = (1u << 31) - 1;
-  for (const uint32_t d : {1u, 2u, 3u, 7u, 64u, 641u, 50257u, 65535u, (1u << 30) - 1, 1u << 30, most}) {
+  const uint32_t max_n = (1u << 31) - 1;
+  for (const uint32_t d : {1u, 2u, 3u, 7u, 64u, 641u, 50257u, 65535u, (1u << 30) - 1, 1u << 30, max_n}) {
     const cuda::Divisor divisor(d);
-    for (const uint32_t n : {0u, 1u, 2u, d - 1, d, d < most ? d + 1 : d, 123456789u, most - 1, most, most / d * d})
+    for (const uint32_t n : {0u, 1u, 2u, d - 1, d, d < max_n ? d + 1 : d, 123456789u, max_n - 1, max_n, max_n / d * d})
       CHECK(divisor.quotient(n) == n / d);
   }
 }
 
 TEST_CASE("max on a card: only a NaN in the first place stays, as on the CPU") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   const float nan = std::numeric_limits<float>::quiet_NaN();
   for (const int n : {40, 2000})
     for (const int at : {0, 1, n - 1}) {
@@ -374,7 +374,7 @@ TEST_CASE("max on a card: only a NaN in the first place stays, as on the CPU") {
 }
 
 TEST_CASE("sums on a card have the same bits whenever they are taken") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   const Sizes s{1, 100000, 3};
   std::vector<float> x(static_cast<size_t>(s.n * s.inner));
   for (size_t i = 0; i < x.size(); ++i) x[i] = 1 / static_cast<float>(i + 1);
@@ -397,7 +397,7 @@ TEST_CASE("every barrier of the loops is needed: without it some order of thread
     if (one.name.find(" f32 ") != std::string::npos && !one.name.starts_with("map") && !one.name.starts_with("counts"))
       cases.push_back(one);
   cases.push_back({"reduce: more tiles than blocks", [](Device device) {
-                     return reduce_of<float>(device, {cuda::most_blocks * 128 + 9, 8, 1});
+                     return reduce_of<float>(device, {cuda::max_blocks * 128 + 9, 8, 1});
                    }});
   std::vector<Numbers> expected;
   for (const Case& one : cases) expected.push_back(one.run(Device::cpu));

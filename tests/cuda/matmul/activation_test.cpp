@@ -34,7 +34,7 @@ struct Form {
   int64_t m, n, k, batch = 1;
   bool bias = true;
   int64_t offset = 0;  // distance of both results from an aligned address
-  int parts = 0;       // bf16 terms of an f32 element
+  int terms = 0;       // bf16 terms of an f32 element
 };
 
 template <class T>
@@ -43,7 +43,7 @@ void check_form(const Form& f) {
   CAPTURE(f.n);
   CAPTURE(f.k);
   CAPTURE(f.offset);
-  CAPTURE(f.parts);
+  CAPTURE(f.terms);
   CAPTURE(sizeof(T));
   const int64_t size = f.batch * f.m * f.n;
   DeviceArray<T> a(Device::cuda, whole_numbers<T>(f.batch * f.m * f.k, 1)),
@@ -60,19 +60,19 @@ void check_form(const Form& f) {
   };
   const auto product_alone = [&] {
     if constexpr (std::is_same_v<T, float>)
-      cuda::multiply(p, f.parts);
+      cuda::multiply(p, f.terms);
     else
       cuda::multiply(p);
     return results(c);
   };
-  const auto check_all = [&](const Numbers& kept, const Numbers& beside) {
-    const Numbers found = results(c), found_beside = results(second);
+  const auto check_all = [&](const Numbers& kept, const Numbers& second_kept) {
+    const Numbers found = results(c), found_second = results(second);
     size_t wrong = 0;
     for (size_t i = 0; i < kept.size(); ++i) {
       const auto rounded = [](double x) {
         return static_cast<double>(static_cast<Arithmetic<T>>(static_cast<T>(static_cast<Arithmetic<T>>(x))));
       };
-      wrong += found[i] != rounded(kept[i]) || found_beside[i] != rounded(beside[i]);
+      wrong += found[i] != rounded(kept[i]) || found_second[i] != rounded(second_kept[i]);
     }
     CHECK(wrong == 0);
   };
@@ -82,18 +82,18 @@ void check_form(const Form& f) {
   Numbers after = before;
   for (double& x : after) x = Bent{}.value(x);
   in_every_order([&] {
-    cuda::multiply_with(p, f.parts, cuda::Activated<T, Bent>{{}, second.data() + f.offset, p.bias});
+    cuda::multiply_with(p, f.terms, cuda::Activated<T, Bent>{{}, second.data() + f.offset, p.bias});
     check_all(before, after);
   });
 
   p.b = {b.input(), f.n, 0, false};
   p.bias = nullptr;
-  Numbers slopes = product_alone(), values = z.read();
-  for (size_t i = 0; i < slopes.size(); ++i)
-    slopes[i] *= Bent{}.derivative(values[i]), values[i] = Bent{}.value(values[i]);
+  Numbers derivatives = product_alone(), values = z.read();
+  for (size_t i = 0; i < derivatives.size(); ++i)
+    derivatives[i] *= Bent{}.derivative(values[i]), values[i] = Bent{}.value(values[i]);
   in_every_order([&] {
-    cuda::multiply_with(p, f.parts, cuda::ActivatedBackward<T, Bent>{{}, second.data() + f.offset, z.input()});
-    check_all(slopes, values);
+    cuda::multiply_with(p, f.terms, cuda::ActivatedBackward<T, Bent>{{}, second.data() + f.offset, z.input()});
+    check_all(derivatives, values);
   });
 }
 
@@ -111,28 +111,28 @@ void check_forms() {
 }
 
 TEST_CASE("products with an activation: values beside what C keeps, and slopes, are those of the product alone") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   check_forms<float>();
   check_forms<double>();
   check_forms<bf16>();
 }
 TEST_CASE("products with an activation: large tiles, and elements of f32 in parts") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   check_form<float>({.m = 128, .n = 128, .k = 16, .batch = 128});
   if (!thread_sanitizer) check_form<float>({.m = 130, .n = 68, .k = 19, .batch = 64, .offset = 1});
-  for (const int parts : {1, 2, 3})
-    for (const int64_t k : {40, 1024}) check_form<float>({.m = 37, .n = 68, .k = k, .parts = parts});
+  for (const int terms : {1, 2, 3})
+    for (const int64_t k : {40, 1024}) check_form<float>({.m = 37, .n = 68, .k = k, .terms = terms});
 }
 
 // Returns the error of a bf16 result in units in the last place of max(|exact|, floor).
-double error_in_places(double result, double exact, double floor) {
+double error_in_ulps(double result, double exact, double floor) {
   int exponent = 0;
   std::frexp(std::max(std::fabs(exact), floor), &exponent);
   const double error = std::fabs(result - exact) / std::ldexp(1.0, exponent - 8);
   return std::isnan(error) ? INFINITY : error;
 }
 TEST_CASE("products with an activation: every activation of every number of bf16, and every slope, is rounded once") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   constexpr int64_t rows = 128, columns = 512;
   std::vector<bf16> numbers, unit(rows * rows), ones(rows * columns, bf16(1.0f));  // z = numbers, da = ones
   for (size_t i = 0; i < rows; ++i) unit[i * rows + i] = bf16(1.0f);
@@ -150,11 +150,11 @@ TEST_CASE("products with an activation: every activation of every number of bf16
     INFO(name);
     const nn::Activation f(name);
     const double floor = name == "tanhshrink" ? 1 : 0x1p-100;  // it cancels near zero, see its file
-    const auto worst_of = [&](const Numbers& values, const Numbers& z, bool slope) {
+    const auto worst_of = [&](const Numbers& values, const Numbers& z, bool derivative) {
       double worst = 0;
       for (size_t i = 0; i < z.size(); ++i) {
-        const double exact = slope ? f.derivative(z[i]) : f.value(z[i]);
-        if (std::fabs(exact) < 1e38) worst = std::max(worst, error_in_places(values[i], exact, slope ? 1 : floor));
+        const double exact = derivative ? f.derivative(z[i]) : f.value(z[i]);
+        if (std::fabs(exact) < 1e38) worst = std::max(worst, error_in_ulps(values[i], exact, derivative ? 1 : floor));
       }
       return worst;
     };
@@ -168,7 +168,7 @@ TEST_CASE("products with an activation: every activation of every number of bf16
 }
 
 TEST_CASE("products with an activation: other forms of products are refused") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   DeviceArray<float> x(Device::cuda, 4);
   cuda::Matmul<float> p{2, 2, 1, 1, {x.input(), 1, 2, false}, {x.input(), 2, 2, false}, {}, false, nullptr, nullptr};
   p.c[0] = {x.data(), 2};

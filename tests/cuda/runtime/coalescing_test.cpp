@@ -27,10 +27,10 @@ SectorTraffic traffic_of(const F& run) {
   return cuda_on_cpu::latest_sector_traffic;
 }
 template <class F>
-double times_the_least(const F& run) {
+double ratio_to_minimum(const F& run) {
   const SectorTraffic t = traffic_of(run);
-  REQUIRE(t.least > 0);
-  return static_cast<double>(t.touched) / static_cast<double>(t.least);
+  REQUIRE(t.minimum > 0);
+  return static_cast<double>(t.touched) / static_cast<double>(t.minimum);
 }
 
 __global__ void strided_kernel(float* out, const float* in, int stride) {
@@ -50,10 +50,10 @@ TEST_CASE("coalescing: loads and stores of a warp that lie apart are found") {
   const auto strided = [&](int stride) {
     return traffic_of([&] { cuda::launch({"strided", 3, lanes}, strided_kernel, out.data(), in.input(), stride); });
   };
-  for (const auto& [stride, touched, least] : {std::array{1, 8, 8}, {2, 16, 8}, {8, 64, 8}, {16, 64, 8}, {0, 2, 2}}) {
+  for (const auto& [stride, touched, minimum] : {std::array{1, 8, 8}, {2, 16, 8}, {8, 64, 8}, {16, 64, 8}, {0, 2, 2}}) {
     CAPTURE(stride);
     CHECK(strided(stride).touched == static_cast<uint64_t>(touched));  // 4 sectors loaded, 4 stored, if adjacent
-    CHECK(strided(stride).least == static_cast<uint64_t>(least));
+    CHECK(strided(stride).minimum == static_cast<uint64_t>(minimum));
   }
   const auto four = [&](int stride) {
     auto* const to = reinterpret_cast<Four*>(out.data());
@@ -61,9 +61,9 @@ TEST_CASE("coalescing: loads and stores of a warp that lie apart are found") {
     return traffic_of([&] { cuda::launch({"four", 3, lanes}, four_kernel, to, from, stride); });
   };
   CHECK(four(1).touched == 32);
-  CHECK(four(1).least == 32);
+  CHECK(four(1).minimum == 32);
   CHECK(four(2).touched == 64);
-  CHECK(four(2).least == 32);
+  CHECK(four(2).minimum == 32);
 }
 
 __global__ void failing_kernel(float* out, const float* in, unsigned at_block) {
@@ -96,11 +96,11 @@ struct Sum {
 TEST_CASE("coalescing: maps move what they need") {
   constexpr int64_t rows = 96, columns = 64, n = rows * columns;
   DeviceArray<float> out(Device::cuda, n + 1), a(Device::cuda, n + 1), b(Device::cuda, n + 1);
-  CHECK(times_the_least([&] { cuda::map(n, Sum{}, out.data(), a.input(), b.input()); }) == 1);
+  CHECK(ratio_to_minimum([&] { cuda::map(n, Sum{}, out.data(), a.input(), b.input()); }) == 1);
   // One element further there are no packs of 16 bytes; a warp's 128 bytes span five sectors.
-  CHECK(times_the_least([&] { cuda::map(n, Sum{}, out.data() + 1, a.input() + 1, b.input() + 1); }) == 1.25);
+  CHECK(ratio_to_minimum([&] { cuda::map(n, Sum{}, out.data() + 1, a.input() + 1, b.input() + 1); }) == 1.25);
   Broadcast<2> shape{2, {rows, columns}, {{columns, 1}, {0, 1}}};
-  CHECK(times_the_least([&] { cuda::map(shape, Sum{}, out.data(), a.input(), b.input()); }) == 1);
+  CHECK(ratio_to_minimum([&] { cuda::map(shape, Sum{}, out.data(), a.input(), b.input()); }) == 1);
 }
 
 struct Element {
@@ -111,9 +111,9 @@ TEST_CASE("coalescing: sums move what they need, whatever axis they go along") {
   constexpr int64_t rows = 256, columns = 512;
   DeviceArray<float> in(Device::cuda, rows * columns), out(Device::cuda, rows + columns);
   const Element element{in.input()};
-  CHECK(times_the_least([&] { cuda::reduce(rows, columns, 1, element, out.data()); }) <= 1.05);
-  CHECK(times_the_least([&] { cuda::reduce(1, rows, columns, element, out.data()); }) <= 1.05);
-  CHECK(times_the_least([&] { cuda::reduce(1, rows * columns, 1, element, out.data()); }) <= 1.05);
+  CHECK(ratio_to_minimum([&] { cuda::reduce(rows, columns, 1, element, out.data()); }) <= 1.05);
+  CHECK(ratio_to_minimum([&] { cuda::reduce(1, rows, columns, element, out.data()); }) <= 1.05);
+  CHECK(ratio_to_minimum([&] { cuda::reduce(1, rows * columns, 1, element, out.data()); }) <= 1.05);
 }
 
 // Subtracts the largest value of a row, which is held and written as packs.
@@ -124,7 +124,7 @@ struct LessTheLargest {
   template <class Row>
   HOST_DEVICE void operator()(const Row& row, int64_t r) const {
     const In<float> x{in + r * n};
-    const auto held = row.hold(x);
+    const auto held = row.preload(x);
     const float largest = row.max([](float v) { return v; }, held);
     row.map(
         Out<float>{out + r * n}, [=](float v) { return v - largest; }, held);
@@ -132,11 +132,11 @@ struct LessTheLargest {
 };
 TEST_CASE("coalescing: rows of each length move what they need") {
   for (const int n : {8, 16, 256, 1024, 6000}) {
-    const double most = n <= 16 ? 1.34 : 1.05;  // the maximum starts with each row's first element, a sector
+    const double max_ratio = n <= 16 ? 1.34 : 1.05;  // the maximum starts with each row's first element, a sector
     CAPTURE(n);
     constexpr int64_t rows = 64;
     DeviceArray<float> in(Device::cuda, rows * n), out(Device::cuda, rows * n);
-    CHECK(times_the_least([&] { cuda::rows(rows, n, LessTheLargest{in.input(), out.data(), n}); }) <= most);
+    CHECK(ratio_to_minimum([&] { cuda::rows(rows, n, LessTheLargest{in.input(), out.data(), n}); }) <= max_ratio);
   }
 }
 

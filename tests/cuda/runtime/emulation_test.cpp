@@ -76,7 +76,7 @@ TEST_CASE("shuffles and votes follow the definitions") {
 
 __attribute__((no_sanitize("thread")))  // an intended race that shows the order
 __global__ void
-place_kernel(int32_t* order, int32_t* next) {
+order_kernel(int32_t* order, int32_t* next) {
   const unsigned thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
   const unsigned block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
   order[(*next)++] = static_cast<int32_t>(block * blockDim.x * blockDim.y * blockDim.z + thread);
@@ -86,9 +86,9 @@ TEST_CASE("threads run forward, in reverse and shuffled; a seed repeats its orde
   const auto order_of = [](Order order, uint32_t seed) {
     cuda_on_cpu::options.order = order;
     cuda_on_cpu::options.seed = seed;
-    DeviceArray<int32_t> places(Device::cuda, 2 * 2 * 3 * 4 * 3 * 2), next(Device::cuda, 1);
-    cuda::launch({"place", dim3(2, 2, 3), dim3(4, 3, 2)}, place_kernel, places.data(), next.data());
-    return places.read();
+    DeviceArray<int32_t> thread_order(Device::cuda, 2 * 2 * 3 * 4 * 3 * 2), next(Device::cuda, 1);
+    cuda::launch({"place", dim3(2, 2, 3), dim3(4, 3, 2)}, order_kernel, thread_order.data(), next.data());
+    return thread_order.read();
   };
   std::vector<double> ascending(288);
   std::iota(ascending.begin(), ascending.end(), 0.0);
@@ -156,13 +156,14 @@ TEST_CASE("copies to shared memory land at the wait for their group, and not bef
 
 // ---- faults
 
-__global__ void bad_copy_kernel(const char* in, int place, int offset, int valid) {
-  cuda::cp_async<16>(reinterpret_cast<char*>(&cuda::shared_memory<Landing>()) + place, in + offset, valid);
+__global__ void bad_copy_kernel(const char* in, int to_offset, int offset, int valid) {
+  cuda::cp_async<16>(reinterpret_cast<char*>(&cuda::shared_memory<Landing>()) + to_offset, in + offset, valid);
 }
 TEST_CASE("copies to shared memory that a card refuses are errors") {
   void* const in = cuda::allocate(64);
-  const auto copy = [&](int place, int offset, int valid) {
-    cuda::launch({"copy", 1, 1, sizeof(Landing)}, bad_copy_kernel, static_cast<const char*>(in), place, offset, valid);
+  const auto copy = [&](int to_offset, int offset, int valid) {
+    cuda::launch({"copy", 1, 1, sizeof(Landing)}, bad_copy_kernel, static_cast<const char*>(in), to_offset, offset,
+                 valid);
   };
   copy(32, 16, 16);
   const std::string where = "emulation_test.cpp:";

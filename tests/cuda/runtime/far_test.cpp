@@ -49,7 +49,7 @@ class Rows {  // rows of an array, `stride` elements apart
 
 // A (3, 24), its transpose, or B: the three stored rows of that operand are `stride` apart.
 template <class T>
-std::vector<double> product(int64_t stride, bool far_a, bool transposed, int parts) {
+std::vector<double> product(int64_t stride, bool far_a, bool transposed, int terms) {
   constexpr int64_t rows = 3, columns = 24, other = 8;
   const Rows<T> far(whole_numbers<T>(rows * columns, 1), columns, stride);
   cuda::Matmul<T> p{};
@@ -60,7 +60,7 @@ std::vector<double> product(int64_t stride, bool far_a, bool transposed, int par
   p.b = far_a ? cuda::Operand<T>{near.input(), other, 0, false} : cuda::Operand<T>{far.data(), stride, 0, transposed};
   p.c[0] = {c.data(), p.n};
   if constexpr (std::is_same_v<T, float>)
-    cuda::multiply(p, parts);
+    cuda::multiply(p, terms);
   else
     cuda::multiply(p);
   return c.read();
@@ -76,8 +76,8 @@ TEST_CASE("far: products whose operands' rows begin beyond element 2^31") {
         CAPTURE(transposed);
         CAPTURE(gap);
         CHECK(product<bf16>(far + gap, far_a, transposed, 0) == product<bf16>(24, far_a, transposed, 0));
-        for (const int parts : {0, 3})
-          CHECK(product<float>(far + gap, far_a, transposed, parts) == product<float>(24, far_a, transposed, parts));
+        for (const int terms : {0, 3})
+          CHECK(product<float>(far + gap, far_a, transposed, terms) == product<float>(24, far_a, transposed, terms));
       }
 }
 
@@ -92,7 +92,7 @@ std::vector<T> attention(int64_t stride) {
   const auto array = [&](int64_t n) { return Tokens<float>{reinterpret_cast<float*>(all.data() + n * width), stride}; };
   const auto input = [&](int64_t n) { return Tokens<const float>{array(n).data, stride}; };
   AttentionProblem<float> p;
-  p.queries = p.keys = tokens, p.first = 0, p.batch = 1, p.query_heads = p.key_heads = heads;
+  p.queries = p.keys = tokens, p.first = 0, p.batch = 1, p.query_heads = p.kv_heads = heads;
   p.head_size = p.value_size = size, p.is_bf16 = std::is_same_v<T, bf16>, p.scale = 0.125f;
   p.query = input(0), p.key = input(1), p.value = input(2), p.output = array(3), p.log_sum = log_sum.data();
   cuda::softmax_attention<float>().forward(p);

@@ -28,11 +28,11 @@ __global__ void nothing_kernel() {}
 
 constexpr uint32_t ones = 0x3f803f80;  // two bf16 values
 
-__global__ void multiply_kernel(float* out, int parted, int last) {
+__global__ void multiply_kernel(float* out, int divergent, int last) {
   if (static_cast<int>(threadIdx.x) > last) return;
   float d[4] = {};
   const uint32_t a[4] = {ones, ones, ones, ones}, b[2] = {ones, ones};
-  if (parted && threadIdx.x < 16)
+  if (divergent && threadIdx.x < 16)
     cuda::mma_m16n8k16(d, a, b);
   else
     cuda::mma_m16n8k16(d, a, b);
@@ -41,12 +41,12 @@ __global__ void multiply_kernel(float* out, int parted, int last) {
 struct Rows {
   alignas(16) uint16_t row[32][8];
 };
-__global__ void load_kernel(uint32_t* out, int parted) {
+__global__ void load_kernel(uint32_t* out, int divergent) {
   Rows& shared = cuda::shared_memory<Rows>();
   for (uint16_t& element : shared.row[threadIdx.x]) element = static_cast<uint16_t>(threadIdx.x);
   __syncwarp();
   uint32_t x[4];
-  if (parted && threadIdx.x < 16)
+  if (divergent && threadIdx.x < 16)
     cuda::load_matrices<false>(x, shared.row[threadIdx.x]);
   else
     cuda::load_matrices<false>(x, shared.row[threadIdx.x]);
@@ -55,12 +55,12 @@ __global__ void load_kernel(uint32_t* out, int parted) {
 
 TEST_CASE("faults: parts of a warp call mma or ldmatrix at two places, or some lanes do not call it at all") {
   DeviceArray<float> out(Device::cuda, 32);
-  const auto multiply = [&](int parted, int last) {
-    return [=, &out] { cuda::launch({"multiply", 1, 32}, multiply_kernel, out.data(), parted, last); };
+  const auto multiply = [&](int divergent, int last) {
+    return [=, &out] { cuda::launch({"multiply", 1, 32}, multiply_kernel, out.data(), divergent, last); };
   };
   DeviceArray<uint32_t> words(Device::cuda, 32);
-  const auto load = [&](int parted) {
-    return [=, &words] { cuda::launch({"load", 1, 32, sizeof(Rows)}, load_kernel, words.data(), parted); };
+  const auto load = [&](int divergent) {
+    return [=, &words] { cuda::launch({"load", 1, 32, sizeof(Rows)}, load_kernel, words.data(), divergent); };
   };
   multiply(0, 31)();
   CHECK(out.read()[7] == 16);
@@ -79,7 +79,7 @@ struct Operands {
   alignas(1024) unsigned char a[64 * 128];
   alignas(1024) unsigned char b[8 * 128];
 };
-enum class GroupFault { none, not_shown, parted, other_operands, too_early, overwritten, left_behind };
+enum class GroupFault { none, not_shown, divergent, other_operands, too_early, overwritten, left_behind };
 // d (64, 8) += a product of ones, 16 deep
 __global__ void __launch_bounds__(128) group_kernel(const uint32_t* words, float* out, GroupFault fault) {
   Operands& shared = cuda::shared_memory<Operands>();
@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(128) group_kernel(const uint32_t* words, float
   const auto a = cuda::SharedOperand::at(cuda::shared_address(shared.a) + other, 64 * 128);
   const auto b = cuda::SharedOperand::at(cuda::shared_address(shared.b), 64 * 128);
   float d[1][4] = {};
-  if (fault == GroupFault::parted && thread < 64)
+  if (fault == GroupFault::divergent && thread < 64)
     cuda::group_product<false, false>(d, a, b);
   else
     cuda::group_product<false, false>(d, a, b);
@@ -120,7 +120,7 @@ TEST_CASE("faults: products of warp groups that are not all at one place, not wa
     run(GroupFault::none)();
     CHECK(out.read()[70] == 16);
     expect_fault(run(GroupFault::not_shown)).names("warp group").value("copies").offers("shared_written()");
-    expect_fault(run(GroupFault::parted)).names("warp group").value("two places").names("faults_test.cpp:");
+    expect_fault(run(GroupFault::divergent)).names("warp group").value("two places").names("faults_test.cpp:");
     expect_fault(run(GroupFault::other_operands)).names("warp group").value("threads").value("different operands");
     expect_fault(run(GroupFault::left_behind)).names("warp group").value("kernel").value("products");
     run(GroupFault::too_early)();
@@ -171,16 +171,16 @@ TEST_CASE("faults: more than 4 KB of parameters") {
 }
 
 TEST_CASE("faults: more shared memory than a block has on the card that is there") {
-  for (const auto& [architecture, most] : {std::pair(86, 99), {89, 99}, {120, 99}, {80, 163}, {90, 227}}) {
+  for (const auto& [architecture, max_kb] : {std::pair(86, 99), {89, 99}, {120, 99}, {80, 163}, {90, 227}}) {
     const int captured = architecture;  // clang 14 captures no structured binding
     CAPTURE(captured);
     cuda_on_cpu::options.architecture = architecture;
-    cudaDeviceProp card;
-    cudaGetDeviceProperties(&card, 0);
-    CHECK(card.major * 10 + card.minor == architecture);
-    const size_t bytes = static_cast<size_t>(most) << 10, more = bytes + (1 << 10);
-    CHECK(card.sharedMemPerBlockOptin >= bytes);
-    CHECK(card.sharedMemPerBlockOptin < more);
+    cudaDeviceProp properties;
+    cudaGetDeviceProperties(&properties, 0);
+    CHECK(properties.major * 10 + properties.minor == architecture);
+    const size_t bytes = static_cast<size_t>(max_kb) << 10, more = bytes + (1 << 10);
+    CHECK(properties.sharedMemPerBlockOptin >= bytes);
+    CHECK(properties.sharedMemPerBlockOptin < more);
     CHECK_NOTHROW(cuda::launch({"nothing", 1, 1, bytes}, nothing_kernel));
     expect_gpu_error([&] { cuda::launch({"nothing", 1, 1, more}, nothing_kernel); }).names("nothing").value(more);
     cuda_on_cpu::options = {};
@@ -277,8 +277,8 @@ TEST_CASE("faults: rows of shared memory that lie in the same banks are counted"
   const auto times = [&](int pitch) {
     cuda::launch({"tile", 3, 32, sizeof(Tile)}, tile_kernel, out.data(), in.input(), pitch);
     const cuda_on_cpu::BankTraffic t = cuda_on_cpu::latest_bank_traffic;
-    CHECK(t.least_loads == 4);  // eight lanes at a time
-    CHECK(t.least_copies == 4);
+    CHECK(t.min_loads == 4);  // eight lanes at a time
+    CHECK(t.min_copies == 4);
     CHECK(t.loads == t.copies);
     return t.loads;
   };
@@ -300,9 +300,9 @@ __global__ void gather_kernel(const uint16_t* in, int stride, int first, int las
 TEST_CASE("faults: copies of a warp that lie apart in the device's memory are counted") {
   DeviceArray<uint16_t> in(Device::cuda, 33 * 64);
   const bool before = std::exchange(cuda_on_cpu::counts_bank_traffic, true);
-  const auto touched = [&](int stride, int first, int last, uint64_t least) {
+  const auto touched = [&](int stride, int first, int last, uint64_t minimum) {
     cuda::launch({"gather", 3, 32, sizeof(Tile)}, gather_kernel, in.input(), stride, first, last);
-    CHECK(cuda_on_cpu::latest_sector_traffic.least == least);
+    CHECK(cuda_on_cpu::latest_sector_traffic.minimum == minimum);
     return cuda_on_cpu::latest_sector_traffic.touched;
   };
   CHECK(touched(8, 0, 32, 16) == 16);   // adjacent, in 16 sectors of 32 bytes
@@ -340,21 +340,21 @@ TEST_CASE("faults: an array of shared memory overflows into the next") {
   write(0, 7);
 }
 
-struct Places {
-  int32_t place[32];
+struct Indices {
+  int32_t index[32];
 };
 // Counts the indices; -1 stands for none.
 __global__ void count_kernel(int32_t* count, const int32_t* given, int set) {
-  int32_t& place = cuda::shared_memory<Places>().place[threadIdx.x];
-  if (set) place = -1;
-  const int of_shared = place != -1, of_device = given[threadIdx.x] != -1, zero = !place || !given[threadIdx.x];
+  int32_t& index = cuda::shared_memory<Indices>().index[threadIdx.x];
+  if (set) index = -1;
+  const int of_shared = index != -1, of_device = given[threadIdx.x] != -1, zero = !index || !given[threadIdx.x];
   count[threadIdx.x] = of_shared + of_device * 10 + zero * 100;
 }
 TEST_CASE("faults: integers that were never set pass neither for 0 nor for none") {
   auto* const given = static_cast<int32_t*>(cuda::allocate(32 * 4));
   DeviceArray<int32_t> count(Device::cuda, 32);
   const auto counted = [&](int set) {
-    cuda::launch({"count", 1, 32, sizeof(Places)}, count_kernel, count.data(), given, set);
+    cuda::launch({"count", 1, 32, sizeof(Indices)}, count_kernel, count.data(), given, set);
     return count.read()[31];
   };
   CHECK(counted(0) == 11);

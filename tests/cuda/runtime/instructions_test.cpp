@@ -18,13 +18,13 @@ namespace orrery {
 namespace {
 
 // The v-th value of lane (t0, t1) = (lane % 4, lane / 4) is this element of a column-major matrix.
-HOST_DEVICE unsigned place_in_a(unsigned t0, unsigned t1, unsigned v) {  // 16 x 16
+HOST_DEVICE unsigned index_in_a(unsigned t0, unsigned t1, unsigned v) {  // 16 x 16
   return 32 * t0 + t1 + 16 * (v & 1u) + 8 * (v >> 1 & 1u) + 128 * (v >> 2);
 }
-HOST_DEVICE unsigned place_in_b(unsigned t0, unsigned t1, unsigned v) {  // 8 (n) x 16 (k)
+HOST_DEVICE unsigned index_in_b(unsigned t0, unsigned t1, unsigned v) {  // 8 (n) x 16 (k)
   return 16 * t0 + t1 + 8 * (v & 1u) + 64 * (v >> 1);
 }
-HOST_DEVICE unsigned place_in_d(unsigned t0, unsigned t1, unsigned v) {  // 16 x 8
+HOST_DEVICE unsigned index_in_d(unsigned t0, unsigned t1, unsigned v) {  // 16 x 8
   return 32 * t0 + t1 + 16 * (v & 1u) + 8 * (v >> 1);
 }
 
@@ -32,16 +32,16 @@ __global__ void mma_kernel(const bf16* a, const bf16* b, float* d) {
   const unsigned t0 = threadIdx.x % 4, t1 = threadIdx.x / 4;
   uint32_t of_a[4], of_b[2];
   for (unsigned r = 0; r < 4; ++r)
-    of_a[r] = a[place_in_a(t0, t1, 2 * r)].bits | uint32_t{a[place_in_a(t0, t1, 2 * r + 1)].bits} << 16;
+    of_a[r] = a[index_in_a(t0, t1, 2 * r)].bits | uint32_t{a[index_in_a(t0, t1, 2 * r + 1)].bits} << 16;
   for (unsigned r = 0; r < 2; ++r)
-    of_b[r] = b[place_in_b(t0, t1, 2 * r)].bits | uint32_t{b[place_in_b(t0, t1, 2 * r + 1)].bits} << 16;
+    of_b[r] = b[index_in_b(t0, t1, 2 * r)].bits | uint32_t{b[index_in_b(t0, t1, 2 * r + 1)].bits} << 16;
   float sum[4];
-  for (unsigned v = 0; v < 4; ++v) sum[v] = d[place_in_d(t0, t1, v)];
+  for (unsigned v = 0; v < 4; ++v) sum[v] = d[index_in_d(t0, t1, v)];
   cuda::mma_m16n8k16(sum, of_a, of_b);
-  for (unsigned v = 0; v < 4; ++v) d[place_in_d(t0, t1, v)] = sum[v];
+  for (unsigned v = 0; v < 4; ++v) d[index_in_d(t0, t1, v)] = sum[v];
 }
 TEST_CASE("mma: the layouts multiply two matrices and add the product to a third") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   const std::vector<bf16> a = whole_numbers<bf16>(256, 1), b = whole_numbers<bf16>(128, 2);
   const std::vector<float> d = whole_numbers<float>(128, 3);
   in_every_order([&] {
@@ -72,8 +72,8 @@ constexpr bool emulated = false;
 #endif
 
 template <float (*Instruction)(float)>
-void check_instruction(const std::vector<float>& x, double error_on_card, double (*exact)(double)) {
-  const double error = emulated ? 0x1p-18 : error_on_card, least = emulated ? 0x1.000002p-126 : 0x1p-126;
+void check_instruction(const std::vector<float>& x, double error_on_gpu, double (*exact)(double)) {
+  const double error = emulated ? 0x1p-18 : error_on_gpu, smallest = emulated ? 0x1.000002p-126 : 0x1p-126;
   DeviceArray<float> from(Device::cuda, x), to(Device::cuda, x.size());
   cuda::launch({"instruction", 1, static_cast<unsigned>(x.size())}, number_kernel<Instruction>, from.input(),
                to.data());
@@ -81,19 +81,19 @@ void check_instruction(const std::vector<float>& x, double error_on_card, double
   REQUIRE(got.size() == x.size());
   for (size_t i = 0; i < x.size(); ++i) {
     CAPTURE(x[i]);
-    const double all = exact(static_cast<double>(x[i])), expected = std::fabs(all) < least ? 0 : all;
+    const double all = exact(static_cast<double>(x[i])), expected = std::fabs(all) < smallest ? 0 : all;
     if (std::isnan(x[i]))
       CHECK(std::isnan(got[i]));
     else if (std::isinf(expected) || (expected == 0 && !emulated))
       CHECK(got[i] == expected);
     else if (expected == 0)
-      CHECK(std::abs(got[i]) < least);
+      CHECK(std::abs(got[i]) < smallest);
     else
       CHECK(std::abs(got[i] - expected) <= error * std::fabs(expected));
   }
 }
 TEST_CASE("ex2 and rcp: relative errors of 2^-22 and 2^-23, zeros for what is no normal number, and limits") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   constexpr float infinity = std::numeric_limits<float>::infinity();
   std::vector<float> x = {0, 1, -1, 127, -126, -127, -infinity, infinity, std::numeric_limits<float>::quiet_NaN()};
   for (int i = -250; i < 250; ++i) x.push_back(static_cast<float>(i) * 0.17f);
@@ -122,7 +122,7 @@ __global__ void load_kernel(int32_t* out) {
     }
 }
 TEST_CASE("ldmatrix: element (r, c) of a matrix arrives in lane 4 r + c / 2, of its transpose in lane 4 c + r / 2") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   in_every_order([] {
     DeviceArray<int32_t> out(Device::cuda, 32 * 16);
     cuda::launch({"load", 1, 32, sizeof(Matrices)}, load_kernel, out.data());
@@ -145,39 +145,39 @@ struct Lines {  // lines of 64 values of k
   alignas(1024) unsigned char b[256 * 128];
 };
 // Returns the byte offset of element (place, k), as in cuda/matmul/warp_group.cuh.
-HOST_DEVICE int place_in_lines(bool along_k, int place, int k) {
-  const int line = along_k ? place : place / 64 * 64 + k, element = along_k ? k : place % 64;
+HOST_DEVICE int offset_in_lines(bool along_k, int index, int k) {
+  const int line = along_k ? index : index / 64 * 64 + k, element = along_k ? k : index % 64;
   return line * 128 + ((element / 8) ^ (line % 8)) * 16 + element % 8 * 2;
 }
 // d += a b for a (64, 64), b (64, N), both stored [place][k], and d (64, N); in four products.
 template <bool ATransposed, bool BTransposed, int Eights>
 __global__ void __launch_bounds__(128) group_product_kernel(const bf16* a, const bf16* b, float* d) {
-  constexpr int columns = Eights * 8, places_apart = 64 * 128;
+  constexpr int columns = Eights * 8, row_stride = 64 * 128;
   Lines& shared = cuda::shared_memory<Lines>();
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
   for (int i = thread; i < 64 * 64; i += 128)
-    *reinterpret_cast<bf16*>(shared.a + place_in_lines(!ATransposed, i / 64, i % 64)) = a[i];
+    *reinterpret_cast<bf16*>(shared.a + offset_in_lines(!ATransposed, i / 64, i % 64)) = a[i];
   for (int i = thread; i < columns * 64; i += 128)
-    *reinterpret_cast<bf16*>(shared.b + place_in_lines(!BTransposed, i / 64, i % 64)) = b[i];
+    *reinterpret_cast<bf16*>(shared.b + offset_in_lines(!BTransposed, i / 64, i % 64)) = b[i];
   cuda::shared_written();
   __syncthreads();
-  const auto place = [&](int j, int v) {
+  const auto index = [&](int j, int v) {
     return (thread / 32 * 16 + v / 2 * 8 + lane / 4) * columns + j * 8 + lane % 4 * 2 + v % 2;
   };
   float sum[Eights][4];
   for (int j = 0; j < Eights; ++j)
-    for (int v = 0; v < 4; ++v) sum[j][v] = d[place(j, v)];
+    for (int v = 0; v < 4; ++v) sum[j][v] = d[index(j, v)];
   cuda::group_products_begin();
   for (unsigned sixteen = 0; sixteen < 4; ++sixteen) {
     const unsigned of_a = sixteen * (ATransposed ? 16 * 128 : 32), of_b = sixteen * (BTransposed ? 16 * 128 : 32);
     cuda::group_product<ATransposed, BTransposed>(
-        sum, cuda::SharedOperand::at(cuda::shared_address(shared.a) + of_a, places_apart),
-        cuda::SharedOperand::at(cuda::shared_address(shared.b) + of_b, places_apart));
+        sum, cuda::SharedOperand::at(cuda::shared_address(shared.a) + of_a, row_stride),
+        cuda::SharedOperand::at(cuda::shared_address(shared.b) + of_b, row_stride));
   }
   cuda::group_products_commit();
   cuda::group_products_wait<0>();
   for (int j = 0; j < Eights; ++j)
-    for (int v = 0; v < 4; ++v) d[place(j, v)] = sum[j][v];
+    for (int v = 0; v < 4; ++v) d[index(j, v)] = sum[j][v];
 }
 template <bool ATransposed, bool BTransposed, int Eights>
 void check_group_product() {
@@ -212,7 +212,7 @@ void check_group_products() {
   }
 }
 TEST_CASE("products of warp groups: operands along k and along the places, and every number of columns") {
-  if (no_card() || !cuda::warp_groups()) return;
+  if (no_gpu() || !cuda::warp_groups()) return;
   in_every_order([] {
     check_group_products<1>();
     check_group_products<16>();
@@ -222,14 +222,14 @@ TEST_CASE("products of warp groups: operands along k and along the places, and e
 }
 
 #if defined(EMULATE_CUDA)
-__global__ void bad_load_kernel(const uint16_t* in, int place) {
+__global__ void bad_load_kernel(const uint16_t* in, int index) {
   uint32_t matrix[4];
-  const void* const row = in ? in : &cuda::shared_memory<Matrices>().element[0][0][0] + place;
+  const void* const row = in ? in : &cuda::shared_memory<Matrices>().element[0][0][0] + index;
   cuda::load_matrices<false>(matrix, row);
 }
 TEST_CASE("ldmatrix: addresses that a card refuses are errors") {
-  const auto load = [](const uint16_t* in, int place) {
-    return [=] { cuda::launch({"load", 1, 32, sizeof(Matrices)}, bad_load_kernel, in, place); };
+  const auto load = [](const uint16_t* in, int index) {
+    return [=] { cuda::launch({"load", 1, 32, sizeof(Matrices)}, bad_load_kernel, in, index); };
   };
   DeviceArray<int32_t> elsewhere(Device::cuda, 8);
   load(nullptr, 248)();

@@ -30,9 +30,9 @@ struct Large {
 };
 
 TEST_CASE("device memory: copies in all directions, zero, alignment") {
-  if (no_card()) return;
-  CHECK(!cuda::card().name.empty());
-  CHECK(cuda::card().major >= 8);
+  if (no_gpu()) return;
+  CHECK(!cuda::device_properties().name.empty());
+  CHECK(cuda::device_properties().major >= 8);
   std::vector<int32_t> from(1001), to(1001, -1);
   for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<int32_t>(i);
   const int64_t bytes = 4004;
@@ -52,7 +52,7 @@ TEST_CASE("device memory: copies in all directions, zero, alignment") {
 }
 
 TEST_CASE("device memory: nullptr when it is used up, and it can be used after that") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   CHECK(cuda::allocate(int64_t{1} << 50) == nullptr);
   expect_gpu_error([] { cuda::Workspace(int64_t{1} << 50); })
       .names("workspace")
@@ -65,7 +65,7 @@ TEST_CASE("device memory: nullptr when it is used up, and it can be used after t
 }
 
 TEST_CASE("workspace: the pool's, which hands the same block out again") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   const void* const first = cuda::Workspace(1000).data();
   CHECK(cuda::Workspace(999).data() == first);
   const cuda::Workspace large(1 << 20);
@@ -74,7 +74,7 @@ TEST_CASE("workspace: the pool's, which hands the same block out again") {
 }
 
 TEST_CASE("out of memory on the device: what was asked for, what is held and by whom, what is free") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   const Tensor held = Tensor::zeros({1000}, Dtype::f32, Device::cuda), factor = held * 2.0, other = held * 3.0;
   const std::string message =
       expect_error([] { Tensor::empty({int64_t{1} << 48}, Dtype::f32, Device::cuda); }).message();
@@ -87,7 +87,7 @@ TEST_CASE("out of memory on the device: what was asked for, what is held and by 
 }
 
 TEST_CASE("pinned memory: numbers go to the device and come back while the host goes on") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   cuda::Pinned there(4000), back(4000);
   const cuda::Workspace device(4000);
   auto* const from = static_cast<int32_t*>(there.data());
@@ -104,17 +104,17 @@ TEST_CASE("pinned memory: numbers go to the device and come back while the host 
 }
 
 TEST_CASE("a graph: nothing is done when it is recorded, everything at each replay, in memory of its own") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   const Tensor x = Tensor::full({100}, 1, Dtype::f32, Device::cuda);
-  const int64_t before = memory_use(Device::cuda).held;
+  const int64_t before = memory_use(Device::cuda).allocated;
   {
     const Graph twice([&] {
       const Tensor doubled = x * 2.0;
       x.copy_from(doubled + 1.0);
     });
     CHECK(x.to_vector()[99] == 1);
-    CHECK(memory_use(Device::cuda).held == before);
-    CHECK(twice.memory().use().held == 0);
+    CHECK(memory_use(Device::cuda).allocated == before);
+    CHECK(twice.memory().use().allocated == 0);
     CHECK(twice.memory().use().cached > 0);  // no other allocation takes it
     twice.replay();
     CHECK(x.to_vector()[99] == 3);
@@ -129,20 +129,20 @@ TEST_CASE("a graph: nothing is done when it is recorded, everything at each repl
 }
 
 TEST_CASE("a graph: what another thread does meanwhile is done, and not recorded") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   const Tensor x = Tensor::full({100}, 1, Dtype::f32, Device::cuda);
   const Tensor y = Tensor::full({100}, 5, Dtype::f32, Device::cuda);
-  double seen = 0;
+  double observed = 0;
   std::string error;
   const Graph graph([&] {
     x.copy_from(x * 2.0);
     std::thread([&] {
       try {
         y.copy_from(y + 1.0);
-        seen = y.to_vector()[99];
+        observed = y.to_vector()[99];
         const Graph another([&] { y.copy_from(y * 10.0); });  // two captures at a time
         another.replay();
-        seen += y.to_vector()[99];
+        observed += y.to_vector()[99];
       } catch (const Error& e) {
         error = e.what();
       }
@@ -150,7 +150,7 @@ TEST_CASE("a graph: what another thread does meanwhile is done, and not recorded
     x.copy_from(x + 1.0);
   });
   CHECK(error == "");
-  CHECK(seen == 66);
+  CHECK(observed == 66);
   CHECK(x.to_vector()[99] == 1);
   graph.replay();
   graph.replay();
@@ -160,14 +160,14 @@ TEST_CASE("a graph: what another thread does meanwhile is done, and not recorded
 }
 
 TEST_CASE("a refused launch is an error that names kernel, place and shape") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   void* const data = cuda::allocate(16);
   const std::string invalid = "cudaErrorInvalidValue";
-  const std::string place = text("cuda/runtime/runtime_test.cpp:", __LINE__ + 2);
+  const std::string location = text("cuda/runtime/runtime_test.cpp:", __LINE__ + 2);
   const auto too_wide = [&] {
     cuda::launch({"write", dim3(3, 2), 2000}, write_kernel<float>, static_cast<float*>(data), 1.0f);
   };
-  expect_gpu_error(too_wide).names("write").value(invalid).names(place).value("3 x 2").value(2000);
+  expect_gpu_error(too_wide).names("write").value(invalid).names(location).value("3 x 2").value(2000);
   {
     const CurrentOperation gelu("gelu");
     const auto in_operation = [&] {
@@ -187,7 +187,7 @@ TEST_CASE("a refused launch is an error that names kernel, place and shape") {
 }
 
 TEST_CASE("shared memory beyond 48 KB") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   std::vector<float> x(15000, 3);
   void* const data = cuda::allocate(sizeof(Large));
   cuda::copy(data, true, x.data(), false, sizeof(Large));
@@ -205,20 +205,22 @@ TEST_CASE("a card that is too old is named") {
 }
 
 TEST_CASE("peak: of a card by its clock, and unknown where it has none") {
-  if (no_card()) return;
+  if (no_gpu()) return;
 #if defined(EMULATE_CUDA)
-  CHECK(cuda::card().clock == 0);
+  CHECK(cuda::device_properties().clock == 0);
   CHECK(peak_flops(Device::cuda, Dtype::bf16) == 0);
 #else
-  CHECK(cuda::card().clock > 1e8);
-  CHECK(peak_flops(Device::cuda, Dtype::bf16) == peak_flops(cuda::card(), Dtype::bf16, product_precision()));
+  CHECK(cuda::device_properties().clock > 1e8);
+  CHECK(peak_flops(Device::cuda, Dtype::bf16) ==
+        peak_flops(cuda::device_properties(), Dtype::bf16, product_precision()));
 #endif
 }
 
 #if defined(EMULATE_CUDA)
 TEST_CASE("a graph: a recording that meets the end of memory ends with a sentence, and gives nothing back") {
   release_cached(Device::cuda);
-  cuda_on_cpu::options.memory = static_cast<int64_t>(cuda::card().memory - cuda::free_memory()) + (3 << 20);
+  cuda_on_cpu::options.memory =
+      static_cast<int64_t>(cuda::device_properties().memory - cuda::free_memory()) + (3 << 20);
   const int64_t large = 5 << 19, small = 1 << 20;
   const auto record = [&](int64_t second) {
     const Graph graph([&] {

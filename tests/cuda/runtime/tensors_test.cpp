@@ -67,7 +67,7 @@ TEST_CASE("operations give the CPU's numbers on the device, forward and backward
 }
 
 TEST_CASE("layers give the CPU's numbers on the device") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   const Tensor x = random_tensor({9, 33}, 1), w = random_tensor({33}, 2), b = random_tensor({33}, 3);
   compare("layer normalization", {x, w, b}, [](const Inputs& t) { return nn::layer_norm(t[0], t[1], t[2]); });
   compare("rms normalization", {x, w}, [](const Inputs& t) { return nn::rms_norm(t[0], t[1]); });
@@ -75,14 +75,14 @@ TEST_CASE("layers give the CPU's numbers on the device") {
   compare("cross-entropy", {x, targets}, [](const Inputs& t) { return nn::cross_entropy(t[0], t[1]); });
   for (const std::string& name : nn::activation_names())
     compare(name.c_str(), {x}, [&](const Inputs& t) { return nn::Activation(name)(t[0]); });
-  const Tensor picture = random_tensor({2, 5, 7, 3}, 4);
+  const Tensor image = random_tensor({2, 5, 7, 3}, 4);
   const nn::WindowSteps steps{.stride = {2, 1}, .padding = 1};
-  compare("max pool", {picture}, [&](const Inputs& t) { return nn::max_pool(t[0], {3, 2}, steps); });
-  compare("average pool", {picture}, [&](const Inputs& t) { return nn::average_pool(t[0], {3, 2}, steps); });
+  compare("max pool", {image}, [&](const Inputs& t) { return nn::max_pool(t[0], {3, 2}, steps); });
+  compare("average pool", {image}, [&](const Inputs& t) { return nn::average_pool(t[0], {3, 2}, steps); });
 }
 
 TEST_CASE("products, and layers made of them, give the CPU's numbers on the device, forward and backward") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   for (const auto& [dtype, tolerance] :
        {std::pair(Dtype::f32, 1e-5), std::pair(Dtype::f64, 1e-12), std::pair(Dtype::bf16, 1e-2)}) {
     INFO(std::string(name(dtype)));
@@ -124,7 +124,7 @@ TEST_CASE("products, and layers made of them, give the CPU's numbers on the devi
 }
 
 TEST_CASE("whole numbers: products on the device equal the CPU's to the bit") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   const Tensor a = whole_numbers({150, 600}, 1, Dtype::f32), b = whole_numbers({600, 70}, 2, Dtype::f32);
   CHECK(largest_difference(matmul(a, b), matmul(a.to(Device::cuda), b.to(Device::cuda)).to(Device::cpu)) == 0);
   const Tensor c = a.to(Dtype::bf16), d = b.to(Dtype::bf16);
@@ -132,7 +132,7 @@ TEST_CASE("whole numbers: products on the device equal the CPU's to the bit") {
 }
 
 TEST_CASE("the precision of products acts on f32 on the device, and on nothing else") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   const Tensor a = random_tensor({70, 300}, 1), b = random_tensor({300, 66}, 2),
                exact = matmul(a.to(Dtype::f32).to(Dtype::f64), b.to(Dtype::f32).to(Dtype::f64));
   const double size = largest_difference(exact, Tensor::zeros_like(exact));
@@ -141,8 +141,8 @@ TEST_CASE("the precision of products acts on f32 on the device, and on nothing e
   };
   CHECK(product_precision() == ProductPrecision::highest);
   const Tensor on_cpu = product(Device::cpu, Dtype::f32), wide = product(Device::cuda, Dtype::f64);
-  const auto lost = [&](ProductPrecision precision, int parts = 3) {
-    set_product_precision(precision, parts);
+  const auto lost = [&](ProductPrecision precision, int terms = 3) {
+    set_product_precision(precision, terms);
     CHECK(product_precision() == precision);
     CHECK(largest_difference(product(Device::cpu, Dtype::f32), on_cpu) == 0);
     CHECK(largest_difference(product(Device::cuda, Dtype::f64), wide) == 0);
@@ -157,18 +157,18 @@ TEST_CASE("the precision of products acts on f32 on the device, and on nothing e
   CHECK(of_two > 1e-7);
   CHECK(of_one < 1e-2);
   CHECK(of_one > 1e-4);
-  const auto four_parts = [] { set_product_precision(ProductPrecision::high, 4); };
-  expect_error(four_parts).names("precision").names("high").offers("2 or 3 bf16 terms").value(4);
+  const auto four_terms = [] { set_product_precision(ProductPrecision::high, 4); };
+  expect_error(four_terms).names("precision").names("high").offers("2 or 3 bf16 terms").value(4);
 }
 
 TEST_CASE("optimizers' steps are the CPU's on the device") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   struct One final : nn::Module {
     nn::Parameter weight;
     explicit One(const Tensor& start) : weight(start.shape(), nn::constant(0), start.dtype()) {
       weight.value = start.clone().set_requires_grad();
     }
-    Tensor forward(const Tensor& x, nn::Pass&) override { return x * weight.value; }
+    Tensor forward(const Tensor& x, nn::ForwardPass&) override { return x * weight.value; }
     void visit(nn::Visitor& v) override { v("weight", weight); }
   };
   for (const auto& [spec, dtype, tolerance] :
@@ -187,14 +187,15 @@ TEST_CASE("optimizers' steps are the CPU's on the device") {
         CHECK(optimizer->step(0.01, 1));
       }
       results.push_back(flat.values().to(Device::cpu));
-      CHECK(largest_difference(model.weight.value, flat.part(flat.values(), flat.segments()[0]).to(dtype)) == 0);
+      CHECK(largest_difference(model.weight.value, flat.segment_view(flat.values(), flat.segments()[0]).to(dtype)) ==
+            0);
     }
     CHECK(largest_difference(results[0], results[1]) <= tolerance);
   }
 }
 
 TEST_CASE("mixed devices are an error that names both") {
-  if (no_card()) return;
+  if (no_gpu()) return;
   const Tensor x = random_tensor({2}, 1);
   expect_error([&] { x + x.to(Device::cuda); }).names("add").value("cpu").value("cuda").offers(".to(Device::cpu)");
 }

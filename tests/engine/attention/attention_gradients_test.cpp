@@ -25,7 +25,7 @@ const char* const names[] = {"query",         "key", "value", "slot_key", "slot_
                              "relative_bias", "span"};
 
 // Checks each operand's gradient along a random direction with finite differences.
-void check_slopes(const Case& c) {
+void check_derivatives(const Case& c) {
   const Results r = attention_of<double>(c);
   for (size_t n = 0; n < std::size(names); ++n) {
     const auto loss = [&](double t) {
@@ -34,13 +34,13 @@ void check_slopes(const Case& c) {
       for (size_t i = 0; i < x.size(); ++i) x[i] += t * random_number(20 + n, i);
       return loss_of(moved);
     };
-    const double h = 1e-3, quotient = (8 * (loss(h) - loss(-h)) - (loss(2 * h) - loss(-2 * h))) / (12 * h);
+    const double h = 1e-3, finite_difference = (8 * (loss(h) - loss(-h)) - (loss(2 * h) - loss(-2 * h))) / (12 * h);
     const Numbers& gradient = *r.gradients.all()[n];
-    double slope = 0;
-    for (size_t i = 0; i < gradient.size(); ++i) slope += gradient[i] * random_number(20 + n, i);
+    double derivative = 0;
+    for (size_t i = 0; i < gradient.size(); ++i) derivative += gradient[i] * random_number(20 + n, i);
     CAPTURE(std::string(names[n]));
-    CHECK(std::abs(slope - quotient) <= 1e-7 * std::max(1., std::abs(slope)));
-    if (!gradient.empty()) CHECK(slope != 0);
+    CHECK(std::abs(derivative - finite_difference) <= 1e-7 * std::max(1., std::abs(derivative)));
+    if (!gradient.empty()) CHECK(derivative != 0);
   }
 }
 
@@ -49,14 +49,14 @@ Case with_everything(Kind kind) {
                    .queries = 9,
                    .keys = 11,
                    .query_heads = 4,
-                   .key_heads = 2,
+                   .kv_heads = 2,
                    .head_size = 5,
                    .value_size = 3,
                    .slots = 6},
          .options = {.scale = 0.6, .causal = true, .query_offset = 2, .soft_cap = 2, .ramp = 5.3, .dropout = 0.3},
          .kind = kind};
-  c.options.random_key = RandomKey{11, 12};
-  c.biased = c.positioned = c.spanned = c.judged = true;
+  c.options.rng_key = RandomKey{11, 12};
+  c.biased = c.positioned = c.spanned = c.regularized = true;
   return c;
 }
 
@@ -81,9 +81,9 @@ TEST_CASE("attention: every gradient agrees with a difference quotient, also tho
       Case c = with_everything(kind);
       c.options.span_per_query = per_query;
       // The entropy of signed weights has kinks at weight 0; other tests compare it with the plain loop.
-      if (kind == Kind::gelu_tanh) c.judged = false;
+      if (kind == Kind::gelu_tanh) c.regularized = false;
       c.fill();
-      check_slopes(c);
+      check_derivatives(c);
     }
 }
 
@@ -95,7 +95,7 @@ TEST_CASE(
   for (double& b : c.operands.relative_bias) b += 40;  // all scores far above zero
   for (Numbers* x : {&c.operands.query, &c.operands.slot_key})
     for (double& e : *x) e = std::abs(e);
-  check_slopes(c);
+  check_derivatives(c);
 }
 
 TEST_CASE("attention: the gradients of the scores of a row add up to zero for softmax, spanned and joint too") {
@@ -106,13 +106,13 @@ TEST_CASE("attention: the gradients of the scores of a row add up to zero for so
                          .queries = 70,
                          .keys = 70,
                          .query_heads = 2,
-                         .key_heads = 1,
+                         .kv_heads = 1,
                          .head_size = 8,
                          .value_size = 8,
                          .slots = slots},
                .options = {.scale = 0.5, .causal = true, .ramp = 7},
                .kind = kind};
-        c.spanned = spanned, c.judged = true;
+        c.spanned = spanned, c.regularized = true;
         c.fill();
         for (Numbers* x : {&c.operands.key, &c.operands.slot_key})
           for (size_t i = 0; i < x->size(); i += 8) (*x)[i] = 1;
@@ -154,7 +154,7 @@ TEST_CASE("attention: a span's gradient adds up over all tiles of keys that its 
                          .queries = 20,
                          .keys = 600,
                          .query_heads = 2,
-                         .key_heads = 1,
+                         .kv_heads = 1,
                          .head_size = 8,
                          .value_size = 5},
                .options = {.scale = 0.1, .causal = true, .query_offset = 580, .ramp = 550},
@@ -187,7 +187,7 @@ TEST_CASE("attention: a span's gradient passes at both ends of its ramp") {
   }
   for (const Kind kind : kinds)
     for (const bool per_query : {false, true}) {
-      Case c = everything_at_once(small, kind);  // integer z down to -5, where only the ramp's far end remains
+      Case c = all_options_at_once(small, kind);  // integer z down to -5, where only the ramp's far end remains
       c.options.span_per_query = per_query, c.options.ramp = 5;
       c.fill();
       for (size_t i = 0; i < c.operands.span.size(); ++i) c.operands.span[i] = static_cast<double>(i % 7) - 5;
@@ -207,7 +207,7 @@ TEST_CASE("attention: a key at the far end of the ramp has no influence but on t
       use_attention_instruction_set(set);
       CAPTURE(static_cast<int>(kind));
       Case c{.sizes = {1, 1, 70, 1, 1, 8, 8}, .options = {.query_offset = 69, .soft_cap = 3, .ramp = 9}, .kind = kind};
-      c.spanned = c.biased = c.judged = true;
+      c.spanned = c.biased = c.regularized = true;
       c.fill();
       c.operands.span = {20};  // key 40 is 29 tokens back
       const Results clean = attention_of<double>(c);
@@ -224,7 +224,7 @@ TEST_CASE("attention: a key at the far end of the ramp has no influence but on t
       }
       // The masked score is far above all visible ones: exp(s - L) is finite (20) or infinite (1e4).
       if (kind != Kind::softmax) continue;
-      c.options.soft_cap = 0, c.biased = c.judged = false;
+      c.options.soft_cap = 0, c.biased = c.regularized = false;
       c.fill();
       c.operands.span = {20};
       for (const auto& each : {std::array{20., 1e4, 1e12}, {1e4, INFINITY, INFINITY}}) {
@@ -246,7 +246,7 @@ TEST_CASE("attention: slots without a context are softmax over the slots") {
                          .queries = 70,
                          .keys = 0,
                          .query_heads = 4,
-                         .key_heads = 2,
+                         .kv_heads = 2,
                          .head_size = 12,
                          .value_size = 20,
                          .slots = 150},
@@ -271,7 +271,7 @@ TEST_CASE("attention: slots are always seen, and what they hold reaches everybod
                      .queries = 40,
                      .keys = 40,
                      .query_heads = 2,
-                     .key_heads = 2,
+                     .kv_heads = 2,
                      .head_size = 16,
                      .value_size = 16,
                      .slots = 3},
@@ -304,7 +304,7 @@ TEST_CASE("attention: gradients that nobody wants leave the others as they are")
   const int64_t width = c.sizes.query_heads * c.sizes.value_size;
   Numbers bias(c.operands.relative_bias.size(), not_a_number), span(c.operands.span.size(), not_a_number),
       slots(c.operands.slot_key.size(), not_a_number);
-  const int64_t slot_stride = c.sizes.key_heads * c.sizes.head_size;
+  const int64_t slot_stride = c.sizes.kv_heads * c.sizes.head_size;
   AttentionProblem<double> p = c.problem<double>();
   operands.give_to(p);
   p.output = {output.data(), width}, p.log_sum = log_sum.data(), p.output_gradient = {c.output_gradient.data(), width};

@@ -16,7 +16,8 @@ using namespace testing;
 template <class T>
 void check_case(Case& c, double tolerance) {
   c.fill(std::is_same_v<T, bf16>);
-  const Results expected = plain(c), moved = std::is_same_v<T, float> && c.judged ? plain_moved(c, 0x1p-23) : Results();
+  const Results expected = plain(c),
+                moved = std::is_same_v<T, float> && c.regularized ? plain_moved(c, 0x1p-23) : Results();
   for (const char* set : instruction_sets<T>()) {
     use_attention_instruction_set(set);
     check_equal(c, attention_of<T>(c), expected, tolerance, moved.output.empty() ? nullptr : &moved);
@@ -39,7 +40,7 @@ const Sizes large{.batch = 2,
                   .queries = 130,
                   .keys = 130,
                   .query_heads = 4,
-                  .key_heads = 2,
+                  .kv_heads = 2,
                   .head_size = 64,
                   .value_size = 32,
                   .slots = 131},
@@ -47,7 +48,7 @@ const Sizes large{.batch = 2,
              .queries = 300,
              .keys = 411,
              .query_heads = 2,
-             .key_heads = 1,
+             .kv_heads = 1,
              .head_size = 16,
              .value_size = 16,
              .slots = 7};
@@ -76,7 +77,7 @@ TEST_CASE("attention: all masks and all options at once") {
   for (const Sizes& sizes : {small, medium, large, long_row})
     for (const Kind kind : kinds) {
       CAPTURE(name_of(sizes));
-      Case c = everything_at_once(sizes, kind);
+      Case c = all_options_at_once(sizes, kind);
       check_case<double>(c, 1e-12);
     }
 }
@@ -101,25 +102,25 @@ void check_threads(Case& c) {
 
 TEST_CASE("attention: all options give the same bits for any number of threads") {
   Sizes many = medium;
-  many.batch = 9, many.query_heads = many.key_heads = 4;
+  many.batch = 9, many.query_heads = many.kv_heads = 4;
   for (const Sizes& sizes : {long_row, many})
     for (const Kind kind : kinds) {
-      Case c = everything_at_once(sizes, kind);
+      Case c = all_options_at_once(sizes, kind);
       check_threads<float>(c), check_threads<bf16>(c);
     }
 }
 
 TEST_CASE("attention: NaN in what a query does not see has no influence, with terms of the distance and spans") {
   for (const Kind kind : kinds) {
-    Case c = case_with_unseen_parts(kind);
+    Case c = case_with_masked_operands(kind);
     const Results clean = attention_of<float>(c);
     spoil_masked_operands(c);
     const Results dirty = attention_of<float>(c);
     const auto same = [](const Numbers& a, const Numbers& b, size_t begin, size_t end) {
-      const auto part = [&](const Numbers& x) {
+      const auto values = [&](const Numbers& x) {
         return Numbers(x.begin() + static_cast<int64_t>(begin), x.begin() + static_cast<int64_t>(end));
       };
-      CHECK(difference(part(a), part(b)) < 1e-5);
+      CHECK(difference(values(a), values(b)) < 1e-5);
     };
     const size_t token = 2 * 20, read = 2 * 8;  // elements of a token in q and in o
     for (const size_t first : {40, 65}) {       // the rest of sequence 0, and sequence 1
@@ -135,7 +136,7 @@ TEST_CASE("attention: NaN in what a query does not see has no influence, with te
 
 TEST_CASE("attention: a span counts, and saves work") {
   const Sizes sizes{
-      .batch = 1, .queries = 512, .keys = 1024, .query_heads = 2, .key_heads = 2, .head_size = 16, .value_size = 16};
+      .batch = 1, .queries = 512, .keys = 1024, .query_heads = 2, .kv_heads = 2, .head_size = 16, .value_size = 16};
   const auto work = [&](double z, bool positioned) {
     Case c{.sizes = sizes, .options = {.scale = 0.3, .causal = true, .query_offset = 512, .ramp = 16}};
     c.spanned = true, c.positioned = positioned;
@@ -175,12 +176,12 @@ int64_t extra_memory(int64_t batch, int64_t length) {
   const int before = thread_count();
   set_thread_count(1);
   reset_peak(Device::cpu);
-  const int64_t held = memory_use(Device::cpu).held;
+  const int64_t allocated = memory_use(Device::cpu).allocated;
   attention_forward(p, {});
   p.output_gradient = output_gradient.in(), p.gradients = gradients.gradients();
   attention_backward(p, {});
   set_thread_count(before);
-  return memory_use(Device::cpu).peak - held;
+  return memory_use(Device::cpu).peak - allocated;
 }
 
 TEST_CASE("attention: memory of its own does not grow with the length") {
@@ -222,9 +223,9 @@ TEST_CASE("attention: options that do not fit are named") {
   terms = {.relative_embedding = Tensor::zeros({9, 16}), .relative_bias = Tensor::zeros({1, 8})};
   error({}, terms).names("attention").names("embeddings").value(9).names("biases").value(8);
   error({}, bias(0)).names("attention").names("relative-position terms").value(0).offers(1);
-  const auto too_few = [&](const AttentionOptions& o, const AttentionInputs& inputs, int rows, int query, int seen) {
-    const std::string at = text("query ", query, " of sequence 0"), distance = text("distance ", seen);
-    error(o, inputs).names("relative-position terms").value(rows).names(at).value(distance).offers(seen + 1);
+  const auto too_few = [&](const AttentionOptions& o, const AttentionInputs& inputs, int rows, int query, int visible) {
+    const std::string at = text("query ", query, " of sequence 0"), distance = text("distance ", visible);
+    error(o, inputs).names("relative-position terms").value(rows).names(at).value(distance).offers(visible + 1);
   };
   too_few(mask(full), bias(5), 5, 0, 5);
   CHECK_NOTHROW(run(mask(full), bias(6)));

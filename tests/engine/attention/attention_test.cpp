@@ -35,17 +35,17 @@ std::vector<Case> masks(const Sizes& s) {
       documents.query_document_ids.push_back(static_cast<int32_t>((i + offset + 3 * b) / 25));
     for (int64_t j = 0; j < s.keys; ++j) documents.key_document_ids.push_back(static_cast<int32_t>((j + 3 * b) / 25));
   }
-  together.lengths = lengths.lengths, together.options.dropout = 0.2, together.options.random_key = RandomKey{5, 6};
+  together.lengths = lengths.lengths, together.options.dropout = 0.2, together.options.rng_key = RandomKey{5, 6};
   together.query_document_ids = documents.query_document_ids, together.key_document_ids = documents.key_document_ids;
   cases.insert(cases.end(), {lengths, documents, together});
   return cases;
 }
 
 const Sizes ragged[] = {
-    {.batch = 2, .queries = 65, .keys = 65, .query_heads = 2, .key_heads = 2, .head_size = 16, .value_size = 16},
-    {.batch = 1, .queries = 300, .keys = 300, .query_heads = 2, .key_heads = 1, .head_size = 32, .value_size = 16},
-    {.batch = 2, .queries = 1, .keys = 150, .query_heads = 4, .key_heads = 2, .head_size = 24, .value_size = 40},
-    {.batch = 1, .queries = 70, .keys = 131, .query_heads = 6, .key_heads = 2, .head_size = 3, .value_size = 5}};
+    {.batch = 2, .queries = 65, .keys = 65, .query_heads = 2, .kv_heads = 2, .head_size = 16, .value_size = 16},
+    {.batch = 1, .queries = 300, .keys = 300, .query_heads = 2, .kv_heads = 1, .head_size = 32, .value_size = 16},
+    {.batch = 2, .queries = 1, .keys = 150, .query_heads = 4, .kv_heads = 2, .head_size = 24, .value_size = 40},
+    {.batch = 1, .queries = 70, .keys = 131, .query_heads = 6, .kv_heads = 2, .head_size = 3, .value_size = 5}};
 
 template <class T>
 void check_all(double tolerance) {
@@ -179,7 +179,7 @@ TEST_CASE("attention in bf16: a key that no query sees has zero gradients, be it
 
 TEST_CASE("attention: dropout keeps the mean and the share it was told to") {
   Case c{.sizes = {2, 200, 300, 2, 2, 4, 1}, .options = {.scale = 0, .dropout = 0.25}};
-  c.options.random_key = RandomKey{3, 4};
+  c.options.rng_key = RandomKey{3, 4};
   c.fill();
   std::fill(c.operands.value.begin(), c.operands.value.end(), 1.);  // o_i = (number kept) / (0.75 * 300)
   double mean = 0, square = 0;
@@ -226,7 +226,7 @@ TEST_CASE("attention: large scores, underflow and skipped tiles") {
   CHECK(difference(r.gradients.key, expected.gradients.key) <= 1e-10);
   CHECK(difference(r.entropy, expected.entropy) <= 1e-11);
   const Results narrow = attention_of<float>(c);
-  for (const double share : narrow.zero_share) CHECK(share > 0.5);
+  for (const double fraction : narrow.zero_fraction) CHECK(fraction > 0.5);
   CHECK(difference(narrow.sum, Numbers(64, 1.)) < 1e-4);  // the rounding of these scores
 
   c.kind = Kind::relu, c.options.scale = 0.25;

@@ -80,8 +80,8 @@ TEST_CASE("a shared gradient is not written into: both inputs of an addition get
 
 TEST_CASE("a gradient with a fixed place is written there, first over what it held") {
   const Tensor x = leaf({2}, 1), home = Tensor::full({2}, 99, Dtype::f64);
-  x.body()->gradient = home;
-  x.body()->gradient_at_home = true;
+  x.impl()->gradient = home;
+  x.impl()->has_fixed_gradient = true;
   x.zero_grad();
   sum(x * 3.0).backward();
   CHECK(home.to_vector() == std::vector<double>{3, 3});
@@ -137,14 +137,14 @@ TEST_CASE("backward may overwrite a kept value that nobody else owns") {
   const Tensor kept_elsewhere = exp(x);
   record(TakesOver{}, kept_elsewhere).backward();
   CHECK(TakesOver::written != kept_elsewhere.raw());
-  const void* place = nullptr;
+  const void* buffer = nullptr;
   const Tensor loss = [&] {
     const Tensor temporary = x + 1.0;
-    place = temporary.raw();
+    buffer = temporary.raw();
     return record(TakesOver{}, temporary);
   }();
   loss.backward();
-  CHECK(TakesOver::written == place);
+  CHECK(TakesOver::written == buffer);
 }
 
 TEST_CASE("checkpoint computes again instead of keeping, with the same gradients, parameters included") {

@@ -18,12 +18,12 @@ using orrery::testing::random_tensor;
 
 namespace {
 
-std::optional<LookedAt> found_by(const FiniteGuard::Names& names, const std::function<void()>& work) {
+std::optional<OperationRecord> found_by(const FiniteGuard::Names& names, const std::function<void()>& work) {
   const FiniteGuard guard(names);
   try {
     work();
-  } catch (const NotFiniteFound& found) {
-    return found.what_was_found();
+  } catch (const NonFiniteError& found) {
+    return found.record();
   }
   return {};
 }
@@ -45,59 +45,60 @@ TEST_CASE("finite guard: a forward is named with what it read and made") {
   CHECK(found->operation == "log");
   CHECK(found->direction == "forward");
   CHECK(found->module.empty());
-  REQUIRE(found->read.size() == 1);
-  CHECK(found->read[0].name == "input");
-  CHECK(found->read[0].facts.smallest == -2);
-  REQUIRE(found->made.size() == 1);
-  CHECK(found->made[0].facts.nan == 2);
-  CHECK(found->made[0].facts.minus_infinity == 1);
-  CHECK(found->made[0].facts.first == 1);
-  CHECK(std::string(NotFiniteFound(*found).what()) ==
+  REQUIRE(found->inputs.size() == 1);
+  CHECK(found->inputs[0].name == "input");
+  CHECK(found->inputs[0].stats.smallest == -2);
+  REQUIRE(found->outputs.size() == 1);
+  CHECK(found->outputs[0].stats.nan == 2);
+  CHECK(found->outputs[0].stats.minus_infinity == 1);
+  CHECK(found->outputs[0].stats.first == 1);
+  CHECK(std::string(NonFiniteError(*found).what()) ==
         "forward of log: output f32 (4) has 2 NaN, 0 inf and 1 -inf, the first at (1); finite values: 1, between 0 "
         "and 0");
 
   // 0/0 of two inputs, one of them named; an operation without history; overflow of f32.
   const Tensor zero = Tensor::zeros({2}), big = Tensor::full({2}, 3e38);
-  const auto quotient = found_by({{zero.body().get(), "nothing"}}, [&] { zero / Tensor::zeros({2}); });
+  const auto quotient = found_by({{zero.impl().get(), "nothing"}}, [&] { zero / Tensor::zeros({2}); });
   REQUIRE(quotient.has_value());
   CHECK(quotient->operation == "divide");
-  CHECK(quotient->read[0].name == "nothing");
-  CHECK(quotient->read[1].name == "input 1");
-  CHECK(found_by({}, [&] { multiply(big, big); })->made[0].facts.plus_infinity == 2);
+  CHECK(quotient->inputs[0].name == "nothing");
+  CHECK(quotient->inputs[1].name == "input 1");
+  CHECK(found_by({}, [&] { multiply(big, big); })->outputs[0].stats.plus_infinity == 2);
   CHECK(found_by({}, [&] {
           const NoGrad validating;
           multiply(big, big);
         })->operation == "multiply");
-  CHECK(found_by({}, [&] { Tensor::full({1}, 1e300, Dtype::f64).to(Dtype::f32); })->made[0].facts.plus_infinity == 1);
+  CHECK(found_by({}, [&] { Tensor::full({1}, 1e300, Dtype::f64).to(Dtype::f32); })->outputs[0].stats.plus_infinity ==
+        1);
   CHECK(!found_by({}, [&] { big * 0.5; }));
 }
 
 TEST_CASE("finite guard: a gradient is named by whose it is, where the forward was finite") {
   const Tensor x = leaf({4, 0, 1});
-  const auto found = found_by({{x.body().get(), "weight"}}, [&] { sum(sqrt(x)).backward(); });
+  const auto found = found_by({{x.impl().get(), "weight"}}, [&] { sum(sqrt(x)).backward(); });
   REQUIRE(found.has_value());
   CHECK(found->operation == "sqrt");
   CHECK(found->direction == "backward");
-  CHECK(found->made[found->found].name == "gradient of weight");
-  CHECK(found->made[0].facts.plus_infinity == 1);
-  CHECK(found->made[0].facts.first == 1);
-  REQUIRE(found->read.size() == 1);
-  CHECK(found->read[0].name == "gradient of output");
-  CHECK(found->read[0].facts.largest == 1);
-  CHECK(found_by({}, [&] { sum(sqrt(x * 1.0)).backward(); })->made[0].name == "gradient of input");
+  CHECK(found->outputs[found->first_non_finite].name == "gradient of weight");
+  CHECK(found->outputs[0].stats.plus_infinity == 1);
+  CHECK(found->outputs[0].stats.first == 1);
+  REQUIRE(found->inputs.size() == 1);
+  CHECK(found->inputs[0].name == "gradient of output");
+  CHECK(found->inputs[0].stats.largest == 1);
+  CHECK(found_by({}, [&] { sum(sqrt(x * 1.0)).backward(); })->outputs[0].name == "gradient of input");
 }
 
 TEST_CASE("finite guard: gradients that are finite one by one, and not where they meet") {
   const Tensor x = leaf({1e-30}), big = Tensor::full({1}, 3e38);
   const auto meeting = [&](const Tensor& at) { backward(at * big + at * big, Tensor::full({1}, 1)); };
-  const auto weight = found_by({{x.body().get(), "weight"}}, [&] { meeting(x); });
+  const auto weight = found_by({{x.impl().get(), "weight"}}, [&] { meeting(x); });
   REQUIRE(weight.has_value());
   CHECK(weight->operation == "sum of gradients");
-  CHECK(weight->made[0].name == "gradient of weight");
+  CHECK(weight->outputs[0].name == "gradient of weight");
   const auto between = found_by({}, [&] { meeting(tanh(x)); });
   REQUIRE(between.has_value());
   CHECK(between->operation == "sum of gradients");
-  CHECK(between->made[0].name == "gradient of output of tanh");
+  CHECK(between->outputs[0].name == "gradient of output of tanh");
 }
 
 TEST_CASE("finite guard: what an operation does within itself is its own business") {
@@ -116,33 +117,33 @@ TEST_CASE("finite guard: minus infinity that masks passes, and nothing beside it
   CHECK(!found_by({}, [&] { sum(exp(where(mask, scores, hidden))).backward(); }));
   CHECK(!found_by({}, [&] { max(where(mask * 0.0, scores, hidden), -1); }));  // every score is masked
   CHECK(found_by({}, [&] { where(mask, scores, Tensor::full({1}, INFINITY)); }));
-  CHECK(found_by({}, [&] { where(mask, leaf({1, 2, NAN}), hidden); })->made[0].facts.nan == 1);
-  CHECK(found_by({}, [&] { log(leaf({0})); })->made[0].facts.minus_infinity == 1);  // the infinity arises here
+  CHECK(found_by({}, [&] { where(mask, leaf({1, 2, NAN}), hidden); })->outputs[0].stats.nan == 1);
+  CHECK(found_by({}, [&] { log(leaf({0})); })->outputs[0].stats.minus_infinity == 1);  // the infinity arises here
 }
 
 TEST_CASE("finite guard: modules, also of backward and of what is computed again") {
   const std::string outer = "", inner = "blocks.0.attention";
   const Tensor x = leaf({4, 0});
   CHECK(found_by({}, [&] {
-          const InModule model(outer), attention(inner);
+          const ModuleScope model(outer), attention(inner);
           log(x);
         })->module == inner);
   CHECK(found_by({}, [&] {
-          const InModule model(outer);
-          { const InModule attention(inner); }
+          const ModuleScope model(outer);
+          { const ModuleScope attention(inner); }
           log(x);
         })->module == root_module);
   CHECK(found_by({}, [&] {
           Tensor y;
           {
-            const InModule attention(inner);
+            const ModuleScope attention(inner);
             y = sqrt(x);
           }
           sum(y).backward();
         })->module == inner);
   const auto again = found_by({}, [&] {
     const auto f = [&](const Tensor& z) {
-      const InModule attention(inner);
+      const ModuleScope attention(inner);
       return sqrt(z);
     };
     sum(recompute(f, x)).backward();
@@ -168,21 +169,21 @@ TEST_CASE("finite guard: it ends with its object, is of one thread, and tells wh
       computed = true;
     }).join();
     CHECK(computed);
-    CHECK_THROWS_AS(log(leaf({-1})), NotFiniteFound);
+    CHECK_THROWS_AS(log(leaf({-1})), NonFiniteError);
   }
   CHECK(std::isnan(log(leaf({-1})).item()));
 
-  std::vector<LookedAt> calls;
+  std::vector<OperationRecord> calls;
   {
-    const FiniteGuard guard({}, [&](const LookedAt& call) { calls.push_back(call); });
+    const FiniteGuard guard({}, [&](const OperationRecord& call) { calls.push_back(call); });
     sum(leaf({1, 2}) * 3.0).backward();
   }
   REQUIRE(calls.size() == 4);
   CHECK(calls[0].operation == "scale");
-  CHECK(calls[0].made[0].facts.largest == 6);
+  CHECK(calls[0].outputs[0].stats.largest == 6);
   CHECK(calls[1].operation == "sum");
   CHECK(calls[2].direction == "backward");
-  CHECK(calls[3].made[0].facts.largest == 3);
+  CHECK(calls[3].outputs[0].stats.largest == 3);
 }
 
 TEST_CASE("finite guard: looking changes no bit") {

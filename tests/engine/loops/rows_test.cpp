@@ -20,8 +20,8 @@ struct ConditionalSums {
     const In<T> v = x.at(r * row.n), m = mask.at(r * row.n);
     const A total = row.sum([&](int i) { return m[i] > 0 ? v[i] : A(0); });
     const A number = row.sum([&](int i) { return m[i] > 0 ? A(1) : A(0); });
-    const A most = row.max([&](int i) { return m[i] > 0 ? v[i] : A(-1); });
-    row.once([&] { sum[r] = total, count[r] = number, largest[r] = most; });
+    const A row_max = row.max([&](int i) { return m[i] > 0 ? v[i] : A(-1); });
+    row.once([&] { sum[r] = total, count[r] = number, largest[r] = row_max; });
   }
 };
 
@@ -35,13 +35,13 @@ void check_sums() {
     rows(Device::cpu, rows_of, n,
          ConditionalSums<T>{{x.data()}, {mask.data()}, sum.data(), count.data(), largest.data()});
     for (int r = 0; r < rows_of; ++r) {
-      double s = 0, c = 0, most = -1;
+      double s = 0, c = 0, row_max = -1;
       for (int i = r * n; i < (r + 1) * n; ++i)
-        if (i % 3 == 0) s += i % 7, c += 1, most = std::max<double>(most, i % 7);
+        if (i % 3 == 0) s += i % 7, c += 1, row_max = std::max<double>(row_max, i % 7);
       INFO("n = ", n, ", row ", r);
       CHECK(sum[static_cast<size_t>(r)] == s);  // integers: exact in any order
       CHECK(count[static_cast<size_t>(r)] == c);
-      CHECK(largest[static_cast<size_t>(r)] == most);
+      CHECK(largest[static_cast<size_t>(r)] == row_max);
     }
   }
 }

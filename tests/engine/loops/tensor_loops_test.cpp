@@ -52,8 +52,8 @@ TEST_CASE("a formula of rows is handed rows, whole tensors, numbers and the row'
                  mean = empty_computed(x, Shape{2}), copy = Tensor::empty(x.shape(), Dtype::bf16, Device::cpu);
     CHECK(mean.dtype() == (dtype == Dtype::f64 ? Dtype::f64 : Dtype::f32));
     for (const Tensor& written : {copy, Tensor()})
-      each_row("test", Normal{}, row_of(x), row_index(), whole(w), whole<double>(Tensor()), number_of(factor),
-               to_row(y), to_row_if<bf16>(written), to_number(mean));
+      each_row("test", Normal{}, row_of(x), row_index(), broadcast(w), broadcast<double>(Tensor()), per_row(factor),
+               out_row(y), optional_out_row<bf16>(written), out_per_row(mean));
     CHECK(mean.to_vector() == Numbers{3, -1});
     CHECK(y.to_vector() == Numbers{-2, -2, -3, -0.5, 2, 0});
     CHECK(copy.to_vector() == y.to_vector());
@@ -66,13 +66,13 @@ TEST_CASE("sums of columns and of all elements are handed elements; a map's form
                  w = Tensor::from(Shape{3}, {1, 2, -1}, dtype);
     const Tensor m = Tensor::from(Shape{2}, {1, 2}, arithmetic_dtype(dtype)), a = empty_computed(x, Shape{3}),
                  b = Tensor::empty_like(a), total = Tensor::empty(Shape{}, Dtype::f64, Device::cpu);
-    sum_rows("test", Weighted{}, to_sums(a, b), row_of(x), whole(w), number_of(m), row_index());
+    sum_rows("test", Weighted{}, out_sums(a, b), row_of(x), broadcast(w), per_row(m), row_index());
     CHECK(a.to_vector() == Numbers{-7, 4, -8});
     CHECK(b.to_vector() == Numbers{1, 1, 1});
-    sum_elements("test", Square{}, to_sums<double>(total), row_of(x));
+    sum_elements("test", Square{}, out_sums<double>(total), row_of(x));
     CHECK(total.item() == 58);
     const Tensor shifted = Tensor::empty_like(x), product = Tensor::empty_like(x);
-    each_element("test", Shifted{}, to_elements(shifted, product), row_of(x), row_of(x), whole<Computed>(m));
+    each_element("test", Shifted{}, out_elements(shifted, product), row_of(x), row_of(x), broadcast<Computed>(m));
     CHECK(shifted.to_vector() == Numbers{2, 3, 7, -3, 1, 2});
     CHECK(product.to_vector() == Numbers{1, 4, 36, 16, 0, 1});
   }
@@ -82,13 +82,13 @@ TEST_CASE("operands that do not fit the first one are refused with a sentence") 
   const Tensor x = Tensor::zeros(Shape{2, 3}), other = Tensor::zeros(Shape{2, 4}), one = Tensor::zeros(Shape{1});
   const auto rows_of = [&](const Tensor& w, const Tensor& factor) {
     return expect_error([&] {
-      each_row("test", Normal{}, row_of(x), row_index(), whole(x), whole<double>(Tensor()), number_of(factor),
-               to_row(w), to_row_if<bf16>(Tensor()), to_number(Tensor::zeros(Shape{2})));
+      each_row("test", Normal{}, row_of(x), row_index(), broadcast(x), broadcast<double>(Tensor()), per_row(factor),
+               out_row(w), optional_out_row<bf16>(Tensor()), out_per_row(Tensor::zeros(Shape{2})));
     });
   };
   rows_of(other, Tensor::zeros(Shape{2})).names("test").names("operand").value("(2, 4)").offers("2 x 3 elements");
   rows_of(x, one).names("test").names("numbers").value("(1)").offers("per row").offers(2);
   rows_of(Tensor(), Tensor::zeros(Shape{2})).names("test").names("operand").value("undefined");
-  const auto sums = [&] { sum_elements("test", Square{}, to_sums<double>(other), row_of(x)); };
+  const auto sums = [&] { sum_elements("test", Square{}, out_sums<double>(other), row_of(x)); };
   expect_error(sums).names("test").names("result").value("(2, 4) on cpu").offers("numel 1 on cpu");
 }

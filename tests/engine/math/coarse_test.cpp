@@ -1,4 +1,4 @@
-// Functions of Coarse compared with f64: at every bf16 value, their intended input, and at
+// Functions of ApproxFloat compared with f64: at every bf16 value, their intended input, and at
 // floats in between.
 #include "engine/math/coarse.h"
 
@@ -16,12 +16,14 @@ namespace {
 
 struct Function {
   const char* name;
-  Coarse (*ours)(Coarse);
+  ApproxFloat (*ours)(ApproxFloat);
   double (*exact)(double);
 };
 // One expression in both types; tests/engine/math/scalar_test.cpp checks the f64 functions.
-#define FUNCTION(f) \
-  Function { #f, [](Coarse x) { return scalar::f; }, [](double x) { return scalar::f; } }
+#define FUNCTION(f)                                                                 \
+  Function {                                                                        \
+#f, [](ApproxFloat x) { return scalar::f; }, [](double x) { return scalar::f; } \
+  }
 const Function functions[] = {
     FUNCTION(exp(x)),
     FUNCTION(expm1(x)),
@@ -45,13 +47,13 @@ const Function functions[] = {
 
 // Returns the relative error of f at x: 0 below the normal range, or if both are NaN or infinite.
 double error_of(const Function& f, float x) {
-  constexpr double least = 0x1p-126, infinity = std::numeric_limits<double>::infinity();
+  constexpr double smallest = 0x1p-126, infinity = std::numeric_limits<double>::infinity();
   const auto ours = static_cast<double>(f.ours(x).value), exact = f.exact(static_cast<double>(x));
   const auto rounded = static_cast<double>(static_cast<float>(exact));  // infinite if it overflows f32
   if (std::isnan(exact) || std::isinf(rounded))
     return (std::isnan(exact) ? std::isnan(ours) : ours == rounded) ? 0 : infinity;
   const double error = std::fabs(ours - exact);
-  return error <= least ? 0 : std::isnan(error) ? infinity : error / std::fabs(exact);
+  return error <= smallest ? 0 : std::isnan(error) ? infinity : error / std::fabs(exact);
 }
 
 }  // namespace
@@ -71,13 +73,13 @@ TEST_CASE("coarse floats: every function stays within 2^-15 at every number of b
 }
 
 TEST_CASE("coarse floats: arithmetic and comparisons are those of float") {
-  Coarse x = 0.1f;
+  ApproxFloat x = 0.1f;
   x += 2;
   x *= 3.5;
-  x -= Coarse(0.25f);
+  x -= ApproxFloat(0.25f);
   x /= 7;
   CHECK(x.value == ((0.1f + 2) * 3.5f - 0.25f) / 7);
   CHECK((-x + 1).value == -x.value + 1);
   CHECK((x < 2 && x > 0.5 && x <= x && x >= x && x == x));
-  CHECK(!(Coarse(std::numeric_limits<float>::quiet_NaN()) == std::numeric_limits<float>::quiet_NaN()));
+  CHECK(!(ApproxFloat(std::numeric_limits<float>::quiet_NaN()) == std::numeric_limits<float>::quiet_NaN()));
 }

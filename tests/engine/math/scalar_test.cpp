@@ -59,13 +59,13 @@ std::vector<Function<T>> functions() {
   const bool f = sizeof(T) == 4;
   const double overflow = f ? 88.7 : 709.7, underflow = f ? -103.9 : -745, largest = f ? 3e38 : 1e308,
                deep = f ? 14 : 38;
-  const double least = f ? 1e-44 : 1e-322;
+  const double smallest = f ? 1e-44 : 1e-322;
   return {
       {"exp", [](T x) { return scalar::exp(x); }, [](Exact x) { return std::exp(x); }, underflow, overflow, 1},
       {"exp", [](T x) { return scalar::exp(x); }, [](Exact x) { return std::exp(x); }, -5, 5, 1},
       {"expm1", [](T x) { return scalar::expm1(x); }, [](Exact x) { return std::expm1(x); }, underflow, overflow, 2},
       {"expm1", [](T x) { return scalar::expm1(x); }, [](Exact x) { return std::expm1(x); }, -2, 2, 2},
-      {"log", [](T x) { return scalar::log(x); }, [](Exact x) { return std::log(x); }, least, largest, 1},
+      {"log", [](T x) { return scalar::log(x); }, [](Exact x) { return std::log(x); }, smallest, largest, 1},
       {"log", [](T x) { return scalar::log(x); }, [](Exact x) { return std::log(x); }, 0.1, 4, 1},
       {"log1p", [](T x) { return scalar::log1p(x); }, [](Exact x) { return std::log1p(x); }, -0.5, largest, 1},
       {"log1p", [](T x) { return scalar::log1p(x); }, [](Exact x) { return std::log1p(x); }, -0.9999, 4, 1},
@@ -240,13 +240,13 @@ TEST_CASE("dual numbers carry the slope of every scalar function") {
     INFO(std::string(each.first));
     for (double x = -3.03; x < 3; x += 0.17) {
       constexpr double h = 1e-3;
-      const double slope = (8 * (plain(x + h) - plain(x - h)) - (plain(x + 2 * h) - plain(x - 2 * h))) / (12 * h);
+      const double derivative = (8 * (plain(x + h) - plain(x - h)) - (plain(x + 2 * h) - plain(x - 2 * h))) / (12 * h);
       const Dual y = dual(Dual(x, 2));  // the derivative is linear in the direction
       CHECK(y.value == doctest::Approx(plain(x)).epsilon(1e-15));
-      if (std::fabs(x) > 0.1) CHECK(y.slope / 2 == doctest::Approx(slope).epsilon(1e-8));
+      if (std::fabs(x) > 0.1) CHECK(y.derivative / 2 == doctest::Approx(derivative).epsilon(1e-8));
     }
   }
-  CHECK(scalar::abs(Dual(0, 1)).slope == 0);
+  CHECK(scalar::abs(Dual(0, 1)).derivative == 0);
   CHECK((Dual(1, 5) < Dual(2, 0)));
   CHECK((Dual(1, 5) == Dual(1, 0)));
 }

@@ -103,8 +103,8 @@ void check_forms(Product p) {
   }
 }
 
-struct Seen final : EpilogueFunction<bf16> {
-  explicit Seen(const std::vector<bf16>& c) : first(c.data()), values(c.size()) {}
+struct RecordedValues final : EpilogueFunction<bf16> {
+  explicit RecordedValues(const std::vector<bf16>& c) : first(c.data()), values(c.size()) {}
   const bf16* first;
   mutable std::vector<bf16> values;
   void row(int, int64_t row, int64_t column, int64_t columns, bf16* c) const override {
@@ -130,27 +130,27 @@ TEST_CASE("matmul of bf16: sizes about those of a block and of a tile, batches a
     check_forms({.m = 259, .n = 300, .k = 150});
     check_product({.m = 1031, .n = 17, .k = 530, .transpose_a = true});
     check_product({.m = 70, .n = 2100, .k = 260, .transpose_b = true});
-    for (const bool share : {false, true})
-      check_forms({.m = 11, .n = 53, .k = 19, .batch = 3, .share_a = share, .share_b = !share});
+    for (const bool shared : {false, true})
+      check_forms({.m = 11, .n = 53, .k = 19, .batch = 3, .share_a = shared, .share_b = !shared});
   });
 }
 
 TEST_CASE("matmul of bf16: what is added is not rounded in between") {
   with_bf16_kernels([] {  // 256 + 0.75 rounds to 256 in bf16
-    const bf16 one(1.f), part(0.75f);
+    const bf16 one(1.f), start(0.75f);
     bf16 c(256.f);
-    multiply<bf16>(Device::cpu, {.m = 1, .n = 1, .k = 1, .accumulate = true}, &one, &part, {&c},
-                   {.bias = &part, .residual = &part});
+    multiply<bf16>(Device::cpu, {.m = 1, .n = 1, .k = 1, .accumulate = true}, &one, &start, {&c},
+                   {.bias = &start, .residual = &start});
     CHECK(static_cast<float>(c) == 258.f);
   });
 }
 
 TEST_CASE("matmul of bf16: several outputs, and an epilogue that sees what they keep") {
   with_bf16_kernels([] {
-    const Product p{.m = 40, .n = 170, .k = 30, .transpose_b = true, .part_columns = {70, 0, 100}};
+    const Product p{.m = 40, .n = 170, .k = 30, .transpose_b = true, .output_columns = {70, 0, 100}};
     const Operands x(p);
     Product whole = p;
-    whole.part_columns = {};
+    whole.output_columns = {};
     std::vector<bf16> left(40 * 70), none, right(40 * 100), all(40 * 170);
     multiply<bf16>(Device::cpu, whole, x.a.data(), x.b.data(), {all.data()}, {.bias = x.bias.data()});
     multiply<bf16>(Device::cpu, p, x.a.data(), x.b.data(), {left.data(), none.data(), right.data()},
@@ -162,9 +162,10 @@ TEST_CASE("matmul of bf16: several outputs, and an epilogue that sees what they 
     CHECK(equal);
 
     std::vector<bf16> c(40 * 70);
-    const Seen seen(c);
-    multiply<bf16>(Device::cpu, {.m = 40, .n = 70, .k = 30}, x.a.data(), x.b.data(), {c.data()}, {.function = &seen});
-    CHECK(widened(seen.values) == widened(c));
+    const RecordedValues recorded(c);
+    multiply<bf16>(Device::cpu, {.m = 40, .n = 70, .k = 30}, x.a.data(), x.b.data(), {c.data()},
+                   {.function = &recorded});
+    CHECK(widened(recorded.values) == widened(c));
   });
 }
 

@@ -84,17 +84,17 @@ void check_forms(Product p) {
 }
 
 // Records the calls of an epilogue and the values that they receive.
-struct Seen final : EpilogueFunction<float> {
+struct RecordedOutputs final : EpilogueFunction<float> {
   mutable std::vector<std::vector<int>> times;     // calls per output and element
   mutable std::vector<std::vector<float>> values;  // value at the last call
   std::vector<int64_t> columns;                    // width of each output
   std::vector<float*> c;
   mutable bool in_place = true;
-  void add_part(int64_t size, int64_t width, float* part) {
-    times.emplace_back(size), values.emplace_back(size), columns.push_back(width), c.push_back(part);
+  void add_output(int64_t size, int64_t width, float* output) {
+    times.emplace_back(size), values.emplace_back(size), columns.push_back(width), c.push_back(output);
   }
-  void row(int part, int64_t row, int64_t column, int64_t count, float* from) const override {
-    const auto i = static_cast<size_t>(part);
+  void row(int output, int64_t row, int64_t column, int64_t count, float* from) const override {
+    const auto i = static_cast<size_t>(output);
     const int64_t at = row * columns[i] + column;
     if (from != c[i] + at) in_place = false;
     for (int64_t e = 0; e < count; ++e) times[i][at + e] += 1, values[i][at + e] = from[e];
@@ -150,28 +150,28 @@ TEST_CASE("matmul: the epilogue sees every element of every part once, complete 
                       .k = 600,
                       .transpose_b = true,
                       .accumulate = accumulate,
-                      .part_columns = {401, 0, 98, 201}};
+                      .output_columns = {401, 0, 98, 201}};
       const Numbers<float> a = whole<float>(p.m * p.k, 1), b = whole<float>(p.k * p.n, 2);
       Product one = p;
-      one.part_columns = {};
+      one.output_columns = {};
       const Numbers<float> expected = by_hand(one, a, b, Numbers<float>(p.m * p.n, accumulate ? 2.f : 0.f));
       std::vector<Numbers<float>> c;
-      Seen seen;
-      for (const int64_t columns : p.part_columns) c.emplace_back(p.m * columns, 2.f);
-      for (size_t i = 0; i < 4; ++i) seen.add_part(p.m * p.part_columns[i], p.part_columns[i], c[i].data());
-      multiply<float>(Device::cpu, p, a.data(), b.data(), {seen.c[0], seen.c[1], seen.c[2], seen.c[3]},
-                      {.function = &seen});
-      CHECK(seen.in_place);
+      RecordedOutputs recorded;
+      for (const int64_t columns : p.output_columns) c.emplace_back(p.m * columns, 2.f);
+      for (size_t i = 0; i < 4; ++i) recorded.add_output(p.m * p.output_columns[i], p.output_columns[i], c[i].data());
+      multiply<float>(Device::cpu, p, a.data(), b.data(), {recorded.c[0], recorded.c[1], recorded.c[2], recorded.c[3]},
+                      {.function = &recorded});
+      CHECK(recorded.in_place);
       int64_t first = 0;
       for (size_t i = 0; i < 4; ++i) {
-        CHECK(seen.times[i] == std::vector<int>(c[i].size(), 1));
-        CHECK(seen.values[i] == c[i]);
+        CHECK(recorded.times[i] == std::vector<int>(c[i].size(), 1));
+        CHECK(recorded.values[i] == c[i]);
         bool right = true;
         for (int64_t r = 0; r < p.m; ++r)
-          for (int64_t e = 0; e < seen.columns[i]; ++e)
-            right = right && c[i][r * seen.columns[i] + e] == expected[r * p.n + first + e];
+          for (int64_t e = 0; e < recorded.columns[i]; ++e)
+            right = right && c[i][r * recorded.columns[i] + e] == expected[r * p.n + first + e];
         CHECK(right);
-        first += seen.columns[i];
+        first += recorded.columns[i];
       }
     }
   });
@@ -184,18 +184,18 @@ TEST_CASE("matmul: bias and residual are added to every element, and then the fu
     const Numbers<float> bias = whole<float>(p.n, 3), residual = whole<float>(p.batch * p.m * p.n, 4);
     Numbers<float> c(residual.size(), 2.f), expected = by_hand(p, a, b, c);
     for (size_t i = 0; i < c.size(); ++i) expected[i] += bias[i % static_cast<size_t>(p.n)] + residual[i];
-    Seen seen;
-    seen.add_part(p.batch * p.m * p.n, p.n, c.data());
+    RecordedOutputs recorded;
+    recorded.add_output(p.batch * p.m * p.n, p.n, c.data());
     multiply<float>(Device::cpu, p, a.data(), b.data(), {c.data()},
-                    {.function = &seen, .bias = bias.data(), .residual = residual.data()});
+                    {.function = &recorded, .bias = bias.data(), .residual = residual.data()});
     CHECK(c == expected);
-    CHECK(seen.values[0] == expected);
+    CHECK(recorded.values[0] == expected);
   });
 }
 
 TEST_CASE("matmul: the bias of several outputs is counted over the product's columns") {
   with_all_kernels([] {
-    const Product p{.m = 3, .n = 60, .k = 0, .part_columns = {50, 10}};
+    const Product p{.m = 3, .n = 60, .k = 0, .output_columns = {50, 10}};
     const Numbers<float> bias = whole<float>(p.n, 3);
     Numbers<float> left(150), right(30);
     multiply<float>(Device::cpu, p, nullptr, nullptr, {left.data(), right.data()}, {.bias = bias.data()});
@@ -207,13 +207,14 @@ TEST_CASE("matmul: the bias of several outputs is counted over the product's col
 TEST_CASE("matmul: outputs that do not fit are named") {
   float c = 0;
   const auto few_columns = [&] {
-    multiply<float>(Device::cpu, {.m = 1, .n = 5, .k = 1, .part_columns = {2, 2}}, &c, &c, {&c, &c});
+    multiply<float>(Device::cpu, {.m = 1, .n = 5, .k = 1, .output_columns = {2, 2}}, &c, &c, {&c, &c});
   };
   expect_error(few_columns).names("matmul").names("columns").value(4).value(5);
   const auto no_output = [&] { multiply<float>(Device::cpu, {.m = 1, .n = 1, .k = 1}, &c, &c, {}); };
   expect_error(no_output).names("matmul").value("0 outputs").offers("1 to 4");
   const auto two_with_residual = [&] {
-    multiply<float>(Device::cpu, {.m = 1, .n = 2, .k = 1, .part_columns = {1, 1}}, &c, &c, {&c, &c}, {.residual = &c});
+    multiply<float>(Device::cpu, {.m = 1, .n = 2, .k = 1, .output_columns = {1, 1}}, &c, &c, {&c, &c},
+                    {.residual = &c});
   };
   expect_error(two_with_residual).names("matmul").names("residual").offers("one output").value(2);
   const auto row_sums = [&] { multiply<float>(Device::cpu, {.m = 1, .n = 1, .k = 1}, &c, &c, {&c}, {.row_sums = &c}); };
@@ -232,12 +233,12 @@ TEST_CASE("matmul: rows of the epilogue count over the batch, also for an empty 
   with_all_kernels([] {
     const Product p{.m = 3, .n = 5, .k = 0, .batch = 4};
     Numbers<float> c(60, 7.f);
-    Seen seen;
-    seen.add_part(60, 5, c.data());
-    multiply<float>(Device::cpu, p, nullptr, nullptr, {c.data()}, {.function = &seen});
+    RecordedOutputs recorded;
+    recorded.add_output(60, 5, c.data());
+    multiply<float>(Device::cpu, p, nullptr, nullptr, {c.data()}, {.function = &recorded});
     CHECK(c == Numbers<float>(60, 0.f));
-    CHECK(seen.in_place);
-    CHECK(seen.times[0] == std::vector<int>(60, 1));
+    CHECK(recorded.in_place);
+    CHECK(recorded.times[0] == std::vector<int>(60, 1));
   });
 }
 

@@ -19,11 +19,11 @@ TEST_CASE("folders: a path is removed with what is in it, without following link
   write_file_atomically(folder / "kept/file", "kept"), write_file_atomically(folder / "removed/inside/file", "removed");
   std::filesystem::create_symlink(folder / "kept", folder / "removed/link");
   std::filesystem::create_symlink(folder / "nowhere", folder / "dangling");
-  CHECK(is_there(folder / "dangling"));
+  CHECK(path_exists(folder / "dangling"));
   remove_with_contents(folder / "removed"), remove_with_contents(folder / "dangling");
   remove_with_contents(folder / "nowhere");  // does not exist
-  CHECK(!is_there(folder / "removed"));
-  CHECK(!is_there(folder / "dangling"));
+  CHECK(!path_exists(folder / "removed"));
+  CHECK(!path_exists(folder / "dangling"));
   CHECK(read_file(folder / "kept/file") == "kept");
 }
 

@@ -73,13 +73,13 @@ TEST_CASE("the allocator reuses blocks, counts them and reports out of memory wi
   const void* first = Tensor::zeros({1000}).raw();
   CHECK(Tensor::zeros({1000}).raw() == first);
   reset_peak(Device::cpu);
-  const int64_t before = memory_use(Device::cpu).held;
+  const int64_t before = memory_use(Device::cpu).allocated;
   {
     const Tensor x = Tensor::zeros({1 << 20});
-    CHECK(memory_use(Device::cpu).held - before >= 1 << 22);
-    CHECK(memory_use(Device::cpu).held - before <= (1 << 22) * 9 / 8);
+    CHECK(memory_use(Device::cpu).allocated - before >= 1 << 22);
+    CHECK(memory_use(Device::cpu).allocated - before <= (1 << 22) * 9 / 8);
   }
-  CHECK(memory_use(Device::cpu).held == before);
+  CHECK(memory_use(Device::cpu).allocated == before);
   CHECK(memory_use(Device::cpu).peak - before >= 1 << 22);
   release_cached(Device::cpu);
   set_memory_limit(Device::cpu, before + (1 << 20));

@@ -18,14 +18,14 @@ TEST_CASE("sizes: products and sums that fit are exact, others are an Error with
   CHECK(product_of_sizes("x", {}) == 1);
   CHECK(product_of_sizes("x", {3, 4, 5}) == 60);
   CHECK(product_of_sizes("x", {half, 0}) == 0);
-  CHECK(product_of_sizes("x", {largest_size, 1}) == largest_size);
+  CHECK(product_of_sizes("x", {max_elements, 1}) == max_elements);
   CHECK(sum_of_sizes("x", {1, 2, 3}) == 6);
   const auto batch_by_context = [] { product_of_sizes("batch x context", {huge, 2}); };
   expect_error(batch_by_context).names("batch x context").value("4611686018427387904 x 2").offers("smaller");
   expect_error([] { product_of_sizes("x", {half, half, 4}); }).names("x").value("2147483648 x 2147483648 x 4");
   expect_error([] { sum_of_sizes("x", {huge, huge}); }).names("x").value("4611686018427387904 + 4611686018427387904");
-  expect_error([] { product_of_sizes("x", {largest_size, 2}); }).names("x").value(largest_size).value(2);
-  expect_error([] { sum_of_sizes("x", {largest_size, 1}); }).names("x").value(largest_size).value(1);
+  expect_error([] { product_of_sizes("x", {max_elements, 2}); }).names("x").value(max_elements).value(2);
+  expect_error([] { sum_of_sizes("x", {max_elements, 1}); }).names("x").value(max_elements).value(1);
   expect_error([] { product_of_sizes("x", {-1, 2}); }).names("x").value("-1").value(2);
 }
 
@@ -46,8 +46,8 @@ TEST_CASE("shape: the count of elements cannot wrap around, however the shape co
 
 TEST_CASE("tensor: more than the machine has is refused with the bytes, and nothing is lost") {
   const MemoryUse before = memory_use(Device::cpu);
-  const auto make = [] { static_cast<void>(Tensor::empty(Shape{largest_size}, Dtype::f64, Device::cpu)); };
+  const auto make = [] { static_cast<void>(Tensor::empty(Shape{max_elements}, Dtype::f64, Device::cpu)); };
   expect_error(make).names("allocate").names("memory").names("cpu").value("4611686018427387904 bytes");
-  CHECK(memory_use(Device::cpu).held == before.held);
+  CHECK(memory_use(Device::cpu).allocated == before.allocated);
   CHECK(memory_use(Device::cpu).refused == before.refused + 1);
 }

@@ -25,8 +25,8 @@ class Bigram final : public LanguageModel {
   explicit Bigram(const Settings& settings) : settings_(settings), table_(settings.vocabulary, settings.vocabulary) {
     nn::name_paths(*this);
   }
-  Tensor forward(const Tensor& tokens, nn::Pass& pass) override {
-    if (pass.cache) pass.cache->tokens = pass.offset() + tokens.size(1);
+  Tensor forward(const Tensor& tokens, nn::ForwardPass& pass) override {
+    if (pass.cache) pass.cache->length = pass.offset() + tokens.size(1);
     return table_(tokens, pass);
   }
   int64_t context() const override { return settings_.context; }

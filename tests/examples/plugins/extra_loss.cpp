@@ -12,7 +12,7 @@ constexpr LossInfo output_power{.name = "output_power",
                                 .formula = "mean y^2",
                                 .source = "a test",
                                 .parameters = "none",
-                                .keeps = "y",
+                                .saves = "y",
                                 .weight_of = "mean y^2 of priced_softmax"};
 REGISTER_LOSS(output_power);
 
@@ -30,13 +30,13 @@ struct Power {  // l = mean y^2:  dy = 2 y dl / n
 class PricedSoftmax final : public Sublayer {
  public:
   static inline const Info info{
-      .name = "priced_softmax", .formula = "softmax", .source = "a test", .parameters = "as softmax", .keeps = "y"};
+      .name = "priced_softmax", .formula = "softmax", .source = "a test", .parameters = "as softmax", .saves = "y"};
 
   PricedSoftmax(const Spec& spec, const AttentionLayerOptions& options)
       : softmax_(make_attention(parse_spec("softmax"), options)) {
     read_settings(spec, {});
   }
-  Tensor forward_onto(const Tensor& x, const Tensor& residual, Pass& pass) override {
+  Tensor forward_with_residual(const Tensor& x, const Tensor& residual, ForwardPass& pass) override {
     const Tensor y = (*softmax_)(x, pass);
     if (pass.wants_loss("output_power")) pass.add_loss("output_power", record(Power{}, y));
     return residual ? residual + y : y;
@@ -59,8 +59,8 @@ GradientCase attention_case(const CaseTensors& random) {
   const std::shared_ptr<Module> module = make_attention(parse_spec("priced_softmax"), {.width = 6, .heads = 2});
   return module_case({.module = module,
                       .input = {2, 5, 6},
-                      .prepare = [](Pass& pass) { pass.wanted_losses = {"output_power"}; },
-                      .against_simple = true},
+                      .prepare = [](ForwardPass& pass) { pass.wanted_losses = {"output_power"}; },
+                      .compare_reference_mode = true},
                      random);
 }
 REGISTER_GRADIENT_CASE("attention", "priced_softmax", attention_case);

@@ -13,13 +13,13 @@ class ForgetfulSoftmax final : public Sublayer {
                                 .formula = "softmax, (1 + t/100) times, t the passes of this process",
                                 .source = "a test",
                                 .parameters = "as softmax",
-                                .keeps = "y"};
+                                .saves = "y"};
 
   ForgetfulSoftmax(const Spec& spec, const AttentionLayerOptions& options)
       : softmax_(make_attention(parse_spec("softmax"), options)) {
     read_settings(spec, {});
   }
-  Tensor forward_onto(const Tensor& x, const Tensor& residual, Pass& pass) override {
+  Tensor forward_with_residual(const Tensor& x, const Tensor& residual, ForwardPass& pass) override {
     if (pass.training) ++passes_;
     const Tensor y = (*softmax_)(x, pass) * (1 + 0.01 * static_cast<double>(passes_));
     return residual ? residual + y : y;
@@ -34,7 +34,7 @@ REGISTER_ATTENTION(ForgetfulSoftmax);
 
 GradientCase attention_case(const CaseTensors& random) {
   const std::shared_ptr<Module> module = make_attention(parse_spec("forgetful_softmax"), {.width = 6, .heads = 2});
-  return module_case({.module = module, .input = {2, 5, 6}, .against_simple = true}, random);
+  return module_case({.module = module, .input = {2, 5, 6}, .compare_reference_mode = true}, random);
 }
 REGISTER_GRADIENT_CASE("attention", "forgetful_softmax", attention_case);
 

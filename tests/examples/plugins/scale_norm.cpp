@@ -17,7 +17,7 @@ struct Forward {
   double epsilon;
   template <class Row, class T, class A>
   HOST_DEVICE void operator()(Row row, In<T> x, In<T> g, Out<T> y, A& r) const {
-    const auto in = row.hold(x);
+    const auto in = row.preload(x);
     const A s = 1 / scalar::sqrt(row.sum([](A x_i) { return x_i * x_i; }, in) + A(epsilon)), length = g[0];
     row.map(y, [&](A x_i) { return length * x_i * s; }, in);
     row.once([&] { r = s; });
@@ -26,7 +26,7 @@ struct Forward {
 struct Backward {
   template <class Row, class T, class A>
   HOST_DEVICE void operator()(Row row, In<T> x, In<T> g, In<T> dy, A r, Out<T> dx, A& dg) const {
-    const auto in = row.hold(x), h = row.hold(dy);
+    const auto in = row.preload(x), h = row.preload(dy);
     const A along = row.sum([](A x_i, A h_i) { return x_i * h_i; }, in, h) * r, factor = g[0] * r;
     row.map(dx, [&](A x_i, A h_i) { return factor * (h_i - x_i * r * along); }, in, h);
     row.once([&] { dg = along; });
@@ -38,13 +38,13 @@ struct ScaleNorm {
   double epsilon;
   Tensor forward(Saved& saved, const Tensor& x, const Tensor& g) const {
     const Tensor y = Tensor::empty_like(x), r = empty_computed(x, x.shape().without(-1));
-    each_row(name, Forward{epsilon}, row_of(x), whole(g), to_row(y), to_number(r));
+    each_row(name, Forward{epsilon}, row_of(x), broadcast(g), out_row(y), out_per_row(r));
     saved.save(x, g, r);
     return y;
   }
   Gradients<2> backward(const Saved& saved, const Tensor& dy) const {
     const Tensor &x = saved[0], &g = saved[1], &r = saved[2], dx = Tensor::empty_like(x), along = Tensor::empty_like(r);
-    each_row(name, Backward{}, row_of(x), whole(g), row_of(dy), number_of(r), to_row(dx), to_number(along));
+    each_row(name, Backward{}, row_of(x), broadcast(g), row_of(dy), per_row(r), out_row(dx), out_per_row(along));
     const ParameterGradient dg(saved, 1, g);
     dg.sum.copy_from(sum(along).reshape(g.shape()));
     return {dx, dg.done()};
@@ -63,13 +63,13 @@ struct ScaleNormalization final : Module {
                                 .formula = "g x / |x|",
                                 .source = "Nguyen and Salazar 2019, arXiv:1910.05895",
                                 .parameters = "g sqrt(width), one number",
-                                .keeps = "x, 1/|x| of each row"};
+                                .saves = "x, 1/|x| of each row"};
   Settings settings;
   Parameter g;
   ScaleNormalization(const Spec& spec, const NormalizationOptions& options)
       : settings(settings_from<Settings>(spec)),
         g(Shape{1}, constant(settings.g > 0 ? settings.g : scalar::sqrt(static_cast<double>(options.width)))) {}
-  Tensor forward(const Tensor& x, Pass&) override { return record(ScaleNorm{settings.epsilon}, x, g.value); }
+  Tensor forward(const Tensor& x, ForwardPass&) override { return record(ScaleNorm{settings.epsilon}, x, g.value); }
   void visit(Visitor& v) override { v("g", g); }
 };
 REGISTER_NORMALIZATION(ScaleNormalization);

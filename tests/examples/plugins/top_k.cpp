@@ -14,13 +14,13 @@ struct TopK {
                                 .formula = "softmax over the k largest scores",
                                 .source = "Gupta et al. 2021, arXiv:2106.06899",
                                 .parameters = "as softmax",
-                                .keeps = "q, k, v, weights (B, H, Tq, Tk)"};
+                                .saves = "q, k, v, weights (B, H, Tq, Tk)"};
   int64_t k = 8;
   void visit(auto& v) { v("k", k, "keys that a query reads", at_least(1)); }
 
   template <class Row, class T, class A = Arithmetic<T>>
   HOST_DEVICE void forward(Row row, In<T> scores, Out<T> w) const {
-    const auto s = row.hold(scores);
+    const auto s = row.preload(scores);
     const A lowest = std::numeric_limits<A>::lowest(), top = row.max([](A s_j) { return s_j; }, s);
     A bound = top;  // the k-th largest: goes down from the largest until k keys are found
     for (;;) {
@@ -36,7 +36,7 @@ struct TopK {
   }
   template <class Row, class T, class A = Arithmetic<T>>
   HOST_DEVICE void backward(Row row, In<T> weights, In<T> dw, Out<T> ds) const {
-    const auto w = row.hold(weights), g = row.hold(dw);
+    const auto w = row.preload(weights), g = row.preload(dw);
     const A mean = row.sum([](A w_j, A g_j) { return w_j > 0 ? w_j * g_j : A(0); }, w, g);
     row.map(
         ds, [&](A w_j, A g_j) { return w_j > 0 ? w_j * (g_j - mean) : A(0); }, w, g);
@@ -44,7 +44,7 @@ struct TopK {
 };
 
 Tensor reference(const Tensor& s, const TopK& rule) {
-  const Tensor on = step(weights_by(rule, s.detach())), none = Tensor::full({1}, -INFINITY, s.dtype());
+  const Tensor on = heaviside(weights_by(rule, s.detach())), none = Tensor::full({1}, -INFINITY, s.dtype());
   const Tensor e = where(on, exp(where(on, s, none)), Tensor::zeros({1}, s.dtype()));
   return e / maximum(sum(e, {-1}, true), Tensor::full({1}, 1e-300, s.dtype()));
 }

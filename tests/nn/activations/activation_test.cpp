@@ -32,17 +32,17 @@ struct Curve {
   std::vector<double> kinks = {};
 };
 struct Worst {
-  double error = 0, x = 0, ours = 0, witness = 0;
-  void see(double at, double a, double b) {
+  double error = 0, x = 0, actual = 0, reference = 0;
+  void add(double at, double a, double b) {
     const double e = std::fabs(a - b) / std::max(1.0, std::fabs(b));
     if (!(e <= error)) *this = {std::isnan(e) ? INFINITY : e, at, a, b};
   }
 };
 std::ostream& operator<<(std::ostream& out, const Worst& w) {
-  return out << "worst at x = " << w.x << ": " << w.ours << " against " << w.witness;
+  return out << "worst at x = " << w.x << ": " << w.actual << " against " << w.reference;
 }
 
-constexpr double quotient_step = 1e-3, end_of_grid = 12;
+constexpr double difference_step = 1e-3, end_of_grid = 12;
 std::vector<double> grid(const std::vector<double>& kinks, double distance) {
   std::vector<double> all;
   for (double x = -end_of_grid; x <= end_of_grid; x += 0.0371)
@@ -50,28 +50,28 @@ std::vector<double> grid(const std::vector<double>& kinks, double distance) {
       all.push_back(x);
   return all;
 }
-double quotient(const std::function<double(double)>& f, double x) {  // fourth-order finite difference
-  constexpr double h = quotient_step;
+double finite_difference(const std::function<double(double)>& f, double x) {  // fourth-order finite difference
+  constexpr double h = difference_step;
   return (8 * (f(x + h) - f(x - h)) - (f(x + 2 * h) - f(x - 2 * h))) / (12 * h);
 }
 
-Worst derivative_against_quotient(const Curve& curve) {
+Worst derivative_error(const Curve& curve) {
   Worst worst;
-  for (const double x : grid(curve.kinks, 3 * quotient_step))
-    worst.see(x, curve.derivative(x), quotient(curve.value, x));
+  for (const double x : grid(curve.kinks, 3 * difference_step))
+    worst.add(x, curve.derivative(x), finite_difference(curve.value, x));
   return worst;
 }
-constexpr double quotient_bound = 1e-9;
+constexpr double difference_bound = 1e-9;
 
 // Returns how far the stated derivative is outside the one-sided slopes, at the worst kink.
-double outside_at_kinks(const Curve& curve) {
+double error_at_kinks(const Curve& curve) {
   double worst = 0;
   for (const double kink : curve.kinks) {
     constexpr double h = 1e-6;
     const double left = (curve.value(kink) - curve.value(kink - h)) / h;
     const double right = (curve.value(kink + h) - curve.value(kink)) / h;
-    const double slope = curve.derivative(kink);
-    worst = std::max({worst, std::min(left, right) - slope, slope - std::max(left, right)});
+    const double derivative = curve.derivative(kink);
+    worst = std::max({worst, std::min(left, right) - derivative, derivative - std::max(left, right)});
   }
   return worst;
 }
@@ -95,17 +95,17 @@ std::vector<Activation> every_activation() {
 // ---- required f32 accuracy, in units in the last place of max(|value|, floor) and max(1, |slope|)
 
 struct Accuracy {
-  double value = 4, slope = 3;
+  double value = 4, derivative = 3;
   double floor = 0;
 };
 Accuracy accuracy_of(const Activation& f) {
   static const std::map<std::string_view, Accuracy> exceptions = {
-      {"gelu", {.value = 7}},                            // as the normal distribution
-      {"gelu_tanh", {.value = 110}},                     // the argument of the exponential, up to 100, is rounded
-      {"quick_gelu", {.value = 24}},                     // as above, up to 20
-      {"silu", {.value = 24}},                           // as above, with a beta
-      {"sine", {.value = 16, .slope = 30, .floor = 1}},  // as above, with a frequency
-      {"tanhshrink", {.floor = 1}},                      // cancels near zero (see its file)
+      {"gelu", {.value = 7}},                                 // as the normal distribution
+      {"gelu_tanh", {.value = 110}},                          // the argument of the exponential, up to 100, is rounded
+      {"quick_gelu", {.value = 24}},                          // as above, up to 20
+      {"silu", {.value = 24}},                                // as above, with a beta
+      {"sine", {.value = 16, .derivative = 30, .floor = 1}},  // as above, with a frequency
+      {"tanhshrink", {.floor = 1}},                           // cancels near zero (see its file)
   };
   const auto found = exceptions.find(f.info().name);
   return found == exceptions.end() ? Accuracy{} : found->second;
@@ -141,7 +141,7 @@ double worst_value_error(const Activation& f, int mantissa_bits) {
   }
   return worst;
 }
-double worst_slope_error(const Activation& f) {
+double worst_derivative_error(const Activation& f) {
   const std::vector<float> x = stored<float>(grid({}, 0)), ones(x.size(), 1.0f);
   std::vector<float> dx(x.size());
   f.role<TileRole<float>>().backward(x.data(), ones.data(), nullptr, dx.data(), static_cast<int64_t>(x.size()));
@@ -167,7 +167,7 @@ void check_near(const Tensor& ours, const std::vector<double>& expected) {
   const std::vector<double> all = ours.to_vector();
   REQUIRE(all.size() == expected.size());
   Worst worst;
-  for (size_t i = 0; i < all.size(); ++i) worst.see(static_cast<double>(i), all[i], expected[i]);
+  for (size_t i = 0; i < all.size(); ++i) worst.add(static_cast<double>(i), all[i], expected[i]);
   CAPTURE(worst);
   CHECK(worst.error <= tolerance(ours.dtype()));
 }
@@ -176,20 +176,20 @@ void check_near(const Tensor& ours, const std::vector<double>& expected) {
 
 TEST_CASE("every activation: the slope is that of the value, by difference quotients") {
   for (const Activation& f : every_activation()) {
-    const Worst worst = derivative_against_quotient(curve_of(f));
+    const Worst worst = derivative_error(curve_of(f));
     INFO(f.spec(), ", ", worst);
-    CHECK(worst.error <= quotient_bound);
-    CHECK(outside_at_kinks(curve_of(f)) <= kink_bound);
+    CHECK(worst.error <= difference_bound);
+    CHECK(error_at_kinks(curve_of(f)) <= kink_bound);
   }
 }
 
 TEST_CASE("every activation: the slope is that of the value, by dual numbers") {
   for (const Activation& f : every_activation()) {
     Worst worst;
-    for (const double x : grid(f.info().kinks, 0)) worst.see(x, f.derivative(x), f.derivative_by_dual(x));
+    for (const double x : grid(f.info().kinks, 0)) worst.add(x, f.derivative(x), f.derivative_by_dual(x));
     for (const double x : {0.0, 1e-12, -1e-12, 50.0, -50.0})
       if (std::find(f.info().kinks.begin(), f.info().kinks.end(), x) == f.info().kinks.end())
-        worst.see(x, f.derivative(x), f.derivative_by_dual(x));
+        worst.add(x, f.derivative(x), f.derivative_by_dual(x));
     INFO(f.spec(), ", ", worst);
     CHECK(worst.error <= 1e-14);
   }
@@ -203,7 +203,7 @@ TEST_CASE("every activation: the slope from the output agrees with the slope fro
     std::vector<double> points = grid({}, 0);
     points.insert(points.end(), f.info().kinks.begin(), f.info().kinks.end());
     Worst worst;
-    for (const double x : points) worst.see(x, f.derivative_from_output(f.value(x)), f.derivative(x));
+    for (const double x : points) worst.add(x, f.derivative_from_output(f.value(x)), f.derivative(x));
     INFO(f.spec(), ", ", worst);
     CHECK(worst.error <= 1e-13);
   }
@@ -215,7 +215,7 @@ TEST_CASE("every activation: what its info states is true, with other constants 
   for (const std::string& name : every_learned_activation()) all.push_back(Activation::any(name));
   for (const Activation& f : all) {
     INFO(f.spec());
-    CHECK(join(false_facts(f)) == "");
+    CHECK(join(property_errors(f)) == "");
   }
 }
 
@@ -254,7 +254,7 @@ TEST_CASE("every activation: f32 and bf16 are as exact as their table says") {
     INFO(f.spec());
     CHECK(worst_value_error<float>(f, 24) <= accuracy_of(f).value);
     CHECK(worst_value_error<bf16>(f, 8) <= 0.51);
-    CHECK(worst_slope_error(f) <= accuracy_of(f).slope);
+    CHECK(worst_derivative_error(f) <= accuracy_of(f).derivative);
   }
 }
 
@@ -264,16 +264,16 @@ TEST_CASE("every activation: tensors get the values and slopes of numbers, in ev
       INFO(f.spec(), ", ", name(dtype));
       const Tensor x = scale(random_tensor({3, 5, 7}, 1), 2).to(dtype), dy = random_tensor({3, 5, 7}, 2).to(dtype);
       const std::vector<double> at = x.to_vector(), g = dy.to_vector();
-      std::vector<double> value, slope;
+      std::vector<double> value, derivative;
       for (size_t i = 0; i < at.size(); ++i)
-        value.push_back(f.value(at[i])), slope.push_back(f.derivative(at[i]) * g[i]);
+        value.push_back(f.value(at[i])), derivative.push_back(f.derivative(at[i]) * g[i]);
       x.set_requires_grad();
       const Tensor y = f(x);
       CHECK(y.shape() == x.shape());
       CHECK(y.dtype() == dtype);
       check_near(y, value);
       backward(y, dy);
-      check_near(x.grad(), slope);
+      check_near(x.grad(), derivative);
     }
 }
 
@@ -309,16 +309,16 @@ TEST_CASE("every activation: the functions for tiles agree with the operation, i
     const Tensor y = Tensor::empty({n}, Dtype::f32, Device::cpu), dx = Tensor::empty({n}, Dtype::f32, Device::cpu),
                  only_dx = Tensor::empty({n}, Dtype::f32, Device::cpu);
     const TileRole<float>& tile = f.role<TileRole<float>>();
-    const float *const from = x.data<float>(), *const slope = g.data<float>();
+    const float *const from = x.data<float>(), *const output_gradient = g.data<float>();
     tile.values(from, y.mutable_data<float>(), n);
     CHECK(y.to_vector() == f(x).to_vector());
-    tile.backward(from, slope, y.mutable_data<float>(), dx.mutable_data<float>(), n);
-    tile.backward(from, slope, nullptr, only_dx.mutable_data<float>(), n);
+    tile.backward(from, output_gradient, y.mutable_data<float>(), dx.mutable_data<float>(), n);
+    tile.backward(from, output_gradient, nullptr, only_dx.mutable_data<float>(), n);
     check_near(y, f(x).to_vector());
     check_near(only_dx, dx.to_vector());
-    const Tensor place = g.clone();
-    tile.backward(from, place.data<float>(), nullptr, place.mutable_data<float>(), n);
-    CHECK(place.to_vector() == only_dx.to_vector());
+    const Tensor in_place_dx = g.clone();
+    tile.backward(from, in_place_dx.data<float>(), nullptr, in_place_dx.mutable_data<float>(), n);
+    CHECK(in_place_dx.to_vector() == only_dx.to_vector());
     const Tensor own = x.clone();
     tile.values(own.data<float>(), own.mutable_data<float>(), n);
     CHECK(own.to_vector() == f(x).to_vector());
@@ -345,11 +345,11 @@ TEST_CASE("long tensors are cut into pieces without a seam") {
   x.set_requires_grad();
   const Tensor y = f(x);
   const std::vector<double> at = x.to_vector();
-  std::vector<double> value, slope;
-  for (const double v : at) value.push_back(f.value(v)), slope.push_back(f.derivative(v));
+  std::vector<double> value, derivative;
+  for (const double v : at) value.push_back(f.value(v)), derivative.push_back(f.derivative(v));
   check_near(y, value);
   sum(y).backward();
-  check_near(x.grad(), slope);
+  check_near(x.grad(), derivative);
   CHECK(f(Tensor::empty({0, 4}, Dtype::f32, Device::cpu)).numel() == 0);
 }
 
@@ -373,12 +373,12 @@ TEST_CASE("the derivative check catches slopes that are wrong") {
   };
   for (size_t i = 0; i < wrong.size(); ++i) {
     CAPTURE(i);
-    CHECK(derivative_against_quotient(wrong[i]).error > 100 * quotient_bound);
+    CHECK(derivative_error(wrong[i]).error > 100 * difference_bound);
   }
-  CHECK(derivative_against_quotient(wrong[0]).error > 5e-4);
+  CHECK(derivative_error(wrong[0]).error > 5e-4);
   const Curve above{value_of(relu), [](double x) { return x == 0 ? 1.1 : double(x > 0); }, {0}};
-  CHECK(outside_at_kinks(above) == doctest::Approx(0.1));
-  CHECK(derivative_against_quotient(above).error <= quotient_bound);  // only outside_at_kinks detects this
+  CHECK(error_at_kinks(above) == doctest::Approx(0.1));
+  CHECK(derivative_error(above).error <= difference_bound);  // only error_at_kinks detects this
 }
 
 TEST_CASE("every activation has a gradient case, and passes it") {
@@ -479,26 +479,26 @@ TEST_CASE("every learned activation: slopes along x and along each parameter") {
       for (double& v : p) v += moved;
       const Curve curve{[&](double x) { return f.value(x, p); }, [&](double x) { return f.derivative(x, p); },
                         f.info().kinks};
-      Worst worst = derivative_against_quotient(curve);
+      Worst worst = derivative_error(curve);
       CAPTURE(worst);
-      CHECK(worst.error <= quotient_bound);
-      CHECK(outside_at_kinks(curve) <= kink_bound);
+      CHECK(worst.error <= difference_bound);
+      CHECK(error_at_kinks(curve) <= kink_bound);
       Worst by_dual;
       for (const double x : grid({}, 0)) {
-        by_dual.see(x, f.derivative(x, p), f.derivative_by_dual(x, p));
+        by_dual.add(x, f.derivative(x, p), f.derivative_by_dual(x, p));
         const std::vector<double> along = f.parameter_derivatives(x, p);
         for (size_t k = 0; k < p.size(); ++k) {
-          by_dual.see(x, along[k], f.derivative_by_dual(x, p, static_cast<int>(k)));
+          by_dual.add(x, along[k], f.derivative_by_dual(x, p, static_cast<int>(k)));
           std::vector<double> q = p;
           const auto value = [&](double at) {
             q[k] = at;
             return f.value(x, q);
           };
-          worst.see(x, along[k], quotient(value, p[k]));
+          worst.add(x, along[k], finite_difference(value, p[k]));
         }
       }
       CAPTURE(by_dual);
-      CHECK(worst.error <= quotient_bound);
+      CHECK(worst.error <= difference_bound);
       CHECK(by_dual.error <= 1e-14);
     }
     CHECK(std::isnan(f.value(NAN, f.initial_parameters())));

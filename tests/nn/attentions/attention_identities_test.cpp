@@ -17,7 +17,7 @@ TEST_CASE("naive(F) equals pointwise(F, alpha=0)") {
   const AttentionLayerOptions options{.width = 8, .heads = 2};
   const Tensor x = random_tensor({2, 7, 8}, 1);
   for (const char* f : {"relu", "sigmoid", "identity"}) {
-    Pass pass;
+    ForwardPass pass;
     const NoGrad guard;
     CHECK(largest_difference((*layer_of(std::string("naive(") + f + ")", options))(x, pass),
                              (*layer_of(std::string("pointwise(") + f + ", alpha=0)", options))(x, pass)) == 0);
@@ -28,7 +28,7 @@ TEST_CASE("linear(identity) equals pointwise(identity, alpha=0)") {
   const Tensor x = random_tensor({2, 7, 8}, 1);
   for (const bool causal : {true, false}) {
     const AttentionLayerOptions options{.width = 8, .heads = 2, .causal = causal};
-    Pass pass;
+    ForwardPass pass;
     const NoGrad guard;
     CHECK(largest_difference((*layer_of("linear(identity)", options))(x, pass),
                              (*layer_of("pointwise(identity, alpha=0)", options))(x, pass)) <= 1e-13);
@@ -43,8 +43,8 @@ TEST_CASE("with equal keys, pointwise attention with alpha = 1 reads the mean of
     CAPTURE(function);
     const auto layer =
         layer_of("pointwise(" + function + ", alpha=1, scale=1)", {.width = 8, .heads = 2, .causal = false});
-    Pass pass;
-    const Tensor o = dynamic_cast<AttentionLayer&>(*layer).read_heads({.query = q, .key = k, .value = v}, {}, pass);
+    ForwardPass pass;
+    const Tensor o = dynamic_cast<AttentionLayer&>(*layer).attend_heads({.query = q, .key = k, .value = v}, {}, pass);
     const Tensor expected = Activation(function)(sum(q * k, {-1}, true)) * mean(v, {1}, true);
     CHECK(largest_difference(o, expected.reshape(o.shape())) <= 1e-14);
   }
@@ -90,19 +90,19 @@ TEST_CASE("persistent slots with an empty context are a softmax memory, and unde
   for (const bool normalized : {false, true}) {
     CAPTURE(normalized);
     FeedForwardOptions options{.width = width, .d_ff = 5};
-    const auto memory = make_feed_forward(
+    const auto feed_forward = make_feed_forward(
         parse_spec(normalized ? "memory(softmax, slots=5, norm=layer, epsilon=1e-5)" : "memory(softmax, slots=5)"),
         options);
-    name_paths(*memory), convert(*memory, Dtype::f64);
+    name_paths(*feed_forward), convert(*feed_forward, Dtype::f64);
     std::map<std::string, Tensor> parameters;
-    for (const NamedParameter& p : parameters_of(*memory)) {
+    for (const NamedParameter& p : parameters_of(*feed_forward)) {
       const int seed = 10 + static_cast<int>(parameters.size());
       p.parameter->value.copy_from(random_tensor(p.parameter->value.shape(), seed));
       parameters[p.path] = p.parameter->value;
     }
-    Pass pass;
-    backward((*memory)(x, pass), dy);
-    const Tensor expected = (*memory)(x, pass).detach(), dx = x.grad().clone();
+    ForwardPass pass;
+    backward((*feed_forward)(x, pass), dy);
+    const Tensor expected = (*feed_forward)(x, pass).detach(), dx = x.grad().clone();
     x.set_grad({});
     const auto slots = [&](const char* name) { return parameters.at(name).reshape(Shape{5, 1, width}); };
     const Tensor nothing = Tensor::empty({2, 0, 1, width}, Dtype::f64, Device::cpu);
@@ -129,11 +129,11 @@ TEST_CASE("relu_former with gamma sqrt(n / 2) = 1 is the naive attention") {
   const auto former = layer_of("relu_former(length=fixed(2))", options), naive = layer_of("naive(relu)", options);
   for (const NamedParameter& p : parameters_of(*former))
     if (p.path == "log_gamma") p.parameter->value.copy_from(Tensor::zeros({2, 1}, Dtype::f64));
-  Pass pass;
+  ForwardPass pass;
   const NoGrad guard;
   const Tensor x = random_tensor({2, 7, 8}, 1);
   const Tensor y = (*naive)(x, pass);  // the factor 1 / (gamma sqrt(n / 2)) is 1 to an ULP
-  CHECK(largest_difference((*former)(x, pass), y) <= 1e-15 * max(absolute(y).reshape(Shape{y.numel()}), 0).item());
+  CHECK(largest_difference((*former)(x, pass), y) <= 1e-15 * max(abs(y).reshape(Shape{y.numel()}), 0).item());
 }
 
 TEST_CASE("a factor on the scores scales relu's weights and leaves their entropy, softmax's it changes") {
@@ -172,9 +172,9 @@ TEST_CASE("every row of score gradients adds up to 0 for softmax, sparsemax and 
         p.parameter->value.copy_from(Tensor::from(p.parameter->value.shape(), keys, Dtype::f64));
       }
     const Tensor leaf = q.clone().set_requires_grad();
-    Pass pass;
-    const Tensor o = dynamic_cast<AttentionLayer&>(*layer).read_heads({.query = leaf, .key = k, .value = v},
-                                                                      random_tensor({1, row_count, 4}, 5), pass);
+    ForwardPass pass;
+    const Tensor o = dynamic_cast<AttentionLayer&>(*layer).attend_heads({.query = leaf, .key = k, .value = v},
+                                                                        random_tensor({1, row_count, 4}, 5), pass);
     backward(o, random_tensor(o.shape(), 4));
     const std::vector<double> dq = leaf.grad().to_vector();
     for (size_t i = 0; i < row_count; ++i) {

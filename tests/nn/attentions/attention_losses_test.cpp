@@ -16,13 +16,13 @@ namespace {
 
 const char* const all_losses[] = {"normalization_loss", "entropy_margin_loss", "entropy_regularizer", "span_penalty"};
 
-Pass wanting() {
-  Pass pass;
+ForwardPass wanting() {
+  ForwardPass pass;
   for (const char* name : all_losses) pass.wanted_losses.insert(name);
   return pass;
 }
-Tensor loss_named(const Pass& pass, const std::string& name) {
-  for (const Pass::Loss& loss : pass.losses)
+Tensor loss_named(const ForwardPass& pass, const std::string& name) {
+  for (const ForwardPass::Loss& loss : pass.losses)
     if (loss.name == name) return loss.value;
   return {};
 }
@@ -38,12 +38,12 @@ constexpr int64_t batch = 2, row_count = 5, heads = 2, size = 4;
 constexpr int64_t lengths[] = {5, 3};
 
 // Returns the keys that each query attends to, (B, 1, T, T); none for queries of padding.
-Tensor seen_by_real_queries(bool causal) {
-  std::vector<double> seen;
+Tensor visible_to_real_queries(bool causal) {
+  std::vector<double> visible;
   for (const int64_t length : lengths)
     for (int64_t i = 0; i < row_count; ++i)
-      for (int64_t j = 0; j < row_count; ++j) seen.push_back(i < length && j < length && (!causal || j <= i));
-  return Tensor::from({batch, 1, row_count, row_count}, seen, Dtype::f64);
+      for (int64_t j = 0; j < row_count; ++j) visible.push_back(i < length && j < length && (!causal || j <= i));
+  return Tensor::from({batch, 1, row_count, row_count}, visible, Dtype::f64);
 }
 
 struct Rows {
@@ -51,16 +51,16 @@ struct Rows {
 };
 // Returns the rows of softmax or of relu(s) * relu_factor / sqrt(n / 2); factors are (H, 1, 1).
 Rows rows_of(const Tensor& q, const Tensor& k, bool causal, const Tensor& query_factor, const Tensor& relu_factor) {
-  const Tensor seen = seen_by_real_queries(causal), n = sum(seen, {-1}, true);
+  const Tensor visible = visible_to_real_queries(causal), n = sum(visible, {-1}, true);
   const Tensor s = matmul(permute(q, {0, 2, 1, 3}), permute(k, {0, 2, 3, 1})) * (1 / std::sqrt(size)) * query_factor;
   const Tensor w = relu_factor
-                       ? where(seen, maximum(zero, s), zero) * relu_factor * reciprocal(sqrt(where(n, n, one) * 0.5))
-                       : where(seen, exp(s), zero);
+                       ? where(visible, maximum(zero, s), zero) * relu_factor * reciprocal(sqrt(where(n, n, one) * 0.5))
+                       : where(visible, exp(s), zero);
   const Tensor total = sum(w, {-1}, true), p = w / where(total, total, one);
   return {sum(w, {-1}), -sum(where(p, p * log(where(p, p, one)), zero), {-1}), n.reshape(Shape{batch, 1, row_count})};
 }
 Tensor counted_mean(const Tensor& x, const Tensor& counted) {
-  return sum(where(counted, x, zero)) / sum(broadcast_to(step(counted), x.shape()));
+  return sum(where(counted, x, zero)) / sum(broadcast_to(heaviside(counted), x.shape()));
 }
 
 struct Leaves {
@@ -70,10 +70,10 @@ struct Leaves {
 };
 // Returns the named loss of this layer at the leaves.
 Tensor loss_of(Sublayer& layer, const Leaves& x, const std::string& name) {
-  Pass pass = wanting();
+  ForwardPass pass = wanting();
   pass.lengths = whole({2}, {5, 3});
-  dynamic_cast<AttentionLayer&>(layer).read_heads({.query = x.q, .key = x.k, .value = x.v},
-                                                  random_tensor({batch, row_count, heads * size}, 4), pass);
+  dynamic_cast<AttentionLayer&>(layer).attend_heads({.query = x.q, .key = x.k, .value = x.v},
+                                                    random_tensor({batch, row_count, heads * size}, 4), pass);
   const Tensor loss = loss_named(pass, name);
   REQUIRE(loss);
   return loss;
@@ -90,7 +90,7 @@ void check_same(const Tensor& loss, const Tensor& expected, const std::vector<Te
   expected.backward();
   for (size_t i = 0; i < leaves.size(); ++i) {
     CAPTURE(i);
-    CHECK(max(absolute(gradients[i].reshape(Shape{gradients[i].numel()})), 0).item() > 1e-6);
+    CHECK(max(abs(gradients[i].reshape(Shape{gradients[i].numel()})), 0).item() > 1e-6);
     CHECK(largest_difference(gradients[i], leaves[i].grad()) <= 1e-12);
   }
 }
@@ -104,12 +104,12 @@ TEST_CASE("relu_former's losses are their formulas over its own weights, in valu
     const Leaves x;
     const Tensor rho = parameter(*layer, "log_gamma").set_requires_grad();
     const Rows rows = rows_of(x.q, x.k, causal, one, exp(-rho).reshape(Shape{heads, 1, 1}));
-    const Tensor alive = step(where(rows.visible, rows.sum, zero));
-    check_same(loss_of(*layer, x, "normalization_loss"),
-               counted_mean(absolute(log(where(alive, rows.sum, one))), alive), {x.q, x.k, rho});
+    const Tensor alive = heaviside(where(rows.visible, rows.sum, zero));
+    check_same(loss_of(*layer, x, "normalization_loss"), counted_mean(abs(log(where(alive, rows.sum, one))), alive),
+               {x.q, x.k, rho});
     Leaves even;  // positive, similar scores: row entropies exceed the margin
-    even.q = (absolute(even.q.detach()) + 0.5).detach().set_requires_grad();
-    even.k = (absolute(even.k.detach()) + 0.5).detach().set_requires_grad();
+    even.q = (abs(even.q.detach()) + 0.5).detach().set_requires_grad();
+    even.k = (abs(even.k.detach()) + 0.5).detach().set_requires_grad();
     const Rows again = rows_of(even.q, even.k, causal, one, one);
     const Tensor margin = log(where(again.visible, again.visible, one)) * 0.7;
     check_same(loss_of(*layer, even, "entropy_margin_loss"),
@@ -127,10 +127,10 @@ TEST_CASE("softmax's entropy regularizer is its formula over its own weights, in
     const Tensor theta = parameter(*layer, "entropy_threshold").set_requires_grad(),
                  t = parameter(*layer, "temperature").set_requires_grad();
     const Rows rows = rows_of(x.q, x.k, causal, reciprocal(t).reshape(Shape{heads, 1, 1}), {});
-    const Tensor real = step(rows.visible), count = sum(real);
+    const Tensor real = heaviside(rows.visible), count = sum(real);
     const Tensor ceiling = sum(log(where(real, rows.visible, one))) / count;
     const Tensor excess = sum(where(real, rows.entropy, zero), {0, 2}) / count - theta * ceiling;
-    const Tensor active = step(absolute(excess) - ceiling * 0.2);
+    const Tensor active = heaviside(abs(excess) - ceiling * 0.2);
     check_same(loss_of(*layer, x, "entropy_regularizer"), mean(where(active, excess * excess, zero)),
                {x.q, x.k, theta, t});
   }
@@ -143,9 +143,9 @@ TEST_CASE("the span penalty of a dynamic span is S times the mean over real toke
   const Tensor loss = loss_of(*layer, {}, "span_penalty");
   const Tensor x = random_tensor({batch, row_count, heads * size}, 4);
   const Tensor z = matmul(x.reshape(Shape{batch * row_count, heads * size}), weight, {.b = true});
-  const Tensor share = reciprocal(exp(-(z + bias)) + 1.0);  // (B T, H)
+  const Tensor probability = reciprocal(exp(-(z + bias)) + 1.0);  // (B T, H)
   const Tensor real = Tensor::from({batch * row_count, 1}, {1, 1, 1, 1, 1, 1, 1, 1, 0, 0}, Dtype::f64);
-  check_same(loss, counted_mean(share, real) * 6.0, {weight, bias});
+  check_same(loss, counted_mean(probability, real) * 6.0, {weight, bias});
 }
 
 TEST_CASE("the entropy margin is 0.7 ln n with n the keys that a row sees, whatever stands for the length") {
@@ -163,13 +163,13 @@ struct Losses {
   Tensor dx;
 };
 Losses losses_and_gradient(Sublayer& layer, const Tensor& x, const Tensor& of_lengths, const Tensor& documents) {
-  Pass pass = wanting();
+  ForwardPass pass = wanting();
   pass.lengths = of_lengths, pass.document_ids = documents;
   const Tensor leaf = x.clone().set_requires_grad();
   layer(leaf, pass);
   Losses all;
   Tensor total;
-  for (const Pass::Loss& loss : pass.losses) {
+  for (const ForwardPass::Loss& loss : pass.losses) {
     all.values[loss.name] += loss.value.item();
     total = total ? total + loss.value : loss.value;
   }
@@ -219,12 +219,12 @@ TEST_CASE("padding and packing change no loss of an attention and no gradient of
 }
 
 TEST_CASE("cross attention: every query counts in the losses, however short the memory") {
-  const auto layer = layer_of("relu_former", {.width = 8, .heads = 2, .memory_width = 8});
-  const Tensor x = random_tensor({2, 5, 8}, 1), memory = random_tensor({2, 9, 8}, 2);
+  const auto layer = layer_of("relu_former", {.width = 8, .heads = 2, .encoder_width = 8});
+  const Tensor x = random_tensor({2, 5, 8}, 1), encoder_output = random_tensor({2, 9, 8}, 2);
   std::vector<double> values;
   for (const int64_t keys : {5, 9}) {  // as many keys as queries, and more
-    Pass pass = wanting();
-    pass.memory = slice(memory, 1, 0, keys), pass.memory_lengths = whole({2}, {2, 5});
+    ForwardPass pass = wanting();
+    pass.encoder_output = slice(encoder_output, 1, 0, keys), pass.encoder_lengths = whole({2}, {2, 5});
     (*layer)(x, pass);
     values.push_back(loss_named(pass, "normalization_loss").item());
   }

@@ -23,9 +23,9 @@ constexpr int64_t width = 12, heads = 2, context = 32;
 struct Place {
   std::string position = "none";
   bool causal = true;
-  int64_t memory_width = 0;
+  int64_t encoder_width = 0;
 };
-const Place cross{.causal = false, .memory_width = 5};
+const Place cross{.causal = false, .encoder_width = 5};
 
 // Makes position and layer as a model does, without a forward pass.
 void make(const std::string& spec, const Place& setting = {}) {
@@ -36,7 +36,7 @@ void make(const std::string& spec, const Place& setting = {}) {
                                     .causal = setting.causal,
                                     .context = context,
                                     .position = position.get(),
-                                    .memory_width = setting.memory_width});
+                                    .encoder_width = setting.encoder_width});
 }
 Message refusal(const std::string& spec, const Place& setting = {}) {
   return expect_error([&] { make(spec, setting); });
@@ -233,14 +233,16 @@ TEST_CASE("lengths that cannot work") {
 TEST_CASE("sizes that cannot work") {
   const auto made = [](int64_t wide, int64_t many, int64_t keys, const char* position) {
     return expect_error([&] {
-      const auto place = make_position(parse_spec(position), {.context = context, .width = wide, .heads = many});
-      make_attention(parse_spec("softmax"),
-                     {.width = wide, .heads = many, .key_heads = keys, .context = context, .position = place.get()});
+      const auto position_module =
+          make_position(parse_spec(position), {.context = context, .width = wide, .heads = many});
+      make_attention(
+          parse_spec("softmax"),
+          {.width = wide, .heads = many, .kv_heads = keys, .context = context, .position = position_module.get()});
     });
   };
   made(15, 3, 0, "rotary").names("rotary").names("partial_rotary_factor (1)").names("head size (5)").value(5).offers(2);
-  const char* const half_turned = "rotary(partial_rotary_factor=0.5)";
-  made(12, 2, 0, half_turned).names("partial_rotary_factor (0.5)").names("head size (6)").value(3).offers("even");
+  const char* const half_rotated = "rotary(partial_rotary_factor=0.5)";
+  made(12, 2, 0, half_rotated).names("partial_rotary_factor (0.5)").names("head size (6)").value(3).offers("even");
   made(16, 3, 0, "none").names("heads (3)").value("width (16)").offers("head_size");
   made(12, 4, 3, "none").names("key_heads (3)").value("heads (4)");
   made(12, 2, 0, "relative(8)").names("relative(8)").value(8).value(31).offers("relative(31)").offers("span").offers(8);
@@ -249,45 +251,48 @@ TEST_CASE("sizes that cannot work") {
 
 TEST_CASE("what only a pass can get wrong is refused when it comes") {
   const NoGrad guard;
-  const auto run = [](const std::string& spec, Pass pass, bool causal, int64_t memory_width = 0) {
+  const auto run = [](const std::string& spec, ForwardPass pass, bool causal, int64_t encoder_width = 0) {
     const auto layer = make_attention(
         parse_spec(spec),
-        {.width = width, .heads = heads, .causal = causal, .context = context, .memory_width = memory_width});
+        {.width = width, .heads = heads, .causal = causal, .context = context, .encoder_width = encoder_width});
     initialize(*layer, 1);
     (*layer)(random_tensor({1, 4, width}, 1).to(Dtype::f32), pass);
   };
-  const auto refused = [&](const std::string& spec, const Pass& pass, bool causal, int64_t memory_width = 0) {
-    return expect_error([&] { run(spec, pass, causal, memory_width); });
+  const auto refused = [&](const std::string& spec, const ForwardPass& pass, bool causal, int64_t encoder_width = 0) {
+    return expect_error([&] { run(spec, pass, causal, encoder_width); });
   };
   const auto ids = [](const std::vector<int32_t>& values) {
     return Tensor::from(Shape{1, static_cast<int64_t>(values.size())}, values);
   };
-  Pass packed;
+  ForwardPass packed;
   packed.document_ids = ids({3, 3, 7, 3});
   refused("linear(relu)", packed, true).names("linear").value("document 3").names("sequence 0").offers("packed");
   CHECK_NOTHROW(run("softmax", packed, true));
 
   Cache cache;
-  Pass cached;
+  ForwardPass cached;
   cached.cache = &cache;
   for (const std::string name : {"softmax", "linear", "gau"})
     refused(name, cached, false).names(name).offers("causal").names("cache");
-  Pass with_lengths = cached;
+  ForwardPass with_lengths = cached;
   with_lengths.lengths = Tensor::from(Shape{1}, std::vector<int32_t>{3});
   refused("softmax", with_lengths, true).names("softmax").names("cache").value("lengths").value("document_ids");
-  cache.tokens = 3;
+  cache.length = 3;
   cache.entries[""] = {random_tensor({1, 3, heads, width / heads}, 2).to(Dtype::f32),
                        random_tensor({1, 3, heads, width / heads}, 3).to(Dtype::f32),
                        {}};
   const std::string padded = "length=padded_length";
   refused("pointwise(relu, " + padded + ")", cached, true).value(padded).names("cache").offers("keys_visible");
 
-  Pass without_memory, documents_of_one, documents_of_memory;
-  refused("softmax", without_memory, false, 5).names("cross attention").names("pass.memory").offers("(batch, time, 5)");
-  documents_of_one.memory = documents_of_memory.memory = random_tensor({1, 3, 5}, 4).to(Dtype::f32);
+  ForwardPass without_encoder, documents_of_one, documents_of_encoder;
+  refused("softmax", without_encoder, false, 5)
+      .names("cross attention")
+      .names("pass.memory")
+      .offers("(batch, time, 5)");
+  documents_of_one.encoder_output = documents_of_encoder.encoder_output = random_tensor({1, 3, 5}, 4).to(Dtype::f32);
   documents_of_one.document_ids = ids({0, 0, 1, 1});
-  documents_of_memory.memory_document_ids = ids({0, 1, 1});
+  documents_of_encoder.encoder_document_ids = ids({0, 1, 1});
   const std::string both = "pass.document_ids and pass.memory_document_ids";
   refused("softmax", documents_of_one, false, 5).names("cross attention").names(both).value("first");
-  refused("softmax", documents_of_memory, false, 5).names("cross attention").names(both).value("second");
+  refused("softmax", documents_of_encoder, false, 5).names("cross attention").names(both).value("second");
 }

@@ -23,11 +23,11 @@ std::vector<std::string> specs_with_lengths() {
 }
 
 // Returns the results of five tokens alone, and followed by four tokens of padding.
-std::pair<LayerResult, LayerResult> alone_and_padded(Sublayer& layer, const Pass& common = {}) {
+std::pair<LayerResult, LayerResult> alone_and_padded(Sublayer& layer, const ForwardPass& common = {}) {
   const int64_t real = 5, padded = 9, width = 8;
   const Tensor x = random_tensor({1, padded, width}, 1), real_dy = random_tensor({1, real, width}, 2);
   const Tensor dy = concatenate({real_dy, Tensor::zeros({1, padded - real, width}, Dtype::f64)}, 1);
-  Pass padded_pass = common;
+  ForwardPass padded_pass = common;
   padded_pass.lengths = whole({1}, {5});
   const LayerResult alone = run(layer, tokens(x, 0, 0, real), real_dy, common), in = run(layer, x, dy, padded_pass);
   return {alone, {tokens(in.y, 0, 0, real), tokens(in.dx, 0, 0, real)}};
@@ -37,11 +37,11 @@ std::pair<LayerResult, LayerResult> alone_and_padded(Sublayer& layer, const Pass
 
 TEST_CASE("padding changes no real token's output or gradient") {
   for (const std::string& spec : specs_with_lengths())
-    for (const int64_t key_heads : {1, 2})
+    for (const int64_t kv_heads : {1, 2})
       for (const bool causal : {true, false}) {
         if (!causal && needs_causal(spec)) continue;
-        INFO(spec, causal ? ", causal" : ", full", ", key heads ", key_heads);
-        const auto layer = layer_of(spec, {.width = 8, .heads = 2, .key_heads = key_heads, .causal = causal});
+        INFO(spec, causal ? ", causal" : ", full", ", key heads ", kv_heads);
+        const auto layer = layer_of(spec, {.width = 8, .heads = 2, .kv_heads = kv_heads, .causal = causal});
         const auto [alone, padded] = alone_and_padded(*layer);
         CHECK(largest_difference(alone.y, padded.y) <= 1e-13);
         CHECK(largest_difference(alone.dx, padded.dx) <= 1e-13);
@@ -70,19 +70,19 @@ TEST_CASE("length=padded_length depends on the padding, and on nothing else that
 }
 
 TEST_CASE("cross attention: padding of the memory and of the queries changes nothing real") {
-  const int64_t width = 8, memory_width = 6;
+  const int64_t width = 8, encoder_width = 6;
   for (const std::string& spec : specs_with_lengths()) {
     if (spec.starts_with("gau") || spec.find("span=") != std::string::npos || needs_causal(spec)) continue;
-    for (const int64_t key_heads : {1, 2}) {
-      INFO(spec, ", key heads ", key_heads);
+    for (const int64_t kv_heads : {1, 2}) {
+      INFO(spec, ", key heads ", kv_heads);
       const auto layer =
-          layer_of(spec, {.width = width, .heads = 2, .key_heads = key_heads, .memory_width = memory_width});
-      const Tensor x = random_tensor({1, 6, width}, 1), memory = random_tensor({1, 7, memory_width}, 3);
+          layer_of(spec, {.width = width, .heads = 2, .kv_heads = kv_heads, .encoder_width = encoder_width});
+      const Tensor x = random_tensor({1, 6, width}, 1), encoder_output = random_tensor({1, 7, encoder_width}, 3);
       const auto pass_over = [&](int64_t queries, int64_t keys) {
-        const Tensor m = slice(memory, 1, 0, keys).clone().set_requires_grad();
-        Pass pass;
-        pass.memory = m, pass.lengths = whole({1}, {4});
-        if (keys > 5) pass.memory_lengths = whole({1}, {5});
+        const Tensor m = slice(encoder_output, 1, 0, keys).clone().set_requires_grad();
+        ForwardPass pass;
+        pass.encoder_output = m, pass.lengths = whole({1}, {4});
+        if (keys > 5) pass.encoder_lengths = whole({1}, {5});
         const Tensor real_dy = random_tensor({1, 4, width}, 2),
                      none = Tensor::zeros({1, queries - 4, width}, Dtype::f64);
         const LayerResult all =
@@ -93,7 +93,7 @@ TEST_CASE("cross attention: padding of the memory and of the queries changes not
       CHECK(largest_difference(alone[0], padded[0]) <= 1e-13);
       CHECK(largest_difference(alone[1], padded[1]) <= 1e-13);
       CHECK(largest_difference(alone[2], tokens(padded[2], 0, 0, 5)) <= 1e-13);
-      CHECK(largest_difference(tokens(padded[2], 0, 5, 7), Tensor::zeros({1, 2, memory_width}, Dtype::f64)) == 0);
+      CHECK(largest_difference(tokens(padded[2], 0, 5, 7), Tensor::zeros({1, 2, encoder_width}, Dtype::f64)) == 0);
     }
   }
 }
@@ -104,9 +104,9 @@ TEST_CASE("packed documents equal separate documents") {
     for (const bool causal : {true, false}) {
       if (!causal && needs_causal(spec)) continue;
       INFO(spec, causal ? ", causal" : ", full");
-      const auto layer = layer_of(spec, {.width = width, .heads = 2, .key_heads = causal ? 1 : 2, .causal = causal});
+      const auto layer = layer_of(spec, {.width = width, .heads = 2, .kv_heads = causal ? 1 : 2, .causal = causal});
       const Tensor x = random_tensor({1, 9, width}, 1), dy = random_tensor({1, 9, width}, 2);
-      Pass plain, packed;
+      ForwardPass plain, packed;
       packed.document_ids = whole({1, 9}, {4, 4, 4, 4, 7, 7, 7, 7, 7});
       const LayerResult all = run(*layer, x, dy, packed);
       for (const auto& [begin, end] : {std::pair<int64_t, int64_t>(0, 4), std::pair<int64_t, int64_t>(4, 9)}) {
@@ -127,8 +127,8 @@ TEST_CASE("a fully masked row gives 0 and gradient 0, whatever stands in the mas
     const AttentionOptions nothing{.mask = {.causal = false, .lengths = whole({1}, {0})}};
     const std::optional<Activation> f = function[0] ? std::optional<Activation>(function) : std::nullopt;
     for (const bool simple : {false, true}) {
-      std::unique_ptr<SimpleOperations> guard;
-      if (simple) guard = std::make_unique<SimpleOperations>();
+      std::unique_ptr<ReferenceMode> guard;
+      if (simple) guard = std::make_unique<ReferenceMode>();
       for (const Tensor& x : {q, k, v}) x.set_grad({});
       const Tensor o = attention({.query = q, .key = k, .value = v}, nothing, f).output;
       CHECK(largest_difference(o, Tensor::zeros_like(o)) == 0);

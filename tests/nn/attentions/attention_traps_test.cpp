@@ -15,8 +15,8 @@ using namespace orrery::testing;
 
 namespace {
 
-Tensor read_heads(Sublayer& layer, const AttentionInputs& r, Pass& pass) {
-  return dynamic_cast<AttentionLayer&>(layer).read_heads(r, {}, pass);
+Tensor attend_heads(Sublayer& layer, const AttentionInputs& r, ForwardPass& pass) {
+  return dynamic_cast<AttentionLayer&>(layer).attend_heads(r, {}, pass);
 }
 
 }  // namespace
@@ -32,8 +32,8 @@ TEST_CASE("a masked key gives 0, not F(0): for functions that are not 0 at 0") {
       const std::string name = function;
       CAPTURE(name);
       CAPTURE(simple);
-      std::unique_ptr<SimpleOperations> guard;
-      if (simple) guard = std::make_unique<SimpleOperations>();
+      std::unique_ptr<ReferenceMode> guard;
+      if (simple) guard = std::make_unique<ReferenceMode>();
       const auto sums = [&](const AttentionMask& m) {
         return slice(attention(r, {.mask = m}, Activation(name)).output, 3, 0, 1).to_vector();
       };
@@ -60,7 +60,7 @@ TEST_CASE("slots count in L: in all of its meanings but fixed") {
   AttentionInputs with = without;
   with.slot_key = random_tensor({3, 1, 2}, 4);
   const auto lengths = [](const char* rule, const AttentionInputs& r) {
-    const Tensor n = LengthRule("test", parse_spec(rule), true).length(r, {});
+    const Tensor n = LengthScale("test", parse_spec(rule), true).length(r, {});
     return broadcast_to(n, {1, 4, 1, 1}).to_vector();
   };
   for (const char* rule : {"keys_visible", "row_index"}) {
@@ -74,12 +74,12 @@ TEST_CASE("slots count in L: in all of its meanings but fixed") {
   const auto layer = layer_of("pointwise(sigmoid, persistent=slots(3, scaled=no))", {.width = 2, .heads = 1});
   for (const NamedParameter& p : parameters_of(*layer))
     if (p.path.starts_with("slots.")) p.parameter->value.copy_from(Tensor::full({3, 1, 2}, 1, Dtype::f64));
-  Pass pass;
-  const Tensor y = read_heads(*layer,
-                              {.query = Tensor::zeros({1, 4, 1, 2}, Dtype::f64),
-                               .key = random_tensor({1, 4, 1, 2}, 2),
-                               .value = Tensor::full({1, 4, 1, 2}, 1, Dtype::f64)},
-                              pass);
+  ForwardPass pass;
+  const Tensor y = attend_heads(*layer,
+                                {.query = Tensor::zeros({1, 4, 1, 2}, Dtype::f64),
+                                 .key = random_tensor({1, 4, 1, 2}, 2),
+                                 .value = Tensor::full({1, 4, 1, 2}, 1, Dtype::f64)},
+                                pass);
   CHECK(largest_difference(y, Tensor::full({1, 4, 2}, 0.5, Dtype::f64)) <= 1e-14);
 }
 
@@ -89,7 +89,7 @@ TEST_CASE("length=row_index counts the tokens of a query's own document, also wh
   const AttentionMask packed{.query_document_ids = ids, .key_document_ids = ids};
   const std::vector<double> expected{1, 2, 1, 2, 3, 4, 1, 1, 2, 3, 2, 4};
   for (const char* rule : {"row_index", "keys_visible"})  // equal under a causal mask
-    CHECK(LengthRule("test", parse_spec(rule), true).length(r, packed).to_vector() == expected);
+    CHECK(LengthScale("test", parse_spec(rule), true).length(r, packed).to_vector() == expected);
 }
 
 TEST_CASE("L^-alpha is applied once and in f32: bf16 attentions over 1,014 keys err by roundings of bf16 only") {
@@ -97,7 +97,7 @@ TEST_CASE("L^-alpha is applied once and in f32: bf16 attentions over 1,014 keys 
   const AttentionInputs r{.query = Tensor::full({1, keys, 1, 4}, 0.5, Dtype::bf16),
                           .key = Tensor::full({1, keys, 1, 4}, 1, Dtype::bf16),
                           .value = Tensor::full({1, keys, 1, 4}, 1, Dtype::bf16)};
-  CHECK(LengthRule("test", parse_spec("keys_visible"), false).length(r, {.causal = false}).to_vector() ==
+  CHECK(LengthScale("test", parse_spec("keys_visible"), false).length(r, {.causal = false}).to_vector() ==
         std::vector<double>(keys, keys));
   const NoGrad guard;
   for (const char* text : {"pointwise(relu)", "pointwise(relu, alpha=0.5)", "pointwise(relu, alpha=learned(1))",
@@ -106,13 +106,13 @@ TEST_CASE("L^-alpha is applied once and in f32: bf16 attentions over 1,014 keys 
     CAPTURE(spec);
     const auto layer = make_attention(parse_spec(spec), {.width = 4, .heads = 1, .causal = false});
     name_paths(*layer), initialize(*layer, 1), convert(*layer, Dtype::bf16);
-    Pass pass;
+    ForwardPass pass;
     const double gamma = spec.ends_with("2)") ? std::exp(0.69140625) : 1;  // ln 2 in bf16
     // every score is 0.5 * 4 / sqrt(4) = 1, so the sum of relu(s) v is the number of keys
     const double expected = spec.starts_with("relu_former") ? keys / std::sqrt(keys / 2.) / gamma
                             : spec.ends_with("0.5)")        ? std::sqrt(keys)
                                                             : 1;
-    for (const double y : read_heads(*layer, r, pass).to_vector())
+    for (const double y : attend_heads(*layer, r, pass).to_vector())
       CHECK(std::abs(y / expected - 1) <= 0x1p-8);  // head output, and its product with the factor: half an ULP each
   }
 }
@@ -126,11 +126,11 @@ TEST_CASE("bf16 attentions whose length is a factor agree with f32 over 1,000 to
     const auto layer =
         make_attention(parse_spec(spec), {.width = 16, .heads = 2, .causal = false, .initial_weights = {.std = 0.5}});
     name_paths(*layer), initialize(*layer, 1), convert(*layer, Dtype::bf16);
-    Pass pass;
+    ForwardPass pass;
     const Tensor y = (*layer)(x, pass).to(Dtype::f32);
     convert(*layer, Dtype::f32);  // equal values
     const Tensor expected = (*layer)(x.to(Dtype::f32), pass);
-    const double size = max(absolute(expected).reshape(Shape{expected.numel()}), 0).item();
+    const double size = max(abs(expected).reshape(Shape{expected.numel()}), 0).item();
     CHECK(largest_difference(y, expected) <= 0.02 * size);
   }
 }
@@ -159,7 +159,7 @@ TEST_CASE(
 }
 
 TEST_CASE("linear: the same bits for 1, 2 and 3 threads, forward and backward, at 2 x 512 tokens of 6 heads") {
-  const AttentionLayerOptions options{.width = 48, .heads = 6, .key_heads = 3};
+  const AttentionLayerOptions options{.width = 48, .heads = 6, .kv_heads = 3};
   const Tensor x = random_tensor({2, 512, 48}, 1), dy = random_tensor({2, 512, 48}, 2);
   const int before = thread_count();
   for (const char* spec : {"linear", "linear(exp, normalize=yes, attend_to_self=no)"}) {

@@ -26,8 +26,8 @@ std::vector<std::string> specs_with_weights() {
   return all;
 }
 Tensor read(Sublayer& layer, const Tensor& x, bool training, uint64_t key) {
-  Pass pass;
-  pass.training = training, pass.key = RandomKey{key};
+  ForwardPass pass;
+  pass.training = training, pass.rng = RandomKey{key};
   const NoGrad guard;
   return layer(x, pass);
 }
@@ -68,10 +68,10 @@ TEST_CASE("dropout of weights: fused and by simple operations, the same weights 
   for (const std::string& spec : specs_with_weights()) {
     CAPTURE(spec);
     const auto layer = layer_of(with_dropout(spec, "0.4"), {.width = 8, .heads = 2});
-    Pass pass;
-    pass.training = true, pass.key = RandomKey{3};
+    ForwardPass pass;
+    pass.training = true, pass.rng = RandomKey{3};
     const LayerResult fused = run(*layer, x, dy, pass);
-    const SimpleOperations guard;
+    const ReferenceMode guard;
     const LayerResult simple = run(*layer, x, dy, pass);
     CHECK(largest_difference(fused.y, simple.y) <= 1e-12);
     CHECK(largest_difference(fused.dx, simple.dx) <= 1e-12);
@@ -91,9 +91,11 @@ TEST_CASE(
     const AttentionLayerOptions options{.width = keys, .heads = 1, .causal = false};
     const auto weights_by = [&](const std::string& text) {
       const auto layer = layer_of(text, options);
-      Pass pass;
-      pass.training = true, pass.key = RandomKey{5};
-      return dynamic_cast<AttentionLayer&>(*layer).read_heads({.query = q, .key = k, .value = v}, {}, pass).to_vector();
+      ForwardPass pass;
+      pass.training = true, pass.rng = RandomKey{5};
+      return dynamic_cast<AttentionLayer&>(*layer)
+          .attend_heads({.query = q, .key = k, .value = v}, {}, pass)
+          .to_vector();
     };
     const std::vector<double> all = weights_by(spec), some = weights_by(with_dropout(spec, "0.4"));
     int fallen = 0, alive = 0;
@@ -128,27 +130,27 @@ TEST_CASE("row statistics: sum, entropy, share of zeros and maximum are those of
         CAPTURE(number);
         CAPTURE(simple);
         const auto& [r, o] = cases[number];
-        std::unique_ptr<SimpleOperations> guard;
-        if (simple) guard = std::make_unique<SimpleOperations>();
+        std::unique_ptr<ReferenceMode> guard;
+        if (simple) guard = std::make_unique<ReferenceMode>();
         const std::optional<Activation> f = function[0] ? std::optional<Activation>(function) : std::nullopt;
         const AttentionOutput read = attention(r, o, f, true);
         const std::vector<double> w = attention_weights(r, o, f).to_vector(),
-                                  seen = broadcast_to(attention_mask(r, o), attention_weights(r, o, f).shape())
-                                             .to_vector();
+                                  captured = broadcast_to(attention_mask(r, o), attention_weights(r, o, f).shape())
+                                                 .to_vector();
         const size_t rows = static_cast<size_t>(read.sum.numel()), width = w.size() / rows;
-        const std::vector<double> sums = read.sum.to_vector(), zeros = read.zero_share.to_vector(),
+        const std::vector<double> sums = read.sum.to_vector(), zeros = read.zero_fraction.to_vector(),
                                   largest = read.maximum.to_vector(), entropy = read.entropy.to_vector(),
                                   plain_entropy = row_entropy(attention_weights(r, o, f)).to_vector();
         for (size_t row = 0; row < rows; ++row) {
-          double total = 0, zero = 0, count = 0, most = -INFINITY;
+          double total = 0, zero = 0, count = 0, expected_max = -INFINITY;
           for (size_t j = row * width; j < (row + 1) * width; ++j) {
-            total += w[j], zero += seen[j] != 0 && w[j] == 0, count += seen[j];
-            if (seen[j] != 0) most = std::max(most, w[j]);
+            total += w[j], zero += captured[j] != 0 && w[j] == 0, count += captured[j];
+            if (captured[j] != 0) expected_max = std::max(expected_max, w[j]);
           }
           CHECK(sums[row] == doctest::Approx(total).epsilon(1e-12));
           CHECK(std::abs(entropy[row] - plain_entropy[row]) <= 1e-12);
           CHECK(zeros[row] == doctest::Approx(count > 0 ? zero / count : 0).epsilon(1e-12));
-          CHECK(largest[row] == doctest::Approx(count > 0 ? most : 0).epsilon(1e-12));
+          CHECK(largest[row] == doctest::Approx(count > 0 ? expected_max : 0).epsilon(1e-12));
         }
       }
 }
@@ -160,53 +162,53 @@ TEST_CASE("row statistics of any layer's weights can be watched, and change noth
     CAPTURE(spec);
     const auto layer = layer_of(spec, {.width = 8, .heads = 2, .causal = false});
     const Tensor plain = read(*layer, x, false, 1);
-    std::map<std::string, Tensor> seen;
+    std::map<std::string, Tensor> captured;
     const Hooks hooks({"weights", "row_sum", "row_entropy", "row_zero_fraction", "row_max"},
-                      [&](const std::string& name, const Tensor& value) { seen[name] = value; });
+                      [&](const std::string& name, const Tensor& value) { captured[name] = value; });
     CHECK(largest_difference(read(*layer, x, false, 1), plain) == 0);
-    hooks.check_seen();
-    const Tensor w = seen.at("weights");
-    CHECK(largest_difference(seen.at("row_sum"), sum(w, {-1})) <= 1e-13);
-    CHECK(largest_difference(seen.at("row_entropy"), row_entropy(w)) <= 1e-13);
-    CHECK(largest_difference(seen.at("row_max"), max(w, -1)) <= 1e-13);
+    hooks.check_all_matched();
+    const Tensor w = captured.at("weights");
+    CHECK(largest_difference(captured.at("row_sum"), sum(w, {-1})) <= 1e-13);
+    CHECK(largest_difference(captured.at("row_entropy"), row_entropy(w)) <= 1e-13);
+    CHECK(largest_difference(captured.at("row_max"), max(w, -1)) <= 1e-13);
     if (spec == "softmax")
-      CHECK(largest_difference(seen.at("row_zero_fraction"), Tensor::zeros({2, 2, 6}, Dtype::f64)) == 0);
-    if (spec == "naive") CHECK(mean(seen.at("row_zero_fraction")).item() > 0.1);
+      CHECK(largest_difference(captured.at("row_zero_fraction"), Tensor::zeros({2, 2, 6}, Dtype::f64)) == 0);
+    if (spec == "naive") CHECK(mean(captured.at("row_zero_fraction")).item() > 0.1);
   }
 }
 
 TEST_CASE("ReLU rows can be all zero: the output is 0, gradients are 0, and the share of such rows is reported") {
   // positive queries; keys of head 0 negative, of head 1 positive: every second row has no positive score
-  const Tensor q = absolute(random_tensor({1, 6, 2, 4}, 1)) + 0.1, v = random_tensor({1, 6, 2, 4}, 3);
+  const Tensor q = abs(random_tensor({1, 6, 2, 4}, 1)) + 0.1, v = random_tensor({1, 6, 2, 4}, 3);
   const Tensor sign = Tensor::from({1, 1, 2, 1}, {-1, 1}, Dtype::f64);
-  const Tensor k = (absolute(random_tensor({1, 6, 2, 4}, 2)) + 0.1) * sign;
+  const Tensor k = (abs(random_tensor({1, 6, 2, 4}, 2)) + 0.1) * sign;
   for (const char* spec : {"pointwise(relu)", "naive(relu)", "relu_former", "rela"})
     for (const bool simple : {false, true}) {
       const std::string name = spec;
       CAPTURE(name);
       CAPTURE(simple);
-      std::unique_ptr<SimpleOperations> guard;
-      if (simple) guard = std::make_unique<SimpleOperations>();
+      std::unique_ptr<ReferenceMode> guard;
+      if (simple) guard = std::make_unique<ReferenceMode>();
       const auto layer = layer_of(spec, {.width = 8, .heads = 2});
       const Tensor query = q.clone().set_requires_grad();
-      Pass pass;
+      ForwardPass pass;
       pass.wanted_losses = {"normalization_loss", "entropy_margin_loss"};
-      Tensor y = dynamic_cast<AttentionLayer&>(*layer).read_heads({.query = query, .key = k, .value = v}, {}, pass);
+      Tensor y = dynamic_cast<AttentionLayer&>(*layer).attend_heads({.query = query, .key = k, .value = v}, {}, pass);
       const Tensor dead = slice(y, 2, 0, 4);
       CHECK(largest_difference(dead, Tensor::zeros_like(dead)) == 0);
       CHECK(largest_difference(slice(y, 2, 4, 8), Tensor::zeros_like(dead)) > 1e-3);
       y = sum(y * random_tensor(y.shape(), 6));
-      for (const Pass::Loss& loss : pass.losses) y = y + loss.value;
+      for (const ForwardPass::Loss& loss : pass.losses) y = y + loss.value;
       y.backward();
       CHECK(largest_difference(slice(query.grad(), 2, 0, 1), Tensor::zeros({1, 6, 1, 4}, Dtype::f64)) == 0);
     }
   const AttentionInputs r{.query = q, .key = k, .value = v};
   const Tensor w = attention_weights(r, {}, Activation("relu"));
-  CHECK(dead_row_share(w, attention_mask(r, {})) == doctest::Approx(0.5));
-  CHECK(dead_row_share(w) == doctest::Approx(0.5));
+  CHECK(dead_row_fraction(w, attention_mask(r, {})) == doctest::Approx(0.5));
+  CHECK(dead_row_fraction(w) == doctest::Approx(0.5));
   const AttentionOptions own_masked{
       .mask = {.attend_to_self = false}};  // query 0 has no visible key and is not counted
-  CHECK(dead_row_share(attention_weights(r, own_masked, Activation("relu")), attention_mask(r, own_masked)) ==
+  CHECK(dead_row_fraction(attention_weights(r, own_masked, Activation("relu")), attention_mask(r, own_masked)) ==
         doctest::Approx(0.5));
-  CHECK(dead_row_share(attention_weights(r, {}, {})) == 0);
+  CHECK(dead_row_fraction(attention_weights(r, {}, {})) == 0);
 }

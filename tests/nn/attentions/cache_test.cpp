@@ -24,10 +24,10 @@ struct Decoder {
     name_paths(*layer), initialize(*layer, 1);
   }
   Tensor operator()(const Tensor& x, Cache& cache) const {
-    Pass pass;
+    ForwardPass pass;
     pass.cache = &cache;
     const Tensor y = (*layer)(x, pass);
-    cache.tokens += x.size(1);
+    cache.length += x.size(1);
     return y;
   }
 };
@@ -41,15 +41,15 @@ TEST_CASE("a cache of one sequence is written in place: its room is made anew a 
   const Decoder decode;
   const Tensor x = random_tensor({1, 300, 8}, 1, Dtype::f32);
   Cache cache;
-  std::set<const Buffer*> rooms;
+  std::set<const Buffer*> buffers;
   for (int64_t t = 0; t < 300; ++t) {
     decode(token(x, t), cache);
     const Cache::Entry& entry = cache.entries.begin()->second;
     CHECK(entry.key.shape() == Shape{1, t + 1, 2, 4});
-    rooms.insert(entry.key.body()->buffer.get());
+    buffers.insert(entry.key.impl()->buffer.get());
   }
-  CHECK(rooms.size() <= 9);
-  Pass pass;
+  CHECK(buffers.size() <= 9);
+  ForwardPass pass;
   const Tensor all = (*decode.layer)(x, pass);
   Cache again;
   decode(slice(x, 1, 0, 299), again);
@@ -65,7 +65,7 @@ TEST_CASE("copies of a cache go on apart from each other") {
   Cache one = begun, two = begun;
   Tensor last_of_one, last_of_two;
   for (int64_t t = 3; t < 6; ++t) last_of_one = decode(token(x, t), one), last_of_two = decode(token(other, t), two);
-  Pass pass;
+  ForwardPass pass;
   CHECK(largest_difference(last_of_one, token((*decode.layer)(x, pass), 5)) <= 1e-6);
   const Tensor both = concatenate({slice(x, 1, 0, 3), slice(other, 1, 3, 6)}, 1);
   CHECK(largest_difference(last_of_two, token((*decode.layer)(both, pass), 5)) <= 1e-6);
@@ -76,7 +76,7 @@ TEST_CASE("a cache behind a span drops what is out of reach, and the rest is wha
   const NoGrad guard;
   const Decoder decode("softmax(span=fixed(20))");
   const Tensor x = random_tensor({1, 200, 8}, 4, Dtype::f32);
-  Pass pass;
+  ForwardPass pass;
   const Tensor all = (*decode.layer)(x, pass);
   Cache cache;
   for (int64_t t = 0; t < 200; ++t) {

@@ -12,7 +12,7 @@ using orrery::testing::random_tensor;
 
 namespace {
 
-constexpr int64_t width = 12, heads = 2, context = 32, memory_width = 5;
+constexpr int64_t width = 12, heads = 2, context = 32, encoder_width = 5;
 
 std::unique_ptr<Position> position_of(const std::string& spec) {
   return make_position(parse_spec(spec), {.context = context, .width = width, .heads = heads, .causal = false});
@@ -23,28 +23,28 @@ std::unique_ptr<Sublayer> cross_layer(const std::string& spec, const Position* p
                                                  .causal = false,
                                                  .context = context,
                                                  .position = position,
-                                                 .memory_width = memory_width});
+                                                 .encoder_width = encoder_width});
   name_paths(*layer);
   convert(*layer, Dtype::f64);
   initialize(*layer, 1);
   for (const NamedParameter& p : parameters_of(*layer)) {
     static int seed = 40;
-    if (!std::isfinite(p.parameter->lowest))
+    if (!std::isfinite(p.parameter->min_value))
       p.parameter->value.copy_from(random_tensor(p.parameter->value.shape(), ++seed));
   }
   return layer;
 }
 struct Result {
-  Tensor y, dx, dmemory;
+  Tensor y, dx, dencoder;
 };
-Result run(Sublayer& layer, const Tensor& x, const Tensor& memory, const Tensor& dy, Pass pass) {
-  const Tensor leaf = x.clone().set_requires_grad(), memory_leaf = memory.clone().set_requires_grad();
-  pass.memory = memory_leaf;
+Result run(Sublayer& layer, const Tensor& x, const Tensor& encoder_output, const Tensor& dy, ForwardPass pass) {
+  const Tensor leaf = x.clone().set_requires_grad(), encoder_leaf = encoder_output.clone().set_requires_grad();
+  pass.encoder_output = encoder_leaf;
   const Tensor y = layer(leaf, pass);
   backward(y, dy);
-  return {y.detach(), leaf.grad(), memory_leaf.grad()};
+  return {y.detach(), leaf.grad(), encoder_leaf.grad()};
 }
-Tensor part(const Tensor& x, int64_t begin, int64_t end) { return slice(x, 1, begin, end); }
+Tensor tokens_between(const Tensor& x, int64_t begin, int64_t end) { return slice(x, 1, begin, end); }
 Tensor ids(const std::vector<int32_t>& values) {
   return Tensor::from(Shape{1, static_cast<int64_t>(values.size())}, values);
 }
@@ -53,13 +53,13 @@ Tensor ids(const std::vector<int32_t>& values) {
 
 TEST_CASE("packed documents equal separate documents in cross attention, output and both gradients") {
   struct Document {
-    int64_t begin, end, memory_begin, memory_end;
+    int64_t begin, end, encoder_begin, encoder_end;
   };
   const std::vector<Document> documents = {{0, 4, 0, 2}, {4, 9, 2, 8}};
-  Pass plain, packed;
+  ForwardPass plain, packed;
   packed.document_ids = ids({4, 4, 4, 4, 7, 7, 7, 7, 7});
-  packed.memory_document_ids = ids({4, 4, 7, 7, 7, 7, 7, 7});
-  const Tensor x = random_tensor({1, 9, width}, 1), memory = random_tensor({1, 8, memory_width}, 2),
+  packed.encoder_document_ids = ids({4, 4, 7, 7, 7, 7, 7, 7});
+  const Tensor x = random_tensor({1, 9, width}, 1), encoder_output = random_tensor({1, 8, encoder_width}, 2),
                dy = random_tensor({1, 9, width}, 3);
   std::vector<std::string> specs = attentions().names();
   std::erase(specs, "gau");
@@ -67,20 +67,21 @@ TEST_CASE("packed documents equal separate documents in cross attention, output 
                            "softmax(persistent=slots(3, split=yes))", "linear(exp, normalize=yes)"})
     specs.push_back(more);
   for (const std::string& spec : specs)
-    for (const char* place : {"none", "rotary", "rotary(pairs=interleaved)"}) {
-      INFO(spec, ", ", place);
-      const auto position = position_of(place);
+    for (const char* position_spec : {"none", "rotary", "rotary(pairs=interleaved)"}) {
+      INFO(spec, ", ", position_spec);
+      const auto position = position_of(position_spec);
       const auto layer = cross_layer(spec, position.get());
-      const Result all = run(*layer, x, memory, dy, packed);
+      const Result all = run(*layer, x, encoder_output, dy, packed);
       for (const Document& d : documents) {
-        const Result one = run(*layer, part(x, d.begin, d.end), part(memory, d.memory_begin, d.memory_end),
-                               part(dy, d.begin, d.end), plain);
-        CHECK(largest_difference(one.y, part(all.y, d.begin, d.end)) <= 1e-12);
-        CHECK(largest_difference(one.dx, part(all.dx, d.begin, d.end)) <= 1e-12);
-        CHECK(largest_difference(one.dmemory, part(all.dmemory, d.memory_begin, d.memory_end)) <= 1e-12);
+        const Result one = run(*layer, tokens_between(x, d.begin, d.end),
+                               tokens_between(encoder_output, d.encoder_begin, d.encoder_end),
+                               tokens_between(dy, d.begin, d.end), plain);
+        CHECK(largest_difference(one.y, tokens_between(all.y, d.begin, d.end)) <= 1e-12);
+        CHECK(largest_difference(one.dx, tokens_between(all.dx, d.begin, d.end)) <= 1e-12);
+        CHECK(largest_difference(one.dencoder, tokens_between(all.dencoder, d.encoder_begin, d.encoder_end)) <= 1e-12);
       }
       // Control: without the ids the results differ.
-      CHECK(largest_difference(run(*layer, x, memory, dy, plain).y, all.y) > 1e-3);
+      CHECK(largest_difference(run(*layer, x, encoder_output, dy, plain).y, all.y) > 1e-3);
     }
 }
 
@@ -93,8 +94,8 @@ TEST_CASE("rotary in cross attention turns queries by their places and memory ke
   const AttentionInputs given{.query = random_tensor({2, queries, heads, size}, 2),
                               .key = random_tensor({2, keys, heads, size}, 3),
                               .value = random_tensor({2, keys, heads, size}, 4)};
-  AttentionInputs turned = given;
-  const auto turn = [&](const Tensor& t) {  // rotates pair (i, i + 3) by p 10000^(-2i / 6)
+  AttentionInputs rotated = given;
+  const auto rotate_pairs = [&](const Tensor& t) {  // rotates pair (i, i + 3) by p 10000^(-2i / 6)
     std::vector<double> numbers = t.to_vector();
     const int64_t tokens = t.size(1);
     for (int64_t row = 0; row < t.numel() / size; ++row)
@@ -108,21 +109,21 @@ TEST_CASE("rotary in cross attention turns queries by their places and memory ke
       }
     return Tensor::from(t.shape(), numbers, Dtype::f64);
   };
-  turned.query = turn(given.query), turned.key = turn(given.key);
-  const auto read = [&](Sublayer& of, const AttentionInputs& r, Pass& pass) {
-    return dynamic_cast<AttentionLayer&>(of).read_heads(r, x, pass);
+  rotated.query = rotate_pairs(given.query), rotated.key = rotate_pairs(given.key);
+  const auto read = [&](Sublayer& of, const AttentionInputs& r, ForwardPass& pass) {
+    return dynamic_cast<AttentionLayer&>(of).attend_heads(r, x, pass);
   };
   const NoGrad guard;
-  Pass pass;
-  const Tensor expected = read(*plain, turned, pass);
+  ForwardPass pass;
+  const Tensor expected = read(*plain, rotated, pass);
   CHECK(largest_difference(read(*layer, given, pass), expected) <= 1e-13);
   CHECK(largest_difference(read(*plain, given, pass), expected) > 1e-3);
   // A decoder that continues from a cache: only its queries have later positions.
   Cache cache;
-  cache.tokens = 1;
-  Pass later;
+  cache.length = 1;
+  ForwardPass later;
   later.cache = &cache;
   AttentionInputs last = given;
-  last.query = part(given.query, 1, queries);
-  CHECK(largest_difference(read(*layer, last, later), part(expected, 1, queries)) <= 1e-13);
+  last.query = tokens_between(given.query, 1, queries);
+  CHECK(largest_difference(read(*layer, last, later), tokens_between(expected, 1, queries)) <= 1e-13);
 }

@@ -108,22 +108,22 @@ void check_rule(const GoldenCase& test) {
   Made made = make(test, parse_spec(test.spec),
                    {.width = heads * q.size(3),
                     .heads = heads,
-                    .key_heads = k.size(2),
+                    .kv_heads = k.size(2),
                     .causal = causal,
                     .bias = false,
-                    .memory_width = cross ? heads * q.size(3) : 0});
-  Pass pass;
+                    .encoder_width = cross ? heads * q.size(3) : 0});
+  ForwardPass pass;
   Cache cache;
-  if (test.has("lengths")) (cross ? pass.memory_lengths : pass.lengths) = test.tensor("lengths");
+  if (test.has("lengths")) (cross ? pass.encoder_lengths : pass.lengths) = test.tensor("lengths");
   if (test.has("documents")) pass.document_ids = test.tensor("documents");
   AttentionInputs reading{.query = q, .key = k, .value = v};
   if (cached > 0) {
-    cache.tokens = cached;
+    cache.length = cached;
     cache.entries[made.layer->path()] = {slice(k, 1, 0, cached), slice(v, 1, 0, cached)};
     reading.key = slice(k, 1, cached, keys), reading.value = slice(v, 1, cached, keys);
     pass.cache = &cache;
   }
-  const Tensor y = dynamic_cast<AttentionLayer&>(*made.layer).read_heads(reading, x, pass);
+  const Tensor y = dynamic_cast<AttentionLayer&>(*made.layer).attend_heads(reading, x, pass);
   const Tensor expected = test.tensor("y").reshape(y.shape()), live = live_rows(test, batch, queries, cross);
   CHECK(largest_difference(y * live, expected * live) <= 1e-12);
   backward(y, test.tensor("dy").reshape(y.shape()));
@@ -146,7 +146,7 @@ void check_unit(GoldenCase test) {
   };
   const Tensor input = joined("").clone().set_requires_grad(), x = test.leaf("x");
   parameter_at(*made.layer, "input.weight")->value = input;
-  Pass pass;
+  ForwardPass pass;
   if (test.has("lengths")) pass.lengths = test.tensor("lengths");
   if (test.has("documents")) pass.document_ids = test.tensor("documents");
   const Tensor y = (*made.layer)(x, pass), live = live_rows(test, x.size(0), x.size(1), false);

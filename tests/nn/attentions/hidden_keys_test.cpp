@@ -26,22 +26,22 @@ struct Mask {
   std::string span = "";       // masks keys
   int64_t window = keys;       // masks keys at this distance and beyond
 
-  bool sees(int64_t i, int64_t j) const {
+  bool attends_to(int64_t i, int64_t j) const {
     return !(causal && j > i) && (attend_to_self || i != j) && std::abs(i - j) < window &&
            (lengths.empty() || j < lengths[0]) &&
            (documents.empty() || documents[static_cast<size_t>(i)] == documents[static_cast<size_t>(j)]);
   }
-  bool sees_nothing(int64_t i) const {
+  bool attends_to_nothing(int64_t i) const {
     for (int64_t j = 0; j < keys; ++j)
-      if (sees(i, j)) return false;
+      if (attends_to(i, j)) return false;
     return true;
   }
   bool poisons(int64_t i) const {  // query i attends to a NaN
-    return std::any_of(poisoned.begin(), poisoned.end(), [&](int64_t j) { return sees(i, j); });
+    return std::any_of(poisoned.begin(), poisoned.end(), [&](int64_t j) { return attends_to(i, j); });
   }
   bool reaches(int64_t j) const {  // a query that attends to a NaN also attends to key j, so j's gradients are NaN
     for (int64_t i = 0; i < keys; ++i)
-      if (sees(i, j) && poisons(i)) return true;
+      if (attends_to(i, j) && poisons(i)) return true;
     return false;
   }
 };
@@ -92,8 +92,8 @@ struct Operands {
 struct ReadResult {
   Tensor y, dq, dk, dv;
 };
-Pass pass_of(const Mask& mask) {
-  Pass pass;
+ForwardPass pass_of(const Mask& mask) {
+  ForwardPass pass;
   if (!mask.lengths.empty()) pass.lengths = whole({1}, mask.lengths);
   if (!mask.documents.empty()) pass.document_ids = whole({1, keys}, mask.documents);
   return pass;
@@ -115,10 +115,10 @@ Tensor poisoned(const Tensor& x, const Mask& mask) {
 }
 
 template <class F>
-void check_hidden(const Mask& mask, bool slots, int64_t key_heads, const F& f, bool keys_first_normalized = false) {
+void check_hidden(const Mask& mask, bool slots, int64_t kv_heads, const F& f, bool keys_first_normalized = false) {
   const int64_t size = width / head_count;
-  const Operands clean = {random_tensor({1, keys, head_count, size}, 1), random_tensor({1, keys, key_heads, size}, 2),
-                          random_tensor({1, keys, key_heads, size}, 3)};
+  const Operands clean = {random_tensor({1, keys, head_count, size}, 1), random_tensor({1, keys, kv_heads, size}, 2),
+                          random_tensor({1, keys, kv_heads, size}, 3)};
   const ReadResult expected = read(clean, f),
                    by_values = read({clean.query, clean.key, poisoned(clean.value, mask)}, f),
                    by_both = read({clean.query, poisoned(clean.key, mask), poisoned(clean.value, mask)}, f);
@@ -137,7 +137,7 @@ void check_hidden(const Mask& mask, bool slots, int64_t key_heads, const F& f, b
         if (!keys_first_normalized || !mask.poisoned.contains(i)) CHECK(same(expected.dk, got.dk));
         CHECK(same(expected.dv, got.dv));
       }
-      if (mask.sees_nothing(i) && !slots) {
+      if (mask.attends_to_nothing(i) && !slots) {
         CHECK(same(Tensor::zeros_like(got.y), got.y));
         CHECK(same(Tensor::zeros_like(got.dq), got.dq));
       }
@@ -147,21 +147,21 @@ void check_hidden(const Mask& mask, bool slots, int64_t key_heads, const F& f, b
 void check_layers(bool simple) {
   for (const Mask& mask : masks())
     for (const std::string& plain : attention_specs())
-      for (const int64_t key_heads : {1, 2}) {
+      for (const int64_t kv_heads : {1, 2}) {
         const std::string spec = with_settings(plain, mask);
         if (spec.empty()) continue;
-        INFO(spec, ", ", std::string(mask.name), ", key heads ", key_heads);
+        INFO(spec, ", ", std::string(mask.name), ", key heads ", kv_heads);
         const auto layer = layer_of(
-            spec, {.width = width, .heads = head_count, .key_heads = key_heads, .causal = mask.causal, .context = 7});
+            spec, {.width = width, .heads = head_count, .kv_heads = kv_heads, .causal = mask.causal, .context = 7});
         auto* const between = dynamic_cast<AttentionLayer*>(layer.get());
-        if (!between) continue;  // gau has no read_heads
+        if (!between) continue;  // gau has no attend_heads
         check_hidden(
-            mask, spec.find("persistent") != std::string::npos, key_heads,
+            mask, spec.find("persistent") != std::string::npos, kv_heads,
             [&](const AttentionInputs& r) {
-              std::unique_ptr<SimpleOperations> guard;
-              if (simple) guard = std::make_unique<SimpleOperations>();
-              Pass pass = pass_of(mask);
-              return between->read_heads(r, random_tensor({1, keys, width}, 9), pass);
+              std::unique_ptr<ReferenceMode> guard;
+              if (simple) guard = std::make_unique<ReferenceMode>();
+              ForwardPass pass = pass_of(mask);
+              return between->attend_heads(r, random_tensor({1, keys, width}, 9), pass);
             },
             spec.find("qk_norm") != std::string::npos);
       }
@@ -184,9 +184,9 @@ TEST_CASE("what a query sees does have an influence: a NaN among the values make
     const auto layer = layer_of(spec, {.width = width, .heads = head_count});
     const Operands x = {random_tensor({1, keys, 2, 4}, 1), random_tensor({1, keys, 2, 4}, 2),
                         poisoned(random_tensor({1, keys, 2, 4}, 3), mask)};
-    Pass pass;
-    const Tensor y = dynamic_cast<AttentionLayer&>(*layer).read_heads(
-        {.query = absolute(x.query), .key = absolute(x.key), .value = x.value}, {}, pass);
+    ForwardPass pass;
+    const Tensor y = dynamic_cast<AttentionLayer&>(*layer).attend_heads(
+        {.query = abs(x.query), .key = abs(x.key), .value = x.value}, {}, pass);
     for (const double last : tokens(y, 0, 6, 7).to_vector()) CHECK(std::isnan(last));
   }
 }
@@ -198,7 +198,7 @@ TEST_CASE("gau: tokens that a query does not see have no influence on its output
     INFO(std::string(mask.name));
     const auto layer = layer_of(spec, {.width = width, .heads = 1, .causal = mask.causal});
     const Tensor x = random_tensor({1, keys, width}, 1);
-    Pass pass = pass_of(mask);
+    ForwardPass pass = pass_of(mask);
     const Tensor clean = (*layer)(x, pass).detach(), dirty = (*layer)(poisoned(x, mask), pass).detach();
     for (int64_t i = 0; i < keys; ++i)
       if (!mask.poisons(i) && !mask.poisoned.contains(i))
@@ -222,15 +222,15 @@ TEST_CASE("cross attention: keys beyond the memory's length have no influence, N
   for (const std::string& spec : attention_specs()) {
     if (spec == "gau" || spec.find("span=") != std::string::npos || needs_causal(spec)) continue;
     INFO(spec);
-    const auto layer = layer_of(spec, {.width = width, .heads = head_count, .key_heads = 1, .memory_width = 6});
-    const Tensor x = random_tensor({2, 4, width}, 1), memory = random_tensor({2, keys, 6}, 2);
-    std::vector<double> dirty = memory.to_vector();
+    const auto layer = layer_of(spec, {.width = width, .heads = head_count, .kv_heads = 1, .encoder_width = 6});
+    const Tensor x = random_tensor({2, 4, width}, 1), encoder_output = random_tensor({2, keys, 6}, 2);
+    std::vector<double> dirty = encoder_output.to_vector();
     std::fill_n(dirty.begin() + 3 * 6, 4 * 6, not_a_number),
         std::fill_n(dirty.begin() + keys * 6, keys * 6, not_a_number);
     std::vector<LayerResult> results;
-    for (const Tensor& m : {memory, Tensor::from({2, keys, 6}, dirty, Dtype::f64)}) {
-      Pass pass;
-      pass.memory = m, pass.memory_lengths = whole({2}, {3, 0});
+    for (const Tensor& m : {encoder_output, Tensor::from({2, keys, 6}, dirty, Dtype::f64)}) {
+      ForwardPass pass;
+      pass.encoder_output = m, pass.encoder_lengths = whole({2}, {3, 0});
       results.push_back(run(*layer, x, random_tensor({2, 4, width}, 3), pass));
     }
     CHECK(largest_difference(results[0].y, results[1].y) == 0);

@@ -16,7 +16,7 @@ using orrery::testing::random_tensor;
 
 namespace {
 
-constexpr int64_t batch = 2, queries = 7, keys = 9, heads = 4, key_heads = 2, size = 3, value_size = 5;
+constexpr int64_t batch = 2, queries = 7, keys = 9, heads = 4, kv_heads = 2, size = 3, value_size = 5;
 using Ranges = std::vector<int32_t>;  // (B, Tq, 2)
 
 Ranges ranges_of(const std::function<std::pair<int, int>(int64_t sequence, int64_t i)>& of) {
@@ -32,8 +32,8 @@ Ranges ranges_of(const std::function<std::pair<int, int>(int64_t sequence, int64
 struct Operands {
   Tensor x, y, v, out;
   static Operands random(int seed) {
-    return {random_tensor({batch, queries, heads, size}, seed), random_tensor({batch, keys, key_heads, size}, seed + 1),
-            random_tensor({batch, keys, key_heads, value_size}, seed + 2),
+    return {random_tensor({batch, queries, heads, size}, seed), random_tensor({batch, keys, kv_heads, size}, seed + 1),
+            random_tensor({batch, keys, kv_heads, value_size}, seed + 2),
             random_tensor({batch, queries, heads, value_size}, seed + 3)};
   }
   Operands clone() const { return {x.clone(), y.clone(), v.clone(), out.clone()}; }
@@ -58,17 +58,17 @@ void add_by_pairs(const Operands& in, const Ranges& ranges, bool reversed, const
     for (int64_t h = 0; h < heads; ++h)
       for (int64_t i = 0; i < queries; ++i)
         for (int64_t j = ranges[2 * (b * queries + i)]; j < ranges[2 * (b * queries + i) + 1]; ++j) {
-          const int64_t g = h / (heads / key_heads);
-          double weight = 0, slope = 0;
+          const int64_t g = h / (heads / kv_heads);
+          double weight = 0, derivative = 0;
           for (int64_t d = 0; d < size; ++d) weight += x.at(b, h, i)[d] * y.at(b, g, j)[d];
-          for (int64_t e = 0; e < value_size; ++e) slope += dy.at(b, h, i)[e] * v.at(b, g, j)[e];
+          for (int64_t e = 0; e < value_size; ++e) derivative += dy.at(b, h, i)[e] * v.at(b, g, j)[e];
           for (int64_t e = 0; e < value_size; ++e) {
             out.at(b, h, i)[e] += weight * v.at(b, g, j)[e];
             dv.at(b, g, j)[e] += weight * dy.at(b, h, i)[e];
           }
           for (int64_t d = 0; d < size; ++d) {
-            dx.at(b, h, i)[d] += slope * y.at(b, g, j)[d];
-            dk.at(b, g, j)[d] += slope * x.at(b, h, i)[d];
+            dx.at(b, h, i)[d] += derivative * y.at(b, g, j)[d];
+            dk.at(b, g, j)[d] += derivative * x.at(b, h, i)[d];
           }
         }
 }

@@ -36,7 +36,7 @@ struct Layer final : Module {  // a relative position and an attention that uses
         parse_spec(spec), {.width = width, .heads = 1, .initial_weights = {.std = 0.2}, .position = position.get()});
     name_paths(*this);
   }
-  Tensor forward(const Tensor& x, Pass& pass) override { return (*attention)(x, pass); }
+  Tensor forward(const Tensor& x, ForwardPass& pass) override { return (*attention)(x, pass); }
   void visit(Visitor& v) override { v("position", position), v("attention", attention); }
 };
 
@@ -58,7 +58,7 @@ double reach_after_training(const std::vector<int64_t>& lags, int steps) {
       target = target ? target + one : one;
     }
     parameters.zero_gradients();
-    Pass pass;
+    ForwardPass pass;
     pass.training = true;
     pass.wanted_losses = {"span_penalty"};
     const Tensor miss = slice(layer(x, pass), 1, first, time) - target;
@@ -91,13 +91,13 @@ TEST_CASE("a full adaptive span equals the fixed span, and one of zero shows the
   };
   const auto adaptive = make("softmax(span=adaptive_span(7, R=4))"),
              fixed = make("softmax(span=fixed(7))");  // both mask the query's own token
-  Parameter* const share = parameter_at(*adaptive, "span.share");
-  Pass pass;
+  Parameter* const span_fraction = parameter_at(*adaptive, "span.share");
+  ForwardPass pass;
   const NoGrad guard;
-  share->value.copy_from(Tensor::full({2}, 1, Dtype::f64));
+  span_fraction->value.copy_from(Tensor::full({2}, 1, Dtype::f64));
   CHECK(largest_difference((*adaptive)(x, pass), (*fixed)(x, pass)) <= 1e-13);
 
-  share->value.copy_from(Tensor::zeros({2}, Dtype::f64));
+  span_fraction->value.copy_from(Tensor::zeros({2}, Dtype::f64));
   std::vector<double> changed = x.to_vector();
   const Tensor before = (*adaptive)(x, pass);
   const auto moves = [&](int64_t token) {  // returns whether the last token's output depends on `token`

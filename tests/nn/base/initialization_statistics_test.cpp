@@ -18,7 +18,7 @@ using namespace orrery::nn;
 namespace {
 
 constexpr int64_t keys = 1024, queries = 64, sequences = 49, batches = 32;  // 100,352 rows
-constexpr int64_t width = 32, score_channels = 8, memory_width = score_channels + width;
+constexpr int64_t width = 32, score_channels = 8, encoder_width = score_channels + width;
 
 struct Row {
   std::string spec;
@@ -44,7 +44,7 @@ void set_identity(const Tensor& matrix, int64_t row, int64_t column, int64_t cou
 
 std::unique_ptr<Sublayer> layer_of(const std::string& spec) {
   std::unique_ptr<Sublayer> layer =
-      make_attention(parse_spec(spec), {.width = width, .heads = 1, .causal = false, .memory_width = memory_width});
+      make_attention(parse_spec(spec), {.width = width, .heads = 1, .causal = false, .encoder_width = encoder_width});
   name_paths(*layer);
   initialize(*layer, 1);
   for (const NamedParameter& p : parameters_of(*layer)) {
@@ -84,8 +84,8 @@ TEST_CASE("row sums and output variances at the start are those of the initializ
     const Tensor direction = normal_numbers({sequences, queries, score_channels}, key.derive("query"));
     const Tensor x =
         concatenate({rms_norm(direction, one, 1e-12), Tensor::zeros({sequences, queries, width - score_channels})}, -1);
-    Pass pass;
-    pass.memory = normal_numbers({sequences, keys, memory_width}, key.derive("memory"));
+    ForwardPass pass;
+    pass.encoder_output = normal_numbers({sequences, keys, encoder_width}, key.derive("memory"));
     for (size_t i = 0; i < rows.size(); ++i) {
       const std::vector<double> y = (*layers[i])(x, pass).to_vector();
       for (size_t at = 0; at < y.size(); ++at)

@@ -59,28 +59,28 @@ TEST_CASE("entropy histogram: four bins of the ceiling, each with its lower edge
 
 TEST_CASE("saturation share counts |alpha x| > 2") {
   const Tensor x = Tensor::from({5}, {-5, -4, 0, 3, 4.1}, Dtype::f32);
-  CHECK(saturation_share(x, 0.5) == doctest::Approx(0.4));
-  CHECK(saturation_share(x, -0.5) == doctest::Approx(0.4));
-  CHECK(saturation_share(x, 0.5, 1) == doctest::Approx(0.8));
-  CHECK(saturation_share(x, 0) == 0);
+  CHECK(saturation_fraction(x, 0.5) == doctest::Approx(0.4));
+  CHECK(saturation_fraction(x, -0.5) == doctest::Approx(0.4));
+  CHECK(saturation_fraction(x, 0.5, 1) == doctest::Approx(0.8));
+  CHECK(saturation_fraction(x, 0) == 0);
 }
 
 TEST_CASE("zero share counts exact zeros, among visible weights if a mask is given") {
   const Tensor w = Tensor::from({2, 3}, {0, 0.5, 0, 1e-30, 0, 0}, Dtype::f32);
-  CHECK(zero_share(w) == doctest::Approx(4.0 / 6));
-  CHECK(zero_share(w, Tensor::from({2, 3}, {1, 1, 0, 1, 1, 1}, Dtype::f32)) == doctest::Approx(3.0 / 5));
-  CHECK(zero_share(w, Tensor::from({3}, {1, 1, 0}, Dtype::f32)) == doctest::Approx(2.0 / 4));
-  CHECK(zero_share(w, Tensor::zeros({3})) == 0);
+  CHECK(zero_fraction(w) == doctest::Approx(4.0 / 6));
+  CHECK(zero_fraction(w, Tensor::from({2, 3}, {1, 1, 0, 1, 1, 1}, Dtype::f32)) == doctest::Approx(3.0 / 5));
+  CHECK(zero_fraction(w, Tensor::from({3}, {1, 1, 0}, Dtype::f32)) == doctest::Approx(2.0 / 4));
+  CHECK(zero_fraction(w, Tensor::zeros({3})) == 0);
 }
 
 TEST_CASE("top share: what the largest entries of a row carry") {
   const Tensor w = Tensor::from({3, 4}, {1, 4, 3, 2, 0, 0, 0, 0, 5, -9, 0, 0}, Dtype::f64);
-  CHECK(top_share(w, 0.25) == doctest::Approx((0.4 + 1) / 2));
-  CHECK(top_share(w, 0.5) == doctest::Approx((0.7 + 1) / 2));
-  CHECK(top_share(w, 0.001) == doctest::Approx((0.4 + 1) / 2));  // at least one entry
-  CHECK(top_share(w, 1) == doctest::Approx(1));
-  CHECK(top_share(Tensor::full({2, 4096}, 1), 0.002) == doctest::Approx(8.0 / 4096));
-  expect_error([&] { top_share(w, 0); }).names("top_share").names("fraction").offers("(0, 1]").value(0);
+  CHECK(top_fraction(w, 0.25) == doctest::Approx((0.4 + 1) / 2));
+  CHECK(top_fraction(w, 0.5) == doctest::Approx((0.7 + 1) / 2));
+  CHECK(top_fraction(w, 0.001) == doctest::Approx((0.4 + 1) / 2));  // at least one entry
+  CHECK(top_fraction(w, 1) == doctest::Approx(1));
+  CHECK(top_fraction(Tensor::full({2, 4096}, 1), 0.002) == doctest::Approx(8.0 / 4096));
+  expect_error([&] { top_fraction(w, 0); }).names("top_share").names("fraction").offers("(0, 1]").value(0);
 }
 
 TEST_CASE("variance ratio: over all elements, whatever the means") {

@@ -17,7 +17,7 @@ TEST_CASE("a softmax memory is softmax(scale x K^T) V") {
   const Layer memory = layer_of("memory(softmax, scale=0.6)", sizes);
   const Tensor x = random_tensor({2, 3, 5}, 1);
   const Tensor e = exp(matmul(x, parameter(*memory, "key"), {.b = true}) * 0.6);
-  Pass pass;
+  ForwardPass pass;
   CHECK(largest_difference((*memory)(x, pass), matmul(e / sum(e, {-1}, true), parameter(*memory, "value"))) <= exact);
 }
 
@@ -28,14 +28,14 @@ TEST_CASE("every feed-forward adds the residual, and none gives it back as it is
                            "memory(softmax, norm=layer)", "persistent", "persistent(projections=yes)", "none"}) {
     INFO(spec);
     const Layer layer = layer_of(spec, sizes);
-    Pass pass;
-    CHECK(largest_difference(layer->onto(x, residual, pass), (*layer)(x, pass) + residual) <= exact);
+    ForwardPass pass;
+    CHECK(largest_difference(layer->call_with_residual(x, residual, pass), (*layer)(x, pass) + residual) <= exact);
   }
   const Layer none = layer_of("none", sizes);
-  Pass pass;
-  CHECK(none->onto(x, residual, pass).body() == residual.body());
-  CHECK(none->adds_nothing());
-  CHECK(!layer_of("dense", sizes)->adds_nothing());
+  ForwardPass pass;
+  CHECK(none->call_with_residual(x, residual, pass).impl() == residual.impl());
+  CHECK(none->is_noop());
+  CHECK(!layer_of("dense", sizes)->is_noop());
   CHECK(largest_difference((*none)(x, pass), Tensor::zeros_like(x)) == 0);
   CHECK(count_parameters(*none) == 0);
 }
@@ -50,7 +50,7 @@ TEST_CASE("gated is the product of an activation and a linear part, with the nam
     const Tensor up = matmul(x, half("input.weight", 7), {.b = true}) + half("input.bias", 7);
     const Tensor y = matmul(Activation(unit)(gate) * up, parameter(*layer, "output.weight"), {.b = true}) +
                      parameter(*layer, "output.bias");
-    Pass pass;
+    ForwardPass pass;
     CHECK(largest_difference((*layer)(x, pass), y) <= exact);
   }
 }
@@ -73,7 +73,7 @@ namespace {
 
 // Returns the number of f32 values saved for backward between y and its leaves.
 int64_t kept(const Tensor& y) {
-  std::vector<Edge> pending{y.body()->edge};
+  std::vector<Edge> pending{y.impl()->edge};
   int64_t bytes = 0;
   while (!pending.empty()) {
     const Edge edge = pending.back();
@@ -89,20 +89,20 @@ int64_t kept(const Tensor& y) {
 
 TEST_CASE("what the headers say is kept for backward is what is kept, beside the parameters") {
   const int64_t rows = 6, width = 8, slots = 16;
-  const auto kept_by = [&](const char* spec) {
+  const auto saved_by = [&](const char* spec) {
     const Layer layer = make_feed_forward(parse_spec(spec), {.width = width, .d_ff = slots, .bias = false});
     name_paths(*layer);
     initialize(*layer, 1);
-    Pass pass;
+    ForwardPass pass;
     return kept((*layer)(random_tensor({rows, width}, 1, Dtype::f32).set_requires_grad(), pass));
   };
-  CHECK(kept_by("dense") == rows * width + rows * slots + 2 * slots * width);
-  CHECK(kept_by("gated") == rows * width + 2 * rows * slots + 3 * slots * width);
-  CHECK(kept_by("memory(relu)") == rows * width + rows * slots + 2 * slots * width);
-  CHECK(kept_by("memory(softmax)") == 2 * rows * width + rows + 2 * slots * width);
-  CHECK(kept_by("memory(softmax, norm=layer)") ==
+  CHECK(saved_by("dense") == rows * width + rows * slots + 2 * slots * width);
+  CHECK(saved_by("gated") == rows * width + 2 * rows * slots + 3 * slots * width);
+  CHECK(saved_by("memory(relu)") == rows * width + rows * slots + 2 * slots * width);
+  CHECK(saved_by("memory(softmax)") == 2 * rows * width + rows + 2 * slots * width);
+  CHECK(saved_by("memory(softmax, norm=layer)") ==
         2 * rows * width + rows + 2 * slots * width + rows * width + 2 * rows + width);
-  CHECK(kept_by("persistent(heads=2)") == 2 * rows * width + 2 * rows + 2 * slots * width);
+  CHECK(saved_by("persistent(heads=2)") == 2 * rows * width + 2 * rows + 2 * slots * width);
 }
 
 TEST_CASE("a gated feed-forward gives the same bits for any number of threads, and bf16 near f32") {
@@ -124,7 +124,7 @@ TEST_CASE("a gated feed-forward gives the same bits for any number of threads, a
     CHECK(largest_difference(one[i], three[i]) == 0);
     CHECK(half[i].dtype() == Dtype::bf16);
     CHECK(largest_difference(one[i], half[i].to(Dtype::f32)) <=
-          0.005 * max(absolute(one[i].reshape(Shape{one[i].numel()})), 0).item());
+          0.005 * max(abs(one[i].reshape(Shape{one[i].numel()})), 0).item());
   }
 }
 
@@ -135,13 +135,13 @@ TEST_CASE("gated and memory take learned activations too, and learn them") {
       const Layer layer = make_feed_forward(parse_spec(family + "(" + name + ")"), {.width = 4, .d_ff = 8});
       name_paths(*layer);
       initialize(*layer, 1);
-      Pass pass;
+      ForwardPass pass;
       const Tensor y = (*layer)(random_tensor({5, 4}, 3, Dtype::f32) * 50.0, pass);
       sum(y * y).backward();
       CHECK(parameter(*layer, "activation").numel() == Activation::any(name).parameter_count());
       for (const NamedParameter& p : parameters_of(*layer)) {
         INFO(p.path);
-        CHECK(sum(absolute(p.parameter->value.grad())).item() > 0);
+        CHECK(sum(abs(p.parameter->value.grad())).item() > 0);
       }
     }
 }
@@ -155,7 +155,7 @@ TEST_CASE("a softmax memory reads little at first, and its layer normalization r
     initialize(*layer, 1);
     if (parameters_of(*layer).size() > 1)  // values of std 0.02
       parameter(*layer, "value").copy_from(parameter(*layer, "value") * std::sqrt(2));
-    Pass pass;
+    ForwardPass pass;
     const NoGrad guard;
     const Tensor y = (*layer)(x, pass);
     return mean(y * y).item();
@@ -185,7 +185,7 @@ TEST_CASE("heads of persistent slots read their own channels by their own slots"
   const Layer all = layer_of("persistent(heads=2)", options),
               one = layer_of("persistent(scale=0)", {.width = 3, .d_ff = 7});
   const Tensor x = random_tensor({4, 6}, 1);
-  Pass pass;
+  ForwardPass pass;
   const NoGrad guard;
   const Tensor y = (*all)(x, pass);
   for (const int64_t h : {0, 1}) {
@@ -199,8 +199,8 @@ TEST_CASE("dropout of persistent weights acts while training, by the pass's key"
   const Layer layer = layer_of("persistent(dropout=0.5)", sizes);
   const Tensor x = random_tensor({4, 5}, 1);
   const auto y = [&](bool training, uint64_t key) {
-    Pass pass;
-    pass.training = training, pass.key = RandomKey{key, 0};
+    ForwardPass pass;
+    pass.training = training, pass.rng = RandomKey{key, 0};
     const NoGrad guard;
     return (*layer)(x, pass);
   };
@@ -214,15 +214,15 @@ TEST_CASE("the weights of slots can be watched") {
   for (const char* spec : {"memory(softmax)", "persistent(heads=1)"}) {
     const Layer layer = layer_of(spec, sizes);
     const Tensor x = random_tensor({2, 3, 5}, 1);
-    Pass pass;
-    Tensor seen;
-    const Hooks hooks({"hidden"}, [&](const std::string&, const Tensor& w) { seen = w; });
+    ForwardPass pass;
+    Tensor captured;
+    const Hooks hooks({"hidden"}, [&](const std::string&, const Tensor& w) { captured = w; });
     const Tensor y = (*layer)(x, pass);
-    REQUIRE(seen.defined());
-    CHECK(seen.shape() == Shape{2, 1, 3, 7});
-    CHECK(largest_difference(sum(seen, {-1}), Tensor::full({2, 1, 3}, 1, Dtype::f64)) <= exact);
+    REQUIRE(captured.defined());
+    CHECK(captured.shape() == Shape{2, 1, 3, 7});
+    CHECK(largest_difference(sum(captured, {-1}), Tensor::full({2, 1, 3}, 1, Dtype::f64)) <= exact);
     const Tensor value = as_matrix(slot_weights(*layer).value);
-    CHECK(largest_difference(matmul(seen.reshape(Shape{6, 7}), value), y.reshape(Shape{6, 5})) <= exact);
+    CHECK(largest_difference(matmul(captured.reshape(Shape{6, 7}), value), y.reshape(Shape{6, 5})) <= exact);
   }
 }
 

@@ -44,7 +44,7 @@ void compare(const GoldenCase& test, Dtype dtype, double tolerance) {
     given += value.defined();
   }
   CHECK(given + test.has("gate") == test.parameters.size());
-  Pass pass;
+  ForwardPass pass;
   const Tensor y = (*layer)(x, pass);
   CHECK(difference(test.tensor("y"), y.to(Dtype::f64)) <= tolerance);
   backward(y, test.tensor("dy").to(dtype));

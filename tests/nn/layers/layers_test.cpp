@@ -74,7 +74,7 @@ TEST_CASE("layers agree with PyTorch, outputs and every gradient") {
 }
 
 TEST_CASE("what the headers say is kept for backward is what is kept") {
-  const auto kept = [](const Tensor& y) { return y.body()->edge.node->saved.bytes(); };
+  const auto kept = [](const Tensor& y) { return y.impl()->edge.node->saved.bytes(); };
   const auto leaf = [](const Shape& shape) { return random_tensor(shape, 1, Dtype::f32).set_requires_grad(); };
   const int64_t rows = 6, width = 8, slots = 16;
   const Tensor x = leaf({rows, width});
@@ -114,7 +114,7 @@ TEST_CASE("dropout keeps the mean, differs by key, and is the identity outside t
   CHECK(largest_difference(y, dropout(x, 0.3, RandomKey{1, 2})) == 0);
   CHECK(largest_difference(y, dropout(x, 0.3, RandomKey{1, 3})) > 1);
   Dropout layer(0.3);
-  Pass pass;
+  ForwardPass pass;
   CHECK(largest_difference(layer(x, pass), x) == 0);
   expect_error([] { Dropout(1.5); }).names("dropout").names("p").offers("[0, 1)").value(1.5);
 }
@@ -134,7 +134,7 @@ TEST_CASE("cross-entropy: ignored targets, reuse of the logits' buffer, errors")
   CHECK(none.item() == 0);
   none.backward();
   CHECK(rows.grad().to_vector() == std::vector<double>(15, 0));
-  const int64_t before = memory_use(Device::cpu).held;
+  const int64_t before = memory_use(Device::cpu).allocated;
   {
     const Tensor x = random_tensor({64, 1024}, 1, Dtype::f32).set_requires_grad();
     const Tensor loss = cross_entropy(x * 2.0, Tensor::from({64}, std::vector<int32_t>(64, 3)));
@@ -167,7 +167,7 @@ TEST_CASE("attention: lengths, documents, grouped heads, errors") {
 TEST_CASE("modules: paths, counts, initial values that depend on seed and path alone, error paths") {
   struct Two final : Module {
     Linear a{4, 3, {}}, b{3, 2, {.bias = false}};
-    Tensor forward(const Tensor& x, Pass& pass) override { return b(a(x, pass), pass); }
+    Tensor forward(const Tensor& x, ForwardPass& pass) override { return b(a(x, pass), pass); }
     void visit(Visitor& v) override { v("a", a), v("b", b); }
   };
   Two model, other;
@@ -183,7 +183,7 @@ TEST_CASE("modules: paths, counts, initial values that depend on seed and path a
   CHECK(largest_difference(model.a.weight.value, other.a.weight.value) == 0);
   initialize(other, 2);
   CHECK(largest_difference(model.a.weight.value, other.a.weight.value) > 0);
-  Pass pass;
+  ForwardPass pass;
   const auto too_wide = [&] { model(Tensor::zeros({2, 5}), pass); };
   expect_error(too_wide).names("a").names("linear").value("input (2, 5)").value("weight (3, 4)").offers(4);
 }
@@ -191,7 +191,7 @@ TEST_CASE("modules: paths, counts, initial values that depend on seed and path a
 TEST_CASE("parameters are NaN until they are initialized, and so is what is computed from them") {
   Linear layer(4, 3, {});
   const auto finite = [&] {
-    Pass pass;
+    ForwardPass pass;
     int64_t count = 0;
     for (const Tensor& t : {layer.weight.value, layer.bias.value, layer(random_tensor({2, 4}).to(Dtype::f32), pass)})
       for (const double x : t.to_vector()) count += std::isfinite(x);
@@ -227,7 +227,7 @@ TEST_CASE("settings of layers are checked") {
   expect_error([] { make_normalization(parse_spec("layer(epsilon=0)"), {4}); }).names("epsilon").value(0).offers(0);
   const auto swosh = [] { make_feed_forward(parse_spec("dense(swosh)"), {.width = 4, .d_ff = 8}); };
   expect_error(swosh).names("activation").value("'swosh'").offers("'swish' (silu)");
-  Pass pass;
+  ForwardPass pass;
   const auto position = make_position(parse_spec("learned"), {.context = 3, .width = 4});
   const auto too_long = [&] { (*position)(Tensor::zeros({1, 5, 4}), pass); };
   expect_error(too_long).names("learned positions").value("5 positions").value(3).offers("longer context");
@@ -245,12 +245,12 @@ TEST_CASE("a feed-forward takes learned activations too, and learns them") {
     REQUIRE(slopes != all.end());
     CHECK(largest_difference(slopes->parameter->value,
                              Tensor::from(slopes->parameter->value.shape(), f.initial_parameters(), Dtype::f32)) == 0);
-    Pass pass;
+    ForwardPass pass;
     const Tensor y = (*layer)(random_tensor({5, 4}, 3, Dtype::f32) * 50.0, pass);
     sum(y * y).backward();
     for (const NamedParameter& p : all) {
       INFO(p.path);
-      CHECK(sum(absolute(p.parameter->value.grad())).item() > 0);
+      CHECK(sum(abs(p.parameter->value.grad())).item() > 0);
     }
   }
 }

@@ -25,7 +25,7 @@ using Function = std::function<Tensor(const Inputs&)>;
 
 struct Passes {
   int count;
-  bool at_home = false;  // gradients have a fixed buffer, as with an optimizer; operations add to it
+  bool has_fixed_gradient = false;  // gradients have a fixed buffer, as with an optimizer; operations add to it
 };
 // Returns the f64 gradients of all inputs after some passes, each of which adds to them.
 std::vector<Tensor> gradients_of(const Function& f, const Inputs& inputs, const Tensor& dy, Dtype dtype,
@@ -33,9 +33,9 @@ std::vector<Tensor> gradients_of(const Function& f, const Inputs& inputs, const 
   Inputs leaves;
   for (const Tensor& x : inputs) {
     leaves.push_back(x.to(dtype).clone().set_requires_grad());
-    if (!passes.at_home) continue;
+    if (!passes.has_fixed_gradient) continue;
     leaves.back().set_grad(Tensor::zeros(x.shape(), dtype));
-    leaves.back().body()->gradient_at_home = true;
+    leaves.back().impl()->has_fixed_gradient = true;
   }
   for (int i = 0; i < passes.count; ++i) backward(f(leaves), dy.to(dtype));
   std::vector<Tensor> gradients;
@@ -54,7 +54,7 @@ void check_exact(const Function& f, const Function& plain, const Inputs& inputs,
       const std::vector<Tensor> actual = gradients_of(f, inputs, dy, dtype, passes),
                                 expected = gradients_of(plain, inputs, dy, Dtype::f64, {passes.count});
       for (size_t i = 0; i < inputs.size(); ++i) {
-        INFO("input ", i, " in ", name(dtype), ", passes ", passes.count, passes.at_home ? ", at home" : "");
+        INFO("input ", i, " in ", name(dtype), ", passes ", passes.count, passes.has_fixed_gradient ? ", at home" : "");
         CHECK(largest_difference(expected[i], Tensor::zeros_like(expected[i])) > 0);
         CHECK(largest_difference(actual[i], expected[i]) == 0);
       }
@@ -110,7 +110,7 @@ TEST_CASE("dense feed-forward: gradients are exact in every dtype and add up, th
 TEST_CASE("linear attention in bf16: output and gradients are those of simple operations in f64, rounded") {
   const Tensor x = random_tensor({2, 6, 48}, 1), dy = random_tensor({2, 6, 48}, 2);
   const auto run = [&](Dtype dtype) {
-    std::optional<SimpleOperations> simple;
+    std::optional<ReferenceMode> simple;
     if (dtype == Dtype::f64) simple.emplace();
     const auto layer = make_attention(parse_spec("linear(softplus, normalize=yes)"), {.width = 48, .heads = 2});
     name_paths(*layer);
@@ -120,7 +120,7 @@ TEST_CASE("linear attention in bf16: output and gradients are those of simple op
       p.parameter->value.copy_from((random_tensor(p.parameter->value.shape(), ++seed) * 0.2).to(dtype));
     for (const NamedParameter& p : parameters_of(*layer)) p.parameter->value.set_requires_grad();
     const Tensor leaf = x.to(dtype).clone().set_requires_grad();
-    Pass pass;
+    ForwardPass pass;
     const Tensor y = (*layer)(leaf, pass);
     backward(y, dy.to(dtype));
     std::vector<Tensor> results = {y.detach().to(Dtype::f64), leaf.grad().to(Dtype::f64)};

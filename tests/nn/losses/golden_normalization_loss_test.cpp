@@ -41,7 +41,7 @@ void check_normalization(const GoldenCase& test) {
   }
   CHECK(parameters.size() == test.parameters.size());
   for (const auto& [path, buffer] : buffers_of(*layer)) buffer->copy_from(test.tensor(path));
-  Pass pass;
+  ForwardPass pass;
   pass.training = test.option("mode") == "train";
   if (test.has("lengths")) pass.lengths = test.tensor("lengths");
   const Tensor y = (*layer)(x, pass);
@@ -58,7 +58,7 @@ void check_normalization(const GoldenCase& test) {
 struct Statistics {
   Tensor sum, entropy, visible;  // (B, H, T), (B, H, T), (B or 1, 1, T)
   Tensor real;
-  Tensor zero_share, maximum;  // (B, H, T), without gradient
+  Tensor zero_fraction, maximum;  // (B, H, T), without gradient
 };
 
 // Returns the row statistics of a rule's weights, times the length factor if it has one.
@@ -74,7 +74,7 @@ Statistics statistics_of(const GoldenCase& test, const Tensor& q, const Tensor& 
   if (spec.name == "pointwise") function.emplace(spec.items.at(0).value);
   if (spec.name == "relu_former") function.emplace("relu");
   const AttentionOutput read = attention(r, o, function, true);
-  const LengthRule rule("test", parse_spec("keys_visible"), o.mask.causal);
+  const LengthScale rule("test", parse_spec("keys_visible"), o.mask.causal);
   const auto rows = [](const Tensor& x) { return permute(x, {0, 2, 3, 1}).reshape(Shape{x.size(0), 1, x.size(1)}); };
   const Tensor n = rows(rule.length(r, o.mask)), log_n = rows(rule.log_length(r, o.mask));
   Tensor factor = Tensor::full({1}, 1, Dtype::f64);
@@ -82,7 +82,7 @@ Statistics statistics_of(const GoldenCase& test, const Tensor& q, const Tensor& 
   if (spec.name == "relu_former")
     factor = exp(-(log_n * 0.5)) * std::sqrt(2.0) / exp(rho.reshape(Shape{1, q.size(2), 1}));
   Statistics s{read.sum * factor, read.entropy, n, real_rows(r, o.mask), {}, {}};
-  if (!kappa) s.zero_share = read.zero_share, s.maximum = read.maximum * factor.detach();
+  if (!kappa) s.zero_fraction = read.zero_fraction, s.maximum = read.maximum * factor.detach();
   return s;
 }
 
@@ -127,7 +127,7 @@ void check_rows(const GoldenCase& test) {
       INFO(name);
       CHECK(largest_difference(permute(ours, {0, 2, 1}) * live, test.tensor(name) * live) <= 1e-12);
     };
-    same("row_sum", s.sum.detach()), same("zero_share", s.zero_share), same("maximum", s.maximum);
+    same("row_sum", s.sum.detach()), same("zero_share", s.zero_fraction), same("maximum", s.maximum);
   }
   if (rho && !loss.starts_with("entropy_margin")) check_gradient(test, "rho", rho);  // H does not depend on gamma
   if (kappa) check_gradient(test, "kappa", kappa);

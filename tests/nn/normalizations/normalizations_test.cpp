@@ -47,9 +47,9 @@ Tensor lengths_of(std::vector<int32_t> lengths) {
   return Tensor::from(Shape{static_cast<int64_t>(lengths.size())}, lengths);
 }
 
-Pass training(const Tensor& lengths = {}, RandomKey key = {}) {
-  Pass pass;
-  pass.training = true, pass.lengths = lengths, pass.key = key;
+ForwardPass training(const Tensor& lengths = {}, RandomKey key = {}) {
+  ForwardPass pass;
+  pass.training = true, pass.lengths = lengths, pass.rng = key;
   return pass;
 }
 
@@ -57,7 +57,7 @@ struct Run {
   Tensor y, dx;
   std::vector<Tensor> parameters;
 };
-Run run(Module& module, const Tensor& x, const Tensor& dy, Pass pass = {}) {
+Run run(Module& module, const Tensor& x, const Tensor& dy, ForwardPass pass = {}) {
   for (const NamedParameter& p : parameters_of(module)) p.parameter->value.set_grad({});
   const Tensor leaf = x.clone().set_requires_grad();
   Run result;
@@ -106,14 +106,14 @@ TEST_CASE("DyT with tiny alpha is gamma alpha x + beta to third order") {
 }
 
 TEST_CASE("Derf with s = 0 has slope 2 alpha / sqrt(pi) at zero, 1.128 times DyT's") {
-  const auto slope = [](const char* activation, double alpha) {
+  const auto initial_slope = [](const char* activation, double alpha) {
     const Tensor x = Tensor::zeros({1, 1}, Dtype::f64).set_requires_grad();
     sum(dynamic_norm(x, Activation(activation), Tensor::full({1}, alpha, Dtype::f64))).backward();
     return x.grad().item();
   };
-  CHECK(slope("erf", 0.7) == doctest::Approx(2 * 0.7 / std::sqrt(std::numbers::pi)).epsilon(1e-14));
-  CHECK(slope("tanh", 0.7) == doctest::Approx(0.7).epsilon(1e-14));
-  CHECK(slope("erf", 0.7) / slope("tanh", 0.7) == doctest::Approx(1.1283791670955126).epsilon(1e-14));
+  CHECK(initial_slope("erf", 0.7) == doctest::Approx(2 * 0.7 / std::sqrt(std::numbers::pi)).epsilon(1e-14));
+  CHECK(initial_slope("tanh", 0.7) == doctest::Approx(0.7).epsilon(1e-14));
+  CHECK(initial_slope("erf", 0.7) / initial_slope("tanh", 0.7) == doctest::Approx(1.1283791670955126).epsilon(1e-14));
 }
 
 TEST_CASE("dyt is dynamic(tanh), derf with its shift at 0 is dynamic(erf), to the bit") {
@@ -130,7 +130,7 @@ TEST_CASE("dyt is dynamic(tanh), derf with its shift at 0 is dynamic(erf), to th
 }
 
 TEST_CASE("the ablations of DyT: hardtanh, sigmoid, identity, fixed alpha, no affine part") {
-  Pass pass;
+  ForwardPass pass;
   const Tensor x = Tensor::from({1, 4}, {-3, -0.5, 0.25, 2}, Dtype::f64);
   const auto values = [&](const char* spec) { return (*make(spec, 4))(x, pass).to_vector(); };
   CHECK(values("dynamic(hardtanh)") == std::vector<double>{-1, -0.25, 0.125, 1});
@@ -146,17 +146,17 @@ TEST_CASE("the ablations of DyT: hardtanh, sigmoid, identity, fixed alpha, no af
 }
 
 TEST_CASE("alpha, shift, weight and bias of DyT and Derf do not decay, and start where the papers say") {
-  const auto start = [](int64_t width, bool of_attention) {
+  const auto start = [](int64_t width, bool before_attention) {
     const auto dyt =
-        make_normalization(parse_spec("dyt(by_width=yes)"), {.width = width, .of_attention = of_attention});
+        make_normalization(parse_spec("dyt(by_width=yes)"), {.width = width, .before_attention = before_attention});
     initialize(*dyt, 1);
     return parameter(*dyt, "alpha").item();
   };
   const std::vector<std::tuple<int64_t, double, double>> listed = {
       {64, 1, 1},        {1024, 1, 1},      {2048, 1, 0.5},   {4096, 0.8, 0.2},
       {5120, 0.6, 0.15}, {8192, 0.2, 0.05}, {9000, 0.2, 0.05}};
-  for (const auto& [width, of_attention, other] : listed) {
-    CHECK(start(width, true) == doctest::Approx(of_attention).epsilon(1e-7));
+  for (const auto& [width, before_attention, other] : listed) {
+    CHECK(start(width, true) == doctest::Approx(before_attention).epsilon(1e-7));
     CHECK(start(width, false) == doctest::Approx(other).epsilon(1e-7));
   }
   CHECK(start(2896, false) == doctest::Approx(0.35).epsilon(1e-3));  // half of the way from 2,048 to 4,096
@@ -202,7 +202,7 @@ TEST_CASE("the backward of a dynamic normalization is the same with and without 
 }
 
 TEST_CASE("what the headers of the normalizations say is kept for backward is what is kept") {
-  const auto kept = [](const Tensor& y) { return y.body()->edge.node->saved.bytes(); };
+  const auto kept = [](const Tensor& y) { return y.impl()->edge.node->saved.bytes(); };
   const auto leaf = [](const Shape& shape) { return random_tensor(shape, 1, Dtype::f32).set_requires_grad(); };
   const Tensor x = leaf({2, 3, 8}), w = leaf({8}), b = leaf({8});
   CHECK(kept(dynamic_norm(x, Activation("tanh"), leaf({1}), leaf({1}), w, b)) == 4 * (48 + 1 + 1 + 8));
@@ -213,7 +213,7 @@ TEST_CASE("what the headers of the normalizations say is kept for backward is wh
 
 TEST_CASE("batch normalization: in training every channel leaves with mean 0 and variance 1") {
   const auto module = make("batch(epsilon=1e-12)", 3);
-  Pass pass = training();
+  ForwardPass pass = training();
   const Tensor y = (*module)(random_tensor({4, 5, 3}, 1) * 3.0 + 2.0, pass).reshape({20, 3});
   CHECK(largest_difference(mean(y, {0}), Tensor::zeros({3}, Dtype::f64)) <= 1e-14);
   CHECK(largest_difference(mean(y * y, {0}), Tensor::full({3}, 1, Dtype::f64)) <= 1e-11);
@@ -222,7 +222,7 @@ TEST_CASE("batch normalization: in training every channel leaves with mean 0 and
 TEST_CASE("batch normalization: the running statistics change in after_step alone, and evaluation uses them") {
   const auto module = make("batch(momentum=0.25, epsilon=1e-12)", 1);
   const Tensor x = Tensor::from({4, 1}, {1, 2, 3, 6}, Dtype::f64);  // mean 3, variance 14 / 4, unbiased 14 / 3
-  Pass pass = training();
+  ForwardPass pass = training();
   (*module)(x, pass);
   CHECK(buffer(*module, "running_mean").item() == 0);
   CHECK(buffer(*module, "running_variance").item() == 1);
@@ -231,7 +231,7 @@ TEST_CASE("batch normalization: the running statistics change in after_step alon
   CHECK(buffer(*module, "running_variance").item() == doctest::Approx(0.75 + 0.25 * 14 / 3));
   after_step(*module);  // no new batch
   CHECK(buffer(*module, "running_mean").item() == doctest::Approx(0.25 * 3));
-  Pass evaluation;
+  ForwardPass evaluation;
   const std::vector<double> y = (*module)(x, evaluation).to_vector();
   CHECK(y[3] == doctest::Approx((6 - 0.75) / std::sqrt(0.75 + 0.25 * 14 / 3)));
   after_step(*module);
@@ -244,7 +244,7 @@ TEST_CASE("batch normalization: recomputation under checkpoint repeats no effect
   for (Module* module : {plain.get(), recomputed.get()}) {
     const Tensor leaf = x.clone().set_requires_grad();
     for (const uint64_t micro : {0, 1}) {
-      Pass pass = training({}, RandomKey{1, 2}.derive(micro));
+      ForwardPass pass = training({}, RandomKey{1, 2}.derive(micro));
       const Tensor in = leaf * (1.0 + static_cast<double>(micro));
       const auto f = [&](const Tensor& t) { return (*module)(t, pass); };
       backward(module == plain.get() ? f(in) : recompute(f, in), dy);
@@ -258,10 +258,10 @@ TEST_CASE("batch normalization: recomputation under checkpoint repeats no effect
 TEST_CASE("batch normalization: micro-batches leave the running statistics of the big batch") {
   const auto big = make("batch", 3), small = make("batch", 3);
   const Tensor x = random_tensor({10, 3}, 1);
-  Pass pass = training();
+  ForwardPass pass = training();
   (*big)(x, pass);
   for (const auto& [begin, end] : {std::pair(0, 3), std::pair(3, 10)}) {
-    pass.key = RandomKey{0, 0}.derive(begin);
+    pass.rng = RandomKey{0, 0}.derive(begin);
     (*small)(x.slice(begin, end), pass);
   }
   after_step(*big), after_step(*small);
@@ -322,9 +322,9 @@ TEST_CASE("group normalization: one group is layer normalization; tokens stay ap
 
 TEST_CASE("no normalization hands the same tensor on") {
   const auto module = make("none", 4);
-  Pass pass;
+  ForwardPass pass;
   const Tensor x = random_tensor({2, 4}, 1);
-  CHECK((*module)(x, pass).body() == x.body());
+  CHECK((*module)(x, pass).impl() == x.impl());
   CHECK(count_parameters(*module) == 0);
 }
 
@@ -351,7 +351,7 @@ TEST_CASE("settings of normalizations that cannot work are refused with a senten
   error("batch(momentum=2)").names("batch").names("momentum").value(2).offers(1);
   error("dynamic(swosh)").names("activation").value("'swosh'").offers("'swish' (silu)");
   error("dynamic(prelu)").names("dynamic").value("dynamic(prelu)").names("parameters").offers("relu");
-  Pass pass = training(lengths_of({1, 2}));
+  ForwardPass pass = training(lengths_of({1, 2}));
   const auto flat = [&] { (*make("batch", 3))(random_tensor({4, 3}, 1), pass); };
   expect_error(flat).names("lengths (2)").value("x (4, 3)").offers("(batch, time, channels)").offers("(batch) i32");
 }

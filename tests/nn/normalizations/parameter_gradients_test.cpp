@@ -24,8 +24,8 @@ Tensor gradients_of(const std::string& spec, Dtype dtype, const std::vector<int>
   parameters.zero_gradients();
   for (const int batch : batches) {
     const auto numbers = [&](int seed) { return random_tensor(Shape{3, 40, width}, seed).to(Dtype::bf16).to(dtype); };
-    Pass pass;
-    pass.training = true, pass.key = RandomKey{1, static_cast<uint64_t>(batch)};
+    ForwardPass pass;
+    pass.training = true, pass.rng = RandomKey{1, static_cast<uint64_t>(batch)};
     const Tensor x = numbers(batch);
     x.set_requires_grad();
     backward((*model)(x, pass), numbers(10 * batch));

@@ -22,7 +22,7 @@ struct Two final : Module {  // a matrix longer than one chunk of the update, an
     for (Parameter* p : {&matrix, &vector})
       p->value.copy_from(random_tensor(p->value.shape(), static_cast<int>(p->value.numel())).to(Dtype::bf16));
   }
-  Tensor forward(const Tensor& x, Pass&) override { return x; }
+  Tensor forward(const Tensor& x, ForwardPass&) override { return x; }
   void visit(Visitor& v) override { v("matrix", matrix), v("vector", vector); }
 };
 struct Run {
@@ -47,7 +47,7 @@ TEST_CASE("every optimizer moves the values of bf16 parameters as it moves those
   for (const std::string& name : optimizers().names()) {
     INFO(name);
     Run wide(name, Dtype::f32), narrow(name, Dtype::bf16);
-    CHECK(!wide.flat.rounded());
+    CHECK(!wide.flat.bf16_copy());
     for (int i = 1; i <= 4; ++i) {
       wide.step(i), narrow.step(i);
       CHECK(largest_difference(narrow.flat.values(), wide.flat.values()) == 0);
@@ -104,7 +104,7 @@ TEST_CASE("what an optimizer saves continues bf16 parameters with the same bits"
       b->value.copy_from(a->value);
     first.step(3), second.step(3);
     CHECK(largest_difference(first.flat.values(), second.flat.values()) == 0);
-    CHECK(largest_difference(first.flat.rounded(), second.flat.rounded()) == 0);
+    CHECK(largest_difference(first.flat.bf16_copy(), second.flat.bf16_copy()) == 0);
     CHECK(Run(name, Dtype::f32).optimizer->state().size() == first.optimizer->moments().size());
   }
 }

@@ -28,11 +28,11 @@ struct Three final : Module {
   Parameter matrix, vector, table;
   explicit Three(Dtype dtype = Dtype::f64, const Shape& shape = {70, 60})
       : matrix(shape, constant(0), dtype), vector({5}, constant(0), dtype), table({6, 4}, constant(0), dtype) {
-    table.table = true;
+    table.is_lookup_table = true;
     int seed = 1;
     for (Parameter* p : {&matrix, &vector, &table}) p->value.copy_from(random_tensor(p->value.shape(), seed++));
   }
-  Tensor forward(const Tensor& x, Pass&) override { return x; }
+  Tensor forward(const Tensor& x, ForwardPass&) override { return x; }
   void visit(Visitor& v) override { v("matrix", matrix), v("vector", vector), v("table", table); }
 };
 
@@ -48,16 +48,16 @@ struct Run {  // a model with its optimizer
   std::unique_ptr<Optimizer> optimizer;
   explicit Run(const std::string& spec, Dtype dtype = Dtype::f64, const Shape& shape = {70, 60})
       : model(dtype, shape), flat(model), optimizer(make_optimizer(parse_spec(spec), flat)) {}
-  void step(int number, double rate = 0.01, double size = 1) {
+  void step(int number, double lr = 0.01, double size = 1) {
     flat.zero_gradients();
     for (Parameter* p : {&model.matrix, &model.vector, &model.table}) give_gradient(*p, gradient_of(*p, number, size));
-    CHECK(optimizer->step(rate));
+    CHECK(optimizer->step(lr));
   }
 };
 
 // Compares three steps with a plain formula: (p, g, state of this parameter, step from 1, parameter).
 using Plain = std::function<void(Numbers& p, const Numbers& g, std::map<std::string, Numbers>&, int, const Parameter&)>;
-void check_formula(const std::string& spec, const Plain& plain, double rate = 0.01, double size = 1) {
+void check_formula(const std::string& spec, const Plain& plain, double lr = 0.01, double size = 1) {
   INFO(spec);
   Run run(spec);
   for (Parameter* p : {&run.model.matrix, &run.model.vector, &run.model.table}) {
@@ -65,17 +65,17 @@ void check_formula(const std::string& spec, const Plain& plain, double rate = 0.
     const size_t which = p == &run.model.matrix ? 0 : p == &run.model.vector ? 1 : 2;
     Parameter& watched = which == 0 ? fresh.model.matrix : which == 1 ? fresh.model.vector : fresh.model.table;
     Numbers expected = watched.value.to_vector();
-    std::map<std::string, Numbers> memory;
+    std::map<std::string, Numbers> state;
     for (int t = 1; t <= 3; ++t) {
-      plain(expected, gradient_of(watched, t, size).to_vector(), memory, t, watched);
-      fresh.step(t, rate, size);
+      plain(expected, gradient_of(watched, t, size).to_vector(), state, t, watched);
+      fresh.step(t, lr, size);
       CHECK(largest_difference(watched.value, Tensor::from(watched.value.shape(), expected, Dtype::f64)) <= 1e-12);
     }
   }
 }
 
-Numbers& of(std::map<std::string, Numbers>& memory, const std::string& name, size_t n) {
-  Numbers& m = memory[name];
+Numbers& of(std::map<std::string, Numbers>& state, const std::string& name, size_t n) {
+  Numbers& m = state[name];
   m.resize(n, 0.0);
   return m;
 }
@@ -85,13 +85,13 @@ double norm(const Numbers& x) {
   return std::sqrt(sum);
 }
 
-void plain_adamw(Numbers& p, const Numbers& g, std::map<std::string, Numbers>& memory, int t, bool decays, double rate,
+void plain_adamw(Numbers& p, const Numbers& g, std::map<std::string, Numbers>& state, int t, bool decays, double lr,
                  double beta1, double beta2, double epsilon, double decay) {
-  Numbers &m = of(memory, "m", p.size()), &v = of(memory, "v", p.size());
+  Numbers &m = of(state, "m", p.size()), &v = of(state, "v", p.size());
   for (size_t i = 0; i < p.size(); ++i) {
     m[i] = beta1 * m[i] + (1 - beta1) * g[i], v[i] = beta2 * v[i] + (1 - beta2) * g[i] * g[i];
     const double mean = m[i] / (1 - std::pow(beta1, t)), square = v[i] / (1 - std::pow(beta2, t));
-    p[i] = (decays ? 1 - rate * decay : 1) * p[i] - rate * mean / (std::sqrt(square) + epsilon);
+    p[i] = (decays ? 1 - lr * decay : 1) * p[i] - lr * mean / (std::sqrt(square) + epsilon);
   }
 }
 
@@ -146,7 +146,7 @@ TEST_CASE("optimizers make the steps of the golden file") {
   const testing::Golden golden("optimizers.safetensors");
   struct Values final : Module {
     std::vector<Parameter> all;
-    Tensor forward(const Tensor& x, Pass&) override { return x; }
+    Tensor forward(const Tensor& x, ForwardPass&) override { return x; }
     void visit(Visitor& v) override {
       for (size_t i = 0; i < all.size(); ++i) v(std::to_string(i), all[i]);
     }
@@ -157,7 +157,7 @@ TEST_CASE("optimizers make the steps of the golden file") {
         std::tuple("lion_decayed", "lion(weight_decay=0.1)", 0.01), std::tuple("muon", "muon", 0.02),
         std::tuple("adamw", "adamw(beta2=0.95, weight_decay=0.1)", 0.01)}) {
     const std::string name = std::get<0>(given), spec = std::get<1>(given);
-    const double rate = std::get<2>(given);
+    const double lr = std::get<2>(given);
     INFO(name);
     const auto tensor = [&](const char* what, int i) { return golden(name + "." + what + std::to_string(i)); };
     Values model;
@@ -171,7 +171,7 @@ TEST_CASE("optimizers make the steps of the golden file") {
     for (int step = 0; step < 5; ++step) {
       flat.zero_gradients();
       for (int i = 0; i < 3; ++i) give_gradient(model.all[static_cast<size_t>(i)], tensor("g", i)[step]);
-      CHECK(optimizer->step(rate));
+      CHECK(optimizer->step(lr));
       for (int i = 0; i < 3; ++i)
         CHECK(largest_difference(model.all[static_cast<size_t>(i)].value, tensor("steps", i)[step]) <= 1e-12);
     }
@@ -180,8 +180,8 @@ TEST_CASE("optimizers make the steps of the golden file") {
 
 TEST_CASE("lion makes the steps of its formula") {
   check_formula("lion(beta1=0.8, beta2=0.95, weight_decay=0.3)",
-                [](Numbers& p, const Numbers& g, auto& memory, int, const Parameter& like) {
-                  Numbers& m = of(memory, "m", p.size());
+                [](Numbers& p, const Numbers& g, auto& state, int, const Parameter& like) {
+                  Numbers& m = of(state, "m", p.size());
                   for (size_t i = 0; i < p.size(); ++i) {
                     const double d = 0.8 * m[i] + 0.2 * g[i];
                     p[i] = (like.decay ? 1 - 0.01 * 0.3 : 1) * p[i] - 0.01 * (d > 0 ? 1 : d < 0 ? -1 : 0);
@@ -194,7 +194,7 @@ TEST_CASE("lion's step has the size of the rate everywhere, and none where nothi
   Run run("lion");
   const Tensor before = run.model.matrix.value.clone();
   run.step(1, 0.25, 1e-6);
-  const Numbers moved = absolute(run.model.matrix.value - before).to_vector();
+  const Numbers moved = abs(run.model.matrix.value - before).to_vector();
   for (const double x : moved) CHECK(x == doctest::Approx(0.25).epsilon(1e-12));
   Run still("lion");
   still.step(1, 0.25, 0);
@@ -206,13 +206,13 @@ TEST_CASE("adagrad makes the steps of its formula, below and above the clip of e
     int clipped = 0;
     check_formula(
         "adagrad(grad_clip=0.001)",
-        [&](Numbers& p, const Numbers& g, auto& memory, int, const Parameter&) {
-          Numbers& sum = of(memory, "s", p.size());
-          const double n = norm(g), rate = n > 0.001 ? 0.07 * 0.001 / (n + 1e-10) : 0.07;
+        [&](Numbers& p, const Numbers& g, auto& state, int, const Parameter&) {
+          Numbers& sum = of(state, "s", p.size());
+          const double n = norm(g), lr = n > 0.001 ? 0.07 * 0.001 / (n + 1e-10) : 0.07;
           clipped += n > 0.001;
           for (size_t i = 0; i < p.size(); ++i) {
             sum[i] += g[i] * g[i];
-            p[i] -= rate * g[i] / (std::sqrt(sum[i]) + 1e-10);
+            p[i] -= lr * g[i] / (std::sqrt(sum[i]) + 1e-10);
           }
         },
         0.07, size);
@@ -259,14 +259,13 @@ TEST_CASE("muon makes the steps of its formula for a wide and a tall matrix; wha
     }
   }
   Run muon("muon(adamw_learning_rate=0.5, beta1=0.8, beta2=0.9, epsilon=1e-6, weight_decay=0.2)");
-  std::map<std::string, Numbers> memory[2];
+  std::map<std::string, Numbers> state[2];
   Parameter* others[] = {&muon.model.vector, &muon.model.table};
   Numbers expected[] = {others[0]->value.to_vector(), others[1]->value.to_vector()};
   for (int t = 1; t <= 3; ++t) {
     muon.step(t);
     for (int i = 0; i < 2; ++i) {
-      plain_adamw(expected[i], gradient_of(*others[i], t).to_vector(), memory[i], t, i == 1, 0.005, 0.8, 0.9, 1e-6,
-                  0.2);
+      plain_adamw(expected[i], gradient_of(*others[i], t).to_vector(), state[i], t, i == 1, 0.005, 0.8, 0.9, 1e-6, 0.2);
       CHECK(largest_difference(others[i]->value, Tensor::from(others[i]->value.shape(), expected[i], Dtype::f64)) <=
             1e-12);
     }
@@ -321,7 +320,7 @@ TEST_CASE("every optimizer: the rate of a group is scaled by its factor, and 0 h
     INFO(name);
     const auto moved = [&](const std::string& rates) {
       Three model;
-      model.matrix.rate_group = "maps", model.vector.rate_group = "slopes";
+      model.matrix.lr_group = "maps", model.vector.lr_group = "slopes";
       FlatParameters flat(model);
       const auto optimizer = make_optimizer(parse_spec(name + rates), flat);
       flat.zero_gradients();
@@ -348,9 +347,9 @@ TEST_CASE("group factors that cannot work are refused with a sentence") {
   FlatParameters none(model);
   const auto make_without = [&] { make_optimizer(parse_spec("lion(lr_scales=groups(spans=2))"), none); };
   expect_error(make_without).names("lion").names("lr_scales").value("'spans'").offers("leave lr_scales out");
-  model.matrix.rate_group = "spans", model.vector.rate_group = "slopes";
+  model.matrix.lr_group = "spans", model.vector.lr_group = "slopes";
   FlatParameters flat(model);
-  CHECK(flat.rate_groups() == std::vector<std::string>{"slopes", "spans"});
+  CHECK(flat.lr_groups() == std::vector<std::string>{"slopes", "spans"});
   const auto refused = [&](const std::string& optimizer, const std::string& rates) {
     const Spec spec = parse_spec(optimizer + "(lr_scales=" + rates + ")");
     return expect_error([&] { make_optimizer(spec, flat); }).names(optimizer).names("lr_scales");
@@ -367,7 +366,7 @@ TEST_CASE("every optimizer brings values back into their bounds after the step")
   for (const std::string& name : optimizers().names()) {
     INFO(name);
     Three model;
-    for (Parameter* p : {&model.matrix, &model.vector, &model.table}) p->lowest = -0.1, p->highest = 0.25;
+    for (Parameter* p : {&model.matrix, &model.vector, &model.table}) p->min_value = -0.1, p->max_value = 0.25;
     FlatParameters flat(model);
     const auto optimizer = make_optimizer(parse_spec(name), flat);
     flat.zero_gradients();

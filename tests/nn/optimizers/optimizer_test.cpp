@@ -21,7 +21,7 @@ struct One final : Module {
     weight.value.copy_from(start);
     if (with_bias) bias = Parameter(Shape{5}, constant(1), start.dtype()), fill(bias.value, constant(1), {});
   }
-  Tensor forward(const Tensor& x, Pass&) override { return linear(x, weight.value); }
+  Tensor forward(const Tensor& x, ForwardPass&) override { return linear(x, weight.value); }
   void visit(Visitor& v) override { v("weight", weight), v("bias", bias); }
 };
 
@@ -33,7 +33,7 @@ TEST_CASE("optimizers make PyTorch's steps") {
                             std::tuple("sgd", "sgd(momentum=0.9, weight_decay=0.05)", 0.1),
                             std::tuple("sgd_nesterov", "sgd(momentum=0.9, weight_decay=0.05, nesterov=yes)", 0.1)}) {
     const std::string name = std::get<0>(given), spec = std::get<1>(given);
-    const double rate = std::get<2>(given);
+    const double lr = std::get<2>(given);
     INFO(name);
     One model(golden(name + ".p"));
     FlatParameters flat(model);
@@ -41,7 +41,7 @@ TEST_CASE("optimizers make PyTorch's steps") {
     for (int step = 0; step < 3; ++step) {
       flat.zero_gradients();
       backward(model.weight.value * golden(name + ".g")[step], Tensor::full({2, 3}, 1, Dtype::f64));
-      CHECK(optimizer->step(rate));
+      CHECK(optimizer->step(lr));
       CHECK(largest_difference(model.weight.value, golden(name + ".steps")[step]) <= 1e-13);
     }
   }
@@ -53,20 +53,20 @@ TEST_CASE("flat buffers: handles stay valid, gradients arrive in their place, de
   const Tensor before = handle.clone();
   FlatParameters flat(model);
   CHECK(largest_difference(handle, before) == 0);
-  CHECK(flat.runs().size() == 2);
-  CHECK(flat.runs()[0].decay);
+  CHECK(flat.groups().size() == 2);
+  CHECK(flat.groups()[0].decay);
   CHECK(flat.values().numel() == 32);  // segments begin at multiples of 16
   sum(handle * 2.0).backward();
   CHECK(sum(flat.gradients()).item() == 24);
   flat.zero_gradients();
   sum(model.bias.value).backward();
-  flat.settle_gradients();
+  flat.write_pending_zeros();
   CHECK(sum(flat.gradients()).item() == 5);  // the weight's old gradient counts as zero
 }
 
 TEST_CASE("clipping, norms, bounds, and a gradient that is not finite") {
   One model(random_tensor({2, 3}, 1));
-  model.weight.lowest = -0.1, model.weight.highest = 0.1;
+  model.weight.min_value = -0.1, model.weight.max_value = 0.1;
   FlatParameters flat(model);
   const auto optimizer = make_optimizer(parse_spec("sgd(momentum=0)"), flat);
   const auto give = [&](double g) {
@@ -78,7 +78,7 @@ TEST_CASE("clipping, norms, bounds, and a gradient that is not finite") {
   CHECK(optimizer->step(0, 1, &norm));
   CHECK(norm == doctest::Approx(std::sqrt(24.0)));
   for (const double v : model.weight.value.to_vector()) CHECK(std::fabs(v) <= 0.1);
-  model.weight.lowest = -INFINITY, model.weight.highest = INFINITY;
+  model.weight.min_value = -INFINITY, model.weight.max_value = INFINITY;
   FlatParameters free(model);
   const auto plain = make_optimizer(parse_spec("sgd(momentum=0)"), free);
   const Tensor before = model.weight.value.clone();

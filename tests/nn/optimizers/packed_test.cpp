@@ -19,7 +19,7 @@ namespace {
 class Apart final : public Module {  // the layers of a packed layer, separately
  public:
   Apart() : first(4, 2, {.weight = normal(1)}), second(4, 3, {.weight = normal(1)}) { name_paths(*this); }
-  Tensor forward(const Tensor& x, Pass& pass) override {
+  Tensor forward(const Tensor& x, ForwardPass& pass) override {
     return concatenate({first.forward(x, pass), second.forward(x, pass)}, 1);
   }
   void visit(Visitor& v) override { v("first", first), v("second", second); }
@@ -33,7 +33,7 @@ Tensor both(const Tensor& a, const Tensor& b) { return concatenate({a.detach(), 
 TEST_CASE("adagrad's clip and muon's step act on each part of a packed parameter") {
   for (const char* spec : {"adagrad(grad_clip=0.05)", "muon", "muon(nesterov=no, weight_decay=0.1)"}) {
     CAPTURE(spec);
-    Linear packed(4, 5, {.weight = normal(1), .parts = {2, 3}});
+    Linear packed(4, 5, {.weight = normal(1), .packed_rows = {2, 3}});
     Apart apart;
     convert(packed, Dtype::f64), convert(apart, Dtype::f64);
     initialize(packed, 3);
@@ -46,7 +46,7 @@ TEST_CASE("adagrad's clip and muon's step act on each part of a packed parameter
                separate = make_optimizer(parse_spec(spec), apart_parameters);
     for (uint64_t step = 0; step < 3; ++step) {
       const Tensor x = random_tensor({6, 4}, 10 + step), dy = random_tensor({6, 5}, 20 + step);
-      Pass pass;
+      ForwardPass pass;
       together_parameters.zero_gradients(), apart_parameters.zero_gradients();
       backward(packed.forward(x, pass), dy);
       backward(apart.forward(x, pass), dy);
@@ -62,7 +62,7 @@ TEST_CASE("adagrad's clip and muon's step act on each part of a packed parameter
 TEST_CASE("muon scales the step of a convolution as its source does, by the last two axes of (N, C, h, w)") {
   struct Convolution final : Module {
     explicit Convolution(const Shape& shape) : weight(shape, normal(1)) { name_paths(*this); }
-    Tensor forward(const Tensor& x, Pass&) override { return x; }
+    Tensor forward(const Tensor& x, ForwardPass&) override { return x; }
     void visit(Visitor& v) override { v("weight", weight); }
     Parameter weight;
   };
@@ -70,12 +70,12 @@ TEST_CASE("muon scales the step of a convolution as its source does, by the last
   const auto step_of = [](const Shape& shape) {
     Convolution wide(shape);
     convert(wide, Dtype::f64);
-    const Tensor start = random_tensor({3, 4}, 1).reshape(shape), slope = random_tensor({3, 4}, 2).reshape(shape);
+    const Tensor start = random_tensor({3, 4}, 1).reshape(shape), gradient = random_tensor({3, 4}, 2).reshape(shape);
     wide.weight.value.copy_from(start);
     FlatParameters parameters(wide);
     const auto optimizer = make_optimizer(parse_spec("muon"), parameters);
     parameters.zero_gradients();
-    backward(wide.weight.value * 1.0, slope);
+    backward(wide.weight.value * 1.0, gradient);
     optimizer->step(0.1);
     return (wide.weight.value.detach() - start).reshape(Shape{3, 4});
   };
@@ -86,11 +86,11 @@ TEST_CASE("attentions and gated feed-forwards say which projections they pack") 
   const auto rows_of = [](Module& module) {
     std::vector<std::vector<int64_t>> found;
     for (const NamedParameter& p : parameters_of(module))
-      if (!p.parameter->parts.empty()) found.push_back(p.parameter->parts);
+      if (!p.parameter->packed_rows.empty()) found.push_back(p.parameter->packed_rows);
     return found;
   };
   using Parts = std::vector<std::vector<int64_t>>;
-  const auto attention = make_attention(parse_spec("softmax"), {.width = 8, .heads = 4, .key_heads = 2, .bias = false});
+  const auto attention = make_attention(parse_spec("softmax"), {.width = 8, .heads = 4, .kv_heads = 2, .bias = false});
   CHECK(rows_of(*attention) == Parts{{8, 4, 4}});
   const auto gated = make_feed_forward(parse_spec("gated(silu)"), {.width = 4, .d_ff = 6, .bias = false});
   CHECK(rows_of(*gated) == Parts{{6, 6}});

@@ -39,14 +39,16 @@ const std::vector<std::string> all_specs = [] {
 }();
 
 Tensor rotated(const std::string& spec, const Tensor& x, Cache* cache = nullptr) {
-  Pass pass;
+  ForwardPass pass;
   pass.cache = cache;
   return make(spec)->rotate(x, pass);
 }
-Tensor part(const Tensor& x, int64_t begin, int64_t end) { return slice(x, 1, begin, end); }  // slices the tokens
+Tensor tokens_between(const Tensor& x, int64_t begin, int64_t end) {
+  return slice(x, 1, begin, end);
+}  // slices the tokens
 Tensor reversed(const Tensor& x) {
   std::vector<Tensor> tokens;
-  for (int64_t t = x.size(1); t-- > 0;) tokens.push_back(part(x, t, t + 1));
+  for (int64_t t = x.size(1); t-- > 0;) tokens.push_back(tokens_between(x, t, t + 1));
   return concatenate(tokens, 1);
 }
 
@@ -66,7 +68,7 @@ struct Reader {
     for (const NamedParameter& p : parameters_of(*attention)) fill(p.parameter->value, normal(0.5), RandomKey{7, 8});
   }
   Tensor operator()(const Tensor& x, const Tensor& documents = {}) {
-    Pass pass;
+    ForwardPass pass;
     pass.document_ids = documents;
     return (*attention)((*position)(x, pass), pass);
   }
@@ -90,8 +92,8 @@ TEST_CASE("positions agree with the golden files, outputs and gradients") {
     convert(*position, Dtype::f64);
     if (golden.has("table")) parameters_of(*position)[0].parameter->value.copy_from(golden.tensor("table"));
     Cache cache;
-    cache.tokens = golden.number("offset", 0);
-    Pass pass;
+    cache.length = golden.number("offset", 0);
+    ForwardPass pass;
     pass.cache = &cache;
     const Tensor y = rotary ? position->rotate(x, pass) : position->forward(x, pass);
     CHECK(largest_difference(y, golden.tensor("y")) <= 1e-12);
@@ -127,10 +129,10 @@ TEST_CASE("rotary: angles by the formula, the rest of the channels stays") {
   const Tensor y = rotated("rotary(base=50, partial_rotary_factor=0.6666666667)", x);
   const std::vector<double> in = x.to_vector(), out = y.to_vector();
   for (size_t row = 0; row < 2 * 8 * 2; ++row) {
-    const double place = static_cast<double>(row / 2 % 8);
+    const double position_index = static_cast<double>(row / 2 % 8);
     const double* const a = &in[row * 6];
     for (size_t i = 0; i < 2; ++i) {
-      const double angle = place / std::pow(50., static_cast<double>(2 * i) / 4);
+      const double angle = position_index / std::pow(50., static_cast<double>(2 * i) / 4);
       CHECK(out[row * 6 + i] == doctest::Approx(a[i] * std::cos(angle) - a[2 + i] * std::sin(angle)));
       CHECK(out[row * 6 + 2 + i] == doctest::Approx(a[i] * std::sin(angle) + a[2 + i] * std::cos(angle)));
     }
@@ -170,14 +172,14 @@ TEST_CASE("rotary in f32 and bf16 has angles as exact as in f64") {
   const PositionOptions far{.context = 4000, .width = 4, .heads = 1};
   const auto position = make_position(parse_spec("rotary"), far);
   const Tensor x = random_tensor({1, 4000, 1, 4}, 7, Dtype::bf16);
-  Pass pass;
+  ForwardPass pass;
   const Tensor exact = position->rotate(x.to(Dtype::f64), pass);
   CHECK(largest_difference(position->rotate(x.to(Dtype::f32), pass), exact.to(Dtype::f32)) <= 1e-6);
   CHECK(largest_difference(position->rotate(x, pass), exact.to(Dtype::bf16)) <= 0.02);
 }
 
 TEST_CASE("sinusoidal values are those of the paper") {
-  Pass pass;
+  ForwardPass pass;
   const PositionOptions odd{.context = 6, .width = 7};
   const Tensor y = (*make("sinusoidal(scale=1)", odd))(Tensor::zeros({1, 6, 7}, Dtype::f64), pass);
   const std::vector<double> s = y.to_vector();
@@ -240,12 +242,14 @@ TEST_CASE("an offset, from a cache, gives a slice of what the whole sequence giv
   for (const std::string& spec : all_specs) {
     INFO(spec);
     const auto position = make(spec);
-    Pass whole, later;
+    ForwardPass whole, later;
     Cache cache;
-    cache.tokens = 3;
+    cache.length = 3;
     later.cache = &cache;
-    CHECK(largest_difference((*position)(part(x, 3, 8), later), part((*position)(x, whole), 3, 8)) == 0);
-    CHECK(largest_difference(position->rotate(part(q, 3, 8), later), part(position->rotate(q, whole), 3, 8)) == 0);
+    CHECK(largest_difference((*position)(tokens_between(x, 3, 8), later),
+                             tokens_between((*position)(x, whole), 3, 8)) == 0);
+    CHECK(largest_difference(position->rotate(tokens_between(q, 3, 8), later),
+                             tokens_between(position->rotate(q, whole), 3, 8)) == 0);
   }
 }
 
@@ -257,8 +261,9 @@ TEST_CASE("packed documents equal separate documents, for every position") {
       INFO(spec, (causal ? ", causal" : ", full"));
       Reader read(spec, causal);
       const Tensor packed = read(x, documents);
-      CHECK(largest_difference(
-                packed, concatenate({read(part(x, 0, 3)), read(part(x, 3, 5)), read(part(x, 5, 8))}, 1)) <= 1e-12);
+      CHECK(largest_difference(packed, concatenate({read(tokens_between(x, 0, 3)), read(tokens_between(x, 3, 5)),
+                                                    read(tokens_between(x, 5, 8))},
+                                                   1)) <= 1e-12);
       CHECK(largest_difference(packed, read(x)) > 1e-3);
     }
 }
@@ -302,15 +307,19 @@ TEST_CASE("relative positions with a span shorter than the context") {
 
 TEST_CASE("places count within documents, wherever these lie") {
   const Tensor x = Tensor::zeros({2, 5, 1});
-  Pass pass;
-  CHECK(!places_of(x, pass));
+  ForwardPass pass;
+  CHECK(!positions_of(x, pass));
   pass.document_ids = Tensor::from({2, 5}, std::vector<int32_t>{7, 7, 1, 1, 1, 2, 3, 2, 2, 3});
-  CHECK(places_of(x, pass).to_vector() == std::vector<double>{0, 1, 0, 1, 2, 0, 0, 1, 2, 1});
-  const auto shorter = [&] { places_of(Tensor::zeros({2, 4, 1}), pass); };
+  CHECK(positions_of(x, pass).to_vector() == std::vector<double>{0, 1, 0, 1, 2, 0, 0, 1, 2, 1});
+  const auto shorter = [&] { positions_of(Tensor::zeros({2, 4, 1}), pass); };
   expect_error(shorter).names("document_ids").value("(2, 5)").value("i32").offers("i32").offers("(2, 4)");
   Cache cache;
   pass.cache = &cache;
-  expect_error([&] { places_of(x, pass); }).names("document_ids").names("cache").offers("one text").offers("leave one");
+  expect_error([&] { positions_of(x, pass); })
+      .names("document_ids")
+      .names("cache")
+      .offers("one text")
+      .offers("leave one");
 }
 
 TEST_CASE("what positions refuse, they refuse with a sentence when they are made") {
@@ -333,9 +342,9 @@ TEST_CASE("what positions refuse, they refuse with a sentence when they are made
   for (const std::string name : {"learned", "none"}) refusal(name + "(3)").names(name).value(name + "(3)");
   refusal("rotari").names("position").value("'rotari'").offers("'rotary'");
 
-  Pass pass;
+  ForwardPass pass;
   Cache cache;
-  cache.tokens = 5;
+  cache.length = 5;
   pass.cache = &cache;
   const auto learned = [&] { make("learned")->forward(Tensor::zeros({1, 4, 12}, Dtype::f64), pass); };
   expect_error(learned).names("learned positions").value("9 positions").value(8).offers("longer context");

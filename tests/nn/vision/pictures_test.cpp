@@ -144,19 +144,19 @@ TEST_CASE("convolution, pools and patches agree with PyTorch, outputs and every 
 }
 
 TEST_CASE("convolution over more pictures than the scratch memory holds at once equals picture by picture") {
-  const int64_t pictures = 5;  // 64 x 64 windows of 9 x 40 values: two images at a time
-  const Tensor x = whole_numbers({pictures, 64, 64, 40}, 1, Dtype::f32).set_requires_grad(),
+  const int64_t images = 5;  // 64 x 64 windows of 9 x 40 values: two images at a time
+  const Tensor x = whole_numbers({images, 64, 64, 40}, 1, Dtype::f32).set_requires_grad(),
                w = whole_numbers({2, 3, 3, 40}, 2, Dtype::f32).set_requires_grad();
   const WindowSteps steps{.padding = 1};
   const Tensor y = convolution(x, w, {}, steps), dy = whole_numbers(y.shape(), 3, Dtype::f32);
   backward(y, dy);
   Tensor dw = Tensor::zeros_like(w);
-  for (int64_t i = 0; i < pictures; ++i) {
+  for (int64_t i = 0; i < images; ++i) {
     const Tensor one = x.detach().slice(i, i + 1).clone().set_requires_grad(),
                  v = w.detach().clone().set_requires_grad();
-    const Tensor part = convolution(one, v, {}, steps);
-    backward(part, dy.slice(i, i + 1));
-    CHECK(largest_difference(part, y.detach().slice(i, i + 1)) == 0);
+    const Tensor one_output = convolution(one, v, {}, steps);
+    backward(one_output, dy.slice(i, i + 1));
+    CHECK(largest_difference(one_output, y.detach().slice(i, i + 1)) == 0);
     CHECK(largest_difference(one.grad(), x.grad().slice(i, i + 1)) == 0);
     dw = dw + v.grad();
   }
@@ -248,7 +248,7 @@ TEST_CASE("average pool: only pixels of the picture count; global average is the
 }
 
 TEST_CASE("what the headers say is kept for backward is what is kept") {
-  const auto kept = [](const Tensor& y) { return y.body()->edge.node->saved.bytes(); };
+  const auto kept = [](const Tensor& y) { return y.impl()->edge.node->saved.bytes(); };
   const Tensor x = random_tensor({2, 8, 8, 4}, 1, Dtype::f32).set_requires_grad(),
                w = random_tensor({6, 3, 3, 4}, 2, Dtype::f32).set_requires_grad();
   CHECK(kept(convolution(x, w)) == 4 * (2 * 8 * 8 * 4 + 6 * 3 * 3 * 4));
@@ -260,10 +260,10 @@ TEST_CASE("modules of pictures: shapes, names, initial values") {
   Convolution convolve(3, 8, {3, 5}, {.steps = {.stride = 2, .padding = {1, 2}}});
   initialize(convolve, 1);
   CHECK(convolve.weight.value.shape() == Shape{8, 3, 5, 3});
-  const double bound = 1 / std::sqrt(45.0), largest = max(absolute(convolve.weight.value.reshape({360})), 0).item();
+  const double bound = 1 / std::sqrt(45.0), largest = max(abs(convolve.weight.value.reshape({360})), 0).item();
   CHECK(largest <= bound);
   CHECK(largest > 0.9 * bound);
-  Pass pass;
+  ForwardPass pass;
   const Tensor x = random_tensor({2, 8, 8, 3}, 1, Dtype::f32);
   CHECK(convolve(x, pass).shape() == Shape{2, 4, 4, 8});
   CHECK(parameters_of(convolve)[1].path == "bias");

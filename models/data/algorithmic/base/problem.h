@@ -21,10 +21,10 @@ class Problem {
   virtual int64_t vocabulary() const = 0;  // tokens are 0, 1, ..., vocabulary - 1
   virtual int64_t length() const = 0;      // tokens, equal for all sequences
   // Writes the sequence of an rng key: `inputs` and, where the model must answer, `targets`, each
-  // of `length` tokens. The targets are no_answer before the call.
-  virtual void write(RandomKey key, std::span<int32_t> inputs, std::span<int32_t> targets) const = 0;
+  // of `length` tokens. The targets are no_target before the call.
+  virtual void write(RandomKey rng, std::span<int32_t> inputs, std::span<int32_t> targets) const = 0;
 };
-constexpr int32_t no_answer = -1;  // ignored by losses
+constexpr int32_t no_target = -1;  // ignored by losses
 
 using ProblemEntry = nn::Entry<Problem>;
 Registry<ProblemEntry>& problems();
@@ -33,12 +33,12 @@ std::unique_ptr<Problem> make_problem(const Spec& spec);  // "copy(length=32)"
 // Random numbers, drawn one by one from an rng key.
 class Draws {
  public:
-  explicit Draws(RandomKey key) : key_(key) {}
-  int64_t below(int64_t n) { return static_cast<int64_t>(orrery::below(key_, drawn_++, static_cast<uint64_t>(n))); }
+  explicit Draws(RandomKey rng) : rng_(rng) {}
+  int64_t below(int64_t n) { return static_cast<int64_t>(orrery::below(rng_, drawn_++, static_cast<uint64_t>(n))); }
   int32_t token(int64_t n) { return static_cast<int32_t>(below(n)); }
 
  private:
-  RandomKey key_;
+  RandomKey rng_;
   uint64_t drawn_ = 0;
 };
 

@@ -12,13 +12,13 @@ namespace {
 
 struct DroppedModelSettings {
   int64_t vocabulary = 0, context = 64, width = 16;
-  Spec initial_std = parse_spec("0.02");
+  Spec initialization = parse_spec("0.02");
   template <class V>
   void visit(V& v) {
     v("vocabulary", vocabulary, "tokens that exist; 0: as many as the tokenizer has", between(0, 1048576));
     v("context", context, "the most tokens", between(1, 16777216));
     v("width", width, "channels of an embedding", between(1, 65536));
-    v("initialization", initial_std, "standard deviation of weights at the start");
+    v("initialization", initialization, "standard deviation of weights at the start");
   }
 };
 
@@ -31,12 +31,13 @@ class DroppedModel final : public nn::Module {
   using Settings = DroppedModelSettings;
 
   explicit DroppedModel(const Settings& s)
-      : embedding_(s.vocabulary, s.width, nn::initial_weights(s.initial_std, s.width).table()),
-        head_(Shape{s.vocabulary, s.width}, nn::initial_weights(s.initial_std, s.width).head(s.width, s.vocabulary)) {
-    head_.table = true;
+      : embedding_(s.vocabulary, s.width, nn::initial_weights(s.initialization, s.width).embedding()),
+        head_(Shape{s.vocabulary, s.width},
+              nn::initial_weights(s.initialization, s.width).head(s.width, s.vocabulary)) {
+    head_.is_lookup_table = true;
     nn::name_paths(*this);
   }
-  Tensor forward(const Tensor& tokens, nn::Pass& pass) override {
+  Tensor forward(const Tensor& tokens, nn::ForwardPass& pass) override {
     return nn::linear(embedding_(tokens, pass), head_.value);
   }
   void visit(nn::Visitor& v) override {

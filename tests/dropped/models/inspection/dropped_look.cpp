@@ -6,14 +6,15 @@
 namespace orrery::models {
 namespace {
 
-void look(std::vector<View>& views, const Subject& subject, const LookSettings&) {
+void analyze(std::vector<View>& views, const InspectedExample& subject, const AnalysisSettings&) {
   TableView table{{"sublayer", "mean |x|"}, "lr", {}};
-  for (const Seen& seen : see(subject, "residual"))
-    table.rows.push_back({seen.path, fixed(mean(absolute(seen.value)).item(), 3)});
+  for (const Captured& captured : capture(subject, "residual"))
+    table.rows.push_back({captured.path, fixed(mean(abs(captured.value)).item(), 3)});
   if (!table.rows.empty()) views.push_back({"Dropped", "", "Size of the stream", "", std::move(table)});
 }
 
-REGISTER_LOOK(dropped_look, {.name = "dropped_look", .description = "how large the residual stream is", .look = look});
+REGISTER_ANALYSIS(dropped_look,
+                  {.name = "dropped_look", .description = "how large the residual stream is", .analyze = analyze});
 
 }  // namespace
 }  // namespace orrery::models

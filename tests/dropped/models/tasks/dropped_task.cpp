@@ -15,13 +15,13 @@ class DroppedTask final : public TextTask {
   struct Settings : TextSettings {};
 
   DroppedTask(Settings& s, AnySettings& model, const TaskOptions& options) : TextTask(s, model, options) {
-    if (options.purpose != Purpose::judge) batches_.emplace(training(), options.batch, context(), options.seed);
+    if (options.purpose != Purpose::evaluate) batches_.emplace(training(), options.batch_size, context(), options.seed);
   }
   std::vector<Tensor> batch(int64_t step, int64_t micro_batch) const override {
     const Batch b = batches_.value().at(step, micro_batch);
     return {b.inputs, b.targets};
   }
-  Tensor loss(nn::Module& model, std::span<const Tensor> batch, nn::Pass& pass) const override {
+  Tensor loss(nn::Module& model, std::span<const Tensor> batch, nn::ForwardPass& pass) const override {
     return nn::cross_entropy(model(batch[0], pass), batch[1]);
   }
   std::optional<Validation> validate(nn::Module& model, const std::function<bool()>& stop) const override {

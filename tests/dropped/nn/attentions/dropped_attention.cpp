@@ -19,13 +19,13 @@ class DroppedAttention final : public AttentionLayer {
                                 .formula = "o_i = sum_j softplus(<q_i, k_j> / sqrt(D)) v_j",
                                 .source = "a test",
                                 .parameters = "as softmax",
-                                .keeps = "q, k, v"};
+                                .saves = "q, k, v"};
 
   DroppedAttention(const Spec& spec, const AttentionLayerOptions& options)
       : AttentionLayer(info.name, settings_from<Settings>(spec).layer, options, {.span = false, .slots = false}) {}
 
  private:
-  Tensor read(const AttentionInputs& r, const AttentionOptions& o, Pass&) override {
+  Tensor attend(const AttentionInputs& r, const AttentionOptions& o, ForwardPass&) override {
     return attention(r, o, softplus_).output;
   }
   Tensor weights(const AttentionInputs& r, const AttentionOptions& o) override {

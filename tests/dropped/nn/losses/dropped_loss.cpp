@@ -7,7 +7,7 @@ namespace orrery::nn {
 namespace {
 
 constexpr LossInfo info{
-    .name = "dropped_loss", .formula = "mean x^2 / 2", .source = "a test", .parameters = "none", .keeps = "x"};
+    .name = "dropped_loss", .formula = "mean x^2 / 2", .source = "a test", .parameters = "none", .saves = "x"};
 REGISTER_LOSS(info);
 
 GradientCase gradient_case(const CaseTensors& random) {

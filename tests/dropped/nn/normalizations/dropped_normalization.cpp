@@ -19,10 +19,10 @@ class DroppedNormalization final : public Module {
                                 .formula = "x / (mean |x| + epsilon)",
                                 .source = "a test",
                                 .parameters = "none",
-                                .keeps = "x"};
+                                .saves = "x"};
 
   DroppedNormalization(const Spec& spec, const NormalizationOptions&) { read_settings(spec, settings_); }
-  Tensor forward(const Tensor& x, Pass&) override { return x / (mean(absolute(x), {-1}, true) + settings_.epsilon); }
+  Tensor forward(const Tensor& x, ForwardPass&) override { return x / (mean(abs(x), {-1}, true) + settings_.epsilon); }
 
  private:
   Settings settings_;
@@ -32,10 +32,10 @@ REGISTER_NORMALIZATION(DroppedNormalization);
 GradientCase gradient_case(const CaseTensors& random) {
   return {{{"x", random({5, 7})}},
           [](const auto& in) {
-            Pass pass;
+            ForwardPass pass;
             return (*make_normalization(parse_spec("dropped_normalization"), {.width = 7}))(in[0], pass);
           },
-          [](const auto& in) { return in[0] * 7.0 / (sum(absolute(in[0]), {-1}, true) + 7e-5); }};
+          [](const auto& in) { return in[0] * 7.0 / (sum(abs(in[0]), {-1}, true) + 7e-5); }};
 }
 REGISTER_GRADIENT_CASE("normalization", "dropped_normalization", gradient_case);
 

@@ -12,18 +12,18 @@ class DroppedPosition final : public Position {
                                 .formula = "x + place / context",
                                 .source = "a test",
                                 .parameters = "none",
-                                .keeps = "nothing"};
+                                .saves = "nothing"};
   DroppedPosition(const Spec& spec, const PositionOptions& options) {
     check(spec.items.empty(), "dropped_position: takes no settings, not ", print(spec));
     std::vector<double> ramp;
-    for (int64_t place = 0; place < options.context; ++place)
+    for (int64_t position = 0; position < options.context; ++position)
       ramp.insert(ramp.end(), static_cast<size_t>(options.width),
-                  static_cast<double>(place) / static_cast<double>(options.context));
+                  static_cast<double>(position) / static_cast<double>(options.context));
     table_ = Tensor::from(Shape{options.context, options.width}, ramp, Dtype::f64);
   }
-  Tensor forward(const Tensor& x, Pass& pass) override {
+  Tensor forward(const Tensor& x, ForwardPass& pass) override {
     if (table_.device() != x.device()) table_ = table_.to(x.device());
-    return x + rows_at_places("dropped_position", table_, x, pass);
+    return x + rows_at_positions("dropped_position", table_, x, pass);
   }
 
  private:
@@ -34,7 +34,7 @@ REGISTER_POSITION(DroppedPosition);
 GradientCase gradient_case(const CaseTensors& random) {
   return {{{"x", random({2, 2, 2})}},
           [](const auto& in) {
-            Pass pass;
+            ForwardPass pass;
             return (*make_position(parse_spec("dropped_position"), {.context = 2, .width = 2}))(in[0], pass) * in[0];
           },
           [](const auto& in) {

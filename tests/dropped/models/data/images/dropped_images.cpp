@@ -11,15 +11,15 @@ ImageSet read_dropped(const std::string& folder, const ImageOptions& options) {
   const std::string bytes = set.read(folder + "/dropped.raw");
   check(bytes.size() % 17 == 0, "images: ", folder, "/dropped.raw has ", bytes.size(), " bytes, not 17 for each image");
   set.classes = {"dark", "light"};
-  for (Images* const part : {&set.train, &set.validation}) part->height = part->width = 4, part->channels = 1;
+  for (Images* const split : {&set.train, &set.validation}) split->height = split->width = 4, split->channels = 1;
   for (size_t i = 0; i < bytes.size() / 17; ++i) {
-    Images& part = i % 4 == 3 ? set.validation : set.train;
-    part.labels.push_back(bytes[17 * i]);
-    part.pixels.insert(part.pixels.end(), bytes.begin() + static_cast<int64_t>(17 * i + 1),
-                       bytes.begin() + static_cast<int64_t>(17 * i + 17));
+    Images& split = i % 4 == 3 ? set.validation : set.train;
+    split.labels.push_back(bytes[17 * i]);
+    split.pixels.insert(split.pixels.end(), bytes.begin() + static_cast<int64_t>(17 * i + 1),
+                        bytes.begin() + static_cast<int64_t>(17 * i + 17));
   }
-  set.train = brought_to(std::move(set.train), options, folder);
-  set.validation = brought_to(std::move(set.validation), options, folder);
+  set.train = resized(std::move(set.train), options, folder);
+  set.validation = resized(std::move(set.validation), options, folder);
   return set;
 }
 
