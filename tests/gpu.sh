@@ -193,7 +193,7 @@ stage_gradcheck() { "$program" gradcheck --all --device=cuda; }
 # expectations OPTIONS...: what is expected of each figure, with this card's name or of all cards
 expectations() {
   [ -n "$emulated" ] || set -- --card "$(nvidia-smi --query-gpu=name --format=csv,noheader | head -n 1)" "$@"
-  "$PYTHON" tests/gpu_static/figures.py --counts "$counts" "$@"
+  "$PYTHON" tests/gpu_static/benchmarks.py --counts "$counts" "$@"
 }
 # benchmark SECONDS WORDS...: against PyTorch where it is, else ours alone, and beside it what is expected; WORDS are
 # compare.py's

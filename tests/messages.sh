@@ -4,7 +4,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 build=${1:-build}
-[ $# -lt 2 ] && set -- "$build" engine_tests nn_tests models_tests examples_tests failures_tests cuda_tests
+[ $# -lt 2 ] && set -- "$build" engine_tests nn_tests models_tests examples_tests fault_injection_tests cuda_tests
 shift
 for program in "$@"; do
   [ -x "$build/$program" ] || { echo "$program is not built: its messages stay as they are" && continue; }

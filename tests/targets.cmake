@@ -110,19 +110,19 @@ if(TARGET orrery)
     add_executable(wrong_derivative tests/examples/wrong_derivative.cpp examples/orrery/commands/gradcheck.cpp
                                     examples/orrery/commands/gradient_diagnosis.cpp
                                     examples/orrery/commands/pointwise_check.cpp examples/orrery/terminal/arguments.cpp
-                                    examples/orrery/terminal/outside.cpp examples/orrery/terminal/progress.cpp
+                                    examples/orrery/terminal/process_io.cpp examples/orrery/terminal/progress.cpp
                                     examples/orrery/terminal/style.cpp examples/orrery/terminal/table.cpp
                                     examples/orrery/terminal/talk.cpp)
     target_link_libraries(wrong_derivative PRIVATE orrery_models)
     orrery_add_formulas(wrong_derivative tests/examples/wrong_derivative.cpp)
     target_compile_definitions(examples_tests PRIVATE "WRONG_DERIVATIVE_PROGRAM=\"$<TARGET_FILE:wrong_derivative>\"")
-    add_executable(settings_at_random tests/examples/settings_at_random.cpp)
-    target_link_libraries(settings_at_random PRIVATE orrery_models)
-    target_compile_definitions(examples_tests PRIVATE "SETTINGS_AT_RANDOM=\"$<TARGET_FILE:settings_at_random>\"")
-    add_dependencies(examples_tests orrery wrong_derivative settings_at_random)
+    add_executable(random_settings tests/examples/random_settings.cpp)
+    target_link_libraries(random_settings PRIVATE orrery_models)
+    target_compile_definitions(examples_tests PRIVATE "RANDOM_SETTINGS=\"$<TARGET_FILE:random_settings>\"")
+    add_dependencies(examples_tests orrery wrong_derivative random_settings)
   endif()
-  add_test(NAME dropped_file COMMAND sh "${PROJECT_SOURCE_DIR}/tests/dropped_file.sh" "${PROJECT_BINARY_DIR}")
-  set_tests_properties(dropped_file PROPERTIES LABELS examples TIMEOUT 900)
+  add_test(NAME add_file COMMAND sh "${PROJECT_SOURCE_DIR}/tests/add_file_test.sh" "${PROJECT_BINARY_DIR}")
+  set_tests_properties(add_file PROPERTIES LABELS examples TIMEOUT 900)
 endif()
 
 # Foreign bytes (tests/fuzz/format.h).  With a compiler that has libFuzzer: -DORRERY_LIBFUZZER=ON, see tests/fuzz.sh.
@@ -148,16 +148,16 @@ if(TARGET orrery_models)
   add_dependencies(fuzz_tests orrery_fuzz)
 endif()
 
-# Calls that fail (tests/failures/interposer.cpp).  A sanitizer has an allocator of its own in that place.
+# Calls that fail (tests/fault_injection/interposer.cpp).  A sanitizer has an allocator of its own in that place.
 if(TARGET orrery AND NOT ORRERY_SANITIZE)
-  add_library(failures_interposer SHARED tests/failures/interposer.cpp)
-  target_link_libraries(failures_interposer PRIVATE ${CMAKE_DL_LIBS})
-  file(GLOB files CONFIGURE_DEPENDS tests/failures/*.cpp)
+  add_library(fault_injection_interposer SHARED tests/fault_injection/interposer.cpp)
+  target_link_libraries(fault_injection_interposer PRIVATE ${CMAKE_DL_LIBS})
+  file(GLOB files CONFIGURE_DEPENDS tests/fault_injection/*.cpp)
   list(FILTER files EXCLUDE REGEX "/interposer\\.cpp$")
-  orrery_add_test_program(failures_tests LABEL examples FILES ${files} LIBRARIES nlohmann_json::nlohmann_json)
-  target_compile_definitions(failures_tests PRIVATE "ORRERY_PROGRAM=\"$<TARGET_FILE:orrery>\""
-                                                    "FAILURES_INTERPOSER=\"$<TARGET_FILE:failures_interposer>\"")
-  add_dependencies(failures_tests orrery failures_interposer)
+  orrery_add_test_program(fault_injection_tests LABEL examples FILES ${files} LIBRARIES nlohmann_json::nlohmann_json)
+  target_compile_definitions(fault_injection_tests PRIVATE "ORRERY_PROGRAM=\"$<TARGET_FILE:orrery>\""
+                                                    "FAULT_INJECTION_INTERPOSER=\"$<TARGET_FILE:fault_injection_interposer>\"")
+  add_dependencies(fault_injection_tests orrery fault_injection_interposer)
 endif()
 
 file(GLOB files CONFIGURE_DEPENDS tests/*_test.cpp)
@@ -215,7 +215,7 @@ elseif(TARGET orrery_emulated)
       "ORRERY_EMULATED_ARCHITECTURE=set:86;ORRERY_SHARED_MEMORY=unset:")
   endif()
   # What a step and what is timed launch, for tests/gpu_static/model.py.
-  add_executable(gpu_launches EXCLUDE_FROM_ALL tests/gpu_static/launches.cpp tests/gpu_static/figures.cpp
+  add_executable(gpu_launches EXCLUDE_FROM_ALL tests/gpu_static/launches.cpp tests/gpu_static/benchmarks.cpp
                               tests/gpu_static/recorder.cpp examples/orrery/commands/bench_operations.cpp
                               examples/orrery/commands/bench_train.cpp examples/orrery/terminal/style.cpp
                               examples/orrery/terminal/table.cpp)
@@ -230,7 +230,7 @@ endif()
 
 # What tests/run.sh runs before a commit: everything but what is compiled for the emulation.
 add_custom_target(quick_tests)
-foreach(target orrery engine_tests nn_tests models_tests examples_tests fuzz_tests failures_tests rules_tests)
+foreach(target orrery engine_tests nn_tests models_tests examples_tests fuzz_tests fault_injection_tests rules_tests)
   if(TARGET ${target})
     add_dependencies(quick_tests ${target})
   endif()
@@ -241,8 +241,8 @@ foreach(file IN LISTS numbered)
 endforeach()
 
 # They run beside one another, the longest first: seconds on a slow machine.
-foreach(cost examples_tests=480 models_tests=300 cuda_tests=300 dropped_file=200 cuda_tests_truncating=180
-             failures_tests=100 package=60)
+foreach(cost examples_tests=480 models_tests=300 cuda_tests=300 add_file=200 cuda_tests_truncating=180
+             fault_injection_tests=100 package=60)
   string(REPLACE "=" ";" cost "${cost}")
   list(GET cost 0 test)
   if(TEST ${test})

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "cuda/attention/problem.cuh"
-#include "engine/math/coarse.h"
+#include "engine/math/approx_float.h"
 #include "engine/math/scalar.h"
 
 namespace orrery::cuda {

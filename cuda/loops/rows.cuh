@@ -23,7 +23,7 @@
 #include "cuda/loops/blocks.cuh"
 #include "cuda/loops/lanes.cuh"
 #include "cuda/loops/map.cuh"
-#include "engine/math/coarse.h"
+#include "engine/math/approx_float.h"
 
 namespace orrery::cuda {
 

@@ -7,9 +7,9 @@
 #include <type_traits>
 
 #include "cuda/matmul/matmul.cuh"
-#include "cuda/matmul/parts.cuh"
+#include "cuda/matmul/bf16_split.cuh"
 #include "cuda/matmul/tensor_core_kernels.cuh"
-#include "engine/math/coarse.h"
+#include "engine/math/approx_float.h"
 
 namespace orrery::cuda {
 

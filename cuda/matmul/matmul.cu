@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "cuda/matmul/matmul.cuh"
-#include "cuda/matmul/parts.cuh"
+#include "cuda/matmul/bf16_split.cuh"
 #include "cuda/matmul/tensor_core_kernels.cuh"
 
 namespace orrery::cuda {

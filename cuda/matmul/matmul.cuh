@@ -27,7 +27,7 @@
 
 #include "cuda/matmul/epilogue.cuh"
 #include "cuda/matmul/matmul.h"
-#include "cuda/matmul/pieces.cuh"
+#include "cuda/matmul/split_k.cuh"
 #include "cuda/matmul/tensor_core.cuh"
 #include "cuda/runtime/launch.cuh"
 #include "engine/types/dtype.h"

@@ -1,6 +1,6 @@
 // The kernels of attention in bf16 by vdpbf16ps.
 #include "engine/attention/instructions.h"
-#include "engine/matmul/pairs.h"
+#include "engine/matmul/bf16_dot.h"
 
 namespace orrery::detail::attention {
 

@@ -6,7 +6,7 @@
 // left factor are read in place, f32 weights and score gradients are rounded once per product.
 #pragma once
 
-#include "engine/matmul/widened.h"
+#include "engine/matmul/bf16_widen.h"
 
 namespace orrery::detail::attention {
 namespace {

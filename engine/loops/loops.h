@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "engine/loops/column_sums.h"
-#include "engine/loops/pieces.h"
+#include "engine/loops/bf16_chunks.h"
 #include "engine/loops/terms.h"
-#include "engine/math/coarse.h"
+#include "engine/math/approx_float.h"
 #include "engine/system/parallel.h"
 #include "engine/types/check.h"
 #include "engine/types/device.h"
@@ -151,7 +151,7 @@ void map(Device device, const Broadcast<sizeof...(T)>& shape, const F& f, Out ou
 // threads run the body. In one call no f(i) may need the effects of another f(j). sum(f, in...) and
 // max(f, in...) take f(in[i]...). map(out, f, in...) is the each of out[i] = f(in[i]...), out being
 // an input or disjoint: a GPU moves 16 bytes at once, a CPU converts bf16 in chunks. If f's result
-// is rounded to T next, f may call functions in Row::FormulaFloat<T> (engine/math/coarse.h).
+// is rounded to T next, f may call functions in Row::FormulaFloat<T> (engine/math/approx_float.h).
 //
 // Use `in = row.preload(array)` if the body reads the array several times and writes it only in the
 // last loop, if at all. A GPU then holds it in registers (cuda/loops/rows.cuh); a CPU has it in its

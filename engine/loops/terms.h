@@ -1,7 +1,7 @@
 // The terms that a formula of reduce returns, and the destination of each sum.
 #pragma once
 
-#include "engine/loops/pieces.h"
+#include "engine/loops/bf16_chunks.h"
 #include "engine/types/dtype.h"
 
 namespace orrery::detail {

@@ -47,7 +47,7 @@
 #include "engine/simd/vectors.h"
 #include "engine/matmul/few_rows.h"
 #include "engine/matmul/tile.h"
-#include "engine/matmul/widened.h"
+#include "engine/matmul/bf16_widen.h"
 
 namespace orrery::detail::matmul {
 namespace {

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "engine/matmul/tile.h"
-#include "engine/matmul/widened.h"
+#include "engine/matmul/bf16_widen.h"
 #include "engine/simd/vectors.h"
 
 namespace orrery::detail::matmul {

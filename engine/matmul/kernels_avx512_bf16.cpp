@@ -1,5 +1,5 @@
 // Products of bf16 by vdpbf16ps.
-#include "engine/matmul/pairs.h"
+#include "engine/matmul/bf16_dot.h"
 
 #include "engine/matmul/blocks.h"
 

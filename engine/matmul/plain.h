@@ -1,7 +1,7 @@
 // The number type of single elements for blocks.h and the tiles of attention; bf16 is widened.
 #pragma once
 
-#include "engine/matmul/widened.h"
+#include "engine/matmul/bf16_widen.h"
 
 namespace orrery::detail::matmul {
 namespace {

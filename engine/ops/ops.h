@@ -41,7 +41,7 @@ Tensor abs(const Tensor& x);                                              // der
 Tensor heaviside(const Tensor& x);                                        // 1 where x > 0, else 0; the gradient is zero
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);  // a where condition != 0; no gradient to it
 
-// ---- product.cpp: (..., m, k) x (..., k, n) -> (..., m, n), leading axes equal or absent on one side
+// ---- matmul.cpp: (..., m, k) x (..., k, n) -> (..., m, n), leading axes equal or absent on one side
 struct Transposed {
   bool a = false, b = false;
 };
@@ -78,7 +78,7 @@ void add_rows_in_place(const Tensor& table, const Tensor& x, const Tensor& indic
 Tensor gather_last(const Tensor& x, const Tensor& indices);  // (..., C), (...) -> (...): one element of each row
 Tensor one_hot(const Tensor& indices, int64_t classes, Dtype dtype = Dtype::f32);  // not differentiable
 
-// ---- casting.cpp
+// ---- cast.cpp
 Tensor cast(const Tensor& x, Dtype dtype);  // to or from i32: not differentiable
 Tensor move(const Tensor& x, Device device);
 

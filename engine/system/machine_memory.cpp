@@ -11,7 +11,7 @@
 
 #include "engine/system/files.h"
 #include "engine/types/sizes.h"
-#include "engine/types/wording.h"
+#include "engine/types/format.h"
 
 namespace orrery {
 namespace {

@@ -18,7 +18,7 @@ namespace {
 //   save first: a user's (INT, TERM, HUP), a limit of CPU time (XCPU), a batch system's warning (USR1, USR2), a failing
 //     power supply (PWR), timers that a parent process has left running (ALRM, VTALRM, PROF), IO and STKFLT
 //   end at once: QUIT and KILL, which request that
-//   ignored (outside.cpp): PIPE and XFSZ, whose write calls return an error
+//   ignored (process_io.cpp): PIPE and XFSZ, whose write calls return an error
 //   default: ABRT, BUS, FPE, ILL, SEGV, SYS, TRAP, after which the program's state may be wrong
 constexpr std::array stop_signals = {SIGINT, SIGTERM, SIGHUP,    SIGXCPU, SIGUSR1, SIGUSR2,
                                      SIGPWR, SIGALRM, SIGVTALRM, SIGPROF, SIGIO,   SIGSTKFLT};

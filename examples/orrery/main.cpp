@@ -9,7 +9,7 @@
 #include "engine/types/usage_error.h"
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/commands/help.h"
-#include "examples/orrery/terminal/outside.h"
+#include "examples/orrery/terminal/process_io.h"
 #include "examples/orrery/terminal/threads.h"
 #include "examples/orrery/terminal/version_text.h"
 #include "models/catalogue/plugins.h"

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "models/data/pairs.h"
+#include "models/data/sentence_pairs.h"
 #include "models/translation_model.h"
 
 namespace orrery::models {

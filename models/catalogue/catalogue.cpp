@@ -7,12 +7,12 @@
 #include <utility>
 
 #include "engine/settings/registry.h"
-#include "engine/types/wording.h"
+#include "engine/types/format.h"
 #include "models/data/algorithmic/base/problem.h"
 #include "models/data/data_format.h"
 #include "models/data/tokenizer.h"
-#include "models/figures/base/figure.h"
-#include "models/inspection/base/look.h"
+#include "models/metrics/base/model_metric.h"
+#include "models/inspection/base/analysis.h"
 #include "models/model.h"
 #include "models/tasks/base/task.h"
 #include "nn/attentions/base/attention.h"

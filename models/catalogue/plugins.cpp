@@ -6,7 +6,7 @@
 #include "engine/settings/plugin.h"
 #include "engine/settings/registry.h"
 #include "models/catalogue/catalogue.h"
-#include "models/figures/base/figure.h"
+#include "models/metrics/base/model_metric.h"
 #include "models/settings/settings_file.h"
 
 namespace orrery::models {

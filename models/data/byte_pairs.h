@@ -1,6 +1,6 @@
 // Byte-level BPE of GPT-2: Sennrich et al. 2016, arXiv:1508.07909; Radford et al. 2019.
 //
-// Pre-tokens (models/data/pieces.h) start as one token per byte. While adjacent tokens are in the
+// Pre-tokens (models/data/pretokenizer.h) start as one token per byte. While adjacent tokens are in the
 // list of merges, the leftmost two of the first listed pair become one token.
 //
 // In files a byte is a printable character: a printable one of Latin-1 is itself, the 68 others are
@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "models/data/pieces.h"
+#include "models/data/pretokenizer.h"
 #include "models/data/tokenizer.h"
 
 namespace orrery::models {

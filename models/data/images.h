@@ -11,7 +11,7 @@
 
 #include "engine/settings/registry.h"
 #include "engine/system/hash.h"
-#include "models/data/picture.h"
+#include "models/data/decoded_image.h"
 #include "models/formats/gzip.h"
 
 namespace orrery::models {

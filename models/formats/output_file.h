@@ -6,7 +6,7 @@
 //   picture.svg (study)                    the attributes of its svg element
 //   *.csv (metrics, inspect, sweep, study) the header line; of metrics also rows that its run logged, if the columns
 //                                          are others
-//   *.npy (show, inspect)                  two spaces before the header's closing brace (models/exchange/npy.h)
+//   *.npy (show, inspect)                  two spaces before the header's closing brace (models/interop/npy.h)
 //   *.safetensors (inspect)                its metadata, {"written_by": "orrery inspect"}
 //   events of TensorBoard (metrics)        the first record, whose time is 0
 //   verdict.json, sweep.json, README.md    the first member, the heading

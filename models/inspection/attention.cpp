@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "engine/ops/ops.h"
-#include "engine/types/wording.h"
-#include "models/inspection/base/attention_weights.h"
+#include "engine/types/format.h"
+#include "models/inspection/base/captured_attention.h"
 
 namespace orrery::models {
 namespace {

@@ -6,13 +6,13 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
-#include "engine/types/wording.h"
+#include "engine/types/format.h"
 #include "models/catalogue/plugins.h"
 #include "models/formats/base64.h"
 #include "models/formats/shell_words.h"
 #include "models/study/statistics.h"
 #include "models/tasks/base/task.h"
-#include "models/training/loss_meaning.h"
+#include "models/training/loss_settings.h"
 #include "models/training/memory_plan.h"
 #include "models/training/resume.h"
 

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/settings/spec.h"
-#include "engine/types/wording.h"
+#include "engine/types/format.h"
 #include "models/reports/report.h"
 
 namespace orrery::models {

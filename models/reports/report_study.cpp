@@ -3,7 +3,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "engine/types/wording.h"
+#include "engine/types/format.h"
 #include "models/formats/csv.h"
 #include "models/reports/report_sweep.h"
 #include "models/study/verdict_file.h"

@@ -7,7 +7,7 @@
 
 #include "engine/settings/spec.h"
 #include "engine/system/files.h"
-#include "engine/types/wording.h"
+#include "engine/types/format.h"
 #include "models/formats/csv.h"
 #include "models/reports/report_curves.h"
 #include "models/study/runs.h"

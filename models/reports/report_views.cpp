@@ -4,7 +4,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
-#include "engine/types/wording.h"
+#include "engine/types/format.h"
 
 namespace orrery::models {
 namespace {

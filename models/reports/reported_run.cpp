@@ -5,7 +5,7 @@
 
 #include "engine/system/files.h"
 #include "models/catalogue/plugins.h"
-#include "models/study/run_files.h"
+#include "models/study/run_contents.h"
 #include "models/training/run_folder.h"
 
 namespace orrery::models {

@@ -18,7 +18,7 @@ struct ReportedRun {
   std::optional<CheckpointState> state;   // state of the newest checkpoint
   std::string newest, best;               // checkpoints, by path; empty: none
   std::vector<std::string> notes;         // messages about files that cannot be read
-  std::string version_note;               // newest checkpoint's note, see run_files.h
+  std::string version_note;               // newest checkpoint's note, see run_contents.h
 
   // Returns the step at which allow_new_text last changed the data; losses up to it are of other data.
   int64_t data_since() const { return state ? state->data_since : 0; }

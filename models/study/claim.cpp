@@ -5,7 +5,7 @@
 #include <span>
 
 #include "engine/system/hash.h"
-#include "models/inspection/base/look.h"
+#include "models/inspection/base/analysis.h"
 #include "models/study/id_names.h"
 
 namespace orrery::models {

@@ -12,7 +12,7 @@
 //   learning_rates = [3e-3, 1e-2]              # optional: each variant uses the rate with the lowest validation loss
 //                                              # at an extra seed and the middle swept value; results at the best
 //                                              # shared rate are reported too
-//   metric = "doubling(validation_loss)"       # metric.h
+//   metric = "doubling(validation_loss)"       # metric_expression.h
 //   refuted_if = "relu > softmax - 0.01"       # one or a list; the claim holds if none of them is true
 //   [base]                                     # settings as in any file of settings
 //   layers = 2
@@ -42,7 +42,7 @@
 
 #include "models/inspection/base/example.h"
 #include "models/study/combinations.h"
-#include "models/study/metric.h"
+#include "models/study/metric_expression.h"
 #include "models/study/verdict.h"
 
 namespace orrery::models {

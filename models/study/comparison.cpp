@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "models/study/figure_names.h"
+#include "models/study/metric_names.h"
 
 namespace orrery::models {
 namespace {

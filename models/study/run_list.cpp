@@ -9,7 +9,7 @@
 #include "engine/system/folder_lock.h"
 #include "engine/system/folders.h"
 #include "models/study/pool.h"
-#include "models/study/run_files.h"
+#include "models/study/run_contents.h"
 #include "models/study/run_log.h"
 #include "models/training/run_folder.h"
 

@@ -18,7 +18,7 @@
 
 #include "engine/system/hash.h"
 #include "models/study/run_log.h"
-#include "models/training/loss_meaning.h"
+#include "models/training/loss_settings.h"
 #include "models/training/settings.h"
 
 namespace orrery::models {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "models/formats/output_file.h"
-#include "models/study/judged_claim.h"
+#include "models/study/claim_result.h"
 
 namespace orrery::models {
 

@@ -5,7 +5,7 @@
 
 #include "engine/settings/spec.h"
 #include "engine/settings/registry.h"
-#include "engine/types/wording.h"
+#include "engine/types/format.h"
 #include "models/formats/shown_text.h"
 #include "models/formats/csv.h"
 

@@ -3,7 +3,7 @@
 #include "engine/autograd/autograd.h"
 #include "engine/settings/spec.h"
 #include "engine/types/check.h"
-#include "engine/types/wording.h"
+#include "engine/types/format.h"
 #include "models/data/text.h"
 #include "nn/losses/base/loss.h"
 

@@ -13,7 +13,7 @@
 #include "engine/autograd/autograd.h"
 #include "engine/ops/ops.h"
 #include "engine/types/usage_error.h"
-#include "models/ahead.h"
+#include "models/prefetcher.h"
 #include "models/data/image_batches.h"
 #include "models/data/images.h"
 #include "models/model.h"

@@ -9,7 +9,7 @@
 
 #include "engine/attention/work.h"
 #include "engine/autograd/autograd.h"
-#include "models/data/streams.h"
+#include "models/data/text_streams.h"
 #include "models/model.h"
 #include "models/tasks/evaluation.h"
 #include "models/tasks/span_report.h"

@@ -10,7 +10,7 @@
 #include "engine/types/usage_error.h"
 #include "models/architectures/translation_search.h"
 #include "models/data/bleu.h"
-#include "models/data/pairs.h"
+#include "models/data/sentence_pairs.h"
 #include "models/model.h"
 #include "models/tasks/base/task.h"
 #include "models/tasks/evaluation.h"

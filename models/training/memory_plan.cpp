@@ -5,7 +5,7 @@
 
 #include "engine/system/machine_memory.h"
 #include "engine/system/pool.h"
-#include "engine/types/wording.h"
+#include "engine/types/format.h"
 #include "models/model.h"
 #include "models/training/rehearsal.h"
 

@@ -11,10 +11,10 @@
 #include "engine/system/pool.h"
 #include "engine/tensor/flops.h"
 #include "engine/types/sizes.h"
-#include "models/figures/base/figure.h"
+#include "models/metrics/base/model_metric.h"
 #include "models/model.h"
 #include "models/training/extra_losses.h"
-#include "models/training/probe.h"
+#include "models/training/signal_propagation.h"
 
 namespace orrery::models {
 namespace {

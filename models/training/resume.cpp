@@ -11,7 +11,7 @@
 #include "models/formats/shell_words.h"
 #include "models/model.h"
 #include "models/settings/settings_file.h"
-#include "models/training/loss_meaning.h"
+#include "models/training/loss_settings.h"
 
 namespace orrery::models {
 namespace {

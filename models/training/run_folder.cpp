@@ -16,7 +16,7 @@
 #include "engine/system/folders.h"
 #include "models/formats/output_file.h"
 #include "models/settings/settings_file.h"
-#include "models/training/metrics.h"
+#include "models/training/metrics_log.h"
 #include "models/training/resume.h"
 
 namespace orrery::models {

@@ -2,7 +2,7 @@
 // are verifiably its own.
 //
 //   settings.toml  metrics.jsonl        written by the trainer
-//   signal_propagation.json             of --signal_propagation=yes, before the first step (probe.h)
+//   signal_propagation.json             of --signal_propagation=yes, before the first step (signal_propagation.h)
 //   step_000050/                        a checkpoint (checkpoint.h), complete from the moment it has this name
 //   step_000060.partial/                a checkpoint being written or removed, or left by a killed program
 //   step_000040.damaged/                a checkpoint renamed by --resume_from_previous=yes

@@ -11,7 +11,7 @@
 #include "models/training/extra_losses.h"
 #include "models/training/not_finite.h"
 #include "models/training/parameter_rules.h"
-#include "models/training/probe.h"
+#include "models/training/signal_propagation.h"
 #include "models/training/resume.h"
 #include "models/training/run_plan.h"
 

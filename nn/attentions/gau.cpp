@@ -13,7 +13,7 @@
 #include "engine/ops/ops.h"
 #include "nn/attentions/base/attention.h"
 #include "nn/attentions/base/cases.h"
-#include "nn/attentions/base/length.h"
+#include "nn/attentions/base/length_scale.h"
 
 namespace orrery::nn {
 namespace {

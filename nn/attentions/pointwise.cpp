@@ -13,10 +13,10 @@
 #include <cmath>
 
 #include "engine/ops/ops.h"
-#include "engine/types/wording.h"
+#include "engine/types/format.h"
 #include "nn/attentions/base/attention.h"
 #include "nn/attentions/base/cases.h"
-#include "nn/attentions/base/length.h"
+#include "nn/attentions/base/length_scale.h"
 #include "nn/diagnostics/predictions.h"
 
 namespace orrery::nn {

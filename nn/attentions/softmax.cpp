@@ -14,7 +14,7 @@
 #include "engine/ops/ops.h"
 #include "nn/attentions/base/attention.h"
 #include "nn/attentions/base/cases.h"
-#include "nn/attentions/base/length.h"
+#include "nn/attentions/base/length_scale.h"
 #include "nn/diagnostics/predictions.h"
 #include "nn/losses/base/loss.h"
 

@@ -4,7 +4,7 @@
 
 #include "engine/ops/ops.h"
 #include "nn/base/gradient_case.h"
-#include "nn/base/simple_operations.h"
+#include "nn/base/reference_mode.h"
 
 namespace orrery::nn {
 namespace {

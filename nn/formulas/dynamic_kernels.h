@@ -6,7 +6,7 @@
 // made by channel, so one reduce makes the four sums, in an order that depends only on the sizes.
 #pragma once
 
-#include "engine/math/coarse.h"
+#include "engine/math/approx_float.h"
 #include "engine/types/dispatch.h"
 #include "engine/loops/loops.h"
 #include "nn/formulas/dynamic_role.h"

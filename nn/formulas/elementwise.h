@@ -2,7 +2,7 @@
 #pragma once
 
 #include "engine/loops/loops.h"
-#include "engine/math/coarse.h"
+#include "engine/math/approx_float.h"
 #include "engine/types/dispatch.h"
 #include "nn/formulas/formula.h"
 

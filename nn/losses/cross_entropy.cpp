@@ -10,7 +10,7 @@
 
 #include "engine/autograd/autograd.h"
 #include "engine/loops/tensor_loops.h"
-#include "engine/math/coarse.h"
+#include "engine/math/approx_float.h"
 #include "engine/math/scalar.h"
 #include "engine/ops/ops.h"
 #include "nn/base/gradient_case.h"

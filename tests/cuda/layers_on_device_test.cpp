@@ -19,7 +19,7 @@
 #include "tests/cuda/kernel_testing.h"
 #include "tests/support/random_tensors.h"
 #if defined(EMULATE_CUDA)
-#include "tests/support/copies.h"
+#include "tests/support/host_copies.h"
 #endif
 
 using namespace orrery;

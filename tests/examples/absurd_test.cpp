@@ -120,7 +120,7 @@ TEST_CASE("program: every number of every command shows its range") {
 }
 
 TEST_CASE("settings at random: 500 combinations train or are refused in a sentence") {
-  const Outcome outcome = run_shell("'" SETTINGS_AT_RANDOM "' 500 1");
+  const Outcome outcome = run_shell("'" RANDOM_SETTINGS "' 500 1");
   INFO(outcome.out, outcome.err);
   CHECK(outcome.code == 0);
   std::smatch counts;

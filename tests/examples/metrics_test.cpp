@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "models/exchange/tensorboard.h"
+#include "models/interop/tensorboard.h"
 #include "tests/examples/program.h"
 #include "tests/support/message.h"
 

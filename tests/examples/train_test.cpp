@@ -7,7 +7,7 @@
 #include <regex>
 #include <sstream>
 
-#include "engine/types/wording.h"
+#include "engine/types/format.h"
 #include "tests/examples/training.h"
 #include "tests/support/message.h"
 

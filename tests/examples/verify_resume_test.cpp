@@ -7,7 +7,7 @@
 #include <map>
 
 #include "engine/tensor/safetensors.h"
-#include "models/study/resume_check.h"
+#include "models/study/checkpoint_diff.h"
 #include "tests/examples/program.h"
 #include "tests/support/message.h"
 

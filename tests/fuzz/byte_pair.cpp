@@ -23,7 +23,7 @@ void read_tokenizer_json(const std::string& folder, std::string_view bytes) {
 
 REGISTER_FORMAT(byte_pair, {.name = "byte_pair",
                             .readers = {"models/data/tokenizers/byte_pair.cpp", "models/data/byte_pairs.cpp",
-                                        "models/data/oniguruma.cpp", "models/data/pieces.cpp",
+                                        "models/data/oniguruma.cpp", "models/data/pretokenizer.cpp",
                                         "models/formats/json.cpp"},
                             .read = read_tokenizer_json,
                             .memory_multiple = 256,

@@ -2,7 +2,7 @@
 #include "models/study/claim.h"
 
 #include "models/reports/report_study.h"
-#include "models/study/judged_claim.h"
+#include "models/study/claim_result.h"
 #include "models/study/verdict_file.h"
 #include "tests/fuzz/format.h"
 
@@ -40,7 +40,7 @@ void read_claim_file(const std::string& folder, std::string_view bytes) {
 
 REGISTER_FORMAT(claim,
                 {.name = "claim",
-                 .readers = {"models/study/claim_file.cpp", "models/study/metric.cpp", "models/study/refutation.cpp",
+                 .readers = {"models/study/claim_file.cpp", "models/study/metric_expression.cpp", "models/study/refutation.cpp",
                              "models/settings/settings_table.cpp", "models/settings/toml.cpp"},
                  .read = read_claim_file,
                  .memory_multiple = 4096,

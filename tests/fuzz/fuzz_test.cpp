@@ -76,7 +76,7 @@ const std::map<std::string, std::string> no_formats = {
     {"engine/system/hash.h", "says what hashes the bytes of a file"},
     {"engine/system/hash.cpp", "hashes the bytes of a file"},
     {"engine/system/machine_memory.cpp", "reads what the system says of its memory"},
-    {"examples/orrery/terminal/outside.cpp", "opens /dev/null alone"},
+    {"examples/orrery/terminal/process_io.cpp", "opens /dev/null alone"},
     {"models/formats/json.h", "declares what json.cpp reads"},
     {"engine/system/folder_lock.cpp", "shows the number that a lock holds, and goes by the lock alone"},
     {"examples/orrery/commands/bench.cpp", "parses what it has printed itself"},

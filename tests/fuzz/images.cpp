@@ -1,7 +1,7 @@
 // Training images in formats of one or a few files: IDX, CIFAR records, an image file, gzip.
 #include "models/data/images.h"
 
-#include "models/data/picture_tally.h"
+#include "models/data/image_file_tally.h"
 #include "models/formats/gzip.h"
 #include "tests/fuzz/format.h"
 #include "tests/support/png.h"
@@ -73,7 +73,7 @@ void read_one_image(const std::string& folder, std::string_view bytes) {
 }
 REGISTER_FORMAT(picture,
                 {.name = "picture",
-                 .readers = {"models/data/picture.cpp", "models/data/picture_tally.cpp"},
+                 .readers = {"models/data/decoded_image.cpp", "models/data/image_file_tally.cpp"},
                  .read = read_one_image,
                  .memory_multiple = 8 * 1032 * 24,  // bytes per pixel: 3 of u8, and the memory that the decoder uses
                  .memory_base = 1 << 21,

@@ -10,7 +10,7 @@
 #include "engine/system/hash.h"
 #include "models/data/tokenizer.h"
 #include "models/training/checkpoint.h"
-#include "models/training/metrics.h"
+#include "models/training/metrics_log.h"
 #include "models/training/settings.h"
 #include "tests/fuzz/format.h"
 
@@ -84,7 +84,7 @@ void read_metrics(const std::string& folder, std::string_view bytes) {
 }
 
 REGISTER_FORMAT(metrics, {.name = "metrics",
-                          .readers = {"models/training/metrics.cpp", "models/formats/json.cpp"},
+                          .readers = {"models/training/metrics_log.cpp", "models/formats/json.cpp"},
                           .read = read_metrics,
                           .memory_multiple = 256,
                           .memory_base = 1 << 20,

@@ -13,7 +13,7 @@
 #include "models/reports/report_sweep.h"
 #include "models/study/combinations.h"
 #include "models/study/pool.h"
-#include "models/study/resume_check.h"
+#include "models/study/checkpoint_diff.h"
 #include "models/study/run_log.h"
 #include "models/training/not_finite.h"
 #include "tests/fuzz/format.h"
@@ -108,7 +108,7 @@ void compare_files(const std::string& folder, std::string_view bytes) {
 }
 
 REGISTER_FORMAT(compared_files, {.name = "compared_files",
-                                 .readers = {"models/study/resume_check.cpp", "models/formats/json.cpp",
+                                 .readers = {"models/study/checkpoint_diff.cpp", "models/formats/json.cpp",
                                              "engine/tensor/safetensors.cpp"},
                                  .read = compare_files,
                                  .memory_multiple = 256,

@@ -23,7 +23,7 @@ void read_text(const std::string& folder, std::string_view bytes) {
 
 REGISTER_FORMAT(text, {.name = "text",
                        .readers = {"models/data/text.cpp", "models/data/text_files.cpp", "models/data/tokenizer.cpp",
-                                   "models/data/tokenizers/character.cpp", "examples/orrery/commands/given_text.cpp"},
+                                   "models/data/tokenizers/character.cpp", "examples/orrery/commands/text_argument.cpp"},
                        .read = read_text,
                        .memory_multiple = 256,
                        .memory_base = 1 << 20,

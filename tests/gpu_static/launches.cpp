@@ -22,7 +22,7 @@
 #include "models/architectures/gpt.h"
 #include "nn/losses/base/loss.h"
 #include "nn/optimizers/base/optimizer.h"
-#include "tests/gpu_static/figures.h"
+#include "tests/gpu_static/benchmarks.h"
 #include "tests/gpu_static/recorder.h"
 
 using namespace orrery;

@@ -6,7 +6,7 @@
 #include <tuple>
 
 #include "models/data/added_tokens.h"
-#include "models/exchange/base/tokenizer_json.h"
+#include "models/interop/base/tokenizer_json.h"
 #include "tests/support/tokenizer_cases.h"
 
 using namespace orrery;

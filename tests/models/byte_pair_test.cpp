@@ -10,7 +10,7 @@
 
 #include "engine/system/files.h"
 #include "models/data/byte_pairs.h"
-#include "models/data/pieces.h"
+#include "models/data/pretokenizer.h"
 #include "models/data/text_files.h"
 #include "models/data/tokenizer.h"
 #include "tests/support/folder.h"

@@ -6,17 +6,17 @@
 #include <algorithm>
 
 #include "engine/system/files.h"
-#include "models/figures/base/figure.h"
-#include "models/inspection/base/look.h"
+#include "models/metrics/base/model_metric.h"
+#include "models/inspection/base/analysis.h"
 #include "models/model.h"
-#include "models/study/figure_names.h"
-#include "models/study/metric.h"
+#include "models/study/metric_names.h"
+#include "models/study/metric_expression.h"
 #include "models/study/run_log.h"
 #include "models/study/runs.h"
-#include "models/training/probe.h"
+#include "models/training/signal_propagation.h"
 #include "models/training/settings.h"
 #include "tests/support/folder.h"
-#include "tests/support/subjects.h"
+#include "tests/support/inspected_examples.h"
 
 using namespace orrery;
 using namespace orrery::models;

@@ -4,14 +4,14 @@
 #include <set>
 
 #include "engine/ops/ops.h"
-#include "engine/types/wording.h"
-#include "models/inspection/base/answers.h"
+#include "engine/types/format.h"
+#include "models/inspection/base/targets.h"
 #include "models/inspection/base/normalizations.h"
-#include "models/inspection/base/replacing.h"
+#include "models/inspection/base/edited_run.h"
 #include "models/inspection/base/residual_stream.h"
 #include "nn/normalizations/base/normalization.h"
 #include "tests/support/message.h"
-#include "tests/support/subjects.h"
+#include "tests/support/inspected_examples.h"
 
 using namespace orrery;
 using namespace orrery::models;

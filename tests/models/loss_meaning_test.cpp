@@ -1,5 +1,5 @@
 // Settings that give a loss its meaning: which losses of runs may be compared.
-#include "models/training/loss_meaning.h"
+#include "models/training/loss_settings.h"
 
 #include <doctest/doctest.h>
 

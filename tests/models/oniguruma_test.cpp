@@ -1,7 +1,7 @@
 // Pre-tokenization by tokenizer.json against the results of the Oniguruma library.
 #include <doctest/doctest.h>
 
-#include "models/data/pieces.h"
+#include "models/data/pretokenizer.h"
 #include "models/data/tokenizer.h"
 #include "tests/support/message.h"
 

@@ -1,13 +1,13 @@
 // Padding in a batch of pairs: metrics and the probe treat each pair as if it were alone.
-#include "models/figures/base/padding.h"
+#include "models/metrics/base/padding.h"
 
 #include <doctest/doctest.h>
 
 #include <cmath>
 
-#include "models/data/pairs.h"
-#include "models/figures/base/figure.h"
-#include "models/training/probe.h"
+#include "models/data/sentence_pairs.h"
+#include "models/metrics/base/model_metric.h"
+#include "models/training/signal_propagation.h"
 #include "models/training/trainer.h"
 #include "tests/support/folder.h"
 

@@ -11,7 +11,7 @@
 #include "models/formats/shell_words.h"
 #include "models/reports/report.h"
 #include "models/reports/report_curves.h"
-#include "models/reports/report_parts.h"
+#include "models/reports/report_components.h"
 #include "models/reports/report_sweep.h"
 #include "models/study/run_log.h"
 #include "tests/support/message.h"

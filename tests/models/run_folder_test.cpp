@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "models/settings/settings_file.h"
-#include "models/training/metrics.h"
+#include "models/training/metrics_log.h"
 #include "tests/support/gpt_settings.h"
 #include "tests/support/message.h"
 #include "tests/support/small_run.h"

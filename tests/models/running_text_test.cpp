@@ -1,5 +1,5 @@
 // Tokens decoded one by one against all tokens decoded at once.
-#include "models/data/running_text.h"
+#include "models/data/streaming_decoder.h"
 
 #include <doctest/doctest.h>
 

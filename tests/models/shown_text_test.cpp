@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "models/formats/shell_words.h"
-#include "models/inspection/base/subject.h"
+#include "models/inspection/base/inspected_example.h"
 #include "models/study/verdict_table.h"
 
 using namespace orrery::models;

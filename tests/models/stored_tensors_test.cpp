@@ -1,5 +1,5 @@
 // Tensors as stored in files: their ranges, and NumPy arrays.
-#include "models/exchange/base/stored_tensors.h"
+#include "models/interop/base/stored_tensors.h"
 
 #include <doctest/doctest.h>
 
@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "engine/system/files.h"
-#include "models/exchange/npy.h"
+#include "models/interop/npy.h"
 #include "tests/support/folder.h"
 #include "tests/support/message.h"
 

@@ -7,7 +7,7 @@
 
 #include "engine/system/files.h"
 #include "engine/system/parallel.h"
-#include "models/data/streams.h"
+#include "models/data/text_streams.h"
 #include "models/settings/settings_file.h"
 #include "models/training/checkpoint.h"
 #include "models/training/trainer.h"

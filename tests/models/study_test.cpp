@@ -7,7 +7,7 @@
 #include "engine/system/folders.h"
 #include "engine/system/hash.h"
 #include "models/study/combinations.h"
-#include "models/study/figure_names.h"
+#include "models/study/metric_names.h"
 #include "models/study/id_names.h"
 #include "models/study/run_log.h"
 #include "models/study/runs.h"

@@ -10,7 +10,7 @@
 
 #include "engine/system/files.h"
 #include "models/data/byte_pairs.h"
-#include "models/data/pairs.h"
+#include "models/data/sentence_pairs.h"
 #include "models/data/prepared.h"
 #include "models/data/sentence_piece.h"
 #include "models/data/sentence_piece_model.h"

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "engine/system/files.h"
-#include "models/data/pairs.h"
+#include "models/data/sentence_pairs.h"
 #include "tests/support/folder.h"
 #include "tests/support/message.h"
 

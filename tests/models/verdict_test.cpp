@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "models/study/judged_claim.h"
+#include "models/study/claim_result.h"
 #include "models/study/verdict.h"
 #include "models/study/verdict_file.h"
 #include "tests/support/folder.h"

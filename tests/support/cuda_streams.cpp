@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "tests/support/failing_calls.h"
-#include "tests/support/flight.h"
+#include "tests/support/pending_work.h"
 
 struct cudaGraph {
   std::vector<std::function<cudaError_t()>> work;

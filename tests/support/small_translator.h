@@ -8,7 +8,7 @@
 
 #include "engine/autograd/autograd.h"
 #include "models/architectures/encoder_decoder.h"
-#include "models/data/pairs.h"
+#include "models/data/sentence_pairs.h"
 #include "nn/losses/base/loss.h"
 
 namespace orrery::testing {

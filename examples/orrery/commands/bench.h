@@ -1,5 +1,5 @@
 // Cases that `orrery bench` times. Names, sizes and counts of work equal those of
-// examples/benchmarks/pytorch_peer.py, except for scaling.
+// examples/benchmarks/pytorch_baseline.py, except for scaling.
 #pragma once
 
 #include <functional>
@@ -9,7 +9,7 @@
 
 #include "engine/tensor/storage.h"
 #include "engine/tensor/tensor.h"
-#include "examples/orrery/terminal/measure.h"
+#include "examples/orrery/terminal/timing.h"
 
 namespace orrery::program {
 

@@ -25,7 +25,7 @@ Tensor random_tokens(const Shape& shape, int64_t vocabulary, uint64_t index) {
 // Loss of a model on a batch, which is equal in every step.
 using BatchLoss = std::function<Tensor(std::span<const Tensor> batch, nn::ForwardPass& pass)>;
 
-// Times steps of AdamW with clipping, like pytorch_peer.py.
+// Times steps of AdamW with clipping, like pytorch_baseline.py.
 BenchResult train_steps(nn::Module& model, std::vector<Tensor> batch, const BatchLoss& loss, const BenchRun& run) {
   nn::initialize(model, 0);
   nn::convert(model, run.dtype);
@@ -72,7 +72,7 @@ BenchCase image_case(const std::string& preset, Settings settings, int64_t size,
           }};
 }
 
-// Pools the mean of all tokens, like pytorch_peer.py.
+// Pools the mean of all tokens, like pytorch_baseline.py.
 BenchCase vit_case(const std::string& preset, int64_t size, int64_t channels, int64_t classes, int64_t batch) {
   auto settings = models::presets().at(preset).settings.as<models::VitSettings>();
   settings.pooling = "mean";

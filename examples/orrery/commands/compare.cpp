@@ -9,7 +9,7 @@
 #include "engine/system/files.h"
 #include "engine/types/usage_error.h"
 #include "examples/orrery/commands/commands.h"
-#include "examples/orrery/commands/trained.h"
+#include "examples/orrery/commands/load_run.h"
 #include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/terminal/json_output.h"
 #include "examples/orrery/terminal/plot.h"
@@ -17,9 +17,9 @@
 #include "examples/orrery/terminal/table.h"
 #include "examples/orrery/terminal/talk.h"
 #include "models/study/comparison.h"
-#include "models/study/figure_names.h"
-#include "models/study/run_files.h"
-#include "models/training/loss_meaning.h"
+#include "models/study/metric_names.h"
+#include "models/study/run_contents.h"
+#include "models/training/loss_settings.h"
 #include "models/training/run_folder.h"
 
 namespace orrery::program {

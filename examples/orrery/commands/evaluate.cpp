@@ -8,7 +8,7 @@
 #include "engine/types/usage_error.h"
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/commands/text_bounds.h"
-#include "examples/orrery/commands/trained.h"
+#include "examples/orrery/commands/load_run.h"
 #include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/terminal/json_output.h"
 #include "examples/orrery/terminal/progress.h"

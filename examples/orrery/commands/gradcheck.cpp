@@ -14,7 +14,7 @@
 #include "examples/orrery/terminal/table.h"
 #include "models/catalogue/catalogue.h"
 #include "nn/base/gradient_case.h"
-#include "nn/formulas/facts.h"
+#include "nn/formulas/property_check.h"
 
 namespace orrery::program {
 namespace {

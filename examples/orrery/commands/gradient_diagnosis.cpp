@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "engine/types/check.h"
-#include "engine/types/wording.h"
+#include "engine/types/format.h"
 
 namespace orrery::program {
 namespace {

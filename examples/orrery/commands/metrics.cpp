@@ -10,12 +10,12 @@
 #include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/terminal/progress.h"
 #include "examples/orrery/terminal/table.h"
-#include "models/exchange/tensorboard.h"
+#include "models/interop/tensorboard.h"
 #include "models/formats/csv.h"
 #include "models/formats/output_file.h"
 #include "models/former_names.h"
-#include "models/study/figure_names.h"
-#include "models/study/run_files.h"
+#include "models/study/metric_names.h"
+#include "models/study/run_contents.h"
 
 namespace orrery::program {
 namespace {

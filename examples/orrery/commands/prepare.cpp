@@ -8,7 +8,7 @@
 #include "examples/orrery/terminal/table.h"
 #include "examples/orrery/terminal/talk.h"
 #include "models/data/prepared.h"
-#include "models/study/run_files.h"
+#include "models/study/run_contents.h"
 
 namespace orrery::program {
 namespace {

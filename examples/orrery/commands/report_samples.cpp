@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/system/files.h"
-#include "examples/orrery/commands/trained.h"
+#include "examples/orrery/commands/load_run.h"
 #include "models/architectures/translation_search.h"
 #include "models/language_model.h"
 #include "models/reports/report.h"

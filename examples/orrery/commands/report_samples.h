@@ -4,7 +4,7 @@
 #include <span>
 
 #include "examples/orrery/commands/text_bounds.h"
-#include "models/data/pairs.h"
+#include "models/data/sentence_pairs.h"
 #include "models/formats/json.h"
 #include "models/reports/reported_run.h"
 

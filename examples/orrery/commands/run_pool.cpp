@@ -12,7 +12,7 @@
 #include <thread>
 #include <utility>
 
-#include "engine/system/child.h"
+#include "engine/system/subprocess.h"
 #include "engine/system/files.h"
 #include "engine/system/folder_lock.h"
 #include "engine/system/folders.h"

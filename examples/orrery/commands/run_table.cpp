@@ -1,206 +1,190 @@
 #include "examples/orrery/commands/run_table.h"
 
-#include <algorithm>
-#include <filesystem>
-#include <iterator>
-#include <numeric>
-#include <set>
+#include <unistd.h>
 
-#include "engine/types/wording.h"
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <iostream>
+#include <optional>
+
+#include "engine/system/hash.h"
+#include "engine/system/signals.h"
+#include "engine/types/format.h"
+#include "examples/orrery/terminal/process_io.h"
+#include "examples/orrery/terminal/progress.h"
+#include "examples/orrery/terminal/style.h"
 #include "examples/orrery/terminal/table.h"
-#include "models/study/comparison.h"
+#include "examples/orrery/terminal/talk.h"
+#include "models/formats/csv.h"
+#include "models/study/run_contents.h"
 
 namespace orrery::program {
 namespace {
 
-using models::DifferingSetting;
-using models::ListedRun;
-using models::RunList;
+using models::Outcome;
+using Clock = std::chrono::steady_clock;
 
-constexpr size_t gap = 2;  // columns between two columns of a table
-constexpr size_t min_name = 12, max_name = 24, max_model = 20, max_value = 16;  // widths of cells
-
-// Returns the settings that differ, with a value per run; a run without settings has none.
-std::vector<DifferingSetting> differing_settings_of(const std::vector<ListedRun>& runs) {
-  std::vector<models::TrainSettings> readable;
-  for (const ListedRun& run : runs)
-    if (run.settings) readable.push_back(*run.settings);
-  std::vector<DifferingSetting> all = models::differing_settings(readable);
-  for (DifferingSetting& setting : all) {
-    std::vector<std::optional<std::string>> values;
-    auto value = setting.values.begin();
-    for (const ListedRun& run : runs) values.push_back(run.settings ? *value++ : std::nullopt);
-    setting.values = std::move(values);
-  }
-  return all;
+std::string clock_text(double seconds) {
+  const auto whole = static_cast<int64_t>(seconds);
+  const std::string rest = std::to_string(whole % 60);
+  return std::to_string(whole / 60) + ":" + (rest.size() < 2 ? "0" : "") + rest;
 }
 
-// Returns the path from `folder`, or the whole path if they are equal.
-std::string name_below(const std::string& folder, const std::string& path) {
-  const std::string name = std::filesystem::path(path).lexically_relative(folder).string();
-  return name.empty() || name == "." ? path : name;
-}
+// Output while runs end: a table redrawn in place on a terminal, one line per run in a pipe.
+class Screen {
+ public:
+  Screen(const RunRows& rows, const RunFormatter& formatter)
+      : rows_(rows), formatter_(formatter), runs_(rows.named.size()), terminal_(is_live_terminal(STDERR_FILENO)) {}
 
-bool is_trained(const ListedRun& run) { return run.settings && run.state != models::RunState::imported; }
-
-std::string progress_text(const ListedRun& run) {
-  if (!is_trained(run)) return "-";
-  return text(run.step, "/", run.settings->steps);
-}
-std::string loss_text(double loss) { return std::isnan(loss) ? "-" : fixed(loss, 4); }
-
-struct Column {
-  std::string header;
-  char alignment;
-  std::vector<std::string> cells = {};  // one per run
-  size_t width() const {
-    return std::accumulate(cells.begin(), cells.end(), width_of(header),
-                           [](size_t widest, const std::string& cell) { return std::max(widest, width_of(cell)); });
-  }
-};
-
-template <class CellOf>
-Column column_of(const std::string& header, char alignment, const std::vector<ListedRun>& runs, const CellOf& cell_of) {
-  Column column{header, alignment};
-  for (const ListedRun& run : runs) column.cells.push_back(cell_of(run));
-  return column;
-}
-
-// Returns the model of all runs; empty if they differ.
-std::string common_model(const std::vector<ListedRun>& runs) {
-  std::set<std::string> models;
-  for (const ListedRun& run : runs)
-    if (run.settings) models.insert(run.settings->model);
-  return models.size() == 1 ? *models.begin() : "";
-}
-
-Column model_column(const std::vector<ListedRun>& runs) {
-  return column_of("model", 'l', runs, [](const ListedRun& run) {
-    return run.settings ? shortened(for_terminal(run.settings->model), max_model) : "-";
-  });
-}
-
-std::vector<Column> progress_columns(const std::vector<ListedRun>& runs) {
-  return {column_of("step", 'r', runs, progress_text),
-          column_of("loss", 'r', runs, [](const ListedRun& run) { return loss_text(run.validation_loss); }),
-          column_of("best", 'r', runs, [](const ListedRun& run) { return loss_text(run.best_loss); }),
-          column_of("age", 'r', runs, [](const ListedRun& run) { return age_text(run.age); }),
-          column_of("state", 'l', runs, [](const ListedRun& run) { return models::name(run.state); })};
-}
-
-size_t width_of_columns(const std::vector<Column>& columns) {
-  return std::accumulate(columns.begin(), columns.end(), size_t{0},
-                         [](size_t sum, const Column& column) { return sum + column.width() + gap; });
-}
-
-Column setting_column(const DifferingSetting& setting) {
-  Column column{setting.key, 'l'};
-  for (const auto& value : setting.values)
-    column.cells.push_back(value ? shortened(for_terminal(*value), max_value) : "-");
-  return column;
-}
-
-// Adds a column per differing setting while there is room. Returns the number of settings without a
-// column; the model and the steps are shown anyway.
-size_t add_setting_columns(std::vector<Column>& columns, const std::vector<DifferingSetting>& settings, size_t room) {
-  static const std::set<std::string> shown = {"model", "steps"};
-  size_t left = 0;
-  for (const DifferingSetting& setting : settings) {
-    if (shown.contains(setting.key)) continue;
-    Column column = setting_column(setting);
-    const size_t width = column.width() + gap;
-    if (width > room) {
-      ++left;
-      continue;
+  void ended(const PooledRun& run, const Outcome& outcome, const Outcomes& outcomes) {
+    trained_ += Clock::now() - began_ > std::chrono::milliseconds(500);
+    if (!terminal_) {
+      const auto& [label, seed] = rows_.named.at(run.id);
+      std::string result = outcome.why;
+      if (outcome.kind == Outcome::Kind::done) result = formatter_.result(outcome);
+      return talk(text(outcomes.size(), " of ", runs_, "  ", for_terminal(label), " seed=", seed, ": ",
+                       for_terminal(result), time_left(outcomes.size())));
     }
-    room -= width;
-    columns.push_back(std::move(column));
+    draw(outcomes);
   }
-  return left;
-}
-
-std::string print_columns(const std::vector<Column>& columns) {
-  std::vector<std::string> header;
-  std::string alignment;
-  for (const Column& column : columns) header.push_back(column.header), alignment += column.alignment;
-  Table table(header, alignment);
-  for (size_t row = 0; row < columns[0].cells.size(); ++row) {
-    std::vector<std::string> cells;
-    for (const Column& column : columns) cells.push_back(column.cells[row]);
-    table.add(cells);
+  void draw(const Outcomes& outcomes) {
+    const std::string table = formatter_.table(outcomes);
+    talk(text(erase_codes(), cut_lines(table, terminal_columns(STDERR_FILENO)), outcomes.size(), " of ", runs_, " runs",
+              time_left(outcomes.size())));
+    lines_ = std::count(table.begin(), table.end(), '\n') + 1;
   }
-  return table.print(0);
-}
+  void show_warning(const std::string& message) {
+    warn(message);
+    lines_ = 0;  // redraws the table below the warning
+  }
+  // Erases the table, which the result replaces.
+  void erase() {
+    if (lines_ > 0) show_live_line(erase_codes()), erase_live_line();
+  }
 
-std::string summary_line(const std::vector<ListedRun>& runs, size_t settings_left) {
-  const std::string model = common_model(runs);
-  std::string all = pluralize(static_cast<int64_t>(runs.size()), "run") + (model.empty() ? "" : " of " + model);
-  if (settings_left > 0)
-    all += text("; ", pluralize(static_cast<int64_t>(settings_left), "more setting"),
-                settings_left == 1 ? " differs" : " differ", ": orrery compare RUN RUN prints all");
-  return for_terminal(all) + "\n";
-}
+ private:
+  std::string erase_codes() const { return lines_ > 0 ? text("\x1b[", lines_, "A\x1b[J") : ""; }
+  std::string time_left(size_t done) const {
+    if (trained_ == 0 || done == runs_) return "";
+    const double so_far = std::chrono::duration<double>(Clock::now() - began_).count();
+    return ", " + clock_text(so_far / static_cast<double>(trained_) * static_cast<double>(runs_ - done)) + " left";
+  }
 
-Json json_of(const ListedRun& run, const std::string& name) {
-  Json json = {{"run", name}, {"folder", run.folder}, {"state", models::name(run.state)}};
-  json["model"] = run.settings ? Json(run.settings->model) : Json();
-  json["step"] = run.step;
-  json["steps"] = is_trained(run) ? Json(run.settings->steps) : Json();
-  json["validation_loss"] = std::isnan(run.validation_loss) ? Json() : json_number(run.validation_loss);
-  json["best_validation_loss"] = std::isnan(run.best_loss) ? Json() : json_number(run.best_loss);
-  json["age_seconds"] = json_number(run.age);
-  json["error"] = run.error.empty() ? Json() : Json(run.error);
-  return json;
-}
+  const RunRows& rows_;
+  const RunFormatter& formatter_;
+  size_t runs_, trained_ = 0;
+  bool terminal_;
+  std::ptrdiff_t lines_ = 0;
+  Clock::time_point began_ = Clock::now();
+};
 
 }  // namespace
 
-std::string age_text(double seconds) {
-  const auto in = [&](double unit) { return std::to_string(static_cast<int64_t>(seconds / unit)); };
-  if (seconds < 60) return in(1) + "s";
-  if (seconds < 3600) return in(60) + "m";
-  return seconds < 86400 ? in(3600) + "h" : in(86400) + "d";
+void RunRows::add(const std::string& label, models::TrainSettings settings, const std::string& id) {
+  PooledRun run{id, std::move(settings)};
+  const std::string seed = std::to_string(run.settings.seed);
+  auto row = std::find_if(rows.begin(), rows.end(), [&](const RunRow& r) { return r.label == label; });
+  if (row == rows.end()) row = rows.insert(rows.end(), {label, {}});
+  row->id_of_seed[seed] = id;
+  named.try_emplace(id, label, seed);
+  runs.push_back(std::move(run));
 }
 
-std::string shortened(const std::string& name, size_t width) {
-  const size_t all = width_of(name), dots = 3;
-  if (all <= width || width <= dots) return name;
-  const size_t last = (width - dots) / 2, first = width - dots - last;
-  size_t begin = name.size();  // of the last characters
-  for (size_t kept = 0; kept < last; kept += (name[begin] & 0xc0) != 0x80) --begin;
-  return cut_lines(name, first) + "..." + name.substr(begin);
+const std::string& DistinctSettings::add(const models::TrainSettings& settings, const std::string& name) {
+  Sha256 all;
+  for (const auto& [key, value] : list_settings(models::resolved(settings))) {
+    const std::string line = key + "=" + value + "\n";
+    all.add(std::as_bytes(std::span(line)));
+  }
+  return names_.try_emplace(all.digits(), name).first->second;
 }
 
-std::string run_table(const std::string& folder, const RunList& list, size_t width) {
-  std::vector<Column> columns, progress = progress_columns(list.runs);
-  if (common_model(list.runs).empty()) columns.push_back(model_column(list.runs));
-  const size_t rest = width_of_columns(columns) + width_of_columns(progress);  // with the gap after the names
-  Column names = column_of("run", 'l', list.runs, [&](const ListedRun& run) {
-    return shortened(for_terminal(name_below(folder, run.folder)),
-                     std::clamp(width > rest ? width - rest : 0, min_name, max_name));
-  });
-  const size_t used = names.width() + rest;
-  columns.insert(columns.begin(), std::move(names));
-  const size_t left = add_setting_columns(columns, differing_settings_of(list.runs), width > used ? width - used : 0);
-  std::move(progress.begin(), progress.end(), std::back_inserter(columns));
-  std::string all = (list.runs.empty() ? "" : print_columns(columns)) + summary_line(list.runs, left);
-  for (const ListedRun& run : list.runs)
-    if (!run.error.empty()) all += for_terminal(run.folder) + ": " + for_terminal(run.error) + "\n";
+std::set<std::string> RunRows::ids() const {
+  std::set<std::string> all;
+  for (const auto& [id, row] : named) all.insert(id);
   return all;
 }
 
-Json run_list_json(const std::string& folder, const RunList& list) {
-  Json runs = Json::array(), pools = Json::array();
-  const std::vector<DifferingSetting> settings = differing_settings_of(list.runs);
-  for (size_t i = 0; i < list.runs.size(); ++i) {
-    runs.push_back(json_of(list.runs[i], name_below(folder, list.runs[i].folder)));
-    Json& values = runs.back()["settings"] = Json::object();
-    for (const DifferingSetting& setting : settings)
-      if (setting.values[i]) values[setting.key] = *setting.values[i];
-  }
-  for (const models::ListedPool& pool : list.pools)
-    pools.push_back({{"folder", pool.folder}, {"runs", pool.runs}, {"bytes", pool.bytes}});
-  return {{"folder", folder}, {"runs", runs}, {"pools", pools}};
+TrainedRuns train_rows(const RunRows& rows, const PoolOptions& options, const RunFormatter& formatter,
+                       const std::function<void(const PooledRun&, const Outcome&)>& on_finished) {
+  TrainedRuns trained;
+  Screen screen(rows, formatter);
+  std::optional<Progress> progress(std::in_place,
+                                   "training " + pluralize(static_cast<int64_t>(rows.named.size()), "run"));
+  const StopSignals signals;
+  std::exception_ptr refused;
+  PoolEvents events;
+  events.ended = [&](const PooledRun& run, const Outcome& outcome) {
+    trained.outcomes[run.id] = outcome;
+    screen.ended(run, outcome, trained.outcomes);
+    try {
+      if (on_finished && !refused) on_finished(run, outcome);
+    } catch (...) {
+      refused = std::current_exception();
+    }
+  };
+  events.warning = [&](const std::string& message) { screen.show_warning(message); };
+  events.stop = [&] { return signals.received() != 0 || refused; };
+  const bool complete = train_pool(rows.runs, options, events);
+  if (refused) std::rethrow_exception(refused);
+  if (!complete) trained.signal = signals.received();
+  progress.reset();
+  screen.erase();
+  std::cout << formatter.table(trained.outcomes) << std::flush;
+  for (const auto& [id, outcome] : trained.outcomes)
+    if (outcome.version != models::program_version())
+      warn(text(key, " was trained by orrery ", outcome.version, ", but this is ", models::program_version(),
+                "; --retrain trains it again"));
+  for (const auto& [id, outcome] : trained.outcomes)
+    if (!outcome.why.empty())
+      talk(text(for_terminal(rows.named.at(id).first), " seed=", rows.named.at(id).second, ": ",
+                for_terminal(outcome.why)));
+  return trained;
+}
+
+int64_t count_failed(const Outcomes& outcomes) {
+  return std::count_if(outcomes.begin(), outcomes.end(),
+                       [](const auto& each) { return each.second.kind == Outcome::Kind::failed; });
+}
+
+void check_many_runs(const std::string& what, size_t runs, bool yes) {
+  constexpr size_t max_without_yes = 1000;
+  check(runs <= max_without_yes || yes, what, runs, " runs, more than 1,000; confirm with --yes");
+}
+
+void Outputs::check(const std::string& folder) const {
+  models::check_no_run(command, without_last_slashes(folder));
+  for (const auto& [name, kind] : kinds) models::check_output(command, folder + "/" + name, kind);
+}
+void Outputs::write(const std::string& folder, const std::string& name, const std::string& content) const {
+  models::write_output(command, folder + "/" + name, kinds.at(name), content);
+}
+
+models::OutputKind runs_csv_kind() {
+  return models::marked_kind("a list of runs", "row,seed,run,outcome,step,seconds,why", "\n");
+}
+
+std::string runs_csv(const RunRows& rows, const Outcomes& outcomes) {
+  std::vector<std::string> names;
+  for (const auto& [id, outcome] : outcomes)
+    for (const auto& [name, value] : outcome.metrics)
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  std::vector<std::string> header = {"row", "seed", "run", "outcome", "step", "seconds", "why"};
+  header.insert(header.end(), names.begin(), names.end());
+  std::string all = models::csv_line(header);
+  for (const RunRow& row : rows.rows)
+    for (const auto& [seed, id] : row.id_of_seed) {
+      const auto found = outcomes.find(id);
+      if (found == outcomes.end()) continue;
+      const Outcome& o = found->second;
+      std::vector<std::string> fields = {row.label,           seed, id, name(o.kind), std::to_string(o.step),
+                                         fixed(o.seconds, 1), o.why};
+      for (const std::string& each : names)
+        fields.push_back(o.metrics.contains(each) ? print_number(o.metrics.at(each)) : "");
+      all += models::csv_line(fields);
+    }
+  return all;
 }
 
 }  // namespace orrery::program

@@ -9,7 +9,7 @@
 #include "examples/orrery/terminal/json_output.h"
 #include "examples/orrery/terminal/progress.h"
 #include "examples/orrery/terminal/table.h"
-#include "models/exchange/npy.h"
+#include "models/interop/npy.h"
 
 namespace orrery::program {
 namespace {

@@ -15,7 +15,7 @@
 #include "models/formats/shell_words.h"
 #include "models/formats/unicode.h"
 #include "models/settings/settings_file.h"
-#include "models/study/picture.h"
+#include "models/study/claim_plot.h"
 #include "models/study/statistics.h"
 
 namespace orrery::program {

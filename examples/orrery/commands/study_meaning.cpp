@@ -6,7 +6,7 @@
 #include "engine/types/check.h"
 #include "examples/orrery/commands/study_runs.h"
 #include "models/study/runs.h"
-#include "models/training/loss_meaning.h"
+#include "models/training/loss_settings.h"
 
 namespace orrery::program {
 namespace {

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "engine/system/folder_lock.h"
-#include "examples/orrery/commands/run_rows.h"
+#include "examples/orrery/commands/run_table.h"
 #include "models/study/claim.h"
-#include "models/study/judged_claim.h"
+#include "models/study/claim_result.h"
 
 namespace orrery::program {
 

@@ -9,7 +9,7 @@
 #include "engine/system/folder_lock.h"
 #include "engine/types/usage_error.h"
 #include "examples/orrery/commands/commands.h"
-#include "examples/orrery/commands/run_rows.h"
+#include "examples/orrery/commands/run_table.h"
 #include "examples/orrery/commands/train_settings.h"
 #include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/terminal/json_output.h"
@@ -24,7 +24,7 @@
 #include "models/study/combinations.h"
 #include "models/study/pool.h"
 #include "models/study/statistics.h"
-#include "models/training/loss_meaning.h"
+#include "models/training/loss_settings.h"
 
 namespace orrery::program {
 namespace {

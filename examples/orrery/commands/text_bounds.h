@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "examples/orrery/commands/trained.h"
+#include "examples/orrery/commands/load_run.h"
 #include "models/data/tokenizer.h"
 #include "models/language_model.h"
 #include "models/training/generation.h"

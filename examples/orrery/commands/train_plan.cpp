@@ -5,8 +5,8 @@
 #include <iostream>
 
 #include "engine/system/parallel.h"
-#include "engine/types/wording.h"
-#include "examples/orrery/terminal/outside.h"
+#include "engine/types/format.h"
+#include "examples/orrery/terminal/process_io.h"
 #include "examples/orrery/terminal/progress.h"
 #include "models/formats/shown_text.h"
 

@@ -9,7 +9,7 @@
 #include "models/data/prepared.h"
 #include "models/model.h"
 #include "models/settings/settings_file.h"
-#include "models/study/run_files.h"
+#include "models/study/run_contents.h"
 #include "models/tasks/text_task.h"
 #include "models/training/resume.h"
 #include "models/training/run_folder.h"

@@ -6,23 +6,23 @@
 #include <thread>
 #include <utility>
 
-#include "engine/system/child.h"
+#include "engine/system/subprocess.h"
 #include "engine/system/files.h"
 #include "engine/system/folder_lock.h"
 #include "engine/system/folders.h"
 #include "engine/system/signals.h"
 #include "engine/types/usage_error.h"
 #include "examples/orrery/commands/commands.h"
-#include "examples/orrery/commands/trained.h"
+#include "examples/orrery/commands/load_run.h"
 #include "examples/orrery/terminal/arguments.h"
-#include "examples/orrery/terminal/outside.h"
+#include "examples/orrery/terminal/process_io.h"
 #include "examples/orrery/terminal/progress.h"
 #include "examples/orrery/terminal/table.h"
 #include "examples/orrery/terminal/talk.h"
 #include "models/catalogue/plugins.h"
 #include "models/settings/settings_file.h"
-#include "models/study/resume_check.h"
-#include "models/study/run_files.h"
+#include "models/study/checkpoint_diff.h"
+#include "models/study/run_contents.h"
 #include "models/training/run_folder.h"
 #include "models/training/trainer.h"
 

@@ -8,7 +8,7 @@
 #include "engine/types/check.h"
 #include "engine/system/files.h"
 #include "engine/system/version.h"
-#include "engine/types/wording.h"
+#include "engine/types/format.h"
 #include "examples/orrery/terminal/version_text.h"
 #include "models/formats/output_file.h"
 #include "models/formats/shell_words.h"

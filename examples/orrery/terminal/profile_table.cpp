@@ -7,7 +7,7 @@
 
 #include "engine/autograd/autograd.h"
 #include "engine/ops/ops.h"
-#include "examples/orrery/terminal/measure.h"
+#include "examples/orrery/terminal/timing.h"
 #include "examples/orrery/terminal/table.h"
 
 namespace orrery::program {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/types/wording.h"
+#include "engine/types/format.h"
 #include "models/formats/shown_text.h"
 
 namespace orrery::program {

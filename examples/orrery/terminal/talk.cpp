@@ -6,7 +6,7 @@
 #include <mutex>
 #include <utility>
 
-#include "examples/orrery/terminal/outside.h"
+#include "examples/orrery/terminal/process_io.h"
 #include "examples/orrery/terminal/style.h"
 #include "models/formats/shown_text.h"
 

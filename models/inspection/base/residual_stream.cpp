@@ -8,7 +8,7 @@
 #include "engine/ops/ops.h"
 #include "models/architectures/headed_model.h"
 #include "models/inspection/base/normalizations.h"
-#include "models/inspection/base/replacing.h"
+#include "models/inspection/base/edited_run.h"
 #include "nn/layers/linear.h"
 
 namespace orrery::models {

@@ -7,7 +7,7 @@
 // With post-normalization x_k is the normalized r_(k-1), and no such sum exists.
 #pragma once
 
-#include "models/inspection/base/look.h"
+#include "models/inspection/base/analysis.h"
 
 namespace orrery::models {
 

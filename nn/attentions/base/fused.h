@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "engine/attention/attention.h"
-#include "nn/base/simple_operations.h"
+#include "nn/base/reference_mode.h"
 #include "nn/formulas/activation.h"
 
 namespace orrery::nn {

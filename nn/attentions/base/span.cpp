@@ -5,7 +5,7 @@
 
 #include "engine/autograd/hooks.h"
 #include "engine/ops/ops.h"
-#include "nn/attentions/base/length.h"
+#include "nn/attentions/base/length_scale.h"
 #include "nn/losses/base/loss.h"
 
 namespace orrery::nn {

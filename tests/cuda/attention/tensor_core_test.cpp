@@ -1,6 +1,6 @@
 // Attention on tensor cores, of a GPU or its emulation, against a plain loop in f64.
 #include "engine/loops/loops.h"  // so that nvcc compiles this file
-#include "tests/cuda/attention/on_card.h"
+#include "tests/cuda/attention/on_gpu.h"
 #include "tests/support/plain_attention.h"
 #include "tests/support/rounded_attention.h"
 

@@ -437,7 +437,7 @@ TEST_CASE("every barrier of the products is needed") {
     check_that_every_barrier_is_needed(path, all_right_on_tensor_cores);
   }
   cuda_on_cpu::options = {};
-  check_that_every_barrier_is_needed("cuda/matmul/parts.cuh", all_right_split);
+  check_that_every_barrier_is_needed("cuda/matmul/bf16_split.cuh", all_right_split);
 }
 TEST_CASE("a wait for copies that is too lax shows in the product") {
   if (thread_sanitizer) return;

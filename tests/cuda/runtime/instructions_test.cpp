@@ -11,7 +11,7 @@
 
 #include "cuda/matmul/tensor_core.cuh"
 #include "cuda/matmul/warp_group.cuh"
-#include "engine/math/coarse.h"
+#include "engine/math/approx_float.h"
 #include "tests/cuda/kernel_testing.h"
 
 namespace orrery {
@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(1024) number_kernel(const float* x, float* y) 
   y[threadIdx.x] = Instruction(x[threadIdx.x]);
 }
 // The emulation uses the CPU's functions for a GPU's instructions: their errors are 2^-18. Values
-// that are not normal, or the least normal one, may stay or become 0 (engine/math/coarse.h).
+// that are not normal, or the least normal one, may stay or become 0 (engine/math/approx_float.h).
 #if defined(EMULATE_CUDA)
 constexpr bool emulated = true;
 #else

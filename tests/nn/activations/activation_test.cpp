@@ -14,7 +14,7 @@
 #include "engine/checks/gradient_check.h"
 #include "engine/ops/ops.h"
 #include "nn/base/gradient_case.h"
-#include "nn/formulas/facts.h"
+#include "nn/formulas/property_check.h"
 #include "tests/support/message.h"
 #include "tests/support/random_tensors.h"
 

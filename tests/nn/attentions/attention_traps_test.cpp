@@ -5,7 +5,7 @@
 #include <set>
 
 #include "engine/system/parallel.h"
-#include "nn/attentions/base/length.h"
+#include "nn/attentions/base/length_scale.h"
 #include "nn/positions/base/position.h"
 #include "tests/support/attention_layers.h"
 

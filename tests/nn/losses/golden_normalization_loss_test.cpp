@@ -7,7 +7,7 @@
 #include "engine/autograd/autograd.h"
 #include "engine/ops/ops.h"
 #include "nn/attentions/base/fused.h"
-#include "nn/attentions/base/length.h"
+#include "nn/attentions/base/length_scale.h"
 #include "nn/losses/base/loss.h"
 #include "nn/normalizations/base/normalization.h"
 #include "tests/support/golden_cases.h"

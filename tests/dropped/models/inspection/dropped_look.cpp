@@ -1,7 +1,7 @@
 // A table of the size of the residual stream after each sublayer.
 #include "engine/ops/ops.h"
-#include "engine/types/wording.h"
-#include "models/inspection/base/look.h"
+#include "engine/types/format.h"
+#include "models/inspection/base/analysis.h"
 
 namespace orrery::models {
 namespace {

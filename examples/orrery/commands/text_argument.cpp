@@ -1,0 +1,41 @@
+#include "examples/orrery/commands/text_argument.h"
+
+#include <iostream>
+#include <sstream>
+
+#include "engine/system/files.h"
+#include "models/data/text_files.h"
+#include "models/formats/gzip.h"
+
+namespace orrery::program {
+namespace {
+
+constexpr uint64_t max_text = uint64_t{1} << 24;  // bytes
+
+std::string read_packed_pipe(const std::string& path, uint64_t limit) {
+  std::string bytes = read_pipe(path, limit);
+  return models::is_gzip(bytes) ? models::unpack_gzip(bytes, path, limit) : bytes;
+}
+
+}  // namespace
+
+std::string text_of_file(const std::string& path) {
+  if (is_pipe(path)) return read_packed_pipe(path, max_text);
+  models::check_is_text(path);
+  return models::read_data_file(path, max_text);
+}
+
+std::string text_or_input(const std::string& given) { return given == "-" ? text_of_file(given) : given; }
+
+std::string text_argument(const std::string& given) {
+  const std::string scheme = "FILE:";
+  return given.starts_with(scheme) ? text_of_file(given.substr(scheme.size())) : text_or_input(given);
+}
+
+void each_line_of_pipe(const std::string& path, const std::string& what, const models::TakeLine& take) {
+  if (path == "-") return models::each_line(std::cin, what, take);  // may be longer than memory
+  std::istringstream input(read_packed_pipe(path, models::max_unpacked_bytes));
+  models::each_line(input, what, take);
+}
+
+}  // namespace orrery::program

@@ -1,0 +1,257 @@
+#include "examples/orrery/terminal/process_io.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <filesystem>
+#include <iostream>
+#include <new>
+#include <stdexcept>
+#include <system_error>
+
+#include "engine/system/machine_memory.h"
+#include "engine/system/signals.h"
+#include "engine/types/check.h"
+#include "engine/types/usage_error.h"
+#include "examples/orrery/terminal/style.h"
+#include "models/formats/shown_text.h"
+
+extern "C" [[gnu::weak]] void __lsan_do_leak_check();  // defined in sanitizer builds; normally an exit handler calls it
+
+namespace orrery::program {
+
+int write_all(int descriptor, std::string_view bytes) noexcept {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
+    if (written >= 0) {
+      bytes.remove_prefix(static_cast<size_t>(written));
+    } else if (errno == EAGAIN) {  // a non-blocking terminal, set so by another program
+      pollfd ready{descriptor, POLLOUT, 0};
+      if (::poll(&ready, 1, -1) < 0 && errno != EINTR) return errno;
+    } else if (errno != EINTR) {
+      return errno;
+    }
+  }
+  return 0;
+}
+
+namespace {
+
+class Line {  // an error message
+ public:
+  void add_codes(std::string_view codes) noexcept {  // of a color
+    for (const char c : codes) bytes_[size_++] = c;
+  }
+  void add(std::string_view text) noexcept {
+    for (size_t at = 0; at < text.size();) {
+      if (size_ + 16 > bytes_.size()) return;
+      const models::ShownCharacter next = models::shown_character(text, at);
+      for (const char c : next.text()) bytes_[size_++] = c;
+      at += next.read;
+    }
+  }
+  std::string_view end() noexcept {
+    if (size_ + 16 > bytes_.size()) bytes_[size_++] = '.', bytes_[size_++] = '.', bytes_[size_++] = '.';
+    bytes_[size_++] = '\n';
+    return {bytes_.data(), size_};
+  }
+
+ private:
+  std::array<char, 4000> bytes_;
+  size_t size_ = 0;
+};
+
+template <class... Parts>
+void print_parts(const Parts&... parts) noexcept {
+  const StyleCodes codes = style_codes(Style::error, STDERR_FILENO);
+  Line line;
+  line.add_codes(codes.begin), line.add("orrery:"), line.add_codes(codes.end), line.add(" ");
+  (line.add(parts), ...);
+  write_all(STDERR_FILENO, line.end());
+}
+
+void print_out_of_memory() noexcept { print_parts("out of memory; ", out_of_memory_advice()); }
+
+int output_error = 0;  // errno of a failed write; 0: none
+
+class BrokenPipe : public Error {  // no program reads standard output any more
+ public:
+  using Error::Error;
+};
+
+[[noreturn]] void cannot_print(int error) {
+  if (error == EPIPE) throw BrokenPipe("cannot write to the standard output: no program reads it any more");
+  fail("cannot write to the standard output: ", std::generic_category().message(error));
+}
+
+}  // namespace
+
+class CheckedOutput::Buffer final : public std::streambuf {
+ public:
+  Buffer() : terminal_(isatty(STDOUT_FILENO) != 0) { setp(bytes_.data(), bytes_.data() + bytes_.size()); }
+
+ private:
+  int_type overflow(int_type c) override {
+    sync();
+    if (traits_type::eq_int_type(c, traits_type::eof())) return traits_type::not_eof(c);
+    *pptr() = traits_type::to_char_type(c);
+    pbump(1);
+    if (terminal_ && traits_type::to_char_type(c) == '\n') sync();
+    return c;
+  }
+  std::streamsize xsputn(const char* text, std::streamsize size) override {
+    const std::streamsize done = std::streambuf::xsputn(text, size);
+    if (terminal_ && std::memchr(text, '\n', static_cast<size_t>(size))) sync();
+    return done;
+  }
+  int sync() override {
+    const std::string_view waiting(pbase(), static_cast<size_t>(pptr() - pbase()));
+    setp(bytes_.data(), bytes_.data() + bytes_.size());  // does not retry a failed write
+    if (const int error = write_all(STDOUT_FILENO, waiting)) output_error = error, cannot_print(error);
+    return 0;
+  }
+
+  bool terminal_;
+  std::array<char, 1 << 15> bytes_;
+};
+
+namespace {
+
+// True if this thread's last allocation failed; its exception may still propagate.
+thread_local bool memory_refused = false;
+
+[[noreturn]] void refuse_memory() {
+  memory_refused = true;
+  throw std::bad_alloc();
+}
+
+// Handles exceptions that cannot propagate: in destructors, threads, initializers before main.
+[[noreturn]] void end_without_catch() {
+  if (std::current_exception()) {
+    print_current_exception();
+  } else if (std::uncaught_exceptions() > 0 && memory_refused) {
+    // g++ 12 hides the exception when it meets noexcept: destructors of JSON allocate memory.
+    print_out_of_memory();
+  } else {
+    std::abort();  // a bug in the program
+  }
+  ::_exit(1);
+}
+
+// If a standard stream is closed, the next file opened would get its number and its output.
+void occupy(int descriptor, int flags) {
+  if (::fcntl(descriptor, F_GETFD) >= 0 || errno != EBADF) return;
+  const int opened = ::open("/dev/null", flags);
+  if (opened < 0 || opened == descriptor) return;
+  ::dup2(opened, descriptor);
+  ::close(opened);
+}
+
+// Handles exit by others: the program itself ends with end_program, without exit handlers.
+void refuse_exit() {
+  print_error(
+      "a plug-in or a library called exit before the command finished, so its output is incomplete; remove that call");
+  ::_exit(1);
+}
+
+void prepare() {
+  std::set_terminate(end_without_catch);
+  std::atexit(refuse_exit), std::at_quick_exit(refuse_exit);
+  std::set_new_handler(refuse_memory);
+  for (const int signal : {SIGPIPE, SIGXFSZ}) set_signal(signal, SIG_IGN);
+  occupy(STDIN_FILENO, O_WRONLY);
+  occupy(STDOUT_FILENO, O_RDONLY);  // read-only: writes still fail
+  occupy(STDERR_FILENO, O_RDONLY);
+}
+// Runs before all constructors of the program and its libraries, whose allocations may fail.
+[[gnu::section(".preinit_array"), gnu::used]] void (*const prepared)() = prepare;
+
+}  // namespace
+
+void print_error(std::string_view message) noexcept { print_parts(message); }
+
+void end_program(int code) noexcept {
+  std::fflush(nullptr);
+  if (__lsan_do_leak_check) __lsan_do_leak_check();
+  ::_exit(code);
+}
+
+void print_current_exception() noexcept {
+  try {
+    throw;
+  } catch (const Error& error) {
+    print_parts(error.what());
+  } catch (const std::bad_alloc&) {
+    print_out_of_memory();
+  } catch (const std::length_error&) {  // a container larger than any memory
+    print_out_of_memory();
+  } catch (const std::ios::failure&) {  // a write after a failed one
+    print_parts("cannot write to the standard output: ", std::strerror(output_error));
+  } catch (const std::filesystem::filesystem_error& error) {
+    const std::string& path = error.path1().native();  // empty: the call reads the current folder
+    print_parts("cannot use ", path.empty() ? "the current folder" : path.c_str(), ": ",
+                std::strerror(error.code().value()));
+  } catch (const std::system_error& error) {
+    print_parts("a system call failed: ", std::strerror(error.code().value()));
+  } catch (const std::exception& error) {
+    if (std::strstr(error.what(), "pthread_create"))  // oneTBB's message
+      return print_parts(
+          "the system cannot start another thread; raise its limits on processes or memory, as with ulimit");
+    print_parts("a library failed: ", error.what());
+  } catch (...) {
+    print_parts("a library failed without a message");
+  }
+}
+
+int exit_code_of_current_exception() noexcept {
+  bool silent = false;
+  int code = 1;
+  try {
+    throw;
+  } catch (const UsageError&) {
+    code = 2;
+  } catch (const BrokenPipe&) {
+    silent = true;
+  } catch (const std::ios::failure&) {  // a write after a failed one
+    silent = output_error == EPIPE;
+  } catch (...) {
+    silent = false;
+  }
+  if (silent) {
+    set_signal(SIGPIPE, SIG_DFL);
+    ::raise(SIGPIPE);
+    return 128 + SIGPIPE;  // reached if SIGPIPE is blocked
+  }
+  print_current_exception();
+  return code;
+}
+
+CheckedOutput::CheckedOutput() : to_(std::make_unique<Buffer>()), before_(std::cout.rdbuf(to_.get())) {
+  std::cout.exceptions(std::ios::badbit);  // forwards the buffer's exceptions
+}
+CheckedOutput::~CheckedOutput() {
+  std::cout.exceptions(std::ios::goodbit);
+  std::cout.rdbuf(before_);
+}
+void CheckedOutput::finish() {
+  if (output_error != 0) cannot_print(output_error);
+  std::cout.flush();
+}
+void CheckedOutput::finish_after_error() noexcept {
+  try {
+    if (std::cout.good()) std::cout.flush();
+  } catch (const std::exception&) {  // the first error is reported
+  }
+}
+
+}  // namespace orrery::program

@@ -1,0 +1,12 @@
+// Tables of signal propagation at initialization, measured by --signal_propagation=yes.
+#pragma once
+
+#include <string>
+
+#include "models/training/signal_propagation.h"
+
+namespace orrery::program {
+
+std::string probe_table(const models::SignalPropagation& propagation);  // ends with a newline
+
+}  // namespace orrery::program

@@ -1,0 +1,137 @@
+#include "examples/orrery/terminal/view_printer.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/settings/registry.h"
+#include "examples/orrery/terminal/table.h"
+
+namespace orrery::program {
+namespace {
+
+using models::BarView;
+using models::LineView;
+using models::MapView;
+using models::TableView;
+
+constexpr size_t widest_map = 100, widest_bar = 40;
+
+constexpr size_t line_width = 100;
+
+// Wraps words into lines, indented by two spaces.
+std::string wrapped(const std::string& words) {
+  std::string all, line;
+  for (size_t begin = 0; begin < words.size();) {
+    const size_t end = std::min(words.find(' ', begin), words.size());
+    const std::string word = words.substr(begin, end - begin);
+    if (!line.empty() && width_of(line) + 1 + width_of(word) > line_width) all += "  " + line + "\n", line.clear();
+    if (!word.empty()) line += (line.empty() ? "" : " ") + word;
+    begin = end + 1;
+  }
+  return all + "  " + line + "\n";
+}
+
+std::string body(const TableView& table) {
+  Table printed(table.columns, table.alignment);
+  for (const auto& row : table.rows) printed.add(row);
+  return printed.print();
+}
+
+std::string repeated(const std::string& what, size_t times) {
+  std::string all;
+  for (size_t i = 0; i < times; ++i) all += what;
+  return all;
+}
+
+// Bars of negative values are left of a line, of positive values right of it.
+std::string body(const BarView& bars) {
+  double low = 0, high = 0;
+  for (const BarView::Bar& bar : bars.bars)
+    if (std::isfinite(bar.value)) low = std::min(low, bar.value), high = std::max(high, bar.value);
+  const auto length = [&](double value) {
+    return high > low && value > 0 ? static_cast<size_t>(std::lround(value / (high - low) * widest_bar)) : 0;
+  };
+  Table printed({"", bars.quantity, "", ""}, "lrll");
+  for (const BarView::Bar& bar : bars.bars) {
+    const size_t left = length(-bar.value), right = length(bar.value);
+    const std::string before = low < 0 ? repeated(" ", length(-low) - left) + repeated("█", left) + "|" : "";
+    printed.add({bar.name, significant(bar.value, 4), before + repeated("█", right), bar.note});
+  }
+  return printed.print();
+}
+
+// Returns one of five shades for a fraction of the scale. Negative values use ASCII, not colors.
+std::string shade(double fraction, bool negative) {
+  static const char* const positive[] = {" ", "░", "▒", "▓", "█"};
+  static const char* const below[] = {" ", ".", "-", "=", "#"};
+  const auto step = static_cast<size_t>(std::lround(std::clamp(fraction, 0.0, 1.0) * 4));
+  return (negative ? below : positive)[step];
+}
+
+std::string first_of(const std::string& word) {  // first UTF-8 character
+  size_t end = word.empty() ? 0 : 1;
+  while (end < word.size() && (word[end] & 0xc0) == 0x80) ++end;
+  return end > 0 ? word.substr(0, end) : " ";
+}
+
+std::string body(const MapView& map) {
+  const int64_t maps = map.values.size(0);
+  const size_t rows = map.rows.size(), columns = map.columns.size();
+  if (maps > 1)
+    return text("  ", maps, " maps of ", rows, " x ", columns,
+                "; --html=FILE.html plots all of them, --layer=0 --head=0 ", "prints one\n");
+  if (columns > widest_map)
+    return text("  a map of ", rows, " x ", columns, " is too wide for the terminal; --html=FILE.html plots it\n");
+  const std::vector<double> values = map.values.to_vector();
+  double low = 0, high = 0;
+  for (const double x : values)
+    if (std::isfinite(x)) low = std::min(low, x), high = std::max(high, x);
+  const double largest = std::max(-low, high);
+  const size_t keys = columns - static_cast<size_t>(map.slots);  // slots follow a line
+  size_t widest = 0;
+  for (const std::string& row : map.rows) widest = std::max(widest, width_of(row));
+  std::string all = std::string(widest + 4, ' ');
+  for (size_t c = 0; c < columns; ++c) all += (c == keys && c > 0 ? "|" : "") + first_of(map.columns[c]);
+  all += "\n";
+  for (size_t r = 0; r < rows; ++r) {
+    all += "  " + std::string(widest - width_of(map.rows[r]), ' ') + map.rows[r] + " |";
+    for (size_t c = 0; c < columns; ++c) {
+      const double x = values[r * columns + c];
+      if (c == keys && c > 0) all += "|";
+      // Square root: small weights stay visible next to large ones, as on a page.
+      all += std::isfinite(x) ? shade(largest > 0 ? std::sqrt(std::abs(x) / largest) : 0, x < 0) : "·";
+    }
+    all += "|\n";
+  }
+  if (std::any_of(map.columns.begin(), map.columns.end(), [](const std::string& c) { return width_of(c) > 1; }))
+    all += wrapped("columns: " + join(map.columns, " "));
+  const bool some_missing = std::any_of(values.begin(), values.end(), [](double x) { return !std::isfinite(x); });
+  const std::string bound = significant(largest, 4);
+  const std::string scale = low == 0 ? "0 to " + bound : high == 0 ? "0 to -" + bound : "-" + bound + " to " + bound;
+  all += wrapped(text("scale: ", map.quantity, " ", scale, " (square root)", low < 0 ? "; . - = # are negative" : "",
+                      some_missing ? "; ·: " + map.none : ""));
+  return models::for_terminal_lines(all);
+}
+
+std::string body(const LineView& lines) {
+  Table printed({lines.y_label, lines.x_label + " from", "to", "first value", "lowest", "highest", "last value"},
+                "lrrrrrr");
+  for (const LineView::Line& line : lines.lines) {
+    if (line.x.empty()) continue;
+    const auto [low, high] = std::minmax_element(line.y.begin(), line.y.end());
+    printed.add({line.name, significant(line.x.front(), 4), significant(line.x.back(), 4),
+                 significant(line.y.front(), 4), significant(*low, 4), significant(*high, 4),
+                 significant(line.y.back(), 4)});
+  }
+  return printed.print();
+}
+
+}  // namespace
+
+std::string view_text(const models::View& view) {
+  std::string all = view.group + ": " + view.title + "\n";
+  if (!view.caption.empty()) all += wrapped(view.caption);
+  return models::for_terminal_lines(all) + std::visit([](const auto& data) { return body(data); }, view.data);
+}
+
+}  // namespace orrery::program

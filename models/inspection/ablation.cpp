@@ -1,0 +1,336 @@
+// Ablation and activation patching: the components that the loss of an example depends on.
+//
+// Ablation: loss without one component minus loss with all. The loss is the targets' mean -ln p.
+//   a head       its head_output (TransformerLens: hook_z) is zero at every position, as if its columns of W_o were 0
+//   a sublayer   its `output` is zero, biases too: the residual stream bypasses it
+//   a unit       the feed-forward's hidden value, or the weight of a persistent slot, is zero at every position;
+//                other softmax weights do not change. Only units with the largest mean |value| are ablated
+//
+// Patching (causal tracing, Meng et al. 2022, arXiv:2202.05262; Zhang and Nanda 2023,
+// arXiv:2309.16042): this example runs with the other's residual state at one layer and position.
+// The result is the fraction of the difference between the examples that this restores,
+//   share = (m(patched) - m(this)) / (m(other) - m(this))      1: the other's behaviour is back; below 0: farther away
+//   m = z[the other's target] - z[this one's], of logits z at the requested position, or where the two examples
+//       differ most in m; for equal targets, m = z[the target]
+// States that are equal in both examples are not run: their share is 0. If the difference is below
+// min_difference, no shares are computed.
+#include <algorithm>
+
+#include "engine/types/format.h"
+#include "models/inspection/base/targets.h"
+#include "models/inspection/base/units.h"
+#include "models/inspection/base/residual_stream.h"
+
+namespace orrery::models {
+namespace {
+
+// ---- ablation
+
+struct Effect {
+  std::string what;
+  double difference;
+};
+
+class Ablation {
+ public:
+  explicit Ablation(const InspectedExample& example) : example_(example) {
+    const Tensor logits = example.run();
+    targets_ = targets_of(example, logits);
+    loss_ = loss_of(logits, targets_.of_rows);
+  }
+  double loss() const { return loss_; }
+  const Targets& targets() const { return targets_; }
+  const std::vector<Effect>& all() const { return all_; }
+  double without(const std::string& what, const std::string& name, const Edit& edit) {
+    const double effect = loss_of(run_edited(example_, name, edit), targets_.of_rows) - loss_;
+    all_.push_back({what, effect});
+    return effect;
+  }
+
+ private:
+  const InspectedExample& example_;
+  Targets targets_;
+  double loss_ = 0;
+  std::vector<Effect> all_;
+};
+
+void set_all_zero(const Shape&, std::vector<double>& numbers) { std::fill(numbers.begin(), numbers.end(), 0.0); }
+
+// Sets the values of one head in `head_output` (1, T, H, D) to 0.
+Edit without_head(int64_t head) {
+  return [=](const Shape& shape, std::vector<double>& head_output) {
+    const int64_t heads = shape[-2], size = shape[-1];
+    for (int64_t at = 0; at < shape.numel(); ++at)
+      if (at / size % heads == head) head_output[static_cast<size_t>(at)] = 0;
+  };
+}
+
+void without_heads(std::vector<View>& views, Ablation& ablation, const InspectedExample& example,
+                   const AnalysisSettings& s) {
+  const std::vector<Captured> head_outputs = capture(example, "head_output");
+  if (head_outputs.empty()) return;
+  MapView map{.quantity = "loss increase (nats)", .rows = {}, .columns = {}, .values = {}, .has_sign = true};
+  map.axes = {"", "head"}, map.none = "not ablated";
+  std::vector<std::vector<double>> effects;
+  size_t max_count = 0;
+  const std::vector<size_t> layers = chosen_layers(head_outputs.size(), s.layer, "attention modules");
+  for (const size_t layer : layers) {
+    const std::string& path = head_outputs[layer].path;
+    const int64_t heads = head_outputs[layer].value.size(-2);
+    check_head(s.head, heads, path);
+    map.rows.push_back(path), effects.emplace_back();
+    for (int64_t head = 0; head < heads; ++head)
+      effects.back().push_back(
+          s.head >= 0 && s.head != head
+              ? NAN
+              : ablation.without(text(path, " head ", head), path + ".head_output", without_head(head)));
+    max_count = std::max(max_count, effects.back().size());
+    s.report_progress("ablated heads", effects.size(), layers.size());
+  }
+  std::vector<double> values;
+  for (std::vector<double>& each : effects) {
+    each.resize(max_count, NAN);
+    values.insert(values.end(), each.begin(), each.end());
+  }
+  for (size_t head = 0; head < max_count; ++head) map.columns.push_back(std::to_string(head));
+  map.values =
+      Tensor::from(Shape{1, static_cast<int64_t>(effects.size()), static_cast<int64_t>(max_count)}, values, Dtype::f64);
+  views.push_back({"Ablation", "ablation/heads", "Loss without each head",
+                   "Increase of the example's loss without one head; below 0, the loss is lower without it.",
+                   std::move(map)});
+}
+
+void without_sublayers(std::vector<View>& views, Ablation& ablation, const std::vector<ResidualStream>& streams,
+                       const AnalysisSettings& s) {
+  BarView bars{"loss increase (nats)", {}};
+  for (const ResidualStream& stream : streams)
+    for (size_t k = 0; k < stream.states.size(); ++k) {
+      const ResidualState& state = stream.states[k];
+      if (!state.is_embedding())
+        bars.bars.push_back(
+            {.name = state.path, .value = ablation.without(state.path, state.path + ".output", set_all_zero)});
+      s.report_progress("ablated sublayers", k + 1, stream.states.size());
+    }
+  if (!bars.bars.empty())
+    views.push_back({"Ablation", "", "Loss without each sublayer",
+                     "Increase of the example's loss without a whole attention or feed-forward.", std::move(bars)});
+}
+
+// Returns the units with the largest mean |value|, at most s.top, or only s.slot if it is set.
+std::vector<int64_t> top_units(const UnitGroup& group, const AnalysisSettings& s) {
+  if (s.slot >= 0) return {s.slot};
+  const std::vector<double> values = group.values.to_vector();
+  std::vector<double> sums(static_cast<size_t>(group.units()));
+  for (size_t i = 0; i < values.size(); ++i) sums[i % sums.size()] += std::abs(values[i]);
+  const std::vector<int32_t> first = largest(sums, s.top);
+  return {first.begin(), first.end()};
+}
+
+void without_units(Ablation& ablation, const InspectedExample& example, const AnalysisSettings& s) {
+  const std::vector<UnitGroup> groups = capture_units(example);
+  if (s.layer >= static_cast<int64_t>(groups.size())) return;  // the layer is an attention without slots
+  const std::vector<size_t> layers = chosen_layers(groups.size(), s.layer, "feed-forward and slot modules");
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const UnitGroup& group = groups[layers[i]];
+    group.check_unit(s.slot);
+    s.report_progress("ablated units", i, layers.size());
+    for (const int64_t unit : top_units(group, s))
+      ablation.without(group.path + " " + group.unit(unit), group.name,
+                       [&](const Shape& shape, std::vector<double>& numbers) { group.set(shape, numbers, unit, 0); });
+  }
+}
+
+void analyze_ablations(std::vector<View>& views, const InspectedExample& example, const AnalysisSettings& s,
+                       const std::vector<ResidualStream>& streams) {
+  Ablation ablation(example);
+  std::vector<View> plots;
+  without_heads(plots, ablation, example, s);
+  without_sublayers(plots, ablation, streams, s);
+  without_units(ablation, example, s);
+  std::vector<Effect> all = ablation.all();
+  if (all.empty()) return;
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Effect& a, const Effect& b) { return a.difference > b.difference; });
+  TableView table{{"ablated", "loss", "difference"}, "lrr", {}};
+  std::vector<std::pair<std::string, double>> metrics = {{"ablation/loss", ablation.loss()}};
+  for (const Effect& effect : all) {
+    std::string name = effect.what;
+    std::replace(name.begin(), name.end(), ' ', '.');
+    metrics.emplace_back("ablation/without/" + name, effect.difference);
+    if (static_cast<int64_t>(table.rows.size()) < s.top)
+      table.rows.push_back(
+          {effect.what, fixed(ablation.loss() + effect.difference, 4), signed_fixed(effect.difference, 4)});
+  }
+  views.push_back({"Ablation", "", "Components with the largest effect on the loss",
+                   text("The loss of the example, the mean -ln p of ", ablation.targets().described(), ", is ",
+                        fixed(ablation.loss(), 4),
+                        " nats.  Ablated one at a time: ", pluralize(static_cast<int64_t>(all.size()), "component"),
+                        " (heads, sublayers and the units with the largest values).  The smallest difference is ",
+                        signed_fixed(all.back().difference, 4), ", without ", all.back().what, "."),
+                   std::move(table), false, std::move(metrics)});
+  std::move(plots.begin(), plots.end(), std::back_inserter(views));
+}
+
+// ---- patching
+
+// A row of the logits, with m of this example (here) and of the other (there).
+struct RowDifference {
+  int64_t row;
+  int32_t own, others;  // the targets
+  double here, there;
+  double size() const { return std::abs(there - here); }
+};
+
+double measure(const Tensor& logits, const RowDifference& at) {
+  const std::vector<double> z = logits[at.row].to_vector();
+  const double others = z[static_cast<size_t>(at.others)];
+  return at.own == at.others ? others : others - z[static_cast<size_t>(at.own)];
+}
+
+// Returns the rows with a target in both examples, largest difference first; only `position` if set.
+std::vector<RowDifference> differences(const InspectedExample& example, const InspectedExample& other,
+                                       int64_t position) {
+  const Tensor here = example.run(), there = other.run();
+  check(here.shape() == there.shape(), "inspect: the example and --patch_from have ", here.size(0), " and ",
+        there.size(0), " rows of logits, but patching requires equal numbers; give a --patch_from with as many tokens");
+  check(position < here.size(0), "inspect: --position=", position,
+        " is out of range; positions have numbers from 0 to ", here.size(0) - 1);
+  const std::vector<int32_t> own = targets_of(example, here).of_rows, others = targets_of(other, there).of_rows;
+  std::vector<RowDifference> all;
+  for (int64_t row = 0; row < here.size(0); ++row) {
+    const auto i = static_cast<size_t>(row);
+    if ((position >= 0 && row != position) || own[i] < 0 || others[i] < 0) continue;
+    RowDifference at{row, own[i], others[i], 0, 0};
+    at.here = measure(here, at), at.there = measure(there, at);
+    all.push_back(at);
+  }
+  check(!all.empty(), "inspect: ", position < 0 ? text("no position") : text("--position=", position),
+        position < 0 ? " has a target in both examples; give longer examples"
+                     : " does not have a target in both examples; choose an earlier position, or give longer examples");
+  std::stable_sort(all.begin(), all.end(),
+                   [](const RowDifference& a, const RowDifference& b) { return a.size() > b.size(); });
+  return all;
+}
+
+std::string describe(const InspectedExample& example, const RowDifference& at) {
+  const std::string what = at.own == at.others ? text("the logit of ", example.target_name(at.own))
+                                               : text("the logit of ", example.target_name(at.others),
+                                                      " minus that of ", example.target_name(at.own));
+  return text(what, " at position ", at.row, " (", significant(at.here, 4), " here, ", significant(at.there, 4),
+              " in the other example)");
+}
+
+// A smaller difference changes the odds of the targets by about a tenth at most: the model predicts
+// the same for both examples. A share of it would be a quotient of small numbers: any state that
+// moves the logits slightly would seem to restore all of it, or several times that.
+constexpr double min_difference = 0.1;
+
+View no_difference_view(const InspectedExample& example, std::span<const RowDifference> all, int64_t max_count) {
+  TableView table{{"position", "target here", "there", "m here", "there", "difference"}, "rllrrr", {}};
+  for (const RowDifference& at : all.first(std::min(all.size(), static_cast<size_t>(std::max<int64_t>(max_count, 1)))))
+    table.rows.push_back({std::to_string(at.row), example.target_name(at.own), example.target_name(at.others),
+                          significant(at.here, 4), significant(at.there, 4), signed_fixed(at.there - at.here, 4)});
+  return {"Ablation", "", "Patching from the other example: no difference to restore",
+          text("The model predicts the same for both examples: the largest difference, in ", describe(example, all[0]),
+               ", is below ", min_difference, ", so patching a state cannot restore any."),
+          std::move(table)};
+}
+
+// Labels the columns, with both labels where the examples differ: "Rome|Paris".
+void name_columns(MapView& map, const InspectedExample::Labels& own, const InspectedExample::Labels& others) {
+  map.columns = own;
+  for (size_t i = 0; i < own.size(); ++i)
+    if (i < others.size() && others[i] != own[i]) map.columns[i] += "|" + others[i], map.marked.push_back(i);
+  map.columns.push_back("all");
+}
+std::string describe_changes(const MapView& map) {
+  constexpr size_t max_count = 20;
+  std::string all;
+  for (const size_t i : std::span(map.marked).first(std::min(max_count, map.marked.size())))
+    all += text(all.empty() ? "  Positions where the examples differ: " : ", ", i, " (", map.columns[i], ")");
+  if (map.marked.size() > max_count) all += text(" and ", map.marked.size() - max_count, " more");
+  return all.empty() ? "" : all + ".";
+}
+
+// Returns the restored shares of one state: of each position, then of all positions at once.
+std::vector<double> restored_fractions(const InspectedExample& example, const RowDifference& at,
+                                       const ResidualState& own, const ResidualState& others) {
+  const std::vector<double> own_values = own.value.to_vector(), other_values = others.value.to_vector();
+  const auto width = static_cast<size_t>(own.value.size(1)), positions = static_cast<size_t>(own.value.size(0));
+  const auto patch = [&](size_t begin, size_t end) {  // patches the numbers [begin, end)
+    if (std::equal(own_values.begin() + static_cast<std::ptrdiff_t>(begin),
+                   own_values.begin() + static_cast<std::ptrdiff_t>(end),
+                   other_values.begin() + static_cast<std::ptrdiff_t>(begin)))
+      return 0.0;
+    const Tensor logits = run_edited(example, own.name, [&](const Shape&, std::vector<double>& numbers) {
+      std::copy(other_values.begin() + static_cast<std::ptrdiff_t>(begin),
+                other_values.begin() + static_cast<std::ptrdiff_t>(end),
+                numbers.begin() + static_cast<std::ptrdiff_t>(begin));
+    });
+    return (measure(logits, at) - at.here) / (at.there - at.here);
+  };
+  std::vector<double> fractions;
+  for (size_t position = 0; position < positions; ++position)
+    fractions.push_back(patch(position * width, (position + 1) * width));
+  fractions.push_back(patch(0, positions * width));
+  return fractions;
+}
+
+void analyze_patches(std::vector<View>& views, const InspectedExample& example, const InspectedExample& other,
+                     const AnalysisSettings& s, const std::vector<ResidualStream>& streams) {
+  check(&example.model() == &other.model(), "inspect: patching requires two examples of one model");
+  const std::vector<ResidualStream> other_streams = observe_streams(other).streams;
+  for (size_t i = 0; i < streams.size(); ++i) {
+    const ResidualState &own = streams[i].states[0], &others = other_streams.at(i).states[0];
+    check(own.value.shape() == others.value.shape(), "inspect: the example and --patch_from have ", own.value.size(0),
+          " and ", others.value.size(0), " positions in ", own.path,
+          ", but patching requires equal numbers; give a --patch_from with as many tokens");
+  }
+  if (streams.empty()) return;
+  const std::vector<RowDifference> all = differences(example, other, s.position);
+  if (all[0].size() < min_difference) {
+    views.push_back(no_difference_view(example, all, s.top));
+    return;
+  }
+  size_t states = 0, done = 0;
+  for (const ResidualStream& stream : streams) states += stream.states.size();
+  for (size_t i = 0; i < streams.size(); ++i) {
+    const std::string& begin = streams[i].states[0].path;
+    MapView map{.quantity = "fraction restored", .rows = {}, .columns = {}, .values = {}, .has_sign = true};
+    map.axes = {"state after", "position"};
+    std::vector<double> values;
+    for (size_t k = 0; k < streams[i].states.size(); ++k) {
+      const std::vector<double> fractions =
+          restored_fractions(example, all[0], streams[i].states[k], other_streams[i].states[k]);
+      map.rows.push_back(streams[i].states[k].path);
+      values.insert(values.end(), fractions.begin(), fractions.end());
+      s.report_progress("patched states", ++done, states);
+    }
+    name_columns(map, example.position_labels(begin), other.position_labels(begin));
+    const auto rows = static_cast<int64_t>(map.rows.size()), columns = static_cast<int64_t>(map.columns.size());
+    map.values = Tensor::from(Shape{1, rows, columns}, values, Dtype::f64);
+    std::string file = begin;
+    std::replace(file.begin(), file.end(), '.', '_');
+    const std::string changes = describe_changes(map);
+    views.push_back({"Ablation", "ablation/patched_" + file, "Patching from the other example",
+                     "Fraction of the difference between the examples that is restored if one state of the residual "
+                     "stream is taken from the other example.  The difference is in " +
+                         describe(example, all[0]) + "." + changes,
+                     std::move(map)});
+  }
+}
+
+void analyze(std::vector<View>& views, const InspectedExample& example, const AnalysisSettings& s) {
+  const std::vector<ResidualStream> streams = observe_streams(example).streams;
+  analyze_ablations(views, example, s, streams);
+  if (s.patch_from) analyze_patches(views, example, *s.patch_from, s, streams);
+}
+
+REGISTER_ANALYSIS(ablation,
+                  {.name = "ablation",
+                   .description = "loss without each head, sublayer or top unit; patching from another example by "
+                                  "layer and position",
+                   .analyze = analyze});
+
+}  // namespace
+}  // namespace orrery::models

@@ -1,0 +1,86 @@
+#include "models/inspection/base/targets.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "engine/math/scalar.h"
+#include "engine/types/check.h"
+
+namespace orrery::models {
+
+size_t Targets::last() const {
+  for (size_t row = of_rows.size(); row-- > 0;)
+    if (of_rows[row] >= 0) return row;
+  fail("inspect: the example has no target; give a longer one");
+}
+
+Targets targets_of(const InspectedExample& example, const Tensor& logits) {
+  Targets targets{example.targets(), true};
+  if (std::any_of(targets.of_rows.begin(), targets.of_rows.end(), [](int32_t target) { return target >= 0; }))
+    return targets;
+  targets.known = false, targets.of_rows.clear();
+  for (int64_t row = 0; row < logits.size(0); ++row) targets.of_rows.push_back(most_likely(logits[row].to_vector()));
+  return targets;
+}
+
+double log_probability(std::span<const double> row, int32_t target) {
+  double largest = -std::numeric_limits<double>::infinity(), total = 0;
+  for (const double z : row) largest = std::max(largest, z);
+  constexpr size_t chunk = 64;  // exponentials per vectorized loop; std::exp would be a call each
+  double exponentials[chunk];
+  for (size_t first = 0; first < row.size(); first += chunk) {
+    const size_t count = std::min(chunk, row.size() - first);
+    for (size_t i = 0; i < count; ++i) exponentials[i] = orrery::scalar::exp(row[first + i] - largest);
+    for (size_t i = 0; i < count; ++i) total += exponentials[i];
+  }
+  return row[static_cast<size_t>(target)] - largest - std::log(total);
+}
+
+std::vector<double> log_probabilities(const Tensor& logits, std::span<const int32_t> targets) {
+  const std::vector<double> all = logits.to_vector();
+  const auto width = static_cast<size_t>(logits.size(1));
+  std::vector<double> each;
+  for (size_t row = 0; row < targets.size(); ++row)
+    each.push_back(targets[row] < 0 ? NAN : log_probability(std::span(all).subspan(row * width, width), targets[row]));
+  return each;
+}
+
+double loss_of(const Tensor& logits, std::span<const int32_t> targets) {
+  const std::vector<double> each = log_probabilities(logits, targets);
+  double sum = 0, count = 0;
+  for (size_t row = 0; row < targets.size(); ++row)
+    if (targets[row] >= 0) sum -= each[row], ++count;
+  return sum / count;  // 0 / 0 = NaN without targets
+}
+
+int32_t most_likely(std::span<const double> row) {
+  return static_cast<int32_t>(std::max_element(row.begin(), row.end()) - row.begin());
+}
+
+int64_t rank_of(std::span<const double> row, int32_t target) {
+  const double own = row[static_cast<size_t>(target)];
+  return 1 + std::count_if(row.begin(), row.end(), [&](double z) { return z > own; });
+}
+
+std::vector<int32_t> largest(std::span<const double> row, int64_t count) {
+  std::vector<int32_t> order(row.size());
+  std::iota(order.begin(), order.end(), 0);
+  const size_t kept = std::min(order.size(), static_cast<size_t>(std::max<int64_t>(count, 0)));
+  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(kept), order.end(),
+                    [&](int32_t a, int32_t b) {
+                      const double x = row[static_cast<size_t>(a)], y = row[static_cast<size_t>(b)];
+                      return x != y ? x > y : a < b;
+                    });
+  order.resize(kept);
+  return order;
+}
+
+InspectedExample::Labels row_labels(const InspectedExample& example, const std::string& path, int64_t rows) {
+  const InspectedExample::Labels& labels = example.position_labels(path);
+  if (static_cast<int64_t>(labels.size()) == rows) return labels;
+  return InspectedExample::Labels(static_cast<size_t>(rows), "whole example");
+}
+
+}  // namespace orrery::models

@@ -1,0 +1,44 @@
+// Gradient norm over the parameters of each component of a model, before clipping.
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+
+#include "models/metrics/base/model_metric.h"
+
+namespace orrery::models {
+namespace {
+
+// Returns the component: "blocks.0.attention.output.weight" belongs to blocks.0.attention,
+// "head.weight" to head. It ends with the name after the last number, or else with the first name.
+std::string component_of(const std::string& path) {
+  std::vector<std::string> names;
+  size_t numbered = 0;
+  for (size_t at = 0; at <= path.size();) {
+    const size_t end = std::min(path.find('.', at), path.size());
+    names.push_back(path.substr(at, end - at));
+    if (std::all_of(names.back().begin(), names.back().end(), [](unsigned char c) { return std::isdigit(c); }))
+      numbered = names.size();
+    at = end + 1;
+  }
+  std::string component = names[0];
+  for (size_t i = 1; i <= numbered && i < names.size(); ++i) component += "." + names[i];
+  return component;
+}
+
+void log_gradient_norms(MetricRow& row, const nn::FlatParameters& parameters) {
+  MetricRow squares;
+  const Tensor square = Tensor::zeros(Shape{}, Dtype::f64, parameters.gradients().device());
+  for (const nn::FlatParameters::Segment& segment : parameters.segments()) {
+    nn::sum_of_squares(parameters.segment_view(parameters.gradients(), segment), square);
+    squares[component_of(segment.path)] += square.to_vector().at(0);
+  }
+  for (const auto& [component, sum] : squares) log_metric(row, "gradient_norm", component, std::sqrt(sum));
+}
+
+REGISTER_METRIC(gradient_norm, {.name = "gradient_norm",
+                                .description = "gradient norm of the parameters of each component, before clipping",
+                                .is_default = true,
+                                .of_parameters = log_gradient_norms});
+
+}  // namespace
+}  // namespace orrery::models

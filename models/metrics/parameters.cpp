@@ -1,0 +1,46 @@
+// Single learned numbers: alpha of DyT, slopes, temperatures, exponents, gains.
+#include <cmath>
+
+#include "models/metrics/base/model_metric.h"
+
+namespace orrery::models {
+namespace {
+
+constexpr int64_t max_elements = 64;  // elements; no model has more heads
+
+// Biases of queries and keys alone are named `query_bias` and `key_bias`.
+bool is_weight_or_bias(const std::string& name) {
+  return name == "weight" || name == "bias" || name.ends_with("_bias");
+}
+
+// Logs parameters that are neither weights nor biases nor spans, which have their own figure:
+// log_gamma as gamma, and those that all layers share as the model's.
+void log_parameters(MetricRow& row, const nn::FlatParameters& parameters) {
+  const std::string logarithm = "log_";
+  for (const nn::FlatParameters::Segment& segment : parameters.segments()) {
+    const size_t dot = segment.path.rfind('.');
+    std::string name = segment.path.substr(dot + 1);
+    const std::string path = dot == std::string::npos ? "model" : segment.path.substr(0, dot);
+    if (segment.end - segment.begin > max_elements || is_weight_or_bias(name) || segment.parameter->lr_group == "spans")
+      continue;
+    std::vector<double> values = segment.parameter->value.to_vector();
+    if (name.starts_with(logarithm)) {
+      name.erase(0, logarithm.size());
+      for (double& value : values) value = std::exp(value);
+    }
+    if (values.size() == 1)
+      log_metric(row, name, path, values[0]);
+    else
+      log_metrics(row, name, path, values);
+  }
+}
+
+REGISTER_METRIC(parameters,
+                {.name = "parameters",
+                 .description = "learned parameters other than weights and biases, by name: alpha, temperature, "
+                                "activation (parameters of an activation), ...",
+                 .is_default = true,
+                 .of_parameters = log_parameters});
+
+}  // namespace
+}  // namespace orrery::models

@@ -1,0 +1,157 @@
+#include "nn/attentions/base/length_scale.h"
+
+#include <algorithm>
+
+#include "engine/attention_formula/formula.h"
+#include "engine/loops/loops.h"
+#include "engine/ops/ops.h"
+#include "engine/settings/config.h"
+#include "engine/types/dispatch.h"
+
+namespace orrery::nn {
+namespace {
+
+struct FixedSettings {
+  int64_t length = 0;
+  template <class V>
+  void visit(V& v) {
+    v("n", length, "length, the same for all queries", between(1, 16777216));
+  }
+};
+
+// Row r is query r % queries of sequence r / queries.
+template <class T>
+struct VisibleKeys {
+  MaskView mask;
+  int lowest;  // -(number of dropped keys)
+  Out<T> count;
+  template <class Row>
+  HOST_DEVICE void operator()(Row row, int64_t r) const {
+    const MaskView my = mask;
+    const int64_t sequence = r / my.queries;
+    const int i = static_cast<int>(r % my.queries), length = length_of(my, sequence);
+    const int n = my.query_document_ids
+                      ? row.sum([=](int j) { return j < length && is_visible(my, sequence, i, j) ? 1 : 0; })
+                      : count_visible(my, sequence, i, lowest);
+    const Out<T> out = count;
+    row.once([=] { out[r] = static_cast<Arithmetic<T>>(n); });
+  }
+};
+template <class T>
+struct RealRows {
+  int64_t queries, offset;
+  const int32_t* query_lengths;
+  Out<T> real;
+  template <class Row>
+  HOST_DEVICE void operator()(Row row, int64_t r) const {
+    const bool is_real = r % queries + offset < query_lengths[r / queries];
+    const Out<T> out = real;
+    row.once([=] { out[r] = Arithmetic<T>(is_real ? 1 : 0); });
+  }
+};
+
+// Number of queries up to i in its document; without documents i + 1 + `offset`.
+struct NumberInDocument {
+  const int32_t* documents;  // (B, Tq), or null
+  int64_t queries, offset;
+  double* count;
+  template <class Row>
+  HOST_DEVICE void operator()(Row row, int64_t r) const {
+    const int64_t i = r % queries;
+    int64_t n = i + 1 + offset;
+    if (documents) {
+      const int32_t* const ids = documents + r / queries * queries;
+      n = row.sum([=](int j) { return j <= i && ids[j] == ids[i] ? 1 : 0; });
+    }
+    double* const out = count;
+    row.once([=] { out[r] = static_cast<double>(n); });
+  }
+};
+
+}  // namespace
+
+Tensor visible_keys(const AttentionInputs& r, const AttentionMask& m, Dtype dtype) {
+  const int64_t batch = m.lengths || m.query_document_ids ? r.query.size(0) : 1, keys = r.key.size(1);
+  const Tensor n = Tensor::empty_like(r.query, Shape{batch, r.query.size(1)}, dtype);
+  dispatch(dtype, "visible_keys", [&]<class T>() {
+    rows(n.device(), n.numel(), m.query_document_ids ? static_cast<int>(keys) : 1,
+         VisibleKeys<T>{view_of(m, r.query.size(1), keys), -static_cast<int>(m.keys_dropped), {n.mutable_data<T>()}});
+  });
+  return n;
+}
+
+Tensor real_rows(const AttentionInputs& r, const AttentionMask& m) {
+  const Dtype dtype = r.query.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
+  const int64_t queries = r.query.size(1);
+  if (!m.query_lengths) return Tensor::full({1, 1, queries}, 1, dtype, r.query.device());
+  const Tensor real = Tensor::empty_like(r.query, Shape{r.query.size(0), 1, queries}, dtype);
+  dispatch(dtype, "real_rows", [&]<class T>() {
+    rows(real.device(), real.numel(), 1,
+         RealRows<T>{queries, m.query_offset, m.query_lengths.data<int32_t>(), {real.mutable_data<T>()}});
+  });
+  return real;
+}
+
+Tensor counted_keys(const AttentionInputs& r, const AttentionMask& m) {
+  const Tensor real = real_rows(r, m), n = visible_keys(r, m, real.dtype());
+  const auto slots = static_cast<double>(r.slot_key ? r.slot_key.size(0) : 0);
+  return real * (n.reshape(Shape{n.size(0), 1, n.size(1)}) + slots);
+}
+
+LengthScale::LengthScale(std::string_view owner, const Spec& spec, bool causal) {
+  if (spec.name == "fixed") {
+    FixedSettings settings;
+    read_settings(spec, settings);
+    kind_ = Kind::fixed, fixed_ = settings.length;
+    check(fixed_ >= 1, owner, ": length=fixed(n) needs n, at least 1, as in fixed(256)");
+    return;
+  }
+  check(spec.items.empty() && (spec.name == "keys_visible" || spec.name == "row_index" || spec.name == "padded_length"),
+        owner, ": length '", spec, "' is invalid; use keys_visible, row_index, padded_length or fixed(n)");
+  kind_ = spec.name == "keys_visible" ? Kind::keys_visible
+          : spec.name == "row_index"  ? Kind::row_index
+                                      : Kind::padded_length;
+  check(kind_ != Kind::row_index || causal, owner,
+        ": length=row_index counts the tokens before a query, so it needs causal attention; use keys_visible");
+}
+
+Tensor LengthScale::length(const AttentionInputs& r, const AttentionMask& m) const {
+  const Dtype dtype = r.query.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
+  const Device device = r.query.device();
+  const int64_t queries = r.query.size(1), slots = r.slot_key ? r.slot_key.size(0) : 0;
+  if (kind_ == Kind::fixed) return Tensor::full({1, 1, 1, 1}, static_cast<double>(fixed_), dtype, device);
+  const auto at_least_one = [&](const Tensor& n) {
+    return maximum(n + static_cast<double>(slots), Tensor::full({1}, 1, n.dtype(), device));
+  };
+  check(kind_ != Kind::padded_length || m.query_offset == 0,
+        "length=padded_length: a text continued from a cache has no padded length; use keys_visible or fixed(n)");
+  if (kind_ == Kind::padded_length)
+    return Tensor::full({1, 1, 1, 1}, static_cast<double>(std::max<int64_t>(1, r.key.size(1) + slots)), dtype, device);
+  if (kind_ == Kind::keys_visible) {
+    const Tensor n = at_least_one(visible_keys(r, m, Dtype::f64)).to(dtype);
+    return n.reshape(Shape{n.size(0), queries, 1, 1});
+  }
+  const int64_t batch = m.query_document_ids ? r.query.size(0) : 1;
+  const Tensor n = Tensor::empty(Shape{batch, queries, 1, 1}, Dtype::f64, device);
+  const int32_t* const ids = m.query_document_ids ? m.query_document_ids.data<int32_t>() : nullptr;
+  rows(device, n.numel(), ids ? static_cast<int>(queries) : 1,
+       NumberInDocument{ids, queries, m.query_offset + m.keys_dropped, n.mutable_data<double>()});
+  return at_least_one(n).to(dtype);
+}
+
+double LengthScale::length(const QueryGroup& queries) const {
+  const double counted = kind_ == Kind::fixed          ? static_cast<double>(fixed_)
+                         : kind_ == Kind::keys_visible ? queries.keys
+                         : kind_ == Kind::row_index    ? queries.keys_up_to_query
+                                                       : queries.all;
+  return std::max(1.0, counted);
+}
+
+Tensor LengthScale::log_length(const AttentionInputs& r, const AttentionMask& m) const {
+  const NoGrad guard;
+  return log(length(r, m));
+}
+
+Tensor times_once(const Tensor& x, const Tensor& factor) { return (x.to(factor.dtype()) * factor).to(x.dtype()); }
+
+}  // namespace orrery::nn

@@ -1,0 +1,76 @@
+#!/bin/sh
+# sh tests/add_file_test.sh BUILD: a new member of each family (tests/dropped: activation, learned activation, attention,
+# feed-forward, normalization, position, loss, optimizer, schedule, figure, look, task, model, images) is put into a
+# copy of the tree, and nothing else.  The tests of its layer pass, and the program lists, checks and uses each.  The
+# copy takes over the objects of BUILD, so that make has only the new files to compile.
+set -eu
+build=$(cd "$1" && pwd)
+cd "$(dirname "$0")/.."
+copy=$(mktemp -d)
+trap 'rm -rf "$copy"' EXIT
+
+cp -a engine nn models cuda tests examples CMakeLists.txt README.md "$copy"
+cp -a tests/dropped/. "$copy"
+dropped=$(cd tests/dropped && find . -name '*.cpp' | wc -l)
+
+setting() { sed -n "s/^$1:[A-Z]*=//p" "$build/CMakeCache.txt"; }
+# or_show LOG COMMAND...: what the command prints goes to the log, and is shown if it fails.
+or_show() {
+  log=$copy/$1
+  shift
+  "$@" > "$log" 2>&1 || { cat "$log"; exit 1; }
+}
+
+targets="orrery nn_tests models_tests"
+or_show configure.log cmake -S "$copy" -B "$copy/build" -G "Unix Makefiles" -DORRERY_EMULATE_CUDA=OFF \
+  -DCMAKE_BUILD_TYPE="$(setting CMAKE_BUILD_TYPE)" -DCMAKE_CXX_COMPILER="$(setting CMAKE_CXX_COMPILER)"
+for target in orrery_core models_objects orrery_models program_objects test_main $targets; do
+  cd "$build/CMakeFiles/$target.dir"
+  find . -name '*.o' -exec cp --parents {} "$copy/build/CMakeFiles/$target.dir" \;
+  cd "$OLDPWD"
+done
+find "$copy/build" -name '*.o' -exec touch {} +
+# shellcheck disable=SC2086
+or_show build.log cmake --build "$copy/build" --parallel "$(nproc)" --target $targets
+if [ "$(grep -c 'Building' "$copy/build.log")" != "$dropped" ]; then
+  cat "$copy/build.log"
+  echo "more was compiled than the $dropped new files"
+  exit 1
+fi
+or_show nn_tests.log "$copy/build/nn_tests"
+# All but what takes its time and knows no registry.
+or_show models_tests.log "$copy/build/models_tests" "-tce=memory plan:*,logit_lens: it takes*,sentence piece:*,\
+picture:*,foreign files:*,translation:*,byte pairs:*"
+grep -h 'test cases' "$copy/nn_tests.log" "$copy/models_tests.log"
+
+orrery=$copy/build/orrery
+or_show list.log "$orrery" list
+for name in $(cd tests/dropped && find . -name '*.cpp' -exec basename {} .cpp \;); do
+  grep -q "^  $name\b" "$copy/list.log" || { echo "$name is not listed"; exit 1; }
+done
+or_show gradcheck.log "$orrery" gradcheck dropped dropped_learned dropped_attention dropped_feed_forward \
+  dropped_normalization dropped_position dropped_loss
+tail -n 1 "$copy/gradcheck.log"
+
+# trained NAME LOSS SETTINGS...: a run whose validation loss ends below LOSS.
+trained() {
+  name=$1 most=$2
+  shift 2
+  rm -rf "$copy/run"
+  or_show train.log "$orrery" train --steps=300 --out="$copy/run" "$@"
+  awk -v name="$name" -v most="$most" '/^validation loss/ { loss = $3 }
+    END { print name ": validation loss", loss; exit !(loss > 0 && loss < most) }' "$copy/train.log"
+}
+# Guessing costs ln 65 = 4.17; the letters' frequencies alone give 3.35.  Without a normalization that divides, small
+# embeddings stay small: they and alpha are scaled, as DyT's authors do.
+text="--data=examples/data/tinyshakespeare.txt --model=gpt-char-small --layers=2 --width=64 --embedding_scale=learned"
+for part in feed_forward='dense(dropped)' attention='pointwise(dropped)' normalization='dynamic(dropped, alpha=4)'; do
+  trained "$part" 3.2 $text "--$part"
+done
+trained "all the others" 3.6 $text --feed_forward='dense(dropped_learned)' --attention=dropped_attention \
+  --normalization=dropped_normalization --position=dropped_position --schedule=dropped_schedule \
+  --task=dropped_task --metrics=dropped_figure --optimizer=dropped_optimizer --learning_rate=0.05
+grep -q dropped_figure "$copy/run/metrics.jsonl"
+or_show inspect.log "$orrery" inspect "$copy/run" --analysis=dropped_look
+grep -q 'mean |x|' "$copy/inspect.log"
+trained "dropped_model" 2.9 --data=examples/data/tinyshakespeare.txt --model=dropped_model --learning_rate=0.03

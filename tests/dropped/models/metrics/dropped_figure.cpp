@@ -1,0 +1,16 @@
+// The mean |x| of the residual stream after a sublayer.
+#include "engine/ops/ops.h"
+#include "models/metrics/base/model_metric.h"
+
+namespace orrery::models {
+namespace {
+
+REGISTER_METRIC(dropped_figure, {.name = "dropped_figure",
+                                 .description = "mean |x| of the residual stream after a sublayer",
+                                 .watches = "residual",
+                                 .of_value = [](MetricRow& row, nn::Module& sublayer, const Tensor& x) {
+                                   log_metric(row, "dropped_figure", sublayer.path(), mean(abs(x)).item());
+                                 }});
+
+}  // namespace
+}  // namespace orrery::models

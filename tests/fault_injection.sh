@@ -1,0 +1,11 @@
+#!/bin/sh
+# sh tests/fault_injection.sh [COMMAND [FROM]]: the n-th allocation, write, fsync, rename, open, ... of train, resume,
+# generate, list and try fails, for every n (the tests take a sample), then every treatment.  Hours; for a night.
+# FROM: the first allocation that is tried; some 5,400 come before main and are the same in every command.
+# The last line reads "N passed, N failed": cases; above it stand the counts of n tried.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+[ $# -lt 1 ] || export ORRERY_FAILURES_OF="$1"
+[ $# -lt 2 ] || export ORRERY_FAILURES_FROM="$2"
+export ORRERY_FAILURES=all
+TARGETS="orrery fault_injection_tests" sh tests/run.sh -R '^fault_injection_tests$' --timeout 86400 -V

@@ -1,0 +1,44 @@
+// A small run in each initial state of a command, and a check of what the command leaves.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "tests/fault_injection/trial.h"
+
+namespace fault_injection {
+
+// A temporary folder, removed with the object; in /dev/shm if possible, as every run syncs its files.
+class ScratchFolder {
+ public:
+  ScratchFolder();
+  ~ScratchFolder();
+  ScratchFolder(const ScratchFolder&) = delete;
+  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
+
+void copy_folder(const std::string& from, const std::string& to);
+Words operator+(Words words, const Words& more);
+
+// Arguments for four steps on text.txt in run/, with a checkpoint every second step; paths are relative.
+const Words& train_words();
+
+// Initial folders, made once.
+struct Templates {
+  ScratchFolder scratch;
+  std::string fresh = scratch / "fresh", begun = scratch / "begun", done = scratch / "done",
+              plugin = scratch / "plugin.so";
+  std::map<std::string, std::string> last;  // files of an uninterrupted run's last checkpoint
+
+  Templates();
+  static const Templates& get();
+};
+
+// Returns "" if the run in folder/run after `ran` can be resumed (or restarted, if nothing was
+// saved) to identical bytes, else what is wrong.
+std::string wrong_run(const std::string& folder, const RunResult& ran, bool had_checkpoint);
+
+}  // namespace fault_injection

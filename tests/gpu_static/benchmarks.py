@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""What is expected of a card for each figure that tests/gpu.sh measures, beside what was measured.
+
+    python3 benchmarks.py [--card NAME] [--counts COUNTS] [--like REGEX] [MEASURED...]
+
+NAME: as nvidia-smi has it; without it all cards that model.py knows stand side by side.  COUNTS: what `count.py --build
+... --step --json` printed, for a card of the same architecture.  MEASURED: what `orrery bench --json` printed, or
+compare.py's --json.  REGEX: of "bf16 gemm/2048x2048x2048".
+
+Products, attention and steps of bf16 follow from what is launched for them (launches/figures.tsv, recorded) and from
+what their kernels execute (counted), as model.py says.  Of what is not counted, all in f32, no more is known than what
+a card can do: >= is the time that its bandwidth or its f32 units allow, and the launches take; arrays of 16 MB that
+stay in the level-2 cache from call to call may beat it.
+"""
+import argparse, collections, json, pathlib, re
+
+import model
+
+Figure = collections.namedtuple("Figure", "dtype case work unit parameters launches")
+
+
+def read_figures(path=model.here / "launches" / "figures.tsv"):
+    result = []
+    for text in pathlib.Path(path).read_text().split("# figure\t")[1:]:
+        head, *lines = text.splitlines()
+        dtype, case, work, unit, parameters = head.split("\t")
+        result.append(Figure(dtype, case, float(work), unit, int(parameters), model.launches_of(lines)))
+    return result
+
+
+def expected(figure, card, counts):
+    """(seconds, "" or ">=") of a figure; of a kernel that is not counted, or of memory that is not known, a Failure."""
+    if figure.dtype == "bf16":
+        sizes = model.sizes_of(figure.launches, figure.parameters)
+        array = sizes.tokens * sizes.width * 2
+        others = None if figure.parameters else 3 * array  # a step knows them all; around attention: two in, one out
+        return model.Step(card, sizes, figure.launches, counts, others).total("likely"), ""
+    per_second = {"GFLOP/s": card.multiprocessors * card.lanes * 2 * card.clock,
+                  "GB/s": card.bandwidth * model.memory_share}[figure.unit]
+    return figure.work * 1e9 / per_second + sum(l.times for l in figure.launches) * model.launch_time, ">="
+
+
+def read_measured(path, figures):
+    """Milliseconds of each (dtype, case)."""
+    text = pathlib.Path(path).read_text()
+    try:
+        whole = json.loads(text)
+    except json.JSONDecodeError:
+        whole = {}
+    measured = {}
+    if "rows" in whole:  # compare.py's, which has rates alone
+        dtype = "bf16" if whole["bf16"] else "f32"
+        work = {f.case: f.work for f in figures if f.dtype == dtype}
+        for row in whole["rows"]:
+            if row["ours"] and row["case"] in work:
+                measured[dtype, row["case"]] = work[row["case"]] / row["ours"] * 1e3
+        return measured
+    for line in text.splitlines():
+        if line.startswith("{"):
+            row = json.loads(line)
+            dtype = row["dtype"].split("-")[0]
+            measured[dtype, row["case"]] = row["ms"]
+            if "forward_ms" in row:
+                measured[dtype, row["case"] + "/forward"] = row["forward_ms"]
+    return measured
+
+
+def card_named(name):
+    return next((key for key, card in model.cards.items() if re.search(card.calls_itself, name)), None)
+
+
+def text_of(figure, card, counts, failures):
+    try:
+        seconds, sign = expected(figure, card, counts)
+    except model.Failure as failure:
+        failures.append(str(failure).splitlines()[0])
+        return None, "?"
+    return seconds, f"{sign}{seconds * 1e3:.4f}"
+
+
+def print_table(figures, measured, cards, rows):
+    failures = []
+    print(f"{'':40} {'':4} {'measured ms':>12} " + " ".join(f"{c.name + ' ms':>18}" for c in cards) +
+          (f" {'times':>6}" if cards and measured else "") + ("  modelled, not measured" if cards else ""))
+    for figure in figures:
+        took = measured.get((figure.dtype, figure.case))
+        if measured and took is None:
+            continue
+        texts, times = [], ""
+        for card in cards:
+            seconds, text = text_of(figure, card, model.counts_of(rows, card), failures)
+            texts.append(f"{text:>18}")
+            times = f" {took / 1e3 / seconds:6.2f}" if took and seconds else ""
+        own = "-" if took is None else f"{took:.4f}"
+        print(f"{figure.case:40} {figure.dtype:4} {own:>12} {' '.join(texts)}{times}".rstrip())
+    for key in measured.keys() - {(f.dtype, f.case) for f in figures}:
+        print(f"{key[1]:40} {key[0]:4} {measured[key]:12.4f}  launches/figures.tsv does not have it")
+    for failure, n in collections.Counter(failures).items():
+        print(f"? {failure}" + (f" ({n} figures)" if n > 1 else ""))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("measured", nargs="*")
+    parser.add_argument("--card", default="")
+    parser.add_argument("--counts")
+    parser.add_argument("--like", default="")
+    args = parser.parse_args()
+    counted = pathlib.Path(args.counts) if args.counts else None
+    rows = json.loads(counted.read_text()) if counted and counted.exists() and counted.stat().st_size else []
+    cards = list(model.cards.values())
+    if args.card:
+        key = card_named(args.card)
+        cards = [model.cards[key]] if key else []
+        if not key:
+            print(f"the model does not know the card '{args.card}', so nothing is expected of it; it knows " +
+                  ", ".join(c.name for c in model.cards.values()))
+    figures = [f for f in read_figures() if re.search(args.like, f"{f.dtype} {f.case}")]
+    measured = {}
+    for path in args.measured:
+        measured.update(read_measured(path, figures))
+    print_table(figures, measured, cards, rows)
+
+
+if __name__ == "__main__":
+    main()

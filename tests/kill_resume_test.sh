@@ -1,0 +1,120 @@
+#!/bin/sh
+# sh tests/kill_resume_test.sh N [BUILD]: N times, a small run is killed at a random moment (kill -9), often inside the writing of a
+# checkpoint, and resumed; in the end its folder must hold the bytes of a run that was never disturbed.  Then N pairs of
+# runs begin at once in one folder: one must go on undisturbed, the other be refused.
+# The last line reads "N passed, N failed"; SEED=2 in the environment gives other moments.
+set -u
+count=${1:?usage: sh tests/kill_resume_test.sh N [BUILD]}
+cd "$(dirname "$0")/.." || exit 1
+orrery=$(cd "${2:-build}" && pwd)/orrery
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+give_up() {
+  cat "$work/log"
+  echo "$1"
+  echo "0 passed, 1 failed"
+  exit 1
+}
+c++ -O1 -shared -fPIC -o "$work/slow.so" tests/kill/slow_files.cpp -ldl > "$work/log" 2>&1 || give_up "no slow files"
+cd "$work" || exit 1
+awk 'BEGIN { for (i = 0; i < 100; ++i) printf "line %d of a text, %d\n", i, i * 7919 % 101 }' > text.txt
+cat > kill.toml << 'END'
+data = "../text.txt"
+out = "run"
+layers = 1
+heads = 2
+width = 16
+context = 8
+batch_size = 2
+threads = 1
+steps = 40
+checkpoint_every = 3
+evaluate_every = 20
+keep_checkpoints = 2
+dropout = 0.1
+END
+
+# An exit code of a run that came to its end; 3: it was too short to learn anything.
+complete() { [ "$1" = 0 ] || [ "$1" = 3 ]; }
+# A round has a folder of its own; paths in the files are the same in all.
+enter() { mkdir "$work/$1" && cd "$work/$1" || exit 1; }
+leave() { cd "$work" && rm -rf "${work:?}/$1"; }
+slow_train() { exec env LD_PRELOAD="$work/slow.so" "$orrery" train --config=../kill.toml "$@"; }
+
+# All that a run has written, without what depends on the clock.
+digest() {
+  (cd run && ls -A && find . -name '*.safetensors' -o -name state.json | sort | xargs cat | sha256sum &&
+    sed 's/,"step_ms":.*//' metrics.jsonl)
+}
+passed=0 failed=0
+# judge WHAT STATUS EXPECTED: counts a run that has come to its end.
+judge() {
+  digest > ../found 2>&1
+  if complete "$2" && cmp -s "../$3" ../found; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    echo "LOST: $1, exit code $2"
+    cat log
+    diff "../$3" ../found
+  fi
+}
+
+enter whole
+began=$(date +%s%N)
+(slow_train) > ../log 2>&1 || complete $? || give_up "the undisturbed run failed"
+most=$(($(date +%s%N) - began))
+digest > ../expected
+awk -v n="$count" -v seed="${SEED:-1}" -v most="$most" \
+  'BEGIN { srand(seed); for (i = 0; i < n; ++i) printf "%.3f\n", rand() * most / 1e9 }' > ../moments
+
+killed=0 rounds=0 inside=0
+while [ $killed -lt "$count" ]; do
+  rounds=$((rounds + 1)) kills=0 status=137
+  enter round
+  while [ $status = 137 ]; do  # three kills, then it may come to its end
+    resume=no
+    for checkpoint in run/step_??????; do [ ! -d "$checkpoint" ] || resume=yes; done
+    (slow_train --resume=$resume) > log 2>&1 &
+    if [ $kills -lt 3 ] && [ $killed -lt "$count" ]; then
+      kills=$((kills + 1)) killed=$((killed + 1))
+      sleep "$(sed -n ${killed}p ../moments)"
+      kill -9 $! 2> ../ignored
+    fi
+    wait $! 2> ../ignored
+    status=$?
+    for partial in run/*.partial; do
+      [ ! -e "$partial" ] || { inside=$((inside + 1)) && break; }
+    done
+  done
+  judge "round $rounds of kills" $status expected
+  leave round
+done
+echo "$killed kills of $rounds runs, $inside inside the writing or removing of a checkpoint"
+
+for seed in 1 2; do
+  enter seed$seed
+  (slow_train --steps=6 --seed=$seed) > ../log 2>&1 || complete $? || give_up "the undisturbed run failed"
+  digest > ../expected$seed
+done
+pair=0
+while [ $pair -lt "$count" ]; do
+  pair=$((pair + 1))
+  enter pair
+  (slow_train --steps=6 --seed=1) > log1 2>&1 &
+  one=$!
+  (slow_train --steps=6 --seed=2) > log2 2>&1 &
+  wait $one
+  first=$?
+  wait $!
+  second=$?
+  cat log1 log2 > log
+  winner=1
+  complete $first || winner=2
+  grep -q -e 'is in use by another program' -e 'already holds a run' log || second=9
+  judge "pair $pair" $((first + second - 1)) expected$winner
+  leave pair
+done
+echo "$pair pairs of runs in one folder"
+echo "$passed passed, $failed failed"
+[ $failed = 0 ]
