@@ -66,7 +66,7 @@ std::optional<TextPart> described_text(const SortedJson& description, const char
   for (const char* const key : {"bytes", "begin", "tokens"})
     if (!made_of.contains(key) || !made_of[key].is_number_unsigned() || made_of[key].get<uint64_t>() > largest)
       return std::nullopt;
-  return TextPart{.print = {made_of["bytes"].get<uint64_t>(), made_of["sha256"].get<std::string>()},
+  return TextPart{.fingerprint = {made_of["bytes"].get<uint64_t>(), made_of["sha256"].get<std::string>()},
                   .offset = made_of["begin"].get<int64_t>(),
                   .all = made_of["tokens"].get<int64_t>()};
 }

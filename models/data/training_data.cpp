@@ -30,12 +30,12 @@ std::vector<Range> trained_in(const Text& text, const TextPart& part, const Trai
                       std::min({part.end, end, last - part.offset + part.begin}));
     if (range.first < range.second) ranges.push_back(range);
   };
-  if (part.print == run.print) {
-    const bool whole = part.print == text.fingerprint();
+  if (part.fingerprint == run.fingerprint) {
+    const bool whole = part.fingerprint == text.fingerprint();
     add(0, whole ? text.training_tokens(run.held_out) : training_tokens(part.all, run.held_out));
   }
   for (const TrainedPart& each : run.parts)
-    if (each.print == part.print) add(each.begin, each.end);
+    if (each.fingerprint == part.fingerprint) add(each.begin, each.end);
   return ranges;
 }
 
@@ -51,7 +51,7 @@ TrainingOverlap trained_tokens(const Text& text, int64_t begin, int64_t end, std
       if (ranges.empty()) continue;
       all.insert(all.end(), ranges.begin(), ranges.end());
       own |= !run.of_init_from;
-      by_fraction &= run.print == text.fingerprint() && run.held_out > 0;
+      by_fraction &= run.fingerprint == text.fingerprint() && run.held_out > 0;
       share.held_out = share.held_out == 0 ? run.held_out : std::min(share.held_out, run.held_out);
     }
   share.trained = count_of_union(std::move(all)), share.of_init_from = !own;
@@ -63,8 +63,8 @@ std::vector<TrainedPart> trained_parts(const Text& text, int64_t trained) {
   constexpr size_t most = 1000;
   std::vector<TrainedPart> parts;
   for (const TextPart& part : text.parts())
-    if (part.print != text.fingerprint() && part.begin < trained)
-      parts.push_back({part.print, part.offset, part.offset + std::min(part.end, trained) - part.begin});
+    if (part.fingerprint != text.fingerprint() && part.begin < trained)
+      parts.push_back({part.fingerprint, part.offset, part.offset + std::min(part.end, trained) - part.begin});
   if (parts.size() > most) parts.clear();
   return parts;
 }

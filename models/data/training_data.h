@@ -13,20 +13,20 @@ namespace orrery::models {
 // Tokens [begin, end) of a text that are, from `offset` on, the tokens of other data with this
 // fingerprint, which have `all` tokens: of a file, or of the text that tokens were made of.
 struct TextPart {
-  Fingerprint print;
+  Fingerprint fingerprint;
   int64_t begin = 0, end = 0, offset = 0, all = 0;
 };
 
 // Tokens [begin, end) of data with this fingerprint.
 struct TrainedPart {
-  Fingerprint print;
+  Fingerprint fingerprint;
   int64_t begin = 0, end = 0;
   bool operator==(const TrainedPart&) const = default;
 };
 
 // The data that a run was trained on. Tasks warn of a validation on them.
 struct TrainingData {
-  Fingerprint print = {};               // Task::fingerprint; without a hash: unknown
+  Fingerprint fingerprint = {};               // Task::fingerprint; without a hash: unknown
   double held_out = 0;                  // fraction that was kept for validation, if the data have no split for it
   std::vector<TrainedPart> parts = {};  // of a text: what else is known to hold its tokens
   bool of_init_from = false;            // else the run's own

@@ -185,7 +185,7 @@ std::string run_hash(const TrainSettings& settings) { return identify_run(settin
 IdentifiedRun identify_run(const TrainSettings& settings) {
   const RunInputs run = read_inputs(settings);
   const Fingerprint& data = run.files.at("data");
-  const CheckpointState first{.tokenizer = run.tokenizer, .settings = {}, .text = data, .beside = run.files};
+  const CheckpointState first{.tokenizer = run.tokenizer, .settings = {}, .text = data, .extra_inputs = run.files};
   return {hash_of(run, text("data ", data.bytes, " ", data.sha256)), loss_meaning(run.settings, first)};
 }
 

@@ -172,7 +172,8 @@ class ImageClassification final : public Task {
     const auto note_training_data = [&](ImageSet& held_out, const std::optional<Fingerprint>& own) {
       std::vector<TrainingData> runs = options.trained_on;
       if (own) runs.insert(runs.begin(), TrainingData{*own});
-      const TrainingOverlap overlap = most_trained(runs, [&, print = held_out.fingerprint()](const TrainingData& run) {
+      const Fingerprint fingerprint = held_out.fingerprint();
+      const TrainingOverlap overlap = most_trained(runs, [&](const TrainingData& run) {
         return run.fingerprint == fingerprint ? held_out.trained_on(run.held_out) : 0;
       });
       for (std::string& each : overlap_warnings(overlap, held_out.validation.count(), "images", separate))

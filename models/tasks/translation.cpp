@@ -55,7 +55,7 @@ class Translation final : public Task {
       v.common("batch_tokens", batch_tokens,
                "maximum tokens per micro-batch; sources and targets together; `batch_size` is not used",
                between(1, 16777216));
-      v("max_length|longest", longest, "maximum tokens on a side; longer pairs are left out; 0: no limit",
+      v("max_length|longest", max_length, "maximum tokens on a side; longer pairs are left out; 0: no limit",
         between(0, 16777216));
       v("label_smoothing", label_smoothing, "fraction of each target spread evenly over all tokens, in training only",
         fraction());

@@ -72,11 +72,11 @@ Json as_json(const std::vector<TrainedPart>& parts) {
   Json all = Json::array();
   for (const TrainedPart& part : parts)
     all.push_back(
-        {{"bytes", part.print.bytes}, {"sha256", part.print.sha256}, {"begin", part.begin}, {"end", part.end}});
+        {{"bytes", part.fingerprint.bytes}, {"sha256", part.fingerprint.sha256}, {"begin", part.begin}, {"end", part.end}});
   return all;
 }
 Json as_json(const TrainingData& data) {
-  Json json = as_json(data.print);
+  Json json = as_json(data.fingerprint);
   json["held_out"] = data.held_out, json["of_init_from"] = data.of_init_from;
   if (!data.parts.empty()) json["parts"] = as_json(data.parts);
   return json;

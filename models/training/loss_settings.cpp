@@ -158,7 +158,7 @@ std::vector<std::string> metrics_with_meaning(const std::string& pattern) {
 }
 
 LossMeaning loss_meaning(const TrainSettings& settings, const CheckpointState& state) {
-  LossMeaning run{settings, state.beside};
+  LossMeaning run{settings, state.extra_inputs};
   if (!state.text.sha256.empty()) run.read["data"] = state.text;
   try {
     if (!setting_of(settings, "tokenizer").empty())

@@ -74,7 +74,7 @@ std::unique_ptr<nn::Schedule> schedule_of(const TrainSettings& s) {
 void check_settings(const TrainSettings& s) {
   check_utf8_settings("train", list_settings(s));
   check_available(parse_device(s.device));
-  check(!s.graph || s.device == "cuda",
+  check(!s.cuda_graph || s.device == "cuda",
         "train: --cuda_graph=yes needs a GPU; add --device=cuda, or leave --cuda_graph out");
   check(s.resume || !(s.resume_from_previous || s.allow_new_text),
         "train: --resume_from_previous and --allow_new_text apply only to a resumed run; add --resume=yes, or leave "
@@ -84,7 +84,7 @@ void check_settings(const TrainSettings& s) {
         ") times gradient_accumulation_steps (", s.gradient_accumulation_steps, ") must be at most ", most,
         "; lower one of the two");
   check(
-      !s.nan_guard || !s.graph,
+      !s.nan_guard || !s.cuda_graph,
       "train: --nan_guard=yes checks each operation, but a replayed step runs none separately; leave --cuda_graph out");
   check(!s.nan_guard || !s.profile,
         "train: --nan_guard=yes would distort the times of --profile=yes; leave one of them out");
@@ -92,7 +92,7 @@ void check_settings(const TrainSettings& s) {
         "train: schedule ", print(s.schedule), " ends at min_learning_rate ", print_number(s.min_learning_rate),
         ", above its peak, learning_rate ", print_number(s.learning_rate),
         "; use --min_learning_rate=", print_number(s.learning_rate / 10), " or --schedule=constant");
-  check(!s.graph || !s.profile,
+  check(!s.cuda_graph || !s.profile,
         "train: --profile=yes times each operation, but a replayed step runs none separately; leave --cuda_graph out");
 }
 
@@ -111,7 +111,7 @@ RunStart::RunStart(const TrainSettings& settings, std::string resumed_checkpoint
 }
 
 std::unique_ptr<Task> make_task(TrainSettings& s, const RunStart& start) {
-  const TaskOptions options{.batch = s.batch,
+  const TaskOptions options{.batch_size = s.batch_size,
                             .micro_batches = s.gradient_accumulation_steps,
                             .seed = static_cast<uint64_t>(s.seed),
                             .tokenizer = start.state.tokenizer,
@@ -120,12 +120,12 @@ std::unique_ptr<Task> make_task(TrainSettings& s, const RunStart& start) {
                                        : start.checkpoint.empty() ? Purpose::train
                                                                   : Purpose::init_from};
   std::unique_ptr<Task> task = tasks().at(s.task).make(s.task_settings, s.model_settings, options);
-  check(!s.graph || !task->has_dynamic_shapes() || s.gradient_accumulation_steps == 1,
+  check(!s.cuda_graph || !task->has_dynamic_shapes() || s.gradient_accumulation_steps == 1,
         "train: --cuda_graph=yes captures a step per combination of batch shapes, and the batches of task=", s.task,
         " vary in shape; use gradient_accumulation_steps=1 with larger batches instead of ",
         s.gradient_accumulation_steps, ", or leave --cuda_graph out");
   if (!start.resumed.empty()) check_same_run(s, start.state, *task);
-  check(!s.graph || task->stream_context() == 0,
+  check(!s.cuda_graph || task->stream_context() == 0,
         "train: --cuda_graph=yes replays equal steps, but the stream state grows from step to step; leave --cuda_graph "
         "out");
   return task;

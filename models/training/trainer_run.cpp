@@ -69,7 +69,7 @@ CheckpointState Trainer::state() const {
           .parts = task_->trained_parts(),
           .earlier = earlier_,
           .extra_inputs = with_loaded_plugins(task_->extra_inputs()),
-          .position = stream_states_.empty() ? 0 : stream_states_[0].tokens,
+          .position = stream_states_.empty() ? 0 : stream_states_[0].length,
           .stream_states = stream_states_};
 }
 
@@ -122,7 +122,7 @@ TrainingResult Trainer::run(const TrainingEvents& events) {
     remove_old_checkpoints(reporter);  // it was killed before this
   }
   const auto start = Clock::now();
-  first_step_ = step_, stepping_ = 0, reported_ = start;
+  first_step_ = step_, step_seconds_ = 0, reported_ = start;
   // A GPU gets its next step before the host waits for the results of the last one.
   const size_t ahead = device_ == Device::cuda && !s.nan_guard ? 1 : 0;
   const auto report_until = [&](size_t left) {

@@ -84,8 +84,8 @@ RunResult treat_in_tmpfs(const Command& command, int kilobytes, const std::strin
       "cat > .script <<'END'\nset -e\nmount -t tmpfs -o size=16m none '" + inner + "'\ncp -r . '" + inner + "'\ncd '" +
       inner + "'\nrm -f .script .out .err\n" +
       (spare ? "mount -o remount,size=$(($(du -sk . | cut -f1) + " + std::to_string(kilobytes) + "))k none .\n" : "") +
-      seal + "\nset +e\norrery() { LD_PRELOAD='" FAULT_INJECTION_INTERPOSER "' FAILURES_PLUGIN='" + Templates::get().plugin +
-      "' '" ORRERY_PROGRAM "' \"$@\"; }\norrery" + command.words + "\ncode=$?\nrm -rf '" + folder +
+      seal + "\nset +e\norrery() { LD_PRELOAD='" FAULT_INJECTION_INTERPOSER "' FAILURES_PLUGIN='" +
+      Templates::get().plugin + "' '" ORRERY_PROGRAM "' \"$@\"; }\norrery" + command.words + "\ncode=$?\nrm -rf '" + folder +
       "/run'\n[ ! -d run ] || cp -r run '" + folder + "/run'\nexit $code\nEND\nunshare --mount sh .script";
   const RunResult ran = run_shell(folder, all, "");
   CAPTURE(command.name);
