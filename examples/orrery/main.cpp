@@ -87,7 +87,7 @@ std::vector<std::string> without_plugins(int argc, char** argv) {
       break;
     }
     if (word == key) {
-      check_usage(i + 1 < count, "--plugin needs a file, as in --plugin=runs/plugins/my_activation.so");
+      check_usage(i + 1 < argc, "--plugin needs a file, as in --plugin=runs/plugins/my_activation.so");
       models::load_plugin_once(argv[++i]);
     } else if (word.starts_with(key + "=")) {
       models::load_plugin_once(word.substr(key.size() + 1));

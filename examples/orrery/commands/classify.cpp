@@ -164,7 +164,7 @@ int classify(const Arguments& arguments) {
   Progress progress("classifying", s.json ? Progress::Results::at_the_end : Progress::Results::shown_at_once);
   double done = 0;
   for (const std::string& path : images) {
-    progress.probability("classified", done++ / static_cast<double>(images.size()));
+    progress.fraction("classified", done++ / static_cast<double>(images.size()));
     const Classified image = classified(classifier, path, s.top);
     if (!image.error.empty() && !s.skip_broken) {
       talk("classify: image left out: " + for_terminal(image.error));

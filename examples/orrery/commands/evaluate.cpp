@@ -54,7 +54,7 @@ std::optional<std::string> argument_value(EvaluateSettings& s, const Arguments& 
 // Parses the checkpoint alone, because it defines the other keys.
 std::string checkpoint_in(const Arguments& arguments) {
   EvaluateSettings first;
-  std::vector<std::string> words = parse_arguments("evaluate", arguments, settings_of(first)).words;
+  std::vector<std::string> words = parse_arguments("evaluate", arguments, settings_of(first)).positional;
   return take_run(argument_value(first, arguments, "checkpoint").value_or(""), words);
 }
 
@@ -108,7 +108,7 @@ std::optional<double> perplexity(const models::Task& task, const models::Validat
 }
 
 void print_validation(const models::Task& task, const models::Validation& found) {
-  if (found.answers > 0) std::cout << pluralize(found.answers, "target") << " in ";
+  if (found.targets > 0) std::cout << pluralize(found.targets, "target") << " in ";
   std::cout << with_commas(task.validation_units()) << " " << task.unit() << "\nloss " << fixed(found.loss, 4)
             << " nats";
   if (const auto value = perplexity(task, found)) std::cout << ", perplexity " << fixed(*value, 3);
@@ -119,7 +119,7 @@ void print_validation(const models::Task& task, const models::Validation& found)
 
 Json json_of(const std::string& checkpoint, const models::Task& task, const models::Validation& found) {
   Json all = {{"checkpoint", checkpoint}, {"unit", task.unit()}, {"units", task.validation_units()}};
-  all["targets"] = found.answers > 0 ? Json(found.answers) : Json();  // null: every unit is a target
+  all["targets"] = found.targets > 0 ? Json(found.targets) : Json();  // null: every unit is a target
   all["loss"] = json_number(found.loss);
   if (const auto value = perplexity(task, found)) all["perplexity"] = json_number(*value);
   all["metrics"] = json_numbers(found.metrics);

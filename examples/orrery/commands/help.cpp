@@ -115,7 +115,7 @@ std::string help_of_name(const std::string& name, const Arguments& given) {
 // Returns the arguments --key=value; moves the others to `words`.
 Arguments keys_and_values(const Arguments& arguments, std::vector<std::string>& words) {
   ParsedArguments parsed = parse_arguments("help", arguments, {});
-  positional = std::move(parsed.positional);
+  words = std::move(parsed.positional);
   Arguments given;
   for (const auto& [key, value] : parsed.assignments) given.push_back("--" + key + "=" + value);
   return given;

@@ -23,7 +23,7 @@ struct ImportSettings {
   void visit(V& v) {
     v("out", out, "folder of the new run");
     v("tokenizer", tokenizer, "file or folder of the tokenizer; none: the one in the imported folder");
-    v("reference_logits|check", check,
+    v("reference_logits|check", reference_logits,
       "safetensors file with tokens (B, T) or pixel_values (B, C, H, W), and the expected logits");
     v("threads", threads, "cores to use; 0: OMP_NUM_THREADS, else all", between(0, 1024));
   }

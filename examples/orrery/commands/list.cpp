@@ -78,11 +78,11 @@ std::string text_of(const Match& match) {
 }
 
 Json json_of(const models::CatalogueEntry& entry) {
-  Json settings = Json::object(), facts = Json::object();
+  Json settings = Json::object(), properties = Json::object();
   for (const auto& [key, value] : entry.settings) settings[key] = value;
   for (const auto& [key, value] : entry.properties) properties[key] = value;
   return {{"name", entry.name},     {"aliases", entry.aliases}, {"formula", entry.formula},
-          {"source", entry.source}, {"settings", settings},     {"facts", facts}};
+          {"source", entry.source}, {"settings", settings},     {"facts", properties}};
 }
 Json json_of(const Match& match) {
   Json entries = Json::array();

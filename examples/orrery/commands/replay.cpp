@@ -149,12 +149,12 @@ int replay(const Arguments& arguments) {
   progress.reset();
   std::cout << step_text(before) << ", repeated from its state in " << for_terminal(given.folder) << "\n";
   if (!found) {
-    std::cout << "not reproduced: every value is finite\nthe run reported: " << models::sentence(before) << std::endl;
+    std::cout << "not reproduced: every value is finite\nthe run reported: " << models::message(before) << std::endl;
     return 1;
   }
-  std::cout << models::sentence(*found) << "\n"
+  std::cout << models::message(*found) << "\n"
             << (found->call == before.call ? "the same as in the run, number for number"
-                                           : "the run reported another: " + models::sentence(before))
+                                           : "the run reported another: " + models::message(before))
             << "\n\nmodule path: " << path_text(found->call.module) << "\n"
             << table_of(found->call);
   if (!calls.empty()) std::cout << "\noperations before it:\n" << table_of(calls);

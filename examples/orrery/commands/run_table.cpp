@@ -134,7 +134,7 @@ TrainedRuns train_rows(const RunRows& rows, const PoolOptions& options, const Ru
   std::cout << formatter.table(trained.outcomes) << std::flush;
   for (const auto& [id, outcome] : trained.outcomes)
     if (outcome.version != models::program_version())
-      warn(text(key, " was trained by orrery ", outcome.version, ", but this is ", models::program_version(),
+      warn(text(id, " was trained by orrery ", outcome.version, ", but this is ", models::program_version(),
                 "; --retrain trains it again"));
   for (const auto& [id, outcome] : trained.outcomes)
     if (!outcome.why.empty())

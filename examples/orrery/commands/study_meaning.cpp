@@ -15,16 +15,16 @@ using models::Claim;
 
 // Returns the patterns of a metric outside a difference or ratio of two logged metrics of the run.
 std::vector<std::string> patterns_alone(const models::MetricExpression& metric) {
-  if (metric.parts.empty()) return metric.patterns();
+  if (metric.arguments.empty()) return metric.patterns();
   const auto is_logged = [](const models::MetricExpression& part) {
     const std::vector<std::string> patterns = part.patterns();
-    return std::any_of(metrics.begin(), metrics.end(), std::not_fn(names_divergence));
+    return std::any_of(patterns.begin(), patterns.end(), std::not_fn(names_divergence));
   };
   if ((metric.name == "difference" || metric.name == "ratio") &&
-      std::all_of(metric.parts.begin(), metric.parts.end(), is_logged))
+      std::all_of(metric.arguments.begin(), metric.arguments.end(), is_logged))
     return {};
   std::vector<std::string> all;
-  for (const models::MetricExpression& part : metric.parts)
+  for (const models::MetricExpression& part : metric.arguments)
     for (std::string& each : patterns_alone(part)) all.push_back(std::move(each));
   return all;
 }

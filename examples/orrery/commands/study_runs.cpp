@@ -83,7 +83,7 @@ void check_metrics(const Claim& claim, const std::string& variant, const models:
 bool uses_divergence(const Claim& claim) {
   return std::any_of(claim.metrics.begin(), claim.metrics.end(), [](const models::MetricExpression& metric) {
     const std::vector<std::string> patterns = metric.patterns();
-    return std::any_of(metrics.begin(), metrics.end(), names_divergence);
+    return std::any_of(patterns.begin(), patterns.end(), names_divergence);
   });
 }
 

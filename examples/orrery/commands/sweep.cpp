@@ -141,7 +141,7 @@ Sweep read_sweep(const Arguments& arguments) {
     std::string hash;
     try {
       models::IdentifiedRun run = models::identify_run(settings);
-      key = run.key;
+      hash = run.key;
       sweep.meanings.push_back(std::move(run.meaning));
       any = true;
     } catch (const Error& error) {
@@ -206,14 +206,14 @@ Summary summary_of(const Sweep& sweep, const RunRow& row, const RunRow& referenc
     all.failed += found->second.kind == Outcome::Kind::failed;
     const std::optional<double> own = metric_value(outcomes, id, sweep.settings.metric);
     if (!own) continue;
-    metrics.push_back(*own);
+    values.push_back(*own);
     const auto other = reference.id_of_seed.find(seed);
     if (other == reference.id_of_seed.end()) continue;
     if (const auto its = metric_value(outcomes, other->second, sweep.settings.metric))
       differences.push_back(*own - *its);
   }
-  all.seeds = static_cast<int64_t>(metrics.size());
-  if (!metrics.empty()) all.spread = models::spread_of(metrics);
+  all.seeds = static_cast<int64_t>(values.size());
+  if (!values.empty()) all.spread = models::spread_of(values);
   if (&row == &reference) return all;
   if (!differences.empty()) all.difference = models::spread_of(differences).mean;
   all.interval = models::confidence_interval(differences);

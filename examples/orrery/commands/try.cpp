@@ -158,7 +158,7 @@ models::NamedModel small_model() {
   s.layers = 2, s.heads = 4, s.width = 64, s.context = 64;
   s.feed_forward = parse_spec("dense(gelu)"), s.attention = parse_spec("softmax"),
   s.normalization = parse_spec("layer");
-  return {models::model_classes().at(models::Gpt::info.name), AnySettings(s)};
+  return {models::model_classes().at(models::Gpt::info.name), AnySettings(s), models::Gpt::info.name};
 }
 
 // Trains models with and without the new names. Returns failures: loss not finite or not lower.

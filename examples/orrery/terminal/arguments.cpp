@@ -77,7 +77,7 @@ std::vector<SettingHelp> describe(std::span<const Setting> settings, std::span<c
                      setting.limits.family, setting.aliases, setting.limits.choices, setting.common, is_switch};
     if (is_switch) help.words = {"yes", "no"};
     for (const ForeignKey& other : foreign)
-      if (other.ours == setting.key) help.aliases.emplace_back(other.key);
+      if (other.target == setting.key) help.aliases.emplace_back(other.key);
     all.push_back(std::move(help));
   }
   return all;
