@@ -148,7 +148,7 @@ TEST_CASE("json: every kind of view has its values; missing ones are null") {
   CHECK(table["rows"].dump() == "[[\"1\",\"2\"]]");
   const Json lines = json(LineView{"x", "y", {{"line", {0, 1}, {2, NAN}}}});
   CHECK(lines["lines"][0]["y"].dump() == "[2.0,null]");
-  MapView map{.figure = "p", .rows = {"r"}, .columns = {"c", "d"}, .values = {}};
+  MapView map{.quantity = "p", .rows = {"r"}, .columns = {"c", "d"}, .values = {}};
   map.values = orrery::Tensor::from(orrery::Shape{1, 1, 2}, std::vector<double>{0.25, NAN}, orrery::Dtype::f64);
   CHECK(json(map)["maps"][0]["values"].dump() == "[[0.25,null]]");
 }

@@ -103,7 +103,7 @@ TEST_CASE("added tokens: of thousands the first in a text is found, and of those
                            {"x     y", 1, 5, 6},
                            {"xyz", 3, 3, 0}}) {
     CAPTURE(each.text);
-    const AddedTokens::Found found = AddedTokens::Places(all, each.text).next(0);
+    const AddedTokens::Found found = AddedTokens::Matcher(all, each.text).next(0);
     CHECK(found.begin == each.begin);
     CHECK(found.end == each.end);
     CHECK(found.token == each.token);
@@ -112,11 +112,11 @@ TEST_CASE("added tokens: of thousands the first in a text is found, and of those
   std::string text;
   for (int i = 0; text.size() < 2'000'000; ++i)
     text += "some words <|token_" + std::to_string(i * 7919 % 20'000) + "|>";
-  AddedTokens::Places places(all, text);
+  AddedTokens::Matcher matcher(all, text);
   const auto start = std::chrono::steady_clock::now();
   int64_t count = 0, sum = 0;
   for (size_t at = 0; at < text.size(); ++count) {
-    const AddedTokens::Found found = places.next(at);
+    const AddedTokens::Found found = matcher.next(at);
     sum += found.token;
     at = found.end;
   }

@@ -92,8 +92,8 @@ TEST_CASE("claim: former and current names are read as the same claim") {
   const Claim before = read_claim(folder / "claim.toml");
   hash_of(folder, current);
   const Claim now = read_claim(folder / "claim.toml");
-  CHECK(before.figure == now.figure);
-  CHECK(now.figure == "34 | 33");
+  CHECK(before.reported == now.reported);
+  CHECK(now.reported == "34 | 33");
   CHECK(before.analyses() == now.analyses());
   CHECK(now.analyses() == std::vector<std::string>{"ablation"});
   REQUIRE(before.metrics.size() == now.metrics.size());
@@ -113,8 +113,8 @@ TEST_CASE("claim: an old verdict shows the current names of its metrics") {
   write_verdict(folder / "verdict.json", verdict);
   const StudyVerdict read = read_verdict(folder / "verdict.json");
   CHECK(read.metric == "top_unit_fraction/blocks.0.feed_forward");
-  CHECK(read.judged.comparisons.at(0).metric == "ablation/loss");
-  CHECK(read.judged.comparisons.at(0).refuted_if == "ablation/loss: a > b");
+  CHECK(read.result.comparisons.at(0).metric == "ablation/loss");
+  CHECK(read.result.comparisons.at(0).refuted_if == "ablation/loss: a > b");
 }
 
 TEST_CASE("claim: each one that comes with the program is the claim that was tested") {

@@ -91,7 +91,11 @@ TEST_CASE("nan guard: in every task a step that diverges is named, kept, and sho
     Message message = expect_error([&] { Trainer(settings).run(); });
 
     const NonFiniteReport found = read_report(replay_folder(run.out));
-    message.names("train").names(sentence(found)).offers("orrery replay " + run.out).names(run.out).names(".damaged");
+    message.names("train")
+        .names(orrery::models::message(found))
+        .offers("orrery replay " + run.out)
+        .names(run.out)
+        .names(".damaged");
     CHECK(found.step >= 2);
     CHECK(found.call.outputs[found.call.first_non_finite].stats.non_finite() > 0);
     // It arose there. Batch sums are not an operation: they are found where one reads them.

@@ -24,7 +24,7 @@ void check_promoted(const std::vector<View>& views, const std::string& unit, con
     CAPTURE(bar.name);
     double nearest = INFINITY;
     for (size_t target_name = 0; target_name < plain.size(); ++target_name)
-      if (inspected.target_name(static_cast<int32_t>(answer)) == bar.name)
+      if (inspected.target_name(static_cast<int32_t>(target_name)) == bar.name)
         nearest = std::min(nearest, std::abs(plain[target_name] - bar.value));
     CHECK(nearest <= 1e-9);
   }

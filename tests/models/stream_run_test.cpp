@@ -125,7 +125,7 @@ TEST_CASE("streams: a run that was interrupted goes on to the same bits, with it
     const std::vector<nn::Cache> stream_states =
         load_stream_states(folder / (interrupted + "/step_000010"), Device::cpu);
     CHECK(stream_states.size() == 2);
-    CHECK(stream_states[1].tokens == 120);
+    CHECK(stream_states[1].length == 120);
     CHECK(stream_states[1].entries.at("blocks.1.attention").states.size(0) == 3);
     const TrainingResult two = run(interrupted, 15, {{"resume", "yes"}});
     check_same_files(folder / (whole + "/step_000015"), folder / (interrupted + "/step_000015"));

@@ -224,7 +224,7 @@ TEST_CASE("study: the configs of the committed claims are known to their verdict
     for (const std::string& claim : files_in(group)) {
       if (!folder_exists(claim) || !file_exists(claim + "/verdict.json")) continue;
       const StudyVerdict verdict = read_verdict(claim + "/verdict.json");
-      if (const auto found = verdict.read.find("config"); found != verdict.read.end())
+      if (const auto found = verdict.input_hashes.find("config"); found != verdict.input_hashes.end())
         known.insert(found->second.begin(), found->second.end());
     }
   }

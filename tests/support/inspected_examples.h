@@ -74,8 +74,8 @@ template <class Kind>
 const Kind& shown(const std::vector<models::View>& views, std::string_view title) {
   const models::View* const view = find_view(views, title);
   REQUIRE_MESSAGE(view, "no view ", title);
-  REQUIRE(std::holds_alternative<Kind>(view->shown));
-  return std::get<Kind>(view->shown);
+  REQUIRE(std::holds_alternative<Kind>(view->data));
+  return std::get<Kind>(view->data);
 }
 template <class Kind>
 const Kind& shown(std::vector<models::View>&& views, std::string_view title) = delete;  // views must outlive the result
