@@ -149,7 +149,7 @@ TEST_CASE("color: errors, warnings and headers, on a terminal only") {
   CHECK(contains(shown->out, "\x1b[1;31morrery:\x1b[0m unknown command 'tran'"));
   CHECK(contains(shown->out, "\x1b[1mtensor "));
   CHECK(contains(shown->out, "\x1b[33mwarning:\x1b[0m OMP_NUM_THREADS"));
-  for (const std::string& setting : {"TERM=xterm NO_COLOR=1", "TERM=dumb"}) {
+  for (const std::string setting : {"TERM=xterm NO_COLOR=1", "TERM=dumb"}) {
     CAPTURE(setting);
     const auto plain = run_on_terminal("export " + setting + "; " + error + "; " + table);
     CHECK(contains(plain->out, "orrery: unknown command 'tran'"));
