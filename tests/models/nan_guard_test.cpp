@@ -109,7 +109,7 @@ TEST_CASE("nan guard: in every task a step that diverges is named, kept, and sho
       const std::optional<NonFiniteReport> shown = again.replay(found.validating);
       REQUIRE(shown.has_value());
       CHECK(shown->call == found.call);
-      CHECK(sentence(*shown) == sentence(found));
+      CHECK(orrery::models::message(*shown) == orrery::models::message(found));
       const std::optional<NonFiniteReport> twice = again.replay(found.validating);  // the trainer is unchanged
       REQUIRE(twice.has_value());
       CHECK(twice->call == found.call);
