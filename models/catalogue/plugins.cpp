@@ -55,10 +55,11 @@ const Plugin& load_plugin_once(const std::string& path) {
 }
 
 std::span<const Plugin> loaded_plugins() { return plugins(); }
-std::vector<std::string> with_plugins(std::vector<std::string> arguments) {
-  for (size_t n = 0; n < loaded_plugins().size(); ++n)
-    arguments.insert(arguments.begin() + static_cast<std::ptrdiff_t>(n), "--plugin=" + loaded_plugins()[n].path);
-  return arguments;
+std::vector<std::string> with_plugins(const std::vector<std::string>& arguments) {
+  std::vector<std::string> all;
+  for (const Plugin& plugin : loaded_plugins()) all.push_back("--plugin=" + plugin.path);
+  all.insert(all.end(), arguments.begin(), arguments.end());
+  return all;
 }
 
 bool uses_plugin(const TrainSettings& settings, const Plugin& plugin) {

@@ -26,7 +26,7 @@ struct SentencePieceSettings {
     v("coverage", coverage, "fraction of the text's characters that have a piece; the others are unknown",
       between(0.98, 1));  // the library's limits
     v("byte_fallback", byte_fallback, "encode an unknown character as its bytes");
-    v("most_bytes", max_bytes, "bytes of text for training, all in memory; a longer text: every k-th line",
+    v("max_bytes|most_bytes", max_bytes, "bytes of text for training, all in memory; a longer text: every k-th line",
       between(1000, 2e9));
   }
 };

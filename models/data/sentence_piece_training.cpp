@@ -119,7 +119,7 @@ void check_training_memory(std::string_view text, const std::string& kind) {
   const double whole = kind == "bpe" ? bytes_of_pair_training : bytes_of_sums;
   check_memory("tokenizer: training pieces on " + in_megabytes(static_cast<double>(text.size())),
                whole * static_cast<double>(text.size()) + bytes_of_words * different,
-               "use a shorter text, or less of it with sentence_piece(most_bytes=1e6)");
+               "use a shorter text, or less of it with sentence_piece(max_bytes=1e6)");
 }
 
 }  // namespace

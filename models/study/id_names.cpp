@@ -19,7 +19,7 @@ constexpr Name keys[] = {{"batch_size", "batch"},           {"kv_heads", "key_he
                          {"weight_decay_rules", "decays"},  {"metrics", "figures"},
                          {"metrics_every", "figures_every"}};
 
-// Words of a value; the key is today's.
+// Words of a value; the key is today's. A word that ends with = is the beginning of one.
 struct Value {
   std::string_view key;
   Name word;
@@ -30,15 +30,19 @@ constexpr Value values[] = {{"initialization", {"fan_in", "by_inputs"}},
                             {"optimizer", {"lr_scales=none", "learning_rates=equal"}},
                             {"optimizer", {"lr_scales=groups", "learning_rates=by_group"}},
                             {"tokenizer", {"token_ids", "numbers"}},
+                            {"tokenizer", {"max_bytes=", "most_bytes="}},
                             {"metrics", {"default", "usual"}}};
 
-std::string_view word_in_id(std::string_view key, std::string_view word) {
-  for (const Value& value : values)
-    if (value.key == key && value.word.now == word) return value.word.in_id;
+std::string word_in_id(std::string_view key, std::string_view word) {
+  for (const Value& value : values) {
+    const auto& [now, in_id] = value.word;
+    const bool is_it = now.back() == '=' ? word.starts_with(now) : word == now;
+    if (value.key == key && is_it) return text(in_id, word.substr(now.size()));
+  }
   if (key == "metrics" || key == "model")
     for (const FormerName& name : key == "model" ? former_presets() : former_metrics())
-      if (name.current == word) return name.former;
-  return word;
+      if (name.current == word) return std::string(name.former);
+  return std::string(word);
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ TEST_CASE("absurd: sizes and counts are refused at once, by name, and leave noth
        {"gradient_accumulation_steps"},
        "4611686018427387904",
        "4096"},
-      {"--accumulate=9223372036854775807", {"gradient_accumulation_steps"}, "9223372036854775807", "4096"},
+      {"--accumulate=9223372036854775807", {"accumulate"}, "9223372036854775807", "4096"},
       {"--width=2305843009213693952", {"width"}, "2305843009213693952", "65536"},
       {"--layers=1e9", {"layers"}, "1000000000", "4096"},
       {"--layers=2147483648", {"layers"}, "2147483648", "4096"},

@@ -114,7 +114,7 @@ TEST_CASE("json: evaluate, compare and show agree with the run") {
 
 TEST_CASE("json: inspect prints the values of its views") {
   const Folder folder;
-  const Words words = {"inspect", train(folder, "run"), "--text=abca", "--analysis=attention, heads",
+  const Words words = {"inspect", train(folder, "run"), "--text=aeea", "--analysis=attention, heads",
                        "--hooks=blocks.*.attention.weights"};
   const Json json = json_of(words + Words{"--json"});
   CHECK(json["values"][0]["name"] == "blocks.0.attention.weights");

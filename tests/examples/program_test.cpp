@@ -94,8 +94,10 @@ Folder::~Folder() {
   fs::remove_all(path_, ignored);
 }
 std::string Folder::write(const std::string& name, const std::string& content) const {
-  std::ofstream(path_ + "/" + name, std::ios::binary) << content;
-  return path_ + "/" + name;
+  const std::filesystem::path path = path_ + "/" + name;
+  std::filesystem::create_directories(path.parent_path());
+  std::ofstream(path, std::ios::binary) << content;
+  return path;
 }
 
 std::string tiny_text() {

@@ -36,7 +36,8 @@ Json runs_json(const std::string& folder) {
   const Outcome outcome = run_orrery({"runs", folder, "--json"});
   CHECK_MESSAGE(outcome.code == 0, outcome.err);
   Json all = Json::object();
-  for (const Json& run : Json::parse(outcome.out)["runs"]) all[run["run"].get<std::string>()] = run;
+  const Json shown = Json::parse(outcome.out);
+  for (const Json& run : shown["runs"]) all[run["run"].get<std::string>()] = run;
   return all;
 }
 void set_age(const std::string& run, int hours) {

@@ -6,6 +6,7 @@
 #include "engine/autograd/autograd.h"
 #include "engine/ops/ops.h"
 #include "examples/orrery/commands/commands.h"
+#include "examples/orrery/terminal/process_io.h"
 #include "nn/base/gradient_case.h"
 #include "nn/formulas/kernels.h"
 #include "nn/losses/base/loss.h"
@@ -181,7 +182,9 @@ const bool registered =
 
 int main(int count, char** words) {
   try {
-    return orrery::program::gradcheck({words + 1, words + count});
+    const int code = orrery::program::gradcheck({words + 1, words + count});
+    std::cout.flush();
+    orrery::program::end_program(code);
   } catch (const std::exception& error) {
     std::cerr << "orrery: " << error.what() << "\n";
   }

@@ -189,6 +189,28 @@ TEST_CASE("study: a run's id does not depend on what its settings are called") {
                                   {"evaluate_every", "0"}})) == "be6befd72d3feec0");
 }
 
+// The ids are those of 2facf9c, which had neither products, biases of a stream's parts nor shortcut.
+TEST_CASE("study: settings that are newer than an id do not change it at their former values") {
+  const std::string models = ORRERY_SOURCE_DIR "/tests/models/";
+  const Assignments small = {{"batch_size", "2"}, {"steps", "1"}, {"warmup_steps", "1"}, {"seed", "7"}};
+  const auto key = [&](Assignments settings, const Assignments& more = {}) {
+    settings.insert(settings.end(), small.begin(), small.end());
+    settings.insert(settings.end(), more.begin(), more.end());
+    settings.emplace_back("evaluate_every", "0");
+    return run_hash(make_settings(settings));
+  };
+  const Assignments resnet = {{"model", "resnet"}, {"data", models + "images/shapes"}},
+                    stream = {{"model", "stream"}, {"data", models + "old_names/text.txt"},
+                              {"heads", "2"},      {"width", "16"},
+                              {"layers", "1"},     {"context", "16"},
+                              {"cache_length", "16"}, {"attention", "softmax(span=fixed(8))"}};
+  CHECK(key(stream) == "395832c05b74e70d");
+  CHECK(key(resnet) == "1ecac13998faabe9");
+  CHECK(key(stream, {{"feed_forward_bias", "yes"}}) != key(stream));
+  CHECK(key(resnet, {{"shortcut", "option_b"}}) != key(resnet));
+  CHECK(key(resnet, {{"products", "openblas"}}) != key(resnet));
+}
+
 TEST_CASE("study: a run's id has the former names of values, also of those in lists") {
   CHECK(key_in_id("batch_size") == "batch");
   CHECK(key_in_id("width") == "width");
@@ -199,6 +221,8 @@ TEST_CASE("study: a run's id has the former names of values, also of those in li
   CHECK(value_in_id("optimizer", "lion(lr_scales=groups(spans=2))") == "lion(learning_rates=by_group(spans=2))");
   CHECK(value_in_id("tokenizer", "token_ids") == "numbers");
   CHECK(value_in_id("tokenizer", "my/token_ids") == "my/token_ids");
+  CHECK(value_in_id("tokenizer", "sentence_piece(vocabulary=60, max_bytes=1e6)") ==
+        "sentence_piece(vocabulary=60, most_bytes=1e6)");
   CHECK(value_in_id("attention", "normal(default)") == "normal(default)");
   CHECK(value_in_id("metrics", "").empty());
 }

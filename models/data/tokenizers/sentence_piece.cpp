@@ -385,7 +385,7 @@ REGISTER_TOKENIZER(
     sentence_piece,
     {.name = "sentence_piece",
      .description = "pieces trained on the text, sentence_piece(vocabulary=8000, kind=bpe, "
-                    "coverage=0.9995, byte_fallback=no, most_bytes=1e8), or read from a .model file: --tokenizer=FILE",
+                    "coverage=0.9995, byte_fallback=no, max_bytes=1e8), or read from a .model file: --tokenizer=FILE",
      .read = read,
      .reads = reads,
      .restore = restore,

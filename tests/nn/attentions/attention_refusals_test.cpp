@@ -60,7 +60,7 @@ void check_all(const std::vector<Refused>& refused, bool names_spec = false) {
 Spec meant(const std::string& text) {
   const Spec spec = parse_spec(text);
   const std::string& preset = attentions().at(spec.name).preset;
-  return preset.empty() ? spec : from_preset(preset, spec);
+  return preset.empty() ? spec : nn::expand_preset(preset, spec);
 }
 
 std::vector<std::string> without(const std::vector<std::string>& excluded) {
