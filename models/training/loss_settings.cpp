@@ -112,7 +112,7 @@ Value setting_in(const Listed& run, std::string_view key) {
   if (found == run.read->end() || listed_value(named, run.settings).empty()) return value;
   const auto division = run.read->find(std::string(named) + division_mark);
   value.print = named != key ? "included" : found->second.sha256;
-  if (division != run.read->end()) value.print += division->second.sha256;
+  if (named == key && division != run.read->end()) value.print += division->second.sha256;
   if (named != "tokenizer") value.division = division_of(run.settings);
   return value;
 }

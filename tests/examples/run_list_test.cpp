@@ -107,7 +107,7 @@ TEST_CASE("runs: states of runs that are not complete, and runs that cannot be r
     CHECK(run["state"] == (name == "whole" ? "complete" : name == "damaged" ? "unreadable" : name));
   }
   CHECK(runs_json(runs)["running"]["state"] == "failed");  // no program holds the lock
-  Message(listed(runs)).names(runs + "/damaged").names("metrics.jsonl").value("invalid JSON");
+  Message(listed(runs)).names(runs + "/damaged").names("metrics.jsonl").value("line 1");
 }
 
 TEST_CASE("runs: a pool is one line, and its runs are listed by name") {

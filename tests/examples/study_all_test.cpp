@@ -112,7 +112,7 @@ TEST_CASE("study: a claim is judged again when its config or its data have chang
     const Outcome outcome = run_orrery({"study", "--all=" + (folder / "claims"), "--runs=" + (folder / "pool")});
     INFO(outcome.out, outcome.err);
     CHECK(outcome.code == 0);
-    return Message(outcome.out + outcome.err);
+    return Message(outcome.err + outcome.out);
   };
   test_all().value("verdict: shown");
   const auto read = verdict_in(folder / "claims/a")["read"];

@@ -28,7 +28,7 @@ class File {
 };
 
 std::unique_ptr<Tokenizer> characters_of(std::string_view text) { return tokenizers().at("character").make(text); }
-constexpr const char* all_tokenizers = "byte, byte_pair, character, llama2c, numbers, sentence_piece";
+constexpr const char* all_tokenizers = "byte, byte_pair, character, llama2c, sentence_piece, token_ids";
 Tokens count_to(int32_t n) {
   Tokens tokens(static_cast<size_t>(n));
   std::iota(tokens.begin(), tokens.end(), 0);

@@ -348,11 +348,11 @@ TEST_CASE("looks: what does not fit is said in a sentence") {
   refused("ablation", {.patch_from = longer.get()}).value(4).value(5).names("embedding").offers("as many tokens");
   refused("ablation", {.patch_from = stranger.get()}).names("patching").offers("one model");
   refused("ablation", {.position = 3, .patch_from = same.get()})
-      .names("place")
+      .names("position")
       .value(3)
       .offers("earlier")
       .offers("longer");
-  refused("logit_lens", {.position = 4}).names("place").value(4).offers(0).offers(3);
+  refused("logit_lens", {.position = 4}).names("position").value(4).offers(0).offers(3);
   refused("ablation", {.layer = 2}).names("layer").value(2).names("attention").offers(0).offers(1);
   refused("ablation", {.head = 2}).names("head").value(2).names("blocks.0.attention").offers(0).offers(1);
   refused("neurons", {.slot = 64}).names("slot").value(64).names("blocks.0.feed_forward").offers(0).offers(63);

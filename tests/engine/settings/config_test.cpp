@@ -253,7 +253,7 @@ TEST_CASE("an unknown key names the nearest") {
                                     {"loss.wight", "'loss.weight'"},
                                     {"weight", "'loss.weight'"},
                                     {"quux", all},
-                                    {"batch.size", all}};
+                                    {"batch.size", "'batch'"}};
   for (const auto& [key, offered] : unknown) set_error(key, "1").names("train").value(key).offers(offered);
 }
 

@@ -244,7 +244,7 @@ TEST_CASE("sizes that cannot work") {
   const char* const half_rotated = "rotary(partial_rotary_factor=0.5)";
   made(12, 2, 0, half_rotated).names("partial_rotary_factor (0.5)").names("head size (6)").value(3).offers("even");
   made(16, 3, 0, "none").names("heads (3)").value("width (16)").offers("head_size");
-  made(12, 4, 3, "none").names("key_heads (3)").value("heads (4)");
+  made(12, 4, 3, "none").names("kv_heads (3)").value("heads (4)");
   made(12, 2, 0, "relative(8)").names("relative(8)").value(8).value(31).offers("relative(31)").offers("span").offers(8);
   CHECK_NOTHROW(make("softmax(span=fixed(8))", {.position = "relative(8)"}));
 }
