@@ -1,5 +1,5 @@
 // Registration of the members of a family. Every member is a class with
-//   static inline const Info info{.name = ..., .formula = ..., .source = ..., .parameters = ..., .keeps = ...};
+//   static inline const Info info{.name = ..., .formula = ..., .source = ..., .parameters = ..., .saves = ...};
 //   struct Settings { ... visit ... };            if its spec takes settings
 //   Type(const Spec& spec, Arguments...)
 // and one line, REGISTER_<FAMILY>(Type).

@@ -58,7 +58,7 @@ struct ActivationInfo {
   std::array<double, 2> limits;    // of the value at -infinity and at +infinity; NaN: no limit
 };
 
-// ---- kernels compiled for every formula for operations of this folder: elementwise.h and learned.h
+// ---- roles of the operations of this folder, compiled for every formula: elementwise.h, learned.h
 
 class ElementwiseRole {  // on tensors of one shape
  public:
