@@ -24,8 +24,8 @@ struct QueryGroup {
 
 // Measured inputs of a module; NaN if not measured.
 struct InputStats {
-  double mean_square;                    // of scores, function arguments or normalization inputs
-  double row_variance;                   // of visible scores within a row, about the row's mean
+  double mean_square;                    // scores, function arguments or normalization inputs
+  double row_variance;                   // visible scores of a row, about the row's mean
   std::vector<QueryGroup> queries = {};  // for attentions
   int64_t channels = 0;                  // for normalizations
 };

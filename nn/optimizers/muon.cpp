@@ -164,8 +164,8 @@ class Muon final : public Optimizer {
 
   Settings settings_;
   std::vector<int64_t> first_;     // first element of each segment in momentum_ or moments_
-  Tensor momentum_;                // of matrices
-  std::array<Tensor, 2> moments_;  // of all other parameters
+  Tensor momentum_;                // matrices
+  std::array<Tensor, 2> moments_;  // all other parameters
 };
 REGISTER_OPTIMIZER(Muon);
 

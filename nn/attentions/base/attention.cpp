@@ -277,7 +277,7 @@ std::vector<AttentionLayer::AttentionCall> AttentionLayer::attention_calls(const
   return {context, {slots, slot_options}};
 }
 
-// Returns the weights of each call or their replacements; hooks see them joined. Empty: no weights.
+// Returns the weights of each call or their replacements; hooks get them joined. Empty: no weights.
 std::vector<Tensor> AttentionLayer::hooked_weights(const std::vector<AttentionCall>& calls) {
   std::vector<Tensor> all;
   for (const AttentionCall& call : calls) all.push_back(weights(call.inputs, call.options));

@@ -18,7 +18,7 @@
 namespace orrery::nn {
 namespace {
 
-// (B, Tk, Hk, D) -> (B, H, Tk, D), each key head repeated for the query heads that share it
+// (B, Tk, Hk, D) -> (B, H, Tk, D), each kv head repeated for the query heads that share it
 Tensor heads_first(const Tensor& x, int64_t heads) {
   const Tensor t = permute(x, {0, 2, 1, 3});
   if (t.size(1) == heads) return t;

@@ -162,7 +162,7 @@ void add_gradients_by_columns(Device device, const LinearInputs<A>& in, const He
 template <class A>
 class WholeState {
  public:
-  // memory_ is a Tensor, so that it is counted in a memory plan: it grows as the head size squared.
+  // memory_ is a Tensor, so that memory limits count it: it grows as the head size squared.
   WholeState(int64_t rows, int64_t columns)
       : rows_(rows), columns_(columns), memory_(Tensor::zeros(Shape{2, rows, columns}, dtype_of<A>, Device::cpu)) {}
   void clear() {

@@ -50,7 +50,7 @@ std::vector<double> grid(const std::vector<double>& kinks, double distance) {
       all.push_back(x);
   return all;
 }
-double finite_difference(const std::function<double(double)>& f, double x) {  // of fourth order
+double finite_difference(const std::function<double(double)>& f, double x) {  // fourth order
   constexpr double h = difference_step;
   return (8 * (f(x + h) - f(x - h)) - (f(x + 2 * h) - f(x - 2 * h))) / (12 * h);
 }
