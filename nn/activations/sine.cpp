@@ -1,7 +1,7 @@
 // Sine: the periodic activation of implicit neural representations.
 //   f(x)  = sin(w x),             w = frequency
 //   f'(x) = w cos(w x)
-// SIREN uses w = 30 with matching initial weights. Accurate while |w x| < 1e4; it has no limit at infinity.
+// SIREN uses w = 30 with matching initial weights. Accurate for |w x| < 1e4; no limit at infinity.
 #include "nn/formulas/kernels.h"
 
 namespace orrery::nn {

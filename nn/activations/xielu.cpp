@@ -1,10 +1,10 @@
-// xIELU, expanded integral of ELU: f' is linear in x for positive x and linear in exp(x) for negative x.
+// xIELU, expanded integral of ELU: f' is linear in x for positive x, in exp(x) for negative x.
 //   f(x; a, b) = a x^2 + beta x                          if x > 0
 //                n (exp(x) - 1 - x) + beta x             else,      n = beta + b
 //   df/dx      = 2 a x + beta                            if x > 0
 //                n (exp(x) - 1) + beta                   else
 //   df/da      = x^2 if x > 0, else 0;    df/db = 0 if x > 0, else exp(x) - 1 - x
-// a and b are positive. Training changes p: a = softplus(p0), b = softplus(p1). Initially a = 0.8 and n = 0.8.
+// a = softplus(p0) and b = softplus(p1) are positive; p is trained. Initially a = 0.8 and n = 0.8.
 // Kink: 0, where the second derivative jumps from n to 2 a; f'(0) = beta.
 #include "nn/formulas/kernels.h"
 

@@ -5,9 +5,9 @@
 // With o = A v and g = dy W_o^T:
 //   du = g o,   do = g u,   dv = A^T do,   da = do v^T,   ds = 2 relu(s) da,   db_x = sum of ds at distance x
 //   dq_i = sum_j ds_ij k_j / n_i,   dk_j = sum_i ds_ij q_i / n_i,   dgamma_q = sum dq z,   dbeta_q = sum dq   (k alike)
-// This is pointwise attention with one head and F = relu^2; q is divided by n_i. n_i
-// (nn/attentions/base/length_scale.h), by default the number of visible keys, is inside the square, so a
-// model trained at one length changes at another. b: the bias of the position, relative(S, bias).
+// This is pointwise attention with one head and F = relu^2; q is divided by n_i, by default the
+// number of visible keys (nn/attentions/base/length_scale.h). n_i is inside the square, so a model
+// trained at one length changes at another. b: the bias of the position, relative(S, bias).
 // The mask sets weights to 0 after the square. Two such layers replace attention and feed-forward.
 // Saved for backward: x, u, v, z, q, k, o and what swish saves. No (T, T) array exists.
 #include "engine/ops/ops.h"

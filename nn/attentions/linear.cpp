@@ -29,9 +29,9 @@
 namespace orrery::nn {
 namespace {
 
-// The range [begin, end) of keys that each query i sees; begin and end never decrease with i. With
-// attend_to_self=no there are two ranges: the keys before i and, in full attention, the keys after
-// it. The second is `reversed`: queries and keys are counted from the last to the first.
+// The range [begin, end) of keys that each query i attends to; begin and end never decrease with i.
+// With attend_to_self=no there are two ranges: the keys before i and, in full attention, those
+// after it. The second is `reversed`: queries and keys are counted from the last to the first.
 struct Ranges {
   MaskView mask;
   bool reversed;

@@ -1,6 +1,6 @@
 // Naive pointwise attention, the negative control: pointwise(F, alpha=0), no factor of the length.
-// A Study on ReLU and Softmax in Transformer, arXiv:2302.06461, reports that it does not converge: with scores and
-// values of variance 1 and F = relu, o has variance n / 2 for n keys.
+// A Study on ReLU and Softmax in Transformer, arXiv:2302.06461, reports that it does not converge:
+// with scores and values of variance 1 and F = relu, o has variance n / 2 for n keys.
 #include "nn/attentions/base/attention.h"
 
 namespace orrery::nn {

@@ -7,8 +7,8 @@
 // Initially, for independent v_j of mean 0, Var o = L^-2alpha n E[F(s)^2] Var v for n keys. With
 // scores N(0, v), E[F^2] is v / 2 (relu), 3 v^2 / 2 (relu_squared), v (identity). L^-alpha scales
 // the output, once, in the arithmetic type; F and F' run in the tiles of
-// engine/attention_formula/problem.h. Open in the paper: the mask sets weights to 0 after F, as
-// F(0) and F(-infinity) may not be 0; the meaning of L (nn/attentions/base/length_scale.h); alpha may be
+// engine/attention_formula/problem.h. Conventions: the mask sets weights to 0 after F, as F(0) and
+// F(-infinity) may not be 0; L (nn/attentions/base/length_scale.h) is a setting; alpha may be
 // learned. Saved for backward: q, k, v, and the output if alpha is not 0. No (T, T) array exists.
 #include <cmath>
 

@@ -3,7 +3,7 @@
 // With g_ij = <do_i, v_j>, from d exp(s) / ds = exp(s) and the quotient rule:
 //   ds_ij = w_ij (g_ij - sum_j w_ij g_ij) = w_ij (g_ij - <do_i, o_i>),   which adds up to 0 in every row
 // temperature=learned(t): s / t with one t per head, at least 0.001. The query is divided by t,
-// which is equal, so dt = -sum ds_ij s_ij / t. Jha and Reagen 2025, arXiv:2501.03489. soft_cap=c:
+// not the scores; dt = -sum ds_ij s_ij / t. Jha and Reagen 2025, arXiv:2501.03489. soft_cap=c:
 // s becomes c tanh(s / c). Gemma Team 2024, arXiv:2408.00118. With both (in no paper) the
 // temperature comes first: c tanh(s / (t c)). So c bounds the argument of exp for any t, and the
 // division is on the query, T D elements instead of T^2.

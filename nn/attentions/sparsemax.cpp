@@ -1,7 +1,7 @@
 // Sparsemax attention.  Martins and Astudillo 2016, arXiv:1602.02068.
 //   w = the point of the simplex nearest to s:   w_j = max(s_j - tau, 0) with tau such that sum_j w_j = 1
 // Michelot 1986, J. Optim. Theory Appl. 50: tau = (sum_A s_j - 1) / |A|, A = {j : s_j > tau},
-// iterated from A = all visible keys. A only shrinks, so this ends after finitely many rounds, exactly.
+// iterated from A = all visible keys. A only shrinks, so this is exact after finitely many rounds.
 // On A, dtau = mean_A ds, so with g = dw:
 //   ds_j = g_j - mean_A g   for j in A,   0 elsewhere;   a row of ds adds up to 0
 // Masked keys have s = -infinity and w = 0; a query without a visible key has w = 0 everywhere.

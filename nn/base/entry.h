@@ -1,5 +1,5 @@
 // Registration of the members of a family. Every member is a class with
-//   static inline const Info info{.name = ..., .formula = ..., .source = ..., .parameters = ..., .keeps = ...};
+//   static inline const Info info{.name = ..., .formula = ..., .source = ..., .parameters = ..., .saves = ...};
 //   struct Settings { ... visit ... };            if its spec takes settings
 //   Type(const Spec& spec, Arguments...)
 // and one line, REGISTER_<FAMILY>(Type).
@@ -24,7 +24,7 @@ struct Info {
   std::string_view saves = {};                 // saved for backward: "x, mean and 1/std of each row"
   std::vector<Setting> (*ranges)() = nullptr;  // settings and limits, if the family has no registry of types
   std::string_view alias = {};                 // another program's name for it, read like the name: "rope"
-  // For error messages: an activation's name in the place of a member's means this member with it.
+  // For error messages: the name of an activation alone stands for this member with it.
   bool takes_activation = false;
   std::string_view variants = {};  // other programs' names of the member with an activation: "swiglu=silu"
 };
@@ -42,7 +42,7 @@ using Defaults = std::vector<std::pair<std::string, std::string>>;  // names and
 template <class Product, class... Arguments>
 struct Entry {
   std::string name, formula, source, parameters, saves;
-  Defaults settings;  // of the spec
+  Defaults settings;  // settings of the spec
   std::unique_ptr<Product> (*make)(const Spec& spec, Arguments... arguments);
   Spec (*resolve)(const Spec& spec);  // the spec with every setting by name, defaults included
   Spec (*rename)(const Spec& spec);   // the spec with names in place of aliases
@@ -50,7 +50,7 @@ struct Entry {
   // For a preset: the spec of the other member that it stands for. Its positional items are
   // defaults, its named items are fixed.
   std::string preset = {};
-  std::vector<std::string> aliases = {};  // of the settings
+  std::vector<std::string> aliases = {};  // aliases of the settings
   bool takes_activation = false;
   std::string variants = {};
 };

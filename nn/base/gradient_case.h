@@ -24,14 +24,14 @@ bool add_gradient_case(std::string family, std::string name, MakeGradientCase ma
 GradientCase make_case(const RegisteredCase& registered, uint64_t seed = 0);
 
 // A gradient case of a whole module: its input and all parameters, from a random state within their
-// bounds. Wanted losses are part of the result; a missing loss is an error. With `compare_reference_mode`
-// the reference is the same module in reference mode (ReferenceMode).
+// bounds. Requested losses are part of the result; a missing loss is an error. If
+// `compare_reference_mode`, the reference is the same module in reference mode (ReferenceMode).
 struct ModuleCase {
   std::shared_ptr<Module> module;
   Shape input;
-  std::function<void(ForwardPass&)> prepare = {};  // lengths, documents, encoder output, wanted losses
+  std::function<void(ForwardPass&)> prepare = {};  // lengths, documents, encoder output, requested losses
   bool compare_reference_mode = false;
-  int64_t finite_differences = 64;  // finite differences, as in GradientCase
+  int64_t finite_differences = 64;  // elements of each input, as in GradientCase
 };
 GradientCase module_case(const ModuleCase& settings, const CaseTensors& random);
 

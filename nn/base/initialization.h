@@ -12,7 +12,7 @@ namespace orrery::nn {
 struct Initialization {
   enum class Kind { constant, normal, uniform, listed } kind = Kind::constant;
   double a = 0;                     // constant, standard deviation or half width
-  std::array<double, 4> list = {};  // of `listed`
+  std::array<double, 4> list = {};  // values of `listed`
 };
 
 Initialization constant(double value);

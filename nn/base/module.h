@@ -28,14 +28,14 @@ struct Parameter {
 
   Tensor value;
   Initialization initialization;
-  bool decay = true;   // weight decay applies
-  bool is_lookup_table =
-      false;  // lookup table, a row per token, position or class (embeddings, heads): Muon leaves it to AdamW
+  bool decay = true;  // weight decay applies
+  // Lookup table, a row per token, position or class (embeddings, heads): Muon leaves it to AdamW.
+  bool is_lookup_table = false;
   // Rows of each of the tensors that are packed into this one; empty: a single tensor. Optimizers
   // apply per-tensor steps (a clip, an orthogonal step) to each packed tensor.
   std::vector<int64_t> packed_rows = {};
-  double lr_scale = 1;        // factor of the learning rate
-  std::string lr_group = "";  // lr group, which the setting `lr_scales` of every optimizer scales
+  double lr_scale = 1;                                          // factor of the learning rate
+  std::string lr_group = "";                                    // named in the setting `lr_scales` of every optimizer
   double min_value = -std::numeric_limits<double>::infinity();  // every step clamps the values to
   double max_value = std::numeric_limits<double>::infinity();   // [min_value, max_value]
 };
@@ -82,8 +82,8 @@ class Visitor {
 // weights get gradients, but the cached states are constants.
 struct Cache {
   struct Entry {
-    Tensor key, value;                      // (B, tokens, Hk, D), (B, tokens, Hk, Dv)
-    Tensor states = {};                     // (B, tokens, width): an attention's input
+    Tensor key, value;                          // (B, tokens, Hk, D), (B, tokens, Hk, Dv)
+    Tensor states = {};                         // (B, tokens, width): an attention's input
     Tensor key_buffer = {}, value_buffer = {};  // one sequence only: buffers in which key and value grow
   };
   std::map<std::string, Entry> entries;
@@ -96,12 +96,12 @@ struct ForwardPass {
   bool training = false;  // dropout applies
   DeviceRandomKey rng{};  // rng key of this step and micro-batch; each module derives its own from its path
   Tensor lengths;         // (B) i32: number of real tokens in each sequence; undefined: all
-  Tensor document_ids;    // (B, T) i32: a token sees only tokens of its own document; undefined: one document
+  Tensor document_ids;    // (B, T) i32: a token attends only to its own document; undefined: one document
 
   Tensor encoder_output;        // (B, Tk, C): encoder output, for cross attention
   Tensor encoder_lengths;       // (B) i32
   Tensor encoder_document_ids;  // (B, Tk) i32: with `document_ids`, a token attends only to its own document
-  Cache* cache = nullptr;      // of keys and values: without gradients only; or of states
+  Cache* cache = nullptr;       // keys and values, without gradients only; or states
   int64_t offset() const { return cache ? cache->length : 0; }  // position of the first token
 
   struct Loss {
@@ -109,7 +109,7 @@ struct ForwardPass {
     Tensor value;
   };
   std::vector<Loss> losses;                          // differentiable extra losses, which the trainer weights by name
-  std::set<std::string, std::less<>> wanted_losses;  // losses with a weight; others are not computed
+  std::set<std::string, std::less<>> wanted_losses;  // requested losses; others are not computed
   bool wants_loss(std::string_view name) const { return wanted_losses.contains(name); }
   void add_loss(std::string_view name, const Tensor& value) { losses.push_back({std::string(name), value}); }
 };

@@ -10,11 +10,11 @@ class Sublayer : public Module {
  public:
   // Returns forward(x) + residual, or forward(x) if the residual is undefined.
   virtual Tensor forward_with_residual(const Tensor& x, const Tensor& residual, ForwardPass& pass) = 0;
-  // Returns true if forward_with_residual returns the residual for any x; a block then does not compute x.
+  // Returns true if forward_with_residual returns the residual for any x; then x is not computed.
   virtual bool is_noop() const { return false; }
   Tensor forward(const Tensor& x, ForwardPass& pass) final { return forward_with_residual(x, {}, pass); }
-  // Runs forward_with_residual with hooks on input and output, and adds the path to error messages as Module
-  // does. If a hook uses the output, the residual is added separately.
+  // Runs forward_with_residual with hooks on input and output, and adds the path to error messages
+  // as Module does. If a hook uses the output, the residual is added separately.
   Tensor call_with_residual(const Tensor& x, const Tensor& residual, ForwardPass& pass);
 };
 

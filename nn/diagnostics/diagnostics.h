@@ -30,10 +30,10 @@ double zero_fraction(const Tensor& weights, const Tensor& visible = {});
 // Returns the fraction of rows (..., n) with only zero weights, that is queries that attend to
 // nothing. Rows in which `visible` is 0 everywhere do not count.
 double dead_row_fraction(const Tensor& weights, const Tensor& visible = {});
-// Calls `callback` with the rows of x, in order, as doubles, a few at a time: memory is constant in x.
+// Calls `callback` with chunks of rows of x, in order, as doubles; memory does not grow with x.
 void for_each_row_chunk(const Tensor& x, const std::function<void(std::vector<double> rows)>& callback);
 // Returns the fraction of positive row weight in the largest entries, mean over rows that have any.
-// `fraction` is the fraction of entries, at least one entry: 0.002 of 4,096 slots are the 8 largest.
+// `fraction`: fraction of the entries, at least one entry; 0.002 of 4,096 slots are the 8 largest.
 double top_fraction(const Tensor& weights, double fraction);
 
 // ---- diagnostics/variance.cpp

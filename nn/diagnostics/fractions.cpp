@@ -1,9 +1,9 @@
 // Fractions of a tensor that are saturated, exactly zero, or carried by few entries.
-//   saturation  P(|alpha x| > 2): beyond, tanh' is at most 7.07 % of tanh'(0). Zhu et al. 2025, arXiv:2503.10622
-//   zeros       P(w = 0): ReLU attention skips most keys, softmax none
-//   dead rows   P(all w of a row = 0): ReLU attention may skip every key, and then outputs 0
-//   top share   sum of the k largest w over sum of w, k a fraction of the row: softmax over many slots concentrates.
-//               Shen et al. 2023, arXiv:2302.06461
+//   saturation     P(|alpha x| > 2): beyond, tanh' is at most 7.07 % of tanh'(0). Zhu et al. 2025, arXiv:2503.10622
+//   zeros          P(w = 0): ReLU attention skips most keys, softmax none
+//   dead rows      P(all w of a row = 0): ReLU attention may skip every key, and then outputs 0
+//   top fraction   sum of the k largest w over sum of w, k a fraction of the row: softmax over many slots
+//                  concentrates. Shen et al. 2023, arXiv:2302.06461
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -38,7 +38,7 @@ struct IsZero {  // 1 if visible and zero; 1 if visible
 
 double saturation_fraction(const Tensor& x, double alpha, double threshold) {
   const Tensor count = Tensor::empty_like(x, Shape{}, Dtype::f64);
-  sum_elements("saturation_share", IsSaturated{alpha, threshold}, out_sums<double>(count), row_of(x));
+  sum_elements("saturation_fraction", IsSaturated{alpha, threshold}, out_sums<double>(count), row_of(x));
   return count.item() / static_cast<double>(std::max<int64_t>(1, x.numel()));
 }
 
@@ -46,7 +46,7 @@ double zero_fraction(const Tensor& weights, const Tensor& visible) {
   const NoGrad guard;
   const Tensor zeros = Tensor::empty_like(weights, Shape{}, Dtype::f64), counted = Tensor::empty_like(zeros);
   const auto sum = [&](const auto&... mask) {
-    sum_elements("zero_share", IsZero{}, out_sums<double>(zeros, counted), row_of(weights), row_of(mask)...);
+    sum_elements("zero_fraction", IsZero{}, out_sums<double>(zeros, counted), row_of(weights), row_of(mask)...);
   };
   if (visible)
     sum(broadcast_to(visible.to(weights.dtype()), weights.shape()));
@@ -73,8 +73,9 @@ void for_each_row_chunk(const Tensor& x, const std::function<void(std::vector<do
 }
 
 double top_fraction(const Tensor& weights, double fraction) {
-  check(fraction > 0 && fraction <= 1, "top_share: the fraction of a row's entries must lie in (0, 1], not ", fraction);
-  check(weights.shape().rank() >= 1 && weights.size(-1) >= 1, "top_share: weights of shape ", weights.shape(),
+  check(fraction > 0 && fraction <= 1, "top_fraction: the fraction of a row's entries must lie in (0, 1], not ",
+        fraction);
+  check(weights.shape().rank() >= 1 && weights.size(-1) >= 1, "top_fraction: weights of shape ", weights.shape(),
         " have no rows");
   const auto width = static_cast<std::ptrdiff_t>(weights.size(-1));
   const auto top = std::clamp<std::ptrdiff_t>(std::lround(fraction * static_cast<double>(width)), 1, width);

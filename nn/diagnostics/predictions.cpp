@@ -26,7 +26,7 @@ std::vector<Prediction> predictions_of(const Module& module, const InputStats& s
 }
 
 // The density beyond 10 standard deviations is below 1e-22. If f jumps between two points of the
-// rule, the error is at most one step's fraction of the jump, 4e-4.
+// rule, the error is at most the probability of one step, 4e-4, times the jump.
 double mean_square(double v, const std::function<double(double x)>& f) {
   constexpr int steps = 20000;
   constexpr double reach = 10, h = 2 * reach / steps;

@@ -1,7 +1,7 @@
 // Effect of random weights on the size of a signal at initialization: formulas of papers, which
 // `orrery train --signal_propagation=yes` compares with measurements.
 //
-// A module predicts in its own file, next to the derivation, by a line REGISTER_PREDICTION(Type).
+// A module's prediction is in its own file, next to the derivation: REGISTER_PREDICTION(Type).
 // Sizes are mean squares. Formulas assume values of mean zero, independent of each other and of the
 // scores, and scores and function arguments N(0, v). v and visibility are measured.
 #pragma once
@@ -16,18 +16,18 @@ namespace orrery::nn {
 
 // Queries of an attention with the same number of visible keys.
 struct QueryGroup {
-  double keys;   // visible keys per query, with slots
+  double keys;              // visible keys per query, with slots
   double keys_up_to_query;  // keys up to the query's own position, with slots
-  double all;    // all keys, visible or not, with slots
-  double fraction;  // fraction of all queries; adds up to 1 over an attention
+  double all;               // all keys, visible or not, with slots
+  double fraction;          // fraction of all queries; adds up to 1 over an attention
 };
 
 // Measured inputs of a module; NaN if not measured.
 struct InputStats {
-  double mean_square;                      // of scores, function arguments or normalization inputs
-  double row_variance;                     // of visible scores within a row, about the row's mean
-  std::vector<QueryGroup> queries = {};    // for attentions
-  int64_t channels = 0;                    // for normalizations
+  double mean_square;                    // scores, function arguments or normalization inputs
+  double row_variance;                   // visible scores of a row, about the row's mean
+  std::vector<QueryGroup> queries = {};  // for attentions
+  int64_t channels = 0;                  // for normalizations
 };
 
 // Names of measured ratios of mean squares that formulas may predict.
@@ -43,7 +43,7 @@ struct Prediction {
   const char* ratio;
   double value;
   std::string formula;
-  double v;          // v of the formula
+  double v;                // v of the formula
   double denominator = 0;  // denominator of the ratio if no hook captures it; else 0
 };
 

@@ -12,11 +12,11 @@
 // a V and the log-sum-exp of each row, no (R, S) array; with norm=layer also what this saves.
 //
 // Conventions: scale is 1 by default, because no source states 1 / sqrt(C). The softmax form has no
-// biases. Initial values are those of a dense layer, K N(0, 0.02^2) and V
-// N(0, 0.02^2 / (2 layers)), so that comparing functions and norms changes one thing. With scores
-// of variance 1, y of softmax then has variance e / S Var V: 2.7e-7 for S = 4096 and values of
-// 0.02. The usual epsilon of 1e-5 is far larger: it would divide by epsilon instead of normalizing.
-// So epsilon is 1e-12 here. Larger values would allow a larger one, but relatively smaller steps.
+// biases. Initial values are those of a dense layer, K N(0, 0.02^2), V N(0, 0.02^2 / (2 layers)),
+// so that a comparison of functions and norms changes one thing. With scores of variance 1, y of
+// softmax then has variance e / S Var V: 2.7e-7 for S = 4096 and values of 0.02. The usual epsilon
+// of 1e-5 is far larger: it would divide by epsilon instead of normalizing. So epsilon is 1e-12
+// here. Larger values would allow a larger one, but relatively smaller steps.
 #include "nn/feed_forwards/base/conversions.h"
 #include "nn/feed_forwards/base/hidden.h"
 #include "nn/feed_forwards/base/pointwise.h"

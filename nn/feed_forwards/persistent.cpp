@@ -2,8 +2,8 @@
 // Sukhbaatar et al. 2019, arXiv:1907.01470.
 //   s_n = scale <x_h, K_hn>,   a = softmax(s) over the N slots of head h,   y_h = sum_n a_n V_hn,   y = (y_h) + r
 // x_h are the D = C / H channels of head h. Every head has its own slots, (N, H, D). With g = dy:
-//   dV_hn = sum a_n g_h,   ds_n = a_n (<g_h, V_hn> - <g_h, y_h>),   dK_hn = scale sum ds_n x_h,   dx_h = scale sum ds_n
-//   K_hn
+//   dV_hn = sum a_n g_h,   ds_n = a_n (<g_h, V_hn> - <g_h, y_h>),
+//   dK_hn = scale sum ds_n x_h,   dx_h = scale sum ds_n K_hn
 // These are the formulas of engine/attention_formula/problem.h with the slots as the only keys.
 // Saved for backward: x, y, K and V as used, the log-sum-exp of each row and head, and what the
 // projections save. No (R, N) array exists.
@@ -11,7 +11,7 @@
 // Conventions: scale is 1 / sqrt(D) by default. Stored and used values differ as in
 // nn/attentions/base/slots.h (equal if scaled=no), so K and V are N(0, 1) in use and y has a
 // variance of about e / N. One head is exactly memory(softmax, scale=1 / sqrt(C)). The slots have
-// 2 N C parameters, like a dense layer of inner size N without biases. projections=yes adds x W_q^T
+// 2 N C parameters, like a dense layer with N hidden units, no biases. projections=yes adds x W_q^T
 // before and y W_o^T after the slots: the whole all-attention layer. Without them heads do not mix.
 #include <cmath>
 

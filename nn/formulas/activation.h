@@ -55,10 +55,10 @@ struct ActivationInfo {
   std::vector<std::string_view> aliases = {};
   std::vector<ActivationPreset> presets = {};
   std::vector<double> kinks = {};  // where a derivative of any order jumps
-  std::array<double, 2> limits;    // of the value at -infinity and at +infinity; NaN: no limit
+  std::array<double, 2> limits;    // values at -infinity and at +infinity; NaN: no limit
 };
 
-// ---- kernels compiled for every formula for operations of this folder: elementwise.h and learned.h
+// ---- roles of the operations of this folder, compiled for every formula: elementwise.h, learned.h
 
 class ElementwiseRole {  // on tensors of one shape
  public:

@@ -1,4 +1,4 @@
-// A formula with parameters on whole tensors: p is (n), or (n, C) with a column for each of the C channels of x.
+// A formula with parameters on whole tensors: p is (n), or (n, C) with a column per channel of x.
 #pragma once
 
 #include "engine/loops/loops.h"
@@ -108,7 +108,7 @@ class LearnedRole::Of : public LearnedRole {
   }
 
  private:
-  // Calls run<T, PerChannel>() for the dtype of x and the rank of p.
+  // Calls body<T, PerChannel>() for the dtype of x and the rank of p.
   template <class Body>
   static void dispatch_form(const Tensor& x, const Tensor& p, const Body& body) {
     dispatch(x.dtype(), role, [&]<class T>() {

@@ -5,7 +5,7 @@
 
 namespace orrery::nn {
 
-// The mask of element i depends only on (key, i), so backward generates it again.
+// The mask of element i depends only on (rng, i), so backward generates it again.
 Tensor dropout(const Tensor& x, double p, const DeviceRandomKey& rng);
 
 class Dropout final : public Module {

@@ -1,7 +1,7 @@
 // Losses that are a mean over the elements that count.
 //   loss = sum over i that count of F(x_i, c_i) / N,   N = number of elements that count, at least 1
 //   dx_i = F'(x_i, c_i) dloss / N;   0 where i does not count
-// F has counts(x, c), value(x, c), derivative(x, c), and second_derivative(x, c) if c has a gradient too.
+// F has counts(x, c), value(x, c), derivative(x, c); second_derivative(x, c) if c has a gradient.
 // Saved for backward: x, c and N. The sum is in f64; its order depends only on the size.
 #pragma once
 

@@ -1,7 +1,7 @@
 // Cross-entropy with built-in softmax.
 //   per row:  l = lse - (1 - s) z_t - s mean_v z_v,   lse = m + ln sum_v exp(z_v - m),  m = max z
-// which is the cross-entropy with q_v = (1 - s) [v = t] + s / V: label smoothing s, Szegedy et al. 2016,
-// arXiv:1512.00567
+// which is the cross-entropy with q_v = (1 - s) [v = t] + s / V: label smoothing s,
+// Szegedy et al. 2016, arXiv:1512.00567.
 //   loss = (sum of l over the rows with a target) / N,   N = the number of such rows, at least 1
 //   dz_v = (exp(z_v - lse) - q_v) dloss / N;   0 in rows without a target (a negative index)
 // Saved for backward: logits, targets, N and the log-sum-exp of each row. Backward writes the
@@ -36,7 +36,7 @@ struct RowGradient {
   double smoothing;
   template <class Row, class T, class A>
   HOST_DEVICE void operator()(Row row, In<T> z, int32_t target, A lse, In<A> dloss, In<double> inverse_count,
-                              Out<T> dz) const {  // share: 1 / N
+                              Out<T> dz) const {  // inverse_count: 1 / N
     using Number = typename Row::template FormulaFloat<T>;
     const A g = target < 0 ? A(0) : dloss[0] * static_cast<A>(inverse_count[0]),
             uniform_term = A(smoothing) / static_cast<A>(row.n);

@@ -1,5 +1,5 @@
-// Entropy regularizer: pulls each head's entropy to a learned fraction theta of the maximum. Jha
-// and Reagen 2025, arXiv:2501.03489.
+// Entropy regularizer: pulls each head's entropy to a learned fraction theta of the maximum.
+// Jha and Reagen 2025, arXiv:2501.03489.
 //   E_h = mean over batch and rows of the row entropies,   E_max = mean of ln n,   e_h = E_h - theta_h E_max
 //   loss = mean over heads of  e_h^2 where |e_h| > m E_max, else 0
 //   dE_h = 2 e_h dloss / heads where active,   dH = dE_h / rows for each row,   dtheta_h = -E_max dE_h
@@ -23,7 +23,7 @@ namespace {
 struct Regularize {
   static constexpr const char* name = "entropy_regularizer";
   double tolerance;
-  Tensor ceiling;  // E_max, one number
+  Tensor ceiling;     // E_max, one number
   Tensor row_weight;  // (B, 1, T), weight of each row in the mean: 1 / number of rows that count, or 0
 
   Tensor forward(Saved& saved, const Tensor& entropies, const Tensor& threshold) const {

@@ -1,5 +1,5 @@
-// Normalization loss of ReLUFormer: pulls the sums of attention rows towards one. Shen et
-// al. 2023, arXiv:2302.06461.
+// Normalization loss of ReLUFormer: pulls the sums of attention rows towards one.
+// Shen et al. 2023, arXiv:2302.06461.
 //   per row L = |ln S|,   S = sum_j s_j;   dL/dS = sign(ln S) / S, so dL/dgamma = -sign(ln S) / gamma for s ~ 1 / gamma
 // Choices that the sources leave open: the absolute value stays, because without it a sum near one
 // is not a minimum. Rows with S = 0 are excluded, because their gradient is infinite; so are rows

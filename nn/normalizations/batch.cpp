@@ -9,7 +9,7 @@
 // The running statistics are buffers. `forward` only records the statistics of its micro-batch, by
 // pass.rng; a recomputation has the same key and replaces them. `after_step` combines the records
 // of the step into statistics of all its tokens (`observed`) and updates the running statistics:
-//   running <- (1 - momentum) running + momentum observed     the observed variance is divided by N - 1, as PyTorch does
+//   running <- (1 - momentum) running + momentum observed     the observed variance is divided by N - 1, as in PyTorch
 // In a causal model, training statistics include later tokens; evaluation statistics do not.
 // Saved for backward: x, mu and r of each channel; never y.
 #include <algorithm>
@@ -198,8 +198,8 @@ class BatchNormalization final : public Module {
     DeviceRandomKey rng;
     ChannelStatistics statistics;
   };
-  void update_running(const Tensor& running, const Tensor& observed,
-                      const Tensor& tokens) const {  // no tokens: no change
+  // Leaves `running` unchanged if `tokens` is 0.
+  void update_running(const Tensor& running, const Tensor& observed, const Tensor& tokens) const {
     const Tensor current = running.to(observed.dtype());
     running.copy_from(where(tokens, current * (1 - settings_.momentum) + observed * settings_.momentum, current));
   }

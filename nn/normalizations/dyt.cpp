@@ -11,8 +11,8 @@
 //
 // Initially alpha = 0.5. by_width=yes sets the paper's values for language models instead:
 //   width                   1024   2048   4096   5120   8192
-//   of attention            1      1      0.8    0.6    0.2
-//   of feed-forward, last   1      0.5    0.2    0.15   0.05
+//   before attention        1      1      0.8    0.6    0.2
+//   elsewhere               1      0.5    0.2    0.15   0.05
 // Between these widths alpha is linear in log width; beyond the ends it is constant. The paper's
 // language models also scale the embedding (embedding_scale=learned), because tanh(alpha x) does
 // not enlarge a small signal. The bias is absent if normalization_bias=no, as in LLaMA.

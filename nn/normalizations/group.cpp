@@ -21,8 +21,8 @@
 namespace orrery::nn {
 namespace {
 
-// A token group is one group of channels of one token: row `index` of x as (tokens groups, C / G). A set is one token,
-// or all tokens of a sequence; groups at the same channels in one set share statistics.
+// A token group is one group of channels of one token: row `index` of x as (tokens groups, C / G).
+// A set is one token, or all tokens of a sequence; groups of equal channels in it share statistics.
 struct TokenGroups {
   int64_t tokens_per_set, groups;
   RealTokens real;
@@ -132,7 +132,7 @@ struct GroupNorm {
   TokenGroups token_groups(const Tensor& x) const {
     return {over_sequence ? x.shape().rows() / x.size(0) : 1, groups, real_tokens(name, x, lengths)};
   }
-  // by_group views x with one row per token group; per_group makes a tensor with one number per token group.
+  // by_group returns a view of x with a row per token group; per_group, a number per token group.
   Tensor by_group(const Tensor& x) const { return x.reshape(Shape{x.shape().rows() * groups, x.size(-1) / groups}); }
   Tensor per_group(const Tensor& x) const { return empty_computed(x, Shape{x.shape().rows(), groups}); }
   // Returns the means over each set, (sets, G), from sums of token groups, (tokens, G).

@@ -1,4 +1,4 @@
-// No normalization:  y = x,  dx = dy. Returns x itself, so a block without normalization costs nothing.
+// No normalization:  y = x,  dx = dy. Returns x itself, at no cost.
 // Saved for backward: nothing.
 #include "engine/ops/ops.h"
 #include "nn/base/gradient_case.h"

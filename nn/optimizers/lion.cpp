@@ -1,8 +1,8 @@
 // Lion, found by a search over programs. Chen et al. 2023, arXiv:2302.06675, program 1.
 //   d = sign(beta1 m + (1 - beta1) g),   p <- (1 - lr decay) p - lr d,   m <- beta2 m + (1 - beta2) g
-// g is already clipped; sign 0 = 0. Every element moves by the rate, regardless of its gradient's
-// size. So the rate is 3 to 10 times smaller and the decay as much larger than with AdamW (section
-// 5). Vectors and scalars do not decay. One pass: reads p, g, m, writes p, m.
+// g is already clipped; sign 0 = 0. Every element moves by lr, regardless of its gradient's size.
+// So lr is 3 to 10 times smaller and the decay 3 to 10 times larger than with AdamW (section 5).
+// Vectors and scalars do not decay. One pass: reads p, g, m, writes p, m.
 #include "nn/optimizers/base/elementwise.h"
 
 namespace orrery::nn {

@@ -9,8 +9,8 @@
 // Matrices are parameters with two axes (packed ones separately) and convolutions, (N, h, w, C) as
 // (N, h w C). The source scales convolution steps by sqrt(max(1, h / w)): its R and C are h and w
 // of (N, C, h, w). All others (vectors, scalars, and tables such as embeddings and the output head:
-// Parameter::is_lookup_table) use AdamW with learning rate learning_rate adamw_learning_rate (default: the
-// source's 3e-4 / 0.02). g is already clipped; decay is as in AdamW.
+// Parameter::is_lookup_table) use AdamW; its learning rate is learning_rate * adamw_learning_rate
+// (default: the source's 3e-4 / 0.02). g is already clipped; decay is as in AdamW.
 #include <cmath>
 
 #include "engine/ops/ops.h"
@@ -164,8 +164,8 @@ class Muon final : public Optimizer {
 
   Settings settings_;
   std::vector<int64_t> first_;     // first element of each segment in momentum_ or moments_
-  Tensor momentum_;                // of matrices
-  std::array<Tensor, 2> moments_;  // of all other parameters
+  Tensor momentum_;                // matrices
+  std::array<Tensor, 2> moments_;  // all other parameters
 };
 REGISTER_OPTIMIZER(Muon);
 

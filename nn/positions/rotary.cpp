@@ -134,8 +134,8 @@ class RotaryPositions final : public Position {
   Settings settings_;
   int64_t context_;
   mutable std::mutex mutex_;
-  mutable std::map<std::tuple<int64_t, Dtype, Device>, Rotation>
-      tables_;  // not buffers, because they can be recomputed
+  // Not buffers, because they can be recomputed.
+  mutable std::map<std::tuple<int64_t, Dtype, Device>, Rotation> tables_;
 };
 REGISTER_POSITION(RotaryPositions);
 

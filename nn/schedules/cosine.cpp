@@ -1,5 +1,5 @@
-// Cosine decay from learning_rate to min_learning_rate over the progress p in [0, 1]. Loshchilov
-// and Hutter 2017, arXiv:1608.03983.
+// Cosine decay from learning_rate to min_learning_rate over the progress p in [0, 1].
+// Loshchilov and Hutter 2017, arXiv:1608.03983.
 //   r = min_learning_rate + (learning_rate - min_learning_rate) (1 + cos(pi p)) / 2
 #include <cmath>
 #include <numbers>

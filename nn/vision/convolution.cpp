@@ -167,7 +167,7 @@ struct ConvolutionOperation {
   Tensor gathered_gradient(const Tensor& weight, const Tensor& dy) const {
     using Sum = Arithmetic<T>;  // sums over windows
     const Tensor dx = Tensor::empty_like(dy, x_shape(), dtype_of<Sum>);
-    const int64_t lines_per_image = grid.vertical.windows;  // lines; all windows of a pixel are in its image
+    const int64_t lines_per_image = grid.vertical.windows;  // groups are whole images, with all windows of a pixel
     in_groups(dy.device(), grid, lines_per_image, [&](int64_t first, int64_t lines) {
       const Tensor windows = Tensor::empty(Shape{lines * line(), row_size()}, dtype_of<Sum>, dy.device());
       multiply<T>(dy.device(), {.m = lines * line(), .n = row_size(), .k = outputs},

@@ -79,7 +79,7 @@ struct WindowGrid {
       }
     }
   }
-  // Calls f(tap, window as a Place) for each window that contains the pixel.
+  // Calls f(tap, window as a GridPosition) for each window that contains the pixel.
   template <class F>
   HOST_DEVICE void each_window_over(const GridPosition& pixel, const F& f) const {
     for (int64_t i = 0; i < vertical.size; ++i) {

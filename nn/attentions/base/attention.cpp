@@ -67,7 +67,7 @@ void check_cache(std::string_view name, const ForwardPass& pass, bool causal) {
 }
 
 // Returns `cached` (B, tokens, ...) followed by `more`. A single sequence grows in `buffer`, which
-// doubles when full: O(1) amortized per token. A buffer shared with a copy of the cache is not used.
+// doubles when full: O(1) amortized per token. It is not used if a copy of the cache shares it.
 Tensor append(const Tensor& cached, const Tensor& more, Tensor& buffer) {
   if (!cached) return more;
   if (cached.size(0) != 1 || recording()) return concatenate({cached, more}, 1);
@@ -152,7 +152,7 @@ AttentionOptions AttentionLayer::span_limits() const {
   if (span_) span_->limit(limits);
   return limits;
 }
-// Returns how many of these distances are visible under the span.
+// Returns the number of these distances that are visible under the span.
 int64_t AttentionLayer::within_window(int64_t distances) const {
   const int64_t window = span_limits().mask.window;
   return window > 0 ? std::min(distances, window) : distances;
@@ -180,7 +180,7 @@ AttentionInputs AttentionLayer::project(const Tensor& x, ForwardPass& pass) {
   } else {
     check(pass.encoder_output && pass.encoder_output.shape().rank() == 3 &&
               pass.encoder_output.size(2) == options_.encoder_width,
-          name_, ": cross attention needs pass.memory (batch, time, ", options_.encoder_width, "), not ",
+          name_, ": cross attention needs pass.encoder_output (batch, time, ", options_.encoder_width, "), not ",
           pass.encoder_output ? pass.encoder_output.shape() : Shape());
     if (const Cache::Entry* const cached = cached_encoder_keys(*this, pass))
       return {.query = split_heads(add_bias(query_bias_, (*query_)(x, pass)), options_.heads),
@@ -246,11 +246,10 @@ AttentionOptions AttentionLayer::options_of(const AttentionInputs& r, const Forw
                      .scale = settings_.scale > 0 ? settings_.scale : 1 / std::sqrt(static_cast<double>(head_size_)),
                      .dropout = pass.training ? settings_.dropout : 0,
                      .rng_key = pass.training && settings_.dropout > 0 ? rng_key(pass) : DeviceRandomKey{}};
-  check(
-      !cross || bool(pass.document_ids) == bool(pass.encoder_document_ids), name_,
-      ": cross attention attends within a token's own document, so pass.document_ids and pass.memory_document_ids must "
-      "be given together; only ",
-      pass.document_ids ? "the first" : "the second", " is given");
+  check(!cross || bool(pass.document_ids) == bool(pass.encoder_document_ids), name_,
+        ": cross attention attends within a token's own document, so pass.document_ids and pass.encoder_document_ids "
+        "must be given together; only ",
+        pass.document_ids ? "the first" : "the second", " is given");
   if (span_) span_->limit(o);
   return o;
 }
@@ -278,7 +277,7 @@ std::vector<AttentionLayer::AttentionCall> AttentionLayer::attention_calls(const
   return {context, {slots, slot_options}};
 }
 
-// Returns the weights of each call or their replacements; hooks see them joined. Empty: no weights.
+// Returns the weights of each call or their replacements; hooks get them joined. Empty: no weights.
 std::vector<Tensor> AttentionLayer::hooked_weights(const std::vector<AttentionCall>& calls) {
   std::vector<Tensor> all;
   for (const AttentionCall& call : calls) all.push_back(weights(call.inputs, call.options));

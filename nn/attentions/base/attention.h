@@ -7,11 +7,11 @@
 //   o = f(q, k, v; relative-position bias or embedding, span, persistent slots, masks)
 //   y = (F(x W_g) o) W_o + r                   F(x W_g): the gate, if there is one
 //
-// A text stream is processed block by block: with a cache of states, k and v are projected from [x
-// of previous blocks, x], as far back as the span reaches. The x of previous blocks is a constant.
+// A text stream is processed block by block: with a cache of states, k and v are projected from
+// [x of previous blocks, x], as far back as the span reaches. The x of previous blocks is constant.
 //
-// An attention function is one file: a class derived from AttentionLayer with `attend`, a list of the
-// options that it supports, and one line REGISTER_ATTENTION(Type).
+// An attention function is one file: a class derived from AttentionLayer with `attend`, a list of
+// the options that it supports, and one line REGISTER_ATTENTION(Type).
 #pragma once
 
 #include "nn/attentions/base/fused.h"
@@ -34,9 +34,9 @@ struct AttentionLayerOptions {
   int64_t layers = 1;           // layers of the model; more layers make the initial output projection smaller
   InitialWeights initial_weights = {};
   int64_t context = 0;                 // maximum number of tokens, cached tokens included; 0: unknown
-  const Position* position = nullptr;  // the model's; must outlive the attention
+  const Position* position = nullptr;  // position of the model; must outlive the attention
   // Not 0: cross attention to the encoder output pass.encoder_output (B, Tk, encoder_width), within
-  // pass.encoder_lengths and pass.encoder_document_ids. Rotary rotates keys by their positions in it.
+  // pass.encoder_lengths, pass.encoder_document_ids. Rotary rotates keys by their positions in it.
   int64_t encoder_width = 0;
 };
 
@@ -62,7 +62,7 @@ struct AttentionSettings {
   }
 };
 
-// Options that an attention supports. Others throw at construction; the message names it.
+// Options that an attention supports. Others throw at construction; the message names the option.
 struct AttentionSupport {
   bool dropout = true, relative_position = true, span = true, slots = true, cross = true;
 };
@@ -79,7 +79,7 @@ class AttentionLayer : public Sublayer {
   // Returns the head outputs (B, Tq, H Dv), gated, of queries (B, Tq, H, D), keys (B, Tk, Hk, D)
   // and values (B, Tk, Hk, Dv). Gate and dynamic span use the queries' tokens x (B, Tq, width).
   Tensor attend_heads(AttentionInputs inputs, const Tensor& x, ForwardPass& pass);
-  bool is_cross_attention() const { return options_.encoder_width != 0; }  // cross attention
+  bool is_cross_attention() const { return options_.encoder_width != 0; }
   void visit(Visitor& v) override;  // an attention function with parameters visits them too
 
  protected:
@@ -138,12 +138,12 @@ const std::vector<Info>& attention_settings();
 
 using AttentionEntry = Entry<Sublayer, const AttentionLayerOptions&>;
 Registry<AttentionEntry>& attentions();
-std::unique_ptr<Sublayer> make_attention(const Spec& spec,
-                                         const AttentionLayerOptions& options);  // "softmax(dropout=0.1)"
+// Makes an attention from a spec such as "softmax(dropout=0.1)".
+std::unique_ptr<Sublayer> make_attention(const Spec& spec, const AttentionLayerOptions& options);
 Spec resolved_attention(const Spec& spec);  // with all settings by name, including those of span and slots
 
 // Adds gradient cases of whole layers for each spec: causal and full, with lengths, packed
-// documents, grouped key heads and odd sizes, and cross if supported; the reference is the layer in
+// documents, grouped kv heads and odd sizes, and cross if supported; the reference is the layer in
 // reference mode. Specs that differ only in layer settings need not be listed for every attention.
 bool add_attention_cases(std::string_view name, const std::vector<std::string>& specs, bool cross = true);
 

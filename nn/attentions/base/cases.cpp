@@ -16,7 +16,7 @@ struct Condition {
   AttentionLayerOptions options;
   Shape input;
   std::function<void(ForwardPass&)> prepare = {};
-  int64_t finite_differences = 64;  // finite differences; few where a pass is long
+  int64_t finite_differences = 64;  // elements of each input; few where a pass takes long
 };
 
 // Tests every attention with T = 1, 17, 65 and head sizes 8, 20, 64 and odd ones (rotary: even).

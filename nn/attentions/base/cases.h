@@ -13,7 +13,7 @@ struct AttentionCase {
   std::string position = "none";         // its parameters are differentiated with the layer's
   std::vector<std::string> losses = {};  // requested losses; they are part of the result
   bool dropout = false;                  // training mode with a fixed rng key, so the spec's dropout applies
-  bool full = true;                      // full attention too; no for length=row_index
+  bool full = true;                      // full attention too; false for length=row_index
   bool cross = false;                    // cross attention as well
 };
 

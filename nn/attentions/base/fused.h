@@ -11,14 +11,14 @@
 
 namespace orrery::nn {
 
-// Without a function: softmax. `statistics` adds sum, entropy, zero_fraction and maximum of each row.
+// No function: softmax. `statistics` adds sum, entropy, zero_fraction and maximum of each row.
 AttentionOutput attention(const AttentionInputs& inputs, const AttentionOptions& options,
                           const std::optional<Activation>& function = {}, bool statistics = false);
 
-// ---- the same in simple operations, which store (B, H, Tq, Tk) arrays: for references, for hooks
-// on weights, and for row-wise weightings, which have no fused path
+// ---- attention from simple operations, which store (B, H, Tq, Tk) arrays: for references, for
+// hooks on weights, and for row-wise weightings, which have no fused path
 
-// (B, H, Tq, Tk + N), 0 where masked; hooks see them under the name given in the options
+// (B, H, Tq, Tk + N), 0 where masked; passed to hooks under the name given in the options
 Tensor attention_scores(const AttentionInputs& inputs, const AttentionOptions& options);
 // 1 where a key or slot is visible to a query, else 0 (also for keys with m = 0): (B or 1, H or 1,
 // Tq, Tk + N), not differentiable.

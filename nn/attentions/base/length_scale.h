@@ -1,8 +1,8 @@
 // The length L in L^-alpha and in every other factor that depends on the number of keys.
 //
-//   keys_visible    the keys that are visible to this query: not masked by causality, lengths, documents or a window
-//   row_index       the number of the query in its document, from 1; causal attention only
-//   padded_length   the keys of the padded sequence: results depend on the batch; only `fixed` is less advisable
+//   keys_visible    keys visible to this query: not masked by causality, lengths, documents, window
+//   row_index       the index of the query in its document, from 1; causal attention only
+//   padded_length   keys of the padded sequence: results depend on the batch; only `fixed` is less advisable
 //   fixed(n)        n
 //
 // Persistent slots count in all except fixed; L is at least 1. The ramp of a learned span does not

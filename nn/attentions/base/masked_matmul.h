@@ -2,7 +2,7 @@
 // product or its gradients: it is skipped, not multiplied by zero, because 0 times NaN is NaN.
 //   scores_i = <q_i, k_j> where i sees j, else 0      dq_i = sum over the j that i sees of ds_ij k_j
 //                                                     dk_j = sum over the i that see j of ds_ij q_i
-//   read_i = sum over the j that i sees of w_ij v_j   dw_ij = <do_i, v_j> where i sees j, else 0
+//   o_i = sum over the j that i sees of w_ij v_j      dw_ij = <do_i, v_j> where i sees j, else 0
 //                                                     dv_j = sum over the i that see j of w_ij do_i
 // Each is the gradient of the other. Both run as whole matrix products. Sums replace non-finite
 // elements by 0, then add them where visible. Saved for backward: both operands and the mask.

@@ -18,7 +18,7 @@
 namespace orrery::nn {
 namespace {
 
-// (B, Tk, Hk, D) -> (B, H, Tk, D), each key head repeated for the query heads that share it
+// (B, Tk, Hk, D) -> (B, H, Tk, D), each kv head repeated for the query heads that share it
 Tensor heads_first(const Tensor& x, int64_t heads) {
   const Tensor t = permute(x, {0, 2, 1, 3});
   if (t.size(1) == heads) return t;
@@ -35,7 +35,7 @@ Tensor joined(const Tensor& context, const Tensor& slots, int axis) {
   return slots ? concatenate({context, slots}, axis) : context;
 }
 
-// A second implementation of AttentionMask for one pair, independent of the first.
+// A second implementation of AttentionMask, for one pair; it shares no code with the first.
 struct PairMask {
   bool causal, attend_to_self;
   int64_t offset, window, queries, keys;
@@ -64,7 +64,7 @@ struct PairMask {
 };
 // Row r is query r % queries of sequence r / queries.
 template <class T>
-struct VisiblePairs {  // 1 where a query sees a key or a slot, else 0
+struct VisiblePairs {  // 1 where a key or a slot is visible to a query, else 0
   PairMask mask;
   Out<T> visible;
   template <class Row>

@@ -3,7 +3,7 @@
 //   struct TopK {
 //     static inline const Info info{.name = "top_k", ...};
 //     int64_t k = 8;                                                    its settings, if it has any; numbers only
-//     template <class V> void visit(V& v) { v("k", k, "keys that a query reads", between(1, 65536)); }
+//     template <class V> void visit(V& v) { v("k", k, "keys attended to", between(1, 65536)); }
 //
 //     template <class Row, class T>
 //     HOST_DEVICE void forward(Row row, In<T> s, Out<T> w) const;               the weights of one row

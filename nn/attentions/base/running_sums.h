@@ -1,5 +1,5 @@
 // Running sums of linear attention (linear.cpp): add_outputs and add_gradients, at the end of the
-// file. The ranges of linear.cpp hold the keys that each query sees.
+// file. `ranges` (linear.cpp) are the keys that each query attends to.
 //
 // On a CPU each head has a whole state S (D, Dv), because sums of outer products vectorize without
 // horizontal sums. A GPU has many more threads than heads, so each column of a state is one row.
@@ -162,7 +162,7 @@ void add_gradients_by_columns(Device device, const LinearInputs<A>& in, const He
 template <class A>
 class WholeState {
  public:
-  // A Tensor, so that a run in which it cannot fit is refused: it grows as the head size squared.
+  // memory_ is a Tensor, so that memory limits count it: it grows as the head size squared.
   WholeState(int64_t rows, int64_t columns)
       : rows_(rows), columns_(columns), memory_(Tensor::zeros(Shape{2, rows, columns}, dtype_of<A>, Device::cpu)) {}
   void clear() {

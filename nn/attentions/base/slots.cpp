@@ -75,9 +75,9 @@ void Slots::visit(Visitor& v) {
 }
 
 AttentionInputs slot_inputs(const Tensor& x, const SlotKeysAndValues& slots) {
-  check_same_kind("read_slots", x, slots.key);
+  check_same_kind("attend_to_slots", x, slots.key);
   const int64_t heads = slots.key.size(1), size = slots.key.size(2), value_size = slots.value.size(2);
-  check(x.shape().rank() >= 1 && x.size(-1) == heads * size, "read_slots: x ", x.shape(), " does not fit keys ",
+  check(x.shape().rank() >= 1 && x.size(-1) == heads * size, "attend_to_slots: x ", x.shape(), " does not fit keys ",
         slots.key.shape(), "; its last axis must be heads times size, ", heads * size);
   const int64_t tokens = x.shape().rank() > 1 ? x.size(-2) : 1;
   const int64_t batch = tokens > 0 ? x.shape().rows() / tokens : 0;

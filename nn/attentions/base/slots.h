@@ -28,7 +28,7 @@ class Slots final : public Module {
   bool split() const { return split_; }
   int64_t count() const { return count_; }
   SlotKeysAndValues keys_and_values() const;
-  void store(const SlotKeysAndValues& used);  // makes `use` return these values
+  void store(const SlotKeysAndValues& used);  // makes keys_and_values return these
   Tensor forward(const Tensor& x, ForwardPass&) override { return x; }
   void visit(Visitor& v) override;
 

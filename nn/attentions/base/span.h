@@ -4,15 +4,15 @@
 // z = 0 the R most recent tokens are visible, not R - 1. engine/attention_formula/problem.h has the
 // mask and its derivative; it takes z + 1.
 //
-//   fixed(S)                  no ramp: S keys are visible, the own one included if it is visible
+//   fixed(S)                  no ramp: S keys, including the query's own unless it is masked
 //   adaptive_span(S, R=32)    z = S z',  z' in [0, 1] learned for each head, from 0
 //   dynamic_span(S, R=32)     z = S sigmoid(v.x + b), from the query's token x, v and b for each head, b from -4
 //
 // Trimming: a cache drops keys that no later query can reach, in steps of 64 as in the authors'
-// code: at distances from S on or, under adaptive_span, from max z' S + R on. So it holds at most 62
-// keys more than can be reached. A cache of states holds 64 more, by which a span can grow per step.
+// code: at distances from S on or, under adaptive_span, from max z' S + R on. It holds at most 62
+// keys more than can be reached. A cache of states holds 64 more, a span's growth per step.
 //
-// Nothing is visible beyond S. Conventions: under any span a token does not see itself unless
+// No key beyond S is visible. Conventions: with a span, a token does not attend to itself unless
 // attend_to_self=yes. At both ends m has the ramp's derivative, as in the authors' clamp: at
 // z' = 0, where heads begin and most stay, both ends are at whole tokens.
 #pragma once
@@ -34,8 +34,8 @@ class Span final : public Module {
   // Adds the span of queries x (B, Tq, width), and the loss "span_penalty" if the pass requests it.
   void add_to(AttentionInputs& inputs, const Tensor& x, ForwardPass& pass);
   void limit(AttentionOptions& options) const;  // window and ramp
-  // Returns how many tokens heads attend back, ramp included: min(z + R, S) for `span` = z + 1, the
-  // value of hook path.span; S for a fixed span.
+  // Returns how far back heads attend, in tokens, ramp included: min(z + R, S) for `span` = z + 1,
+  // the value of hook path.span; S for a fixed span.
   Tensor attended_tokens(const Tensor& span) const;
   int64_t limit() const { return limit_; }
   // Returns the number of distances, from 0, that are visible now; a cache may drop the rest.

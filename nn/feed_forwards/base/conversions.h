@@ -31,8 +31,8 @@ class SlotFeedForward : public Sublayer {
   virtual SlotWeights slot_weights() const = 0;
   virtual void store(const SlotWeights& weights) = 0;  // as slot_weights returns them
   // At initialization, for p = scale x K^T ~ N(0, v) and N independent values of mean 0:
-  //   of F         E a^2 = E F(p)^2,     Var y = N E F(p)^2 Var V       v / 2 and N v / 2 for relu
-  //   of softmax   E a^2 = exp(v) / N^2, Var y = exp(v) / N Var V       arXiv:2302.06461: why softmax needs few slots
+  //   F         E a^2 = E F(p)^2,     Var y = N E F(p)^2 Var V       v / 2 and N v / 2 for relu
+  //   softmax   E a^2 = exp(v) / N^2, Var y = exp(v) / N Var V       arXiv:2302.06461: why softmax needs few slots
   // Empty for layers without slot_weights.
   std::vector<Prediction> predicted(const InputStats& stats) const;
 };

@@ -12,7 +12,7 @@ namespace orrery::nn {
 
 namespace {
 
-// Offers hidden() to hooks, which itself offers pre_activation. Empty unless one may replace either.
+// Passes hidden() to hooks; it passes pre_activation itself. Empty unless a hook may replace one.
 Tensor hooked(std::string_view path, const std::function<Tensor()>& hidden) {
   if (!is_hooked(path, "pre_activation") && !is_hooked(path, "hidden")) return {};
   const bool replaced = has_replacement(path, "pre_activation") || has_replacement(path, "hidden");

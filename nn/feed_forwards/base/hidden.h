@@ -21,7 +21,7 @@ struct DenseWeights {
 Tensor hooked_dense(const Module& layer, const Tensor& x, const PointwiseFunction& function, const DenseWeights& w,
                     const Tensor& residual);
 
-// Computes attend_to_slots with softmax; the hidden units are scores and weights, (B, H, T, N) each.
+// Computes attend_to_slots with softmax. Its hidden units: scores and weights, each (B, H, T, N).
 Tensor attend_to_hooked_slots(std::string_view path, const Tensor& x, const SlotKeysAndValues& slots,
                               const AttentionOptions& options);
 

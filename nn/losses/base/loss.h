@@ -10,8 +10,8 @@ namespace orrery::nn {
 
 struct LossInfo {
   std::string_view name, formula, source, parameters = {}, saves = {};  // as in nn/base/entry.h
-  // Weighted quantity, for the help. If set, a layer adds this loss on request (Pass::add_loss) and
-  // the setting losses.NAME of a run is its weight.
+  // Weighted quantity, for the help. If set, a layer adds this loss on request
+  // (ForwardPass::add_loss) and the setting losses.NAME of a run is its weight.
   std::string_view weight_of = {};
 };
 Registry<LossInfo>& losses();

@@ -9,9 +9,9 @@ namespace orrery::nn {
 class Activation;
 
 struct NormalizationOptions {
-  int64_t width;              // size of the last axis
-  bool bias = true;           // only for normalizations that have a bias
-  bool causal = false;        // no token may depend on a later one
+  int64_t width;                  // size of the last axis
+  bool bias = true;               // only for normalizations that have a bias
+  bool causal = false;            // no token may depend on a later one
   bool before_attention = false;  // the sublayer is an attention, not a feed-forward or the end of a model
 };
 
@@ -25,8 +25,8 @@ std::unique_ptr<Module> make_normalization(const Spec& spec, const Normalization
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon = 1e-5);
 // y = x / sqrt(mean of x^2 + epsilon) * weight over the last axis.
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double epsilon = 1e-5);
-// y = F(alpha x + shift) * weight + bias, elementwise: alpha and shift (1), weight and bias over the last axis.
-// All except alpha may be undefined.
+// y = F(alpha x + shift) * weight + bias, elementwise: alpha and shift (1), weight and bias over
+// the last axis. All except alpha may be undefined.
 Tensor dynamic_norm(const Tensor& x, const Activation& activation, const Tensor& alpha, const Tensor& shift = {},
                     const Tensor& weight = {}, const Tensor& bias = {});
 
@@ -37,8 +37,8 @@ struct ChannelStatistics {
   Tensor tokens;          // number of tokens, (1); device and dtype as above
 };
 ChannelStatistics channel_statistics(const Tensor& x, const Tensor& lengths = {});  // without gradient
-// y = (x - mean) / sqrt(variance + epsilon) * weight + bias by channel. `from_x`: the statistics are
-// those of x, and the gradient of x flows through them. Otherwise they are constants.
+// y = (x - mean) / sqrt(variance + epsilon) * weight + bias by channel. `from_x`: the statistics
+// are those of x, and the gradient of x flows through them. Otherwise they are constants.
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, const ChannelStatistics& statistics,
                   bool from_x, const Tensor& lengths = {}, double epsilon = 1e-5);
 

@@ -32,7 +32,7 @@ struct Square {
 struct Request {
   double lr, clip, first_correction, second_correction;
 };
-struct UpdateResult {  // result of an update
+struct UpdateResult {  // skipped: not 0 if this update or an earlier one was skipped
   double norm, skipped;
 };
 Tensor numbers(size_t bytes, const FlatParameters& parameters) {
@@ -41,7 +41,7 @@ Tensor numbers(size_t bytes, const FlatParameters& parameters) {
 
 HOST_DEVICE bool is_finite(double x) { return x - x == 0; }
 
-struct ComputeStepArguments {  // computes the arguments of an update from its request, gradient norm and loss
+struct ComputeStepArguments {  // from the request, the gradient norm and the loss
   const Request* request;
   const double *square, *loss;
   Optimizer::StepArguments* arguments;
@@ -96,7 +96,7 @@ FlatParameters::FlatParameters(Module& module) {
     impl.gradient = segment_view(gradients_, s);
     impl.has_fixed_gradient = true, impl.stale = false;
   }
-  release_cached(device);  // former parameter buffers: a step does not reuse blocks of their sizes
+  release_cached(device);  // former parameter buffers: no step reuses blocks of their sizes
 }
 std::vector<std::string> FlatParameters::lr_groups() const {
   std::set<std::string> groups;

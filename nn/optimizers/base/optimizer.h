@@ -29,12 +29,12 @@ class FlatParameters {
     Parameter* parameter;
     int64_t begin, end;  // elements of the flat buffers; the gaps between segments (alignment) stay zero
   };
-  struct PackedRows {    // packed rows: one of the tensors packed in a segment's parameter
+  struct PackedRows {    // one of the tensors that are packed in a parameter
     int64_t begin, end;  // elements of the flat buffers
     Shape shape;
   };
   static std::vector<PackedRows> packed_rows_of(const Segment& segment);
-  struct ParamGroup {  // parameter group: adjacent segments with equal options
+  struct ParamGroup {  // adjacent segments with equal options
     int64_t begin, end;
     bool decay;
     std::string lr_group;
@@ -45,9 +45,9 @@ class FlatParameters {
   const std::vector<ParamGroup>& groups() const { return groups_; }
   const Tensor& values() const { return values_; }
   const Tensor& gradients() const { return gradients_; }
-  const Tensor& bf16_copy() const { return bf16_copy_; }  // bf16 copy; undefined if the model reads `values`
-  std::vector<std::string> lr_groups() const;             // lr groups of the parameters, in alphabetical order
-  Tensor make_moments() const;                        // zeros, shaped like the flat buffers
+  const Tensor& bf16_copy() const { return bf16_copy_; }  // undefined if the model reads `values`
+  std::vector<std::string> lr_groups() const;             // in alphabetical order
+  Tensor make_moments() const;                            // zeros, shaped like the flat buffers
   // Returns a view of a segment of a flat tensor, in the parameter's shape.
   Tensor segment_view(const Tensor& flat, const Segment& segment) const;
 
@@ -74,8 +74,8 @@ struct GroupLearningRates {
 
 class Optimizer {
  public:
-  // Device memory, so that a captured CUDA graph can be replayed with other values. StepArguments and
-  // GroupOptions are public, because nvcc requires public types in kernel arguments.
+  // In device memory, so that a captured CUDA graph can be replayed with other values. These types
+  // are public, because nvcc requires public types in kernel arguments.
   struct StepArguments {
     double lr, clip_factor, first_correction, second_correction;
     double skip;  // not 0: the update changes nothing
@@ -96,9 +96,9 @@ class Optimizer {
   // it. Sets *norm if given. Returns false, without an update, if the norm is not finite.
   bool step(double lr, double clip = 0, double* norm = nullptr);
 
-  // A step without waiting, in three calls. send_step_arguments() sends the settings of the next update to the
-  // device. update() queues it and may be captured and replayed. If the norm or `loss` (one f64
-  // number, optional) is not finite, the device skips this update and all later ones.
+  // A step without waiting, in three calls. send_step_arguments() sends lr and clip of the next
+  // update to the device. update() queues it and may be captured and replayed. If the norm or
+  // `loss` (one f64 number, optional) is not finite, the device skips this and all later updates.
   // fetch_status() and status() report this to the host later, after more updates are queued.
   struct StepStatus {
     double gradient_norm;

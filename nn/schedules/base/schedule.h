@@ -23,7 +23,7 @@ class Schedule {
   double learning_rate(int64_t step) const;  // step counts from 0
 
  protected:
-  // Returns the rate after warm-up. `progress`: 0 at its end, 1 from step `steps` (run end) on.
+  // Returns the lr after the warm-up. `progress`: 0 at its end, 1 from step `steps` (run end) on.
   virtual double after_warmup(int64_t step, double progress) const = 0;
   const ScheduleOptions options_;
 };

@@ -39,7 +39,7 @@ struct Worst {
   }
 };
 std::ostream& operator<<(std::ostream& out, const Worst& w) {
-  return out << "worst at x = " << w.x << ": " << w.actual << " against " << w.reference;
+  return out << "worst at x = " << w.x << ": " << w.actual << " instead of " << w.reference;
 }
 
 constexpr double difference_step = 1e-3, end_of_grid = 12;
@@ -50,7 +50,7 @@ std::vector<double> grid(const std::vector<double>& kinks, double distance) {
       all.push_back(x);
   return all;
 }
-double finite_difference(const std::function<double(double)>& f, double x) {  // fourth-order finite difference
+double finite_difference(const std::function<double(double)>& f, double x) {  // fourth order
   constexpr double h = difference_step;
   return (8 * (f(x + h) - f(x - h)) - (f(x + 2 * h) - f(x - 2 * h))) / (12 * h);
 }
@@ -63,7 +63,7 @@ Worst derivative_error(const Curve& curve) {
 }
 constexpr double difference_bound = 1e-9;
 
-// Returns how far the stated derivative is outside the one-sided slopes, at the worst kink.
+// Returns the distance of the derivative from the one-sided finite differences, at the worst kink.
 double error_at_kinks(const Curve& curve) {
   double worst = 0;
   for (const double kink : curve.kinks) {
@@ -92,7 +92,7 @@ std::vector<Activation> every_activation() {
   return all;
 }
 
-// ---- required f32 accuracy, in units in the last place of max(|value|, floor) and max(1, |slope|)
+// ---- required f32 accuracy in units in the last place of max(|value|, floor), max(1, |derivative|)
 
 struct Accuracy {
   double value = 4, derivative = 3;
@@ -174,7 +174,7 @@ void check_near(const Tensor& ours, const std::vector<double>& expected) {
 
 }  // namespace
 
-TEST_CASE("every activation: the slope is that of the value, by difference quotients") {
+TEST_CASE("every activation: the derivative agrees with finite differences of the value") {
   for (const Activation& f : every_activation()) {
     const Worst worst = derivative_error(curve_of(f));
     INFO(f.spec(), ", ", worst);
@@ -183,7 +183,7 @@ TEST_CASE("every activation: the slope is that of the value, by difference quoti
   }
 }
 
-TEST_CASE("every activation: the slope is that of the value, by dual numbers") {
+TEST_CASE("every activation: the derivative agrees with dual numbers") {
   for (const Activation& f : every_activation()) {
     Worst worst;
     for (const double x : grid(f.info().kinks, 0)) worst.add(x, f.derivative(x), f.derivative_by_dual(x));
@@ -195,7 +195,7 @@ TEST_CASE("every activation: the slope is that of the value, by dual numbers") {
   }
 }
 
-TEST_CASE("every activation: the slope from the output agrees with the slope from the input") {
+TEST_CASE("every activation: the derivative from the output equals that from the input") {
   int with = 0;
   for (const Activation& f : every_activation()) {
     if (!f.has_derivative_from_output()) continue;
@@ -210,7 +210,7 @@ TEST_CASE("every activation: the slope from the output agrees with the slope fro
   CHECK(with >= 10);
 }
 
-TEST_CASE("every activation: what its info states is true, with other constants too") {
+TEST_CASE("every activation: its info states true properties, with other constants too") {
   std::vector<Activation> all = every_activation();
   for (const std::string& name : every_learned_activation()) all.push_back(Activation::any(name));
   for (const Activation& f : all) {
@@ -249,7 +249,7 @@ TEST_CASE("every activation: far out it is finite or at its limit, and NaN stays
   }
 }
 
-TEST_CASE("every activation: f32 and bf16 are as exact as their table says") {
+TEST_CASE("every activation: f32 and bf16 have the accuracy of the table") {
   for (const Activation& f : every_activation()) {
     INFO(f.spec());
     CHECK(worst_value_error<float>(f, 24) <= accuracy_of(f).value);
@@ -258,7 +258,7 @@ TEST_CASE("every activation: f32 and bf16 are as exact as their table says") {
   }
 }
 
-TEST_CASE("every activation: tensors get the values and slopes of numbers, in every dtype") {
+TEST_CASE("every activation: tensors get the values and derivatives of numbers, in every dtype") {
   for (const Activation& f : every_activation())
     for (const Dtype dtype : {Dtype::f64, Dtype::f32, Dtype::bf16}) {
       INFO(f.spec(), ", ", name(dtype));
@@ -277,7 +277,7 @@ TEST_CASE("every activation: tensors get the values and slopes of numbers, in ev
     }
 }
 
-TEST_CASE("every activation: a gate gets both slopes, in every dtype") {
+TEST_CASE("every activation: a gate has both gradients, in every dtype") {
   for (const Activation& f : every_activation())
     for (const Dtype dtype : {Dtype::f64, Dtype::f32, Dtype::bf16}) {
       INFO(f.spec(), ", ", name(dtype));
@@ -325,7 +325,7 @@ TEST_CASE("every activation: the functions for tiles agree with the operation, i
   }
 }
 
-TEST_CASE("activations keep the output where that is enough, else the input") {
+TEST_CASE("activations save the output if it gives the derivative, else the input") {
   const auto change_input_before_backward = [](const char* spec) {
     const Tensor x = random_tensor({5});
     x.set_requires_grad();
@@ -339,7 +339,7 @@ TEST_CASE("activations keep the output where that is enough, else the input") {
   expect_error(changed).names("backward").names("activation").value("(5)").offers("clone()");
 }
 
-TEST_CASE("long tensors are cut into pieces without a seam") {
+TEST_CASE("long tensors, which are split into chunks, have correct values and gradients") {
   const Activation f("silu");
   const Tensor x = random_tensor({3, 20001}, 8);
   x.set_requires_grad();
@@ -355,7 +355,7 @@ TEST_CASE("long tensors are cut into pieces without a seam") {
 
 // ---- tests of the checks
 
-TEST_CASE("the derivative check catches slopes that are wrong") {
+TEST_CASE("the derivative check finds wrong derivatives") {
   const Activation gelu("gelu"), gelu_tanh("gelu_tanh"), silu("silu"), elu("elu(0.5)"), relu("relu");
   const auto value_of = [](const Activation& f) { return [f](double x) { return f.value(x); }; };
   const auto sigmoid = [](double x) { return 1 / (1 + std::exp(-x)); };
@@ -432,7 +432,7 @@ TEST_CASE("an activation's spec reads back as the same activation") {
   CHECK(Activation::any("leaky_relu_learned(initial=0.2)").initial_parameters() == std::vector<double>{0.2});
 }
 
-TEST_CASE("a mistake in an activation's spec is answered with a sentence") {
+TEST_CASE("a mistake in an activation's spec has an error message") {
   const std::string names = join(activation_names()), all = join(nn::detail::activations().names());
   expect_error([] { Activation("swosh"); }).names("activation").value("'swosh'").offers("'swish' (silu)").offers(all);
   expect_error([] { Activation("relu(2)"); }).names("relu").value("'2'");
@@ -450,7 +450,7 @@ TEST_CASE("a mistake in an activation's spec is answered with a sentence") {
   CHECK(!is_learned_activation("relu"));
 }
 
-TEST_CASE("a mistake in an activation's operands is answered with a sentence") {
+TEST_CASE("a mistake in an activation's operands has an error message") {
   const Activation silu("silu");
   const Tensor x = random_tensor({2, 3});
   expect_error([&] { silu.gate(x, random_tensor({3, 2})); }).names("gate").value("x (2, 3)").value("up (3, 2)");
@@ -469,7 +469,7 @@ TEST_CASE("a mistake in an activation's operands is answered with a sentence") {
 
 // ---- learned activations
 
-TEST_CASE("every learned activation: slopes along x and along each parameter") {
+TEST_CASE("every learned activation: derivatives by x and by each parameter") {
   for (const std::string& name : every_learned_activation()) {
     const Activation f = Activation::any(name);
     INFO(name);

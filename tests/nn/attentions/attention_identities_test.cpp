@@ -35,7 +35,7 @@ TEST_CASE("linear(identity) equals pointwise(identity, alpha=0)") {
   }
 }
 
-TEST_CASE("with equal keys, pointwise attention with alpha = 1 reads the mean of the values times F of the score") {
+TEST_CASE("with equal keys, pointwise attention with alpha = 1 returns the mean value times F of the score") {
   const Tensor q = random_tensor({1, 6, 2, 4}, 1), v = random_tensor({1, 6, 2, 4}, 3);
   const Tensor k = broadcast_to(random_tensor({1, 1, 2, 4}, 2), {1, 6, 2, 4});
   for (const char* name : {"relu", "sigmoid", "gelu"}) {
@@ -50,7 +50,7 @@ TEST_CASE("with equal keys, pointwise attention with alpha = 1 reads the mean of
   }
 }
 
-TEST_CASE("causal attention with equal scores has the mean entropy ln(T!) / T, of which four bins follow") {
+TEST_CASE("causal attention with equal scores has the mean entropy ln(T!) / T, the ceiling of four bins") {
   for (const int64_t row_count : {16, 64}) {
     const Tensor q = random_tensor({1, row_count, 2, 4}, 1), v = random_tensor({1, row_count, 2, 4}, 3);
     const Tensor k = broadcast_to(random_tensor({1, 1, 2, 4}, 2), {1, row_count, 2, 4});
@@ -136,7 +136,7 @@ TEST_CASE("relu_former with gamma sqrt(n / 2) = 1 is the naive attention") {
   CHECK(largest_difference((*former)(x, pass), y) <= 1e-15 * max(abs(y).reshape(Shape{y.numel()}), 0).item());
 }
 
-TEST_CASE("a factor on the scores scales relu's weights and leaves their entropy, softmax's it changes") {
+TEST_CASE("a factor on the scores scales relu's weights and keeps their entropy, but changes softmax's") {
   const Tensor q = random_tensor({2, 7, 2, 5}, 1), k = random_tensor({2, 7, 2, 5}, 2),
                v = random_tensor({2, 7, 2, 5}, 3);
   const AttentionInputs r{.query = q, .key = k, .value = v};
@@ -150,7 +150,7 @@ TEST_CASE("a factor on the scores scales relu's weights and leaves their entropy
   CHECK(largest_difference(read(1, {}).entropy, read(3, {}).entropy) > 0.1);
 }
 
-TEST_CASE("every row of score gradients adds up to 0 for softmax, sparsemax and entmax, and for no pointwise weights") {
+TEST_CASE("every row of score gradients adds up to 0 for softmax, sparsemax and entmax, not for pointwise weights") {
   // Channel 0 of dq_i is scale * sum_j ds_ij k_j0. Here k_j0 = 1 for every key, so it is the sum of
   // the row's score gradients, times the scale.
   const int64_t row_count = 7;

@@ -148,7 +148,7 @@ TEST_CASE("the span penalty of a dynamic span is S times the mean over real toke
   check_same(loss, counted_mean(probability, real) * 6.0, {weight, bias});
 }
 
-TEST_CASE("the entropy margin is 0.7 ln n with n the keys that a row sees, whatever stands for the length") {
+TEST_CASE("the entropy margin is 0.7 ln n with n visible keys, regardless of the setting length") {
   const Leaves x;
   const AttentionLayerOptions options{.width = heads * size, .heads = heads};
   const double by_keys = loss_of(*layer_of("relu_former", options), x, "entropy_margin_loss").item();
@@ -180,7 +180,7 @@ Losses losses_and_gradient(Sublayer& layer, const Tensor& x, const Tensor& of_le
 
 }  // namespace
 
-TEST_CASE("padding and packing change no loss of an attention and no gradient of it") {
+TEST_CASE("padding and packing do not change the losses of an attention or their gradients") {
   constexpr int64_t width = heads * size;
   const Tensor first = random_tensor({1, 5, width}, 1), second = random_tensor({1, 3, width}, 2);
   const auto padded = [&](int64_t to) {
@@ -218,11 +218,11 @@ TEST_CASE("padding and packing change no loss of an attention and no gradient of
     }
 }
 
-TEST_CASE("cross attention: every query counts in the losses, however short the memory") {
+TEST_CASE("cross attention: every query counts in the losses, for encoder outputs of any length") {
   const auto layer = layer_of("relu_former", {.width = 8, .heads = 2, .encoder_width = 8});
   const Tensor x = random_tensor({2, 5, 8}, 1), encoder_output = random_tensor({2, 9, 8}, 2);
   std::vector<double> values;
-  for (const int64_t keys : {5, 9}) {  // as many keys as queries, and more
+  for (const int64_t keys : {5, 9}) {  // equal numbers of keys and queries, and more keys
     ForwardPass pass = wanting();
     pass.encoder_output = slice(encoder_output, 1, 0, keys), pass.encoder_lengths = whole({2}, {2, 5});
     (*layer)(x, pass);

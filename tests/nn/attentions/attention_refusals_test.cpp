@@ -71,7 +71,7 @@ std::vector<std::string> without(const std::vector<std::string>& excluded) {
 
 }  // namespace
 
-TEST_CASE("cross attention refuses what needs a distance") {
+TEST_CASE("cross attention rejects settings that need a distance") {
   const std::string of_one = "one sequence", crossed = "cross attention";
   check_all({{"softmax(span=fixed(3))", {"softmax", "span=fixed(3)", of_one, crossed}, cross},
              {"softmax(span=adaptive_span(8))", {"softmax", "span=adaptive_span(8)", of_one, crossed}, cross},
@@ -84,7 +84,7 @@ TEST_CASE("cross attention refuses what needs a distance") {
       INFO(name, ", ", position);
       Place setting = cross;
       setting.position = position;
-      Message(error_of([&] { make(name, setting); }))  // of every attention: not in the golden file
+      Message(error_of([&] { make(name, setting); }))  // for every attention: not in the golden file
           .names(meant(name).name)
           .value("alibi")
           .value("relative")
@@ -100,7 +100,7 @@ TEST_CASE("cross attention refuses what needs a distance") {
     }
 }
 
-TEST_CASE("linear attention refuses what needs single weights or scores") {
+TEST_CASE("linear attention rejects settings that need weights or scores") {
   const std::vector<std::string> no_scores = {"linear", "scores", "position=learned, sinusoidal, rotary or none"};
   check_all(
       {{"linear(dropout=0.1)", {"linear", "dropout", "0", "0.1"}},
@@ -110,7 +110,7 @@ TEST_CASE("linear attention refuses what needs single weights or scores") {
        {"linear(soft_cap=3)", {"linear(soft_cap=3)", "soft_cap=3", "softmax", "linear", "function, normalize, gate"}}});
 }
 
-TEST_CASE("spans and slots are refused where no rule for them is known") {
+TEST_CASE("spans and slots are rejected by attentions that do not support them") {
   for (const std::string name : {"linear", "sparsemax", "entmax15", "rela"}) {
     INFO(name);
     for (const std::string option : {"span=fixed(3)", "span=adaptive_span(8)"})
@@ -125,7 +125,7 @@ TEST_CASE("spans and slots are refused where no rule for them is known") {
       CHECK_NOTHROW(make(name + setting));
 }
 
-TEST_CASE("gau refuses what it has already or has no place for") {
+TEST_CASE("gau rejects settings that it has itself or does not support") {
   check_all(
       {{"gau(gate=silu)", {"gau", "gate", "none", "silu"}},
        {"gau(qk_norm=rms)", {"gau", "qk_norm", "none", "rms"}},
@@ -173,7 +173,7 @@ TEST_CASE("slots that cannot work name the spec, the value and the range") {
             true);
 }
 
-TEST_CASE("numbers that are none, or not finite, or out of range") {
+TEST_CASE("numbers that are invalid, not finite or out of range are rejected") {
   check_all({{"pointwise(relu, alpha=two)", {"pointwise", "alpha", "'two'", "number", "learned(NUMBER)"}},
              {"pointwise(relu, alpha=nan)", {"pointwise", "alpha", "'nan'", "number", "learned(NUMBER)"}},
              {"pointwise(relu, alpha=inf)", {"pointwise", "alpha", "inf", "finite"}},
@@ -193,13 +193,13 @@ TEST_CASE("numbers that are none, or not finite, or out of range") {
              {"relu_former(gamma=inf)", {"relu_former", "gamma", "inf", "finite"}}});
 }
 
-TEST_CASE("softmax's options on other attentions are refused by the spec, the value and the name of softmax") {
+TEST_CASE("other attentions reject softmax's settings; the message has the spec, the value and softmax") {
   for (const std::string& name : without({"softmax"}))
     for (const char* option : {"soft_cap=30", "temperature=2", "temperature=learned(0.5)", "entropy_threshold=0.3"}) {
       const std::string given = option, key = given.substr(0, given.find('=')), spec = name + "(" + given + ")";
       const std::string owner = meant(spec).name;
       INFO(spec);
-      Message message(error_of([&] { make(spec); }));  // of every attention: not in the golden file
+      Message message(error_of([&] { make(spec); }));  // for every attention: not in the golden file
       message.names(print(meant(spec))).value(given).names("softmax").names(owner).offers(owner);
       const std::string& whole = message.message();
       CHECK(whole.find(key, whole.rfind(owner)) == std::string::npos);  // `owner` does not take the setting
@@ -249,7 +249,7 @@ TEST_CASE("sizes that cannot work") {
   CHECK_NOTHROW(make("softmax(span=fixed(8))", {.position = "relative(8)"}));
 }
 
-TEST_CASE("what only a pass can get wrong is refused when it comes") {
+TEST_CASE("invalid inputs of a forward pass are rejected") {
   const NoGrad guard;
   const auto run = [](const std::string& spec, ForwardPass pass, bool causal, int64_t encoder_width = 0) {
     const auto layer = make_attention(
@@ -287,12 +287,12 @@ TEST_CASE("what only a pass can get wrong is refused when it comes") {
   ForwardPass without_encoder, documents_of_one, documents_of_encoder;
   refused("softmax", without_encoder, false, 5)
       .names("cross attention")
-      .names("pass.memory")
+      .names("pass.encoder_output")
       .offers("(batch, time, 5)");
   documents_of_one.encoder_output = documents_of_encoder.encoder_output = random_tensor({1, 3, 5}, 4).to(Dtype::f32);
   documents_of_one.document_ids = ids({0, 0, 1, 1});
   documents_of_encoder.encoder_document_ids = ids({0, 1, 1});
-  const std::string both = "pass.document_ids and pass.memory_document_ids";
+  const std::string both = "pass.document_ids and pass.encoder_document_ids";
   refused("softmax", documents_of_one, false, 5).names("cross attention").names(both).value("first");
   refused("softmax", documents_of_encoder, false, 5).names("cross attention").names(both).value("second");
 }

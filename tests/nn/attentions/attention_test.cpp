@@ -40,7 +40,7 @@ TEST_CASE("padding changes no real token's output or gradient") {
     for (const int64_t kv_heads : {1, 2})
       for (const bool causal : {true, false}) {
         if (!causal && needs_causal(spec)) continue;
-        INFO(spec, causal ? ", causal" : ", full", ", key heads ", kv_heads);
+        INFO(spec, causal ? ", causal" : ", full", ", kv heads ", kv_heads);
         const auto layer = layer_of(spec, {.width = 8, .heads = 2, .kv_heads = kv_heads, .causal = causal});
         const auto [alone, padded] = alone_and_padded(*layer);
         CHECK(largest_difference(alone.y, padded.y) <= 1e-13);
@@ -48,7 +48,7 @@ TEST_CASE("padding changes no real token's output or gradient") {
       }
 }
 
-TEST_CASE("length=padded_length depends on the padding, and on nothing else that does") {
+TEST_CASE("length=padded_length depends on the padding") {
   // The weights count nine keys instead of five, so the head output (and y, linear in it) shrinks.
   const double longer = 9.0 / 5;
   const std::pair<const char*, double> factors[] = {
@@ -69,12 +69,12 @@ TEST_CASE("length=padded_length depends on the padding, and on nothing else that
     }
 }
 
-TEST_CASE("cross attention: padding of the memory and of the queries changes nothing real") {
+TEST_CASE("cross attention: padding of encoder output and queries changes no real token") {
   const int64_t width = 8, encoder_width = 6;
   for (const std::string& spec : specs_with_lengths()) {
     if (spec.starts_with("gau") || spec.find("span=") != std::string::npos || needs_causal(spec)) continue;
     for (const int64_t kv_heads : {1, 2}) {
-      INFO(spec, ", key heads ", kv_heads);
+      INFO(spec, ", kv heads ", kv_heads);
       const auto layer =
           layer_of(spec, {.width = width, .heads = 2, .kv_heads = kv_heads, .encoder_width = encoder_width});
       const Tensor x = random_tensor({1, 6, width}, 1), encoder_output = random_tensor({1, 7, encoder_width}, 3);
@@ -117,7 +117,7 @@ TEST_CASE("packed documents equal separate documents") {
     }
 }
 
-TEST_CASE("a fully masked row gives 0 and gradient 0, whatever stands in the masked values") {
+TEST_CASE("a fully masked row gives 0 and gradient 0, even if the masked values are NaN") {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   for (const char* function : {"", "relu", "sigmoid", "identity"}) {
     INFO("function '", function, "'");

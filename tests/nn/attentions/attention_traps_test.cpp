@@ -22,7 +22,7 @@ Tensor attend_heads(Sublayer& layer, const AttentionInputs& r, ForwardPass& pass
 }  // namespace
 
 TEST_CASE("a masked key gives 0, not F(0): for functions that are not 0 at 0") {
-  // Values are 1 and scores 0, so the output is the sum of the weights: F(0) times the visible keys.
+  // Values are 1 and scores 0, so the output is the sum of weights: F(0) times the number of keys.
   const AttentionInputs r{.query = Tensor::zeros({1, 6, 1, 4}, Dtype::f64),
                           .key = random_tensor({1, 6, 1, 4}, 2),
                           .value = Tensor::full({1, 6, 1, 4}, 1, Dtype::f64)};
@@ -83,7 +83,7 @@ TEST_CASE("slots count in L: in all of its meanings but fixed") {
   CHECK(largest_difference(y, Tensor::full({1, 4, 2}, 0.5, Dtype::f64)) <= 1e-14);
 }
 
-TEST_CASE("length=row_index counts the tokens of a query's own document, also where its id comes back") {
+TEST_CASE("length=row_index counts the tokens of a query's own document, also if its id is used again") {
   const AttentionInputs r{.query = random_tensor({2, 6, 1, 2}, 1), .key = random_tensor({2, 6, 1, 2}, 2), .value = {}};
   const Tensor ids = whole({2, 6}, {1, 1, 2, 2, 1, 1, 5, 4, 4, 4, 5, 4});
   const AttentionMask packed{.query_document_ids = ids, .key_document_ids = ids};
@@ -93,7 +93,7 @@ TEST_CASE("length=row_index counts the tokens of a query's own document, also wh
 }
 
 TEST_CASE("L^-alpha is applied once and in f32: bf16 attentions over 1,014 keys err by roundings of bf16 only") {
-  constexpr int64_t keys = 1014;  // ln 1014 is half-way between two bf16 values: a factor from it is off by 1.5 %
+  constexpr int64_t keys = 1014;  // ln 1014 is midway between two bf16 values: L^-1 from it is off by 1.5 %
   const AttentionInputs r{.query = Tensor::full({1, keys, 1, 4}, 0.5, Dtype::bf16),
                           .key = Tensor::full({1, keys, 1, 4}, 1, Dtype::bf16),
                           .value = Tensor::full({1, keys, 1, 4}, 1, Dtype::bf16)};

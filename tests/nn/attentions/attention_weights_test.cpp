@@ -34,8 +34,7 @@ Tensor read(Sublayer& layer, const Tensor& x, bool training, uint64_t key) {
 
 }  // namespace
 
-TEST_CASE(
-    "dropout of weights acts in training only, by the key, with the same mean: every attention that has weights") {
+TEST_CASE("dropout of weights acts in training only, by the rng key, with equal mean: every attention with weights") {
   const Tensor x = random_tensor({2, 6, 8}, 1);
   for (const std::string& spec : specs_with_weights()) {
     CAPTURE(spec);
@@ -63,7 +62,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("dropout of weights: fused and by simple operations, the same weights fall, in output and gradients") {
+TEST_CASE("dropout of weights: fused and in reference mode, equal weights are dropped, in output and gradients") {
   const Tensor x = random_tensor({2, 6, 8}, 1), dy = random_tensor({2, 6, 8}, 2);
   for (const std::string& spec : specs_with_weights()) {
     CAPTURE(spec);
@@ -108,7 +107,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("row statistics: sum, entropy, share of zeros and maximum are those of the plain weights, fused or not") {
+TEST_CASE("row statistics: sum, entropy, fraction of zeros and maximum equal those of the weights, fused or not") {
   const Tensor q = random_tensor({2, 7, 4, 5}, 1), k = random_tensor({2, 7, 2, 5}, 2),
                v = random_tensor({2, 7, 2, 5}, 3);
   AttentionInputs plain{.query = q, .key = k, .value = v}, slots = plain, spanned = plain;
@@ -155,7 +154,7 @@ TEST_CASE("row statistics: sum, entropy, share of zeros and maximum are those of
       }
 }
 
-TEST_CASE("row statistics of any layer's weights can be watched, and change nothing") {
+TEST_CASE("hooks capture the row statistics of any layer's weights, and change nothing") {
   const Tensor x = random_tensor({2, 6, 8}, 1);
   for (const std::string& spec : specs_with_weights()) {
     if (spec.starts_with("gau") || spec.find("split=yes") != std::string::npos || needs_causal(spec)) continue;
@@ -177,8 +176,8 @@ TEST_CASE("row statistics of any layer's weights can be watched, and change noth
   }
 }
 
-TEST_CASE("ReLU rows can be all zero: the output is 0, gradients are 0, and the share of such rows is reported") {
-  // positive queries; keys of head 0 negative, of head 1 positive: every second row has no positive score
+TEST_CASE("ReLU rows can be all zero: output and gradients are 0, and dead_row_fraction counts these rows") {
+  // Queries are positive, keys of head 0 negative: half of the rows have no positive score.
   const Tensor q = abs(random_tensor({1, 6, 2, 4}, 1)) + 0.1, v = random_tensor({1, 6, 2, 4}, 3);
   const Tensor sign = Tensor::from({1, 1, 2, 1}, {-1, 1}, Dtype::f64);
   const Tensor k = (abs(random_tensor({1, 6, 2, 4}, 2)) + 0.1) * sign;
@@ -206,8 +205,8 @@ TEST_CASE("ReLU rows can be all zero: the output is 0, gradients are 0, and the 
   const Tensor w = attention_weights(r, {}, Activation("relu"));
   CHECK(dead_row_fraction(w, attention_mask(r, {})) == doctest::Approx(0.5));
   CHECK(dead_row_fraction(w) == doctest::Approx(0.5));
-  const AttentionOptions own_masked{
-      .mask = {.attend_to_self = false}};  // query 0 has no visible key and is not counted
+  // Query 0 has no visible key and is not counted.
+  const AttentionOptions own_masked{.mask = {.attend_to_self = false}};
   CHECK(dead_row_fraction(attention_weights(r, own_masked, Activation("relu")), attention_mask(r, own_masked)) ==
         doctest::Approx(0.5));
   CHECK(dead_row_fraction(attention_weights(r, {}, {})) == 0);

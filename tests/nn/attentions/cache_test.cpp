@@ -1,5 +1,5 @@
-// Memory and sharing of a key-value cache. golden_attention_test and the models' tests check that
-// decoding with a cache equals the full pass.
+// Memory use and sharing of a key-value cache. golden_attention_test and the models' tests check
+// that decoding with a cache equals the full pass.
 #include <doctest/doctest.h>
 
 #include <set>
@@ -36,7 +36,7 @@ Tensor token(const Tensor& x, int64_t at) { return slice(x, 1, at, at + 1); }
 
 }  // namespace
 
-TEST_CASE("a cache of one sequence is written in place: its room is made anew a few times only") {
+TEST_CASE("a cache of one sequence grows in place: its buffer is reallocated a few times only") {
   const NoGrad guard;
   const Decoder decode;
   const Tensor x = random_tensor({1, 300, 8}, 1, Dtype::f32);
@@ -56,7 +56,7 @@ TEST_CASE("a cache of one sequence is written in place: its room is made anew a 
   CHECK(largest_difference(decode(token(x, 299), cache = again), token(all, 299)) <= 1e-6);
 }
 
-TEST_CASE("copies of a cache go on apart from each other") {
+TEST_CASE("copies of a cache are independent") {
   const NoGrad guard;
   const Decoder decode;
   const Tensor x = random_tensor({1, 6, 8}, 2, Dtype::f32), other = random_tensor({1, 6, 8}, 3, Dtype::f32);
@@ -72,7 +72,7 @@ TEST_CASE("copies of a cache go on apart from each other") {
   CHECK(begun.entries.begin()->second.key.size(1) == 3);
 }
 
-TEST_CASE("a cache behind a span drops what is out of reach, and the rest is what the full pass reads") {
+TEST_CASE("with a span, a cache drops keys out of reach, and outputs equal those of the full pass") {
   const NoGrad guard;
   const Decoder decode("softmax(span=fixed(20))");
   const Tensor x = random_tensor({1, 200, 8}, 4, Dtype::f32);

@@ -85,7 +85,7 @@ TEST_CASE("packed documents equal separate documents in cross attention, output 
     }
 }
 
-TEST_CASE("rotary in cross attention turns queries by their places and memory keys by theirs") {
+TEST_CASE("rotary in cross attention rotates queries and encoder keys by their own positions") {
   const int64_t queries = 4, keys = 6, size = width / heads;
   const auto position = position_of("rotary");
   const auto layer = cross_layer("softmax(scale=0.7)", position.get()),

@@ -162,7 +162,7 @@ std::string reason_to_skip(const std::string& name) {
   static const std::map<std::string, std::string> reasons = {
       {"rela_head", "stored for both readings of the paper; the layer follows the authors' code, all heads together"},
       {"rela_head_gate", "as rela_head"},
-      {"softmax_rotary_cache", "turns all keys in one pass; a cache keeps them turned, which its own tests cover"}};
+      {"softmax_rotary_cache", "rotates all keys in one pass; a cache holds rotated keys, which its own tests cover"}};
   const auto found = reasons.find(name);
   return found == reasons.end() ? "" : found->second;
 }

@@ -67,7 +67,7 @@ std::string with_setting(std::string spec, const std::string& more) {
   return spec + ", " + more + ")";
 }
 
-// Returns whether an attention accepts the setting; attention_refusals_test.cpp has those that do not.
+// Returns whether an attention accepts the setting; attention_refusals_test.cpp has the others.
 bool can_have(const std::string& spec, const std::string& setting) {
   try {
     layer_of(with_setting(spec, setting), {.width = width, .heads = head_count, .causal = true, .context = 7});
@@ -150,7 +150,7 @@ void check_layers(bool simple) {
       for (const int64_t kv_heads : {1, 2}) {
         const std::string spec = with_settings(plain, mask);
         if (spec.empty()) continue;
-        INFO(spec, ", ", std::string(mask.name), ", key heads ", kv_heads);
+        INFO(spec, ", ", std::string(mask.name), ", kv heads ", kv_heads);
         const auto layer = layer_of(
             spec, {.width = width, .heads = head_count, .kv_heads = kv_heads, .causal = mask.causal, .context = 7});
         auto* const between = dynamic_cast<AttentionLayer*>(layer.get());
@@ -169,14 +169,14 @@ void check_layers(bool simple) {
 
 }  // namespace
 
-TEST_CASE("what a query does not see has no influence on its output and gradients, NaN or not: every attention") {
+TEST_CASE("masked keys have no influence on a query's output and gradients, NaN or not: every attention") {
   check_layers(false);
 }
-TEST_CASE("what a query does not see has no influence on its output and gradients, NaN or not: by simple operations") {
+TEST_CASE("masked keys have no influence on a query's output and gradients, NaN or not: reference mode") {
   check_layers(true);
 }
 
-TEST_CASE("what a query sees does have an influence: a NaN among the values makes its output NaN") {
+TEST_CASE("visible keys do have an influence: a NaN among the values makes the output NaN") {
   const Mask mask{"causal", true, true, {}, {}, {3}};
   for (const char* spec : {"softmax", "sparsemax(scale=0.01)", "entmax15(scale=0.01)", "linear",
                            "linear(normalize=yes)", "pointwise(sigmoid)", "rela"}) {
@@ -191,7 +191,7 @@ TEST_CASE("what a query sees does have an influence: a NaN among the values make
   }
 }
 
-TEST_CASE("gau: tokens that a query does not see have no influence on its output, NaN or not") {
+TEST_CASE("gau: masked tokens have no influence on a query's output, NaN or not") {
   for (const Mask& mask : masks()) {
     const std::string spec = with_settings("gau", mask);
     if (spec.empty()) continue;
@@ -218,7 +218,7 @@ TEST_CASE("gau: tokens that a query does not see have no influence on its output
   }
 }
 
-TEST_CASE("cross attention: keys beyond the memory's length have no influence, NaN or not") {
+TEST_CASE("cross attention: keys beyond the encoder output's length have no influence, NaN or not") {
   for (const std::string& spec : attention_specs()) {
     if (spec == "gau" || spec.find("span=") != std::string::npos || needs_causal(spec)) continue;
     INFO(spec);

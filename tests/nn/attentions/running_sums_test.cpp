@@ -75,7 +75,7 @@ void add_by_pairs(const Operands& in, const Ranges& ranges, bool reversed, const
 
 }  // namespace
 
-TEST_CASE("running sums, by columns and by states, are the sums over all pairs that are seen") {
+TEST_CASE("running sums, by columns and by states, equal sums over all visible pairs") {
   const std::vector<std::pair<const char*, Ranges>> cases = {
       {"all", ranges_of([](int64_t, int64_t) { return std::pair(0, int{keys}); })},
       {"causal", ranges_of([](int64_t, int64_t i) { return std::pair(0, static_cast<int>(i) + 1); })},

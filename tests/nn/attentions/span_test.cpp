@@ -70,7 +70,7 @@ double reach_after_training(const std::vector<int64_t>& lags, int steps) {
 
 }  // namespace
 
-TEST_CASE("a span climbs a ladder of useful tokens, each on the ramp of the one before") {
+TEST_CASE("a span grows over a ladder of useful tokens, each on the ramp of the previous one") {
   CHECK(reach_after_training({4, 12, 22, 34, 46, 58}, 400) > 58);
 }
 
@@ -78,7 +78,7 @@ TEST_CASE("a span does not find one useful token far beyond its ramp, however us
   CHECK(reach_after_training({58}, 400) < 58);
 }
 
-TEST_CASE("a full adaptive span equals the fixed span, and one of zero shows the R most recent tokens") {
+TEST_CASE("a full adaptive span equals the fixed span, and an empty one has the R most recent tokens") {
   const Tensor x = random_tensor({1, 20, 8}, 1);
   const auto make = [&](const std::string& spec) {
     auto layer = make_attention(parse_spec(spec), {.width = 8, .heads = 2, .context = 32});
@@ -112,7 +112,7 @@ TEST_CASE("a full adaptive span equals the fixed span, and one of zero shows the
   }
 }
 
-TEST_CASE("a span at z' = 0, where both ends of its ramp fall on tokens, has one gradient by every way") {
+TEST_CASE("a span at z' = 0, where both ends of its ramp are at tokens, has equal fused and reference gradients") {
   const AttentionOptions options{.mask = {.attend_to_self = false}, .scale = 0.7, .ramp = 4};
   for (const char* const kind : {"softmax", "relu"}) {
     CAPTURE(kind);

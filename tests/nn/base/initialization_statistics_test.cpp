@@ -69,7 +69,7 @@ Tensor normal_numbers(const Shape& shape, RandomKey key) {
 
 }  // namespace
 
-TEST_CASE("row sums and output variances at the start are those of the initialization table, within 2 %") {
+TEST_CASE("row sums and output variances at initialization agree with the table, within 2 %") {
   const NoGrad guard;
   struct Totals {
     double sum = 0, squares = 0;

@@ -21,7 +21,7 @@ constexpr bool sanitized = false;
 
 }  // namespace
 
-TEST_CASE("every registered case: explicit backward, reference and difference quotient agree") {
+TEST_CASE("every registered case: explicit backward, reference and finite differences agree") {
   for (const RegisteredCase& registered : gradient_cases())
     for (uint64_t seed = 0; seed < (sanitized ? 1 : 3); ++seed) {
       INFO(registered.family, " ", registered.name, " ", registered.title, ", seed ", seed);
@@ -30,7 +30,7 @@ TEST_CASE("every registered case: explicit backward, reference and difference qu
       const GradientReport report = check_gradients(test);
       CHECK(report.value_difference <= reference_tolerance);
       for (const GradientRow& row : report.rows) {
-        INFO("input ", row.input, ", worst element ", row.worst_element, ": ", row.worst_explicit, " against ",
+        INFO("input ", row.input, ", worst element ", row.worst_element, ": ", row.worst_explicit, " instead of ",
              row.worst_finite_difference);
         CHECK(row.elements > 0);
         CHECK(row.reference_error <= reference_tolerance);

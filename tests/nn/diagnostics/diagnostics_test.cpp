@@ -57,7 +57,7 @@ TEST_CASE("entropy histogram: four bins of the ceiling, each with its lower edge
   expect_error(of_nan).names("entropy_histogram").value("not a number").names("diverged");
 }
 
-TEST_CASE("saturation share counts |alpha x| > 2") {
+TEST_CASE("saturation fraction counts |alpha x| > 2") {
   const Tensor x = Tensor::from({5}, {-5, -4, 0, 3, 4.1}, Dtype::f32);
   CHECK(saturation_fraction(x, 0.5) == doctest::Approx(0.4));
   CHECK(saturation_fraction(x, -0.5) == doctest::Approx(0.4));
@@ -65,7 +65,7 @@ TEST_CASE("saturation share counts |alpha x| > 2") {
   CHECK(saturation_fraction(x, 0) == 0);
 }
 
-TEST_CASE("zero share counts exact zeros, among visible weights if a mask is given") {
+TEST_CASE("zero fraction counts exact zeros, among visible weights if a mask is given") {
   const Tensor w = Tensor::from({2, 3}, {0, 0.5, 0, 1e-30, 0, 0}, Dtype::f32);
   CHECK(zero_fraction(w) == doctest::Approx(4.0 / 6));
   CHECK(zero_fraction(w, Tensor::from({2, 3}, {1, 1, 0, 1, 1, 1}, Dtype::f32)) == doctest::Approx(3.0 / 5));
@@ -73,17 +73,17 @@ TEST_CASE("zero share counts exact zeros, among visible weights if a mask is giv
   CHECK(zero_fraction(w, Tensor::zeros({3})) == 0);
 }
 
-TEST_CASE("top share: what the largest entries of a row carry") {
+TEST_CASE("top fraction: fraction of a row's weight in its largest entries") {
   const Tensor w = Tensor::from({3, 4}, {1, 4, 3, 2, 0, 0, 0, 0, 5, -9, 0, 0}, Dtype::f64);
   CHECK(top_fraction(w, 0.25) == doctest::Approx((0.4 + 1) / 2));
   CHECK(top_fraction(w, 0.5) == doctest::Approx((0.7 + 1) / 2));
   CHECK(top_fraction(w, 0.001) == doctest::Approx((0.4 + 1) / 2));  // at least one entry
   CHECK(top_fraction(w, 1) == doctest::Approx(1));
   CHECK(top_fraction(Tensor::full({2, 4096}, 1), 0.002) == doctest::Approx(8.0 / 4096));
-  expect_error([&] { top_fraction(w, 0); }).names("top_share").names("fraction").offers("(0, 1]").value(0);
+  expect_error([&] { top_fraction(w, 0); }).names("top_fraction").names("fraction").offers("(0, 1]").value(0);
 }
 
-TEST_CASE("variance ratio: over all elements, whatever the means") {
+TEST_CASE("variance ratio: over all elements, for any means") {
   const Tensor output = Tensor::from({4}, {11, 13, 11, 13}, Dtype::f32),
                residual = Tensor::from({2}, {-3, 1}, Dtype::f32);
   CHECK(variance(output) == 1);

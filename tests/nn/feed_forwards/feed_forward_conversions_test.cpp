@@ -13,7 +13,7 @@ using namespace orrery;
 using namespace orrery::nn;
 using namespace orrery::testing;
 
-TEST_CASE("a dense feed-forward is attend over its own weights") {
+TEST_CASE("a dense feed-forward is attention over its own weights") {
   const int64_t rows = 6, width = 5, slots = 7;
   const Tensor x = random_tensor({1, rows, 1, width}, 1), dy = random_tensor({1, rows, 1, width}, 2);
   for (const std::string& name : activation_names()) {
@@ -104,7 +104,7 @@ TEST_CASE("memory(softmax) and persistent slots with an empty context convert in
   }
 }
 
-TEST_CASE("conversions that cannot be exact are refused") {
+TEST_CASE("conversions that cannot be exact are rejected") {
   const auto copier = [](const std::string& from, const std::string& to, const FeedForwardOptions& from_options = sizes,
                          const FeedForwardOptions& to_options = sizes) {
     return [a = std::shared_ptr(layer_of(from, from_options)), b = std::shared_ptr(layer_of(to, to_options))] {
@@ -134,7 +134,7 @@ TEST_CASE("conversions that cannot be exact are refused") {
   }
 }
 
-TEST_CASE("biases of 0 are no obstacle to a conversion") {
+TEST_CASE("biases of 0 do not prevent a conversion") {
   const Layer dense = layer_of("dense(relu)", sizes), memory = layer_of("memory(relu)", without_bias);
   for (const char* bias : {"input.bias", "output.bias"})
     parameter(*dense, bias).copy_from(Tensor::zeros_like(parameter(*dense, bias)));

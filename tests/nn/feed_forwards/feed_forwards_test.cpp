@@ -21,7 +21,7 @@ TEST_CASE("a softmax memory is softmax(scale x K^T) V") {
   CHECK(largest_difference((*memory)(x, pass), matmul(e / sum(e, {-1}, true), parameter(*memory, "value"))) <= exact);
 }
 
-TEST_CASE("every feed-forward adds the residual, and none gives it back as it is") {
+TEST_CASE("every feed-forward adds the residual, and feed_forward=none returns it") {
   const Tensor x = random_tensor({2, 3, 5}, 1), residual = random_tensor({2, 3, 5}, 2);
   for (const char* spec : {"dense(gelu)", "dense(prelu)", "gated(silu)", "gated(prelu)", "memory(relu)",
                            "memory(prelu)", "memory(relu, norm=layer)", "memory(softmax)",
@@ -55,7 +55,7 @@ TEST_CASE("gated is the product of an activation and a linear part, with the nam
   }
 }
 
-TEST_CASE("gated takes the inner size as given, or two thirds of it") {
+TEST_CASE("gated has d_ff hidden units, or two thirds of it") {
   const auto slots = [](const std::string& spec, int64_t inner) {
     const Layer layer = layer_of(spec, {.width = 5, .d_ff = inner});
     return parameter(*layer, "output.weight").size(1);
@@ -87,7 +87,7 @@ int64_t kept(const Tensor& y) {
 
 }  // namespace
 
-TEST_CASE("what the headers say is kept for backward is what is kept, beside the parameters") {
+TEST_CASE("feed-forwards save the tensors that their headers state, and the parameters") {
   const int64_t rows = 6, width = 8, slots = 16;
   const auto saved_by = [&](const char* spec) {
     const Layer layer = make_feed_forward(parse_spec(spec), {.width = width, .d_ff = slots, .bias = false});
@@ -105,7 +105,7 @@ TEST_CASE("what the headers say is kept for backward is what is kept, beside the
   CHECK(saved_by("persistent(heads=2)") == 2 * rows * width + 2 * rows + 2 * slots * width);
 }
 
-TEST_CASE("a gated feed-forward gives the same bits for any number of threads, and bf16 near f32") {
+TEST_CASE("a gated feed-forward is bit-identical for any number of threads, and bf16 is near f32") {
   const auto run_as = [](Dtype dtype, int threads) {
     const int before = thread_count();
     set_thread_count(threads);
@@ -128,7 +128,7 @@ TEST_CASE("a gated feed-forward gives the same bits for any number of threads, a
   }
 }
 
-TEST_CASE("gated and memory take learned activations too, and learn them") {
+TEST_CASE("gated and memory accept learned activations and train them") {
   for (const std::string name : {"leaky_relu_learned", "prelu", "xielu"})
     for (const std::string family : {"gated", "memory"}) {
       INFO(family, " ", name);
@@ -146,7 +146,7 @@ TEST_CASE("gated and memory take learned activations too, and learn them") {
     }
 }
 
-TEST_CASE("a softmax memory reads little at first, and its layer normalization repairs that in spite of epsilon") {
+TEST_CASE("a softmax memory has a small output at initialization, which norm=layer scales to variance 1") {
   const int64_t width = 64, slots = 4096, rows = 200;
   const Tensor x = random_tensor({rows, width}, 1, Dtype::f32) * (1 / (0.02 * std::sqrt(64)));  // scores of variance 1
   const auto variance = [&](const std::string& spec) {
@@ -166,7 +166,7 @@ TEST_CASE("a softmax memory reads little at first, and its layer normalization r
   CHECK(variance("memory(softmax, norm=layer, epsilon=1e-5)") == doctest::Approx(bare / 1e-5).epsilon(0.1));
 }
 
-TEST_CASE("persistent slots start at N(0, 1) in use, whatever is stored") {
+TEST_CASE("persistent slots are N(0, 1) in use at initialization, for any stored scale") {
   for (const std::string scaled : {"yes", "no"}) {
     const Layer layer = make_feed_forward(parse_spec("persistent(slots=512, heads=2, scaled=" + scaled + ")"),
                                           {.width = 64, .d_ff = 7});
@@ -180,7 +180,7 @@ TEST_CASE("persistent slots start at N(0, 1) in use, whatever is stored") {
   }
 }
 
-TEST_CASE("heads of persistent slots read their own channels by their own slots") {
+TEST_CASE("heads of persistent slots have their own channels and their own slots") {
   const FeedForwardOptions options{.width = 6, .d_ff = 7};
   const Layer all = layer_of("persistent(heads=2)", options),
               one = layer_of("persistent(scale=0)", {.width = 3, .d_ff = 7});
@@ -195,7 +195,7 @@ TEST_CASE("heads of persistent slots read their own channels by their own slots"
   }
 }
 
-TEST_CASE("dropout of persistent weights acts while training, by the pass's key") {
+TEST_CASE("dropout of persistent weights acts in training, by the pass's rng key") {
   const Layer layer = layer_of("persistent(dropout=0.5)", sizes);
   const Tensor x = random_tensor({4, 5}, 1);
   const auto y = [&](bool training, uint64_t key) {
@@ -210,7 +210,7 @@ TEST_CASE("dropout of persistent weights acts while training, by the pass's key"
   CHECK(largest_difference(y(true, 1), y(true, 2)) > 1e-3);
 }
 
-TEST_CASE("the weights of slots can be watched") {
+TEST_CASE("hooks capture the weights of slots") {
   for (const char* spec : {"memory(softmax)", "persistent(heads=1)"}) {
     const Layer layer = layer_of(spec, sizes);
     const Tensor x = random_tensor({2, 3, 5}, 1);

@@ -73,7 +73,7 @@ TEST_CASE("layers agree with PyTorch, outputs and every gradient") {
   compare("cross_entropy", {"logits", "targets"}, [](const Inputs& x) { return cross_entropy(x[0], x[1]); });
 }
 
-TEST_CASE("what the headers say is kept for backward is what is kept") {
+TEST_CASE("layers save the tensors that their headers state") {
   const auto kept = [](const Tensor& y) { return y.impl()->edge.node->saved.bytes(); };
   const auto leaf = [](const Shape& shape) { return random_tensor(shape, 1, Dtype::f32).set_requires_grad(); };
   const int64_t rows = 6, width = 8, slots = 16;
@@ -233,7 +233,7 @@ TEST_CASE("settings of layers are checked") {
   expect_error(too_long).names("learned positions").value("5 positions").value(3).offers("longer context");
 }
 
-TEST_CASE("a feed-forward takes learned activations too, and learns them") {
+TEST_CASE("a feed-forward accepts learned activations and trains them") {
   for (const std::string name : {"leaky_relu_learned", "prelu", "xielu"}) {
     INFO(name);
     const auto layer = make_feed_forward(parse_spec("dense(" + name + ")"), {.width = 4, .d_ff = 8});

@@ -54,7 +54,8 @@ void check_exact(const Function& f, const Function& plain, const Inputs& inputs,
       const std::vector<Tensor> actual = gradients_of(f, inputs, dy, dtype, passes),
                                 expected = gradients_of(plain, inputs, dy, Dtype::f64, {passes.count});
       for (size_t i = 0; i < inputs.size(); ++i) {
-        INFO("input ", i, " in ", name(dtype), ", passes ", passes.count, passes.has_fixed_gradient ? ", at home" : "");
+        INFO("input ", i, " in ", name(dtype), ", passes ", passes.count,
+             passes.has_fixed_gradient ? ", fixed buffer" : "");
         CHECK(largest_difference(expected[i], Tensor::zeros_like(expected[i])) > 0);
         CHECK(largest_difference(actual[i], expected[i]) == 0);
       }
@@ -72,7 +73,7 @@ TEST_CASE("linear: gradients of whole numbers are exact in every dtype, and add 
               [](const Inputs& in) { return plain_linear(in) + in[3]; }, inputs, whole_numbers({2, 3, 7}, 5));
 }
 
-TEST_CASE("linear_split: gradients are exact in every dtype and add up, also where nobody used a part") {
+TEST_CASE("linear_split: gradients are exact in every dtype and add up, also if an output is unused") {
   const Inputs inputs = {whole_numbers({2, 3, 5}, 1), whole_numbers({7, 5}, 2), whole_numbers({7}, 3)};
   const Tensor dy = whole_numbers({2, 3, 7}, 5);
   check_exact(
@@ -107,7 +108,7 @@ TEST_CASE("dense feed-forward: gradients are exact in every dtype and add up, th
               inputs, Tensor::from({1, 2, 3}, {1, 0, -1, 0, 1, 1}, Dtype::f64));
 }
 
-TEST_CASE("linear attention in bf16: output and gradients are those of simple operations in f64, rounded") {
+TEST_CASE("linear attention in bf16: output and gradients are those of reference mode in f64, rounded") {
   const Tensor x = random_tensor({2, 6, 48}, 1), dy = random_tensor({2, 6, 48}, 2);
   const auto run = [&](Dtype dtype) {
     std::optional<ReferenceMode> simple;

@@ -81,7 +81,7 @@ TEST_CASE("span penalty: the mean span times the longest, lambda S / H for each 
   expect_error([&] { span_penalty(z, 0); }).names("span_penalty").names("span").offers(0).value(0);
 }
 
-TEST_CASE("normalization loss: rows that sum to zero pay nothing and feel nothing") {
+TEST_CASE("normalization loss: rows with sum 0 have loss 0 and gradient 0") {
   const double e = std::exp(1);
   const Tensor sums = numbers({e, 1, 1 / e, 0, -2}).set_requires_grad();
   const Tensor loss = normalization_loss(sums);
@@ -101,7 +101,7 @@ TEST_CASE("normalization loss: rows that sum to zero pay nothing and feel nothin
   CHECK(std::isnan(normalization_loss(numbers({1, std::nan("")})).item()));
 }
 
-TEST_CASE("normalization loss: dL/dgamma is -sign(ln S) / gamma, and at the start it is 1.85 for 128 keys") {
+TEST_CASE("normalization loss: dL/dgamma is -sign(ln S) / gamma, and at initialization the loss is 1.85 for 128 keys") {
   for (const double sum_at_one : {5.0, 0.2}) {
     const Tensor gamma = numbers({1.6}).set_requires_grad();
     normalization_loss(numbers({sum_at_one}) / gamma).backward();
@@ -112,7 +112,7 @@ TEST_CASE("normalization loss: dL/dgamma is -sign(ln S) / gamma, and at the star
         doctest::Approx(1.8537).epsilon(1e-4));
 }
 
-TEST_CASE("entropy-margin loss: a uniform row pays 0.3 ln n; rows that see one key or none pay nothing") {
+TEST_CASE("entropy-margin loss: a uniform row has loss 0.3 ln n; rows with one visible key or none have loss 0") {
   const Tensor visible = numbers({0, 1, 2, 8});
   const Tensor h = Tensor::from({1, 1, 4}, {9, 0, std::log(2), std::log(8)}, Dtype::f64).set_requires_grad();
   const Tensor loss = entropy_margin_loss(h, visible);
@@ -128,7 +128,7 @@ TEST_CASE("entropy-margin loss: a uniform row pays 0.3 ln n; rows that see one k
   expect_error(negative).names("entropy_margin_loss").names("fraction").offers(0).value(-1);
 }
 
-TEST_CASE("entropy regularizer: nothing is paid within the tolerance of the causal ceiling ln(T!) / T") {
+TEST_CASE("entropy regularizer: the loss is 0 within the tolerance of the causal ceiling ln(T!) / T") {
   std::vector<double> uniform;
   for (int head = 0; head < 2; ++head)
     for (int i = 1; i <= 16; ++i) uniform.push_back(std::log(i));

@@ -33,7 +33,7 @@ Tensor gradients(const std::string& spec, Dtype dtype) {
 
 }  // namespace
 
-TEST_CASE("dyt, derf and dynamic: in bf16 the parameters' gradients reach their home as in f32") {
+TEST_CASE("dyt, derf and dynamic: gradients of bf16 parameters are accumulated as in f32") {
   for (const char* spec : {"dyt", "derf(0.5, shift=0.25)", "dynamic(sigmoid)"}) {
     INFO(spec);
     const Tensor wide = gradients(spec, Dtype::f32);

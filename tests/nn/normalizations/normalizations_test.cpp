@@ -77,7 +77,7 @@ void check_same(const Run& a, const Run& b, double tolerance = 0) {
 
 }  // namespace
 
-TEST_CASE("the gradient of the input is the same whether parameters learn or not, with a shift too") {
+TEST_CASE("the gradient of the input is the same for trained and frozen parameters, with a shift too") {
   for (const char* spec : {"derf(0.7, 0.4)", "dyt(0.6)", "dynamic(gelu, 0.8)", "dynamic(sine, -0.6)"}) {
     INFO(spec);
     const auto layer = make(spec, 5);
@@ -201,7 +201,7 @@ TEST_CASE("the backward of a dynamic normalization is the same with and without 
   CHECK(largest_difference(gradient(true), gradient(false)) <= 1e-15);
 }
 
-TEST_CASE("what the headers of the normalizations say is kept for backward is what is kept") {
+TEST_CASE("normalizations save the tensors that their headers state") {
   const auto kept = [](const Tensor& y) { return y.impl()->edge.node->saved.bytes(); };
   const auto leaf = [](const Shape& shape) { return random_tensor(shape, 1, Dtype::f32).set_requires_grad(); };
   const Tensor x = leaf({2, 3, 8}), w = leaf({8}), b = leaf({8});
@@ -211,7 +211,7 @@ TEST_CASE("what the headers of the normalizations say is kept for backward is wh
   CHECK(kept(group_norm(x, w, b, 2, true)) == 4 * (48 + 8 + 2 * 2 * 2));
 }
 
-TEST_CASE("batch normalization: in training every channel leaves with mean 0 and variance 1") {
+TEST_CASE("batch normalization: in training every output channel has mean 0 and variance 1") {
   const auto module = make("batch(epsilon=1e-12)", 3);
   ForwardPass pass = training();
   const Tensor y = (*module)(random_tensor({4, 5, 3}, 1) * 3.0 + 2.0, pass).reshape({20, 3});
@@ -238,7 +238,7 @@ TEST_CASE("batch normalization: the running statistics change in after_step alon
   CHECK(buffer(*module, "running_mean").item() == doctest::Approx(0.25 * 3));
 }
 
-TEST_CASE("batch normalization: recomputation under checkpoint repeats no effect") {
+TEST_CASE("batch normalization: recomputation does not repeat the update of the running statistics") {
   const auto plain = make("batch", 3), recomputed = make("batch", 3);
   const Tensor x = random_tensor({8, 3}, 1), dy = random_tensor({8, 3}, 2);
   for (Module* module : {plain.get(), recomputed.get()}) {
@@ -255,7 +255,7 @@ TEST_CASE("batch normalization: recomputation under checkpoint repeats no effect
     CHECK(largest_difference(buffer(*plain, name), buffer(*recomputed, name)) == 0);
 }
 
-TEST_CASE("batch normalization: micro-batches leave the running statistics of the big batch") {
+TEST_CASE("batch normalization: micro-batches give the running statistics of the full batch") {
   const auto big = make("batch", 3), small = make("batch", 3);
   const Tensor x = random_tensor({10, 3}, 1);
   ForwardPass pass = training();
@@ -269,7 +269,7 @@ TEST_CASE("batch normalization: micro-batches leave the running statistics of th
     CHECK(largest_difference(buffer(*big, name), buffer(*small, name)) <= 1e-15);
 }
 
-TEST_CASE("padding changes no real token's output or gradient, whatever stands in it") {
+TEST_CASE("padding changes no real token's output or gradient, for any values in it") {
   for (const char* name : {"batch", "group(2, over=sequence)", "group(2)", "dyt", "layer"}) {
     INFO(name);
     const auto module = make(name, 4);
@@ -294,7 +294,7 @@ TEST_CASE("padding changes no real token's output or gradient, whatever stands i
   }
 }
 
-TEST_CASE("batch normalization of nothing but padding is zero, and leaves the running statistics alone") {
+TEST_CASE("batch normalization of padding only is zero, and does not change the running statistics") {
   const auto module = make("batch", 2);
   const Run nothing = run(*module, Tensor::full({2, 3, 2}, not_a_number, Dtype::f64),
                           Tensor::full({2, 3, 2}, 1, Dtype::f64), training(lengths_of({0, 0})));
@@ -304,7 +304,7 @@ TEST_CASE("batch normalization of nothing but padding is zero, and leaves the ru
   CHECK(buffer(*module, "running_variance").to_vector() == std::vector<double>{1, 1});
 }
 
-TEST_CASE("group normalization: one group is layer normalization; tokens stay apart unless a sequence is asked for") {
+TEST_CASE("group normalization: one group is layer normalization; tokens do not mix unless over=sequence") {
   const Tensor x = random_tensor({2, 3, 8}, 1), w = random_tensor({8}, 2), b = random_tensor({8}, 3);
   CHECK(largest_difference(group_norm(x, w, b, 1), layer_norm(x, w, b)) <= 1e-14);
   const Tensor changed = x.clone();
@@ -320,7 +320,7 @@ TEST_CASE("group normalization: one group is layer normalization; tokens stay ap
   CHECK(largest_difference(mean(y * y, {1, 3}), Tensor::full({2, 4}, 1, Dtype::f64)) <= 1e-10);
 }
 
-TEST_CASE("no normalization hands the same tensor on") {
+TEST_CASE("normalization=none returns the same tensor") {
   const auto module = make("none", 4);
   ForwardPass pass;
   const Tensor x = random_tensor({2, 4}, 1);
@@ -339,7 +339,7 @@ TEST_CASE("bf16 normalizations compute in f32 and round once") {
                            batch_norm(f32(x), f32(w), {}, channel_statistics(f32(x)), true).to(Dtype::bf16)) == 0);
 }
 
-TEST_CASE("settings of normalizations that cannot work are refused with a sentence") {
+TEST_CASE("invalid settings of normalizations have error messages") {
   const auto error = [](const char* spec) {
     return expect_error([&] { make_normalization(parse_spec(spec), {.width = 12}); });
   };

@@ -1,4 +1,4 @@
-// Gradients of bf16 parameters are summed in f32: the sums of a micro-batch are added there unrounded.
+// Gradients of bf16 parameters are summed in f32: the sums of a micro-batch are added unrounded.
 #include <doctest/doctest.h>
 
 #include "engine/autograd/autograd.h"
@@ -14,7 +14,7 @@ using orrery::testing::random_tensor;
 
 namespace {
 
-// Returns the flat gradients after these micro-batches, for a model of `dtype`; values are exact in bf16.
+// Returns the flat gradients of a `dtype` model after these micro-batches, with exact bf16 values.
 Tensor gradients_of(const std::string& spec, Dtype dtype, const std::vector<int>& batches = {1, 2}) {
   constexpr int64_t width = 12;
   const auto model = make_normalization(parse_spec(spec), {.width = width});
@@ -35,7 +35,7 @@ Tensor gradients_of(const std::string& spec, Dtype dtype, const std::vector<int>
 
 }  // namespace
 
-TEST_CASE("the gradients of a normalization's bf16 parameters arrive in f32, exactly as those of an f32 model") {
+TEST_CASE("the gradients of a normalization's bf16 parameters are f32 and equal those of an f32 model") {
   for (const std::string spec : {"layer", "rms", "group(groups=3)", "group(groups=3, over=sequence)", "batch"}) {
     INFO(spec);
     const Tensor wide = gradients_of(spec, Dtype::f32), narrow = gradients_of(spec, Dtype::bf16);

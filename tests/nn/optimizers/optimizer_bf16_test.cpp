@@ -43,7 +43,7 @@ struct Run {
 
 }  // namespace
 
-TEST_CASE("every optimizer moves the values of bf16 parameters as it moves those of f32") {
+TEST_CASE("every optimizer updates the values of bf16 parameters as those of f32 parameters") {
   for (const std::string& name : optimizers().names()) {
     INFO(name);
     Run wide(name, Dtype::f32), narrow(name, Dtype::bf16);
@@ -74,7 +74,7 @@ TEST_CASE("steps that are lost in bf16 add up") {
   CHECK(model.vector.value.to_vector() == std::vector<double>(5, 0.90234375));  // 1 - 100 / 1024
 }
 
-TEST_CASE("gradients of bf16 parameters are gathered in f32") {
+TEST_CASE("gradients of bf16 parameters are accumulated in f32") {
   Two model(Dtype::bf16);
   FlatParameters flat(model);
   flat.zero_gradients();
@@ -88,7 +88,7 @@ TEST_CASE("gradients of bf16 parameters are gathered in f32") {
   CHECK(largest_difference(model.matrix.value.grad(), product + product) <= 1e-5);
 }
 
-TEST_CASE("what an optimizer saves continues bf16 parameters with the same bits") {
+TEST_CASE("an optimizer's saved state continues bf16 parameters bit-identically") {
   for (const std::string& name : optimizers().names()) {
     INFO(name);
     Run first(name, Dtype::bf16), second(name, Dtype::bf16);

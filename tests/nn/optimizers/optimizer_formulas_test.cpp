@@ -55,7 +55,7 @@ struct Run {  // a model with its optimizer
   }
 };
 
-// Compares three steps with a plain formula: (p, g, state of this parameter, step from 1, parameter).
+// Compares three steps with a plain formula (p, g, state of the parameter, step from 1, parameter).
 using Plain = std::function<void(Numbers& p, const Numbers& g, std::map<std::string, Numbers>&, int, const Parameter&)>;
 void check_formula(const std::string& spec, const Plain& plain, double lr = 0.01, double size = 1) {
   INFO(spec);
@@ -190,7 +190,7 @@ TEST_CASE("lion makes the steps of its formula") {
                 });
 }
 
-TEST_CASE("lion's step has the size of the rate everywhere, and none where nothing has ever come") {
+TEST_CASE("lion's step has the size of the learning rate everywhere, and is 0 if all gradients were 0") {
   Run run("lion");
   const Tensor before = run.model.matrix.value.clone();
   run.step(1, 0.25, 1e-6);
@@ -220,7 +220,7 @@ TEST_CASE("adagrad makes the steps of its formula, below and above the clip of e
   }
 }
 
-TEST_CASE("adagrad's clip scales the step and not what is accumulated") {
+TEST_CASE("adagrad's clip scales the step, not the sum of squares") {
   Run clipped("adagrad(grad_clip=0.5)"), open("adagrad(grad_clip=0)");
   const Tensor before = clipped.model.vector.value.clone();
   clipped.step(1, 1), open.step(1, 1);
@@ -235,7 +235,7 @@ TEST_CASE("adagrad's clip scales the step and not what is accumulated") {
         1e-9);
 }
 
-TEST_CASE("muon makes the steps of its formula for a wide and a tall matrix; what is no matrix goes by AdamW") {
+TEST_CASE("muon makes the steps of its formula for a wide and a tall matrix; other parameters use AdamW") {
   for (const Shape shape : {Shape{3, 5}, Shape{7, 4}, Shape{3, 2, 2, 1}}) {
     INFO(shape);
     const size_t m = static_cast<size_t>(shape[0]), n = static_cast<size_t>(shape.numel() / shape[0]);
@@ -292,7 +292,7 @@ TEST_CASE("muon's step is nearly orthogonal: singular values from 0.65 to 1.25, 
   }
 }
 
-TEST_CASE("muon keeps one number for an element of a matrix and two for any other") {
+TEST_CASE("muon stores one number for an element of a matrix and two for any other") {
   Run run("muon");
   int64_t held = 0;
   std::vector<std::string> names;
@@ -303,7 +303,7 @@ TEST_CASE("muon keeps one number for an element of a matrix and two for any othe
                                           "second_moment.table", "second_moment.vector"});
 }
 
-TEST_CASE("weight decay is decoupled and shrinks only what decays") {
+TEST_CASE("weight decay is decoupled and applies only to parameters with decay") {
   for (const std::string name : {"adamw", "lion", "muon", "sgd"}) {
     INFO(name);
     Run run(name + (name == "muon" ? "(weight_decay=0.5, adamw_learning_rate=1)" : "(weight_decay=0.5)"));
@@ -315,7 +315,7 @@ TEST_CASE("weight decay is decoupled and shrinks only what decays") {
   }
 }
 
-TEST_CASE("every optimizer: the rate of a group is scaled by its factor, and 0 holds it still") {
+TEST_CASE("every optimizer: the learning rate of a group is scaled by its factor, and 0 freezes the group") {
   for (const std::string& name : optimizers().names()) {
     INFO(name);
     const auto moved = [&](const std::string& rates) {
@@ -342,7 +342,7 @@ TEST_CASE("every optimizer: the rate of a group is scaled by its factor, and 0 h
   }
 }
 
-TEST_CASE("group factors that cannot work are refused with a sentence") {
+TEST_CASE("invalid group factors have error messages") {
   Three model;
   FlatParameters none(model);
   const auto make_without = [&] { make_optimizer(parse_spec("lion(lr_scales=groups(spans=2))"), none); };
@@ -380,7 +380,7 @@ TEST_CASE("every optimizer brings values back into their bounds after the step")
   }
 }
 
-TEST_CASE("every optimizer: same bits for one and two threads, and from moments that were carried over") {
+TEST_CASE("every optimizer: bit-identical for one and two threads, and from moments that were copied") {
   const int before = thread_count();
   for (const std::string& name : optimizers().names()) {
     INFO(name);

@@ -47,7 +47,7 @@ TEST_CASE("optimizers make PyTorch's steps") {
   }
 }
 
-TEST_CASE("flat buffers: handles stay valid, gradients arrive in their place, decay by rank") {
+TEST_CASE("flat buffers: handles stay valid, gradients are written into the flat buffer, decay by rank") {
   One model(random_tensor({3, 4}, 1), true);
   const Tensor handle = model.weight.value;
   const Tensor before = handle.clone();

@@ -30,7 +30,7 @@ Tensor both(const Tensor& a, const Tensor& b) { return concatenate({a.detach(), 
 
 }  // namespace
 
-TEST_CASE("adagrad's clip and muon's step act on each part of a packed parameter") {
+TEST_CASE("adagrad's clip and muon's step apply to each tensor of a packed parameter") {
   for (const char* spec : {"adagrad(grad_clip=0.05)", "muon", "muon(nesterov=no, weight_decay=0.1)"}) {
     CAPTURE(spec);
     Linear packed(4, 5, {.weight = normal(1), .packed_rows = {2, 3}});
@@ -66,7 +66,7 @@ TEST_CASE("muon scales the step of a convolution as its source does, by the last
     void visit(Visitor& v) override { v("weight", weight); }
     Parameter weight;
   };
-  // One matrix as 1 x 4 and as 4 x 1 pixels of one channel: the second step is sqrt(4) times as long.
+  // One matrix as 1 x 4 and 4 x 1 pixels of one channel: the second step is sqrt(4) times as long.
   const auto step_of = [](const Shape& shape) {
     Convolution wide(shape);
     convert(wide, Dtype::f64);
@@ -82,7 +82,7 @@ TEST_CASE("muon scales the step of a convolution as its source does, by the last
   CHECK(largest_difference(step_of(Shape{3, 4, 1, 1}), step_of(Shape{3, 1, 4, 1}) * 2.0) <= 1e-12);
 }
 
-TEST_CASE("attentions and gated feed-forwards say which projections they pack") {
+TEST_CASE("attentions and gated feed-forwards state which projections they pack") {
   const auto rows_of = [](Module& module) {
     std::vector<std::vector<int64_t>> found;
     for (const NamedParameter& p : parameters_of(module))

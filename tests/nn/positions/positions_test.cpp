@@ -43,9 +43,7 @@ Tensor rotated(const std::string& spec, const Tensor& x, Cache* cache = nullptr)
   pass.cache = cache;
   return make(spec)->rotate(x, pass);
 }
-Tensor tokens_between(const Tensor& x, int64_t begin, int64_t end) {
-  return slice(x, 1, begin, end);
-}  // slices the tokens
+Tensor tokens_between(const Tensor& x, int64_t begin, int64_t end) { return slice(x, 1, begin, end); }
 Tensor reversed(const Tensor& x) {
   std::vector<Tensor> tokens;
   for (int64_t t = x.size(1); t-- > 0;) tokens.push_back(tokens_between(x, t, t + 1));
@@ -124,7 +122,7 @@ TEST_CASE("rotary: scores depend on the distance alone") {
   }
 }
 
-TEST_CASE("rotary: angles by the formula, the rest of the channels stays") {
+TEST_CASE("rotary: angles follow the formula, and the other channels do not change") {
   const Tensor x = random_tensor({2, 8, 2, 6}, 3);
   const Tensor y = rotated("rotary(base=50, partial_rotary_factor=0.6666666667)", x);
   const std::vector<double> in = x.to_vector(), out = y.to_vector();
@@ -141,7 +139,7 @@ TEST_CASE("rotary: angles by the formula, the rest of the channels stays") {
   }
 }
 
-TEST_CASE("rotary: turning by p and by -p is the identity, and lengths are kept") {
+TEST_CASE("rotary: rotation by p and by -p is the identity, and norms do not change") {
   const Tensor angle = random_tensor({5, 3}, 4);
   std::vector<double> cosine, sine;
   for (const double a : angle.to_vector()) cosine.push_back(std::cos(a)), sine.push_back(std::sin(a));
@@ -217,7 +215,7 @@ TEST_CASE("ALiBi with learned slopes begins with those of the paper") {
   CHECK(largest_difference(learned->relative_bias(300), fixed->relative_bias(300).to(Dtype::f32)) == 0);
 }
 
-TEST_CASE("relative: the sizes of the tables, and no gradient where no distance is used") {
+TEST_CASE("relative: the sizes of the tables, and zero gradient for unused distances") {
   for (const char* form : {"keys", "bias"}) {
     INFO(form);
     const auto position = make("relative(5, " + std::string(form) + ")");
@@ -236,7 +234,7 @@ TEST_CASE("relative: the sizes of the tables, and no gradient where no distance 
   CHECK(parameters_of(*largest)[0].parameter->value.size(0) == small.context);
 }
 
-TEST_CASE("an offset, from a cache, gives a slice of what the whole sequence gives") {
+TEST_CASE("an offset, from a cache, gives a slice of the result for the whole sequence") {
   const Tensor x = random_tensor({2, 8, 12}, 8), q = random_tensor({2, 8, 2, 6}, 9);
   const NoGrad guard;
   for (const std::string& spec : all_specs) {
@@ -268,7 +266,7 @@ TEST_CASE("packed documents equal separate documents, for every position") {
     }
 }
 
-TEST_CASE("alibi and relative see |i - j|: a full attention of the reversed text is reversed, a rotary one is not") {
+TEST_CASE("alibi and relative use |i - j|: a full attention of the reversed text is reversed, a rotary one is not") {
   const Tensor x = random_tensor({2, 7, 12}, 11);
   const auto difference = [&](const std::string& spec) {
     Reader read(spec, false);
@@ -281,7 +279,7 @@ TEST_CASE("alibi and relative see |i - j|: a full attention of the reversed text
   for (const char* spec : {"rotary", "rotary(base=100, pairs=interleaved)"}) CHECK(difference(spec) > 1e-3);
 }
 
-TEST_CASE("without its position an attention reads something else") {
+TEST_CASE("without its position an attention has another output") {
   const Tensor x = random_tensor({2, 7, 12}, 12);
   const Tensor plain = Reader("none", true)(x);
   for (const std::string& spec : all_specs) {
@@ -305,7 +303,7 @@ TEST_CASE("relative positions with a span shorter than the context") {
   expect_error(six).names("relative(6, bias)").value(6).value(7).offers("relative(7)").offers("span").offers(6);
 }
 
-TEST_CASE("places count within documents, wherever these lie") {
+TEST_CASE("positions count within documents, also if these are not contiguous") {
   const Tensor x = Tensor::zeros({2, 5, 1});
   ForwardPass pass;
   CHECK(!positions_of(x, pass));
@@ -322,7 +320,7 @@ TEST_CASE("places count within documents, wherever these lie") {
       .offers("leave one");
 }
 
-TEST_CASE("what positions refuse, they refuse with a sentence when they are made") {
+TEST_CASE("invalid settings of positions have error messages at construction") {
   const auto refusal = [](const std::string& spec, const PositionOptions& options = small) {
     return expect_error([&] { make_position(parse_spec(spec), options); });
   };

@@ -31,7 +31,7 @@ TEST_CASE("schedules: warm-up, ends, shapes") {
   CHECK(lr("constant", base, 100) == 1);
 }
 
-TEST_CASE("schedules: a falling one reaches its end one step after the last step of the run") {
+TEST_CASE("schedules: a decay reaches its end one step after the last step of the run") {
   const ScheduleOptions options{.learning_rate = 1e-3, .min_learning_rate = 1e-4, .warmup_steps = 100, .steps = 2000};
   for (const char* spec : {"cosine", "linear", "warmup_stable_decay", "warmup_stable_decay(decay_form=exponential)"}) {
     CAPTURE(spec);
@@ -42,7 +42,7 @@ TEST_CASE("schedules: a falling one reaches its end one step after the last step
   CHECK(lr("linear", options, 1999) == Approx(1e-4 + 9e-4 / 1900).epsilon(1e-14));
 }
 
-TEST_CASE("a quadratic warm-up is 1 - (1 - u)^2 in every schedule, and both forms meet the peak") {
+TEST_CASE("a quadratic warm-up is 1 - (1 - u)^2 in every schedule, and both forms reach the peak") {
   ScheduleOptions quadratic = base;
   quadratic.warmup_form = "quadratic";
   for (const std::string& name : schedules().names()) {
@@ -69,7 +69,7 @@ TEST_CASE("inverse square root: the warm-up's length over the step, both counted
   }
 }
 
-TEST_CASE("warm-up, stable, decay: the last fraction of the run falls, linearly or exponentially") {
+TEST_CASE("warm-up, stable, decay: a linear or exponential decay in the last fraction of the run") {
   const ScheduleOptions options{.learning_rate = 2, .min_learning_rate = 0.5, .warmup_steps = 10, .steps = 200};
   for (const std::string spec : {"warmup_stable_decay(decay_fraction=0.25)",
                                  "warmup_stable_decay(decay_fraction=0.25, decay_form=exponential)"}) {
@@ -89,7 +89,7 @@ TEST_CASE("warm-up, stable, decay: the last fraction of the run falls, linearly 
            {.learning_rate = 2, .min_learning_rate = 0, .warmup_steps = 0, .steps = 10}, 10) == 0);
 }
 
-TEST_CASE("schedules that cannot work are refused with a sentence") {
+TEST_CASE("invalid schedules have error messages") {
   const auto make = [](const std::string& spec, const ScheduleOptions& options) {
     return testing::expect_error([&] { make_schedule(parse_spec(spec), options); });
   };

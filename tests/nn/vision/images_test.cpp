@@ -1,4 +1,4 @@
-// Convolution, pooling and patches compared with plain loops, and properties that their headers state.
+// Convolution, pooling and patches compared with plain loops, and properties stated in headers.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -143,7 +143,7 @@ TEST_CASE("convolution, pools and patches agree with PyTorch, outputs and every 
   });
 }
 
-TEST_CASE("convolution over more pictures than the scratch memory holds at once equals picture by picture") {
+TEST_CASE("convolution over more images than the scratch memory holds at once equals image by image") {
   const int64_t images = 5;  // 64 x 64 windows of 9 x 40 values: two images at a time
   const Tensor x = whole_numbers({images, 64, 64, 40}, 1, Dtype::f32).set_requires_grad(),
                w = whole_numbers({2, 3, 3, 40}, 2, Dtype::f32).set_requires_grad();
@@ -237,7 +237,7 @@ TEST_CASE("max pool: padding never wins, the first of equal pixels takes the gra
   CHECK(pooled[2] == 5);
 }
 
-TEST_CASE("average pool: only pixels of the picture count; global average is the pool of one window") {
+TEST_CASE("average pool: only pixels of the image count; global average is the pool of one window") {
   const Tensor ones = Tensor::full({1, 3, 4, 2}, 1, Dtype::f64);
   CHECK(largest_difference(average_pool(ones, 3, {.padding = 1}), ones) <= 1e-15);
   const Tensor x = Tensor::from({1, 2, 2, 1}, {1, 2, 4, 9}, Dtype::f64);
@@ -247,7 +247,7 @@ TEST_CASE("average pool: only pixels of the picture count; global average is the
   CHECK(largest_difference(global_average_pool(any), average_pool(any, {5, 3}, {}).reshape({2, 4})) <= 1e-15);
 }
 
-TEST_CASE("what the headers say is kept for backward is what is kept") {
+TEST_CASE("vision layers save the tensors that their headers state") {
   const auto kept = [](const Tensor& y) { return y.impl()->edge.node->saved.bytes(); };
   const Tensor x = random_tensor({2, 8, 8, 4}, 1, Dtype::f32).set_requires_grad(),
                w = random_tensor({6, 3, 3, 4}, 2, Dtype::f32).set_requires_grad();
@@ -256,7 +256,7 @@ TEST_CASE("what the headers say is kept for backward is what is kept") {
   CHECK(kept(average_pool(x, 2, {.stride = 2})) == 0);
 }
 
-TEST_CASE("modules of pictures: shapes, names, initial values") {
+TEST_CASE("modules for images: shapes, names, initial values") {
   Convolution convolve(3, 8, {3, 5}, {.steps = {.stride = 2, .padding = {1, 2}}});
   initialize(convolve, 1);
   CHECK(convolve.weight.value.shape() == Shape{8, 3, 5, 3});
@@ -277,7 +277,7 @@ TEST_CASE("modules of pictures: shapes, names, initial values") {
   CHECK(GlobalAveragePool()(x, pass).shape() == Shape{2, 3});
 }
 
-TEST_CASE("pictures that cannot work are refused with a sentence") {
+TEST_CASE("invalid images, weights and windows have error messages") {
   const Tensor x = random_tensor({2, 5, 6, 3}, 1);
   const auto weight = [](int64_t h, int64_t w, int64_t c) { return random_tensor({4, h, w, c}, 2); };
   const std::string shape = "(2, 5, 6, 3)", axes = "(batch, height, width, channels)";
