@@ -247,8 +247,8 @@ TEST_CASE("try tells calls of the standard library where a GPU runs, and cases o
   CHECK(missing.code == 1);
   Message(missing.out).names("loss output_power").value("FAILED").value("gradient case");
   Message(last_line(missing.out)).names("FAILED").names("registration").value("output_power");
-  const Outcome commented = outcome_of("tests/examples/plugins/scale_norm.cpp", "const auto in = row.hold(x);",
-                                       "const auto in = row.hold(x);  // not std::sqrt(x)");
+  const Outcome commented = outcome_of("tests/examples/plugins/scale_norm.cpp", "const auto in = row.preload(x);",
+                                       "const auto in = row.preload(x);  // not std::sqrt(x)");
   CHECK(commented.code == 0);
 }
 
