@@ -13,8 +13,8 @@
 //       SUMS: 1 if the tiles of C's first columns sum A's rows
 //   pieces M N BATCH PIECES           sums of the K splits
 //   attention BATCH HEADS QUERIES KEYS SIZE     and "full" if no mask hides later keys
-// Queued copies and memsets have bytes in place of blocks, and no kernel. A line "# figure" precedes
-// the launches of a benchmark: type, name, work, unit and parameters of the model (0 without a model).
+// Queued copies and memsets have bytes in place of blocks, and no kernel. A line "# figure" comes
+// before the launches of a benchmark: dtype, name, work, unit, parameters of the model (0: none).
 #include <cstdlib>
 #include <exception>
 

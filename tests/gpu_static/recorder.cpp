@@ -88,8 +88,8 @@ std::string without_arguments(const std::string& name) {
   return name;
 }
 
-// Returns a kernel's name without the mark of a local symbol: a formula that moves to a header keeps
-// its kernel. dladdr does not find kernels whose formula is local to its file.
+// Returns a kernel's name without the mark of a local symbol, so that moving a formula to a header
+// keeps the name. dladdr does not find kernels whose formula is local to its file.
 std::string name_of(const void* kernel) {
   static std::map<std::string, std::map<size_t, std::string>> modules;
   Dl_info where;

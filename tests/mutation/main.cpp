@@ -1,6 +1,6 @@
 // A test program for tests/mutation.sh: its tests are doctest cases and registered gradient cases.
-//   PROGRAM --trace          "known SITE...", then per test "test SECONDS PASSED NAME", "reached SITE..."
-//   PROGRAM --run NAME...    these tests, until one fails: prints its name and exits 1
+//   PROGRAM --trace        "known SITE...", per test "test SECONDS PASSED NAME", "reached SITE..."
+//   PROGRAM --run NAME...  these tests, until one fails: prints its name and exits 1
 // SECONDS are CPU time; after ORRERY_SECONDS of it a signal ends the program.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>

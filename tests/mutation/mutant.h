@@ -61,7 +61,7 @@ template <int site, class X>
   }
 }
 
-// An integer literal as a term: the other operand decides whether it belongs to a formula or an index.
+// An integer literal as a term: the other operand decides if it belongs to a formula or an index.
 template <int site>
 struct Literal {
   int value;

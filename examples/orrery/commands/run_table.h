@@ -53,7 +53,7 @@ struct TrainedRuns {
 };
 
 // Trains missing runs and prints as above, then warnings about versions and errors. Calls
-// `on_finished` for each finished run; if it throws, the other runs save and end, and it is rethrown.
+// `on_finished` for each finished run; its exception is rethrown after the other runs save and end.
 TrainedRuns train_rows(const RunRows& rows, const PoolOptions& options, const RunFormatter& formatter,
                        const std::function<void(const PooledRun&, const models::Outcome&)>& on_finished = {});
 

@@ -139,7 +139,7 @@ class Study {
   // Measuring needs all runs.
   bool ends() const { return studied_.signal != 0 || count_failed(studied_.outcomes) > 0; }
 
-  // Chooses learning rates, per variant and a shared one, by validation loss at a seed not compared.
+  // Chooses learning rates, per variant and a shared one, by validation loss at an unused seed.
   bool choose(std::vector<double>& learning_rates) {
     const int64_t seed = unused_seed(claim_);
     const size_t s = claim_.middle_value(), count = claim_.learning_rates.size();

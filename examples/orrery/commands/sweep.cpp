@@ -94,7 +94,7 @@ Sweep read_sweep(const Arguments& arguments) {
   Arguments words = arguments;
   if (!words.empty() && !words[0].starts_with("--")) words[0] = "--config=" + words[0];
   const std::vector<Setting> own = settings_of(sweep.settings);
-  // Model and task define the keys; a file or init_from may name them. First values of lists suffice.
+  // Model and task define the keys; a file or init_from may name them. Lists: the first values.
   Arguments first_values;
   for (const std::string& word : words)
     if (!word.starts_with("--resume"))

@@ -17,7 +17,7 @@ struct ParsedArguments {
 };
 
 // Accepts `--key=value`, `--key value` and, for a bool setting, `--key`; all arguments after `--`
-// are positional. Errors begin with `command`. Returns unknown keys unchanged: the caller reports them.
+// are positional. Errors begin with `command`. Returns unknown keys unchanged for the caller.
 ParsedArguments parse_arguments(std::string_view command, std::span<const std::string> arguments,
                                 std::span<const Setting> settings);
 

@@ -41,7 +41,7 @@ class CheckedOutput {
 };
 
 // Ends the process in main: no exit handler and no destructor of a plug-in runs, which could change
-// the code. Every earlier exit or quick_exit, such as a plug-in's, becomes an error message and exit
+// the code. An earlier exit or quick_exit, such as a plug-in's, becomes an error message and exit
 // code 1, so that an incomplete run never looks finished. _exit runs no handlers: nothing in the
 // process can catch it.
 [[noreturn]] void end_program(int code) noexcept;
