@@ -1,11 +1,11 @@
 # engine, nn and cuda make one library, orrery_core: the operations and formulas, and their kernels.
 
-# --- what the system provides -----------------------------------------------------------------------------------------
+# --- libraries of the system ------------------------------------------------------------------------------------------
 
 find_package(Threads REQUIRED)
 find_package(TBB CONFIG QUIET)
 orrery_require_package(TBB_FOUND libtbb-dev)
-# The pthread build by its own folder: the alternatives system may point the plain name at another one.
+# Finds the pthread build in its own folder: the alternatives system may point the plain name at another one.
 find_library(ORRERY_OPENBLAS_LIBRARY openblas PATH_SUFFIXES openblas-pthread)
 find_path(ORRERY_OPENBLAS_INCLUDE cblas.h
           PATH_SUFFIXES openblas-pthread ${CMAKE_LIBRARY_ARCHITECTURE}/openblas-pthread openblas)
@@ -18,8 +18,8 @@ function(orrery_link_core_dependencies target)
   target_include_directories(${target} SYSTEM PRIVATE "${ORRERY_OPENBLAS_INCLUDE}")
   target_link_libraries(${target} PRIVATE "${ORRERY_OPENBLAS_LIBRARY}" OpenSSL::Crypto TBB::tbb Threads::Threads
                         ${CMAKE_DL_LIBS})
-  # oneTBB loads its allocator where it finds one, by a dlopen within a dlopen, in which glibc 2.36 crashes if there is
-  # no memory.  What is linked is there already.
+  # oneTBB loads its allocator, if it finds one, by a dlopen within a dlopen, in which glibc 2.36 crashes without free
+  # memory.  Linking it avoids that call.
   target_link_libraries(${target} PRIVATE "-Wl,--push-state,--no-as-needed" TBB::tbbmalloc "-Wl,--pop-state")
 endfunction()
 
@@ -49,7 +49,7 @@ string(TOUPPER "${CMAKE_BUILD_TYPE}" build_type)
 string(JOIN " " compiler_flags ${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${build_type}} -std=c++20 ${arithmetic})
 string(STRIP "${compiler_flags}" compiler_flags)
 
-# A fingerprint of the headers tells whether a plug-in (engine/settings/plugin.h) fits.
+# A fingerprint of the headers shows whether a plug-in (engine/settings/plugin.h) fits.
 file(GLOB_RECURSE plugin_headers CONFIGURE_DEPENDS engine/*.h nn/*.h cuda/*.h cuda/*.cuh)
 set(fingerprint)
 foreach(file IN LISTS plugin_headers)
@@ -87,7 +87,7 @@ list(APPEND core_sources "${PROJECT_BINARY_DIR}/build_facts.cpp")
 
 set_source_files_properties(engine/system/processor.cpp PROPERTIES COMPILE_OPTIONS -march=x86-64)  # see the file
 
-# For the sentence that says why a program cannot use a card.
+# For the message that explains why a program cannot use a GPU.
 list(JOIN CMAKE_CUDA_ARCHITECTURES "," architectures)
 if(NOT ORRERY_CUDA)
   set(architectures "none")

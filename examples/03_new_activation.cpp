@@ -30,7 +30,7 @@ struct Smelu {
   };
   double b = 1;
 
-  // T is float, double or a stand-in for them (dual.h, approx_float.h); nvcc compiles this code for GPUs.
+  // T is float, double or a type like them (dual.h, approx_float.h); nvcc compiles this for GPUs.
   template <class T>
   HOST_DEVICE T value(T x) const {
     const T c = T(b), inner_value = (x + c) * (x + c) / (4 * c);

@@ -1,7 +1,7 @@
-# What quickstart.sh and the scripts of the tests share; sourced, not run.
+# Functions of quickstart.sh and of the test scripts; sourced, not run.
 
-# install_missing PACKAGE...: asks the system for those packages that it does not have yet.  A tool that is there from
-# another source (a newer cmake in the path) counts as installed.
+# install_missing PACKAGE...: installs the packages that the system lacks.  A tool from another source, such as a newer
+# cmake in the path, counts as installed.
 install_missing() {
   missing=
   for package; do
@@ -15,12 +15,12 @@ install_missing() {
   done
   [ -n "$missing" ] || return 0
   if ! command -v apt-get > /dev/null; then
-    echo "no apt-get here: install what Debian calls$missing, then run this again" >&2
+    echo "no apt-get here: install these packages (Debian's names):$missing, then run this again" >&2
     return 1
   fi
   root=
   if [ "$(id -u)" != 0 ]; then
-    command -v sudo > /dev/null || { echo "run as root, or install sudo, or install yourself:$missing" >&2; return 1; }
+    command -v sudo > /dev/null || { echo "run as root, or install sudo, or install these packages yourself:$missing" >&2; return 1; }
     root=sudo
   fi
   echo "installing:$missing"
@@ -34,4 +34,4 @@ install_missing() {
 
 library_packages="g++ cmake make libopenblas-pthread-dev libtbb-dev libssl-dev nlohmann-json3-dev libtomlplusplus-dev"
 library_packages="$library_packages libcli11-dev libpcre2-dev libsentencepiece-dev zlib1g-dev libstb-dev"
-test_packages="doctest-dev python3"  # scripts in tests/cases make what is too large to keep
+test_packages="doctest-dev python3"  # for scripts in tests/cases that make large files

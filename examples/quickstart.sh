@@ -1,6 +1,6 @@
 #!/bin/sh
 # sh examples/quickstart.sh [--key=value...]: installs what is missing, builds the program orrery, trains a small GPT on
-# Shakespeare, prints what it writes, and makes a page of it all, whose path is the last line.  Further arguments go to
+# Shakespeare, prints a sample, and writes a report page, whose path is the last line.  Further arguments go to
 # `orrery train`, for instance --steps=50.  OPTIONS=-DORRERY_NATIVE=OFF in the environment goes to cmake.
 set -eu
 cd "$(dirname "$0")/.."
@@ -16,7 +16,7 @@ if command -v nvcc > /dev/null && command -v nvidia-smi > /dev/null && nvidia-sm
   build=build/cuda
   options="$options -DORRERY_CUDA=ON"
 fi
-# A folder that is configured already keeps its settings: there the tests may be on, for tests/run.sh.
+# An already configured folder keeps its settings, such as the tests that tests/run.sh enabled.
 [ -f "$build/CMakeCache.txt" ] && options=
 mkdir -p "$build"
 # shellcheck disable=SC2086
@@ -24,7 +24,7 @@ cmake -S . -B "$build" $options > "$build/configure.log" 2>&1 || { cat "$build/c
 cmake --build "$build" --target orrery --parallel "$(nproc)"
 
 echo "3. training"
-# A folder that holds a run is never overwritten, so each call takes the next free name, unless one is given.
+# A folder with a run is never overwritten: each call uses the next free name, unless --out is given.
 out=
 previous=
 for argument; do
@@ -37,7 +37,7 @@ while [ -z "$out" ]; do
   out=runs/quickstart-$number
   [ ! -e "$out" ] || { out= && number=$((number + 1)); }
 done
-# 3: the run is complete, and its model is worse than a uniform guess.
+# 3: the run is complete, but its model is worse than a uniform guess.
 "$build/orrery" train --config=examples/configs/quickstart.toml --out="$out" "$@" || [ $? = 3 ]
 
 echo

@@ -1,4 +1,4 @@
-# The program orrery, of examples/orrery, and the numbered examples.
+# The program orrery (examples/orrery) and the numbered examples.
 
 if(ORRERY_EXAMPLES)
   find_package(CLI11 QUIET)

@@ -1,8 +1,8 @@
 #!/bin/sh
-# sh tests/add_file_test.sh BUILD: a new member of each family (tests/dropped: activation, learned activation, attention,
-# feed-forward, normalization, position, loss, optimizer, schedule, figure, look, task, model, images) is put into a
-# copy of the tree, and nothing else.  The tests of its layer pass, and the program lists, checks and uses each.  The
-# copy takes over the objects of BUILD, so that make has only the new files to compile.
+# sh tests/add_file_test.sh BUILD: copies the tree and adds only a new member of each family (tests/dropped:
+# activation, learned activation, attention, feed-forward, normalization, position, loss, optimizer, schedule, metric,
+# analysis, task, model, images).  The tests of its layer must pass, and the program must list, check and use each.
+# The copy takes over the objects of BUILD, so that make compiles only the new files.
 set -eu
 build=$(cd "$1" && pwd)
 cd "$(dirname "$0")/.."
@@ -14,7 +14,7 @@ cp -a tests/dropped/. "$copy"
 dropped=$(cd tests/dropped && find . -name '*.cpp' | wc -l)
 
 setting() { sed -n "s/^$1:[A-Z]*=//p" "$build/CMakeCache.txt"; }
-# or_show LOG COMMAND...: what the command prints goes to the log, and is shown if it fails.
+# or_show LOG COMMAND...: writes the command's output to the log; prints it if the command fails.
 or_show() {
   log=$copy/$1
   shift
@@ -34,11 +34,11 @@ find "$copy/build" -name '*.o' -exec touch {} +
 or_show build.log cmake --build "$copy/build" --parallel "$(nproc)" --target $targets
 if [ "$(grep -c 'Building' "$copy/build.log")" != "$dropped" ]; then
   cat "$copy/build.log"
-  echo "more was compiled than the $dropped new files"
+  echo "other files than the $dropped new ones were compiled"
   exit 1
 fi
 or_show nn_tests.log "$copy/build/nn_tests"
-# All but what takes its time and knows no registry.
+# All except slow tests without registries.
 or_show models_tests.log "$copy/build/models_tests" "-tce=memory plan:*,logit_lens: it takes*,sentence piece:*,\
 picture:*,foreign files:*,translation:*,byte pairs:*"
 grep -h 'test cases' "$copy/nn_tests.log" "$copy/models_tests.log"
@@ -52,7 +52,7 @@ or_show gradcheck.log "$orrery" gradcheck dropped dropped_learned dropped_attent
   dropped_normalization dropped_position dropped_loss
 tail -n 1 "$copy/gradcheck.log"
 
-# trained NAME LOSS SETTINGS...: a run whose validation loss ends below LOSS.
+# trained NAME LOSS SETTINGS...: trains a run; its last validation loss must be below LOSS.
 trained() {
   name=$1 most=$2
   shift 2
@@ -61,8 +61,8 @@ trained() {
   awk -v name="$name" -v most="$most" '/^validation loss/ { loss = $3 }
     END { print name ": validation loss", loss; exit !(loss > 0 && loss < most) }' "$copy/train.log"
 }
-# Guessing costs ln 65 = 4.17; the letters' frequencies alone give 3.35.  Without a normalization that divides, small
-# embeddings stay small: they and alpha are scaled, as DyT's authors do.
+# A uniform guess has loss ln 65 = 4.17; the letters' frequencies alone give 3.35.  Without a normalization that
+# divides, small embeddings stay small: they and alpha are scaled, as DyT's authors do.
 text="--data=examples/data/tinyshakespeare.txt --model=gpt-char-small --layers=2 --width=64 --embedding_scale=learned"
 for part in feed_forward='dense(dropped)' attention='pointwise(dropped)' normalization='dynamic(dropped, alpha=4)'; do
   trained "$part" 3.2 $text "--$part"

@@ -1,11 +1,11 @@
 #!/bin/sh
 # sh tests/compile_for_gpu.sh [--formulas|--kernels|--all]: nvcc on every file that it compiles in a CUDA build; a
 # warning is an error.
-# --formulas translates each file to PTX without optimizing it, so that every formula is seen within minutes; --kernels
-# compiles products and attention whole for sm_90 and sm_90a, for the table of registers, shared memory and spills
-# (kernel_table.py), which fails if one of these spills; neither word means both.  With --all every kernel is compiled
-# whole and is in the table: an hour on two cores.  ARCHITECTURES='80 120' does the same for other cards.
-# Shared memory is known to the emulated kernels: ORRERY_SHARED_MEMORY=FILE, written by
+# --formulas translates each file to PTX without optimization, so that every formula is checked within minutes.
+# --kernels compiles products and attention to machine code for sm_90 and sm_90a and prints the table of registers,
+# shared memory and spills (kernel_table.py), which fails if one of these spills.  The default is both.  --all compiles
+# and lists every kernel: an hour on two cores.  ARCHITECTURES='80 120' selects other GPUs.
+# The table takes shared memory from the emulated kernels: ORRERY_SHARED_MEMORY=FILE, written by
 #   ORRERY_SHARED_MEMORY=FILE build/cuda_tests
 # The last line reads "N passed, N failed" and counts files.
 set -u
@@ -15,7 +15,7 @@ give_up() {
   echo "0 passed, 1 failed"
   exit 1
 }
-# The files that hold the kernels of products and of attention, by softmax and by a formula, which is like any other.
+# The files with the kernels of products and of attention: softmax, and one pointwise formula for all.
 whole="cuda/matmul/matmul.cu cuda/attention/attention.cu nn/activations/relu.cpp"
 
 architectures=${ARCHITECTURES:-90 90a}
@@ -23,7 +23,7 @@ architectures=${ARCHITECTURES:-90 90a}
 as() {
   list=
   for architecture in $architectures; do
-    # What warp groups add is seen where it is compiled whole.
+    # --kernels checks the code of warp groups.
     [ "$1" = virtual ] && [ "$architecture" != "${architecture%a}" ] || list="$list;$architecture-$1"
   done
   echo "${list#;}"
@@ -38,7 +38,7 @@ configure() {
   cmake -S . -B "$folder" "$@" > "$folder/configure.log" 2>&1 || { cat "$folder/configure.log"; give_up failed; }
 }
 passed=0 failed=0
-# compiled FOLDER TARGETS...: all anew, so that the log has each kernel; -O keeps the words of one compiler together.
+# compiled FOLDER TARGETS...: compiles all again, so that the log has each kernel; -O groups output by compiler call.
 compiled() {
   folder=$1
   shift

@@ -1,8 +1,8 @@
 #!/bin/sh
 # sh tests/fault_injection.sh [COMMAND [FROM]]: the n-th allocation, write, fsync, rename, open, ... of train, resume,
-# generate, list and try fails, for every n (the tests take a sample), then every treatment.  Hours; for a night.
-# FROM: the first allocation that is tried; some 5,400 come before main and are the same in every command.
-# The last line reads "N passed, N failed": cases; above it stand the counts of n tried.
+# generate, list and try fails, for every n (the tests take a sample), then every restricted environment.  Takes hours.
+# FROM: the first allocation that is tried; about 5,400 come before main and are equal in every command.
+# The last line is "N passed, N failed" and counts cases; the lines above it have the numbers of n tried.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 [ $# -lt 1 ] || export ORRERY_FAILURES_OF="$1"

@@ -1,9 +1,9 @@
 #!/bin/sh
-# sh tests/fuzz.sh SECONDS [FORMAT...]: every format that the program reads, or these, for so many seconds each, under
-# AddressSanitizer and UndefinedBehaviorSanitizer.  By clang's libFuzzer where clang is, else by our own driver.
-# INPUTS=10000000 ends a format after so many (SECONDS may be 0 then); SANITIZERS= (empty) takes the build of the tests
-# and our own driver, which is several times as fast.  Inputs that fail are kept in build/fuzz/found.  The last line
-# reads "N passed, N failed": formats.
+# sh tests/fuzz.sh SECONDS [FORMAT...]: fuzzes every format that the program reads, or these, for SECONDS each, under
+# AddressSanitizer and UndefinedBehaviorSanitizer, with clang's libFuzzer if clang is installed, else our own driver.
+# INPUTS=10000000 ends a format after that many inputs (SECONDS may be 0 then).  SANITIZERS= (empty) uses the build of
+# the tests and our own driver, which is several times as fast.  Inputs that fail are kept in build/fuzz/found.  The
+# last line is "N passed, N failed" and counts formats.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 . examples/install.sh
@@ -12,7 +12,7 @@ seconds=$1
 shift
 install_missing $library_packages $test_packages || exit 1
 
-# A clang that brings libFuzzer: a program of two lines tells.
+# Finds a clang that has libFuzzer by compiling a one-line program.
 libfuzzer=
 sanitizers=${SANITIZERS-address,undefined}
 [ -n "$sanitizers" ] || FUZZ_CXX=none
@@ -23,7 +23,7 @@ for compiler in ${FUZZ_CXX:-clang++ clang++-18 clang++-16 clang++-14}; do
     "$compiler" -x c++ -fsanitize=fuzzer,address,undefined - -o /dev/null 2> /dev/null && libfuzzer=$compiler
 done
 options="-DORRERY_TESTS=ON -DORRERY_EXAMPLES=OFF -DORRERY_SANITIZE=$sanitizers"
-build=${BUILD:-build/address}  # the build of the tests under the same sanitizers, which is there already in .ci/run
+build=${BUILD:-build/address}  # the tests' build with the same sanitizers, which .ci/run has already
 [ -n "$sanitizers" ] || { options=-DORRERY_TESTS=ON build=${BUILD:-build}; }
 if [ -n "$libfuzzer" ]; then
   build=build/libfuzzer
@@ -36,14 +36,14 @@ cmake --build "$build" --parallel "$(nproc)" --target orrery_fuzz || { echo "0 p
 
 found=build/fuzz/found
 mkdir -p "$found"
-# A pool that keeps memory is no leak, and a request that cannot be met shall come back as one.
+# A pool that keeps memory is not a leak; an allocation that is too large must return null.
 export ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:${ASAN_OPTIONS:-}
 [ $# -gt 0 ] || set -- $(ls tests/fuzz/corpus)
 passed=0 failed=0
 for format; do
   corpus=tests/fuzz/corpus/$format
   if [ -n "$libfuzzer" ]; then
-    grown=build/fuzz/corpus/$format  # what it finds is a corpus of its own
+    grown=build/fuzz/corpus/$format  # inputs found by libFuzzer: a separate corpus
     mkdir -p "$grown"
     ORRERY_FUZZ_FORMAT=$format "$build/orrery_fuzz" -max_total_time="$seconds" -runs="${INPUTS:--1}" -max_len=65536 \
       -timeout=20 -rss_limit_mb=4096 -print_final_stats=1 -verbosity=0 -artifact_prefix="$found/${format}_" \

@@ -1,17 +1,17 @@
 #!/bin/sh
-# sh tests/gpu.sh [--plan] [--emulated] [FOLDER]: every check that needs a GPU, on a machine that has one and may have
+# sh tests/gpu.sh [--plan] [--emulated] [FOLDER]: runs every check that needs a GPU, on a machine that has one; needs
 # no network.
 #
-# Builds with CUDA for the card that is there, runs the parity tests against the CPU, compute-sanitizer, a training run
-# on both devices, gradcheck in f64, and the benchmarks, whose figures stand beside what tests/gpu_static/model.py
-# expects of this card; writes one text report, build/card/report.txt.  Every stage has a budget of seconds, all
-# together stay below nine minutes; what is left out is named with its reason, and nothing that fails ends the rest:
-# only what runs a program that was not built is left out.  What was built stays, so a second call goes on where the
-# first one stopped.
-#   --emulated  on a machine without a card: what the emulated card (tests/support) can run, in build, without a limit
-#               of nine minutes; its times say nothing, so of the figures there is what is expected of each card
-#   --plan      prints the stages and their budgets, and what would be left out; runs none
-#   FOLDER      where the libraries are that the machine lacks.  Made on a Debian with a network, of the same release:
+# Builds with CUDA for the GPU of the machine, runs the parity tests against the CPU, compute-sanitizer, a training run
+# on both devices, gradcheck in f64, and the benchmarks, whose results are listed next to the times that
+# tests/gpu_static/model.py expects of this GPU; writes one text report, build/card/report.txt.  Every stage has a
+# budget of seconds, below nine minutes in all.  Skipped stages are listed with the reason.  A failure does not stop
+# later stages, except those that need a program that was not built.  Build files stay, so a second call continues
+# after the first one.
+#   --emulated  on a machine without a GPU: the stages that the emulated GPU (tests/support) can run, in build, without
+#               the limit of nine minutes; its times are meaningless, so the report lists only expected times
+#   --plan      prints the stages, their budgets and those that would be skipped; runs none
+#   FOLDER      libraries that the machine lacks, made on a Debian of the same release with a network:
 #              mkdir packages && cd packages && apt-get download libopenblas-pthread-dev libopenblas0-pthread \
 #                libgfortran5 libquadmath0 libtbb-dev libtbb12 libtbbmalloc2 libtbbbind-2-5 libhwloc15 \
 #                libssl-dev libssl3 nlohmann-json3-dev libtomlplusplus-dev libcli11-dev libpcre2-dev \
@@ -20,7 +20,7 @@
 #              for file in *.deb; do dpkg -x $file ../libraries; done
 #            and ../libraries is the FOLDER.
 #   BUILD=build/card REPORT=... PYTHON=python3 BUDGET=500 STAGES='build training' in the environment change these.
-# Ends with 0 if nothing failed, 1 if something did or nothing ran, 2 without a GPU, or without nvcc or cmake.
+# The exit code is 0 if no stage failed, 1 if one did or none ran, 2 without a GPU, nvcc or cmake.
 set -u
 
 plan='' emulated='' stage_of_child=
@@ -83,7 +83,7 @@ seconds_for() {
     bench_bf16) echo 60 ;;
   esac
 }
-# The stage that builds what a stage runs, and that program.
+# built_by STAGE: the stage that builds the program of this stage.
 built_by() {
   case $1 in
     parity | memcheck | racecheck | initcheck) echo build_tests ;;
@@ -95,16 +95,16 @@ program_of() { [ "$(built_by "$1")" = build_tests ] && echo "$BUILD/cuda_tests" 
 has_torch() { "$PYTHON" -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2> /dev/null; }
 
 has_python() { "$PYTHON" -c '' 2> /dev/null; }
-# Nothing, or the disassemblers that are missing.
+# Prints the disassemblers that are missing.
 missing_tools() { "$PYTHON" -c 'import sys; sys.path[0] = "tests/gpu_static"; import count; count.find_tools()' 2>&1; }
 
-# Why a stage cannot run; nothing if it can.
+# Prints why a stage cannot run; nothing if it can.
 reason_against() {
   case $emulated$1 in
     --emulatedmemcheck | --emulatedracecheck | --emulatedinitcheck)
-      echo "compute-sanitizer watches a card; the emulation sees what it would find, and parity plants it" ;;
-    --emulatedbench*) echo "the emulation's times say nothing of a card; the stage expected has what is expected" ;;
-    expected) echo "each figure stands beside what is expected of it" ;;
+      echo "compute-sanitizer needs a GPU; the emulation finds the same errors, and the parity tests verify that" ;;
+    --emulatedbench*) echo "the emulation's times say nothing about a GPU; the stage expected lists expected times" ;;
+    expected) echo "the stages bench list expected times next to measured ones" ;;
     *expected) has_python || echo "there is no $PYTHON" ;;
     *counts)
       if ! has_python; then
@@ -128,7 +128,7 @@ stage_machine() {
   cmake --version | head -n 1
   echo "$(nproc) cores; $(uname -sr)"
 }
-# Of CMake: -k goes on with what does not need what failed.
+# -k of make: builds all files that do not depend on a failed one.
 make_target() { cmake --build "$BUILD" --parallel "$(nproc)" --target "$1" -- -k; }
 stage_build() {
   if [ -n "$emulated" ]; then
@@ -147,12 +147,12 @@ sanitize() {
   compute-sanitizer --tool "$1" --error-exitcode 9 "$BUILD/cuda_tests" "--test-case=$2"
 }
 stage_memcheck() { sanitize memcheck "$watched"; }
-# Without a kernel that has all options: it was not done after 100 s under this tool.
+# Without the kernel with all options, which takes more than 100 s under this tool.
 stage_racecheck() { sanitize racecheck "$(echo "$watched" | sed 's/,\*all masks and all options\*//')"; }
 stage_initcheck() { sanitize initcheck "$watched"; }
 
-# train DEVICE FOLDER OPTIONS...: the losses of a few steps and of the text held out, one a line.  An emulated card is
-# some thousand times slower than a card, so its model and its text are smaller.
+# train DEVICE FOLDER OPTIONS...: writes the losses of a few steps and of the validation split, one per line.  An
+# emulated GPU is some thousand times slower than a GPU, so its model and its text are smaller.
 train() {
   device=$1 out=$2 data=$text
   shift 2
@@ -176,27 +176,27 @@ stage_training() {
       printf "  cpu %s  cuda %s  difference %.2g\n", $1, $2, difference }
     END { print NR " losses, bound 1e-5 of each"; exit bad || NR == 0 }'
 }
-same_run() {  # same_run FOLDER FOLDER: losses and weights, to the bit
+same_run() {  # same_run FOLDER FOLDER: compares losses and weights bit by bit
   cmp "$1.losses" "$2.losses" || return 1
   for file in "$1"/step_*/weights.safetensors; do cmp "$file" "$2/${file#"$1/"}" || return 1; done
 }
 stage_repeat() {
   train cuda "$BUILD/train_first" && train cuda "$BUILD/train_second" || return 1
   same_run "$BUILD/train_first" "$BUILD/train_second" || return 1
-  echo "two runs: the same losses and weights, to the bit"
+  echo "two runs: bit-identical losses and weights"
   "$program" train --help=all | grep -q -e --cuda_graph || { echo "this version has no --cuda_graph"; return 0; }
   train cuda "$BUILD/train_graph" --cuda_graph=yes && same_run "$BUILD/train_first" "$BUILD/train_graph" || return 1
-  echo "a run that replays its steps: the same again"
+  echo "a run with a CUDA graph: bit-identical, too"
 }
 stage_gradcheck() { "$program" gradcheck --all --device=cuda; }
 
-# expectations OPTIONS...: what is expected of each figure, with this card's name or of all cards
+# expectations OPTIONS...: prints the expected time of each benchmark, on this GPU or on all known GPUs
 expectations() {
   [ -n "$emulated" ] || set -- --card "$(nvidia-smi --query-gpu=name --format=csv,noheader | head -n 1)" "$@"
   "$PYTHON" tests/gpu_static/benchmarks.py --counts "$counts" "$@"
 }
-# benchmark SECONDS WORDS...: against PyTorch where it is, else ours alone, and beside it what is expected; WORDS are
-# compare.py's
+# benchmark SECONDS WORDS...: times orrery, also PyTorch if it is installed, and prints expected times; WORDS: arguments
+# of compare.py
 benchmark() {
   time=$1
   shift
@@ -206,7 +206,7 @@ benchmark() {
     expectations "$BUILD/figures.json"
     return
   fi
-  echo "$PYTHON has no PyTorch that sees a GPU: our side alone"
+  echo "$PYTHON has no PyTorch that sees a GPU: times orrery only"
   precision=highest words=
   for word; do
     case $word in
@@ -217,7 +217,7 @@ benchmark() {
   done
   # shellcheck disable=SC2086
   "$program" bench $words --device cuda --seconds "$time" --precision "$precision" --json > "$BUILD/figures.json"
-  status=$?  # a case that fails ends it: those before it count
+  status=$?  # a failed case ends it; the cases before count
   cat "$BUILD/figures.json"
   ! has_python || expectations "$BUILD/figures.json" || return 1
   return "$status"
@@ -226,7 +226,7 @@ stage_bench() { benchmark 0.3 gemm rows attention --no-compile; }
 stage_bench_bf16() { benchmark 0.3 gemm attention --bf16 --no-compile; }
 stage_bench_train() { benchmark 1 train --only gpt --bf16 --no-compile; }
 stage_bench_compiled() { benchmark 0.3 attention --only attention/relu/L4096; }
-# What kernels execute, of the cards that are expected something of; nothing again where no source is newer.
+# Counts the kernels' instructions for the GPUs with expected times; keeps the counts if no source is newer.
 stage_counts() {
   newer=$(find cuda engine nn tests/gpu_static -newer "$counts" -name '*.[chp]*' 2> /dev/null | head -n 1)
   if [ -s "$counts" ] && [ -z "$newer" ]; then
@@ -244,17 +244,17 @@ if [ -n "$stage_of_child" ]; then
   exit
 fi
 
-# --- what this machine has --------------------------------------------------------------------------------------------
+# --- devices and tools of this machine --------------------------------------------------------------------------------
 
 if [ -z "$emulated" ]; then
   capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2> /dev/null | head -n 1 | tr -d '. ')
   case $capability in
     '' | *[!0-9]*)
-      echo "gpu.sh: no GPU here (nvidia-smi names none); what an emulated one can do: sh tests/gpu.sh --emulated"
+      echo "gpu.sh: no GPU here (nvidia-smi names none); to use the emulated one: sh tests/gpu.sh --emulated"
       exit 2 ;;
   esac
   if [ "$capability" -lt 80 ]; then
-    echo "gpu.sh: this card has compute capability $capability; the kernels need 80 (8.0) or later"
+    echo "gpu.sh: this GPU has compute capability $capability; the kernels need 80 (8.0) or later"
     exit 2
   fi
   here="card of compute capability $capability" tools='nvcc cmake timeout'

@@ -1,11 +1,11 @@
 #!/bin/sh
-# sh tests/gpu_plan.sh: tests/gpu.sh on a machine without a GPU, with programs that pretend to be what it calls.
+# sh tests/gpu_plan.sh: tests tests/gpu.sh on a machine without a GPU, with fakes of the programs that it calls.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 fake=$(mktemp -d)
 trap 'rm -rf "$fake"' EXIT
 problems=0
-expect() {  # expect WHAT CODE PATTERN...: the last run ended so and printed these
+expect() {  # expect WHAT CODE PATTERN...: checks the exit code and output of the last run
   what=$1 code=$2
   shift 2
   [ "$status" = "$code" ] || { echo "$what: ended with $status, not $code"; problems=1; }
@@ -18,7 +18,7 @@ run() {
   PATH="$fake:$PATH" BUILD="$fake/build" PYTHON="${PYTHON:-$fake/python}" sh tests/gpu.sh "$@" > "$fake/out" 2>&1
   status=$?
 }
-pretend() {  # pretend NAME: a program that does what the standard input says
+pretend() {  # pretend NAME: makes a program from the script on standard input
   { echo '#!/bin/sh'; cat; } > "$fake/$1"
   chmod +x "$fake/$1"
 }
@@ -62,7 +62,7 @@ expect_in_report() { grep -q -e "$1" "$fake/build/report.txt" || { echo "no '$1'
 expect_in_report "CMAKE_CUDA_ARCHITECTURES=90a"
 expect_in_report "difference 1e-05"
 expect_in_report "precision medium"
-# What compute-sanitizer watches are tests that a card runs, which those of the emulation are not.
+# The tests under compute-sanitizer must run on a GPU, not only in the emulation.
 awk '/^#if defined\(EMULATE_CUDA\)/ { emulated = 1 } /^#endif/ { emulated = 0 } /^TEST_CASE\(/ { named = !emulated }
   named && match($0, /"[^"]*"/) { print substr($0, RSTART + 1, RLENGTH - 2); named = 0 }
   ' tests/cuda/*.cpp tests/cuda/*/*.cpp > "$fake/tests"
@@ -76,7 +76,7 @@ LOSS=4.1 run
 expect "another loss" 1 "^--- training: FAILED" "1 failed"
 BUDGET=5 run
 expect "no time" 1 "left out: the time of all stages is used up"
-# One of two programs is not built: what runs the other still runs.
+# One of two programs is not built: the stages of the other still run.
 echo 'case $* in *cuda_tests*) exit 3 ;; esac' | pretend cmake
 run
 expect "no tests" 1 "^--- build: ok" "^--- build_tests: FAILED (3)" "^--- training: ok" "^--- bench: ok" \
@@ -86,11 +86,11 @@ run
 expect "no build" 1 "^--- build: FAILED (3)" "^--- training: left out: the stage build has not built" \
   "^--- parity: left out: the stage build_tests has not built"
 
-# Without a card.
+# Without a GPU.
 echo 'exit 9' | pretend nvidia-smi
 echo 'echo "$0 $*"' | pretend cmake
 run --plan --emulated
-expect "the emulated plan" 0 "the emulated card" "^memcheck .*left out: .*the emulation sees" \
+expect "the emulated plan" 0 "the emulated card" "^memcheck .*left out: .*the emulation finds" \
   "^bench .*left out: .*times say nothing" "^training .* s$"
 run --emulated
 expect "an emulated run" 0 "^--- parity: ok" "^--- training: ok" "^--- repeat: ok" "^--- racecheck: left out" \
@@ -103,10 +103,10 @@ rm "$fake/build/orrery_on_emulation"
 STAGES='training' run --emulated
 expect "no program" 1 "^--- training: left out: there is no .*orrery_on_emulation, which the stage build makes"
 
-# The table of kernels, from two of them, one of which spills.
+# The table of two kernels, one of which spills.
 command -v python3 > /dev/null || exit $problems
 
-# Figures beside what is expected of the card: of one that the model knows, of another, and of all.
+# Measured and expected times: of a GPU that the model knows, of another, and of all.
 card() { echo "case \$* in *gpu=compute_cap*) echo 9.0 ;; *) echo '$1' ;; esac" | pretend nvidia-smi; }
 card 'NVIDIA H200'
 PYTHON=python3 STAGES='bench' run

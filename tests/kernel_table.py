@@ -1,17 +1,16 @@
 #!/usr/bin/env python3
-"""Registers, shared memory and spills of every kernel, from what nvcc -Xptxas -v printed.
+"""Registers, shared memory and spills of every kernel, from the output of nvcc -Xptxas -v.
 
     python3 tests/kernel_table.py [--all] [--shared=FILE] LOG...        (- reads the standard input)
 
-Kernels made from formulas are thousands, so the table has one line for all of a name that differ in the formula alone,
-with the least and the most; --all prints each.  Shared memory is asked for at launch, which a compiler does not see:
-FILE holds what the emulated kernels have asked for (ORRERY_SHARED_MEMORY=FILE build/cuda_tests), and a kernel that it
-does not name has a "?".  Banks: how often ldmatrix and cp.async had to ask shared memory, as a multiple of the least,
-1.00.  Sectors: of the device's memory, those of 32 bytes that the lanes of a warp read or wrote together, as a multiple
-of the fewest that hold as many bytes: of cp.async, and in a build with -DORRERY_WATCH_ACCESSES=ON of every load and
-store, where a value that all read again and again counts each time, as if there were no cache.  Ends with 1 if a
-kernel of products or of attention spills registers (but for may_spill), if one asks for more than 99 KB, or if there is
-no kernel.
+Thousands of kernels are made from formulas, so the table has one line for all kernels of a name that differ only in the
+formula, with the least and the most; --all prints each.  Shared memory is requested at launch, not when compiling:
+FILE has the requests of the emulated kernels (ORRERY_SHARED_MEMORY=FILE build/cuda_tests); "?" marks a kernel that
+it lacks.  Banks: accesses of ldmatrix and cp.async to shared memory, as a multiple of the least, 1.00.  Sectors: the
+32-byte sectors of device memory that the lanes of a warp read or wrote together, as a multiple of the fewest that
+contain as many bytes: of cp.async, and in a build with -DORRERY_WATCH_ACCESSES=ON of every load and store; repeated
+reads of a value count each time, as if there were no cache.  The exit code is 1 if a kernel of products or of attention
+spills registers (except may_spill), if one requests more than 99 KB, or if there is no kernel.
 """
 import collections, re, subprocess, sys
 
@@ -19,14 +18,14 @@ must_not_spill = re.compile(r"matmul|tensor_core|add_splits|attention")
 formula_kernels = re.compile(r"^(map|broadcast|lanes_rows|warp_rows|block_rows|reduce)_kernel")
 most_shared = 99 * 1024  # of a consumer card
 most_of_groups = 227 * 1024
-# Bytes that may be spilled although the kernel is one of these: outside of its loops, which gpu_static/count.py sees.
+# Bytes that these kernels may spill, because they spill outside of their loops (checked by gpu_static/count.py).
 may_spill = {("sm_120", "tensor_core_kernel<192,"): 72}
 arguments = [a for a in sys.argv[1:] if not a.startswith("--")]
 everything = "--all" in sys.argv[1:]
 if not arguments:
     sys.exit(__doc__)
 
-# traffic: of ldmatrix with banks, of cp.async with banks, with sectors: what was done, and the least
+# traffic: of ldmatrix with banks, of cp.async with banks, with sectors; each the actual count, then the least
 Kernel = collections.namedtuple("Kernel", "name architecture registers shared spilled traffic", defaults=((),))
 
 
@@ -51,7 +50,7 @@ def read(lines):
 
 
 def without_arguments(name):
-    """The name up to the parenthesis that opens the arguments: not one inside of <>, nor an anonymous namespace."""
+    """Returns the name up to the parenthesis of the arguments: not one inside of <>, nor an anonymous namespace."""
     depth = 0
     for i, c in enumerate(name):
         depth += (c == "<") - (c == ">")
@@ -75,7 +74,7 @@ def readable(kernels):
 
 
 def asked_for(path):
-    """The most bytes that a launch of each name has asked for, and its traffic."""
+    """Returns the most bytes that a launch of each name requested, and its traffic."""
     asked = {}
     with open(path) as file:
         for line in file:
@@ -95,7 +94,7 @@ def asked_for(path):
 
 
 def times_the_least(kernels, n):
-    """The worst of the kernels; n: where in `traffic` stands what was done, the least behind it."""
+    """Returns the worst of the kernels; n: index in `traffic` of the actual count, before the least."""
     known = [k.traffic[n] / k.traffic[n + 1] for k in kernels if len(k.traffic) > n + 1 and k.traffic[n + 1]]
     return f"{max(known):.2f}" if known else "-"
 

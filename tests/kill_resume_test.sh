@@ -1,8 +1,8 @@
 #!/bin/sh
-# sh tests/kill_resume_test.sh N [BUILD]: N times, a small run is killed at a random moment (kill -9), often inside the writing of a
-# checkpoint, and resumed; in the end its folder must hold the bytes of a run that was never disturbed.  Then N pairs of
-# runs begin at once in one folder: one must go on undisturbed, the other be refused.
-# The last line reads "N passed, N failed"; SEED=2 in the environment gives other moments.
+# sh tests/kill_resume_test.sh N [BUILD]: kills a small run N times at random moments (kill -9), often while it writes a
+# checkpoint, and resumes it; its folder must end with the bytes of an uninterrupted run.  Then N pairs of runs start
+# at once in one folder: one must finish undisturbed, the other must be refused.
+# The last line is "N passed, N failed"; SEED=2 in the environment gives other moments.
 set -u
 count=${1:?usage: sh tests/kill_resume_test.sh N [BUILD]}
 cd "$(dirname "$0")/.." || exit 1
@@ -34,20 +34,20 @@ keep_checkpoints = 2
 dropout = 0.1
 END
 
-# An exit code of a run that came to its end; 3: it was too short to learn anything.
+# Exit codes of a complete run; 3: it was too short to learn anything.
 complete() { [ "$1" = 0 ] || [ "$1" = 3 ]; }
-# A round has a folder of its own; paths in the files are the same in all.
+# Each round has its own folder; paths in the files are relative, so they are equal in all.
 enter() { mkdir "$work/$1" && cd "$work/$1" || exit 1; }
 leave() { cd "$work" && rm -rf "${work:?}/$1"; }
 slow_train() { exec env LD_PRELOAD="$work/slow.so" "$orrery" train --config=../kill.toml "$@"; }
 
-# All that a run has written, without what depends on the clock.
+# Prints the files of a run and their hash, without values that depend on the clock.
 digest() {
   (cd run && ls -A && find . -name '*.safetensors' -o -name state.json | sort | xargs cat | sha256sum &&
     sed 's/,"step_ms":.*//' metrics.jsonl)
 }
 passed=0 failed=0
-# judge WHAT STATUS EXPECTED: counts a run that has come to its end.
+# judge WHAT STATUS EXPECTED: checks and counts a run that has ended.
 judge() {
   digest > ../found 2>&1
   if complete "$2" && cmp -s "../$3" ../found; then
@@ -72,7 +72,7 @@ killed=0 rounds=0 inside=0
 while [ $killed -lt "$count" ]; do
   rounds=$((rounds + 1)) kills=0 status=137
   enter round
-  while [ $status = 137 ]; do  # three kills, then it may come to its end
+  while [ $status = 137 ]; do  # three kills, then it may finish
     resume=no
     for checkpoint in run/step_??????; do [ ! -d "$checkpoint" ] || resume=yes; done
     (slow_train --resume=$resume) > log 2>&1 &

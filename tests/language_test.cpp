@@ -1,5 +1,5 @@
-// The language of comments, messages and pages: words that have a plainer one, counted for each folder.  A budget may
-// only fall; where it is 0 a line that comes anew is shown.
+// The language of comments, messages and pages: counts banned words per folder. A budget may only
+// fall; the test prints the lines if a count exceeds it.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 const fs::path root = ORRERY_SOURCE_DIR;
 
-// "there is no X" is plain; it is taken out before the rest is searched.
+// "there is no X" is allowed: it is removed before the search.
 const std::regex plain("there (is|are) no", std::regex::icase);
 const std::regex banned(
     "\\b(reckon(s|ed)?|drawn out|held against|of before|beside|tells?|told|shall|(comes?|came) to|of (its|their) own|"
@@ -29,7 +29,7 @@ const std::regex beginning("^(Of|What|Whether|The same)\\b");
 enum Kind { comments, beginnings, strings, kinds };
 const std::map<Kind, std::string> names = {
     {comments, "comments"}, {beginnings, "beginnings of comments"}, {strings, "text in quotes"}};
-// For each top folder: how many there may be.  A page counts as comments.
+// Allowed counts per top folder; lines of a page count as comments.
 const std::map<std::string, std::vector<size_t>> budgets = {
     {"README.md", {66, 0, 0}}, {"engine", {1, 0, 0}},   {"cuda", {2, 0, 0}},   {"nn", {1, 0, 0}},
     {"models", {4, 0, 6}},     {"examples", {0, 0, 2}}, {"tests", {5, 1, 220}}};
@@ -40,7 +40,7 @@ struct Sentence {
   std::string text;
 };
 
-// The comments of C++ code, without the slashes, and what stands in quotes but for the names of files to include.
+// Returns the comments of C++ code without slashes, and its string literals except #include names.
 std::vector<Sentence> sentences_of(const std::string& code) {
   std::vector<Sentence> found;
   std::istringstream in(code);

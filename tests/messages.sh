@@ -1,6 +1,6 @@
 #!/bin/sh
-# sh tests/messages.sh [BUILD FOLDER [TEST PROGRAM...]]: runs the test programs that stand in the folder (build) and
-# writes the errors that they met into tests/golden/messages.txt, for a reader to compare with what was there.
+# sh tests/messages.sh [BUILD FOLDER [TEST PROGRAM...]]: runs the test programs in the folder (default: build) and
+# writes their error messages to tests/golden/messages.txt; git diff shows the changes to a reviewer.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 build=${1:-build}

@@ -1,9 +1,9 @@
 #!/bin/sh
-# sh tests/mutation.sh [--sample N] [--file PATTERN] [--jobs N] [--list]: mutation testing of the backward passes that
-# are written by hand.  Each term has its sign flipped, and is dropped; each call that adds to a gradient is left out.
-# All mutants of a file are compiled at once, below build/mutation, and an environment variable chooses one for a run of
-# the tests that reach it.  Fails if a mutant survives that tests/mutation/survivors.txt does not explain, or if less
-# than 95 % are killed.  The last line reads "N passed, N failed".
+# sh tests/mutation.sh [--sample N] [--file PATTERN] [--jobs N] [--list]: mutation testing of the hand-written backward
+# passes.  Mutants negate or drop one term, or drop one call that adds to a gradient.  All mutants of a file are
+# compiled at once, below build/mutation, and an environment variable selects one for a run of the tests that reach it.
+# Fails if a mutant survives that tests/mutation/survivors.txt does not explain, or if less than 95 % are killed.  The
+# last line is "N passed, N failed".
 set -u
 cd "$(dirname "$0")/.." || exit 1
 . examples/install.sh

@@ -1,7 +1,7 @@
 #!/bin/sh
-# sh tests/package.sh BUILD: README's lines for a project of one's own, with an installed orrery, with the folder BUILD
-# itself, and with the sources as a subfolder, which takes over objects of BUILD.  The subfolder's code is as fast as
-# the installed one, whatever the parent's build type.  `orrery try` then works with the installed headers.
+# sh tests/package.sh BUILD: tests README's files for a project that uses orrery: installed, from the folder BUILD
+# itself, and with the sources as a subfolder, which takes over objects of BUILD.  The subfolder's code must be as fast
+# as the installed one for any build type of the parent.  `orrery try` must then work with the installed headers.
 set -eu
 build=$(cd "$1" && pwd)
 cd "$(dirname "$0")/.."
@@ -9,7 +9,7 @@ source=$PWD
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# or_show LOG COMMAND...: what the command prints goes to the log, and is shown if it fails.
+# or_show LOG COMMAND...: writes the command's output to the log; prints it if the command fails.
 or_show() {
   log=$work/$1
   shift
@@ -20,7 +20,7 @@ fail() {
   exit 1
 }
 
-# README holds both files between these marks.
+# README has both files between these marks.
 extract() { sed -n "/^<!-- $1 begin -->/,/^<!-- $1 end -->/p" README.md | grep -v -e '^<!--' -e '^```'; }
 installed=$work/installed subfolder=$work/subfolder prefix=$work/prefix
 mkdir "$installed" "$subfolder"
@@ -52,10 +52,10 @@ int main() {
 }
 END
 
-# setting FOLDER NAME: what CMake's cache there holds.
+# setting FOLDER NAME: prints a value of CMake's cache there.
 setting() { sed -n "s/^$2:[A-Z]*=//p" "$1/CMakeCache.txt"; }
 or_show install.log cmake --install "$build" --prefix "$prefix"
-# README puts BUILD into PATH, where find_package looks too; a prefix has precedence.
+# README puts BUILD into PATH, which find_package searches, too; a prefix has precedence.
 PATH=$build:$PATH or_show configure.log cmake -S "$installed" -B "$installed/build" -DCMAKE_PREFIX_PATH="$prefix"
 PATH=$build:$PATH or_show configure.log cmake -S "$installed" -B "$installed/by_path"
 [ "$(setting "$installed/by_path" orrery_DIR)" = "$build" ] || fail "the package in PATH was not found"
@@ -70,7 +70,7 @@ cmp "$work/one" "$work/by_path" || fail "the installed library and the build fol
 
 sed "s|^find_package.*|add_subdirectory(\"$source\" orrery)|" "$installed/CMakeLists.txt" > "$subfolder/CMakeLists.txt"
 cp "$installed"/*.cpp "$subfolder"
-# configure_subfolder BUILD_FOLDER OPTIONS...: as BUILD is configured, but for the build type.
+# configure_subfolder BUILD_FOLDER OPTIONS...: configures it like BUILD, except for the build type.
 configure_subfolder() {
   folder=$subfolder/$1
   shift
@@ -79,8 +79,8 @@ configure_subfolder() {
   done
   or_show configure.log cmake -S "$subfolder" -B "$folder" -G "Unix Makefiles" -DCMAKE_EXPORT_COMPILE_COMMANDS=ON "$@"
 }
-# commands FOLDER: how the files of the libraries are compiled there, but for those that the build itself writes; files
-# that are compiled together are included by one in CMakeFiles.
+# commands FOLDER: prints the compiler commands of the libraries' files there, except generated files; files that are
+# compiled together are included by a file in CMakeFiles.
 commands() {
   sed -n '/\(orrery_core\|orrery_models\|models_objects\)\.dir/s/^ *"command": "\(.*\)",$/\1/p' \
     "$1/compile_commands.json" | grep -v '/\(build_facts\|source_hash\)\.cpp' |

@@ -1,7 +1,7 @@
 #!/bin/sh
-# sh tests/random_settings.sh [N] [SEED]: N (default 10000) combinations of names and numbers, drawn from all that is
-# registered, train two steps or are refused in a sentence; see tests/examples/random_settings.cpp.  The last line
-# counts; the exit code is 1 if a draw ended otherwise.
+# sh tests/random_settings.sh [N] [SEED]: trains N (default 10000) random combinations of registered names and numbers
+# for two steps; each must train or be refused with a message (tests/examples/random_settings.cpp).  The last line
+# counts the outcomes; the exit code is 1 if a draw ended otherwise.
 set -eu
 cd "$(dirname "$0")/.."
 build=${BUILD:-build}

@@ -1,4 +1,4 @@
-// Rules that keep the tree readable, checked on its text: includes, contents and locations of files.
+// Rules that keep the tree readable, checked on its text: includes, contents, locations of files.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ struct File {
 using Files = std::vector<File>;
 
 const fs::path root = ORRERY_SOURCE_DIR;
-// A file includes from its own layer and earlier ones. The first layer holds what engine and cuda share.
+// A file includes from its own layer and earlier ones. engine and cuda share the first layer.
 const std::vector<Strings> layers{
     {"engine/types", "engine/math", "engine/system", "engine/settings", "engine/attention_formula"},
     {"cuda"},

@@ -1,16 +1,16 @@
 #!/bin/sh
 # sh tests/run.sh [--all] [FOLDER...] [CTEST OPTIONS]: installs what is missing, builds in build/, runs tests.
-#   sh tests/run.sh                  what must pass before a commit: all but the kernels of a GPU
-#   sh tests/run.sh --all            these too, which are emulated on the CPU
-#   sh tests/run.sh nn/activations   builds the tests of that layer alone, and runs those of the folder
+#   sh tests/run.sh                  the tests that must pass before a commit: all except those of GPU kernels
+#   sh tests/run.sh --all            also those of GPU kernels, emulated on the CPU
+#   sh tests/run.sh nn/activations   builds the tests of that layer only, and runs those of the folder
 # The last line counts test cases and example runs: "N passed, N failed".
-# Another build: BUILD=build/address OPTIONS=-DORRERY_SANITIZE=address,undefined TARGETS=nn_tests sh tests/run.sh -R
-# nn_tests
+# Another build:
+#   BUILD=build/address OPTIONS=-DORRERY_SANITIZE=address,undefined TARGETS=nn_tests sh tests/run.sh -R nn_tests
 set -u
 cd "$(dirname "$0")/.." || exit 1
 . examples/install.sh
 
-# Whatever fails before the tests run still ends with the line that scripts look for.
+# Prints the last line that scripts search for, after a failure before the tests.
 give_up() {
   echo "$1"
   echo "0 passed, 1 failed"
@@ -68,7 +68,7 @@ else
 fi
 
 # A doctest program counts its cases, an example counts as one; a program that failed without a failed case (a crash,
-# a sanitizer's report, too much time) counts as one failure more.
+# a sanitizer's report, a timeout) counts as one more failure.
 awk -v status=$status '
   function add() {
     if (!open) return

@@ -1,11 +1,11 @@
-# The test programs, the emulation of a GPU, and what ctest calls.
+# The test programs, the emulation of a GPU, and the tests of ctest.
 
 find_path(ORRERY_DOCTEST_INCLUDE doctest/doctest.h)
 orrery_require_package(ORRERY_DOCTEST_INCLUDE doctest-dev)
 
-# ThreadSanitizer looks for two threads at one place.  Enumerations of options and sizes, statistics and small trainings
-# show it nothing that other cases do not, and the threads of kernels are emulated one after another.  Nor do the steps
-# of real sizes that show the peaks of memory show AddressSanitizer more than small ones, which are fifty times as fast.
+# ThreadSanitizer searches for two threads at one address.  Enumerations of options and sizes, statistics and small
+# trainings find nothing that other cases do not, and the threads of kernels are emulated one after another.  For
+# AddressSanitizer, steps of real sizes, which show peaks of memory, find no more than small ones, 50 times as fast.
 set(tests_left_out)
 if(ORRERY_SANITIZE MATCHES "address")
   set(tests_left_out "-tce=memory plan: within a factor*,depth: it takes at most*")
@@ -46,8 +46,8 @@ target_include_directories(test_main SYSTEM PRIVATE "${ORRERY_DOCTEST_INCLUDE}")
 target_compile_definitions(test_main PRIVATE "ORRERY_SOURCE_DIR=\"${PROJECT_SOURCE_DIR}\""
                                              $<$<BOOL:${ORRERY_CUDA}>:ORRERY_CUDA_BUILD>)
 
-# The kernels on the CPU: engine, nn, models and cuda once more, with the emulation's <cuda_runtime.h>.  One program
-# never holds both builds, for they define the same names.  With ORRERY_CUDA=ON the same tests run on the card.
+# The kernels on the CPU: engine, nn, models and cuda once more, with the emulation's <cuda_runtime.h>.  No program
+# links both builds, because they define the same names.  With ORRERY_CUDA=ON the same tests run on the GPU.
 if(ORRERY_EMULATE_CUDA AND NOT ORRERY_CUDA)
   file(GLOB support CONFIGURE_DEPENDS tests/support/*.cpp)
   list(FILTER support EXCLUDE REGEX "/(main|message)\\.cpp$")
@@ -62,11 +62,11 @@ if(ORRERY_EMULATE_CUDA AND NOT ORRERY_CUDA)
   endif()
   orrery_link_core_dependencies(orrery_emulated)
   orrery_link_models_dependencies(orrery_emulated)
-  # For tests/support/sectors.h.  Without optimizations that join or part the loads of a thread.
+  # For tests/support/sectors.h: disables optimizations that merge or split the loads of a thread.
   set(watched -O2 -fno-tree-vectorize -fno-store-merging -fno-tree-sra -fsanitize=kernel-address
               -U__SANITIZE_ADDRESS__ --param=asan-stack=0 --param=asan-globals=0
               --param=asan-instrumentation-with-call-threshold=0)
-  # Half the time to compile, as for the tests themselves; the other files are those of the libraries, to the flag.
+  # Halves the compile time, as for the tests themselves; the other files have the flags of the libraries.
   set(of_kernels -O1 -fexpensive-optimizations)
   if(ORRERY_WATCH_ACCESSES)
     set(of_kernels ${watched})
@@ -74,12 +74,12 @@ if(ORRERY_EMULATE_CUDA AND NOT ORRERY_CUDA)
   orrery_find_formulas(files_of_kernels ${core_sources} ${model_members})
   set_property(SOURCE ${files_of_kernels} ${cuda_sources} APPEND PROPERTY COMPILE_OPTIONS
     "$<$<AND:$<CONFIG:Release>,$<STREQUAL:$<TARGET_PROPERTY:NAME>,orrery_emulated>>:${of_kernels}>")
-  if(ORRERY_SANITIZE STREQUAL "thread")  # the emulation's scheduler tells ThreadSanitizer itself what orders what
+  if(ORRERY_SANITIZE STREQUAL "thread")  # the emulation's scheduler reports the order of its threads to ThreadSanitizer
     set_source_files_properties(${support} PROPERTIES COMPILE_OPTIONS -fno-sanitize=thread)
   endif()
 endif()
 
-# Sanitizers watch this one build under all tests: it holds all that the others hold.
+# With sanitizers, all tests use this one build, because it contains all the others' code.
 set(tested_core orrery_core)
 set(tested_models orrery_models)
 if(ORRERY_SANITIZE AND TARGET orrery_emulated)
@@ -125,7 +125,7 @@ if(TARGET orrery)
   set_tests_properties(add_file PROPERTIES LABELS examples TIMEOUT 900)
 endif()
 
-# Foreign bytes (tests/fuzz/format.h).  With a compiler that has libFuzzer: -DORRERY_LIBFUZZER=ON, see tests/fuzz.sh.
+# Fuzzing of formats (tests/fuzz/format.h).  With libFuzzer: -DORRERY_LIBFUZZER=ON, see tests/fuzz.sh.
 if(TARGET orrery_models)
   file(GLOB formats CONFIGURE_DEPENDS tests/fuzz/*.cpp)
   list(FILTER formats EXCLUDE REGEX "/(driver|libfuzzer|[a-z_]*_test)\\.cpp$")
@@ -148,7 +148,7 @@ if(TARGET orrery_models)
   add_dependencies(fuzz_tests orrery_fuzz)
 endif()
 
-# Calls that fail (tests/fault_injection/interposer.cpp).  A sanitizer has an allocator of its own in that place.
+# Fault injection (tests/fault_injection/interposer.cpp).  A sanitizer would bring its own allocator, too.
 if(TARGET orrery AND NOT ORRERY_SANITIZE)
   add_library(fault_injection_interposer SHARED tests/fault_injection/interposer.cpp)
   target_link_libraries(fault_injection_interposer PRIVATE ${CMAKE_DL_LIBS})
@@ -163,7 +163,7 @@ endif()
 file(GLOB files CONFIGURE_DEPENDS tests/*_test.cpp)
 orrery_add_test_program(rules_tests LABEL rules FILES ${files})
 
-# The tutorial on a device: on a card if there is one, else on the emulated one.
+# The numbered examples on a device: on a GPU in a CUDA build, else on the emulated one.
 if(ORRERY_EXAMPLES AND (ORRERY_CUDA OR TARGET orrery_emulated))
   file(GLOB numbered CONFIGURE_DEPENDS examples/[0-9]*.cpp)
   foreach(file IN LISTS numbered)
@@ -203,24 +203,24 @@ elseif(TARGET orrery_emulated)
     set_source_files_properties(tests/cuda/runtime/coalescing_test.cpp PROPERTIES
       COMPILE_OPTIONS "${watched}" COMPILE_DEFINITIONS ORRERY_WATCHES_ACCESSES)
   endif()
-  # Once more as cards add: they cut off what the emulation rounds to the nearest.
+  # Repeats tests with sums as on a GPU, which truncates; the emulation rounds to nearest.
   if(NOT ORRERY_SANITIZE)
     add_test(NAME cuda_tests_truncating COMMAND cuda_tests "-sf=*/cuda/attention/tensor_core_test.cpp,\
 */cuda/matmul/*,*/cuda/runtime/instructions_test.cpp")
     set_tests_properties(cuda_tests_truncating PROPERTIES LABELS cuda TIMEOUT 1800 ENVIRONMENT_MODIFICATION
       "ORRERY_TRUNCATING_TENSOR_CORES=set:1;ORRERY_SHARED_MEMORY=unset:")
-    # And as cards without warp groups multiply, within their 99 KB of shared memory.
+    # Repeats products as on GPUs without warp groups, with their 99 KB of shared memory.
     add_test(NAME cuda_tests_86 COMMAND cuda_tests "-sf=*/cuda/matmul/*")
     set_tests_properties(cuda_tests_86 PROPERTIES LABELS cuda TIMEOUT 1800 ENVIRONMENT_MODIFICATION
       "ORRERY_EMULATED_ARCHITECTURE=set:86;ORRERY_SHARED_MEMORY=unset:")
   endif()
-  # What a step and what is timed launch, for tests/gpu_static/model.py.
+  # Records the launches of a step and of the benchmarks, for tests/gpu_static/model.py.
   add_executable(gpu_launches EXCLUDE_FROM_ALL tests/gpu_static/launches.cpp tests/gpu_static/benchmarks.cpp
                               tests/gpu_static/recorder.cpp examples/orrery/commands/bench_operations.cpp
                               examples/orrery/commands/bench_train.cpp examples/orrery/terminal/style.cpp
                               examples/orrery/terminal/table.cpp)
   target_link_libraries(gpu_launches PRIVATE orrery_emulated ${CMAKE_DL_LIBS})
-  # The program with the emulated card, for tests/gpu.sh: files that hold formulas are compiled with the emulation's
+  # The program with the emulated GPU, for tests/gpu.sh: files with formulas are compiled with the emulation's
   # headers, the other objects are the program's.
   if(TARGET orrery)
     add_executable(orrery_on_emulation EXCLUDE_FROM_ALL ${program_members} $<TARGET_OBJECTS:program_objects>)
@@ -228,7 +228,7 @@ elseif(TARGET orrery_emulated)
   endif()
 endif()
 
-# What tests/run.sh runs before a commit: everything but what is compiled for the emulation.
+# The programs that tests/run.sh builds before a commit: all except those of the emulation.
 add_custom_target(quick_tests)
 foreach(target orrery engine_tests nn_tests models_tests examples_tests fuzz_tests fault_injection_tests rules_tests)
   if(TARGET ${target})
@@ -240,7 +240,7 @@ foreach(file IN LISTS numbered)
   add_dependencies(quick_tests ${name})
 endforeach()
 
-# They run beside one another, the longest first: seconds on a slow machine.
+# Tests run in parallel, the longest first.  COST: seconds on a slow machine.
 foreach(cost examples_tests=480 models_tests=300 cuda_tests=300 add_file=200 cuda_tests_truncating=180
              fault_injection_tests=100 package=60)
   string(REPLACE "=" ";" cost "${cost}")

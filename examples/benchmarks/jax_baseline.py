@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The same training steps in JAX (jit, CPU), for a second opinion: pip install jax optax; python jax_baseline.py [seconds]"""
+"""The same training steps in JAX (jit, CPU), to compare: pip install jax optax; python jax_baseline.py [seconds]"""
 import json, math, sys, time
 import jax, jax.numpy as jnp, optax
 seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 3

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The peer's side of every speed comparison: the same work in PyTorch, one JSON line per figure.
+"""PyTorch's side of every speed comparison: the same work in PyTorch, one JSON line per result.
 
     pip install torch==2.13.0 numpy
     python pytorch_baseline.py gemm rows attention train generate [--only TEXT] [--compile] [--bf16] [--device cuda] [--threads 2]
 
 Each line: {"case", "backend", "dtype", "ms", "ms_median", "rate", "unit", ...}.  `ms` is the minimum over the
-repeats.  A ratio counts only between two figures taken in one run on one machine: see compare.py.
+repeats.  A ratio is valid only for two results of one run on one machine: see compare.py.
 """
 import argparse, json, math, statistics, sys, time
 import torch
@@ -20,7 +20,7 @@ parser.add_argument("--bf16", action="store_true", help="autocast to bfloat16")
 parser.add_argument("--precision", default="highest", help="torch.set_float32_matmul_precision")
 parser.add_argument("--device", default="cpu")
 parser.add_argument("--threads", type=int, default=2)
-parser.add_argument("--seconds", type=float, default=3.0, help="time to spend on one figure")
+parser.add_argument("--seconds", type=float, default=3.0, help="time per measurement")
 parser.add_argument("--data", default="", help="char: the text file")
 parser.add_argument("--steps", type=int, default=2000, help="char: train this many steps and report the loss")
 args = parser.parse_args()
@@ -323,7 +323,7 @@ def train():
 
 @torch.inference_mode()
 def generate():
-    """A text of one row that goes on, with keys and values written into one place; eager."""
+    """Incremental decoding of one text with a KV cache of fixed size; eager."""
     if not wanted("generate/gpt2-124m"):
         return
     prompt, new, layers, heads, d = 64, 64, 12, 12, 768

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Trains the committed configurations on the real sets, three seeds each, and prints the figures of README's table.
+"""Trains the committed configurations on the real sets, three seeds each, and prints the results of README's table.
 
     python3 examples/benchmarks/real_data.py --orrery build/orrery --data DATA --out runs/real [RUN...] [--seeds 1,2,3]
 
-DATA holds the sets in folders: images/fashion-mnist (four .gz), images/cifar10 (binary files), translation/multi30k,
+DATA has the sets in folders: images/fashion-mnist (four .gz), images/cifar10 (binary files), translation/multi30k,
 translation/bible-kjv-luther1912 (train, valid, test .tsv.gz), text/novels and code/cpython-lib (train, valid .txt.gz);
-the heads of the configurations say where each comes from.  The figures of each seed are kept in real_data.json beside
-this script, with the hash of their settings; what stands there is not run again, and an interrupted run is resumed.
-`--fresh` forgets them.  Several calls may run side by side, `--threads=1` each: the figures but the minutes are the
-same.  One row a seed, then the means; the last line reads "N passed, N failed".
+the heads of the configurations name their sources.  The results of each seed are kept in real_data.json next to this
+script, with the hash of their settings; kept seeds are not run again, and an interrupted run is resumed.  `--fresh`
+ignores them.  Several calls may run in parallel, with `--threads=1` each: all results except the minutes are equal.
+Prints one row per seed, then the means; the last line is "N passed, N failed".
 """
 import argparse, fcntl, gzip, hashlib, json, math, pathlib, re, statistics, subprocess, sys, time, tomllib
 
@@ -28,7 +28,7 @@ sets = {name: args.data / name for name in ("images/fashion-mnist", "images/cifa
 
 
 def call(*words):
-    """What a program writes to both outputs, its results first: translate tells its score beside its translations."""
+    """Returns a program's stdout, then its stderr: translate prints its score there."""
     done = subprocess.run([str(word) for word in words], capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"{' '.join(map(str, words))}\n{done.stdout[-2000:]}{done.stderr}")
@@ -36,12 +36,12 @@ def call(*words):
 
 
 def figures_of(text):
-    """"validation loss 1.89, bits per character 2.7" as a dictionary."""
+    """Parses "validation loss 1.89, bits per character 2.7" into a dictionary."""
     return {name.strip(): float(value) for name, value in re.findall(r"([a-z][a-z ]*?) (-?[\d.]+)(?:,|$|\n)", text)}
 
 
 def train(name, config, seed, *options):
-    """The figures of the run's last validation, and its minutes."""
+    """Returns the metrics of the run's last validation, and its minutes."""
     out = args.out / f"{name}-{seed}"
     log = out.with_suffix(".log")
     if not log.exists():
@@ -106,7 +106,7 @@ def python_library(name, config, seed, *options):
 
 
 def bigram_bits(train_text, valid_text):
-    """Bits per byte of b l2 c(ab)/c(a) + l1 c(b)/N + l0/256, with the best weights on a grid for the text judged."""
+    """Bits per byte of b l2 c(ab)/c(a) + l1 c(b)/N + l0/256, with the best weights on a grid for the evaluated text."""
     pairs, singles = {}, [0] * 256
     for a, b in zip(train_text, train_text[1:]):
         pairs[a, b] = pairs.get((a, b), 0) + 1
@@ -133,7 +133,7 @@ def bible(name, config, seed, *options):
 
 
 def bible_bleu(out, folder):
-    """Of the test chapters' passages of eight verses, as in the configuration, each a line."""
+    """BLEU of the test chapters' passages of eight verses, as in the configuration, one per line."""
     chapters = {}
     for line in gzip.open(folder / "test.tsv.gz", "rt", encoding="utf-8"):
         document, _, english, german = line.rstrip("\n").split("\t")
@@ -148,7 +148,7 @@ def bible_bleu(out, folder):
 
 
 def figures(name, run, config, options, seed):
-    """Of a run and a seed: those that are kept, if they are of these settings, or new ones, which are kept then."""
+    """Returns the results of a run and a seed: the kept ones, if their settings are equal, or new ones, then kept."""
     settings = tomllib.loads((configs / f"{config}.toml").read_text()) | {"options": options}
     head = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
     with open(kept, "a+") as file:
@@ -172,11 +172,11 @@ def figures(name, run, config, options, seed):
     return found
 
 
-# By how many of the seeds' standard deviations of the validation loss it rises where each translation has the source of
-# another: what is read of sources at all.
+# The rise of the validation loss if each translation gets the source of another, in standard deviations of the seeds:
+# shows how much the model uses its sources.
 of_spread = "exchanged sources, in spreads"
-# What is run: by which function, configuration and further options, and where the means must lie: (figure, least, most).
-# CIFAR takes as many steps as PyTorch's script makes in its 150 seconds on two cores: 1,500, and 1,270 with DyT.
+# Per run: function, configuration, further options, and bounds of the means: (result, least, most).
+# CIFAR trains for the steps that PyTorch's script makes in its 150 seconds on two cores: 1,500, and 1,270 with DyT.
 RUNS = {
     "fashion": (fashion, "vit-fashion", [], [("accuracy", 0.863, 1)]),
     "cifar-batch": (cifar, "resnet-cifar", [], [("accuracy", 0.69, 1)]),
@@ -191,7 +191,7 @@ RUNS = {
     "bible-relu_former": (bible, "bible", ["--attention=relu_former", "--losses.normalization_loss=0.01"],
                           [(of_spread, 3, math.inf)]),
 }
-# What a run's mean may have more than another's, of equal seeds: 0.02 bits is what seeds scatter by.
+# Bounds of a mean minus that of another run with equal seeds; 0.02 bits is the spread of the seeds.
 COMPARED = [
     ("novels-adaptive", "bits per character", "novels-fixed", 0.02),
     ("novels-adaptive", "attention multiply adds per token", "novels-fixed", 0),

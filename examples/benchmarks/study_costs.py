@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""What studying costs: runs side by side against one after the other, and what is noted of a run against nothing.
+"""Cost of studies: parallel runs compared with runs in sequence, and logged metrics compared with none.
 
     python3 examples/benchmarks/study_costs.py --orrery build/orrery [--runs 12] [--steps 400] [--rounds 5]
 
-On a quiet machine.  Trains gpt-char-small on the text that comes with orrery, in a folder that is removed at the end:
-a sweep of so many runs, killed half way and begun again by the same command; the same runs one after the other, each
-with all cores; then rounds of three trainings, with nothing noted but a step's own numbers, as usual, and with all
-figures every 100 steps, of which the fastest count; last the report of a run.  The last line reads "N passed, N failed".
+Run it on an idle machine.  Trains gpt-char-small on the text that comes with orrery, in a folder that is removed at the
+end: a sweep of `runs` runs; the same sweep, killed half way and restarted; the same runs in sequence, each with all
+cores; then rounds of three trainings, with the metrics of steps only, the default metrics, and all metrics every 100
+steps, of which the fastest count; last the report of a run.  The last line is "N passed, N failed".
 """
 import argparse, pathlib, signal, subprocess, sys, tempfile, time
 
@@ -37,7 +37,7 @@ def timed(*words):
 
 
 def finished(pool):
-    """The finished runs of a pool: folder and when its weights were written."""
+    """Returns the finished runs of a pool: folder, and time when its weights were written."""
     return {path: path.stat().st_mtime_ns for path in pool.glob(f"*/step_{args.steps:06}/weights.safetensors")}
 
 
@@ -49,7 +49,7 @@ def sweep(folder):
     time.sleep(side_by_side / 2)
     killed.send_signal(signal.SIGKILL)
     killed.wait()
-    time.sleep(1)  # its runs notice that it is gone
+    time.sleep(1)  # its runs end when the program is gone
     pool = pathlib.Path(folder, "killed-pool")
     before = finished(pool)
     rest = timed(*again)
@@ -61,7 +61,7 @@ def sweep(folder):
     one_by_one = sum(timed("train", *common, f"--seed={seed}", f"--out={folder}/one-{seed}")
                      for seed in range(1, args.runs + 1))
     print(f"{args.runs} runs side by side {side_by_side:.1f} s, one after the other {one_by_one:.1f} s")
-    judge("side by side, of the time one after the other", side_by_side / one_by_one, 0.8)
+    judge("time in parallel, relative to the time in sequence", side_by_side / one_by_one, 0.8)
 
 
 def logging(folder):
@@ -73,8 +73,8 @@ def logging(folder):
             whole = timed("train", *common, "--evaluate_every=0", "--checkpoint_every=0", f"--out={out}", *words)
             best[way] = min(best.get(way, whole), whole)
     print("best of " + ", ".join(f"{way} {seconds:.2f} s" for way, seconds in best.items()))
-    judge("usual figures every 100 steps, beside none", best["usual"] / best["nothing"], 1.01)
-    judge("all figures every 100 steps, beside none", best["all"] / best["nothing"], 1.03)
+    judge("default metrics every 100 steps, relative to none", best["usual"] / best["nothing"], 1.01)
+    judge("all metrics every 100 steps, relative to none", best["all"] / best["nothing"], 1.03)
 
 
 with tempfile.TemporaryDirectory() as folder:

@@ -3,11 +3,11 @@
 
     /usr/bin/python3 tests/browser/report.py PROGRAM [FOLDER]
 
-Trains small runs and a sweep with PROGRAM, makes their pages, and one of synthetic maps, and looks at what a browser
-makes of them: errors, every row of metrics.jsonl in its chart, pointer and keys, contrast in both themes, widths 400
-and 1600, links of the contents, frames.  With FOLDER, pictures of all pages stay there.  Needs Debian's chromium,
-chromium-driver and python3-selenium.
-The last line reads "N passed, N failed".
+Trains small runs and a sweep with PROGRAM, makes their pages, and one of synthetic maps, and checks them in a browser:
+errors, every row of metrics.jsonl in its chart, pointer and keys, contrast in both themes, widths 400 and 1600, links
+of the contents, frames.  Saves screenshots of all pages to FOLDER, if given.  Needs Debian's chromium, chromium-driver
+and python3-selenium.
+The last line is "N passed, N failed".
 """
 
 import base64, csv, json, math, os, shutil, struct, subprocess, sys, tempfile
@@ -77,7 +77,7 @@ class Page:
     def __init__(self, driver, path):
         self.driver, self.path = driver, path
 
-    def load(self, width=1600, dark=False):  # nothing but the window's part is drawn
+    def load(self, width=1600, dark=False):  # only the part in the window is drawn
         self.driver.execute_cdp_cmd(
             "Emulation.setDeviceMetricsOverride",
             {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False},
@@ -155,7 +155,7 @@ def number_text(x):  # as the page writes it
     return ("−" if x < 0 else "") + text
 
 
-# Every piece of text against what lies behind it: WCAG 2.1, relative luminance; 4.5 is what AA asks for.
+# Contrast of every text with its background: WCAG 2.1, relative luminance; AA requires 4.5.
 contrast = """
   const parse = (text) => { const m = text.match(/[\\d.]+/g).map(Number); return [m[0], m[1], m[2], m.length > 3 ? m[3] : 1]; };
   const over = (top, below) => [0, 1, 2].map((i) => top[i] * top[3] + below[i] * (1 - top[3]));
@@ -236,9 +236,9 @@ def check_everywhere(page, name, pictures):
             count, low, of_maps = page.run(contrast)
             check(count > 50 and not low, f"{what}: of {count} texts these have little contrast: {low}")
             maps = page.run("return document.querySelectorAll('.map').length")
-            check(of_maps >= 2 * maps, f"{what}: {of_maps} labels of {maps} maps are looked at")
+            check(of_maps >= 2 * maps, f"{what}: {of_maps} labels of {maps} maps are checked")
             twice = page.run(one_of_several)
-            check(not twice, f"{what}: these stand there twice: {twice}")
+            check(not twice, f"{what}: these titles or numbers appear twice: {twice}")
             check(
                 page.run("return document.documentElement.dataset.theme") == ("dark" if dark else "light"),
                 f"{what}: theme",
@@ -247,7 +247,7 @@ def check_everywhere(page, name, pictures):
                 """return [...document.querySelectorAll('.plot svg, .map canvas, .bars, h1, h2, h3')].filter((e) => {
                 const b = e.getBoundingClientRect(); return b.right > innerWidth + 1 || b.left < -1; }).length"""
             )
-            check(outside == 0, f"{what}: {outside} pieces lie outside of the window")
+            check(outside == 0, f"{what}: {outside} elements are outside of the window")
             if pictures:
                 page.picture(f"{pictures}/{name}_{width}_{'dark' if dark else 'light'}.png")
     unnamed = page.run(
@@ -256,7 +256,7 @@ def check_everywhere(page, name, pictures):
     )
     check(unnamed == 0, f"{name}: {unnamed} controls without a name")
     requests = page.run("return performance.getEntriesByType('resource').length")
-    check(requests == 0, f"{name}: it asks for {requests} files")
+    check(requests == 0, f"{name}: it requests {requests} files")
 
 
 def check_charts(page, folders):
@@ -266,7 +266,7 @@ def check_charts(page, folders):
             for key in row:
                 if key != "step":
                     counted[(run, key)] = counted.get((run, key), 0) + 1
-    # Those with an axis of their own are of looks inside: they do not stand over steps.
+    # Charts with their own axis come from analyses: their x axis is not the step.
     drawn = page.run(
         "return [...document.querySelectorAll('path.line')].filter((p) => !p.dataset.axis).map((p) => [Number(p.dataset.run), p.dataset.key, Number(p.dataset.rows), p.getAttribute('d').length])"
     )
@@ -379,7 +379,7 @@ def with_data(page, data, path):  # the same page with other data
     return path
 
 
-def synthetic(n=256):  # attention of 4 x 4 heads: rows that add up to 1, each head with a distance of its own
+def synthetic(n=256):  # attention of 4 x 4 heads: rows that add up to 1, each head with its own distance
     maps = []
     for layer in range(4):
         for head in range(4):
@@ -491,7 +491,7 @@ scroll_frames = """
   });"""
 
 
-# Another program of this machine may take a frame; ours would take it every time.
+# Another program of this machine may delay a frame; the page's own delay repeats every time.
 def check_frames(measure, what):
     worst = []
     while len(worst) < 8 and (not worst or min(worst) > 50):
@@ -625,7 +625,7 @@ def check_study(page, folder):
     with open(folder + "/verdict.json") as file:
         verdict = json.load(file)
     text = page.run("return document.body.innerText")
-    check(verdict["verdict"] in text and "more in thirty steps" in text, "the page does not say what was judged")
+    check(verdict["verdict"] in text and "more in thirty steps" in text, "the page does not state the tested claim")
     with open(folder + "/table.csv") as file:
         for row in csv.DictReader(file):
             check(f"{float(row['mean']):.4f}" in text, f"the page lacks the mean of {row}")
@@ -642,7 +642,7 @@ def main():
         small_run(program, b, "--steps=100", "--attention=softmax(span=adaptive_span(16))", "--learning_rate=3e-3")
         with open(
             b + "/metrics.jsonl", "a"
-        ) as log:  # figures of parts, one that is not finite, and a row that is being written
+        ) as log:  # metrics of modules, a non-finite one, and an incomplete row
             for step in range(101, 161):
                 parts = {
                     f"entropy/blocks.{i}.attention.{k}": 2 + math.sin(step / 9 + i + k)

@@ -59,7 +59,7 @@ TEST_CASE("compare: where numbers part, what differs most, and what only one has
   CHECK(contains(out, "validation_loss by step\n"));
   CHECK(finds(out, "the last validation:\n +1 +2 +3\n  step +4 +4 +2\n"));
   CHECK(finds(out, "  validation_loss( +\\d+\\.\\d{4}){3}\n"));
-  // Both start with equal weights and batches: only the learning rate differs in the first step.
+  // Both start with equal weights and batches: the first step differs in the learning rate only.
   CHECK(finds(out, "\nmetrics of 1 and 2\\b.* step 1\n +1 +2\n  learning_rate +\\S+ +\\S+\n\n"));
   CHECK(finds(out, "\nmetrics of 1 and 3\\b.* step 1\n"));
   CHECK(finds(out, "\nparameters of 1 and 2\\b.*\\bstep 4 and 4\\b.* \\d+ differ\\b.* 0 .*same\n"));

@@ -73,7 +73,7 @@ TEST_CASE("json: train prints the run, its losses and its files; the text goes t
   bool has_log = false;
   for (const Json& file : json["files"]) has_log = has_log || file == folder / "run/metrics.jsonl";
   CHECK(has_log);
-  CHECK(!contains(read_file(folder / "run/settings.toml"), "json"));          // it is no setting of the run
+  CHECK(!contains(read_file(folder / "run/settings.toml"), "json"));          // not a setting of the run
   const Outcome failed = run_orrery(train_words(folder, "run", {"--json"}));  // the folder holds a run
   expect_error(failed).names(folder / "run");
   CHECK(failed.out.empty());

@@ -296,7 +296,7 @@ TEST_CASE("pool: no run is left when the program that trains it is killed or end
     CHECK(!contains(outcome.out, "runs: left:"));
     CHECK(outcome.out.ends_with("left:\n"));
   }
-  // An error in the sweep: the first run ends without the compared metric, the other run is endless.
+  // An error in the sweep: the first run ends without the compared metric, the other is endless.
   {
     const Folder folder;
     const Words words = sweep_of(folder, {"--schedule=constant", "--seed=1", "--jobs=2", "--metric=acuracy"},

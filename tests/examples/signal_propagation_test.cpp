@@ -1,4 +1,4 @@
-// orrery train --signal_propagation=yes: its table, file, section in a report, and plug-in components.
+// orrery train --signal_propagation=yes: its table, file, report section, and plug-in components.
 #include <doctest/doctest.h>
 
 #include <cmath>

@@ -1,5 +1,5 @@
-// The command line's conventions: exit codes, streams, a run as a word, colors, progress, threads
-// and pipes.
+// The command line's conventions: exit codes, streams, a run as a positional argument, colors,
+// progress, threads and pipes.
 #include <doctest/doctest.h>
 
 #include "tests/examples/training.h"

@@ -1,6 +1,6 @@
 // Fault injection: the n-th allocation, write, fsync, rename, ... of a command fails, for all n
-// (here a sample; sh tests/fault_injection.sh takes all). The command must exit with 0, or with 1 and a
-// message. A run folder loses nothing, and a resumed run is byte-identical to an uninterrupted one.
+// (here a sample; sh tests/fault_injection.sh takes all). The command must exit with 0, or with 1
+// and a message. A run folder loses nothing; a resumed run is byte-identical to an undisturbed one.
 #include <doctest/doctest.h>
 
 #include <algorithm>

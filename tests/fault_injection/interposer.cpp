@@ -1,6 +1,6 @@
-// A preloaded library that makes one call of a kind fail, as on a machine without memory, disk space
-// or descriptors:
-//   LD_PRELOAD=...  FAILURES_KIND=write FAILURES_AT=7 [FAILURES_LASTING=1]   the seventh call; lasting: all later ones
+// A preloaded library that makes one call of a kind fail, as on a machine without memory, disk
+// space or descriptors:
+//   LD_PRELOAD=... FAILURES_KIND=write FAILURES_AT=7   call 7; FAILURES_LASTING=1: later ones, too
 //   FAILURES_COUNTS=FILE   number of calls of each kind, written at exit
 // Allocations count from the first one by a library or program named *orrery*. Earlier ones come
 // from constructors of other libraries; libgfortran's (from OpenBLAS) mishandles a failure.

@@ -8,7 +8,7 @@
 
 namespace fault_injection {
 
-// A temporary folder, removed with the object; in /dev/shm if possible, as every run syncs its files.
+// A temporary folder, removed with the object; in /dev/shm if possible: every run syncs its files.
 class ScratchFolder {
  public:
   ScratchFolder();
@@ -23,7 +23,7 @@ class ScratchFolder {
 void copy_folder(const std::string& from, const std::string& to);
 Words operator+(Words words, const Words& more);
 
-// Arguments for four steps on text.txt in run/, with a checkpoint every second step; paths are relative.
+// Arguments for four steps on text.txt in run/, a checkpoint every second step; relative paths.
 const Words& train_words();
 
 // Initial folders, made once.

@@ -1,5 +1,5 @@
 // Restricted environments: a full disk, a read-only folder, limits on descriptors, memory and file
-// size, a closed or full stdout. Every command exits with 0, or with 1 and a message; no run is lost.
+// size, a closed or full stdout. A command exits with 0, or with 1 and a message; no run is lost.
 #include <doctest/doctest.h>
 #include <unistd.h>
 
@@ -51,7 +51,7 @@ std::string wrong(const Command& command, const std::string& folder, const RunRe
   return files_of(folder + "/run") == files_of(Templates::get().done + "/run") ? "" : "changes the run";
 }
 
-// `before`: a line of shell, such as ulimit -n 8. `after` follows the arguments, such as > /dev/full.
+// `before`: a shell line, such as ulimit -n 8. `after` follows the arguments, such as > /dev/full.
 RunResult treat(const Command& command, const std::string& before, const std::string& after = "") {
   const ScratchFolder scratch;
   const std::string folder = scratch / "folder";
@@ -73,8 +73,8 @@ std::string why_no_mounts() {
   return ran.code == 0 ? "" : ran.err.empty() ? "unshare ends with " + std::to_string(ran.code) : ran.err;
 }
 
-// Runs the command in a tmpfs with `kilobytes` KB besides its initial files (if `spare`), and copies
-// the run back. `seal`: a line of shell before the command; it may make the folder read-only.
+// Runs the command in a tmpfs with `kilobytes` KB besides its initial files (if `spare`), then
+// copies the run back. `seal`: a shell line before the command; it may make the folder read-only.
 RunResult treat_in_tmpfs(const Command& command, int kilobytes, const std::string& seal, bool spare) {
   const ScratchFolder scratch;
   const std::string folder = scratch / "folder", inner = scratch / "inner";

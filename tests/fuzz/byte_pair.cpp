@@ -51,7 +51,7 @@ REGISTER_FORMAT(byte_pair, {.name = "byte_pair",
                                       "419",
                                       "420"}});
 
-// Files next to a vocabulary of the 256 bytes: names with ids or, failing that, settings with names.
+// Files next to a vocabulary of the 256 bytes: names with ids, or else settings with names.
 void read_added_tokens(const std::string& folder, std::string_view bytes) {
   std::string vocabulary = "{";
   for (int byte = 0; byte < 256; ++byte)

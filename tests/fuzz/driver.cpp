@@ -1,9 +1,9 @@
 // The formats' own driver, for compilers without libFuzzer and for the tests:
-//   orrery_fuzz --list                                            name, then the files that read the format
+//   orrery_fuzz --list                            names, each with the files that read the format
 //   orrery_fuzz FORMAT [--inputs=N] [--seconds=N] [--seed=N] [--corpus=DIR] [--keep=DIR] [--all]
-//   orrery_fuzz FORMAT FILE...                                    these inputs alone, as they are
-// Tries the corpus, then mutations of it. An input that breaks a promise, crashes or hangs is written
-// to --keep; the exit code is 1 or the signal's. With --all the search continues after a failure.
+//   orrery_fuzz FORMAT FILE...                    these inputs alone, as they are
+// Tries the corpus, then mutations of it. An input that breaks a promise, crashes or hangs is
+// written to --keep; the exit code is 1 or the signal's. --all continues after a failure.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>

@@ -14,7 +14,7 @@ using namespace fuzz;
 using namespace orrery;
 using namespace orrery::models;
 
-// Returns a safetensors file of a small GPT-2, Llama and vision transformer, as the corpus names them.
+// Returns a safetensors file of a small GPT-2, Llama and vision transformer, named like the corpus.
 std::string small_tensors(const std::string& folder) {
   const std::string byte = R"({"name":"byte"})", classes = R"({"classes":["a","b"]})";
   const std::vector<std::vector<std::pair<std::string, std::string>>> models = {

@@ -65,7 +65,7 @@ std::string header(const std::vector<Entry>& entries, Random& random) {
   return json;
 }
 
-// Returns a file of up to five tensors: one in four is valid, the others have one wrong number or term.
+// Returns a file of up to five tensors: one in four is valid, the others have one wrong value.
 std::string make(std::string_view, Random& random) {
   static const std::vector<std::pair<std::string, uint64_t>> dtypes = {
       {"F32", 4}, {"F64", 8}, {"BF16", 2}, {"F16", 2}, {"I32", 4}};

@@ -1,4 +1,4 @@
-// Sentence pairs, and pieces of tokenizers that other programs trained.
+// Sentence pairs, and the vocabularies of tokenizers that other programs trained.
 #include "models/data/sentence_pairs.h"
 
 #include "models/data/tokenizer.h"

@@ -1,4 +1,4 @@
-// signal_propagation.json, which --signal_propagation=yes writes to a run folder and a report reads.
+// signal_propagation.json: --signal_propagation=yes writes it to a run folder; a report reads it.
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>

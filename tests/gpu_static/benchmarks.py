@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""What is expected of a card for each figure that tests/gpu.sh measures, beside what was measured.
+"""Prints the expected time of each benchmark of tests/gpu.sh on a GPU, next to the measured one.
 
     python3 benchmarks.py [--card NAME] [--counts COUNTS] [--like REGEX] [MEASURED...]
 
-NAME: as nvidia-smi has it; without it all cards that model.py knows stand side by side.  COUNTS: what `count.py --build
-... --step --json` printed, for a card of the same architecture.  MEASURED: what `orrery bench --json` printed, or
-compare.py's --json.  REGEX: of "bf16 gemm/2048x2048x2048".
+NAME: as nvidia-smi prints it; without it, all GPUs that model.py knows are listed.  COUNTS: the output of `count.py
+--build ... --step --json` for a GPU of the same architecture.  MEASURED: the output of `orrery bench --json`, or
+compare.py's --json.  REGEX: matches names such as "bf16 gemm/2048x2048x2048".
 
-Products, attention and steps of bf16 follow from what is launched for them (launches/figures.tsv, recorded) and from
-what their kernels execute (counted), as model.py says.  Of what is not counted, all in f32, no more is known than what
-a card can do: >= is the time that its bandwidth or its f32 units allow, and the launches take; arrays of 16 MB that
-stay in the level-2 cache from call to call may beat it.
+Times of products, attention and steps in bf16 follow from their recorded launches (launches/figures.tsv) and the
+counted instructions of their kernels, as in model.py.  For kernels without counts, all in f32, only a bound is known:
+>= is the time that the bandwidth or the f32 units of the GPU allow, plus the launches; arrays of 16 MB that stay in the
+level-2 cache from call to call may be faster.
 """
 import argparse, collections, json, pathlib, re
 
@@ -29,7 +29,7 @@ def read_figures(path=model.here / "launches" / "figures.tsv"):
 
 
 def expected(figure, card, counts):
-    """(seconds, "" or ">=") of a figure; of a kernel that is not counted, or of memory that is not known, a Failure."""
+    """Returns (seconds, "" or ">=") of a benchmark; a Failure if a kernel has no counts or its memory is unknown."""
     if figure.dtype == "bf16":
         sizes = model.sizes_of(figure.launches, figure.parameters)
         array = sizes.tokens * sizes.width * 2
@@ -41,7 +41,7 @@ def expected(figure, card, counts):
 
 
 def read_measured(path, figures):
-    """Milliseconds of each (dtype, case)."""
+    """Returns the milliseconds of each (dtype, case)."""
     text = pathlib.Path(path).read_text()
     try:
         whole = json.loads(text)

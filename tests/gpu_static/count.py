@@ -1,22 +1,22 @@
 #!/usr/bin/env python3
-"""What kernels execute in their main loops, counted in their machine code: no GPU is needed.
+"""Counts the instructions of kernels' main loops in their machine code; needs no GPU.
 
-    python3 count.py --build CHECKOUT [--arch 80 90] [--also REGEX]       compiles the hot kernels and counts them
+    python3 count.py --build CHECKOUT [--arch 80 90] [--also REGEX]       compiles and counts the hot kernels
     python3 count.py FILE_OR_FOLDER... [--kernels REGEX]                  cubins, object files, a build folder
     ... [--at-most '[COLUMN:]REGEX=NUMBER']... [--launches FILE]... [--json]
 
 A kernel with tensor-core instructions has a row of: instructions per HMMA.16816 on the path that passes all HMMA of a
 trip of the main loop with the fewest instructions (README.md), how many of them load fragments (LDSM), compute in
 floating point, compute whole numbers and addresses, or control; instructions from the loop's end to the kernel's, and
-as many for 64 outputs of a product's thread; registers; KB of shared memory that a launch asks for
-(--launches: what launches.cpp wrote; default: launches/*.tsv); loads and stores of spilled registers in the kernel,
-and in the loop; the peer of peers.json, and ours as a multiple of it.  The others have a row of instructions per
-16 bytes stored (loaded, where nothing is stored) in the loop that moves the most, or the length of the listing.
+the same for 64 outputs of a product's thread; registers; KB of shared memory that a launch requests
+(--launches: output of launches.cpp; default: launches/*.tsv); loads and stores of spilled registers in the kernel,
+and in the loop; the peer of peers.json, and ours as a multiple of it.  Other kernels have a row of instructions per
+16 bytes stored (loaded, if it stores nothing) in the loop that moves the most, or the length of the listing.
 
 --at-most: ends with 1 if a row whose name has REGEX has more than NUMBER, or if there is no such row.  COLUMN: loop
 (the default: instructions per HMMA, or what such a row has), epilogue (after the loop, for 64 outputs), registers,
-spills, loop_spills; ratio:CARD BATCH, such as 'ratio:h100 8=1.1', is what model.py says of a step, and asks for --step.
-With --build a peer that stands beside no kernel is an error too.
+spills, loop_spills; ratio:CARD BATCH, such as 'ratio:h100 8=1.1', is model.py's ratio for a step, and implies --step.
+With --build, a peer without a kernel is an error, too.
 """
 import argparse, collections, concurrent.futures, glob, json, os, pathlib, re, shlex, shutil, signal, subprocess
 import sys, time
@@ -25,14 +25,14 @@ import model, sass
 from names import shortened
 
 here = pathlib.Path(__file__).resolve().parent
-# What the sources say that hold the hot kernels; they are looked for among those that nvcc compiles.
+# Patterns of the sources with the hot kernels; the files that nvcc compiles are searched for them.
 hot_sources = {
     "products of bf16": r"void multiply\(const Matmul<bf16>",
     "softmax attention": r"attention_forward\(problem, SoftmaxWeights",
     "relu attention": r"REGISTER_ACTIVATION\(Relu\)",
     "products with gelu": r"REGISTER_ACTIVATION\(GeluTanh\)",
 }
-# And, with --step, those of a step whose instructions decide how long they take.
+# With --step, also the kernels of a step whose instructions bound their time.
 step_sources = {
     "cross-entropy": r"struct RowLoss",
     "layer norm": r"REGISTER_NORMALIZATION\(Layer",
@@ -87,7 +87,7 @@ def main():
 
 
 def find_tools():
-    """cuobjdump and nvdisasm, which it calls: of the PATH, of a CUDA toolkit, or of Python's packages."""
+    """Finds cuobjdump, and nvdisasm, which it calls: in the PATH, a CUDA toolkit, or Python's packages."""
     places = [None, *glob.glob("/usr/local/cuda*/bin")]
     places += [str(p) for folder in sys.path for p in pathlib.Path(folder or ".").glob("nvidia/cu*/bin")]
     found = {name: next(filter(None, (shutil.which(name, path=p) for p in places)), None)
@@ -196,7 +196,7 @@ def demangled(names):
 
 
 def read_shared(files):
-    """Bytes of shared memory that launches of a kernel asked for."""
+    """Returns the bytes of shared memory that launches of each kernel requested."""
     most = {}
     for launch in (l for file in files for l in model.read_launches(file)):
         most[launch.kernel] = max(launch.shared, most.get(launch.kernel, 0))
@@ -238,12 +238,12 @@ def row_of(kernel, shared):
 
 
 def unique(rows):
-    """A kernel that several files hold has one row."""
+    """Keeps one row of a kernel that several files contain."""
     return list({(r["kernel"], r["arch"], r.get("instructions"), r["listing"]): r for r in rows}.values())
 
 
 def compare(rows, peers):
-    """Peers beside ours.  Where ours needs several kernels, one more row for all of them: the instructions of each per
+    """Adds peers to our rows.  If ours needs several kernels, adds a row for all of them: the instructions of each per
     HMMA, times the products that it multiplies, over the products that are needed.  Returns patterns of no kernel."""
     strangers = []
     for peer in peers:
@@ -286,7 +286,7 @@ def read_limit(text):
 
 
 def ratio_of(rows, where):
-    """The model's, ours to torch.compile's, of "CARD BATCH"."""
+    """Returns the model's ratio of our time to torch.compile's for "CARD BATCH"."""
     card, batch = where.split()
     return model.ratio(rows, model.cards[card], int(batch))
 

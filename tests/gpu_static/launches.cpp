@@ -1,20 +1,20 @@
-// Records the launches of one training step or of all benchmarks; nothing is estimated (recorder.h).
+// Records the launches of one training step or of all benchmarks; estimates nothing (recorder.h).
 //
 //   cmake -S . -B build -DORRERY_TESTS=ON && cmake --build build --target gpu_launches
-//   build/gpu_launches FILE BATCH [heads=12] [attention=softmax] [vocabulary=50257] [multiprocessors=132]
-//                                                                                      a step of gpt2-124m
-//   build/gpu_launches FILE figures                                                    what tests/gpu.sh times
+//   build/gpu_launches FILE BATCH [heads=12] [attention=softmax] [vocabulary=50257]
+//                                 [multiprocessors=132]     a step of gpt2-124m
+//   build/gpu_launches FILE figures                         the benchmarks that tests/gpu.sh times
 //
 // FILE has a line per launch: phase (forward, backward, optimizer), operation, launch, blocks,
 // threads, count, requested bytes of shared memory, kernel, and the work of a product or attention:
 //   product M N K BATCH PIECES ALIGNED BYTES DOWN ACROSS SUMS
-//                                     pieces of k; 1 if the rows of both operands begin at 16 bytes; bytes of operands
-//                                     and of what it adds to and writes, without an epilogue's own; tiles down and
-//                                     across C; 1 if those of its first columns sum A's rows
-//   pieces M N BATCH PIECES           are added up
-//   attention BATCH HEADS QUERIES KEYS SIZE     and "full" where nothing hides later keys
-// Queued copies and memsets have bytes in place of blocks, and no kernel. A line "# figure" precedes
-// those of a benchmark: type, name, work, unit and parameters of the model (0 without a model).
+//       PIECES: K splits; ALIGNED: 1 if the rows of both operands begin at 16 bytes; BYTES: of the
+//       operands, the addend and the result, without an epilogue's own; DOWN, ACROSS: tiles of C;
+//       SUMS: 1 if the tiles of C's first columns sum A's rows
+//   pieces M N BATCH PIECES           sums of the K splits
+//   attention BATCH HEADS QUERIES KEYS SIZE     and "full" if no mask hides later keys
+// Queued copies and memsets have bytes in place of blocks, and no kernel. A line "# figure" comes
+// before the launches of a benchmark: dtype, name, work, unit, parameters of the model (0: none).
 #include <cstdlib>
 #include <exception>
 

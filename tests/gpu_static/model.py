@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""A model of one training step of gpt2-124m in bf16: how long its kernels take on a card, by what bounds them.
+"""A model of one training step of gpt2-124m in bf16: the times of its kernels on a GPU, from their bounds.
 
     python3 model.py COUNTS [--card h100|h200|a100] [--batch 8 16 32] [--kernels] [--launches FILE]
 
-Prints ours, torch.compile as modelled, and the ratio.  COUNTS: what `count.py --build ... --step --json` printed.
---kernels: a row for each kernel.  --launches: what gpu_launches wrote, for one batch; default: launches/bN.tsv.
+Prints ours, torch.compile as modelled, and the ratio.  COUNTS: the output of `count.py --build ... --step --json`.
+--kernels: a row for each kernel.  --launches: the output of gpu_launches for one batch; default: launches/bN.tsv.
 
-What is launched, on how many blocks and for what sizes, was recorded; what a warp executes was counted.  Measured on a
-card are three numbers, of products by warp groups and of attention (README.md says how far the model is from a card).  A kernel that was
-recorded and not counted, or that moves memory of which nothing is known here, is an error.  A kernel's bound is the
-longest of four times: its instructions on the issue slots, its traffic with shared memory, its products on the tensor
-cores, its bytes from and to memory.  What it likely takes is the longest of these at the shares that kernels of its
-kind are assumed to reach, and a launch.
+Launches, blocks and sizes are recorded; the instructions of a warp are counted.  Three numbers were measured on a GPU,
+of products by warp groups and of attention (README.md compares the model with a GPU).  A kernel that was recorded but
+not counted, or whose memory traffic is unknown here, is an error.  A kernel's bound is the longest of four times: its
+instructions on the issue slots, its traffic with shared memory, its products on the tensor cores, its bytes from and to
+memory.  Its estimated time is the longest of these at the fractions of the peak that kernels of its kind are assumed to
+reach, plus a launch.
 """
 import argparse, collections, heapq, json, math, pathlib, re, sys
 
@@ -19,8 +19,8 @@ from names import shortened
 
 here = pathlib.Path(__file__).resolve().parent
 
-# ---- the cards (dense bf16; tensor: the share of its peak that mma.sync reaches: H100 arXiv:2402.13499; groups:
-# whether its products are those of warp groups, whose tiles are the same)
+# ---- the GPUs (dense bf16; tensor: the fraction of its peak that mma.sync reaches: H100 arXiv:2402.13499; groups:
+# whether products use warp groups, whose tiles are the same)
 Card = collections.namedtuple("Card", "name multiprocessors clock bandwidth peak tensor l2 peer_gemm peer_attention "
                               "arch lanes calls_itself groups")  # lanes: f32 operations a clock of a multiprocessor
 cards = {
@@ -33,24 +33,24 @@ cards = {
 }
 issue_slots = 4  # instructions a clock of a multiprocessor; 128 bytes a clock from and to its shared memory
 
-# ---- shares that are assumed to be reached
+# ---- fractions of peaks that kernels are assumed to reach
 memory_share = 0.9     # of the bandwidth, by all kernels; in bounds too
 smem_share = 0.85
 tensor_share = 0.92    # of what mma.sync reaches
-group_share = 0.87     # of the peak, by products of warp groups while they go along k: measured on an H200
-tile_time = 4e-6       # seconds of one of their tiles before and after that: measured there
+group_share = 0.87     # of the peak, by products of warp groups during their k loop: measured on an H200
+tile_time = 4e-6       # seconds of one of their tiles before and after that loop: measured on an H200
 gemm_issue = 0.7       # of the issue slots
 odd_gemm_issue = 0.35  # in products whose rows do not begin at 16 bytes: eight dependent loads of 2 bytes a chunk,
-odd_gemm = 1.76        # and as many times the instructions of the path that was counted
-attention_issue = 0.26  # two warps a scheduler, the latency of LDSM shows: measured on an H200
+odd_gemm = 1.76        # instructions of these products, as a multiple of the counted path
+attention_issue = 0.26  # two warps per scheduler do not hide the latency of LDSM: measured on an H200
 row_issue = 0.6
 launch_time = 2e-6     # seconds between two kernels that the stream does not hide
 
-# ---- what is assumed of ours
+# ---- assumptions about our kernels
 before_loop = 640  # instructions of a warp before a product's loop and around it
 loss_reads = 1.92  # of the logits, forward: a part comes from the L2 the second time
-band_tiles = 16    # of a product, so many go down the rows of C, then the next column of them
-large = 64         # blocks from which on a launch moves memory that must be known
+band_tiles = 16    # tiles of a product down the rows of C, before the next column of tiles
+large = 64         # the memory traffic of launches with at least this many blocks must be known
 
 # ---- gpt2-124m
 layers, width, context = 12, 768, 1024
@@ -67,14 +67,14 @@ peer_logits, peer_parameter = 3, 28 + 12 + 6  # passes over the logits; bytes a 
 
 
 class Failure(Exception):
-    """The record, the counts and what is known here do not fit together."""
+    """The record, the counts and the tables here do not fit together."""
 
 
 Launch = collections.namedtuple("Launch", "phase operation name blocks threads times shared kernel work")
 
 
 def read_launches(path):
-    """What gpu_launches has recorded."""
+    """The launches that gpu_launches recorded."""
     return launches_of(pathlib.Path(path).read_text().splitlines())
 
 
@@ -88,7 +88,7 @@ def launches_of(lines):
     return result
 
 
-# What launches work on: the product before the loss makes logits, attention reads tokens.
+# Sizes of the model, found from launches: the product before the loss makes logits, attention reads tokens.
 Sizes = collections.namedtuple("Sizes", "tokens width vocabulary parameters")
 
 
@@ -106,15 +106,15 @@ def sizes_of(launches, of_model):
     return Sizes(0, 0, 0, of_model)
 
 
-# What moves memory and is neither a product nor attention: a pattern of "phase operation launch kernel", the bytes of a
-# launch from and to memory, and those by which its instructions are counted (stored, or loaded where nothing is), 0
-# where memory decides.  u: an array (tokens, width) of bf16.
+# Launches that move memory, except products and attention: a pattern of "phase operation launch kernel", the bytes of a
+# launch from and to memory, and the bytes per which its instructions are counted (stored, or loaded if it stores none);
+# 0: memory decides.  u: an array (tokens, width) of bf16.
 def passes(sizes):
     u, logits = sizes.tokens * sizes.width * 2, sizes.tokens * sizes.vocabulary * 2
     width, parameters = sizes.width, sizes.parameters
     return [
         (r"^forward layer_norm rows", 2 * u, u),
-        (r"^backward layer_norm rows", 4 * u, u),  # what arrived by the residual among them, but in the last
+        (r"^backward layer_norm rows", 4 * u, u),  # with the residual's gradient, except in the last
         (r"^backward layer_norm reduce", 2 * u, 2 * u),
         (r"^forward cross_entropy rows", loss_reads * logits, logits),
         (r"^backward cross_entropy rows", 2 * logits, logits),
@@ -128,23 +128,23 @@ def passes(sizes):
         (r"attention: inner products", 2 * u, 0),
         (r"index_select|leading_slice|scatter|sort|embedding", 2 * u, 0),
         (r"^optimizer .*reduce", 4 * parameters, 0),
-        (r"^optimizer .*rows", 30 * parameters, 14 * parameters),  # of those that decay, which are almost all
+        (r"^optimizer .*rows", 30 * parameters, 14 * parameters),  # of the decaying parameters, which are almost all
     ]
 
 
-# What a block does, and how much of it: a warp's instructions, wavefronts of shared memory, products.
+# Work of a block: a warp's instructions, wavefronts of shared memory, products.
 Work = collections.namedtuple("Work", "instructions wavefronts flops", defaults=(0, 0, 0))
 
 
 def in_first_column(block, down, across):
-    """Whether a block makes a tile of C's first columns, of so many tiles of C: BlockTile in cuda/matmul/matmul.cuh."""
+    """Returns whether a block makes a tile of C's first columns, as BlockTile in cuda/matmul/matmul.cuh does."""
     of_matrix = block % (down * across)
     first = of_matrix // (band_tiles * across) * band_tiles
     return of_matrix - first * across < min(band_tiles, down - first)
 
 
 def busiest_of(works, blocks, multiprocessors):
-    """Of the multiprocessor that is done last, where each takes the next block as soon as it has done with one."""
+    """Returns the work of the multiprocessor that ends last, if each takes the next block as soon as one ends."""
     def busiest(of_blocks):
         if len(of_blocks) == 1:
             return of_blocks[0] * math.ceil(blocks / multiprocessors)
@@ -157,7 +157,7 @@ def busiest_of(works, blocks, multiprocessors):
 
 
 class Step:
-    """others: the bytes that a launch moves of which nothing else is known; without it such a launch is an error."""
+    """others: the bytes of a launch that no pattern matches; without it such a launch is an error."""
 
     def __init__(self, card, sizes, launches, counts, others=None):
         self.card, self.counts, self.rows, self.unknown = card, counts, [], []
@@ -183,8 +183,8 @@ class Step:
         return row
 
     def add(self, launch, name, flops, bytes_, works, issue_share, per_hmma=0, groups=False):
-        """works: of each block, in the order in which they begin, or of one if all do the same.  groups: whether warp
-        groups multiply, of whose instructions and traffic with shared memory none is in the way."""
+        """works: of each block, in starting order, or of one if all are equal.  groups: whether warp groups multiply,
+        whose instructions and traffic with shared memory cost no time."""
         card = self.card
         busiest = busiest_of(works, launch.blocks, card.multiprocessors)
         issue = busiest.instructions / (issue_slots * card.clock)
@@ -274,7 +274,7 @@ class Step:
 
 
 def peer(card, batch, vocabulary=50304):
-    """(seconds, bytes, flops) of torch.compile: seconds of products, attention, loops, loss, optimizer and launches."""
+    """Returns (seconds, bytes, flops) of torch.compile; seconds by products, attention, loops, loss, optimizer."""
     rows = batch * context
     u, logits = rows * width * 2, rows * vocabulary * 2
     products = 6 * (of_layers + vocabulary * width) * rows
@@ -296,7 +296,7 @@ def step_of(rows, card, batch, launches=None):
 
 
 def ratio(rows, card, batch):
-    """Of our time to that of torch.compile."""
+    """Returns the ratio of our time to that of torch.compile."""
     return step_of(rows, card, batch).total("likely") / peer(card, batch)[0]
 
 

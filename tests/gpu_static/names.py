@@ -1,9 +1,9 @@
-"""Names of kernels, for all that reads them."""
+"""Names of kernels, for all scripts here."""
 import re
 
 
 def shortened(name):
-    """Without namespaces, result and arguments."""
+    """Returns the name without namespaces, result and arguments."""
     name = re.sub(r"_GLOBAL__N__\w+::|\(anonymous namespace\)::|<unnamed>::", "", name)
     depth = 0
     for n, c in enumerate(name):

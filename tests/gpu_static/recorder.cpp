@@ -48,7 +48,7 @@ bool is_product(const cuda_on_cpu::Parameter& parameter, std::string& work) {
     work += " " + std::to_string(number);
   return true;
 }
-// Any weighting, even one without a name here: every WeightedProblem begins with an AttentionProblem.
+// Accepts any weighting, named here or not: every WeightedProblem begins with an AttentionProblem.
 bool is_attention(const cuda_on_cpu::Parameter& parameter, std::string& work) {
   if (!std::string_view(parameter.type->name()).starts_with("N6orrery4cuda15WeightedProblemIf")) return false;
   const auto& p = *static_cast<const AttentionProblem<float>*>(parameter.data);
@@ -88,8 +88,8 @@ std::string without_arguments(const std::string& name) {
   return name;
 }
 
-// Returns a kernel's name, without the mark of what is local to a file: a formula that moves to a header is the same
-// kernel. dladdr does not find kernels whose formula is local to its file.
+// Returns a kernel's name without the mark of a local symbol, so that moving a formula to a header
+// keeps the name. dladdr does not find kernels whose formula is local to its file.
 std::string name_of(const void* kernel) {
   static std::map<std::string, std::map<size_t, std::string>> modules;
   Dl_info where;

@@ -31,7 +31,7 @@ def base(i):
 
 
 def with_jumps(code):
-    """nvcc writes some jumps as calls that nobody returns from; they become branches."""
+    """Makes branches of the calls without return that nvcc uses for some jumps."""
     place = {i.address: n for n, i in enumerate(code)}
 
     def returns(address):
@@ -89,7 +89,7 @@ kind_of_opcode = {opcode: kind for kind, opcodes in kinds.items() for opcode in 
 
 
 def kind(i):
-    """What is not in the table computes whole numbers and addresses, or moves registers: INT."""
+    """Returns INT for opcodes outside of the table: they compute integers and addresses, or move registers."""
     return "HMMA" if tensor_work(i) else kind_of_opcode.get(base(i), "INT")
 
 
@@ -104,8 +104,8 @@ def tensor_work(i):
 
 
 def sums_of(trip):
-    """How many sums a thread holds that the tensor cores of a trip add to: stores do not tell, since those that a
-    predicate forbids stand in the path too."""
+    """Returns how many sums of a thread the tensor cores of a trip add to: stores do not show it, because those
+    with a false predicate are in the path, too."""
     sums, written = 0, set()
     for i in trip:
         if work := tensor_work(i):
@@ -117,7 +117,7 @@ def sums_of(trip):
 
 
 def bytes_of(i, opcodes):
-    """That a thread moves with one of these instructions."""
+    """Returns the bytes that a thread moves with one of these instructions."""
     if base(i) not in opcodes:
         return 0
     flags = i.opcode.split(".")
@@ -166,7 +166,7 @@ def either(a, b):
 
 
 def table_bit(table, inputs):
-    """Of a truth table, for inputs of which some are not known."""
+    """Returns the value of a truth table for inputs of which some are unknown."""
     results = {table >> (4 * a + 2 * b + c) & 1
                for a, b, c in itertools.product(*[(0, 1) if v is None else (int(v),) for v in inputs])}
     return bool(results.pop()) if len(results) == 1 else None
@@ -217,7 +217,7 @@ compare = {"LT": int.__lt__, "LE": int.__le__, "GT": int.__gt__, "GE": int.__ge_
 
 
 def written(i, known, thread):
-    """What an instruction writes, a dictionary: None where the value is not known."""
+    """Returns the registers that an instruction writes, as a dictionary; None: unknown value."""
     name, *flags = i.opcode.split(".")
     if name[0] == "U" and name[1:] in numbers + ["ISETP", "PLOP3"]:
         name = name[1:]
@@ -341,7 +341,7 @@ class Loop:
         self.header, self.body, self.latches = header, {header}, []
 
     def trips(self, flow, thread):
-        """How many trips it makes, where that is decided; else None."""
+        """Returns the number of trips if it is known, else None."""
         outside = [known for a, known in flow.at_end.items() if self.header in flow.edges[a] and a not in self.body]
         if not outside:
             return None
@@ -423,7 +423,7 @@ def loops_of(edges, start):
 
 
 class Kernel:
-    """`thread`: whose way is followed; a kernel whose threads have roles is asked for one that multiplies."""
+    """`thread`: whose path is followed; in a kernel whose threads have roles, one that multiplies."""
 
     def __init__(self, code):
         self.code = with_jumps(code)
@@ -438,7 +438,7 @@ class Kernel:
         self.trips = {loop.header: loop.trips(self.flow, self.thread) for loop in self.loops}
         copies = any(base(i) == "LDGSTS" for i in code)
         moves = ("LDGSTS",) if tensor and copies else ("LDGSTS", "LDG", "STG")
-        # What a path is chosen by: the most work for tensor cores, the most bytes, the fewest instructions.
+        # Criteria of a path: the most work for tensor cores, the most bytes, the fewest instructions.
         self.weights = {a: (sum(map(tensor_work, b.instructions)), sum(bytes_of(i, moves) for i in b.instructions),
                             -len(b.instructions)) for a, b in self.blocks.items()}
 
@@ -447,7 +447,7 @@ class Kernel:
         return self.path(loop.header, loop.body, loop.latches, loop)
 
     def least_trip(self, way):
-        """The way through the same loop that leaves out what HMMA not every trip executes."""
+        """Returns the path through the same loop without the HMMA that only some trips execute."""
         loop = next(l for l in self.loops if l.header == way[0])
         weights = {a: (-work, copied, instructions) for a, (work, copied, instructions) in self.weights.items()}
         return self.path(loop.header, loop.body, loop.latches, loop, weights)
@@ -493,8 +493,8 @@ class Kernel:
         return [i for a in way for i in self.blocks[a].instructions]
 
     def main_loop(self, useful):
-        """The innermost loop of a number of trips that only the arguments know and in whose trip something is useful;
-        of several the one with the most work."""
+        """Returns the innermost loop whose number of trips depends on the arguments and whose trip does useful work;
+        of several, the one with the most work."""
         candidates = [l for l in self.loops
                       if self.trips[l.header] is None and any(map(useful, self.instructions(l.body)))]
         innermost = [l for l in candidates if not any(o is not l and o.body < l.body for o in candidates)]

@@ -1,5 +1,5 @@
-// Loaded before the system's library (LD_PRELOAD, tests/kill_resume_test.sh): what a checkpoint's writing asks for
-// takes some milliseconds longer, so that a kill at a random moment often falls between two of its parts.
+// Slows the system calls of a checkpoint by 3 ms each (LD_PRELOAD, tests/kill_resume_test.sh), so
+// that a kill at a random moment often falls between two of them.
 #include <dlfcn.h>
 #include <stdio.h>
 #include <sys/stat.h>

@@ -21,7 +21,7 @@ PATIENCE = 300  # seconds of a run
 # ---- cgroups
 
 class Group:
-    """A memory cgroup of version 1 or 2, made below this process's own."""
+    """A memory cgroup of version 1 or 2, created below the cgroup of this process."""
 
     def __init__(self, megabytes):
         self.limit = int(megabytes * 1e6) // 4096 * 4096
@@ -335,7 +335,7 @@ def megabytes(text):
 
 
 def numbers_of_refusal(told):
-    """The MB that a refusal names: needed and free."""
+    """Returns the MB that a refusal names: needed and free."""
     found = re.search(r"([\d,.]+) MB.*?([\d,.]+) MB (?:are|is) free", told, re.S)
     return (megabytes(found[1]), megabytes(found[2])) if found else None
 

@@ -1,7 +1,7 @@
-// The test programs as tests/mutation.sh runs them: the doctest cases, and each registered gradient case as a test.
-//   PROGRAM --trace          "known SITE...", then for every test "test SECONDS PASSED NAME" and "reached SITE..."
-//   PROGRAM --run NAME...    those tests, until one fails: prints its name and exits 1
-// Seconds are of the processor; after ORRERY_SECONDS of them the program is ended by a signal.
+// A test program for tests/mutation.sh: its tests are doctest cases and registered gradient cases.
+//   PROGRAM --trace        "known SITE...", per test "test SECONDS PASSED NAME", "reached SITE..."
+//   PROGRAM --run NAME...  these tests, until one fails: prints its name and exits 1
+// SECONDS are CPU time; after ORRERY_SECONDS of it a signal ends the program.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 #include <sys/resource.h>

@@ -1,4 +1,4 @@
-// What is active, what exists, what is reached: one of each in a program, linked into the mutated library.
+// State of the mutants of a program: the active one, the known and the reached sites.
 #include "tests/mutation/mutant.h"
 
 #include <cstdlib>
@@ -13,7 +13,7 @@ unsigned char reached[site_limit] = {};
 unsigned char known[site_limit] = {};
 
 namespace {
-[[gnu::constructor(101)]] void read_choice() {  // before anything registers itself
+[[gnu::constructor(101)]] void read_choice() {  // before all registrations
   const char* const choice = std::getenv("ORRERY_MUTANT");
   active = choice ? std::atoi(choice) : 0;
 }
@@ -24,7 +24,7 @@ bool note(int site) {
   return true;
 }
 
-// Undefined gradients and tensors of indices hold no term.
+// Undefined gradients and tensors of indices are not terms.
 Tensor changed(int site, Tensor x) {
   if (!x || !is_floating(x.dtype())) return x;
   if (active == 1) {

@@ -1,6 +1,6 @@
-// Every mutant of a file in one compilation.  tests/mutation.sh writes each term of a backward pass as
-// mutant<site>(term); the environment variable ORRERY_MUTANT then chooses, for one run, which site has its sign flipped
-// or its term dropped.
+// Every mutant of a file in one compilation. tests/mutation.sh writes each term of a backward pass
+// as mutant<site>(term); the environment variable ORRERY_MUTANT then chooses, for one run, the site
+// whose term is negated or dropped.
 #pragma once
 
 #include <type_traits>
@@ -11,11 +11,11 @@ class Tensor;
 
 namespace mutants {
 
-// From ORRERY_MUTANT: 0 nothing; 1 notes what is reached; 2 site: its sign is flipped; 2 site + 1: it is dropped.
+// From ORRERY_MUTANT: 0: none; 1: records reached sites; 2 site: negates it; 2 site + 1: drops it.
 extern int active;
 constexpr int site_limit = 1 << 19;
 extern unsigned char reached[site_limit], known[site_limit];
-bool note(int site);  // it exists: some instantiation holds a number or a tensor there
+bool note(int site);  // marks it as known: some instantiation has a number or a tensor there
 Tensor changed(int site, Tensor x);
 
 template <int site>
@@ -23,7 +23,7 @@ struct Site {
   static inline const bool known = note(site);
 };
 
-// True if the statement of this site is to be left out.
+// Returns true if the statement of this site is skipped.
 template <int site>
 [[gnu::always_inline]] inline bool dropped() {
   (void)Site<site>::known;
@@ -41,7 +41,7 @@ concept Vector = !std::is_class_v<X> && !std::is_pointer_v<X> && requires(X x) {
 template <class X>
 concept Number = Scalar<X> || Vector<X>;
 
-// The term, unless this site is active.  Indices, pointers and whatever else is no number pass unchanged.
+// Returns the term unless this site is active. Indices, pointers and other types pass unchanged.
 template <int site, class X>
 [[gnu::always_inline]] constexpr auto mutant(X x) {
   if constexpr (Number<X>) {
@@ -54,14 +54,14 @@ template <int site, class X>
   } else if constexpr (std::is_same_v<X, Tensor>) {
     (void)Site<site>::known;
     return active == 1 || active >> 1 == site ? changed(site, x) : x;
-  } else if constexpr (requires { x.element; }) {  // a place that converts
+  } else if constexpr (requires { x.element; }) {  // an Access that converts to a number
     return mutant<site>(+x);
   } else {
     return x;
   }
 }
 
-// A whole number as a term: what it stands beside decides whether it is one of a formula or of an index.
+// An integer literal as a term: the other operand decides if it belongs to a formula or an index.
 template <int site>
 struct Literal {
   int value;

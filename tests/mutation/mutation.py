@@ -1,5 +1,5 @@
-"""Are the tests able to fail?  Flips the sign of each term of each hand-written backward pass, and drops it, one at a
-time, and prints which of these mutants the tests kill.  Started by tests/mutation.sh, which says more."""
+"""Tests the tests: negates and drops each term of each hand-written backward pass, one at a time, and prints which of
+these mutants the tests kill.  Started by tests/mutation.sh, whose head explains it."""
 
 import argparse
 import os
@@ -21,7 +21,7 @@ def parse():
     parser.add_argument("--file", metavar="PATTERN", help="only files whose path contains this")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="compilations and test runs at a time")
     parser.add_argument("--build", default="build", help="the folder of the ordinary build")
-    parser.add_argument("--list", action="store_true", help="print the places and stop")
+    parser.add_argument("--list", action="store_true", help="print the sites and stop")
     return parser.parse_args()
 
 

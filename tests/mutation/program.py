@@ -1,4 +1,4 @@
-"""Compiles the mutated files and whatever includes them, and links them with the objects of an ordinary build."""
+"""Compiles the mutated files and all files that include them, and links them with the objects of an ordinary build."""
 
 import json
 import os
@@ -16,7 +16,7 @@ LOCATION = re.compile(r"([^\s:]+):(\d+):(\d+):")
 
 
 class Program:
-    """`source`: the tree; `build`: where it was built; `folder`: the place for everything that is mutated."""
+    """`source`: the tree; `build`: its build folder; `folder`: for all mutated files."""
 
     def __init__(self, source, build, folder, sites, jobs):
         self.source, self.build, self.folder, self.sites, self.jobs = source, build, folder, sites, jobs
@@ -37,7 +37,7 @@ class Program:
     # ---- sources
 
     def write_sources(self):
-        """Only what differs is written, and what is no longer mutated goes away."""
+        """Writes only changed files, and removes files without sites."""
         for where, _, names in os.walk(self.overlay):
             for name in names:
                 if os.path.relpath(os.path.join(where, name), self.overlay) not in self.sites:
@@ -51,7 +51,7 @@ class Program:
                     stream.write(text)
 
     def includes(self, path, known):
-        """Every file of the tree that this one reaches."""
+        """Returns every file of the tree that this one includes, directly or not."""
         if path not in known:
             known[path] = set()
             with open(os.path.join(self.source, path), encoding="utf-8") as stream:
@@ -83,7 +83,7 @@ class Program:
         return done.returncode, done.stdout
 
     def compile_all(self, log):
-        """Compiles until every file does; sites that the compiler refuses are taken out on the way."""
+        """Compiles until every file succeeds; removes the sites that the compiler refuses."""
         known = {}
         wanted = [c for c in self.commands
                   if c["file"] in self.sites or self.includes(c["file"], known) & set(self.sites)]
@@ -119,7 +119,7 @@ class Program:
         raise SystemExit("the mutated files do not compile after twenty rounds")
 
     def culprits(self, output, directory):
-        """For each error the innermost site at its place; else the innermost sites on the lines it came from."""
+        """Returns for each error the innermost site at its location, else the innermost sites on its lines."""
         found, pending = set(), []
         for line in output.splitlines():
             location = LOCATION.match(line.strip())

@@ -1,4 +1,4 @@
-"""Which code is a hand-written backward pass, and where its terms stand."""
+"""Finds the hand-written backward passes and their terms."""
 
 import os
 import re
@@ -7,12 +7,12 @@ from collections import defaultdict
 from source import ASSIGNMENTS, CONTROL, Group, names_in, split, tree_of, units_of
 
 FOLDERS = ("engine", "nn", "models")
-# Functions that are backward by their name, files that hold nothing else, and structs whose whole body is.
+# Names of backward functions, of files with nothing else, and of structs whose whole body is backward code.
 FUNCTION = re.compile(r"^(\w*backward\w*|derivative|derivative_from_output|parameter_derivatives|gradients?"
                       r"|\w*slope(_at)?|differentiate|\w*_gradients?|\w*pull_?back\w*|\w*_derivative)$")
 FILE = re.compile(r"(backward|gradients?)\w*\.(h|cpp)$")
 STRUCT = re.compile(r"^(\w*(Backward|Gradients?|Pull[bB]ack|Slope|Derivative)(Of\w*|Times)?)$")
-# Witnesses, and what only carries gradients about.
+# Independent checks, and code that only passes gradients on.
 NOT_FILE = re.compile(r"^(engine/(autograd/(autograd|recompute)|checks/gradient_check|tensor/tensor|base/(dual|scalar))\."
                       r"|nn/(base/(gradient_case|module_case)|optimizers/base/optimizer)\.)")
 NOT_FUNCTION = re.compile(r"^(\w*by_dual|\w*_case|check\w*|needs_\w*|has_\w*|zero_gradients|zero_gradients)$")
@@ -24,7 +24,7 @@ NOT_A_TERM = re.compile(r"^saved\s*(\[|\.)|^Tensor::|\.shape\(|with_constants<|^
                         r"|^(true|false)$|\bdata<|\bfind\(|->second$|^std::(min|max)<int64_t>|^&|^dispatch\b")
 NOT_A_STATEMENT = re.compile(r"kernels(\(\))?\.|^(check|fail|count_|saved\.|span|static_cast<void>|std::fill"
                              r"|\w+\.(push_back|reserve|resize|append|emplace_back|clear|count)\()|^~?\w+$")
-# Arguments that are terms although nothing is added there.
+# Arguments that are terms although they are not summed.
 TERM_ARGUMENTS = {"store": {1}, "select": {1, 2}, "fused": {0, 2}, "fma": {0, 2}, "where": {1, 2}, "choose": {1, 2}}
 COMPARISONS = {"<", ">", "<=", ">=", "==", "!=", "&&", "||", "<<", ">>", "%", "&", "|", "!"}
 
@@ -42,7 +42,7 @@ class Site:
 
 
 class Finder:
-    """Walks the body of one backward function and notes its terms."""
+    """Walks the body of one backward function and collects its terms."""
 
     def __init__(self, path, text, unit):
         self.path, self.text, self.unit, self.sites = path, text, unit, []
@@ -64,7 +64,7 @@ class Finder:
 
     @staticmethod
     def is_lambda(before):
-        """Whether a brace after these children is the body of a lambda."""
+        """Returns whether a brace after these children is the body of a lambda."""
         i = len(before) - 1
         while i >= 0 and (before[i].kind == "name" and before[i].text in ("mutable", "const", "noexcept")):
             i -= 1
@@ -132,12 +132,12 @@ class Finder:
 
     @staticmethod
     def declaration(piece):
-        """Two names in a row: a variable, its arguments behind it."""
+        """Two names in a row: a variable, followed by its arguments."""
         return any((a.kind == "name" or a.text in ("<", "*", "&")) and b.kind == "name"
                    for a, b in zip(piece, piece[1:]))
 
     def call(self, piece):
-        """A statement that is a call, such as one that adds a product to a gradient, may be left out as a whole."""
+        """A statement that is a call, such as one that adds a product to a gradient, may be dropped as a whole."""
         last = piece[-1]
         if not (isinstance(last, Group) and last.open == "(" and len(piece) > 1 and piece[0].kind == "name"):
             return
@@ -149,7 +149,7 @@ class Finder:
     # ---- expressions
 
     def expression(self, run, value):
-        """`value`: a single term is one too, for it is returned or stored."""
+        """`value`: a single term counts, too, because it is returned or stored."""
         if not run:
             return
         question = next((i for i, c in enumerate(run) if c.text == "?" and c.kind == "sign"), None)
@@ -238,7 +238,7 @@ class File:
 
 
 def by_name(file, unit):
-    """Backward because of how it, its struct or its file is called."""
+    """Returns whether the name of the function, its struct or its file marks backward code."""
     if NOT_FUNCTION.search(unit.name):
         return False
     owner = unit.owner
@@ -252,7 +252,7 @@ def by_name(file, unit):
 
 
 def backward_functions(files):
-    """By name, and then every helper that only backward code mentions, until there is no new one."""
+    """Returns functions by name, then every helper that only backward code uses, until none is new."""
     chosen = {(f, u) for f in files for u in f.units if not u.struct and not NOT_FILE.search(f.path) and by_name(f, u)}
     users = defaultdict(list)  # identifier: functions that mention it
     for file in files:
@@ -273,7 +273,7 @@ def backward_functions(files):
 
 
 def functions_of(file, unit):
-    """The function itself, or those of a functor; None for what cannot be a helper."""
+    """Returns the function itself, or those of a functor; None if it cannot be a helper."""
     if NOT_FUNCTION.search(unit.name):
         return None
     if not unit.struct:
@@ -283,7 +283,7 @@ def functions_of(file, unit):
 
 
 def find_sites(root):
-    """All sites by file, numbered so that a change of one file leaves the numbers of the others."""
+    """Returns all sites by file, numbered so that a change of one file keeps the numbers of the others."""
     files = []
     for folder in FOLDERS:
         for where, folders, names in os.walk(os.path.join(root, folder)):
@@ -302,7 +302,7 @@ def find_sites(root):
 
 
 def mutated_text(root, path, sites):
-    """The file with its sites, on the same lines; and where each stands in it: (line, first column, last column)."""
+    """Returns the file with its sites, on the same lines, and their locations: (line, first column, last column)."""
     with open(os.path.join(root, path), encoding="utf-8") as stream:
         text = stream.read()
     inserts = []  # (position, order, text, site): what closes comes before what opens, the inner before the outer

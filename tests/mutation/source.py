@@ -25,7 +25,7 @@ class Token:
 
 
 class Group:
-    """What stands between two brackets; `open` is one of ( [ { <."""
+    """The children between two brackets; `open` is one of ( [ { <."""
 
     def __init__(self, opening, children, begin, end):
         self.open, self.children, self.begin, self.end = opening, children, begin, end
@@ -36,7 +36,7 @@ class Group:
 
 
 def blank_directives(text):
-    """Preprocessor lines become spaces of the same length."""
+    """Replaces preprocessor lines by spaces of the same length."""
     pattern = re.compile(r"^[ \t]*#(?:[^\n\\]|\\.)*(?:\\\n(?:[^\n\\]|\\.)*)*", re.MULTILINE)
     return pattern.sub(lambda m: re.sub(r"[^\n]", " ", m.group()), text)
 
@@ -165,7 +165,7 @@ def units_of(children, owner=None, local=False):
 
 
 def names_in(children, without=()):
-    """How often each identifier stands below these children, but for these groups."""
+    """Counts each identifier below these children, except in these groups."""
     names = Counter()
     for child in children:
         if isinstance(child, Group) and child not in without:

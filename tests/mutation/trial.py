@@ -1,4 +1,4 @@
-"""Runs the tests with one mutant active at a time: the tests that reach its place, those likely to kill it first."""
+"""Runs the tests with one mutant active at a time: the tests that reach its site, the most likely to kill it first."""
 
 import os
 import signal
@@ -36,7 +36,7 @@ class Trial:
         self.kills = {}  # by file and test: how many it killed and how many it met
 
     def execute(self, program, arguments, code, limit):
-        """`limit`: seconds of the processor, which a busy machine does not change; a deadlock is told by the clock."""
+        """`limit`: CPU seconds, which do not depend on other work; the clock detects a deadlock."""
         environment = dict(os.environ, ORRERY_MUTANT=str(code), ORRERY_SECONDS=str(limit), OPENBLAS_NUM_THREADS="1")
         command = [os.path.join(self.folder, program), *arguments]
         try:
@@ -49,7 +49,7 @@ class Trial:
         return done.returncode, done.stdout.decode(errors="replace")
 
     def trace(self):
-        """Each test without a mutant: does it pass, how long does it take, which sites does it reach?"""
+        """Runs each test without a mutant; records whether it passes, its time and the sites that it reaches."""
         for program in PROGRAMS:
             status, output = self.execute(program, ["--trace"], 1, 3600)
             if status != 0:
@@ -69,7 +69,7 @@ class Trial:
         self.tests = [t for t in self.tests if t]
 
     def order(self, mutant):
-        """The tests that reach the mutant by what a kill is expected to cost."""
+        """Returns the tests that reach the mutant, sorted by the expected cost of a kill."""
         met = self.kills.setdefault(mutant.site.path, {})
 
         def cost(test):

@@ -1,4 +1,4 @@
-// orrery completion: scripts for shells and a man page, made from commands, settings and registries.
+// orrery completion: shell scripts and a man page, made from commands, settings and registries.
 #include <algorithm>
 #include <iostream>
 #include <map>
@@ -28,7 +28,7 @@ NamesOfFamilies names_of_families() {
   return all;
 }
 
-// Returns the settings of runs of every model and task. Those of train itself, its output, are not of runs.
+// Returns the settings of runs of every model and task, without those of train itself (its output).
 std::vector<SettingHelp> settings_of_all_models(const NamesOfFamilies& names) {
   const Command& train = *find_command("train");
   std::vector<SettingHelp> all = train.help({}).settings;

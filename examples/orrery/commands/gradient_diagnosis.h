@@ -1,4 +1,4 @@
-// What a failed check of derivatives means: the bounds that are exceeded, and likely causes.
+// Diagnosis of a failed check of derivatives: the bounds that are exceeded, and likely causes.
 #pragma once
 
 #include <cmath>

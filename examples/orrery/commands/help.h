@@ -1,4 +1,4 @@
-// `orrery help`, `orrery COMMAND --help` and what completion knows of the commands.
+// `orrery help`, `orrery COMMAND --help` and the data on commands that completion uses.
 #pragma once
 
 #include <string>

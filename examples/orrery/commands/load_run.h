@@ -18,7 +18,7 @@ struct LoadedRun {
   std::vector<models::TrainingData> trained_on = {};
 };
 
-// Returns the run that a command is given: --checkpoint=RUN, else the first word, which it removes.
+// Returns the run that a command is given: --checkpoint=RUN, else words[0], which it removes.
 std::string take_run(const std::string& checkpoint, std::vector<std::string>& words);
 
 // Loads a checkpoint, or the newest one of a run. Errors begin with the command's name.

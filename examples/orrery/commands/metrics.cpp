@@ -63,7 +63,7 @@ int64_t write_csv(const models::RunLog& log, const std::vector<std::string>& met
   return rows;
 }
 
-// Returns the current names of a file's metric columns; none if its first line is not a header of this command.
+// Returns the current names of a file's metric columns; none if this command wrote no header there.
 std::vector<std::string> columns_of(const std::string& path) {
   constexpr size_t max_bytes = size_t{1} << 20;
   std::string begin(max_bytes, '\0');

@@ -19,8 +19,8 @@ struct SampleSettings {
 // Skips other models. Errors appear in the section: the report is still written.
 void add_samples(models::Json& sections, std::span<const models::ReportedRun> runs, const SampleSettings& settings);
 
-// Returns the last `max_pairs` held-out pairs that a translator can read, from validation data or the
-// end of the data; none if the files are missing.
+// Returns the last `max_pairs` held-out pairs that a translator can read, from validation data or
+// the end of the data; none if the files are missing.
 std::vector<models::TextPair> held_out_pairs(const models::TrainSettings& settings, int64_t max_pairs);
 
 }  // namespace orrery::program

@@ -192,7 +192,7 @@ class Pool {
   const PoolEvents& events_;
   std::deque<const PooledRun*> waiting_;
   std::list<Running> running_;
-  std::map<std::string, std::vector<std::string>> unfinished_;  // run key -> ids without an outcome
+  std::map<std::string, std::vector<std::string>> unfinished_;  // hash_of_id -> ids without an outcome
   size_t threads_ = 1;
   const PooledRun* busy_ = nullptr;  // the last run that another program trains
   bool stopped_ = false;

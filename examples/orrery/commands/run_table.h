@@ -52,8 +52,8 @@ struct TrainedRuns {
   int signal = 0;  // signal that stopped it; 0: none
 };
 
-// Trains missing runs and prints as above, then warnings about versions and errors. Calls `on_finished`
-// for each finished run; if it throws, the other runs save and end, and the exception is rethrown.
+// Trains missing runs and prints as above, then warnings about versions and errors. Calls
+// `on_finished` for each finished run; its exception is rethrown after the other runs save and end.
 TrainedRuns train_rows(const RunRows& rows, const PoolOptions& options, const RunFormatter& formatter,
                        const std::function<void(const PooledRun&, const models::Outcome&)>& on_finished = {});
 

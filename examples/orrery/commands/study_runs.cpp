@@ -139,7 +139,7 @@ class Study {
   // Measuring needs all runs.
   bool ends() const { return studied_.signal != 0 || count_failed(studied_.outcomes) > 0; }
 
-  // Chooses rates, per variant and a common one, by validation loss at a seed not compared.
+  // Chooses learning rates, per variant and a shared one, by validation loss at an unused seed.
   bool choose(std::vector<double>& learning_rates) {
     const int64_t seed = unused_seed(claim_);
     const size_t s = claim_.middle_value(), count = claim_.learning_rates.size();
@@ -150,7 +150,7 @@ class Study {
         ids[v].push_back(add(search, v, s, seed, lr, " learning_rate=" + print_number(lr)));
     train_these(search);
     if (ends()) return false;
-    constexpr double diverges = 1e9;  // a rate with a diverged variant is the last choice as a common rate
+    constexpr double diverges = 1e9;  // a rate with a diverged variant is the last choice as shared rate
     std::vector<double> sums(count, 0);
     for (size_t v = 0; v < ids.size(); ++v) {
       std::vector<double> losses;

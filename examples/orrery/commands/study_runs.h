@@ -23,7 +23,7 @@ struct StudyRuns {
   RunRows rows;                                        // the pool's runs; none for a timed claim
   Outcomes outcomes;                                   // includes runs that only chose a learning rate
   std::vector<std::pair<std::string, double>> learning_rates;  // learning rate per variant, if chosen
-  double shared_lr = 0;                                        // the best common learning rate
+  double shared_lr = 0;                                        // the best shared learning rate
   std::optional<models::Measurements> at_shared_lr;            // unless it is every variant's own
   int signal = 0;                                      // signal that stopped it; 0: none
   double minutes = 0;                                  // time of all runs' steps
@@ -42,7 +42,7 @@ StudyRuns train_claim(const models::Claim& claim, const PoolOptions& options, co
 StudyRuns time_claim(const models::Claim& claim, const std::string& folder, const std::string& pool,
                      const std::string& data);
 
-// Returns the settings of a variant at a swept value (rate 0: the learning rate of the settings).
+// Returns the settings of a variant at a swept value (`lr` 0: the learning rate of the settings).
 // Searches the folder `data` for data sets that are missing at the claim's paths.
 models::TrainSettings settings_of_study(const models::Claim& claim, const models::Variant& variant, size_t swept,
                                         int64_t seed, double lr, const std::string& data);

@@ -94,7 +94,7 @@ Sweep read_sweep(const Arguments& arguments) {
   Arguments words = arguments;
   if (!words.empty() && !words[0].starts_with("--")) words[0] = "--config=" + words[0];
   const std::vector<Setting> own = settings_of(sweep.settings);
-  // Model and task define the keys; a file or init_from may name them. The first values of lists do.
+  // Model and task define the keys; a file or init_from may name them. Lists: the first values.
   Arguments first_values;
   for (const std::string& word : words)
     if (!word.starts_with("--resume"))
@@ -304,10 +304,10 @@ Json sweep_json(const Sweep& sweep, const Outcomes& outcomes) {
           {"files", Json::array({s.out + "/table.csv", s.out + "/runs.csv"})}};
 }
 
-// Throws if the folder has files of something else, or results of runs that this sweep does not have.
+// Throws if the folder has other files, or results of runs that this sweep does not have.
 void check_replaceable(const Sweep& sweep) {
   const std::string& out = sweep.settings.out;
-  std::set<std::string> ids;  // run keys: ids without the hash of the program's sources
+  std::set<std::string> ids;  // without the hash of the program's sources
   for (const std::string& id : sweep.all.ids()) ids.insert(models::hash_of_id(id));
   for (const models::TabledRun& run : models::runs_in_tables(out))
     check(run.outcome == "failed" || ids.contains(models::hash_of_id(run.id)), "sweep: ", out,

@@ -11,8 +11,8 @@ namespace orrery::program {
 std::string text_or_input(const std::string& given);
 // Returns the file's content for FILE:path, the standard input for -, else the argument itself.
 std::string text_argument(const std::string& given);
-// Reads a text file or pipe, possibly gzip, of at most 16 MiB; throws if it is longer, cannot be read,
-// or is named like a file of tokens.
+// Reads a text file or pipe, possibly gzip, of at most 16 MiB; throws if it is longer, cannot be
+// read, or is named like a file of tokens.
 std::string text_of_file(const std::string& path);
 
 // Calls `take` for each line of a pipe (engine/system/files.h).

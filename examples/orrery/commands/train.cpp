@@ -31,7 +31,7 @@
 namespace orrery::program {
 namespace {
 
-// Settings of the command, which are not of the run.
+// Settings of the command itself, which are not stored with the run.
 struct TrainCommandSettings {
   bool plan = false, json = false;
 
@@ -43,7 +43,7 @@ struct TrainCommandSettings {
   }
 };
 
-// Sets the settings of the command and returns the other arguments, which are of the run.
+// Sets the settings of the command and returns the other arguments, which belong to the run.
 Arguments take_own(const Arguments& arguments, std::span<const Setting> own) {
   Arguments rest;
   const auto end = std::find(arguments.begin(), arguments.end(), "--");
@@ -71,7 +71,7 @@ int exit_code(const models::Task& task, double loss) {
   return worse_than_uniform;
 }
 
-// Returns model, data, out and steps, and the settings that differ from the preset's and the task's.
+// Returns model, data, out, steps and the settings that differ from the preset's and the task's.
 std::vector<std::pair<std::string, std::string>> chosen_settings(const models::TrainSettings& settings) {
   const std::set<std::string> always = {"model", "data", "out", "steps"};
   const auto all = list_settings(settings), resolved = list_settings(models::resolved(settings)),

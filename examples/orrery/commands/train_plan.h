@@ -8,7 +8,7 @@
 
 namespace orrery::program {
 
-// What the lines before a training and --plan=yes print about.
+// The run that the lines before a training and --plan=yes describe.
 struct PlannedRun {
   const models::TrainSettings& settings;
   const models::Task& task;

@@ -17,15 +17,15 @@ struct ParsedArguments {
 };
 
 // Accepts `--key=value`, `--key value` and, for a bool setting, `--key`; all arguments after `--`
-// are words. Errors begin with `command`. Returns unknown keys unchanged: the caller reports them.
+// are positional. Errors begin with `command`. Returns unknown keys unchanged for the caller.
 ParsedArguments parse_arguments(std::string_view command, std::span<const std::string> arguments,
                                 std::span<const Setting> settings);
 
-// Parses and assigns the settings; returns the words.
+// Parses and assigns the settings; returns the positional arguments.
 std::vector<std::string> read_arguments(std::string_view command, std::span<const std::string> arguments,
                                         std::span<const Setting> settings, std::span<const ForeignKey> foreign = {});
 
-// What help, completion and the man page print about a setting; empty texts: there is none.
+// Data on a setting for help, completion and the man page; empty texts: none.
 struct SettingHelp {
   std::string key, section = {}, value = {}, help = {}, range = {}, family = {};  // value: the default
   std::vector<std::string> aliases = {}, words = {};                              // words: the allowed values

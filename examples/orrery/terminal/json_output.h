@@ -27,8 +27,8 @@ Json json_numbers(const Named& named) {
   return all;
 }
 
-// A scope in which standard output is reserved for one JSON value, if `wanted`. Text that is printed
-// to it in this scope goes to standard error.
+// A scope in which standard output is reserved for one JSON value, if `wanted`. Text that is
+// printed to it in this scope goes to standard error.
 class JsonOutput {
  public:
   explicit JsonOutput(bool wanted);

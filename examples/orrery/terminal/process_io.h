@@ -10,7 +10,7 @@ namespace orrery::program {
 // Writes all bytes; returns 0 or an errno.
 int write_all(int descriptor, std::string_view bytes) noexcept;
 
-// Prints the line "orrery: sentence" to standard error, at most 4,000 bytes. Escapes control
+// Prints the line "orrery: message" to standard error, at most 4,000 bytes. Escapes control
 // characters, such as \x1b (models/formats/shown_text.h). Allocates no memory, so that it can
 // report that memory is exhausted.
 void print_error(std::string_view message) noexcept;
@@ -18,9 +18,9 @@ void print_error(std::string_view message) noexcept;
 // Prints a message for the exception that is being handled.
 void print_current_exception() noexcept;
 
-// Prints a message for the exception that is being handled; returns main's exit code, 2 for a usage
-// error (engine/types/usage_error.h). If only
-// standard output's reader is gone (`| head`), ends the process by SIGPIPE without a message.
+// Prints a message for the exception that is being handled; returns main's exit code, 2 for a
+// usage error (engine/types/usage_error.h). If only standard output's reader is gone (`| head`),
+// ends the process by SIGPIPE without a message.
 int exit_code_of_current_exception() noexcept;
 
 // Checks std::cout during its lifetime: a failed write throws where the program prints,
@@ -40,9 +40,9 @@ class CheckedOutput {
   std::streambuf* before_;
 };
 
-// The end of main: no handler of exit and no destructor of a plug-in runs then, which could end with
-// another code. Every exit or quick_exit before it, such as a plug-in's, becomes an error message and
-// exit code 1, so that an incomplete run never looks finished. _exit runs no handlers: nothing in the
+// Ends the process in main: no exit handler and no destructor of a plug-in runs, which could change
+// the code. An earlier exit or quick_exit, such as a plug-in's, becomes an error message and exit
+// code 1, so that an incomplete run never looks finished. _exit runs no handlers: nothing in the
 // process can catch it.
 [[noreturn]] void end_program(int code) noexcept;
 

@@ -29,7 +29,7 @@ class Table {
 size_t width_of(const std::string& text);                              // terminal columns
 std::string right_aligned(const std::string& text, size_t width);      // width in bytes
 size_t terminal_columns(int descriptor = 1, size_t if_unknown = 100);  // of this stream, if it is a terminal
-// Cuts each line after `columns` columns, because a longer one would wrap on a terminal. Colors stay.
+// Cuts each line after `columns` columns, because a longer one would wrap. Colors stay.
 std::string cut_lines(const std::string& text, size_t columns);
 std::string megabytes(double bytes);  // 12.3
 

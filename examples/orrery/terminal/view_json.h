@@ -6,8 +6,8 @@
 
 namespace orrery::program {
 
-// Returns the members of every view (analysis, name, title, description, metrics, kind) and those of
-// its kind: map, bars, table or lines. A missing value is null.
+// Returns the members of every view (analysis, name, title, description, metrics, kind) and those
+// of its kind: map, bars, table or lines. A missing value is null.
 Json view_json(const models::View& view);
 
 }  // namespace orrery::program

@@ -1,6 +1,6 @@
 // ScaleNorm: divides every token by its length, with one learned length for all. Nguyen and Salazar
 // 2019, arXiv:1910.05895.
-//   y = g x r,   r = 1 / sqrt(sum x^2 + epsilon)       over C channels; g one number, from sqrt(C) or as set
+//   y = g x r,   r = 1 / sqrt(sum x^2 + epsilon)   over C channels; g: one number, sqrt(C) or set
 // With u = x r, h = dy and dr = -r^3 <x, dx>; saved for backward: x and r of each row.
 //   dx = g r (h - u <u, h>),   dg = sum over rows of <u, h>
 #include "engine/autograd/parameter_gradient.h"

@@ -1,6 +1,6 @@
 // Softmax over the k largest scores of each row: a row-wise weighting with its own setting.
-//   w_j = exp(s_j - m) / sum over the k largest of exp(s_i - m),   m = max s;   0 for all other keys
-//   ds_j = w_j (g_j - sum_i w_i g_i)        the choice of the k is constant; at a tie all equal scores belong
+//   w_j = exp(s_j - m) / sum over the k largest of exp(s_i - m),  m = max s;  0 for all other keys
+//   ds_j = w_j (g_j - sum_i w_i g_i)        the choice of the k is constant; ties are all included
 // Saved for backward: w.
 #include "engine/math/scalar.h"
 #include "engine/ops/ops.h"

@@ -1,4 +1,4 @@
-// Figures, tables, texts, intervals and formulas.
+// Key results, tables, texts, intervals and formulas.
 
 function renderFigures(section, head, body) {
   body.append(element(
