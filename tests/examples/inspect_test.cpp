@@ -116,7 +116,7 @@ TEST_CASE("inspect: --out writes whatever is seen, or says what it does not writ
                              "normalization_curves/means/blocks.0.attention_norm", "neurons/mass/"})
     CHECK_MESSAGE(contains(listed, metric), metric);
   inspect(all + Words{"--out=" + (folder / "seen")});
-  CHECK(read_file(folder / "seen/figures.csv") == read_file(folder / "seen.csv"));
+  CHECK(read_file(folder / "seen/metrics.csv") == read_file(folder / "seen.csv"));
   CHECK(fs::exists(folder / "seen/neurons.mass.blocks.0.feed_forward.npy"));
   Message json = refusal({run, "--text=abe", "--out=" + (folder / "x.json")});
   json.names("--out").value("x.json").value(".json").offers("FILE.safetensors").offers("FILE.csv").offers("folder");

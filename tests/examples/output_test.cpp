@@ -121,11 +121,11 @@ TEST_CASE("output: files in the folders of inspect, metrics, sweep and study sta
   const Folder folder;
   const std::string run = trained(folder);
   fs::create_directory(folder / "seen");
-  folder.write("seen/figures.csv", "figure,value\nmine,3\n");
+  folder.write("seen/metrics.csv", "metric,value\nmine,3\n");
   const Words inspect = {"inspect", run, "--text=abe", "--analysis=heads,logit_lens", "--out=" + (folder / "seen")};
-  expect_error(run_orrery(inspect)).names(folder / "seen/figures.csv").offers("--out");
+  expect_error(run_orrery(inspect)).names(folder / "seen/metrics.csv").offers("--out");
   CHECK(contents_of(folder / "seen").size() == 1);
-  fs::remove(folder / "seen/figures.csv");
+  fs::remove(folder / "seen/metrics.csv");
   for (int times = 0; times < 2; ++times) CHECK(run_orrery(inspect).code == 0);
   CHECK(contents_of(folder / "seen").size() > 1);
 

@@ -216,7 +216,7 @@ TEST_CASE("study: figures of looks inside, of the trained models and an example"
   // The value equals that of inspect for this run.
   const std::string samples = read_file(folder / "study/samples.csv"), runs = read_file(folder / "study/runs.csv");
   const size_t line = runs.find("relu,1,") + 7;
-  const std::string metrics = folder / "figures.csv";
+  const std::string metrics = folder / "metrics.csv";
   const Outcome inspected = run_orrery({"inspect", folder / ("pool/" + runs.substr(line, runs.find(',', line) - line)),
                                         "--text=abeabeab", "--analysis=all", "--out=" + metrics});
   INFO(inspected.out, inspected.err);
@@ -224,7 +224,7 @@ TEST_CASE("study: figures of looks inside, of the trained models and an example"
   const std::string csv = read_file(metrics), name = "ablation/loss,";
   const size_t at = csv.find(name) + name.size();
   CHECK(contains(samples, "ablation/loss,relu,,1," + csv.substr(at, csv.find('\n', at) - at)));
-  for (const char* each : {"figure,value\n", "\nheads/induction/blocks.0.attention.1,",
+  for (const char* each : {"metric,value\n", "\nheads/induction/blocks.0.attention.1,",
                            "\nlogit_lens/lens_loss/embedding,", "\nneurons/carriers/blocks.0.feed_forward,",
                            "\nnormalization_curves/like_tanh/norm,", "\nablation/without/blocks.0.attention.head.0,"})
     CHECK_MESSAGE(contains(csv, each), csv);

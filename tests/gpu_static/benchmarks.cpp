@@ -39,7 +39,7 @@ void record(const BenchCase& bench, Dtype dtype, std::FILE* file) {
   constexpr double both_to_forward = 3.5;  // operations of attention with backward, relative to forward
   check(!calls.empty() && calls.size() <= 2, bench.name, ": ", calls.size(), " kinds of calls were timed");
   for (size_t n = 0; n < calls.size(); ++n) {
-    std::fprintf(file, "# figure\t%s\t%s%s\t%.9g\t%s\t%s\n", dtype == Dtype::bf16 ? "bf16" : "f32", bench.name.c_str(),
+    std::fprintf(file, "# benchmark\t%s\t%s%s\t%.9g\t%s\t%s\n", dtype == Dtype::bf16 ? "bf16" : "f32", bench.name.c_str(),
                  n ? "/forward" : "", n ? bench.work / both_to_forward : bench.work, bench.unit.c_str(),
                  parameters.c_str());
     calls[n].write(file);

@@ -3,7 +3,7 @@
 //   cmake -S . -B build -DORRERY_TESTS=ON && cmake --build build --target gpu_launches
 //   build/gpu_launches FILE BATCH [heads=12] [attention=softmax] [vocabulary=50257]
 //                                 [multiprocessors=132]     a step of gpt2-124m
-//   build/gpu_launches FILE figures                         the benchmarks that tests/gpu.sh times
+//   build/gpu_launches FILE benchmarks                      the benchmarks that tests/gpu.sh times
 //
 // FILE has a line per launch: phase (forward, backward, optimizer), operation, launch, blocks,
 // threads, count, requested bytes of shared memory, kernel, and the work of a product or attention:
@@ -13,7 +13,7 @@
 //       SUMS: 1 if the tiles of C's first columns sum A's rows
 //   pieces M N BATCH PIECES           sums of the K splits
 //   attention BATCH HEADS QUERIES KEYS SIZE     and "full" if no mask hides later keys
-// Queued copies and memsets have bytes in place of blocks, and no kernel. A line "# figure" comes
+// Queued copies and memsets have bytes in place of blocks, and no kernel. A line "# benchmark" comes
 // before the launches of a benchmark: dtype, name, work, unit, parameters of the model (0: none).
 #include <cstdlib>
 #include <exception>
@@ -53,7 +53,7 @@ void record_step(const models::GptSettings& settings, int64_t batch) {
   nn::convert(model, Dtype::bf16);
   nn::move(model, Device::cuda);
   nn::FlatParameters parameters(model);
-  const auto optimizer = nn::make_optimizer(parse_spec("adamw(beta2=0.95, decay=0.1)"), parameters);
+  const auto optimizer = nn::make_optimizer(parse_spec("adamw(beta2=0.95, weight_decay=0.1)"), parameters);
   const Tensor tokens = Tensor::zeros(Shape{2, batch, settings.context}, Dtype::i32, Device::cuda);
   const Tensor losses = Tensor::zeros(Shape{1}, Dtype::f64, Device::cuda);
   const Tensor fraction = Tensor::full(Shape{}, 1, Dtype::f32, Device::cuda);  // fraction of the step's targets
@@ -80,10 +80,10 @@ void write_columns(std::FILE* file) {
 
 int main(int count, char** arguments) try {
   check(count >= 3,
-        "gpu_launches FILE figures, or FILE BATCH [heads=N] [attention=NAME] [vocabulary=N] [multiprocessors=N]");
+        "gpu_launches FILE benchmarks, or FILE BATCH [heads=N] [attention=NAME] [vocabulary=N] [multiprocessors=N]");
   std::FILE* const file = std::fopen(arguments[1], "w");
   if (!file) return std::perror(arguments[1]), 1;
-  if (arguments[2] == std::string("figures")) {
+  if (arguments[2] == std::string("benchmarks")) {
     write_columns(file);
     record_benchmarks(file);
     return std::fclose(file);

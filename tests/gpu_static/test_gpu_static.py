@@ -1,7 +1,7 @@
 """python3 -m unittest        (the tests that compile need nvcc, cuobjdump and nvdisasm; they are skipped without)"""
 import contextlib, io, json, math, pathlib, shutil, subprocess, sys, tempfile, unittest
 
-import count, figures, model, sass
+import benchmarks, count, model, sass
 
 here = pathlib.Path(__file__).resolve().parent
 
@@ -319,7 +319,7 @@ class Model(unittest.TestCase):
     def test_what_a_step_works_on_follows_from_its_record(self):
         sizes = model.sizes_of(model.read_launches(here / "launches" / "b8.tsv"), model.parameters)
         self.assertEqual(sizes, model.Sizes(8 * 1024, 768, 50257, model.parameters))
-        by_name = {(f.dtype, f.case): f for f in figures.read_figures()}
+        by_name = {(f.dtype, f.case): f for f in benchmarks.read_benchmarks()}
         step = by_name["bf16", "train/gpt-char-medium"]
         self.assertEqual(model.sizes_of(step.launches, step.parameters), model.Sizes(64 * 256, 384, 65, 10750080))
         self.assertEqual(model.sizes_of(by_name["bf16", "attention/relu/L4096/full"].launches, 0),
@@ -343,10 +343,10 @@ class Model(unittest.TestCase):
 
 
 class Figures(unittest.TestCase):
-    all = figures.read_figures()
+    all = benchmarks.read_benchmarks()
     by_name = {(f.dtype, f.case): f for f in all}
 
-    def test_every_figure_is_recorded_once_and_launches_something(self):
+    def test_every_benchmark_is_recorded_once_and_launches_something(self):
         self.assertEqual(len(self.by_name), len(self.all))
         self.assertEqual([f.case for f in self.all if not f.launches], [])
         for dtype, case, group in (("f32", "rows/dyt/4096x1024/both", 17), ("f32", "gemm/4096x4096x4096", 5),
@@ -356,20 +356,20 @@ class Figures(unittest.TestCase):
             self.assertEqual(sum(f.dtype == dtype and f.case.startswith(kind) for f in self.all), group)
 
     def test_what_is_not_counted_takes_what_the_card_allows_at_least(self):
-        figure, card = self.by_name["f32", "gemm/2048x2048x2048"], model.cards["a100"]
-        seconds, sign = figures.expected(figure, card, {})
+        benchmark, card = self.by_name["f32", "gemm/2048x2048x2048"], model.cards["a100"]
+        seconds, sign = benchmarks.expected(benchmark, card, {})
         self.assertEqual(sign, ">=")
-        launches = sum(l.times for l in figure.launches)
+        launches = sum(l.times for l in benchmark.launches)
         self.assertAlmostEqual(seconds, 2 * 2048 ** 3 / (108 * 64 * 2 * 1.41e9) + launches * 2e-6, 9)
         with self.assertRaisesRegex(model.Failure, "has not counted tensor_core_kernel"):
-            figures.expected(self.by_name["bf16", "gemm/2048x2048x2048"], card, {})
+            benchmarks.expected(self.by_name["bf16", "gemm/2048x2048x2048"], card, {})
 
     def test_a_product_of_bf16_takes_what_its_kernel_was_counted_for(self):
-        figure, card = self.by_name["bf16", "gemm/4096x4096x4096"], Model.card
-        kernel = next(l.kernel for l in figure.launches if l.name == "matmul")
+        benchmark, card = self.by_name["bf16", "gemm/4096x4096x4096"], Model.card
+        kernel = next(l.kernel for l in benchmark.launches if l.name == "matmul")
         count = {**Model.product, "kernel": kernel}
         of_trip = [{**count, "plain": {**count["plain"], "instructions": n}} for n in (100, 400)]
-        fast, slow = (figures.expected(figure, card, {kernel: row})[0] for row in of_trip)
+        fast, slow = (benchmarks.expected(benchmark, card, {kernel: row})[0] for row in of_trip)
         self.assertGreater(fast, 2 * 4096 ** 3 / card.peak)
         self.assertGreater(slow, fast)
 
@@ -378,16 +378,16 @@ class Figures(unittest.TestCase):
             ours, both = pathlib.Path(folder) / "ours", pathlib.Path(folder) / "both"
             ours.write_text('{"case": "attention/relu/L256/full", "dtype": "f32-highest", "ms": 2, "forward_ms": 1}\n')
             both.write_text('{"rows": [{"case": "gemm/2048x2048x2048", "ours": 17.1798692}], "bf16": true}')
-            self.assertEqual(figures.read_measured(ours, self.all), {
+            self.assertEqual(benchmarks.read_measured(ours, self.all), {
                 ("f32", "attention/relu/L256/full"): 2, ("f32", "attention/relu/L256/full/forward"): 1})
-            measured = figures.read_measured(both, self.all)
+            measured = benchmarks.read_measured(both, self.all)
             self.assertAlmostEqual(measured["bf16", "gemm/2048x2048x2048"], 1000)
 
     def test_cards_by_the_names_that_nvidia_smi_has_for_them(self):
         for name, card in (("NVIDIA H100 80GB HBM3", "h100"), ("NVIDIA H200", "h200"), ("NVIDIA H100 PCIe", None),
                            ("NVIDIA A100-SXM4-80GB", "a100"), ("NVIDIA A100-SXM4-40GB", None),
                            ("NVIDIA H200 NVL", None)):
-            self.assertEqual(figures.card_named(name), card, name)
+            self.assertEqual(benchmarks.card_named(name), card, name)
 
 
 source = """

@@ -15,7 +15,7 @@ STRUCT = re.compile(r"^(\w*(Backward|Gradients?|Pull[bB]ack|Slope|Derivative)(Of
 # Independent checks, and code that only passes gradients on.
 NOT_FILE = re.compile(r"^(engine/(autograd/(autograd|recompute)|checks/gradient_check|tensor/tensor|base/(dual|scalar))\."
                       r"|nn/(base/(gradient_case|module_case)|optimizers/base/optimizer)\.)")
-NOT_FUNCTION = re.compile(r"^(\w*by_dual|\w*_case|check\w*|needs_\w*|has_\w*|zero_gradients|zero_gradients)$")
+NOT_FUNCTION = re.compile(r"^(\w*by_dual|\w*_case|check\w*|needs_\w*|has_\w*|zero_gradients)$")
 NOT_STRUCT = re.compile(r"ByDual|Case$|Report$|Row$")
 
 ZERO = re.compile(r"^(?:[\w:]+(?:<[\w:, ]*>)?\s*[({]\s*)?(?:[-+]?0*\.?0*[fF]?)\s*[)}]?$"

@@ -62,7 +62,7 @@ struct InspectSettings {
     v("hooks", hooks,
       "values to capture, comma-separated, as blocks.*.attention.weights; TransformerLens's names work too");
     v("out", out,
-      "FILE.safetensors, or a folder for .npy files and figures.csv: all values; FILE.csv: the metrics only");
+      "FILE.safetensors, or a folder for .npy files and metrics.csv: all values; FILE.csv: the metrics only");
     v("html|page", html, "FILE.html: a page with plots of the analyses");
     v("json", json, json_help);
     v("threads", threads, "cores to use; 0: OMP_NUM_THREADS, else all", between(0, 1024));
@@ -140,7 +140,8 @@ void add_numbers(std::vector<NamedTensor>& to, const std::vector<models::View>& 
   }
 }
 
-constexpr const char *metrics_header = "figure,value\n", *written_by = "written_by";
+constexpr const char *metrics_header = "metric,value\n", *former_metrics_header = "figure,value\n",
+                     *written_by = "written_by";
 
 // Each row begins with the name of an analysis.
 models::OutputKind metrics_kind() {
@@ -152,7 +153,8 @@ models::OutputKind metrics_kind() {
       for (std::string& former : models::analyses().aliases(analysis)) analyses.push_back(std::move(former));
     }
     return std::any_of(analyses.begin(), analyses.end(), [&](const std::string& analysis) {
-      return models::marked_kind(name, metrics_header + analysis + "/").is_ours(path);
+      return models::marked_kind(name, metrics_header + analysis + "/").is_ours(path) ||
+             models::marked_kind(name, former_metrics_header + analysis + "/").is_ours(path);
     });
   };
   return {name, is_ours};
@@ -204,13 +206,13 @@ void write_numbers(const std::string& out, std::vector<NamedTensor> all, const s
     return out + "/" + file + ".npy";
   };
   for (const NamedTensor& each : all) models::check_output("inspect", path_of(each), models::npy_kind());
-  models::check_output("inspect", out + "/figures.csv", metrics_kind());
+  models::check_output("inspect", out + "/metrics.csv", metrics_kind());
   const FolderLock lock(out, {"inspect"});
   for (const NamedTensor& each : all) {
     const std::string dtype = each.tensor.dtype() == Dtype::f64 ? "F64" : "F32";
     models::write_npy(path_of(each), {each.name, dtype, sizes_of(each.tensor.shape()), each.tensor, {}});
   }
-  if (!metrics.empty()) models::write_output("inspect", out + "/figures.csv", metrics_kind(), metrics_csv(metrics));
+  if (!metrics.empty()) models::write_output("inspect", out + "/metrics.csv", metrics_kind(), metrics_csv(metrics));
   const size_t files = all.size() + (metrics.empty() ? 0 : 1);
   std::cout << for_terminal(out) << ": " << pluralize(static_cast<int64_t>(files), "file") << std::endl;
 }
