@@ -15,11 +15,6 @@ inline std::vector<std::string> sweep_of(const Folder& folder, const std::vector
     if (!word.starts_with("--steps")) words.push_back(word);
   return words + more;
 }
-inline std::string command_of(const std::vector<std::string>& words) {
-  std::string command = "\"$ORRERY\"";
-  for (const std::string& word : words) command += " '" + word + "'";
-  return command;
-}
 // Returns the ids of the runs in the pool.
 inline std::vector<std::string> runs_in(const Folder& folder) {
   std::vector<std::string> all;

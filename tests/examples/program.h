@@ -20,6 +20,12 @@ struct Outcome {
 // Returns true if a training was completed; 3: it was too short to learn anything.
 inline bool is_complete(const Outcome& outcome) { return outcome.code == 0 || outcome.code == 3; }
 
+// Returns the shell command that runs the program with these arguments.
+inline std::string command_of(const std::vector<std::string>& words) {
+  std::string command = "\"$ORRERY\"";
+  for (const std::string& word : words) command += " '" + word + "'";
+  return command;
+}
 // Runs a shell command; $ORRERY is the program.
 Outcome run_shell(const std::string& command);
 // Runs it on a terminal, whose lines end with "\r\n"; none: there are no pseudo-terminals here.

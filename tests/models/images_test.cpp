@@ -1,14 +1,10 @@
-// Images: formats of folders, errors, and batches.
+// Images: layouts of folders, and errors.
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
-#include <optional>
-#include <set>
 
 #include "engine/system/files.h"
-#include "models/data/image_batches.h"
 #include "models/data/images.h"
 #include "models/formats/gzip.h"
 #include "tests/support/folder.h"
@@ -294,98 +290,6 @@ TEST_CASE("images: a broken picture is named, or left out on request") {
   CHECK(read_images(shapes, {.size = 12}).train.count() == 10);
 }
 
-TEST_CASE("picture: the middle square keeps flat areas, means of pixels, and what lies in the middle") {
-  DecodedImage flat{7, 31, 3, std::vector<uint8_t>(7 * 31 * 3, 77)};
-  for (const int64_t side : {1, 3, 7, 20})
-    CHECK(center_square(flat, side).pixels == std::vector<uint8_t>(side * side * 3, 77));
-  DecodedImage ramp{4, 8, 1, {}};
-  for (int i = 0; i < 32; ++i) ramp.pixels.push_back(static_cast<uint8_t>(i % 8 * 10));
-  CHECK(center_square(ramp, 4).pixels[0] == 20);  // columns 2 to 5
-  CHECK(center_square(ramp, 4).pixels[3] == 50);
-  // Triangle filters of half-width 2, cut at the edge: (3 x 20 + 3 x 30 + 1 x 40) / 7, mirrored.
-  CHECK(center_square(ramp, 2).pixels == std::vector<uint8_t>{27, 43, 27, 43});
-}
-
-TEST_CASE("image batches: the same for any order of asking, and within what augmentation may do") {
-  const ImageSet set = read_images(scraps + "/fashion", {});
-  const PixelScale scale({0.5}, {0.5}, 1);
-  const ImageBatches plain(set.train, scale, {}, 16, 3);
-  const ImageBatches changed(set.train, scale, {.crop_padding = 2, .flip = true}, 16, 3);
-  const ImageBatch a = plain.at(5, 1), b = changed.at(5, 1);
-  plain.at(0, 0);
-  CHECK(plain.at(5, 1).pixels.to_vector() == a.pixels.to_vector());
-  CHECK(plain.at(5, 1).labels == a.labels);
-  CHECK(a.labels == b.labels);  // the same images, changed
-  CHECK(plain.at(5, 0).labels != a.labels);
-  CHECK(plain.at(4, 1).labels != a.labels);
-  CHECK(ImageBatches(set.train, scale, {}, 16, 4).at(5, 1).labels != a.labels);
-  std::set<std::vector<float>> known;
-  for (int64_t i = 0; i < set.train.count(); ++i) {
-    const Tensor x = images_at(set.train, scale, std::array{i}).pixels;
-    known.insert(std::vector<float>(x.data<float>(), x.data<float>() + x.numel()));
-  }
-  const auto image = [](const ImageBatch& batch, int64_t i) {
-    const float* const x = batch.pixels.data<float>() + i * 784;
-    return std::vector<float>(x, x + 784);
-  };
-  int unchanged = 0;
-  for (int64_t i = 0; i < 16; ++i) {
-    CHECK(known.contains(image(a, i)));
-    unchanged += known.contains(image(b, i)) ? 1 : 0;
-    // Some shift of at most two pixels, mirrored or not, restores the image within the frame.
-    bool found = false;
-    for (int move = 0; move < 50 && !found; ++move) {
-      const int64_t top = move / 2 / 5 - 2, left = move / 2 % 5 - 2;
-      found = true;
-      for (int64_t row = 2; row < 26 && found; ++row)
-        for (int64_t column = 2; column < 26 && found; ++column)
-          found = image(b, i)[static_cast<size_t>(row * 28 + (move % 2 ? 27 - column : column))] ==
-                  image(a, i)[static_cast<size_t>((row + top) * 28 + column + left)];
-    }
-    CHECK(found);
-  }
-  CHECK(unchanged <= 3);
-}
-
-TEST_CASE("image batches: mixup mixes neighbours by one share of the Beta distribution") {
-  const ImageSet set = read_images(scraps + "/fashion", {});
-  const PixelScale scale({0.5}, {0.5}, 1);
-  const ImageBatch plain = ImageBatches(set.train, scale, {}, 6, 3).at(2, 0),
-                   mixed = ImageBatches(set.train, scale, {.mixup = 0.8}, 6, 3).at(2, 0);
-  CHECK((mixed.fraction >= 0.5 && mixed.fraction < 1));
-  const std::vector<double> x = plain.pixels.to_vector(), y = mixed.pixels.to_vector();
-  for (size_t i = 0; i < y.size(); ++i)
-    CHECK(std::abs(y[i] - (mixed.fraction * x[i] + (1 - mixed.fraction) * x[(i + 784) % x.size()])) < 1e-6);
-  for (size_t i = 0; i < 6; ++i) CHECK(mixed.other_labels[i] == plain.labels[(i + 1) % 6]);
-  // Beta(a, a) has mean 1/2 and variance 1 / (4 (2 a + 1)).
-  for (const double a : {0.2, 0.5, 1.0}) {
-    double sum = 0, squares = 0;
-    constexpr int count = 20000;
-    for (int i = 0; i < count; ++i) {
-      const double weight = draw_beta(a, RandomKey{7, 1}.derive(i));
-      sum += weight, squares += (weight - 0.5) * (weight - 0.5);
-    }
-    CHECK(std::abs(sum / count - 0.5) < 0.01);
-    CHECK(std::abs(squares / count - 1 / (4 * (2 * a + 1))) < 0.005);
-  }
-  CHECK((draw_beta(0.01, RandomKey{7, 2}) >= 0));
-}
-
-TEST_CASE("pixel scale: one number for all channels, or one for each") {
-  const PixelScale scale({0.1, 0.2, 0.3}, {0.5, 1, 2}, 3);
-  for (int64_t c = 0; c < 3; ++c)
-    CHECK(scale(51, c) == doctest::Approx((0.2 - 0.1 * static_cast<double>(c + 1)) / (0.5 * (1 << c))).epsilon(1e-6));
-  expect_error([] { PixelScale({0.1, 0.2}, {1}, 3); }).names("pixel_mean").value(2).offers("one").offers(3);
-  expect_error([] { PixelScale({0.1}, {0}, 1); }).names("pixel_std").value(0).offers(0);
-}
-
-TEST_CASE("classes: their names come back from JSON, and what is none is refused") {
-  const std::vector<std::string> names = {"T-shirt/top", "quote \" and \\", "\xC3\xA9"};
-  CHECK(restore_classes(save_classes(names)) == names);
-  for (const char* json : {"{}", "{\"classes\": 3}", "{\"classes\": []}", "{\"classes\": [1]}", "[", "null"})
-    expect_error([&] { restore_classes(json); }).names("images").names("classes").names("restored");
-}
-
 TEST_CASE("images: a JPEG whose Huffman table has more symbols than there are bytes is refused before it is decoded") {
   const auto refused = [](const std::string& bytes) { return expect_error([&] { decode_image(bytes, 3, "a.jpg"); }); };
   const std::string table = std::string("\xff\xc4\x00\x13\x00", 5) + std::string(16, '\x11');
@@ -423,76 +327,4 @@ TEST_CASE("images: a set for validation alone is read where images are held out,
     CHECK(counts(path, Splits::evaluating) == Counts{0, count});
     failure(path).names(path).names("training");
   }
-}
-
-TEST_CASE("classes: names match names, numbers match numbers, and numbers stand for as many names in their order") {
-  using Names = std::vector<std::string>;
-  using By = MatchedClasses::By;
-  const auto matches = [](const Names& classes, const Names& others, By by, const std::vector<int32_t>& labels) {
-    const auto matched = match_classes(classes, others);
-    REQUIRE(matched.has_value());
-    CHECK(matched->by == by);
-    CHECK(matched->labels == labels);
-  };
-  const Names animals = {"bird", "cat", "dog"}, labels = {"LABEL_0", "LABEL_1", "LABEL_2"}, numbers = {"0", "1", "2"};
-  matches({"dog", "bird"}, animals, By::name, {2, 0});
-  CHECK(!match_classes({"dog", "fish", "bird"}, animals));
-  matches(animals, labels, By::order, {0, 1, 2});
-  matches(numbers, animals, By::order, {0, 1, 2});
-  CHECK(!match_classes({"0", "1"}, animals));
-  matches({"0", "1"}, labels, By::number, {0, 1});
-  CHECK(!match_classes(labels, {"0", "1"}));
-
-  Names twelve, letters;
-  std::vector<int32_t> counted;
-  for (int i = 0; i < 12; ++i)
-    twelve.push_back(text("LABEL_", i)), letters.push_back(std::string(1, static_cast<char>('a' + i))),
-        counted.push_back(i);
-  const Names as_text = {"0", "1", "10", "11", "2", "3", "4", "5", "6", "7", "8", "9"};
-  const std::vector<int32_t> as_numbers = {0, 1, 10, 11, 2, 3, 4, 5, 6, 7, 8, 9};
-  matches(as_text, twelve, By::number, as_numbers);
-  matches(as_text, letters, By::order, as_numbers);
-  matches(twelve, as_text, By::number, {0, 1, 4, 5, 6, 7, 8, 9, 10, 11, 2, 3});
-  matches(letters, as_text, By::order, {0, 1, 4, 5, 6, 7, 8, 9, 10, 11, 2, 3});
-  matches({"007", "LABEL_11", "3"}, twelve, By::number, {7, 11, 3});
-  matches({"10", "9", "8"}, {"8", "9", "10"}, By::name, {2, 1, 0});
-  matches({"3", "1", "2"}, labels, By::order, {2, 0, 1});  // numbers 1 to 3; the other labels begin with 0
-  CHECK(!match_classes({"1", "7"}, labels));
-  CHECK(!match_classes({"1", "01"}, {"a", "c"}));  // two folders with one number: names
-  matches({"1", "100000000000000000000000000"}, {"0100000000000000000000000000", "1"}, By::number, {1, 0});
-}
-
-TEST_CASE("classes: a name that several classes have stands for none of them alone") {
-  using Names = std::vector<std::string>;
-  const Names birds = {"crane", "owl", "crane", "hen"};
-  const auto check_clear = [&](const Names& classes) {
-    const auto matched = match_classes(classes, birds);
-    REQUIRE(matched.has_value());
-    check_clear_names(*matched, {"scraps", classes}, {"the model", birds});
-    return matched->labels;
-  };
-  CHECK(check_clear(birds) == std::vector<int32_t>{0, 1, 2, 3});
-  CHECK(check_clear({"hen", "owl"}) == std::vector<int32_t>{3, 1});
-  expect_error([&] { check_clear({"crane", "hen"}); }).names("scraps").value("crane").value("0, 2").offers("0 to 3");
-  CHECK(check_clear({"0", "1", "2", "3"}) == std::vector<int32_t>{0, 1, 2, 3});
-  CHECK(shared_names(birds) == Names{"'crane' (0, 2)"});
-  CHECK(shared_names({"owl", "hen"}).empty());
-}
-
-TEST_CASE("classes: class folders that are numbers are classes in the order of the numbers") {
-  const Folder folder;
-  const auto classes = [&](const std::string& name, const std::vector<std::string>& names) {
-    for (const std::string& one : names) {
-      fs::create_directories(folder / (name + "/" + one));
-      for (const char* file : {"/0.png", "/1.png"})
-        fs::copy(scraps + "/shapes/train/rings" + file, folder / (name + "/" + one + file));
-    }
-    return read_images(folder / name, {.validation_fraction = 0.5});
-  };
-  const std::vector<std::string> as_text = {"0", "1", "10", "11", "2"};
-  const ImageSet numbers = classes("numbers", as_text);
-  CHECK(numbers.classes == std::vector<std::string>{"0", "1", "2", "10", "11"});
-  CHECK(numbers.train.labels == std::vector<int32_t>{0, 1, 3, 4, 2});  // the images stay in the order of their paths
-  CHECK(classes("zeros", {"002", "10", "1"}).classes == std::vector<std::string>{"1", "002", "10"});
-  CHECK(classes("names", {"10", "2", "a"}).classes == std::vector<std::string>{"10", "2", "a"});
 }

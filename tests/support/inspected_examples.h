@@ -4,9 +4,12 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "models/architectures/gpt.h"
 #include "models/inspection/base/analysis.h"
@@ -79,5 +82,19 @@ const Kind& shown(const std::vector<models::View>& views, std::string_view title
 }
 template <class Kind>
 const Kind& shown(std::vector<models::View>&& views, std::string_view title) = delete;  // views must outlive the result
+
+// Returns the row with this name of a map.
+inline std::vector<double> row_of(const models::MapView& map, const std::string& name) {
+  const auto at = std::find(map.rows.begin(), map.rows.end(), name);
+  REQUIRE(at != map.rows.end());
+  return map.values[0][at - map.rows.begin()].to_vector();
+}
+// Returns the value of the bar with this name.
+inline double bar_of(const models::BarView& bars, const std::string& name) {
+  for (const models::BarView::Bar& bar : bars.bars)
+    if (bar.name == name) return bar.value;
+  FAIL("no bar ", name);
+  return NAN;
+}
 
 }  // namespace orrery::testing
