@@ -16,7 +16,7 @@
 namespace orrery::cuda {
 
 inline constexpr int64_t max_split_tiles = 512;  // maximum tiles of outputs whose sums are cut into chunks
-inline constexpr int packs_of_line = 8;         // 128 bytes, read by consecutive threads
+inline constexpr int packs_of_line = 8;          // 128 bytes, read by consecutive threads
 
 // Values of operands for a pack: [j] is the value for element j. PackOfColumns: W columns of row r.
 template <int W, class T>

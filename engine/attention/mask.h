@@ -9,7 +9,7 @@ namespace {
 
 // The mask of one sequence, narrowed to the longest span of a block of queries.
 struct BlockMask : MaskView {
-  int length;                           // keys of the sequence
+  int length;                                   // keys of the sequence
   int64_t full_distance = MaskView::unbounded;  // up to this distance every query of the block has r > 1
 };
 

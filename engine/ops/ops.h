@@ -51,7 +51,7 @@ Tensor matmul(const Tensor& a, const Tensor& b, Transposed transposed = {});
 Tensor sum(const Tensor& x, std::span<const int> axes = {}, bool keepdim = false);
 Tensor mean(const Tensor& x, std::span<const int> axes = {}, bool keepdim = false);
 Tensor max(const Tensor& x, int axis, bool keepdim = false);  // the gradient goes to the first largest element
-Tensor argmax(const Tensor& x);                            // along the last axis, i32; not differentiable
+Tensor argmax(const Tensor& x);                               // along the last axis, i32; not differentiable
 inline Tensor sum(const Tensor& x, std::initializer_list<int> axes, bool keepdim = false) {
   return sum(x, std::span<const int>(axes.begin(), axes.size()), keepdim);
 }

@@ -57,9 +57,9 @@ struct LearnableNumber {
 struct Limits {
   double low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();
   bool low_allowed = true, high_allowed = true;
-  double smallest = 0;                  // smallest magnitude except 0: f32 loses smaller numbers
+  double smallest = 0;                    // smallest magnitude except 0: f32 loses smaller numbers
   std::vector<std::string> choices = {};  // allowed texts; empty: any
-  std::string family = {};              // registry of a spec's name, such as "attention"
+  std::string family = {};                // registry of a spec's name, such as "attention"
   // Former words and the words that they are read as; also for the words inside a spec.
   std::map<std::string, std::string, std::less<>> aliases = {};
 };
@@ -77,8 +77,8 @@ Limits with_aliases(const std::vector<std::string>& choices);  // any text; only
 inline Limits name_of_family(std::string family) { return {.family = std::move(family)}; }
 
 namespace detail {
-std::string_view trimmed(std::string_view text);  // without surrounding white space
-std::string shortened(std::string_view text);     // shortened for error messages
+std::string_view trimmed(std::string_view text);                // without surrounding white space
+std::string shortened(std::string_view text);                   // shortened for error messages
 std::vector<std::string> split_at_bars(std::string_view text);  // "a|b" -> {"a", "b"}
 // Replace aliases of allowed words.
 void replace_aliases(std::string& word, const Limits& limits);

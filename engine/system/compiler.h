@@ -9,7 +9,7 @@
 namespace orrery {
 
 struct CompilerResult {
-  std::string output;  // of stdout and stderr, the first megabyte
+  std::string output;      // of stdout and stderr, the first megabyte
   bool succeeded = false;  // exit code 0
   bool in_time = true;
 };

@@ -93,7 +93,7 @@ void sync_folder(const std::string& path);  // after a rename: the new name surv
 bool file_exists(const std::string& path);  // true for a folder too
 bool folder_exists(const std::string& path);
 std::string without_last_slashes(std::string path);  // "runs/a/" becomes "runs/a"
-void make_folders(const std::string& path);  // and missing parents; existing folders are not an error
+void make_folders(const std::string& path);          // and missing parents; existing folders are not an error
 void rename_file(const std::string& from, const std::string& to);
 // Returns an unused name that ends in `end`: PATH.partial, or PATH.2.partial.
 std::string unused_name(const std::string& path, const std::string& end);

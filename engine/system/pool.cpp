@@ -94,7 +94,7 @@ void* Pool::State::take(int64_t size, const char* holder) {
       return nullptr;
   }
   void* const data = size_class.free.back();  // the latest freed, most likely still in the CPU's cache
-  held[data] = {size, holder};         // may throw; until then the block is free
+  held[data] = {size, holder};                // may throw; until then the block is free
   size_class.free.pop_back();
   use.cached -= size;
   use.allocated += size;

@@ -11,8 +11,8 @@ namespace orrery {
 struct MemoryUse {
   int64_t allocated = 0;  // bytes in live blocks
   int64_t peak = 0;       // largest `allocated` since the last reset
-  int64_t cached = 0;   // bytes in freed blocks that are kept for reuse
-  int64_t refused = 0;  // failed requests
+  int64_t cached = 0;     // bytes in freed blocks that are kept for reuse
+  int64_t refused = 0;    // failed requests
 };
 
 class Pool {

@@ -57,7 +57,7 @@ struct Options {
   int devices = 1;                    // 0: a machine without a GPU
   int64_t memory = int64_t{4} << 30;  // bytes of device memory
   int architecture = environment_number("ORRERY_EMULATED_ARCHITECTURE", 90);  // sets the limits; 90: sm_90
-  bool holds_code = true;             // false: the program was compiled for other GPUs
+  bool holds_code = true;  // false: the program was compiled for other GPUs
   // Rounding of tensor cores. true: as GPUs, which truncate addends at the last bit of the largest
   // and flush denormals to 0. false: each sum is rounded to nearest.
   bool truncating = environment_number("ORRERY_TRUNCATING_TENSOR_CORES", 0) != 0;
@@ -95,7 +95,7 @@ struct Launch {
 };
 void run(const Launch& launch);
 
-void* shared_memory(size_t bytes);  // Fault if the launch requested less
+void* shared_memory(size_t bytes);               // Fault if the launch requested less
 void watch_gap(const void* data, size_t bytes);  // Fault at the block's end if this shared memory was written
 void block_barrier(Site site);
 
