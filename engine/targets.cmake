@@ -1,11 +1,11 @@
 # engine, nn and cuda make one library, orrery_core: the operations and formulas, and their kernels.
 
-# --- what the system provides -----------------------------------------------------------------------------------------
+# --- packages of the system -------------------------------------------------------------------------------------------
 
 find_package(Threads REQUIRED)
 find_package(TBB CONFIG QUIET)
 orrery_require_package(TBB_FOUND libtbb-dev)
-# The pthread build by its own folder: the alternatives system may point the plain name at another one.
+# The folder of the pthread build, because the plain name may be a link to another build.
 find_library(ORRERY_OPENBLAS_LIBRARY openblas PATH_SUFFIXES openblas-pthread)
 find_path(ORRERY_OPENBLAS_INCLUDE cblas.h
           PATH_SUFFIXES openblas-pthread ${CMAKE_LIBRARY_ARCHITECTURE}/openblas-pthread openblas)
@@ -18,8 +18,8 @@ function(orrery_link_core_dependencies target)
   target_include_directories(${target} SYSTEM PRIVATE "${ORRERY_OPENBLAS_INCLUDE}")
   target_link_libraries(${target} PRIVATE "${ORRERY_OPENBLAS_LIBRARY}" OpenSSL::Crypto TBB::tbb Threads::Threads
                         ${CMAKE_DL_LIBS})
-  # oneTBB loads its allocator where it finds one, by a dlopen within a dlopen, in which glibc 2.36 crashes if there is
-  # no memory.  What is linked is there already.
+  # Otherwise oneTBB loads its allocator by a dlopen inside a dlopen, in which glibc 2.36 crashes when
+  # memory runs out. A linked library is loaded at the start.
   target_link_libraries(${target} PRIVATE "-Wl,--push-state,--no-as-needed" TBB::tbbmalloc "-Wl,--pop-state")
 endfunction()
 
@@ -49,7 +49,7 @@ string(TOUPPER "${CMAKE_BUILD_TYPE}" build_type)
 string(JOIN " " compiler_flags ${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${build_type}} -std=c++20 ${arithmetic})
 string(STRIP "${compiler_flags}" compiler_flags)
 
-# A fingerprint of the headers tells whether a plug-in (engine/settings/plugin.h) fits.
+# A plug-in (engine/settings/plugin.h) must have the same fingerprint of the headers.
 file(GLOB_RECURSE plugin_headers CONFIGURE_DEPENDS engine/*.h nn/*.h cuda/*.h cuda/*.cuh)
 set(fingerprint)
 foreach(file IN LISTS plugin_headers)
@@ -60,7 +60,7 @@ string(SHA256 fingerprint "${fingerprint}")
 string(SUBSTRING "${fingerprint}" 0 12 fingerprint)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${plugin_headers})
 
-# A plug-in is compiled with this compiler and these flags, one list element for each argument: no shell reads them.
+# The compiler and flags of plug-ins, one list element for each argument: no shell reads them.
 if(ORRERY_CUDA)
   orrery_nvcc_architectures(plugin_architectures ${CMAKE_CUDA_ARCHITECTURES})
   set(plugin_compiler "${CMAKE_CUDA_COMPILER}" -x cu ${plugin_architectures} --expt-relaxed-constexpr
@@ -87,7 +87,7 @@ list(APPEND core_sources "${PROJECT_BINARY_DIR}/build_facts.cpp")
 
 set_source_files_properties(engine/system/processor.cpp PROPERTIES COMPILE_OPTIONS -march=x86-64)  # see the file
 
-# For the sentence that says why a program cannot use a card.
+# For the error message of a program without code for the GPU.
 list(JOIN CMAKE_CUDA_ARCHITECTURES "," architectures)
 if(NOT ORRERY_CUDA)
   set(architectures "none")

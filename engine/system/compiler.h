@@ -1,5 +1,5 @@
-// Runs a compiler without a shell. If this program ends, the compiler and all its
-// child processes end too.
+// Runs a compiler without a shell. If this program ends, the compiler and all its child
+// processes end too.
 #pragma once
 
 #include <cstdint>

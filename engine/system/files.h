@@ -78,7 +78,7 @@ void write_file_atomically(const std::string& path, const std::function<void(Fil
 void write_file_atomically(const std::string& path, std::string_view text);
 
 // Returns the content of a regular file. Throws, before it reads, if the size exceeds `limit`:
-//   read: run/state.json has 20,971,520 bytes, more than the 16,777,216 that are read
+//   read: run/state.json has 20971520 bytes; at most 16777216 are read
 std::string read_file(const std::string& path, uint64_t limit = std::numeric_limits<int64_t>::max());
 
 // A pipe can be read once, to its end, and has no size before. Its path is -, the standard input,

@@ -47,7 +47,7 @@ struct Pool::State {
     int64_t size;
     const char* holder;
   };
-  struct SizeClass {          // one size class
+  struct SizeClass {          // blocks of one size
     std::vector<void*> free;  // has capacity for every block of the class, so that freeing one never allocates
     size_t blocks = 0;        // held and free ones
   };
