@@ -95,7 +95,7 @@ struct Tiling {
 };
 
 // A thread adds the terms start, start + step, ... of its column, then folds with the lanes that
-// differ in bits `flip` to below `flip_end`. One of them (`writes`) writes partial sum `partial_index`.
+// differ in bits `flip` to below `flip_end`. If `writes`, it writes partial sum `partial_index`.
 struct ThreadRole {
   int column, start, step, flip, flip_end, partial_index, partial_count;
   bool writes;
