@@ -1,10 +1,10 @@
 // Runs CUDA kernels on the CPU, so that machines without a GPU can test them.
 //
-// The threads of a block are fibers on one OS thread. They switch only where they wait for each other,
-// in an order that `options` sets, so every run is reproducible. Blocks run in parallel. Shared memory
-// is NaN when a block starts. The host can read device memory only by copies (device_memory.cpp).
+// The threads of a block are fibers on one OS thread. They switch only where they wait for each
+// other, in an order that `options` sets, so every run is reproducible. Blocks run in parallel.
+// Shared memory starts as NaN. The host can read device memory only by copies (device_memory.cpp).
 //
-// Kernels use only CUDA's names, from cuda_runtime.h. A CUDA name that is missing there does not compile.
+// Kernels use only the CUDA names in cuda_runtime.h; a name that is missing there does not compile.
 #pragma once
 
 #include <cstddef>
@@ -134,7 +134,7 @@ unsigned shared_address(const void* p);  // bytes from the beginning of the bloc
 // Returns D + a row times a column of length 16, added as GPUs do; b's elements are `stride` apart.
 float truncated_sum(float sum, const float* a, const float* b, int stride);
 
-// Throws a Fault unless the row that this lane passes to ldmatrix is 16 aligned bytes of shared memory.
+// Throws a Fault unless the row that this lane passes to ldmatrix is aligned and in shared memory.
 void check_matrix_row(const void* row, Site site);
 
 // A thread's copies to shared memory in flight (PTX cp.async). The destination is uninitialized
