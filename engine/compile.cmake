@@ -1,7 +1,7 @@
-# How everything is compiled: flags of this folder's targets, ours alone.
+# Compiler flags of this project's targets, and of no others.
 
-# Without optimization the library is a hundred times as slow, and neither CMake's default build type nor Debug has one.
-# Only this folder's variables change: the parent's own targets keep the parent's flags.
+# Without optimization the library is a hundred times slower; CMake's default build type and Debug
+# do not optimize. Only this folder's variables change: the parent's targets keep its flags.
 if(ORRERY_OPTIMIZE AND NOT PROJECT_IS_TOP_LEVEL)
   set(suffix)
   if(CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
@@ -18,14 +18,14 @@ if(ORRERY_OPTIMIZE AND NOT PROJECT_IS_TOP_LEVEL)
                      "'${CMAKE_BUILD_TYPE}' does not optimize; ORRERY_OPTIMIZE=OFF keeps the parent's flags")
     endif()
   endforeach()
-  get_directory_property(inherited COMPILE_OPTIONS)  # which follow the flags
+  get_directory_property(inherited COMPILE_OPTIONS)  # these follow the flags
   string(REPLACE "-O0" "" inherited "${inherited}")
   set_directory_properties(PROPERTIES COMPILE_OPTIONS "${inherited}")
 endif()
 
-# -ffp-contract=fast: under -std=c++20 g++ would otherwise never join a product and a sum into one instruction.
-# -fno-math-errno, -fno-trapping-math: errno and the floating-point flags are unused; for their sake g++ would leave
-# loops over square roots and over ternaries unvectorized.  Neither changes a result, an infinity or a NaN.
+# -ffp-contract=fast: with -std=c++20 g++ otherwise never fuses a multiplication and an addition.
+# -fno-math-errno, -fno-trapping-math: errno and the floating-point flags are unused, but keep g++ from
+# vectorizing loops over square roots and ternaries. No result, infinity or NaN changes.
 if(ORRERY_NATIVE)
   set(march -march=native)
 else()
@@ -49,8 +49,8 @@ if(ORRERY_SANITIZE)
   add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:${sanitizer}>")
   add_link_options(-fsanitize=${ORRERY_SANITIZE})
 else()
-  add_link_options(-Wl,--no-undefined)  # an undefined name is reported by the library that wants it
+  add_link_options(-Wl,--no-undefined)  # the library that uses an undefined name reports it
 endif()
-# Kernels that are emulated hold nvcc's `unroll`.  All files are compiled with the same words: then a compiler cache
-# answers those that know nothing of a GPU, which are most, when the emulation compiles them once more.
+# Emulated kernels contain nvcc's `#pragma unroll`. All files get the same flags, so that the emulated
+# build finds the files that do not depend on CUDA, which are most, in a compiler cache.
 add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Wno-unknown-pragmas;-Wno-pass-failed>")

@@ -1,6 +1,6 @@
-# orrery_formulas(target files...): these sources of the target hold formulas, so a CUDA build gives them to nvcc, which
-# compiles the same file for both devices.  Without CUDA they are ordinary C++ and this does nothing.
-# orrery_find_formulas(variable files...): those of the files that reach engine/loops/loops.h by their includes.
+# orrery_formulas(target files...): marks sources of the target as formula files. A CUDA build compiles
+# them with nvcc for both devices. Without CUDA they are ordinary C++ and this does nothing.
+# orrery_find_formulas(variable files...): the files that include engine/loops/loops.h, also indirectly.
 # Both serve installed users too: find_package(orrery) defines them.
 
 function(orrery_formulas target)
@@ -15,7 +15,7 @@ function(orrery_formulas target)
   target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>")
 endfunction()
 
-# Headers that include engine/loops/loops.h, directly or through one another; the list grows until a pass finds no new one.
+# Headers that include engine/loops/loops.h, also indirectly; the loop ends when it finds no new one.
 function(orrery_find_formulas variable)
   set(headers engine/loops/loops.h)
   file(GLOB_RECURSE candidates RELATIVE "${ORRERY_INCLUDE}" "${ORRERY_INCLUDE}/engine/*.h" "${ORRERY_INCLUDE}/nn/*.h")

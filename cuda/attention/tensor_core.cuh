@@ -44,7 +44,7 @@ struct TensorCoreSoftmax {
   OnlineSoftmax<float> rows[Blocks][2];  // scores times log2(e); sum: of this thread's keys only
 
   // Turns scores without their factor into weights. Rescales `output`, the output so far, to a new
-  // largest score only if this is larger by more than `max_growth`, beyond which values might overflow.
+  // largest score only if it is larger by more than `max_growth`; beyond, values might overflow.
   template <int Groups>
   __device__ void weigh(float factor, float (&s)[Blocks][Groups][4], float (&output)[Blocks][Size / 8][4]) {
     constexpr float max_growth = 8;

@@ -109,7 +109,7 @@ struct TermsOfColumns {
   }
 };
 
-namespace {  // internal, because Cover is
+namespace {  // internal, because Coverage is
 // The visibility of a tile to a warp, and the elements that dropout keeps, if any. Computed before
 // the products, which leave few registers.
 template <int Blocks>

@@ -162,7 +162,7 @@ class RowSource {
   int64_t stride_[Operands];   // in bytes
   int size_[Operands];
   int to_;     // offset of the chunk in a tile
-  int flags_;  // 1 << o: 16-byte copies of operand o; whole << o: and no padding columns
+  int flags_;  // 1 << o: 16-byte copies of operand o; unpadded << o: and no padding columns
 };
 // Keys and values, or queries and output gradients, of one head
 template <int Size, class P>

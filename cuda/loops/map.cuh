@@ -249,7 +249,7 @@ Outputs<T, N> advanced(Outputs<T, N> out, int64_t by) {
   return out;
 }
 
-// Maps in launches of at most `max_elements` elements: 32-bit indices make divisions several times faster.
+// Maps in launches of at most `max_elements`: 32-bit indices make divisions several times faster.
 template <class F, class Out, class... T, size_t... K>
 void split_map(std::index_sequence<K...> inputs, int64_t max_elements, const Broadcast<sizeof...(T)>& shape, const F& f,
                Out out, const T*... in) {

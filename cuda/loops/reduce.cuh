@@ -16,7 +16,7 @@
 namespace orrery::cuda {
 
 inline constexpr int64_t max_split_tiles = 512;  // maximum tiles of outputs whose sums are cut into chunks
-inline constexpr int packs_of_line = 8;         // 128 bytes, read by consecutive threads
+inline constexpr int packs_of_line = 8;          // 128 bytes, read by consecutive threads
 
 // Values of operands for a pack: [j] is the value for element j. PackOfColumns: W columns of row r.
 template <int W, class T>
@@ -95,7 +95,7 @@ struct Tiling {
 };
 
 // A thread adds the terms start, start + step, ... of its column, then folds with the lanes that
-// differ in bits `flip` to below `flip_end`. One of them (`writes`) writes partial sum `partial_index`.
+// differ in bits `flip` to below `flip_end`. If `writes`, it writes partial sum `partial_index`.
 struct ThreadRole {
   int column, start, step, flip, flip_end, partial_index, partial_count;
   bool writes;

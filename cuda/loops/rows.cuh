@@ -28,8 +28,8 @@
 namespace orrery::cuda {
 
 inline constexpr int max_warp_row = 1024, max_lanes_row = 16;
-inline constexpr int pack_of_row = 8;                       // elements: 16 bytes of the smallest type
-inline constexpr int min_packed_row = 32 * pack_of_row;     // elements: one pack for each lane of a warp
+inline constexpr int pack_of_row = 8;                    // elements: 16 bytes of the smallest type
+inline constexpr int min_packed_row = 32 * pack_of_row;  // elements: one pack for each lane of a warp
 
 // The threads of a row: lanes of a warp, a warp, or a block; `count` threads, this one is `index`.
 // They take packs of `pack` elements; each can preload `packs` packs, which covers the row if

@@ -1,6 +1,6 @@
 // A stable radix sort of (key, index) pairs by digits of 8 bits, the lowest first. For each digit:
 //   count    each block counts the digits of one tile of pairs
-//   scan     computes where pairs of each digit and tile begin: after lower digits and earlier tiles
+//   scan     computes where pairs of each digit and tile begin: after lower digits, earlier tiles
 //   scatter  each block ranks its tile's pairs within each digit and writes them to sorted order
 // A warp owns 256 consecutive pairs of a tile and takes 32 at a time. Ballots find lanes with equal
 // digits, so a rank is a count of lower lanes plus a counter of the warp. There are no atomics, so

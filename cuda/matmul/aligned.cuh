@@ -14,8 +14,8 @@ struct AlignedRows {
   static constexpr int chunk = 8;  // elements in 16 bytes
   const bf16* from;
   bf16* to;
-  int64_t from_stride, to_stride;    // elements from row to row
-  int64_t from_matrix, to_matrix;    // elements from matrix to matrix
+  int64_t from_stride, to_stride;  // elements from row to row
+  int64_t from_matrix, to_matrix;  // elements from matrix to matrix
   int64_t rows, matrices;
   int64_t from_begin[4], to_begin[4], count[4];  // of segments of a row, in elements; count 0: unused
   bool operator==(const AlignedRows&) const = default;

@@ -56,7 +56,7 @@ struct RegisterStep {
     return (static_cast<int>(threadIdx.x) + i * matmul_threads) % across * chunk;
   }
 
-  // `mn_count` and `depth`: their numbers before the edge; elements beyond it are zero.
+  // `mn_count` and `depth`: counts of mn and k before the edge; elements beyond it are zero.
   template <bool AlongK>
   __device__ void fetch(const float* data, int64_t stride, bool vectors, int mn_count, int depth) {
     const int rows_left = AlongK ? mn_count : depth, columns_left = AlongK ? depth : mn_count;

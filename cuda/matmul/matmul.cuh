@@ -5,7 +5,7 @@
 // where mn is the row or column of C. Then every thread adds depth outer products in registers:
 //
 //              columns of C                 The threads form a grid of 16 x 16.  A thread holds `groups` x `groups`
-//            +--------+--------+            squares of `vector` x `vector` elements, each square at the thread's place
+//            +--------+--------+            squares of `vector` x `vector` elements, each at the thread's position
 //   rows     | .t.... | .t.... |            in one quarter of the tile, and reads its `groups` vectors of A and of B
 //   of C     +--------+--------+            with 16-byte loads.  A warp is 4 x 8 threads: its loads of B are side by
 //            | .t.... | .t.... |            side, those of A are four vectors that eight threads share each.
@@ -66,8 +66,8 @@ template <class T>
 struct BlockTile {
   int output;
   int batch, split;
-  int64_t row, column,
-      first_column;             // of the tile in its matrix and in its output; of the output in the product
+  // The tile's row in its matrix and column in its output; the output's first column in the product.
+  int64_t row, column, first_column;
   int rows_left, columns_left;  // before the edges
   int64_t k0, k1;               // its K split
   const T *a, *b;               // first elements of the first step
@@ -109,7 +109,7 @@ struct BlockTile {
 };
 
 // Starts the copies of one step: tile[k][mn] = element (mn, k) of the operand. `data`: the
-// step's first element; `mn_count` and `depth`: their numbers before the edge.
+// step's first element; `mn_count` and `depth`: counts of mn and k before the edge.
 template <class T, int Side>
 __device__ void fetch_step(typename MatmulTile<T, Side>::Steps& tile, const T* data, int64_t stride, bool along_k,
                            bool vectors, int mn_count, int depth) {

@@ -8,8 +8,8 @@
 // 32, two products of depth 16. Tiles of 256 x 192, 64 x 96 per warp, use all registers and need
 // fewer loads per product. A warp's columns are sixteens that alternate with other warps' sixteens.
 //
-// Shared memory holds steps as the operands are stored, [mn][k] or [k][mn], where mn is
-// a row of A or a column of B; ldmatrix transposes if needed. Chunks of 16 bytes are permuted
+// Shared memory holds steps as the operands are stored, [mn][k] or [k][mn], where mn is a row
+// of A or a column of B; ldmatrix transposes if needed. Chunks of 16 bytes are permuted
 // within a row by XOR with part of the row number: so the eight rows that ldmatrix reads at once,
 // and those that eight threads write, are in different banks.
 //
@@ -149,7 +149,7 @@ __device__ bool sums_rows_of(const Matmul<bf16, Result>& product, const BlockTil
   return product.row_sums && tile.output == 0 && tile.column == 0;
 }
 
-// A lane's ldmatrix addresses, for 16 of mn of its warp and 16 of k. A warp's sixteens are
+// A lane's ldmatrix addresses, for 16 of its warp's mn and 16 of k. A warp's sixteens are
 // `Apart` apart in mn.
 template <int MN, bool AlongK, bool IsA, int Apart>
 class Fragments {

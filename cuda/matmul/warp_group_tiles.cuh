@@ -1,4 +1,4 @@
-// C = A B for bf16 by warp groups (cuda/matmul/warp_group.cuh), with sums in f32: tiles as in tensor_core_tiles.cuh.
+// C = A B for bf16 by warp groups (warp_group.cuh), sums in f32; tiles as in tensor_core_tiles.cuh.
 //
 // A warp group computes blocks of 64 rows and all columns of a tile. Two groups share 128 x 256,
 // one block each, and 256 x 192, two each, alternating; one group computes 128 x 128. It loops over

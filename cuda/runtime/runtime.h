@@ -25,17 +25,17 @@ struct DeviceProperties {
   std::string name;
   int major, minor;  // compute capability
   int multiprocessors;
-  int64_t memory;         // bytes
-  int64_t shared_memory;  // bytes, maximum per block
-  double clock = 0;       // maximum of the multiprocessors, in Hz; 0: unknown
+  int64_t memory;            // bytes
+  int64_t shared_memory;     // bytes, maximum per block
+  double clock = 0;          // maximum of the multiprocessors, in Hz; 0: unknown
   bool warp_groups = false;  // runs code for 90a: cuda/matmul/warp_group.cuh
 };
 // Returns the GPU in use. Throws an Error if there is none, if its compute capability is below 8.0
 // (the kernels' minimum), or if the program has no code for it.
 const DeviceProperties& device_properties();
 void check_supported(const DeviceProperties& gpu);  // throws the latter two Errors
-int64_t free_memory();                   // bytes
-bool started();                          // true once work has been queued
+int64_t free_memory();                              // bytes
+bool started();                                     // true once work has been queued
 
 // ---- memory
 

@@ -73,8 +73,8 @@ inline void check_mask(const AttentionInputs& x, const AttentionMask& m) {
 
 // ---- checks that read tensor data
 
-// Returns the largest distance |x| >= `min_distance` at which a key is not masked for the query, or 0 if
-// there is none. `reach`: keys farther away are beyond the span.
+// Returns the largest distance |x| >= `min_distance` at which a key is not masked for the query, or
+// 0 if there is none. `reach`: keys farther away are beyond the span.
 inline int64_t largest_distance(const MaskView& mask, int64_t sequence, int query, double reach, int64_t min_distance) {
   const int64_t position = query + mask.query_offset,
                 max_distance = static_cast<int64_t>(minimum(std::floor(reach), 0x1p30));

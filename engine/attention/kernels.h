@@ -116,8 +116,8 @@ bool on_ramp(const QueryBlock<N>& block, const Keys& keys) {
   return block.spans && keys.coverage == Coverage::some;
 }
 
-// tile (keys x width) = factor B C. B has `rows` at the keys, in the layout of left_operand_rows; C is a
-// transposed copy. Masked elements may be left unwritten.
+// tile (keys x width) = factor B C. B has `rows` at the keys, in the layout of left_operand_rows; C
+// is a transposed copy. Masked elements may be left unwritten.
 template <class N, class A = Sum<N>>
 void transposed_product(const QueryBlock<N>& block, const Keys& keys, Matrix<const A> rows, int64_t size,
                         const A* columns, A factor, A* tile, const Workspace<A>& w) {
@@ -126,7 +126,7 @@ void transposed_product(const QueryBlock<N>& block, const Keys& keys, Matrix<con
                  {tile, block.width}, {.factor = factor, .add = false}, full_band, mirrored(band_of(block, keys)));
 }
 
-// The right factor of a product: rows as stored (`stored`), and in the layout of right_operand_rows (`packed`).
+// The right factor of a product: rows as stored, and `packed` in the layout of right_operand_rows.
 template <class N>
 struct RightOperand {
   Matrix<const Element<N>> stored;

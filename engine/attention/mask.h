@@ -9,7 +9,7 @@ namespace {
 
 // The mask of one sequence, narrowed to the longest span of a block of queries.
 struct BlockMask : MaskView {
-  int length;                           // keys of the sequence
+  int length;                                   // keys of the sequence
   int64_t full_distance = MaskView::unbounded;  // up to this distance every query of the block has r > 1
 };
 
@@ -82,7 +82,7 @@ inline Band tile_band(const BlockMask& mask, int64_t query, int64_t key) {
   return {mask.first + query - key, mask.last + query - key};
 }
 
-// Calls body(index, r) with the ramp values r of each vector of a tile (keys x width; lanes: queries).
+// Calls body(index, r) with ramp values r for each vector of a tile (keys x width; lanes: queries).
 template <class A, class Body>
 void for_each_score(const BlockMask& mask, const A* spans, A ramp, int64_t query, int64_t queries, int64_t width,
                     int64_t key, int64_t keys, const Body& body) {

@@ -96,7 +96,7 @@ HOST_DEVICE inline int count_visible(const MaskView& mask, int64_t sequence, int
   return keys.end <= keys.begin ? 0 : keys.end - keys.begin - (own >= keys.begin && own < keys.end ? 1 : 0);
 }
 
-// Returns r at distance |x|, NaN if z is. `masked_ramp` if masked, else `outside_ramp` without a span.
+// Returns r at distance |x|; NaN if z is NaN, `masked_ramp` if masked, `outside_ramp` without span.
 template <class V>
 HOST_DEVICE V ramp_value(V span, V distance, Lane<V> ramp) {
   return (span - distance) / ramp + Lane<V>(1);

@@ -80,11 +80,11 @@ struct WeightDropout {
 // Dropout does not affect them. All are 0 for a query without visible keys.
 template <class A>
 struct RowStatistics {
-  A* sum = nullptr;           // sum of the weights
-  A* positive_sum = nullptr;  // sum of the weights above zero
-  A* entropy = nullptr;       // -sum p ln p in nats, p = max(w, 0) / (their sum)
+  A* sum = nullptr;            // sum of the weights
+  A* positive_sum = nullptr;   // sum of the weights above zero
+  A* entropy = nullptr;        // -sum p ln p in nats, p = max(w, 0) / (their sum)
   A* zero_fraction = nullptr;  // fraction of exact zeros among the visible keys
-  A* maximum = nullptr;       // largest weight
+  A* maximum = nullptr;        // largest weight
 };
 // Row statistics that the loss depends on, and their gradients. A gradient without data is zero.
 template <class A>

@@ -42,7 +42,7 @@ class Saved {  // tensors that forward saves for backward
   // (nn/optimizers/base/optimizer.h); as(bf16) rounds them for other inputs.
   struct GradientBuffer {
     Tensor gradient;
-    bool accumulate;       // true: add to the gradient; false: overwrite it
+    bool accumulate;              // true: add to the gradient; false: overwrite it
     bool is_leaf_buffer = false;  // true: a leaf's gradient buffer
     Tensor as(Dtype dtype) const { return is_leaf_buffer ? gradient : gradient.to(dtype); }
   };

@@ -45,7 +45,7 @@ constexpr const char* root_module = "model";  // path reported for the outermost
 
 class NonFiniteError : public Error {
  public:
-  // "forward of exp in blocks.0.attention: output f32 (2, 8) holds 3 NaN, ..."
+  // "forward of exp in blocks.0.attention: output f32 (2, 8) has 3 NaN, ..."
   explicit NonFiniteError(OperationRecord call);
   const OperationRecord& record() const { return *record_; }
 

@@ -2,8 +2,8 @@
 // change results; a replacement changes them.
 //
 //   Hooks hooks({"blocks.*.attention.weights"}, [](const std::string& name, const Tensor& value) { ... });
-//   model(tokens, pass);   // calls the function with each matching value when it is computed
-//   hooks.check_all_matched();    // throws if a name or pattern matched no value; suggests the nearest
+//   model(tokens, pass);         // calls the function with each matching value when it is computed
+//   hooks.check_all_matched();   // throws if a name or pattern matched no value; suggests the nearest
 //
 //   Hooks ablated({"blocks.0.attention.head_output"}, Hooks::Replace{[](const std::string&, const Tensor& value) {
 //                   return value * without_head_2;
@@ -42,8 +42,8 @@ class Hooks {  // active on the thread that made it, until destroyed; the oldest
   struct Replace {
     std::function<Tensor(const std::string& name, const Tensor& value)> with;
   };
-  Hooks(std::vector<std::string> patterns,
-        Observer observer);  // no patterns: every value that needs no extra computation
+  // No patterns: every value that needs no extra computation.
+  Hooks(std::vector<std::string> patterns, Observer observer);
   Hooks(std::vector<std::string> patterns, Replace replacement);
   ~Hooks();
   Hooks(const Hooks&) = delete;

@@ -15,8 +15,8 @@ namespace orrery {
 struct ProfileRow {
   int64_t calls = 0;
   double seconds = 0;
-  double flops = 0;        // multiplications and additions, for operations that count them
-  double bytes = 0;        // read and written: operands and results
+  double flops = 0;         // multiplications and additions, for operations that count them
+  double bytes = 0;         // read and written: operands and results
   int64_t saved_bytes = 0;  // saved for backward, summed over calls
 };
 using Profile = std::map<std::pair<std::string, std::string>, ProfileRow>;  // by operation and "forward" or "backward"

@@ -21,7 +21,7 @@ struct GradientCase {
   };
   std::vector<Input> inputs;
   Function fast;
-  Function reference;      // empty: only finite differences are checked
+  Function reference;               // empty: only finite differences are checked
   int64_t finite_differences = 64;  // elements of each input, spread evenly, that are compared with finite differences
 };
 
@@ -29,10 +29,10 @@ struct GradientRow {  // of one input
   std::string input;
   int64_t elements = 0;
   double reference_error = 0;  // largest |explicit - reference| / max(1, largest |explicit|); NaN counts as infinite
-  double finite_difference_error = 0;  // the same against finite differences, for `finite_differences` elements
-  int64_t worst_element = 0;     // by finite differences
-  double worst_explicit = 0, worst_finite_difference = 0,
-         factor = NAN;  // factor: common_factor of all checked elements
+  double finite_difference_error = 0;  // likewise against finite differences, for `finite_differences` elements
+  int64_t worst_element = 0;           // by finite differences
+  // factor: common_factor of all checked elements
+  double worst_explicit = 0, worst_finite_difference = 0, factor = NAN;
 };
 
 // Returns f if x = f y in all elements (two or more), to within 10^-6 of the largest; else NaN.

@@ -149,8 +149,8 @@ void map(Device device, const Broadcast<sizeof...(T)>& shape, const F& f, Out ou
 //
 // A row has sum, max and each of f(i) over [0, n), and once for stores per row: on a GPU many
 // threads run the body. In one call no f(i) may need the effects of another f(j). sum(f, in...) and
-// max(f, in...) take f(in[i]...). map(out, f, in...) is the each of out[i] = f(in[i]...), out being
-// an input or disjoint: a GPU moves 16 bytes at once, a CPU converts bf16 in chunks. If f's result
+// max(f, in...) take f(in[i]...). map(out, f, in...) sets out[i] = f(in[i]...); out is one of the
+// inputs or overlaps none. A GPU moves 16 bytes at once, a CPU converts bf16 in chunks. If f's result
 // is rounded to T next, f may call functions in Row::FormulaFloat<T> (engine/math/approx_float.h).
 //
 // Use `in = row.preload(array)` if the body reads the array several times and writes it only in the
@@ -265,8 +265,8 @@ void rows(Device device, int64_t count, int n, const Body& body) {
   });
 }
 
-// ---- reduce: out[o * inner + i] = sum over j in [0, n) of f(row * inner + i, row), row = o * n + j, for o in [0,
-// outer), i in [0, inner)
+// ---- reduce: out[o * inner + i] = sum over j in [0, n) of f(row * inner + i, row)
+// with row = o * n + j, for o in [0, outer) and i in [0, inner)
 //
 // f takes the index and the row of an element of a dense (outer, n, inner) array. It returns a
 // value, or Values<T, K> if out is Outputs<T, K>. It is called once per element, so it may also

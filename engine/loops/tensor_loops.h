@@ -9,14 +9,14 @@
 //   each_row("rms", Forward{epsilon}, row_of(x), out_row(y), out_per_row(rstd));
 //
 // Operands and the formula's argument for each, in the order given:
-//   row_of(x)      x (rows, n): In<T>, the row                     of a sum or a map: the element
-//   optional_row(x)   likewise; null if x is undefined
-//   out_row(y)      y (rows, n): Out<T>, the row
+//   row_of(x)             x (rows, n): In<T>, the row               of a sum or a map: the element
+//   optional_row(x)       likewise; null if x is undefined
+//   out_row(y)            y (rows, n): Out<T>, the row
 //   optional_out_row(y)   likewise; null if y is undefined
-//   per_row(m)   m, one number per row: its value                of a sum: likewise
-//   out_per_row(m)   m, one number per row: a reference; written within row.once
-//   broadcast(w)       In<T>, all of w; null if w is undefined         of a sum over rows: the element of the column
-//   row_index()    int64_t, the index of the row                   of a sum: likewise
+//   per_row(m)            m, one number per row: its value          of a sum: likewise
+//   out_per_row(m)        m, one number per row: a reference; written within row.once
+//   broadcast(w)          In<T>, all of w; null if w is undefined   of a sum over rows: the column's element
+//   row_index()           int64_t, the index of the row             of a sum: likewise
 // T is the dtype of the first operand, whose shape also is the number and the length of the rows.
 // `Stored` means T and `Computed` Arithmetic<T>. row_of<double>(x) overrides the type of x; the
 // default is T, and Arithmetic<T> for numbers and sums.

@@ -18,7 +18,7 @@
 //
 // Exponents (up to 88) are products rounded twice, with a rounded constant: exponentials err by
 // 88 (2 + 1/2) 2^-24 < 2^-16. S, the CPU polynomial and the rest add less than 2^-16.4: 2^-15.2
-// together. Results below 2^-126 may be 0. tests/engine/math/approx_float_test.cpp checks all functions.
+// together. Results below 2^-126 may be 0. Tests: tests/engine/math/approx_float_test.cpp.
 #pragma once
 
 #include <cmath>

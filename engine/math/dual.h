@@ -31,7 +31,7 @@ struct Dual {
   HOST_DEVICE friend Dual operator/(Dual a, Dual b) { return a /= b; }
   HOST_DEVICE friend Dual operator-(Dual a) { return {-a.value, -a.derivative}; }
 
-  // Comparisons use the value; the slope is that of the branch taken.
+  // Comparisons use the value; the derivative is that of the branch taken.
   HOST_DEVICE friend bool operator<(Dual a, Dual b) { return a.value < b.value; }
   HOST_DEVICE friend bool operator>(Dual a, Dual b) { return a.value > b.value; }
   HOST_DEVICE friend bool operator<=(Dual a, Dual b) { return a.value <= b.value; }

@@ -47,8 +47,8 @@ struct RandomKey {
   uint64_t seed = 0;
   uint64_t stream = 0;
 
-  // Returns the rng key of a part: of a step, of a module. Parts of one key have streams that
-  // differ for all practical purposes (64 mixed bits).
+  // Returns the rng key of a component, such as a step or a module. Components of one key have
+  // streams that differ for all practical purposes (64 mixed bits).
   template <std::integral Integer>
   HOST_DEVICE RandomKey derive(Integer component) const {
     return derived(static_cast<uint64_t>(component), 0x9E3779B97F4A7C15u);
@@ -66,19 +66,19 @@ struct RandomKey {
   friend bool operator==(const RandomKey&, const RandomKey&) = default;
 
  private:
-  HOST_DEVICE RandomKey derived(uint64_t component,
-                                uint64_t tag) const {  // the tag separates these bits from the bits that are drawn
+  // `tag` separates these bits from the random numbers that are drawn.
+  HOST_DEVICE RandomKey derived(uint64_t component, uint64_t tag) const {
     const Values<uint32_t, 4> mixed = RandomKey{seed ^ tag, stream}.bits(component);
     return {seed, detail::join(mixed[0], mixed[1])};
   }
 };
 
 // An rng key whose last component, the micro-batch number, is read from device memory by the
-// kernel: a captured CUDA graph can be replayed with new random numbers. A kernel calls load() once.
+// kernel: a captured CUDA graph can be replayed with new numbers. A kernel calls load() once.
 struct DeviceRandomKey {
   RandomKey rng = {};
-  const int32_t* micro_batch =
-      nullptr;  // in the memory of the device that draws numbers; unchanged until backward; may be null
+  // In the memory of the device that draws numbers; unchanged until backward; may be null.
+  const int32_t* micro_batch = nullptr;
 
   DeviceRandomKey() = default;
   DeviceRandomKey(RandomKey base, const int32_t* pointer = nullptr) : rng(base), micro_batch(pointer) {}

@@ -2,7 +2,7 @@
 //
 // Branch-free: ternaries choose between two computed values, so loops over these functions
 // vectorize; std::fmin, std::fmax and std::nearbyint would prevent that. NaN propagates, also
-// through clamps: `x > most ? most : x` keeps it. All are correct at infinities. Multiply-adds are
+// through clamps: `x > high ? high : x` keeps it. All are correct at infinities. Multiply-adds are
 // written as `fused`, so accuracy does not depend on compiler flags and is equal on a GPU.
 //
 // Each function has a bound of its error in units of the last place (ulp), float / double, which
@@ -330,7 +330,7 @@ HOST_DEVICE inline T normal_density(T x) {
   return a > detail::Format<T>::normal_max ? T(0) : y;
 }
 
-// The probability that N(0, 1) is below x: (1 + erf(x / sqrt(2))) / 2, 6 / 9 ulp in the lower tail too
+// P(N(0, 1) < x) = (1 + erf(x / sqrt(2))) / 2, 6 / 9 ulp in the lower tail too
 template <std::floating_point T>
 HOST_DEVICE inline T normal_distribution(T x) {
   using G = detail::Gaussian<T>;

@@ -10,8 +10,8 @@ template <class T>
 class TileFunction {
  public:
   virtual void values(const T* x, T* y, int64_t n) const = 0;  // y = F(x)
-  virtual void backward(const T* x, const T* g, T* y, T* dx,
-                        int64_t n) const = 0;  // y = F(x) unless null, dx = F'(x) g
+  // y = F(x) unless null, dx = F'(x) g
+  virtual void backward(const T* x, const T* g, T* y, T* dx, int64_t n) const = 0;
 
  protected:
   ~TileFunction() = default;

@@ -1,5 +1,5 @@
-// Tiles of products for vectors of 512 or 256 bits, after Goto and van de Geijn, "Anatomy of high-performance matrix
-// multiplication" (2008), and Van Zee and van de Geijn, "BLIS" (2015).
+// Tiles of products for vectors of 512 or 256 bits, after Goto and van de Geijn, "Anatomy of
+// high-performance matrix multiplication" (2008), and Van Zee and van de Geijn, "BLIS" (2015).
 //
 // Panels. The innermost kernel adds A (8, depth) B (depth, 3 vectors) to a block of C held in 24 of
 // the 32 registers; with AVX2, 12 of 16 registers hold 4 rows. The values of one step of the depth
@@ -18,7 +18,7 @@
 // at once, they would fill the few miss buffers and delay the panels.
 // Completion is called for 4 panels of columns at a time: 512 x 192 elements, still in near caches.
 //
-// Measured in f32, GFLOP/s per core (naive: C fetched at once, B not ahead, A always packed).
+// Measured in f32, GFLOP/s per core (naive: C prefetched at once, B not at all, A always packed).
 // Emerald Rapids, two vector multiplications a cycle, peak about 180: kernel alone 175; products of
 // 100 million multiplications or more 155 to 163 (naive 138 to 152, MKL 158 to 171); 8192 x 288 by
 // 288 x 32 of a convolution 143 (naive 106). Two cores wait least with as many tiles as cores.
@@ -32,16 +32,16 @@
 // So its bits do not depend on the tile, on the position in it or on the width of the vectors.
 //
 // A number type N defines what a panel holds and how it is multiplied:
-//   N::Sum, N::Element     what C and what A and B consist of; a group of a panel is as large as a Sum
-//   N::elements            how many elements of the depth lie in one group
-//   N::down(x)             a vector of groups, one after another in the depth, of elements that are so in memory
-//   N::across<n>(x, stride, y)   n groups side by side, at one depth, to y; the next depth lies `stride` further
-//   N::group(x, step, n)   one group, of n elements `step` apart; those that it lacks are zeros
-//   N::broadcast(x)        a vector of one group in all lanes
-//   N::add(sums, b, a)     sums + the products of two vectors of groups
-// Types of several elements per group also make groups of sums, which attention multiplies:
-//   N::rounded(x, y)       of two vectors that follow each other in memory, which is the depth
-//   N::joined(x, y)        of two vectors that follow each other in the depth
+//   N::Sum, N::Element          types of C, and of A and B; a group of a panel is as large as a Sum
+//   N::elements                 number of elements of the depth in one group
+//   N::down(x)                  a vector of consecutive groups of the depth, adjacent in memory
+//   N::across<n>(x, stride, y)  writes n groups side by side, at one depth, to y; depths are `stride` apart
+//   N::group(x, step, n)        one group of n elements, `step` apart; missing elements are zeros
+//   N::broadcast(x)             a vector of one group in all lanes
+//   N::add(sums, b, a)          sums + the products of two vectors of groups
+// Types with several elements per group also make groups of sums, which attention multiplies:
+//   N::rounded(x, y)            of two vectors that are adjacent in memory, along the depth
+//   N::joined(x, y)             of two vectors at consecutive depths
 #pragma once
 
 #include "engine/simd/vectors.h"
@@ -65,7 +65,7 @@ constexpr int panel_columns = lanes<T>* panel_vectors;
 template <class T>
 constexpr int64_t max_depth = depth_bytes / int64_t{sizeof(T)};
 
-// Returns the length of the fewest equal pieces of n: whole steps, at least one, at most `max_size`.
+// Returns the length of the fewest equal chunks of n: whole steps, from one to `max_size`.
 int64_t even_chunk(int64_t n, int64_t max_size, int64_t step) {
   const int64_t chunks = maximum((n + max_size - 1) / max_size, 1);
   return maximum(round_up((n + chunks - 1) / chunks, step), step);

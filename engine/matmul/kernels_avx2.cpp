@@ -1,4 +1,4 @@
-// Products for AVX2 and FMA: elements multiplied as they are, those of bf16 widened while they are packed.
+// Products for AVX2 and FMA. Elements are multiplied as they are; packing widens bf16.
 #include "engine/matmul/plain_kernels.h"
 
 namespace orrery::detail::matmul {

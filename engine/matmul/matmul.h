@@ -80,9 +80,9 @@ class UnchangedOperands {
 
 // How f32 products are computed on a GPU (PyTorch's names):
 //   highest    in f32, the default
-//   high       of `terms` bf16 terms of every element, on tensor cores.  Of each product 2^-25 is lost with 3 terms,
-//              nearly as in f32, and 3 2^-18 with 2, which are faster
-//   medium     of elements rounded to bf16: 2^-8 is lost
+//   high       with `terms` bf16 terms per element, on tensor cores; the relative error of a product is
+//              2^-25 with 3 terms, nearly as in f32, and 3 2^-18 with 2 terms, which are faster
+//   medium     with elements rounded to bf16; the relative error of a product is 2^-8
 // Sums are always f32. The CPU accepts the setting but computes `highest`; other dtypes ignore it.
 enum class ProductPrecision : uint8_t { highest, high, medium };
 void set_product_precision(ProductPrecision precision, int terms = 3);  // throws unless terms is 2 or 3

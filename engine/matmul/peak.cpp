@@ -26,8 +26,8 @@ constexpr double unlimited = std::numeric_limits<double>::infinity();
 
 struct Architecture {
   int major, minor;
-  double f64, f32, bf16;            // operations per multiprocessor and clock
-  double geforce_bf16;              // the same for GeForce GPUs
+  double f64, f32, bf16;              // operations per multiprocessor and clock
+  double geforce_bf16;                // the same for GeForce GPUs
   double max_bf16_clock = unlimited;  // limit of the clock, in Hz
 };
 constexpr std::array<Architecture, 4> architectures = {{{8, 0, 64, 128, 2048, 2048},

@@ -8,7 +8,7 @@
 
 namespace orrery::detail::matmul {
 
-// Element (r, c) is at data[r * stride + c], or at data[c * stride + r] if the matrix is stored transposed.
+// Element (r, c) is at data[r * stride + c], or, transposed, at data[c * stride + r].
 template <class T>
 struct Operand {
   const T* data;

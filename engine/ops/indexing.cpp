@@ -59,10 +59,10 @@ struct CopyRow {
 
 // ---- rows added to the rows of a table
 //
-// The rows of x are sorted by target row and cut into pieces, so that many threads share the work
-// of one target. A run is the rows of a piece with one target. If no other piece has this target,
-// the run is added to the table. Otherwise it becomes a partial sum first, at most two per piece:
-// one continues the previous piece, one continues in the next. Each table row is rounded once.
+// The rows of x are sorted by target row and cut into chunks, so that many threads share the work
+// of one target. A run is the rows of a chunk with one target. If no other chunk has this target,
+// the run is added to the table. Otherwise it becomes a partial sum first, at most two per chunk:
+// one continues the previous chunk, one continues in the next. Each table row is rounded once.
 
 struct Sorted {
   Tensor target, source;  // table rows, ascending, and the row of x for each
@@ -84,9 +84,9 @@ Sorted sort_by_index(const Tensor& indices, [[maybe_unused]] int64_t limit) {
   return {Tensor::from(indices.shape(), target), Tensor::from(indices.shape(), order)};
 }
 
-inline constexpr int chunk_rows = 32, strip_width = 64;  // rows per piece; adjacent columns per strip
+inline constexpr int chunk_rows = 32, strip_width = 64;  // rows per chunk; adjacent columns per strip
 
-// Bounds of pieces and strips, and whether a run continues across a piece's ends.
+// Bounds of chunks and strips; `continues_*` is true if a run continues across a chunk's end.
 struct Chunks {
   const int32_t* target;
   int64_t count, columns, strips;
@@ -146,7 +146,7 @@ struct AddRuns {
   In<T> x;
   Out<T> table;
   int64_t table_rows;
-  A* partial;  // (pieces, 2, columns)
+  A* partial;  // (chunks, 2, columns)
   template <class Row>
   HOST_DEVICE void operator()(Row loop, int64_t r) const {
     const int64_t chunk = r / chunks.strips, strip = r % chunks.strips, column = strip * strip_width;
@@ -172,7 +172,7 @@ struct AddRuns {
   }
 };
 
-// Runs for the piece where a shared row begins: adds its partial sum and those that continue it.
+// Runs for the chunk where a shared row begins: adds its partial sum and those that continue it.
 template <class T>
 struct AddPartialSums {
   using A = Arithmetic<T>;

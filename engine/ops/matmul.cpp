@@ -1,7 +1,7 @@
 // Y = A B over leading axes.  With G = dY:  dA = G B^T,  dB = A^T G;  with transposed operands:
-//   Y = A B^T:  dA = G B, dB = G^T A.      Y = A^T B:  dA = B G^T, dB = A G.      Y = A^T B^T:  dA = B^T G^T, dB = G^T
-//   A^T.
-// Where one operand has no leading axes, its gradient is one product over all rows, or a sum over the batch.
+//   Y = A B^T:  dA = G B, dB = G^T A.      Y = A^T B:  dA = B G^T, dB = A G.
+//   Y = A^T B^T:  dA = B^T G^T, dB = G^T A^T.
+// If one operand has no leading axes, its gradient is one product over all rows, or a batch sum.
 #include "engine/matmul/matmul.h"
 
 #include "engine/autograd/autograd.h"

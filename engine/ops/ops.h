@@ -11,7 +11,7 @@
 
 namespace orrery {
 
-// ---- arithmetic.cpp: element by element, with broadcasting; both operands of one floating dtype and device
+// ---- arithmetic.cpp: elementwise with broadcasting; operands have one floating dtype and device
 Tensor add(const Tensor& a, const Tensor& b);
 Tensor subtract(const Tensor& a, const Tensor& b);
 Tensor multiply(const Tensor& a, const Tensor& b);
@@ -41,17 +41,17 @@ Tensor abs(const Tensor& x);                                              // der
 Tensor heaviside(const Tensor& x);                                        // 1 where x > 0, else 0; the gradient is zero
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);  // a where condition != 0; no gradient to it
 
-// ---- matmul.cpp: (..., m, k) x (..., k, n) -> (..., m, n), leading axes equal or absent on one side
+// ---- matmul.cpp: (..., m, k) x (..., k, n) -> (..., m, n); leading axes equal or of one operand
 struct Transposed {
   bool a = false, b = false;
 };
 Tensor matmul(const Tensor& a, const Tensor& b, Transposed transposed = {});
 
-// ---- reduction.cpp: along any axes; no axes means all. keep leaves them with size 1
+// ---- reduction.cpp: along any axes; no axes means all. keepdim leaves them with size 1
 Tensor sum(const Tensor& x, std::span<const int> axes = {}, bool keepdim = false);
 Tensor mean(const Tensor& x, std::span<const int> axes = {}, bool keepdim = false);
 Tensor max(const Tensor& x, int axis, bool keepdim = false);  // the gradient goes to the first largest element
-Tensor argmax(const Tensor& x);                            // along the last axis, i32; not differentiable
+Tensor argmax(const Tensor& x);                               // along the last axis, i32; not differentiable
 inline Tensor sum(const Tensor& x, std::initializer_list<int> axes, bool keepdim = false) {
   return sum(x, std::span<const int>(axes.begin(), axes.size()), keepdim);
 }

@@ -8,7 +8,7 @@
 namespace orrery {
 namespace {
 
-// A formula: value(x), and its derivative slope(x, y) where y = value(x).
+// A formula: value(x), and its derivative(x, y) where y = value(x).
 struct Exp {
   static constexpr const char* name = "exp";
   template <class T>

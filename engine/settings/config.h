@@ -1,13 +1,13 @@
 // Settings: structs whose members are visited by name, and the text that sets them (spec.h).
 //
-// A settings struct names its members once; parsing, printing, help and range checks follow from that:
+// A settings struct names its members once; parsing, printing, help and range checks use that:
 //
 //   struct Settings {
-//     int64_t batch = 12;
+//     int64_t batch_size = 12;
 //     double learning_rate = 1e-3;
 //     template <class V>
 //     void visit(V& v) {
-//       v("batch", batch, "sequences of a micro-batch", at_least(1));
+//       v("batch_size", batch_size, "sequences per micro-batch", at_least(1));
 //       v("learning_rate|rate", learning_rate, "step size", above(0));   // also read under its former name
 //       v.group("loss", loss);   // members of a nested struct: loss.weight, ...
 //       v.section("machine");    // section of the help for the settings that follow
@@ -105,7 +105,7 @@ struct ForeignKey {
 };
 
 // Sets one member from text. Error messages begin with `owner`:
-//   train: batch: 'abc' is not a whole number            // by the name that is given, also if it is an alias
+//   train: batch_size: 'abc' is not a whole number       // the name as given, which may be an alias
 //   train: unknown setting 'layrs'; did you mean 'layers'?
 // A dotted key below a Spec sets one item of it: "attention.dropout".
 void set_setting(std::span<const Setting> settings, std::string_view owner, std::string_view key,
@@ -116,7 +116,7 @@ std::pair<std::string, std::string> split_assignment(std::string_view owner, std
 void read_settings(const Spec& spec, std::span<const Setting> settings);
 // Returns the setting that item i of a spec sets, by its key or position; null if there is none.
 const Setting* setting_of_item(const Spec& spec, size_t i, std::span<const Setting> settings);
-// Returns the spec with keys and words instead of their aliases. If two items have one key, the
+// Returns the spec with keys and values instead of their aliases. If two items have one key, the
 // later one stays.
 Spec without_aliases(Spec spec, std::span<const Setting> settings);
 

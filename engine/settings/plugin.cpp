@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t max_plugin_bytes = uint64_t{1} << 28;  // bytes
+constexpr uint64_t max_plugin_bytes = uint64_t{1} << 28;
 constexpr uint64_t max_seal_bytes = 4096;
 
 std::vector<std::string>* refused = nullptr;  // reasons of rejected entries, while a plug-in is being loaded

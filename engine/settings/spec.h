@@ -2,7 +2,7 @@
 //
 //   spec  = name ["(" item {"," item} ")"]        softmax(qk_norm=layer, soft_cap=30)
 //   item  = [key "="] value                       positional items first, in the order of the settings' visit
-//   value = number | yes | no | word | spec
+//   value = number | yes | no | name | spec
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace orrery {
 
-// One value: a name with its items. A number, yes, no or a word is a name without items.
+// One value: a name with its items. Numbers, yes and no are names without items.
 struct Spec {
   struct Item;
   std::string name;
@@ -36,7 +36,7 @@ std::ostream& operator<<(std::ostream& out, const Spec& spec);
 // Sets the item at a dotted path, such as "span.R"; adds the last name of the path if it is new.
 void set_item(Spec& spec, std::string_view path, Spec value);
 
-// Numbers as text. Error messages begin with `what`: "batch: 'abc' is not a whole number".
+// Numbers as text. Error messages begin with `what`: "batch_size: 'abc' is not a whole number".
 int64_t parse_whole_number(std::string_view what, std::string_view text);  // also 1e6
 double parse_number(std::string_view what, std::string_view text);         // also inf, never nan
 bool parse_yes_or_no(std::string_view what, std::string_view text);        // yes, no, true, false
@@ -57,10 +57,10 @@ struct LearnableNumber {
 struct Limits {
   double low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();
   bool low_allowed = true, high_allowed = true;
-  double smallest = 0;                  // smallest magnitude except 0: f32 loses smaller numbers
+  double smallest = 0;                    // smallest magnitude except 0: f32 loses smaller numbers
   std::vector<std::string> choices = {};  // allowed texts; empty: any
-  std::string family = {};              // registry of a spec's name, such as "attention"
-  // Former words and the words that they are read as; also for the words inside a spec.
+  std::string family = {};                // registry of a spec's name, such as "attention"
+  // Former values and the values that replace them; also for values inside a spec.
   std::map<std::string, std::string, std::less<>> aliases = {};
 };
 constexpr double unlimited = std::numeric_limits<double>::infinity(), tiny = 1e-30;
@@ -71,16 +71,16 @@ inline Limits above(double low, double high = unlimited, double smallest = tiny)
 inline Limits between(double low, double high) { return {.low = low, .high = high}; }  // [low, high]
 inline Limits fraction() { return {.low = 0, .high = 1, .high_allowed = false}; }      // [0, 1)
 inline Limits zero_or(double smallest, double high) { return {.low = 0, .high = high, .smallest = smallest}; }
-// Each word may be followed by aliases after bars, as in the name of a setting: "groups|by_group".
+// Each choice may be followed by aliases after bars, as in the name of a setting: "groups|by_group".
 Limits one_of(const std::vector<std::string>& choices);
-Limits with_aliases(const std::vector<std::string>& choices);  // any text; only these words have aliases
+Limits with_aliases(const std::vector<std::string>& choices);  // any text; only these choices have aliases
 inline Limits name_of_family(std::string family) { return {.family = std::move(family)}; }
 
 namespace detail {
-std::string_view trimmed(std::string_view text);  // without surrounding white space
-std::string shortened(std::string_view text);     // shortened for error messages
+std::string_view trimmed(std::string_view text);                // without surrounding white space
+std::string shortened(std::string_view text);                   // shortened for error messages
 std::vector<std::string> split_at_bars(std::string_view text);  // "a|b" -> {"a", "b"}
-// Replace aliases of allowed words.
+// Replaces aliases by their choices.
 void replace_aliases(std::string& word, const Limits& limits);
 void replace_aliases(Spec& spec, const Limits& limits);
 }  // namespace detail

@@ -1,4 +1,4 @@
-// Vectors of the widest registers that the including file is compiled for, and the few functions the tiles need.
+// Vectors as wide as the registers that the including file is compiled for, and their functions.
 //
 // kernels_avx2.cpp and kernels_avx512.cpp, of products and of attention, compile this header with
 // different flags. So it has anonymous namespaces and uses no function of the standard library. A
@@ -114,8 +114,8 @@ template <class A>
   return numbers;
 }
 
-// e^x = 2^n e^r with n = round(x / ln 2) and |r| <= ln 2 / 2, for x <= 0 up to rounding, as `power` = 2^n and `rest` =
-// e^r - 1, by its Taylor series and without cancellation.
+// e^x = 2^n e^r with n = round(x / ln 2) and |r| <= ln 2 / 2, for x <= 0 up to rounding:
+// `power` = 2^n, and `rest` = e^r - 1 by its Taylor series, without cancellation.
 template <class A>
 struct SplitPower {
   Vector<A> power, rest;

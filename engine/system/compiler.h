@@ -1,5 +1,5 @@
-// Runs a compiler without a shell. If this program ends, the compiler and all its
-// child processes end too.
+// Runs a compiler without a shell. If this program ends, the compiler and all its child
+// processes end too.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 namespace orrery {
 
 struct CompilerResult {
-  std::string output;  // of stdout and stderr, the first megabyte
+  std::string output;      // of stdout and stderr, the first megabyte
   bool succeeded = false;  // exit code 0
   bool in_time = true;
 };

@@ -36,7 +36,7 @@ std::string reason(int error) { return std::generic_category().message(error); }
 // Rejects a git-lfs pointer: a clone without git-lfs has a few lines in place of each large file.
 void check_no_pointer(const FileReader& file, const std::string& path) {
   constexpr std::string_view begin = "version https://git-lfs.github.com/spec/";
-  constexpr uint64_t max_bytes = 1024;  // bytes, by the specification
+  constexpr uint64_t max_bytes = 1024;  // by the specification
   if (file.size() < begin.size() || file.size() > max_bytes) return;
   std::string found(begin.size(), '\0');
   file.read_at(0, std::as_writable_bytes(std::span(found)));

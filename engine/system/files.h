@@ -78,7 +78,7 @@ void write_file_atomically(const std::string& path, const std::function<void(Fil
 void write_file_atomically(const std::string& path, std::string_view text);
 
 // Returns the content of a regular file. Throws, before it reads, if the size exceeds `limit`:
-//   read: run/state.json has 20,971,520 bytes, more than the 16,777,216 that are read
+//   read: run/state.json has 20971520 bytes; at most 16777216 are read
 std::string read_file(const std::string& path, uint64_t limit = std::numeric_limits<int64_t>::max());
 
 // A pipe can be read once, to its end, and has no size before. Its path is -, the standard input,
@@ -93,7 +93,7 @@ void sync_folder(const std::string& path);  // after a rename: the new name surv
 bool file_exists(const std::string& path);  // true for a folder too
 bool folder_exists(const std::string& path);
 std::string without_last_slashes(std::string path);  // "runs/a/" becomes "runs/a"
-void make_folders(const std::string& path);  // and missing parents; existing folders are not an error
+void make_folders(const std::string& path);          // and missing parents; existing folders are not an error
 void rename_file(const std::string& from, const std::string& to);
 // Returns an unused name that ends in `end`: PATH.partial, or PATH.2.partial.
 std::string unused_name(const std::string& path, const std::string& end);

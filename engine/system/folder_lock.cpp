@@ -45,7 +45,7 @@ std::string choose_another(const LockUser& user, const char* before, const char*
 }  // namespace
 
 FileLock::FileLock(const std::string& path, const LockUser& user) : path_(path) {
-  // The process that had the lock may remove the file, and the folder, between any two of these calls.
+  // The former holder of the lock may remove file and folder between any two of these calls.
   for (int attempt = 0; attempt < 100; ++attempt)
     if (open(user)) return;
   fail(user.command, ": ", path, " is created and removed by other programs; try again", choose_another(user, ", or "));
@@ -81,8 +81,8 @@ FolderLock::FolderLock(const std::string& folder, LockUser user)
   acquire();
 }
 
-// Nothing here may fail or allocate. The file is removed before the lock is released, so that no other process's file
-// is removed.
+// Nothing here may fail or allocate. The file is removed before the lock is released, so that no
+// other process's file is removed.
 FolderLock::~FolderLock() {
   if (file_ && file_->is_at_path()) ::unlink(path_.c_str());
   file_.reset();
@@ -92,7 +92,7 @@ FolderLock::~FolderLock() {
 
 void FolderLock::acquire() {
   auto file = std::make_unique<FileLock>(path_, user_);
-  if (!file->held()) {  // perhaps by is_locked(), for an instant
+  if (!file->held()) {  // is_locked() holds it for an instant
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     file = std::make_unique<FileLock>(path_, user_);
   }

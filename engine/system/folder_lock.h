@@ -1,4 +1,4 @@
-// Locks on files and folders. The system releases a lock with the process that holds it, however that process ends.
+// Locks on files and folders. The system releases a lock when its process ends in any way.
 #pragma once
 
 #include <memory>
@@ -15,9 +15,9 @@ struct LockUser {
   std::string setting = "--out";  // the setting that names the folder; empty: the user has no choice
 };
 
-// An exclusive lock on a file. The constructor creates the file and the folders above it. Links are not followed.
-// Errors:
-//   sweep: cannot lock runs/pool/0123.lock: No locks available; choose another --runs, on a disk that can lock files
+// An exclusive lock on a file. The constructor creates the file and the folders above it and does
+// not follow links. Errors:
+//   sweep: cannot lock runs/0123.lock: No locks available; choose another --runs on a disk that supports file locks
 class FileLock {
  public:
   FileLock(const std::string& path, const LockUser& user);
@@ -34,8 +34,8 @@ class FileLock {
   bool held_ = false;
 };
 
-// An exclusive lock on a folder, by the file .orrery.lock in it. The constructor creates the folder. Errors:
-//   train: runs/a is in use by another program (process 1234); wait for its end, or choose another --out
+// An exclusive lock on a folder by its file .orrery.lock. It creates the folder. Errors:
+//   train: runs/a is in use by another program (process 1234); wait until it ends, or choose another --out
 class FolderLock {
  public:
   explicit FolderLock(const std::string& folder, LockUser user = {});
@@ -60,7 +60,7 @@ class FolderLock {
   std::unique_ptr<FileLock> file_;
 };
 
-// Returns true if a program holds the lock. A program that locks the folder just now may be refused.
+// Returns true if a program holds the lock. A concurrent attempt to lock the folder may fail.
 bool is_locked(const std::string& folder);
 
 }  // namespace orrery

@@ -10,7 +10,7 @@ namespace orrery {
 // free memory and swap, control groups, addresses (ulimit -v); unreadable ones are ignored.
 int64_t available_memory();
 // Throws unless `bytes` more can be allocated. Less than a megabyte is not checked.
-//   read: pairs.tsv needs about 604 MB of memory, 200 MB are free; take fewer data
+//   read: pairs.tsv needs about 604 MB of memory, but only 200 MB are free; use a smaller file
 void check_memory(std::string_view what, double bytes, std::string_view advice);
 // The advice that ends out-of-memory errors. A program sets one that fits its command, as a static
 // text. Default: use a smaller batch or context, a smaller model, or less data.

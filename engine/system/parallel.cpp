@@ -30,9 +30,9 @@
 namespace orrery {
 namespace {
 
-thread_local bool in_loop = false;  // true: this thread runs a piece of a loop
+thread_local bool in_loop = false;  // true: this thread runs a chunk of a loop
 
-// A scope in which a thread runs pieces of a loop for `operation`.
+// A scope in which a thread runs chunks of a loop for `operation`.
 class LoopScope {
  public:
   explicit LoopScope(const char* operation) : named_(operation) { in_loop = true; }

@@ -19,9 +19,9 @@ class RangeFunction {
   void (*call_)(const void*, int64_t, int64_t);
 };
 
-// Calls f(begin, end) for pieces of [0, n), each a multiple of `grain` long except the last. The
-// pieces depend only on n and `grain`, never on the number of threads. A range of at most `grain`
-// runs on the calling thread, and so does a loop inside a piece of another loop.
+// Calls f(begin, end) for chunks of [0, n), each a multiple of `grain` long except the last. The
+// chunks depend only on n and `grain`, never on the number of threads. A range of at most `grain`
+// runs on the calling thread, and so does a loop inside a chunk of another loop.
 void parallel_for(int64_t n, int64_t grain, RangeFunction f);
 
 int thread_count();

@@ -47,7 +47,7 @@ struct Pool::State {
     int64_t size;
     const char* holder;
   };
-  struct SizeClass {          // one size class
+  struct SizeClass {          // blocks of one size
     std::vector<void*> free;  // has capacity for every block of the class, so that freeing one never allocates
     size_t blocks = 0;        // held and free ones
   };
@@ -94,7 +94,7 @@ void* Pool::State::take(int64_t size, const char* holder) {
       return nullptr;
   }
   void* const data = size_class.free.back();  // the latest freed, most likely still in the CPU's cache
-  held[data] = {size, holder};         // may throw; until then the block is free
+  held[data] = {size, holder};                // may throw; until then the block is free
   size_class.free.pop_back();
   use.cached -= size;
   use.allocated += size;

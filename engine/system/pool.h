@@ -11,8 +11,8 @@ namespace orrery {
 struct MemoryUse {
   int64_t allocated = 0;  // bytes in live blocks
   int64_t peak = 0;       // largest `allocated` since the last reset
-  int64_t cached = 0;   // bytes in freed blocks that are kept for reuse
-  int64_t refused = 0;  // failed requests
+  int64_t cached = 0;     // bytes in freed blocks that are kept for reuse
+  int64_t refused = 0;    // failed requests
 };
 
 class Pool {
@@ -20,8 +20,8 @@ class Pool {
   struct Source {
     void* (*allocate)(int64_t bytes);  // nullptr: no memory is left
     void (*free)(void* data);
-    bool keeps_blocks =
-        false;  // frees nothing before the pool ends, because CUDA graph replays use the kept blocks again
+    // Frees nothing before the pool ends, because CUDA graph replays use the kept blocks again.
+    bool keeps_blocks = false;
   };
   explicit Pool(Source source);
   ~Pool();  // frees all blocks, also those still held
@@ -40,7 +40,7 @@ class Pool {
   int64_t limit() const;
   MemoryUse use() const;
   void reset_peak();
-  // "3.2 GB held, 0.1 GB kept for reuse, limit 4.0 GB; the largest holders: linear 2.0 GB in 24 blocks, ..."
+  // "3.2 GB in use, 0.1 GB cached for reuse, limit 4.0 GB; the largest uses: linear 2.0 GB in 24 blocks, ..."
   std::string description() const;
 
  private:

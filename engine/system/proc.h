@@ -5,7 +5,7 @@
 
 namespace orrery {
 
-// Returns `path`. Throws if it does not exist: "CONTEXT needs /proc/self/exe, and /proc is not mounted ...".
+// Returns `path`. Throws if it is missing: "CONTEXT needs /proc/self/exe, but /proc is not mounted".
 std::string proc_path(const std::string& context, const std::string& path);
 
 }  // namespace orrery

@@ -20,8 +20,8 @@ class Subprocess {
   ~Subprocess();  // stops a running child and waits for its end
   Subprocess(const Subprocess&) = delete;
 
-  void stop();                 // sends SIGTERM; a run then saves a checkpoint and ends
-  std::optional<int> poll();   // returns the status of waitpid(2), or none while the child runs; does not wait
+  void stop();                // sends SIGTERM; a run then saves a checkpoint and ends
+  std::optional<int> poll();  // returns the status of waitpid(2), or none while the child runs; does not wait
 
  private:
   pid_t process_ = -1;

@@ -75,7 +75,7 @@ TensorStats stats_of(const Tensor& given) {
   TensorStats stats{.shape = given.shape(), .dtype = given.dtype()};
   stats.smallest = std::numeric_limits<double>::infinity(), stats.largest = -stats.smallest;
   const Tensor x = on_host(given);
-  dispatch_any(x.dtype(), "facts_of", [&]<class T>() {
+  dispatch_any(x.dtype(), "stats_of", [&]<class T>() {
     const T* const numbers = x.data<T>();
     for (int64_t i = 0; i < x.numel(); ++i) {
       const auto number = static_cast<double>(static_cast<Arithmetic<T>>(numbers[i]));

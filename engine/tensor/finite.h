@@ -25,7 +25,7 @@ TensorStats stats_of(const Tensor& x);
 
 // Returns the indices of element `element` as text: (0, 3, 1).
 std::string index_text(const Shape& shape, int64_t element);
-// "f32 (2, 8) holds 3 NaN, 1 inf and 0 -inf, the first at (0, 4); the other 12 lie between -1.5 and 3e+38"
+// "f32 (2, 8) has 3 NaN, 1 inf and 0 -inf, the first at (0, 4); finite values: 12, between -1.5 and 9"
 std::ostream& operator<<(std::ostream& out, const TensorStats& stats);
 
 }  // namespace orrery

@@ -3,7 +3,7 @@
 
 namespace orrery {
 
-// Counts all threads together, because a loop's pieces may multiply for the operation that runs it.
+// Counts all threads together, because a loop's chunks may multiply for the operation that runs it.
 void count_flops(double flops);
 double flops_counted();
 

@@ -13,7 +13,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "the numbers of a file are little-endian");
 
-constexpr uint64_t max_header_bytes = 100'000'000;  // bytes; the limit of the format
+constexpr uint64_t max_header_bytes = 100'000'000;  // the limit of the format
 
 constexpr size_t max_list_length = 64;  // numbers of a list, which take more memory than their text in the header
 

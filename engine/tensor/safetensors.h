@@ -1,5 +1,5 @@
-// Files of named tensors in the safetensors format: eight bytes with the header's length, a JSON header of dtypes,
-// shapes and offsets, then the numbers, little-endian.  https://huggingface.co/docs/safetensors
+// Files of named tensors in the safetensors format: eight bytes with the header's length, a JSON
+// header, then the numbers, all little-endian. https://huggingface.co/docs/safetensors
 #pragma once
 
 #include <map>

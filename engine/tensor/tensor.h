@@ -110,10 +110,10 @@ struct TensorImpl {
   Shape shape;
   Dtype dtype = Dtype::f32;
   bool requires_grad = false;
-  bool stale = false;             // the gradient counts as zero, regardless of its memory
+  bool stale = false;               // the gradient counts as zero, regardless of its memory
   bool has_fixed_gradient = false;  // the gradient has a fixed buffer (in a flat one), which operations write
-  Edge edge;                      // of a recorded result: its node
-  Tensor gradient;                // of a leaf
+  Edge edge;                        // of a recorded result: its node
+  Tensor gradient;                  // of a leaf
 };
 
 std::ostream& operator<<(std::ostream& out, const Tensor& x);  // shape, dtype, numbers (outer ones of many)

@@ -42,7 +42,7 @@ void BankCounter::record_copy(unsigned thread, const void* to, unsigned bytes, S
   copies_[thread].push_back({site.line, access_number, {reinterpret_cast<uintptr_t>(to), bytes}});
 }
 void BankCounter::end_block() {
-  // (warp, line, turn, group of lanes served together) -> accesses of these lanes
+  // (warp, line, access number, group of lanes served together) -> accesses of these lanes
   std::map<std::tuple<unsigned, int, unsigned, unsigned>, std::vector<Access>> together;
   for (const auto& [thread, copies] : copies_)
     for (const Copy& copy : copies)

@@ -18,7 +18,7 @@ struct BankTraffic {  // transactions of shared memory: actual, and without bank
   uint64_t loads = 0, min_loads = 0, copies = 0, min_copies = 0;
 };
 inline bool counts_bank_traffic = std::getenv("ORRERY_SHARED_MEMORY") != nullptr;  // counting is slow
-BankTraffic take_bank_traffic();  // returns the sum over all blocks since the last call
+BankTraffic take_bank_traffic();         // returns the sum over all blocks since the last call
 inline BankTraffic latest_bank_traffic;  // traffic of the latest launch
 
 // The copies of a block, and the row addresses that its lanes pass to ldmatrix.

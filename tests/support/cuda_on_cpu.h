@@ -1,10 +1,10 @@
 // Runs CUDA kernels on the CPU, so that machines without a GPU can test them.
 //
-// The threads of a block are fibers on one OS thread. They switch only where they wait for each other,
-// in an order that `options` sets, so every run is reproducible. Blocks run in parallel. Shared memory
-// is NaN when a block starts. The host can read device memory only by copies (device_memory.cpp).
+// The threads of a block are fibers on one OS thread. They switch only where they wait for each
+// other, in an order that `options` sets, so every run is reproducible. Blocks run in parallel.
+// Shared memory starts as NaN. The host can read device memory only by copies (device_memory.cpp).
 //
-// Kernels use only CUDA's names, from cuda_runtime.h. A CUDA name that is missing there does not compile.
+// Kernels use only the CUDA names in cuda_runtime.h; a name that is missing there does not compile.
 #pragma once
 
 #include <cstddef>
@@ -57,7 +57,7 @@ struct Options {
   int devices = 1;                    // 0: a machine without a GPU
   int64_t memory = int64_t{4} << 30;  // bytes of device memory
   int architecture = environment_number("ORRERY_EMULATED_ARCHITECTURE", 90);  // sets the limits; 90: sm_90
-  bool holds_code = true;             // false: the program was compiled for other GPUs
+  bool holds_code = true;  // false: the program was compiled for other GPUs
   // Rounding of tensor cores. true: as GPUs, which truncate addends at the last bit of the largest
   // and flush denormals to 0. false: each sum is rounded to nearest.
   bool truncating = environment_number("ORRERY_TRUNCATING_TENSOR_CORES", 0) != 0;
@@ -95,7 +95,7 @@ struct Launch {
 };
 void run(const Launch& launch);
 
-void* shared_memory(size_t bytes);  // Fault if the launch requested less
+void* shared_memory(size_t bytes);               // Fault if the launch requested less
 void watch_gap(const void* data, size_t bytes);  // Fault at the block's end if this shared memory was written
 void block_barrier(Site site);
 
@@ -134,7 +134,7 @@ unsigned shared_address(const void* p);  // bytes from the beginning of the bloc
 // Returns D + a row times a column of length 16, added as GPUs do; b's elements are `stride` apart.
 float truncated_sum(float sum, const float* a, const float* b, int stride);
 
-// Throws a Fault unless the row that this lane passes to ldmatrix is 16 aligned bytes of shared memory.
+// Throws a Fault unless the row that this lane passes to ldmatrix is aligned and in shared memory.
 void check_matrix_row(const void* row, Site site);
 
 // A thread's copies to shared memory in flight (PTX cp.async). The destination is uninitialized

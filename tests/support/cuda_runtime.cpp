@@ -211,7 +211,7 @@ class SharedMemoryLog {
 };
 SharedMemoryLog shared_memory_log;
 
-// Counts the nop instructions before a kernel (cuda_runtime.h). The compiler may add one for alignment.
+// Counts the nops before a kernel (cuda_runtime.h). The compiler may add one for alignment.
 unsigned max_threads(const void* kernel) {
 #if defined(__x86_64__) && !defined(__clang__)
   constexpr unsigned char empty_instruction = 0x90;
@@ -244,7 +244,7 @@ void check_parameters(Parameters parameters) {
   size_t bytes = 0;
   for (const Parameter& parameter : parameters) bytes += (parameter.bytes + 7) / 8 * 8;
   if (bytes > max_bytes)
-    throw Fault("launch: " + std::to_string(bytes) + " bytes of parameters; kernels of all cards take " +
+    throw Fault("launch: " + std::to_string(bytes) + " bytes of parameters; kernels of all GPUs take " +
                 std::to_string(max_bytes));
 }
 

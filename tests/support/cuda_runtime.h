@@ -15,7 +15,7 @@
 #error "nvcc must find NVIDIA's <cuda_runtime.h>, not the emulation's"
 #endif
 
-// ---- the language. __shared__ is missing on purpose: kernels call shared_memory<T>() of launch.cuh.
+// ---- the language. __shared__ is missing on purpose: kernels call shared_memory<T>().
 
 #define __global__
 #define __device__

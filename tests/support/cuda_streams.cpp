@@ -51,7 +51,7 @@ cudaError_t refuse_while_recording(cudaStream_t stream) {
   return cudaErrorStreamCaptureUnsupported;
 }
 
-// Completes a copy. Throws a Fault if the host wrote to the pinned memory while the copy was in flight.
+// Completes a copy. Throws a Fault if the host wrote to the pinned memory during the copy.
 void land(const Transfer& transfer) {
   std::vector<unsigned char> expected = transfer.bytes;
   if (transfer.to_host) cuda_on_cpu::never_set(expected.data(), expected.size());

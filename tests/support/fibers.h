@@ -1,4 +1,4 @@
-// A fiber: its own stack and the switch between stacks. AddressSanitizer is notified of every switch.
+// A fiber: its own stack and the switch between stacks. AddressSanitizer is notified of each one.
 // ThreadSanitizer treats a fiber as a thread; only acquire and release order its memory accesses.
 #pragma once
 

@@ -1,4 +1,4 @@
-// An attention case on the CPU kernels. Gaps between tokens are NaN and must not be read or written.
+// An attention case on the CPU kernels. Gaps between tokens are NaN; kernels must not touch them.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -165,7 +165,7 @@ inline void check_equal(const Case& c, const Results& a, const Results& b, doubl
   check("sum", [](const Results& r) -> const Numbers& { return r.sum; });
   check("positive_sum", [](const Results& r) -> const Numbers& { return r.positive_sum; });
   check("entropy", [](const Results& r) -> const Numbers& { return r.entropy; });
-  check("zero_share", [](const Results& r) -> const Numbers& { return r.zero_fraction; });
+  check("zero_fraction", [](const Results& r) -> const Numbers& { return r.zero_fraction; });
   check("maximum", [](const Results& r) -> const Numbers& { return r.maximum; });
 }
 

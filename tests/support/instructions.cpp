@@ -1,5 +1,5 @@
-// The warp-wide instructions, with the lane layouts of the PTX ISA. Each function runs once per warp, in
-// the last lane to arrive. It reads other lanes' registers, so it is compiled without ThreadSanitizer.
+// Warp-wide instructions with the lane layouts of the PTX ISA. Each function runs once per warp, in
+// the last lane to arrive. Compiled without ThreadSanitizer, because it reads other lanes' registers.
 #include "tests/support/cuda_on_cpu.h"
 
 #include <algorithm>

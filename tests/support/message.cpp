@@ -47,8 +47,8 @@ void replace_all(std::string& text, std::string_view from, std::string_view to) 
     text.replace(at, from.size(), to);
 }
 
-// Replaces what depends on the machine or on any change of the sources: line numbers, process ids, run ids, hashes,
-// amounts of memory and lists of names.
+// Replaces text that depends on the machine or on any change of the sources: line numbers, process
+// ids, run ids, hashes, amounts of memory and lists of names.
 std::string without_numbers_of_a_machine(const std::string& text) {
   static const std::vector<std::pair<std::regex, std::string>> forms = {
       {std::regex("(\\.cpp|\\.cu):[0-9]+"), "$1:LINE"},

@@ -2,7 +2,7 @@
 // message contains. The prose may change: tests/golden/messages.txt holds the full text.
 //
 //   expect_error([] { make_model(7); }).names("heads").value(7).offers("8");      // an orrery::Error
-//   expect_error<NonFiniteCheckpointError>(f).names("loss");              // an error of another type
+//   expect_error<NonFiniteCheckpointError>(f).names("loss");                    // an error of another type
 //   expect_error(run_orrery({"train", "--heads=7"})).names("heads").value(7);     // a program's exit code and stderr
 //   Message(outcome.out).names("note").value("relu");                             // any other output
 //

@@ -7,7 +7,7 @@
 namespace cuda_on_cpu {
 
 void record_work(cudaStream_t stream);  // records queued work that the host has not waited for
-bool unwaited_work();                 // returns whether this thread has queued work and not waited for it
+bool unwaited_work();                   // returns whether this thread has queued work and not waited for it
 
 // A copy between the device and pinned memory. The host must not touch that memory until it has
 // waited for the copy: the data have not arrived yet, and a write could replace the data that are

@@ -10,14 +10,14 @@ namespace orrery::testing {
 // A key or slot that the query attends to.
 struct PlainKey {
   bool slot;
-  int64_t distance;                       // |x|; undefined for a slot
-  size_t key, value;                      // offsets of its rows
-  double kept;                            // dropout factor
-  double mask = 1, raw = 0, score = 0;    // m, t, s
-  double ramp_value = INFINITY;           // r
-  double unmasked = 0, weight = 0;        // F(s) or exp(s - largest score), w
+  int64_t distance;                            // |x|; undefined for a slot
+  size_t key, value;                           // offsets of its rows
+  double kept;                                 // dropout factor
+  double mask = 1, raw = 0, score = 0;         // m, t, s
+  double ramp_value = INFINITY;                // r
+  double unmasked = 0, weight = 0;             // F(s) or exp(s - largest score), w
   double weight_gradient = 0, derivative = 0;  // g, F'
-  double score_gradient = 0;              // ds
+  double score_gradient = 0;                   // ds
 };
 
 struct PlainRow {

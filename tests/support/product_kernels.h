@@ -21,7 +21,7 @@ void with_kernels(const std::vector<const char*>& sets, const F& f) {
   use_product_kernels(before.c_str());
 }
 
-// Returns our kernel sets that this processor supports. avx512_bf16 differs from avx512 only in bf16.
+// Returns our kernel sets for this processor. avx512_bf16 differs from avx512 only in bf16.
 inline std::vector<const char*> own_kernels(bool of_bf16 = false) {
   std::vector<const char*> sets = {"avx2"};
   if (processor_has_avx512()) sets.push_back("avx512");

@@ -22,7 +22,7 @@ void record_access(const void* data, size_t bytes, const void* instruction);  //
 
 class SectorCounter {
  public:
-  // place: the instruction, equal for all lanes of an access.
+  // `instruction` is equal for all lanes of an access.
   void record(unsigned thread, const void* data, size_t bytes, uintptr_t instruction);
   void end_block();
 
@@ -38,7 +38,7 @@ class SectorCounter {
   static SectorTraffic of_warp(std::vector<Access>::iterator first, std::vector<Access>::iterator end);
 
   std::vector<Access> accesses_;
-  std::vector<std::vector<std::pair<uintptr_t, unsigned>>> turns_;  // per thread: (place, count)
+  std::vector<std::vector<std::pair<uintptr_t, unsigned>>> turns_;  // per thread: (instruction, count)
 };
 
 }  // namespace cuda_on_cpu

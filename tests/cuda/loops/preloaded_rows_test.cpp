@@ -1,4 +1,4 @@
-// Rows that are preloaded into registers, row.hold, and moved in packs, row.map. The inputs are
+// Rows that are preloaded into registers, row.preload, and moved in packs, row.map. The inputs are
 // whole numbers, as in loops_test.cpp.
 #include "engine/loops/loops.h"
 
@@ -16,7 +16,7 @@ namespace {
 using Numbers = std::vector<double>;
 
 template <class T>
-struct Holds {  // rewrites a row in place from its held copy
+struct Holds {  // rewrites a row in place from its preloaded copy
   Out<T> x;
   Out<T> tops;
   template <class Row>
@@ -49,7 +49,7 @@ void check_preloaded_rows() {
   }
 }
 template <class T>
-struct Overwrites {  // sums a row that was held before it was cleared
+struct Overwrites {  // sums a row that was preloaded before it was cleared
   Out<T> x, y;
   template <class Row>
   HOST_DEVICE void operator()(Row row, int64_t r) const {

@@ -182,7 +182,7 @@ TEST_CASE("products with an activation: other forms of products are refused") {
   const auto for_host = [&] {
     multiply<float>(Device::cuda, {.m = 2, .n = 2, .k = 1}, x.input(), x.input(), {x.data()}, {.function = &of_host});
   };
-  expect_error(for_host).names("epilogue").value("GPU").value("f32 to f32").offers("EpilogueFunction::on_card");
+  expect_error(for_host).names("epilogue").value("GPU").value("f32 to f32").offers("EpilogueFunction::on_gpu");
 }
 
 }  // namespace

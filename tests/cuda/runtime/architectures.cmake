@@ -1,4 +1,4 @@
-# cmake -P tests/cuda/runtime/architectures.cmake: the GPUs a build targets, with and without one in the machine.
+# cmake -P tests/cuda/runtime/architectures.cmake: the GPUs that a build targets by default.
 cmake_minimum_required(VERSION 3.25)
 include("${CMAKE_CURRENT_LIST_DIR}/../../../cuda/runtime/architectures.cmake")
 
@@ -21,16 +21,16 @@ endfunction()
 program(nvidia-smi "No devices were found")
 program(nvcc "compute_80\\ncompute_90\\ncompute_120")
 orrery_default_architectures(found)
-expect("without a card" "${found}" "80-real;90a-real;90-virtual;120")
+expect("without a GPU" "${found}" "80-real;90a-real;90-virtual;120")
 program(nvcc "compute_80\\ncompute_90")
 orrery_default_architectures(found)
 expect("an older nvcc" "${found}" "80-real;90a-real;90-virtual")
 program(nvidia-smi "8.0")
 orrery_default_architectures(found)
-expect("with a card" "${found}" "80-real")
+expect("with a GPU" "${found}" "80-real")
 program(nvidia-smi "9.0\\n12.0\\n9.0")
 orrery_default_architectures(found)
-expect("with several cards" "${found}" "90a-real;120-real")
+expect("with several GPUs" "${found}" "90a-real;120-real")
 file(REMOVE_RECURSE "${folder}")
 
 orrery_nvcc_architectures(found 80-real 90a-real 90 120-virtual)

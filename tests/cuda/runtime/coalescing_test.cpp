@@ -116,7 +116,7 @@ TEST_CASE("coalescing: sums move what they need, whatever axis they go along") {
   CHECK(ratio_to_minimum([&] { cuda::reduce(1, rows * columns, 1, element, out.data()); }) <= 1.05);
 }
 
-// Subtracts the largest value of a row, which is held and written as packs.
+// Subtracts the largest value of a row, which is preloaded and written as packs.
 struct LessTheLargest {
   const float* in;
   float* out;

@@ -309,8 +309,8 @@ TEST_CASE("faults: copies of a warp that lie apart in the device's memory are co
   CHECK(touched(8, 8, 32, 16) == 17);   // adjacent, from the middle of a sector on
   CHECK(touched(16, 0, 32, 16) == 32);  // half of each sector is unused
   CHECK(touched(64, 0, 32, 16) == 32);
-  CHECK(touched(0, 0, 32, 1) == 1);     // all lanes read the same 16 bytes
-  CHECK(touched(16, 0, 6, 3) == 6);     // lanes that fill with zeros read nothing
+  CHECK(touched(0, 0, 32, 1) == 1);  // all lanes read the same 16 bytes
+  CHECK(touched(16, 0, 6, 3) == 6);  // lanes that fill with zeros read nothing
   CHECK(touched(16, 0, 0, 0) == 0);
   cuda_on_cpu::counts_bank_traffic = before;
 }

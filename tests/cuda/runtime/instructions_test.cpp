@@ -144,12 +144,12 @@ struct Lines {  // lines of 64 values of k
   alignas(1024) unsigned char a[64 * 128];
   alignas(1024) unsigned char b[256 * 128];
 };
-// Returns the byte offset of element (place, k), as in cuda/matmul/warp_group.cuh.
+// Returns the byte offset of element (index, k), as in cuda/matmul/warp_group.cuh.
 HOST_DEVICE int offset_in_lines(bool along_k, int index, int k) {
   const int line = along_k ? index : index / 64 * 64 + k, element = along_k ? k : index % 64;
   return line * 128 + ((element / 8) ^ (line % 8)) * 16 + element % 8 * 2;
 }
-// d += a b for a (64, 64), b (64, N), both stored [place][k], and d (64, N); in four products.
+// d += a b for a (64, 64), b (64, N), both stored [mn][k], and d (64, N); in four products.
 template <bool ATransposed, bool BTransposed, int Eights>
 __global__ void __launch_bounds__(128) group_product_kernel(const bf16* a, const bf16* b, float* d) {
   constexpr int columns = Eights * 8, row_stride = 64 * 128;

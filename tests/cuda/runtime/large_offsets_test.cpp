@@ -67,7 +67,7 @@ std::vector<double> product(int64_t stride, bool far_a, bool transposed, int ter
 }
 
 TEST_CASE("far: products whose operands' rows begin beyond element 2^31") {
-  if (address_sanitizer) return;  // its shadow of such an array needs memory
+  if (address_sanitizer) return;             // its shadow of such an array needs memory
   constexpr int64_t far = int64_t{1} << 30;  // the third row is beyond 2^31
   for (const bool far_a : {true, false})
     for (const bool transposed : {true, false})

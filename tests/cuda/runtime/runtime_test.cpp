@@ -125,7 +125,7 @@ TEST_CASE("a graph: nothing is done when it is recorded, everything at each repl
   expect_error([&] { Graph([&] { x.item(); }); }).names("item").value("100 elements");
   const std::string by_copy = expect_gpu_error([&] { Graph([&] { x.to_vector(); }); }).message();
   CHECK(by_copy.find("cudaErrorStreamCapture") != std::string::npos);  // Unsupported or Invalidated
-  CHECK((x + 1.0).to_vector()[5] == 16);  // work continues after the error
+  CHECK((x + 1.0).to_vector()[5] == 16);                               // work continues after the error
 }
 
 TEST_CASE("a graph: what another thread does meanwhile is done, and not recorded") {

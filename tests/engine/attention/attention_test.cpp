@@ -121,7 +121,7 @@ TEST_CASE("attention: a query that sees nothing gives zero and zero gradients, w
   }
 }
 
-// avx512_bf16 does not round a tile that holds NaN or infinity, so its other rows round differently.
+// avx512_bf16 does not round a tile with NaN or infinity, so its other rows round differently.
 template <class T>
 void check_reach_of_nonfinite(Kind kind, double bad, double tolerance) {
   Case c{.sizes = {1, 100, 100, 1, 1, 16, 16}, .options = {.scale = 0.3, .causal = true}, .kind = kind};

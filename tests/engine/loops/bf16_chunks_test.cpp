@@ -1,4 +1,4 @@
-// Maps over bf16 work in chunks: every bf16 value is converted and rounded like bf16, at all lengths.
+// Maps over bf16 work in chunks: every value is widened and rounded like bf16, at all lengths.
 #include "engine/loops/bf16_chunks.h"
 
 #include <doctest/doctest.h>

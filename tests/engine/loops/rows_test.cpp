@@ -1,4 +1,4 @@
-// Row loops on the CPU: sums of conditional terms, a common compiler bug, at lengths around the lanes.
+// Row loops on the CPU: sums of conditional terms, a common compiler bug, at lengths near the lanes.
 #include <doctest/doctest.h>
 
 #include <cmath>

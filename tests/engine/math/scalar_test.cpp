@@ -29,7 +29,7 @@ Exact ulp(Exact x) {
   return std::ldexp(Exact(1), std::max(exponent - std::numeric_limits<T>::digits, lowest));
 }
 
-// Returns points in [low, high]: evenly spaced, and at every scale down to 0 on either side of zero.
+// Returns points in [low, high]: evenly spaced, and at every scale down to 0 on both sides of zero.
 template <class T>
 std::vector<T> points(double low, double high) {
   constexpr int count = 20000;
