@@ -149,11 +149,11 @@ class Worker {  // an OS thread that runs one block at a time
   void record_copy(const void* to, const void* from, unsigned bytes, unsigned valid, Site site) {
     if (!counts_banks_) return;
     banks_.record_copy(static_cast<unsigned>(current_), to, bytes, site);
-    sectors_.note(static_cast<unsigned>(current_), from, valid, static_cast<uintptr_t>(site.line));
+    sectors_.record(static_cast<unsigned>(current_), from, valid, static_cast<uintptr_t>(site.line));
   }
   void record_access(const void* data, size_t bytes, const void* instruction) {
     if (counts_banks_ && current_ != no_thread && DeviceMemory::owns(data))
-      sectors_.note(static_cast<unsigned>(current_), data, bytes, reinterpret_cast<uintptr_t>(instruction));
+      sectors_.record(static_cast<unsigned>(current_), data, bytes, reinterpret_cast<uintptr_t>(instruction));
   }
 
  private:
