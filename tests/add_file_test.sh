@@ -69,8 +69,8 @@ for part in feed_forward='dense(dropped)' attention='pointwise(dropped)' normali
 done
 trained "all the others" 3.6 $text --feed_forward='dense(dropped_learned)' --attention=dropped_attention \
   --normalization=dropped_normalization --position=dropped_position --schedule=dropped_schedule \
-  --task=dropped_task --metrics=dropped_figure --optimizer=dropped_optimizer --learning_rate=0.05
-grep -q dropped_figure "$copy/run/metrics.jsonl"
-or_show inspect.log "$orrery" inspect "$copy/run" --analysis=dropped_look
+  --task=dropped_task --metrics=dropped_metric --optimizer=dropped_optimizer --learning_rate=0.05
+grep -q dropped_metric "$copy/run/metrics.jsonl"
+or_show inspect.log "$orrery" inspect "$copy/run" --analysis=dropped_analysis
 grep -q 'mean |x|' "$copy/inspect.log"
 trained "dropped_model" 2.9 --data=examples/data/tinyshakespeare.txt --model=dropped_model --learning_rate=0.03

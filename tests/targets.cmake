@@ -112,7 +112,7 @@ if(TARGET orrery)
                                     examples/orrery/commands/pointwise_check.cpp examples/orrery/terminal/arguments.cpp
                                     examples/orrery/terminal/process_io.cpp examples/orrery/terminal/progress.cpp
                                     examples/orrery/terminal/style.cpp examples/orrery/terminal/table.cpp
-                                    examples/orrery/terminal/talk.cpp)
+                                    examples/orrery/terminal/messages.cpp)
     target_link_libraries(wrong_derivative PRIVATE orrery_models)
     orrery_add_formulas(wrong_derivative tests/examples/wrong_derivative.cpp)
     target_compile_definitions(examples_tests PRIVATE "WRONG_DERIVATIVE_PROGRAM=\"$<TARGET_FILE:wrong_derivative>\"")

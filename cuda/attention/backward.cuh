@@ -142,19 +142,19 @@ __device__ void add_query_gradients(AttentionTile<A>& tile, const P& p, const Qu
   for (int panel = 0; panel < AttentionTile<A>::chunk / depth; ++panel) {
     if (panel * depth >= columns) break;
     refill([&] { load_distances(tile, p, q, keys, first + panel * depth, minimum(depth, columns - panel * depth)); });
-    A of_tile[each][2] = {};
+    A tile_sum[each][2] = {};
 #pragma unroll 2
     for (int k = 0; k < side; ++k)
 #pragma unroll
       for (int a = 0; a < each; ++a) {
         const int row = tile_row() + 16 * a;
         if (const A w = weight(row, k); w != 0) {
-          of_tile[a][0] += w * tile.distances[row - k + side - 1][tile_column()];
-          of_tile[a][1] += w * tile.distances[row - k + side - 1][tile_column() + 16];
+          tile_sum[a][0] += w * tile.distances[row - k + side - 1][tile_column()];
+          tile_sum[a][1] += w * tile.distances[row - k + side - 1][tile_column() + 16];
         }
       }
 #pragma unroll
-    for (int a = 0; a < each; ++a) sum[a][2 * panel] += of_tile[a][0], sum[a][2 * panel + 1] += of_tile[a][1];
+    for (int a = 0; a < each; ++a) sum[a][2 * panel] += tile_sum[a][0], sum[a][2 * panel + 1] += tile_sum[a][1];
   }
 }
 
@@ -321,10 +321,10 @@ __global__ void __launch_bounds__(attention_threads, 1)
         const bool some = differentiate_tile(tile, p, q, pairs.keys, terms, ramp_values, w, dt, ramp_gradients);
         store_scores<A>(tile.gradients, dt);
         if (!any_of_block(tile, vote, some)) continue;
-        A of_tile = 0;
+        A tile_sum = 0;
         for (int i = 0; i < side && thread < side; ++i)
-          if (const int j = pairs.key(i, thread); j >= 0 && j < side) of_tile += tile.gradients[i][j];
-        bias_sum += of_tile;
+          if (const int j = pairs.key(i, thread); j >= 0 && j < side) tile_sum += tile.gradients[i][j];
+        bias_sum += tile_sum;
         const ReadRows<A> queries = rows_of_queries(p, p.query, q, p.head_size);
         add_weighted_rows(
             tile, columns,

@@ -217,16 +217,16 @@ __device__ void add_weighted_rows(AttentionTile<A>& tile, int columns, const Wei
   for (int panel = 0; panel < AttentionTile<A>::chunk / depth; ++panel) {
     if (panel * depth >= columns) break;
     refill([&] { stage(panel * depth, minimum(depth, columns - panel * depth)); });
-    A of_tile[each][2] = {};
+    A tile_sum[each][2] = {};
 #pragma unroll 4
     for (int k = 0; k < side; ++k) {
       const A low = tile.right[k][tile_column()], high = tile.right[k][tile_column() + 16];
 #pragma unroll
       for (int a = 0; a < each; ++a)
-        if (const A w = weight(tile_row() + 16 * a, k); w != 0) of_tile[a][0] += w * low, of_tile[a][1] += w * high;
+        if (const A w = weight(tile_row() + 16 * a, k); w != 0) tile_sum[a][0] += w * low, tile_sum[a][1] += w * high;
     }
 #pragma unroll
-    for (int a = 0; a < each; ++a) sum[a][2 * panel] += of_tile[a][0], sum[a][2 * panel + 1] += of_tile[a][1];
+    for (int a = 0; a < each; ++a) sum[a][2 * panel] += tile_sum[a][0], sum[a][2 * panel + 1] += tile_sum[a][1];
   }
 }
 

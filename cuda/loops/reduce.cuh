@@ -222,8 +222,8 @@ __device__ Sums<A, K> sum_of_tile(const Tiling& tiling, int64_t columns, int64_t
 
 // Threads per tile that have written a chunk sum; 0 between launches, which run in stream order.
 __device__ inline unsigned* arrived() {
-  static unsigned of_tile[max_split_tiles];
-  return of_tile;
+  static unsigned tile_counters[max_split_tiles];
+  return tile_counters;
 }
 
 // `sums`: K arrays for the sums of chunks, if there are several. The block that writes a tile's

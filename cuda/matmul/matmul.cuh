@@ -77,11 +77,11 @@ struct BlockTile {
     constexpr int64_t band = 16;
     const Matmul<T, Result>& p = plan.product;
     BlockTile t;
-    const int64_t tiles = plan.tiles_down * plan.tiles_across, of_matrix = block % tiles;
+    const int64_t tiles = plan.tiles_down * plan.tiles_across, tile_in_matrix = block % tiles;
     block /= tiles;
     t.split = static_cast<int>(block % plan.splits), t.batch = static_cast<int>(block / plan.splits);
-    const int64_t first = of_matrix / (band * plan.tiles_across) * band;
-    const int64_t in_band = of_matrix - first * plan.tiles_across;
+    const int64_t first = tile_in_matrix / (band * plan.tiles_across) * band;
+    const int64_t in_band = tile_in_matrix - first * plan.tiles_across;
     const int64_t down = plan.tiles_down - first < band ? plan.tiles_down - first : band;
     t.row = (first + in_band % down) * Rows;
     t.column = in_band / down * Columns;
@@ -309,8 +309,8 @@ void run_split_k(const MatmulPlan<T, Result>& plan, const Epilogue& epilogue) {
   using Sum = Arithmetic<T>;
   constexpr int64_t max_blocks = 2048;  // of the second kernel
   const Matmul<T, Result>& p = plan.product;
-  const int64_t elements = p.batch * p.m * p.n, of_rows = p.row_sums ? p.m : 0;
-  const Workspace workspace(plan.splits * (elements + of_rows) * static_cast<int64_t>(sizeof(Sum)));
+  const int64_t elements = p.batch * p.m * p.n, row_sums = p.row_sums ? p.m : 0;
+  const Workspace workspace(plan.splits * (elements + row_sums) * static_cast<int64_t>(sizeof(Sum)));
   Sum* const sums = static_cast<Sum*>(workspace.data());
   Matmul<T, Sum> split_product{p.m, p.n, p.k, p.batch, p.a, p.b, {{sums, p.n}}, false, nullptr, nullptr};
   if (p.row_sums) split_product.row_sums = sums + plan.splits * elements;
@@ -318,8 +318,8 @@ void run_split_k(const MatmulPlan<T, Result>& plan, const Epilogue& epilogue) {
   splits.splits = plan.splits, splits.length = plan.length;
   launch_sums<Kernels, T>(splits);
   constexpr int64_t vector = 16 / static_cast<int64_t>(sizeof(Sum));
-  const int64_t of_a_thread = plan.vectors_c ? vector : 1;
-  const int64_t blocks = std::min(matmul_tiles(elements / of_a_thread, matmul_threads), max_blocks);
+  const int64_t elements_per_thread = plan.vectors_c ? vector : 1;
+  const int64_t blocks = std::min(matmul_tiles(elements / elements_per_thread, matmul_threads), max_blocks);
   launch({"matmul: pieces", static_cast<unsigned>(blocks), matmul_threads}, add_splits_kernel<T, Result, Epilogue>, p,
          sums, plan.splits, plan.vectors_c, epilogue);
 }

@@ -27,15 +27,15 @@ bool online_softmax(int64_t keys, int64_t width, A* scores, const A* ramp_values
       largest = select<A>(s > largest, s, largest);
     }
     const Vector<A> shrink = row.update_max(largest, exponential_of);
-    Vector<A> of_tile{};  // one long sum would lose precision: its error grows with sqrt(keys)
+    Vector<A> tile_sum{};  // one long sum would lose precision: its error grows with sqrt(keys)
     for (int64_t j = 0; j < keys; ++j) {
       A* const s = scores + j * width + i;
       Vector<A> w = exponential<A>(load(s) - row.base);
       if (ramp_values) w *= mask_weight(load(ramp_values + j * width + i));
-      of_tile += w;
+      tile_sum += w;
       store(s, w);
     }
-    row.sum += of_tile;
+    row.sum += tile_sum;
     store(state.largest + i, largest), store(state.sum + i, row.sum), store(state.shrink + i, shrink);
     changed |= largest != before;
   }
@@ -66,9 +66,9 @@ void attend_tile(const QueryBlock<N>& block, const Keys& keys, const BlockSoftma
                  bool& begun, const Workspace<A>& w) {
   const int64_t n = keys.count * block.width;
   compute_scores(block, keys, w);
-  if (vanishes(block, keys, w.scores)) return;
+  if (has_no_positive_score(block, keys, w.scores)) return;
   if (block.softmax()) {
-    const A* const ramp_values = on_ramp(block, keys) ? w.ramp_values : nullptr;
+    const A* const ramp_values = may_be_on_ramp(block, keys) ? w.ramp_values : nullptr;
     const bool grown = online_softmax(keys.count, block.width, w.scores, ramp_values, state);
     if (begun && grown) scale_rows(output, block.count, block.p.value_size, state.shrink);
   } else {

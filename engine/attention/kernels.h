@@ -112,7 +112,7 @@ Band band_of(const QueryBlock<N>& block, const Keys& keys) {
 
 // Returns true if keys of the tile may be on the ramp.
 template <class N, class A = Sum<N>>
-bool on_ramp(const QueryBlock<N>& block, const Keys& keys) {
+bool may_be_on_ramp(const QueryBlock<N>& block, const Keys& keys) {
   return block.spans && keys.coverage == Coverage::some;
 }
 
@@ -162,7 +162,7 @@ bool none_positive(const A* scores, int64_t n) {
 }
 
 template <class N, class A = Sum<N>>
-bool vanishes(const QueryBlock<N>& block, const Keys& keys, const A* scores) {
+bool has_no_positive_score(const QueryBlock<N>& block, const Keys& keys, const A* scores) {
   return block.p.weighting.zero_below_zero && none_positive(scores, keys.count * block.width);
 }
 

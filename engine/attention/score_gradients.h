@@ -96,7 +96,7 @@ void pointwise_score_gradients(const BackwardBlock<N>& block, const Keys& keys, 
     pointwise_weights(block, keys, w.scores, w, w.scratch);
     add_statistics_gradients(block, keys.count, w.scratch, w.score_gradients);
   }
-  const bool with_span = block.span_gradients && on_ramp(block, keys);  // g is then used once more
+  const bool with_span = block.span_gradients && may_be_on_ramp(block, keys);  // g is then used once more
   A* const ds = with_span ? w.scratch : w.score_gradients;
   block.p.weighting.template of<A>().function->backward(w.scores, w.score_gradients, w.scores, ds, n);
   if (with_span) add_span_gradients(block, keys.count, w.ramp_values, w.scores, w.score_gradients);
@@ -110,14 +110,14 @@ template <class N, class A = Sum<N>>
 bool differentiate(const BackwardBlock<N>& block, const Keys& keys, const Workspace<A>& w) {
   const int64_t n = keys.count * block.width;
   compute_scores(block, keys, w, true, w.cap_derivatives);
-  if (vanishes(block, keys, w.scores)) return false;
+  if (has_no_positive_score(block, keys, w.scores)) return false;
   const int64_t size = block.p.value_size;
   transposed_product(block, keys, left_operand_rows<N>(value_rows(block, keys), keys.count, size, w.value_rows), size,
                      w.gradient_columns, A(1), w.score_gradients, w);
   const A* const factors = dropout_of(block, keys, w);
   if (factors) multiply(w.score_gradients, factors, n);
   if (block.softmax())
-    softmax_score_gradients(block, keys.count, on_ramp(block, keys) ? w.ramp_values : nullptr, w.scores,
+    softmax_score_gradients(block, keys.count, may_be_on_ramp(block, keys) ? w.ramp_values : nullptr, w.scores,
                             w.score_gradients);
   else
     pointwise_score_gradients(block, keys, w);

@@ -48,7 +48,7 @@ void count_tile(const QueryBlock<N>& block, const Keys& keys, const A* log_sums,
   if (block.softmax()) {
     for (int64_t i = 0; i < n; i += lanes<A>)
       store(w.scores + i, exponential<A>(load(w.scores + i) - load(log_sums + i % block.width)));
-    if (on_ramp(block, keys)) apply_mask(w.ramp_values, n, w.scores, w.scores);
+    if (may_be_on_ramp(block, keys)) apply_mask(w.ramp_values, n, w.scores, w.scores);
   } else {
     pointwise_weights(block, keys, w.scores, w, w.scores);
   }

@@ -38,7 +38,7 @@ std::string holder_of(int file) {  // " (process 1234)"; empty if the holder has
 }
 
 // Returns "choose another --out" between two texts, or "" without a setting.
-std::string choose_another(const LockUser& user, const char* before, const char* more = "") {
+std::string other_setting_advice(const LockUser& user, const char* before, const char* more = "") {
   return user.setting.empty() ? "" : text(before, "choose another ", user.setting, more);
 }
 
@@ -48,7 +48,7 @@ FileLock::FileLock(const std::string& path, const LockUser& user) : path_(path) 
   // The former holder of the lock may remove file and folder between any two of these calls.
   for (int attempt = 0; attempt < 100; ++attempt)
     if (open(user)) return;
-  fail(user.command, ": ", path, " is created and removed by other programs; try again", choose_another(user, ", or "));
+  fail(user.command, ": ", path, " is created and removed by other programs; try again", other_setting_advice(user, ", or "));
 }
 
 // Returns false if another process removed the file or its folder during the call.
@@ -58,10 +58,10 @@ bool FileLock::open(const LockUser& user) {
   file_ = std::make_unique<Descriptor>(open_unlinked(path_, O_RDWR));
   if (file_->number() < 0 && errno == ENOENT) return false;
   check(file_->number() >= 0, user.command, ": cannot create the file ", path_, ": ", reason(),
-        choose_another(user, "; "));
+        other_setting_advice(user, "; "));
   if (::flock(file_->number(), LOCK_EX | LOCK_NB) != 0) {
     check(errno == EWOULDBLOCK, user.command, ": cannot lock ", path_, ": ", reason(),
-          choose_another(user, "; ", " on a disk that supports file locks"));
+          other_setting_advice(user, "; ", " on a disk that supports file locks"));
     return true;
   }
   return held_ = is_at_path();
@@ -98,7 +98,7 @@ void FolderLock::acquire() {
   }
   if (!file->held())
     fail(user_.command, ": ", folder_, " is in use by another program", holder_of(file->descriptor()),
-         "; wait until it ends", choose_another(user_, ", or "));
+         "; wait until it ends", other_setting_advice(user_, ", or "));
   file_ = std::move(file);
   const std::string number = text(::getpid(), "\n");
   // Only another program's message uses the number, so a failed write does no harm.

@@ -36,13 +36,13 @@ class Ablation {
   explicit Ablation(const InspectedExample& example) : example_(example) {
     const Tensor logits = example.run();
     targets_ = targets_of(example, logits);
-    loss_ = loss_of(logits, targets_.of_rows);
+    loss_ = loss_of(logits, targets_.by_row);
   }
   double loss() const { return loss_; }
   const Targets& targets() const { return targets_; }
   const std::vector<Effect>& all() const { return all_; }
   double without(const std::string& what, const std::string& name, const Edit& edit) {
-    const double effect = loss_of(run_edited(example_, name, edit), targets_.of_rows) - loss_;
+    const double effect = loss_of(run_edited(example_, name, edit), targets_.by_row) - loss_;
     all_.push_back({what, effect});
     return effect;
   }
@@ -195,7 +195,7 @@ std::vector<RowDifference> differences(const InspectedExample& example, const In
         there.size(0), " rows of logits, but patching requires equal numbers; give a --patch_from with as many tokens");
   check(position < here.size(0), "inspect: --position=", position,
         " is out of range; positions have numbers from 0 to ", here.size(0) - 1);
-  const std::vector<int32_t> own = targets_of(example, here).of_rows, others = targets_of(other, there).of_rows;
+  const std::vector<int32_t> own = targets_of(example, here).by_row, others = targets_of(other, there).by_row;
   std::vector<RowDifference> all;
   for (int64_t row = 0; row < here.size(0); ++row) {
     const auto i = static_cast<size_t>(row);

@@ -60,7 +60,7 @@ Predictions predictions_of(const Tensor& logits, const Targets& targets) {
         std::copy_n(logits.data<double>() + first_of_row, z.size(), z.begin());
       else
         std::copy_n(logits.data<float>() + first_of_row, z.size(), z.begin());
-      const int32_t first = most_likely(z), target = targets.of_rows[static_cast<size_t>(row)];
+      const int32_t first = most_likely(z), target = targets.by_row[static_cast<size_t>(row)];
       Prediction& prediction = all[static_cast<size_t>(row)];
       prediction = {first, log_probability(z, first)};
       if (target < 0) continue;
@@ -108,7 +108,7 @@ std::set<size_t> chosen_rows(const Lens& lens, const AnalysisSettings& s) {
 }
 
 View table_of_row(const InspectedExample& example, const Lens& lens, size_t row) {
-  const int32_t target = lens.targets.of_rows[row];
+  const int32_t target = lens.targets.by_row[row];
   TableView table{{"state after", "top prediction", "p"}, "llr", {}};
   if (target >= 0) table.columns.insert(table.columns.end(), {"rank", "-ln p"}), table.alignment += "rr";
   for (size_t layer = 0; layer < lens.layers.size(); ++layer) {
@@ -204,14 +204,14 @@ void add_contributions(std::vector<View>& views, const InspectedExample& example
   const Tensor& last = stream.last().value;
   std::vector<Tensor> states = {last, Tensor::zeros(last.shape(), last.dtype())};  // the full last state, and zeros
   for (const ResidualState& state : stream.states) states.push_back(plus(last, -state.end_scale, state.added));
-  const std::vector<std::vector<double>> logits = target_logits(example, stream, states, lens.targets.of_rows);
+  const std::vector<std::vector<double>> logits = target_logits(example, stream, states, lens.targets.by_row);
   const std::vector<double>&full = logits[0], &bias = logits[1];
   const auto add = [&](const std::string& name, const auto& of_row) {
     double total = 0, count = 0;
     components.push_back(name);
     for (size_t row = 0; row < full.size(); ++row) {
       values.push_back(of_row(row));  // NaN without a target
-      if (lens.targets.of_rows[row] >= 0) total += values.back(), ++count;
+      if (lens.targets.by_row[row] >= 0) total += values.back(), ++count;
     }
     bars.bars.push_back({.name = name, .value = total / count});
     if (name.find(' ') == std::string::npos) metrics.emplace_back("logit_lens/contribution/" + name, total / count);

@@ -180,7 +180,7 @@ std::map<std::string, Fingerprint> input_fingerprints(const TrainSettings& setti
   return read_inputs(settings).files;
 }
 
-std::string run_hash(const TrainSettings& settings) { return identify_run(settings).key; }
+std::string run_hash(const TrainSettings& settings) { return identify_run(settings).hash; }
 
 IdentifiedRun identify_run(const TrainSettings& settings) {
   const RunInputs run = read_inputs(settings);
@@ -216,7 +216,7 @@ RunIds::RunIds(std::string pool, bool fresh) : pool_(std::move(pool)) {
   }
 }
 
-std::string RunIds::of(const std::string& key) const {
+std::string RunIds::of(const std::string& hash) const {
   const auto file = [&](const std::string& id) { return text(pool_, "/", id, ".json"); };
   const std::string own = text(key, "-", source_hash);
   const auto others = others_.find(key);

@@ -5,8 +5,8 @@
 //   pool/ID.log     output of the program that trained it
 //   pool/ID/        its folder
 //
-// ID is KEY-HASH, such as 0123456789abcdef-0123456789ab: the run's key, and the source_hash of the
-// program that trains it (models/study/source_hash.h). Older versions wrote the key alone.
+// ID is RUN-SOURCES, such as 0123456789abcdef-0123456789ab: the run_hash, and the source_hash of the
+// program that trains it (models/study/source_hash.h). Older versions wrote run_hash alone.
 #pragma once
 
 #include <map>
@@ -32,14 +32,14 @@ std::map<std::string, Fingerprint> input_fingerprints(const TrainSettings& setti
 // skips what changes no number: the run's folder, saving, threads and the paths of the inputs.
 std::string run_hash(const TrainSettings& settings);
 struct IdentifiedRun {
-  std::string key;
+  std::string hash;
   LossMeaning meaning;
 };
 IdentifiedRun identify_run(const TrainSettings& settings);  // reads the inputs once for both
-// Returns a key for a run whose inputs cannot be read, because of `why`; the run will fail.
+// Returns a hash for a run whose inputs cannot be read, because of `why`; the run will fail.
 std::string hash_of_unreadable(const TrainSettings& settings, const std::string& why);
 
-bool is_run_id(std::string_view text);  // KEY-HASH, or KEY alone
+bool is_run_id(std::string_view text);  // RUN-SOURCES, or RUN alone
 std::string hash_of_id(const std::string& id);
 
 // The ids of runs in a pool's folder.
@@ -49,11 +49,11 @@ class RunIds {
   RunIds(std::string pool, bool fresh);
   // Returns the id under which this program trains the run. If only programs of other sources have
   // trained it, returns the id of their newest outcome.
-  std::string of(const std::string& key) const;
+  std::string of(const std::string& hash) const;
 
  private:
   std::string pool_;
-  std::map<std::string, std::vector<std::string>> others_;  // by key: ids of other sources
+  std::map<std::string, std::vector<std::string>> others_;  // by hash: ids of other sources
 };
 
 // Returns the version and source hash for outcomes and verdicts: "0.1.0 (sources 0123456789ab)".

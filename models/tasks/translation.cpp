@@ -169,9 +169,9 @@ class Translation final : public Task {
   // Pads one row by a token, if it has room: metrics and the probe use memory to skip padding.
   std::vector<Tensor> dummy_batch(int64_t batch, int64_t length) const override {
     const Tensor tokens = Tensor::zeros(Shape{batch, length}, Dtype::i32);
-    std::vector<int32_t> of_rows(static_cast<size_t>(batch), static_cast<int32_t>(length));
-    if (batch > 0 && length > 1) --of_rows[0];
-    const Tensor lengths = Tensor::from(Shape{batch}, of_rows);
+    std::vector<int32_t> row_lengths(static_cast<size_t>(batch), static_cast<int32_t>(length));
+    if (batch > 0 && length > 1) --row_lengths[0];
+    const Tensor lengths = Tensor::from(Shape{batch}, row_lengths);
     return {tokens, lengths, tokens, tokens, lengths};
   }
 

@@ -117,9 +117,9 @@ void Rehearsal::train_step(std::span<const Tensor> batch, const nn::Cache& strea
   if (task_.stream_context() > 0) pass.cache = &before;
   pass.training = true;
   for (const auto& [name, weight] : s_.losses.by_name)
-    if (weight > 0) pass.wanted_losses.insert(name);
+    if (weight > 0) pass.requested_losses.insert(name);
   const Tensor total = loss(batch, pass);
-  for (const std::string& name : pass.wanted_losses) static_cast<void>(extra_loss(pass, name));
+  for (const std::string& name : pass.requested_losses) static_cast<void>(extra_loss(pass, name));
   total.backward();
 }
 

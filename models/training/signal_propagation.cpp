@@ -251,7 +251,7 @@ SignalPropagation measure_signals(const TrainSettings& s, const Task& task, nn::
   pass.training = true, pass.rng = RandomKey{static_cast<uint64_t>(s.seed), 0}.derive("probe");
   if (task.stream_context() > 0) pass.cache = &stream_state;
   for (const auto& [name, weight] : s.losses.by_name)
-    if (weight > 0) pass.wanted_losses.insert(name);
+    if (weight > 0) pass.requested_losses.insert(name);
   const auto run = [&] {
     Tensor loss = task.loss(*copy, batch, pass);
     for (const nn::ForwardPass::Loss& each : pass.losses)

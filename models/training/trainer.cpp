@@ -122,7 +122,7 @@ void Trainer::do_step() {
     nn::ForwardPass pass;
     pass.training = true;
     if (!stream_states_.empty()) pass.cache = &stream_states_[static_cast<size_t>(micro)];
-    for (const auto& [name, weight] : loss_weights_) pass.wanted_losses.insert(name);
+    for (const auto& [name, weight] : loss_weights_) pass.requested_losses.insert(name);
     pass.rng = DeviceRandomKey(rng, numbers_->tensor().data<int32_t>() + micro);
     const Tensor loss = task_->loss(*model_, batch, pass) * fractions_->of_targets(micro);
     add_in_place(losses_[0], loss.detach().to(Dtype::f64));

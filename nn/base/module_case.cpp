@@ -31,7 +31,7 @@ Tensor random_state(const Parameter& p, const CaseTensors& random) {
 
 // Returns y and the losses in one row, so that all are differentiated; only y without losses.
 Tensor with_losses(const Tensor& y, const ForwardPass& pass) {
-  check(pass.losses.size() == pass.wanted_losses.size(), "gradient case: ", pass.wanted_losses.size(),
+  check(pass.losses.size() == pass.requested_losses.size(), "gradient case: ", pass.requested_losses.size(),
         " losses are requested, but the module returned ", pass.losses.size());
   if (pass.losses.empty()) return y;
   std::vector<Tensor> values = {y.reshape(Shape{y.numel()}).to(pass.losses[0].value.dtype())};  // f32 if y is bf16

@@ -24,14 +24,14 @@
 namespace orrery::nn {
 namespace {
 
-struct Value {
+struct MaskedValue {
   RealTokens real;
   template <class A>
   HOST_DEVICE A operator()(A x, int64_t token) const {
     return real(token) ? x : A(0);
   }
 };
-struct Square {
+struct MaskedSquare {
   RealTokens real;
   template <class A>
   HOST_DEVICE A operator()(A x, A mean, int64_t token) const {
@@ -246,9 +246,9 @@ ChannelStatistics channel_statistics(const Tensor& x, const Tensor& lengths) {
   s.mean = empty_computed(x, Shape{x.size(-1)}), s.variance = Tensor::empty_like(s.mean);
   s.tokens = count_tokens(x, lengths);
   const Tensor some = maximum(s.tokens, Tensor::full({1}, 1, s.tokens.dtype(), x.device()));
-  sum_rows("batch_norm", Value{real}, out_sums(s.mean), row_of(x), row_index());
+  sum_rows("batch_norm", MaskedValue{real}, out_sums(s.mean), row_of(x), row_index());
   s.mean = s.mean / some;
-  sum_rows("batch_norm", Square{real}, out_sums(s.variance), row_of(x), broadcast<Computed>(s.mean), row_index());
+  sum_rows("batch_norm", MaskedSquare{real}, out_sums(s.variance), row_of(x), broadcast<Computed>(s.mean), row_index());
   s.variance = s.variance / some;
   return s;
 }

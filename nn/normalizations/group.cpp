@@ -26,7 +26,7 @@ namespace {
 struct TokenGroups {
   int64_t tokens_per_set, groups;
   RealTokens real;
-  HOST_DEVICE int64_t set(int64_t index) const { return index / groups / tokens_per_set * groups + index % groups; }
+  HOST_DEVICE int64_t set_of(int64_t index) const { return index / groups / tokens_per_set * groups + index % groups; }
   HOST_DEVICE bool counts(int64_t index) const { return real(index / groups); }
   HOST_DEVICE int64_t tokens(int64_t set_row) const {  // real tokens, at least 1
     if (!real.lengths) return tokens_per_set;
@@ -47,7 +47,7 @@ struct GroupSquares {
   TokenGroups token_groups;
   template <class Row, class T, class A>
   HOST_DEVICE void operator()(Row row, In<T> x, int64_t index, In<A> mean, A& sum) const {
-    const A mu = mean[token_groups.set(index)];
+    const A mu = mean[token_groups.set_of(index)];
     const A total = row.sum([&](A x_i) { return (x_i - mu) * (x_i - mu); }, x);
     row.once([&] { sum = token_groups.counts(index) ? total : A(0); });
   }
@@ -67,7 +67,7 @@ struct Forward {
   template <class Row, class T, class A>
   HOST_DEVICE void operator()(Row row, In<T> x, int64_t index, In<T> weight, In<T> bias, In<A> mean, In<A> rstd,
                               Out<T> y) const {
-    const int64_t first = index % token_groups.groups * row.n, set = token_groups.set(index);
+    const int64_t first = index % token_groups.groups * row.n, set = token_groups.set_of(index);
     const In<T> w = weight.at(first), b = bias.at(first);
     const A mu = mean[set], s = rstd[set];
     if (!token_groups.counts(index))
@@ -83,7 +83,7 @@ struct BackwardSums {  // sums of h and of h xh, and g xh of each element
   template <class Row, class T, class A>
   HOST_DEVICE void operator()(Row row, In<T> x, int64_t index, In<T> weight, In<T> dy, In<A> mean, In<A> rstd, A& h,
                               A& hx, Out<A> gx) const {
-    const int64_t set = token_groups.set(index);
+    const int64_t set = token_groups.set_of(index);
     const In<T> w = weight.at(index % token_groups.groups * row.n);
     const A mu = mean[set], s = rstd[set];
     if (!token_groups.counts(index)) {
@@ -104,7 +104,7 @@ struct InputGradient {
   template <class Row, class T, class A>
   HOST_DEVICE void operator()(Row row, In<T> x, int64_t index, In<T> weight, In<T> g, In<A> mean, In<A> rstd,
                               In<A> mean_h, In<A> mean_hx, Out<T> dx) const {
-    const int64_t set = token_groups.set(index);
+    const int64_t set = token_groups.set_of(index);
     const In<T> w = weight.at(index % token_groups.groups * row.n);
     const A mu = mean[set], s = rstd[set], h = mean_h[set], hx = mean_hx[set];
     if (!token_groups.counts(index))

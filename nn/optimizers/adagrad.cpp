@@ -68,7 +68,7 @@ class Adagrad final : public Optimizer {
     const Tensor& gradients = parameters_.gradients();
     int64_t i = 0;
     for (const FlatParameters::Segment& s : parameters_.segments())
-      for (const FlatParameters::PackedRows& packed : FlatParameters::packed_rows_of(s)) {
+      for (const FlatParameters::PackedTensor& packed : FlatParameters::packed_tensors_of(s)) {
         const Tensor square = squares_[i++];
         sum_of_squares(gradients.flat_view(packed.begin, packed.shape), square);
         const AdagradFormula formula{settings_.grad_clip, settings_.epsilon, square.data<double>()};
@@ -78,7 +78,7 @@ class Adagrad final : public Optimizer {
   }
   static int64_t count_packed(const FlatParameters& parameters) {
     size_t count = 0;
-    for (const FlatParameters::Segment& s : parameters.segments()) count += FlatParameters::packed_rows_of(s).size();
+    for (const FlatParameters::Segment& s : parameters.segments()) count += FlatParameters::packed_tensors_of(s).size();
     return static_cast<int64_t>(count);
   }
 

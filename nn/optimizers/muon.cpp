@@ -135,7 +135,7 @@ class Muon final : public Optimizer {
       const FlatParameters::Segment& s = parameters_.segments()[i];
       GroupOptions options = group_options(*s.parameter);
       if (is_matrix(*s.parameter)) {
-        for (const FlatParameters::PackedRows& matrix : FlatParameters::packed_rows_of(s))
+        for (const FlatParameters::PackedTensor& matrix : FlatParameters::packed_tensors_of(s))
           update_matrix(matrix, first_[i] + matrix.begin - s.begin, arguments, options);
         parameters_.round(s);
         continue;
@@ -144,7 +144,7 @@ class Muon final : public Optimizer {
       update_elements(parameters_, s.begin, s.end, moments_, first_[i], arguments, adamw(), options);
     }
   }
-  void update_matrix(const FlatParameters::PackedRows& matrix, int64_t first, const StepArguments* arguments,
+  void update_matrix(const FlatParameters::PackedTensor& matrix, int64_t first, const StepArguments* arguments,
                      const GroupOptions& options) {
     const Tensor &p = parameters_.values(), &g = parameters_.gradients();
     const Shape flat{matrix.shape[0], matrix.shape.numel() / matrix.shape[0]};

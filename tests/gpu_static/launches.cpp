@@ -63,7 +63,7 @@ void record_step(const models::GptSettings& settings, int64_t batch) {
     parameters.zero_gradients();
     nn::ForwardPass pass;
     pass.training = true;
-    optimizer->send_step_arguments(1e-3, 1.0);
+    optimizer->send_request(1e-3, 1.0);
     const Tensor loss = nn::cross_entropy(model(tokens[0], pass), tokens[1], 0) * fraction;
     add_in_place(losses[0], loss.detach().to(Dtype::f64));
     loss.backward();

@@ -23,7 +23,7 @@ void check_derivatives(const EncoderDecoderSettings& settings, const std::set<st
   const PairBatch batch = testing::batch_of(small_pairs());
   const auto loss = [&] {
     nn::ForwardPass pass;
-    pass.training = true, pass.wanted_losses = losses, pass.rng = RandomKey{1, 2};
+    pass.training = true, pass.requested_losses = losses, pass.rng = RandomKey{1, 2};
     return loss_of(*model, batch, pass);
   };
   loss().backward();
@@ -108,7 +108,7 @@ TEST_CASE("encoder-decoder: padding counts in no loss of ReLUFormer's rows") {
   const std::vector<Pair> pairs = {small_pairs()[0], small_pairs()[0]};
   const auto extra = [&](const PairBatch& batch) {
     nn::ForwardPass pass;
-    pass.wanted_losses = {"normalization_loss", "entropy_margin_loss"};
+    pass.requested_losses = {"normalization_loss", "entropy_margin_loss"};
     static_cast<void>(logits_of(*model, batch, pass));
     std::vector<double> values;
     for (const nn::ForwardPass::Loss& one : pass.losses) values.push_back(one.value.item());

@@ -47,7 +47,7 @@ TEST_CASE("the lens of the last state is the model's own answer, of every class 
     CHECK(largest_difference(logits_of(*inspected, streams.back(), streams.back().last().value), logits) == 0);
     const auto& map = shown<MapView>(views, "logit_lens/log_probability");
     const Targets targets = targets_of(*inspected, logits);
-    const std::vector<double> plain = log_probabilities(logits, targets.of_rows), last = row_of(map, map.rows.back());
+    const std::vector<double> plain = log_probabilities(logits, targets.by_row), last = row_of(map, map.rows.back());
     REQUIRE(plain.size() == last.size());
     for (size_t i = 0; i < plain.size(); ++i) {
       CAPTURE(i);

@@ -35,12 +35,12 @@ Numbers first_step(const TrainSettings& settings) {
     const std::vector<Tensor> batch = task.batch(0, micro);
     nn::ForwardPass pass;
     for (const auto& [name, weight] : settings.losses.by_name)
-      if (weight > 0) pass.wanted_losses.insert(name);
+      if (weight > 0) pass.requested_losses.insert(name);
     const double loss = task.loss(trainer.model(), batch, pass).item();
     const auto here = static_cast<double>(task.counts(batch).targets),
                read = static_cast<double>(task.counts(batch).units);
     targets += here, units += read, sums["loss"] += loss * here;
-    for (const std::string& name : pass.wanted_losses) sums[name] += extra_loss(pass, name).item() * read;
+    for (const std::string& name : pass.requested_losses) sums[name] += extra_loss(pass, name).item() * read;
     numbers.min_targets = std::min(numbers.min_targets, here),
     numbers.max_targets = std::max(numbers.max_targets, here);
   }

@@ -151,7 +151,7 @@ TEST_CASE("stream: gradients of a whole model that goes on, against difference q
       nn::Cache cache = before;
       nn::ForwardPass pass;
       pass.cache = &cache;
-      if (settings.attention.items[0].value.name != "fixed") pass.wanted_losses.insert("span_penalty");
+      if (settings.attention.items[0].value.name != "fixed") pass.requested_losses.insert("span_penalty");
       Tensor total = nn::cross_entropy((*model)(some_tokens(2, 4), pass), some_tokens(2, 4));
       for (const nn::ForwardPass::Loss& loss : pass.losses) total = total + loss.value;
       return total;

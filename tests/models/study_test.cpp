@@ -275,7 +275,7 @@ TEST_CASE("study: what a run reads gives its losses their meaning") {
   run.train({{"out", first}}), run.train({{"out", second}, {"data", longer}});
   CHECK(differing({{"init_from", first}}, {{"init_from", second}}) == std::vector<std::string>{"tokenizer"});
   CHECK(differing({{"init_from", first}}, {}).empty());
-  CHECK(identify_run(run.settings()).key == run_hash(run.settings()));
+  CHECK(identify_run(run.settings()).hash == run_hash(run.settings()));
 }
 
 TEST_CASE("study: what became of a run, told by its metrics, comes back from its file") {

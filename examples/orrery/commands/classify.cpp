@@ -18,7 +18,7 @@
 #include "examples/orrery/terminal/json_output.h"
 #include "examples/orrery/terminal/progress.h"
 #include "examples/orrery/terminal/table.h"
-#include "examples/orrery/terminal/talk.h"
+#include "examples/orrery/terminal/messages.h"
 #include "models/data/image_file_tally.h"
 #include "models/image_model.h"
 #include "models/model.h"
@@ -167,7 +167,7 @@ int classify(const Arguments& arguments) {
     progress.fraction("classified", done++ / static_cast<double>(images.size()));
     const Classified image = classified(classifier, path, s.top);
     if (!image.error.empty() && !s.skip_broken) {
-      talk("classify: image left out: " + for_terminal(image.error));
+      print_message("classify: image left out: " + for_terminal(image.error));
       code = 1;
     } else if (!json) {
       print_classes(image);

@@ -17,7 +17,7 @@ struct CommandHelp {
   std::string about = {};
   std::vector<SettingHelp> settings = {};
   std::string notes = {}, example = {};
-  std::vector<std::string> words = {};  // values of arguments without a key; empty: paths
+  std::vector<std::string> positional_values = {};  // values of arguments without a key; empty: paths
 };
 
 struct Command {

@@ -15,7 +15,7 @@
 #include "examples/orrery/terminal/plot.h"
 #include "examples/orrery/terminal/progress.h"
 #include "examples/orrery/terminal/table.h"
-#include "examples/orrery/terminal/talk.h"
+#include "examples/orrery/terminal/messages.h"
 #include "models/study/comparison.h"
 #include "models/study/metric_names.h"
 #include "models/study/run_contents.h"

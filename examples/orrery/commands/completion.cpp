@@ -43,7 +43,7 @@ std::vector<SettingHelp> settings_of_all_models(const NamesOfFamilies& names) {
 Names values_of(const SettingHelp& setting, const NamesOfFamilies& names) {
   const std::string& family = setting.key == "model" || setting.key == "task" ? setting.key : setting.family;
   const auto found = names.find(family);
-  return found == names.end() ? setting.words : found->second;
+  return found == names.end() ? setting.choices : found->second;
 }
 
 // Returns sorted names: a name may belong to several families.
@@ -55,14 +55,14 @@ Names without_repetitions(Names names) {
 
 std::vector<Completed> completed_commands() {
   const NamesOfFamilies names = names_of_families();
-  const std::vector<SettingHelp> of_training = settings_of_all_models(names);
+  const std::vector<SettingHelp> train_settings = settings_of_all_models(names);
   std::vector<Completed> all;
   for (const Command& command : commands()) {
     CommandHelp help = command.help({});
-    if (find_help(help.settings, "model")) help.settings = with_rest(std::move(help.settings), of_training);
+    if (find_help(help.settings, "model")) help.settings = with_rest(std::move(help.settings), train_settings);
     help.settings.push_back({.key = "plugin", .help = "FILE.so of a plug-in to load"});
-    for (SettingHelp& setting : help.settings) setting.words = values_of(setting, names);
-    help.words = without_repetitions(std::move(help.words));
+    for (SettingHelp& setting : help.settings) setting.choices = values_of(setting, names);
+    help.positional_values = without_repetitions(std::move(help.positional_values));
     all.push_back({command.name, command.arguments, command.summary, std::move(help)});
   }
   Names topics = command_names();
@@ -71,7 +71,7 @@ std::vector<Completed> completed_commands() {
   all.push_back({"help",
                  "[COMMAND [KEY ...] | NAME]",
                  "explain a command, a setting or a registered name",
-                 {.words = without_repetitions(topics)}});
+                 {.positional_values = without_repetitions(topics)}});
   return all;
 }
 
@@ -89,8 +89,8 @@ std::string cases_of_values(const std::vector<Completed>& commands) {
   std::map<std::string, Names> patterns;  // by values
   for (const Completed& command : commands)
     for (const SettingHelp& setting : command.help.settings)
-      if (!setting.words.empty())
-        patterns[join(setting.words, " ")].push_back(quoted(command.name + " " + setting.key));
+      if (!setting.choices.empty())
+        patterns[join(setting.choices, " ")].push_back(quoted(command.name + " " + setting.key));
   std::string all = "  case \"$1 $2\" in\n";
   for (const auto& [values, pattern] : patterns)
     all += "    " + join(pattern, " | ") + ") echo " + quoted(values) + " ;;\n";
@@ -100,8 +100,8 @@ std::string cases_of_values(const std::vector<Completed>& commands) {
 std::string cases_of_words(const std::vector<Completed>& commands) {
   std::string all = "  case \"$1\" in\n";
   for (const Completed& command : commands)
-    if (!command.help.words.empty())
-      all += "    " + command.name + ") echo " + quoted(join(command.help.words, " ")) + " ;;\n";
+    if (!command.help.positional_values.empty())
+      all += "    " + command.name + ") echo " + quoted(join(command.help.positional_values, " ")) + " ;;\n";
   return all + "  esac\n";
 }
 
@@ -190,7 +190,7 @@ std::string zsh_script(const std::vector<Completed>& commands) {
 std::string fish_line(const Completed& command, const SettingHelp& setting) {
   const auto fish_quoted = [](const std::string& text) { return quoted(text, "\\'"); };
   return "complete -c orrery -n '__fish_seen_subcommand_from " + command.name + "' -l " + setting.key +
-         (setting.words.empty() ? " -r -F" : " -x -a " + fish_quoted(join(setting.words, " "))) + " -d " +
+         (setting.choices.empty() ? " -r -F" : " -x -a " + fish_quoted(join(setting.choices, " "))) + " -d " +
          fish_quoted(brief(setting)) + "\n";
 }
 
@@ -199,9 +199,9 @@ std::string fish_script(const std::vector<Completed>& commands) {
   for (const Completed& command : commands) {
     all += "complete -c orrery -f -n __fish_use_subcommand -a " + command.name + " -d " +
            quoted(command.summary, "\\'") + "\n";
-    if (!command.help.words.empty())
+    if (!command.help.positional_values.empty())
       all += "complete -c orrery -f -n '__fish_seen_subcommand_from " + command.name + "' -a " +
-             quoted(join(command.help.words, " ")) + "\n";
+             quoted(join(command.help.positional_values, " ")) + "\n";
     for (const SettingHelp& setting : command.help.settings) all += fish_line(command, setting);
   }
   return all;

@@ -13,7 +13,7 @@
 #include "examples/orrery/terminal/json_output.h"
 #include "examples/orrery/terminal/progress.h"
 #include "examples/orrery/terminal/table.h"
-#include "examples/orrery/terminal/talk.h"
+#include "examples/orrery/terminal/messages.h"
 #include "models/data/prepared.h"
 #include "models/model.h"
 #include "models/tasks/base/task.h"

@@ -12,7 +12,7 @@
 #include "examples/orrery/commands/load_run.h"
 #include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/terminal/table.h"
-#include "examples/orrery/terminal/talk.h"
+#include "examples/orrery/terminal/messages.h"
 #include "models/data/streaming_decoder.h"
 #include "models/data/tokenizer.h"
 #include "models/language_model.h"
@@ -137,7 +137,7 @@ int generate(const Arguments& arguments) {
     ++s.sampling.seed;
   }
   std::cout << std::endl;
-  if (speed.measured()) talk(speed.summary());
+  if (speed.measured()) print_message(speed.summary());
   return 0;
 }
 

@@ -63,7 +63,7 @@ std::string help_of(const Command& command, const SettingHelp& setting, size_t c
          wrapped(setting.help, columns) +
          facts({{"default", default_of(setting)},
                 {"range", setting.range},
-                {"values", setting.family.empty() ? join(setting.words) : names},
+                {"values", setting.family.empty() ? join(setting.choices) : names},
                 {"also", join(setting.aliases)},
                 {"section", setting.section}},
                columns) +

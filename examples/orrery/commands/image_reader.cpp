@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "examples/orrery/terminal/talk.h"
+#include "examples/orrery/terminal/messages.h"
 #include "models/formats/gzip.h"
 #include "models/model.h"
 

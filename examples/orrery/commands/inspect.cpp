@@ -17,7 +17,7 @@
 #include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/terminal/progress.h"
 #include "examples/orrery/terminal/table.h"
-#include "examples/orrery/terminal/talk.h"
+#include "examples/orrery/terminal/messages.h"
 #include "examples/orrery/terminal/view_json.h"
 #include "examples/orrery/terminal/view_printer.h"
 #include "models/interop/npy.h"

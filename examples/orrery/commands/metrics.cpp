@@ -95,7 +95,7 @@ bool is_prefix_of_table(const models::RunLog& log, const std::vector<std::string
 }
 
 // Returns true if these were all metrics of the run before it was repeated with more metrics.
-bool is_whole_table(const models::RunLog& log, const std::vector<std::string>& columns) {
+bool has_all_metrics(const models::RunLog& log, const std::vector<std::string>& columns) {
   const std::vector<std::string> logged = models::metric_names(log);
   const std::set<std::string> always = {"gradient_norm", "learning_rate", "loss", "step_ms"},
                               all(logged.begin(), logged.end()), its(columns.begin(), columns.end());
@@ -108,7 +108,7 @@ models::OutputKind table_kind(const models::RunLog& log, const std::vector<std::
   const auto is_ours = [same, &log](const std::string& path) {
     if (same.is_ours(path)) return true;
     const std::vector<std::string> columns = columns_of(path);
-    return !columns.empty() && (is_whole_table(log, columns) || is_prefix_of_table(log, columns, path));
+    return !columns.empty() && (has_all_metrics(log, columns) || is_prefix_of_table(log, columns, path));
   };
   return {same.name, is_ours};
 }

@@ -15,7 +15,7 @@
 #include "examples/orrery/terminal/progress.h"
 #include "examples/orrery/terminal/style.h"
 #include "examples/orrery/terminal/table.h"
-#include "examples/orrery/terminal/talk.h"
+#include "examples/orrery/terminal/messages.h"
 #include "models/formats/csv.h"
 #include "models/study/run_contents.h"
 
@@ -43,14 +43,14 @@ class Screen {
       const auto& [label, seed] = rows_.named.at(run.id);
       std::string result = outcome.why;
       if (outcome.kind == Outcome::Kind::done) result = formatter_.result(outcome);
-      return talk(text(outcomes.size(), " of ", runs_, "  ", for_terminal(label), " seed=", seed, ": ",
+      return print_message(text(outcomes.size(), " of ", runs_, "  ", for_terminal(label), " seed=", seed, ": ",
                        for_terminal(result), time_left(outcomes.size())));
     }
     draw(outcomes);
   }
   void draw(const Outcomes& outcomes) {
     const std::string table = formatter_.table(outcomes);
-    talk(text(erase_codes(), cut_lines(table, terminal_columns(STDERR_FILENO)), outcomes.size(), " of ", runs_, " runs",
+    print_message(text(erase_codes(), cut_lines(table, terminal_columns(STDERR_FILENO)), outcomes.size(), " of ", runs_, " runs",
               time_left(outcomes.size())));
     lines_ = std::count(table.begin(), table.end(), '\n') + 1;
   }
@@ -138,7 +138,7 @@ TrainedRuns train_rows(const RunRows& rows, const PoolOptions& options, const Ru
                 "; --retrain trains it again"));
   for (const auto& [id, outcome] : trained.outcomes)
     if (!outcome.why.empty())
-      talk(text(for_terminal(rows.named.at(id).first), " seed=", rows.named.at(id).second, ": ",
+      print_message(text(for_terminal(rows.named.at(id).first), " seed=", rows.named.at(id).second, ": ",
                 for_terminal(outcome.why)));
   return trained;
 }

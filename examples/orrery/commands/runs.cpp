@@ -13,7 +13,7 @@
 #include "examples/orrery/terminal/json_output.h"
 #include "examples/orrery/terminal/progress.h"
 #include "examples/orrery/terminal/table.h"
-#include "examples/orrery/terminal/talk.h"
+#include "examples/orrery/terminal/messages.h"
 #include "models/formats/shell_words.h"
 #include "models/study/pool.h"
 
@@ -99,7 +99,7 @@ Json ids_json(const std::vector<StoredRun>& runs) {
 int prune(const std::vector<StoredRun>& runs, const std::string& pool, RunUse max_use, JsonOutput& json) {
   std::vector<StoredRun> removed, kept;
   for (const StoredRun& run : runs) (models::remove_from_pool(pool, run.id, max_use) ? removed : kept).push_back(run);
-  for (const StoredRun& run : kept) talk(run.id + " is kept, because a program is training or using it");
+  for (const StoredRun& run : kept) print_message(run.id + " is kept, because a program is training or using it");
   std::cout << "removed from " << for_terminal(pool) << ": " << size_text(removed) << std::endl;
   if (json)
     json.print(

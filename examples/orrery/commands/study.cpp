@@ -13,7 +13,7 @@
 #include "examples/orrery/commands/study_runs.h"
 #include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/terminal/table.h"
-#include "examples/orrery/terminal/talk.h"
+#include "examples/orrery/terminal/messages.h"
 #include "models/study/verdict_table.h"
 
 namespace orrery::program {
@@ -63,7 +63,7 @@ std::optional<StudyVerdict> previous_verdict(const StudySettings& s, const std::
   for (const auto& [what, hashes] : before.input_hashes) {
     const auto found = now.find(what);
     if (found == now.end() || found->second == hashes) continue;
-    talk(text(for_terminal(file), ": its ", what, " has changed since the claim was tested"));
+    print_message(text(for_terminal(file), ": its ", what, " has changed since the claim was tested"));
     return {};
   }
   return before;
@@ -113,7 +113,7 @@ int test_listed(const StudySettings& s, const std::string& to, std::vector<model
       action();
     } catch (const Error& error) {
       code = 1, listed.error = error.what();
-      talk(for_terminal(error.what()));
+      print_message(for_terminal(error.what()));
     }
   };
   for (models::ListedVerdict* listed : order)
@@ -121,12 +121,12 @@ int test_listed(const StudySettings& s, const std::string& to, std::vector<model
   for (models::ListedVerdict* listed : order) {
     if (listed->verdict) {
       const std::string& version = listed->verdict->version;
-      talk(text(for_terminal(file_of(*listed)), ": tested before",
+      print_message(text(for_terminal(file_of(*listed)), ": tested before",
                 version == models::program_version() ? "" : " by orrery " + for_terminal(version)));
       continue;
     }
     if (!s.test || code > 128) continue;
-    talk(for_terminal(file_of(*listed)));
+    print_message(for_terminal(file_of(*listed)));
     attempt(*listed, [&] {
       StudyVerdict verdict;
       const int its = test_claim_file(s, file_of(*listed), to + "/" + listed->path(), verdict);
@@ -157,7 +157,7 @@ int test_all(const StudySettings& s) {
   if (!s.smoke)
     std::cout << "files:\n  " << for_terminal(to) << "/README.md\n  " << for_terminal(to) << "/verdicts.csv\n";
   std::cout << std::flush;
-  if (s.test) talk(pool_line(s.runs));
+  if (s.test) print_message(pool_line(s.runs));
   return code;
 }
 

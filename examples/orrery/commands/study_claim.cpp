@@ -10,7 +10,7 @@
 #include "engine/system/hash.h"
 #include "examples/orrery/commands/study_runs.h"
 #include "examples/orrery/terminal/table.h"
-#include "examples/orrery/terminal/talk.h"
+#include "examples/orrery/terminal/messages.h"
 #include "models/formats/csv.h"
 #include "models/formats/shell_words.h"
 #include "models/formats/unicode.h"
@@ -164,7 +164,7 @@ int test_claim_file(const StudySettings& s, const std::string& file, const std::
   const bool timed = claim.kind == Claim::Kind::timed;
   const size_t runs = timed ? 0 : count_runs(claim);
   check_many_runs("study: " + file + " has ", runs, s.yes);
-  talk(text(for_terminal(claim.source), "\n\"", for_terminal(claim.sentence), "\"\n", name(claim.kind), ": ",
+  print_message(text(for_terminal(claim.source), "\n\"", for_terminal(claim.sentence), "\"\n", name(claim.kind), ": ",
             pluralize(static_cast<int64_t>(claim.variants.size()), "variant"), ", ",
             claim.sweep.empty() ? "" : text(claim.swept_values(), " values of ", claim.sweep[0].key, ", "),
             samples_text(claim), timed ? "" : ", " + std::to_string(runs) + " runs"));
@@ -176,7 +176,7 @@ int test_claim_file(const StudySettings& s, const std::string& file, const std::
   const StudyRuns studied = timed ? time_claim(claim, out + "/timing", s.runs, s.data)
                                   : train_claim(claim, {"study", s.runs, s.jobs, s.retrain}, s.data, lock);
   if (studied.signal != 0) {
-    talk(text("stopped after ", studied.outcomes.size(), " runs; the same command resumes"));
+    print_message(text("stopped after ", studied.outcomes.size(), " runs; the same command resumes"));
     return 128 + studied.signal;
   }
   const int64_t failed = count_failed(studied.outcomes);
@@ -235,7 +235,7 @@ int test_claim_file(const StudySettings& s, const std::string& file, const std::
   for (const char* written : {"verdict.json", "table.csv", "samples.csv", "runs.csv", "picture.svg"})
     if (file_exists(out + "/" + written)) std::cout << "  " << for_terminal(out) << "/" << written << "\n";
   std::cout << std::flush;
-  if (!timed && s.all.empty()) talk(pool_line(s.runs));
+  if (!timed && s.all.empty()) print_message(pool_line(s.runs));
   return 0;
 }
 

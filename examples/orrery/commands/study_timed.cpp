@@ -13,7 +13,7 @@
 #include "examples/orrery/commands/study_runs.h"
 #include "examples/orrery/terminal/process_io.h"
 #include "examples/orrery/terminal/progress.h"
-#include "examples/orrery/terminal/talk.h"
+#include "examples/orrery/terminal/messages.h"
 #include "models/study/run_contents.h"
 #include "models/study/statistics.h"
 #include "models/training/trainer.h"
@@ -124,7 +124,7 @@ StudyRuns time_claim(const Claim& claim, const std::string& folder, const std::s
     for (size_t i = 0; i < timed.size(); ++i)
       line += text(i == 0 ? ": " : ", ", label_of(claim, claim.variants[timed[i].variant], timed[i].swept), " ",
                    fixed(medians[i], 2), " ms");
-    talk(line);
+    print_message(line);
   }
   return studied;
 }

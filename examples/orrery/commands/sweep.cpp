@@ -15,7 +15,7 @@
 #include "examples/orrery/terminal/json_output.h"
 #include "examples/orrery/terminal/progress.h"
 #include "examples/orrery/terminal/table.h"
-#include "examples/orrery/terminal/talk.h"
+#include "examples/orrery/terminal/messages.h"
 #include "models/formats/csv.h"
 #include "models/formats/json.h"
 #include "models/formats/shell_words.h"
@@ -74,9 +74,9 @@ struct Sweep {
 void check_may_be_set(const std::string& key, const std::string& value) {
   check_usage(key != "threads", "sweep: --threads=", value,
               " cannot be set, because parallel runs share the cores; set their number with --jobs");
-  const bool of_resume = key == "resume" || key == "resume_from_previous" || key == "from_previous" ||
+  const bool is_resume_setting = key == "resume" || key == "resume_from_previous" || key == "from_previous" ||
                          key == "allow_new_text" || key == "other_text";
-  check_usage(!of_resume || value == "no" || value == "false", "sweep: --", key, "=", value,
+  check_usage(!is_resume_setting || value == "no" || value == "false", "sweep: --", key, "=", value,
               " cannot be set; the same command resumes an interrupted sweep");
 }
 
@@ -141,7 +141,7 @@ Sweep read_sweep(const Arguments& arguments) {
     std::string hash;
     try {
       models::IdentifiedRun run = models::identify_run(settings);
-      hash = run.key;
+      hash = run.hash;
       sweep.meanings.push_back(std::move(run.meaning));
       any = true;
     } catch (const Error& error) {
@@ -353,7 +353,7 @@ int sweep(const Arguments& arguments) {
   check_replaceable(sweep);
   lock.keep();  // the runs of an interrupted sweep stay in use
   models::record_use(sweep.settings.runs, lock.folder(), sweep.all.ids());
-  talk(pluralize(static_cast<int64_t>(sweep.all.rows.size()), "row") + ", " +
+  print_message(pluralize(static_cast<int64_t>(sweep.all.rows.size()), "row") + ", " +
        pluralize(static_cast<int64_t>(sweep.all.named.size()), "run"));
   const std::string note = models::comparability_note(sweep.settings.metric, sweep.meanings);
   if (!note.empty()) warn(note);
@@ -377,9 +377,9 @@ int sweep(const Arguments& arguments) {
   std::cout << "files:\n  " << for_terminal(sweep.settings.out) << "/table.csv\n  " << for_terminal(sweep.settings.out)
             << "/runs.csv\n"
             << std::flush;
-  talk(pool_line(sweep.settings.runs));
+  print_message(pool_line(sweep.settings.runs));
   if (trained.signal != 0)
-    talk(text("stopped after ", trained.outcomes.size(), " of ", sweep.all.named.size(),
+    print_message(text("stopped after ", trained.outcomes.size(), " of ", sweep.all.named.size(),
               " runs; the same command resumes"));
   if (json) json.print(sweep_json(sweep, trained.outcomes));
   if (trained.signal != 0) return 128 + trained.signal;

@@ -1,7 +1,7 @@
 #include "examples/orrery/commands/text_bounds.h"
 
 #include "engine/types/check.h"
-#include "examples/orrery/terminal/talk.h"
+#include "examples/orrery/terminal/messages.h"
 #include "models/formats/shown_text.h"
 
 namespace orrery::program {
@@ -14,7 +14,7 @@ std::string token_text(const models::Tokenizer& tokenizer, int32_t token) {
 
 void print_once(const std::string& message) {  // prints a repeated message of several models once
   static std::string last;
-  if (message != last) talk(models::for_terminal(message));
+  if (message != last) print_message(models::for_terminal(message));
   last = message;
 }
 

@@ -21,7 +21,7 @@
 #include "examples/orrery/terminal/profile_table.h"
 #include "examples/orrery/terminal/progress.h"
 #include "examples/orrery/terminal/table.h"
-#include "examples/orrery/terminal/talk.h"
+#include "examples/orrery/terminal/messages.h"
 #include "models/catalogue/plugins.h"
 #include "models/formats/shell_words.h"
 #include "models/training/resume.h"
@@ -89,12 +89,12 @@ void print_settings(const models::TrainSettings& settings) {
   for (const auto& [key, value] : chosen_settings(settings)) {
     const std::string item = " " + key + "=" + for_terminal(value);
     if (line.size() + item.size() > columns) {
-      talk(line);
+      print_message(line);
       line = "         ";
     }
     line += item;
   }
-  talk(line);
+  print_message(line);
 }
 
 std::string validation_text(double loss, const std::vector<std::pair<std::string, double>>& metrics) {
@@ -114,11 +114,11 @@ std::vector<std::string> files_of(const models::TrainSettings& settings, const s
 
 // Prints the end of a run, complete or stopped.
 void print_result(const models::TrainSettings& settings, const models::TrainingResult& result) {
-  if (settings.profile) talk(profile_table(result.profile));
+  if (settings.profile) print_message(profile_table(result.profile));
   std::cout << "files:\n";
   for (const std::string& file : files_of(settings, result.checkpoint)) std::cout << "  " << for_terminal(file) << "\n";
   if (result.stopped)
-    talk(text("stopped after step ", result.steps_done, " of ", settings.steps, "; this command resumes it:\n",
+    print_message(text("stopped after step ", result.steps_done, " of ", settings.steps, "; this command resumes it:\n",
               models::resume_command(settings.out)));
   else
     std::cout << validation_text(result.validation_loss, result.metrics) << std::endl;
@@ -182,12 +182,12 @@ int train(const Arguments& arguments) {
   const models::Task& task = trainer.task();
   print_settings(settings);
   const PlannedRun planned{settings, task, trainer.memory_plan(), settings.steps - trainer.steps_done()};
-  talk(text("model: ", with_commas(nn::count_parameters(trainer.model())), " parameters; ", data_text(task), "; ",
+  print_message(text("model: ", with_commas(nn::count_parameters(trainer.model())), " parameters; ", data_text(task), "; ",
             pluralize(thread_count(), "thread")));
-  talk(memory_line(planned.memory));
-  talk(epoch_line(planned));
-  talk(time_line(planned));
-  if (trainer.steps_done() > 0) talk(text("resumed after step ", trainer.steps_done()));
+  print_message(memory_line(planned.memory));
+  print_message(epoch_line(planned));
+  print_message(time_line(planned));
+  if (trainer.steps_done() > 0) print_message(text("resumed after step ", trainer.steps_done()));
 
   const StopSignals signals;
   models::TrainingResult result;
@@ -196,10 +196,10 @@ int train(const Arguments& arguments) {
     models::TrainingEvents events;
     events.step = [&](const models::StepReport& report) { progress.step(report); };
     events.validation = [&](int64_t step, const models::Validation& found) {
-      talk(text("step ", step, ": ", for_terminal(validation_text(found.loss, found.metrics))));
+      print_message(text("step ", step, ": ", for_terminal(validation_text(found.loss, found.metrics))));
     };
-    events.propagation = [&](const models::SignalPropagation& propagation) { talk(probe_table(propagation)); };
-    events.checkpoint = [&](const std::string& path) { talk("checkpoint: " + for_terminal(path)); };
+    events.propagation = [&](const models::SignalPropagation& propagation) { print_message(signal_propagation_table(propagation)); };
+    events.checkpoint = [&](const std::string& path) { print_message("checkpoint: " + for_terminal(path)); };
     events.warning = [&](const std::string& message) { warn(message); };
     events.stop = [&] { return signals.received() != 0; };
     result = trainer.run(events);
@@ -207,7 +207,7 @@ int train(const Arguments& arguments) {
   print_result(settings, result);
   const int code = result.stopped ? 128 + signals.received() : exit_code(task, result.validation_loss);
   if (json) json.print(result_json(settings, result, code));
-  if (!result.stopped) talk(next_line(settings));
+  if (!result.stopped) print_message(next_line(settings));
   return code;
 }
 

@@ -11,7 +11,7 @@
 #include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/terminal/progress.h"
 #include "examples/orrery/terminal/table.h"
-#include "examples/orrery/terminal/talk.h"
+#include "examples/orrery/terminal/messages.h"
 #include "models/architectures/translation_search.h"
 #include "models/data/bleu.h"
 #include "models/data/lines.h"
@@ -80,7 +80,7 @@ Sources read_sources(const std::string& input, const models::Tokenizer& tokenize
     } catch (const Error& error) {
       tokens.clear();
       ++sources.left_out;
-      talk(text("translate: line ", sources.tokens.size() + 1, " is left out: ", for_terminal(error.what())));
+      print_message(text("translate: line ", sources.tokens.size() + 1, " is left out: ", for_terminal(error.what())));
     }
     tokens.reserve(tokens.size() + 1);
     tokens.push_back(marks.end);
@@ -131,7 +131,7 @@ int translate(const Arguments& arguments) {
   std::snprintf(numbers, sizeof numbers, "BLEU %.2f (%.1f/%.1f/%.1f/%.1f, brevity penalty %.3f, %s)", score.score,
                 score.precisions[0], score.precisions[1], score.precisions[2], score.precisions[3],
                 score.brevity_penalty, models::bleu_signature);
-  talk(numbers);
+  print_message(numbers);
   return code;
 }
 

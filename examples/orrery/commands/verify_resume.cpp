@@ -18,7 +18,7 @@
 #include "examples/orrery/terminal/process_io.h"
 #include "examples/orrery/terminal/progress.h"
 #include "examples/orrery/terminal/table.h"
-#include "examples/orrery/terminal/talk.h"
+#include "examples/orrery/terminal/messages.h"
 #include "models/catalogue/plugins.h"
 #include "models/settings/settings_file.h"
 #include "models/study/checkpoint_diff.h"
@@ -113,7 +113,7 @@ class Verification {
     settings_.resume_from_previous = settings_.allow_new_text = settings_.profile = settings_.keep_best = false;
     settings_.save_optimizer = true, settings_.checkpoint_every = 0, settings_.keep_checkpoints = 2;
     models::write_settings_file(work_ / "settings.toml", list_settings(settings_));
-    talk(text(for_terminal(run), ", from step ", with_commas(from_), " to step ", with_commas(end_),
+    print_message(text(for_terminal(run), ", from step ", with_commas(from_), " to step ", with_commas(end_),
               ", interrupted after step ", with_commas(middle_)));
   }
 
@@ -189,7 +189,7 @@ class Verification {
     }
     if (signals_.received() != 0) throw Interrupted{signals_.received()};
     if (*status != 0) fail("verify_resume: ", what, ": ", failure_of(*status, log));
-    talk(text("  ", what, ": ", fixed(std::chrono::duration<double>(Clock::now() - began).count(), 1), " s"));
+    print_message(text("  ", what, ": ", fixed(std::chrono::duration<double>(Clock::now() - began).count(), 1), " s"));
   }
 
   const StopSignals signals_;
@@ -225,7 +225,7 @@ int verify_resume(const Arguments& arguments) {
     verification.train();
     verification.compare();
   } catch (const Interrupted& interrupted) {
-    talk("stopped");
+    print_message("stopped");
     return 128 + interrupted.signal;
   }
   return 0;

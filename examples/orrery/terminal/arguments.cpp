@@ -75,7 +75,7 @@ std::vector<SettingHelp> describe(std::span<const Setting> settings, std::span<c
     const bool is_switch = std::holds_alternative<bool*>(setting.value);
     SettingHelp help{setting.key,           setting.section, print_value(setting),   setting.help,   range_of(setting),
                      setting.limits.family, setting.aliases, setting.limits.choices, setting.common, is_switch};
-    if (is_switch) help.words = {"yes", "no"};
+    if (is_switch) help.choices = {"yes", "no"};
     for (const ForeignKey& other : foreign)
       if (other.target == setting.key) help.aliases.emplace_back(other.key);
     all.push_back(std::move(help));

@@ -8,7 +8,7 @@
 
 #include "examples/orrery/terminal/style.h"
 #include "examples/orrery/terminal/table.h"
-#include "examples/orrery/terminal/talk.h"
+#include "examples/orrery/terminal/messages.h"
 
 namespace orrery::program {
 namespace {
@@ -68,7 +68,7 @@ Progress::~Progress() {
   end_.notify_all();
   if (thread_.joinable()) thread_.join();
   try {
-    if (erase_live_line()) talk(last_step_);
+    if (erase_live_line()) print_message(last_step_);
   } catch (const std::exception&) {  // a destructor must not throw; the next print throws this error again
   }
 }
@@ -99,7 +99,7 @@ void Progress::step(const models::StepReport& report) {
         step_line(report).size() < columns ? step_line(report) : step_line(report, true).substr(0, columns - 1);
     if (ends || now - shown_ >= redraw_interval) show_live_line(last_step_), shown_ = now;
   } else if (ends || report.step % line_interval(report.steps) == 0 || now - shown_ >= max_silence) {
-    talk(step_line(report));
+    print_message(step_line(report));
     shown_ = now;
   }
 }

@@ -16,7 +16,7 @@ std::string size(const models::SignalPropagation::Value* value, double models::S
 
 }  // namespace
 
-std::string probe_table(const models::SignalPropagation& propagation) {
+std::string signal_propagation_table(const models::SignalPropagation& propagation) {
   using Value = models::SignalPropagation::Value;
   Table stream({"", "before", "added", "after", "gradient before", "gradient of added", "gradient after"}, "lrrrrrr");
   for (const models::ResidualRow& step : models::residual_rows(propagation))

@@ -7,6 +7,6 @@
 
 namespace orrery::program {
 
-std::string probe_table(const models::SignalPropagation& propagation);  // ends with a newline
+std::string signal_propagation_table(const models::SignalPropagation& propagation);  // ends with a newline
 
 }  // namespace orrery::program

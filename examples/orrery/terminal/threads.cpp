@@ -6,7 +6,7 @@
 #include "engine/settings/spec.h"
 #include "engine/system/parallel.h"
 #include "engine/types/check.h"
-#include "examples/orrery/terminal/talk.h"
+#include "examples/orrery/terminal/messages.h"
 
 namespace orrery::program {
 

@@ -11,17 +11,17 @@
 namespace orrery::models {
 
 size_t Targets::last() const {
-  for (size_t row = of_rows.size(); row-- > 0;)
-    if (of_rows[row] >= 0) return row;
+  for (size_t row = by_row.size(); row-- > 0;)
+    if (by_row[row] >= 0) return row;
   fail("inspect: the example has no target; give a longer one");
 }
 
 Targets targets_of(const InspectedExample& example, const Tensor& logits) {
   Targets targets{example.targets(), true};
-  if (std::any_of(targets.of_rows.begin(), targets.of_rows.end(), [](int32_t target) { return target >= 0; }))
+  if (std::any_of(targets.by_row.begin(), targets.by_row.end(), [](int32_t target) { return target >= 0; }))
     return targets;
-  targets.known = false, targets.of_rows.clear();
-  for (int64_t row = 0; row < logits.size(0); ++row) targets.of_rows.push_back(most_likely(logits[row].to_vector()));
+  targets.known = false, targets.by_row.clear();
+  for (int64_t row = 0; row < logits.size(0); ++row) targets.by_row.push_back(most_likely(logits[row].to_vector()));
   return targets;
 }
 

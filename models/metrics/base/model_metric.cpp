@@ -70,7 +70,7 @@ void collect_metrics(MetricRow& row, std::span<const ModelMetric* const> metrics
   if (stream_state) cache = *stream_state, pass.cache = &cache;
   if (needs_losses)
     for (const auto& [name, loss] : nn::losses())
-      if (!loss.weight_of.empty()) pass.wanted_losses.insert(name);
+      if (!loss.weight_of.empty()) pass.requested_losses.insert(name);
   collect_metrics(
       row, metrics, model, [&] { task.loss(model, batch, pass); }, &pass);
   for (const ModelMetric* metric : metrics)

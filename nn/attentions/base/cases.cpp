@@ -99,7 +99,7 @@ class AttentionWithPosition final : public Module {
 GradientCase case_of(const AttentionCase& settings, const Condition& condition, const CaseTensors& random) {
   const auto prepare = [settings, condition](ForwardPass& pass) {
     if (condition.prepare) condition.prepare(pass);
-    pass.wanted_losses = {settings.losses.begin(), settings.losses.end()};
+    pass.requested_losses = {settings.losses.begin(), settings.losses.end()};
     pass.training = settings.dropout, pass.rng = RandomKey{5, 8};
   };
   return module_case({.module = std::make_shared<AttentionWithPosition>(settings, condition.options),

@@ -51,7 +51,7 @@ struct RealRows {
 };
 
 // Number of queries up to i in its document; without documents i + 1 + `offset`.
-struct NumberInDocument {
+struct IndexInDocument {
   const int32_t* documents;  // (B, Tq), or null
   int64_t queries, offset;
   double* count;
@@ -135,7 +135,7 @@ Tensor LengthScale::length(const AttentionInputs& r, const AttentionMask& m) con
   const Tensor n = Tensor::empty(Shape{batch, queries, 1, 1}, Dtype::f64, device);
   const int32_t* const ids = m.query_document_ids ? m.query_document_ids.data<int32_t>() : nullptr;
   rows(device, n.numel(), ids ? static_cast<int>(queries) : 1,
-       NumberInDocument{ids, queries, m.query_offset + m.keys_dropped, n.mutable_data<double>()});
+       IndexInDocument{ids, queries, m.query_offset + m.keys_dropped, n.mutable_data<double>()});
   return at_least_one(n).to(dtype);
 }
 

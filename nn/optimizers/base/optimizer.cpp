@@ -105,11 +105,11 @@ std::vector<std::string> FlatParameters::lr_groups() const {
   return {groups.begin(), groups.end()};
 }
 Tensor FlatParameters::make_moments() const { return Tensor::zeros_like(values_); }
-std::vector<FlatParameters::PackedRows> FlatParameters::packed_rows_of(const Segment& s) {
+std::vector<FlatParameters::PackedTensor> FlatParameters::packed_tensors_of(const Segment& s) {
   const Shape& whole = s.parameter->value.shape();
   std::vector<int64_t> rows = s.parameter->packed_rows;
   if (rows.empty()) return {{s.begin, s.end, whole}};
-  std::vector<PackedRows> packed;
+  std::vector<PackedTensor> packed;
   int64_t begin = s.begin;
   for (const int64_t n : rows) {
     const Shape shape = whole.with(0, n);
@@ -148,7 +148,7 @@ Tensor Optimizer::gradient_square() {
 }
 double Optimizer::gradient_norm() { return std::sqrt(gradient_square().item()); }
 
-void Optimizer::send_step_arguments(double lr, double clip) {
+void Optimizer::send_request(double lr, double clip) {
   check(std::isfinite(lr) && lr >= 0, "optimizer: the learning rate must be finite and at least 0, not ", lr);
   ++steps_;
   const auto [first, second] = corrections(steps_);
@@ -171,7 +171,7 @@ Optimizer::StepStatus Optimizer::status(size_t ticket) {
 void Optimizer::clear_skip() { zero_bytes(status_.device(), status_.mutable_raw(), status_.bytes()); }
 
 bool Optimizer::step(double lr, double clip, double* norm) {
-  send_step_arguments(lr, clip);
+  send_request(lr, clip);
   update();
   const StepStatus result = status(fetch_status());
   if (norm) *norm = result.gradient_norm;

@@ -29,11 +29,11 @@ class FlatParameters {
     Parameter* parameter;
     int64_t begin, end;  // elements of the flat buffers; the gaps between segments (alignment) stay zero
   };
-  struct PackedRows {    // one of the tensors that are packed in a parameter
+  struct PackedTensor {    // one of the tensors that are packed in a parameter
     int64_t begin, end;  // elements of the flat buffers
     Shape shape;
   };
-  static std::vector<PackedRows> packed_rows_of(const Segment& segment);
+  static std::vector<PackedTensor> packed_tensors_of(const Segment& segment);
   struct ParamGroup {  // adjacent segments with equal options
     int64_t begin, end;
     bool decay;
@@ -96,7 +96,7 @@ class Optimizer {
   // it. Sets *norm if given. Returns false, without an update, if the norm is not finite.
   bool step(double lr, double clip = 0, double* norm = nullptr);
 
-  // A step without waiting, in three calls. send_step_arguments() sends lr and clip of the next
+  // A step without waiting, in three calls. send_request() sends lr and clip of the next
   // update to the device. update() queues it and may be captured and replayed. If the norm or
   // `loss` (one f64 number, optional) is not finite, the device skips this and all later updates.
   // fetch_status() and status() report this to the host later, after more updates are queued.
@@ -104,7 +104,7 @@ class Optimizer {
     double gradient_norm;
     bool done;
   };
-  void send_step_arguments(double lr, double clip = 0);
+  void send_request(double lr, double clip = 0);
   void update(const Tensor& loss = {});
   size_t fetch_status() { return status_copies_.fetch(); }
   StepStatus status(size_t ticket);

@@ -59,7 +59,7 @@ GradientCase attention_case(const CaseTensors& random) {
   const std::shared_ptr<Module> module = make_attention(parse_spec("priced_softmax"), {.width = 6, .heads = 2});
   return module_case({.module = module,
                       .input = {2, 5, 6},
-                      .prepare = [](ForwardPass& pass) { pass.wanted_losses = {"output_power"}; },
+                      .prepare = [](ForwardPass& pass) { pass.requested_losses = {"output_power"}; },
                       .compare_reference_mode = true},
                      random);
 }

@@ -18,7 +18,7 @@ const char* const all_losses[] = {"normalization_loss", "entropy_margin_loss", "
 
 ForwardPass wanting() {
   ForwardPass pass;
-  for (const char* name : all_losses) pass.wanted_losses.insert(name);
+  for (const char* name : all_losses) pass.requested_losses.insert(name);
   return pass;
 }
 Tensor loss_named(const ForwardPass& pass, const std::string& name) {

@@ -191,7 +191,7 @@ TEST_CASE("ReLU rows can be all zero: output and gradients are 0, and dead_row_f
       const auto layer = layer_of(spec, {.width = 8, .heads = 2});
       const Tensor query = q.clone().set_requires_grad();
       ForwardPass pass;
-      pass.wanted_losses = {"normalization_loss", "entropy_margin_loss"};
+      pass.requested_losses = {"normalization_loss", "entropy_margin_loss"};
       Tensor y = dynamic_cast<AttentionLayer&>(*layer).attend_heads({.query = query, .key = k, .value = v}, {}, pass);
       const Tensor dead = slice(y, 2, 0, 4);
       CHECK(largest_difference(dead, Tensor::zeros_like(dead)) == 0);

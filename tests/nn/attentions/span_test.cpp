@@ -60,7 +60,7 @@ double reach_after_training(const std::vector<int64_t>& lags, int steps) {
     parameters.zero_gradients();
     ForwardPass pass;
     pass.training = true;
-    pass.wanted_losses = {"span_penalty"};
+    pass.requested_losses = {"span_penalty"};
     const Tensor miss = slice(layer(x, pass), 1, first, time) - target;
     (mean(miss * miss) + pass.losses.at(0).value * penalty).backward();
     optimizer->step(1e-2, 1);

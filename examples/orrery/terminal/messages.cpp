@@ -1,4 +1,4 @@
-#include "examples/orrery/terminal/talk.h"
+#include "examples/orrery/terminal/messages.h"
 
 #include <unistd.h>
 
@@ -28,12 +28,12 @@ bool put(std::string_view text, bool stays_live) {
 }
 
 void print_labelled(const char* label, Style style, const std::string& sentence) {
-  talk(styled(label, style, STDERR_FILENO) + " " + models::for_terminal(sentence));
+  print_message(styled(label, style, STDERR_FILENO) + " " + models::for_terminal(sentence));
 }
 
 }  // namespace
 
-void talk(std::string_view lines) {
+void print_message(std::string_view lines) {
   if (lines.empty()) return;
   std::cout.flush();
   put(std::string(lines).append(lines.ends_with('\n') ? "" : "\n"), false);
@@ -43,7 +43,7 @@ void warn(const std::string& sentence) { print_labelled("warning:", Style::warni
 void warn(const std::vector<std::string>& sentences) {
   for (const std::string& sentence : sentences) warn(sentence);
 }
-void note(const std::string& sentence) { talk("note: " + models::for_terminal(sentence)); }
+void note(const std::string& sentence) { print_message("note: " + models::for_terminal(sentence)); }
 
 void show_live_line(const std::string& line) {
   if (is_live_terminal(STDERR_FILENO))

@@ -5,11 +5,11 @@
 namespace orrery::models {
 namespace {
 
-REGISTER_METRIC(dropped_figure, {.name = "dropped_figure",
+REGISTER_METRIC(dropped_metric, {.name = "dropped_metric",
                                  .description = "mean |x| of the residual stream after a sublayer",
                                  .watches = "residual",
                                  .of_value = [](MetricRow& row, nn::Module& sublayer, const Tensor& x) {
-                                   log_metric(row, "dropped_figure", sublayer.path(), mean(abs(x)).item());
+                                   log_metric(row, "dropped_metric", sublayer.path(), mean(abs(x)).item());
                                  }});
 
 }  // namespace

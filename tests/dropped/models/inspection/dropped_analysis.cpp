@@ -13,8 +13,8 @@ void analyze(std::vector<View>& views, const InspectedExample& subject, const An
   if (!table.rows.empty()) views.push_back({"Dropped", "", "Size of the stream", "", std::move(table)});
 }
 
-REGISTER_ANALYSIS(dropped_look,
-                  {.name = "dropped_look", .description = "how large the residual stream is", .analyze = analyze});
+REGISTER_ANALYSIS(dropped_analysis,
+                  {.name = "dropped_analysis", .description = "how large the residual stream is", .analyze = analyze});
 
 }  // namespace
 }  // namespace orrery::models

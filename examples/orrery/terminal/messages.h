@@ -9,7 +9,7 @@ namespace orrery::program {
 
 // Prints lines to standard error, after all output so far and above a live line. Adds a missing
 // line break. A failed write is ignored, because a run must not end with its terminal.
-void talk(std::string_view lines);
+void print_message(std::string_view lines);
 
 void warn(const std::string& sentence);  // "warning: sentence", escaped by for_terminal
 void warn(const std::vector<std::string>& sentences);
