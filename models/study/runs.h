@@ -5,7 +5,7 @@
 //   pool/ID.log     output of the program that trained it
 //   pool/ID/        its folder
 //
-// ID is KEY-HASH, such as 0123456789abcdef-0123456789ab: the run's key, and the source_hash of the
+// ID is KEY-HASH, such as 0123456789abcdef-0123456789ab: the run_hash, and the source_hash of the
 // program that trains it (models/study/source_hash.h). Older versions wrote the key alone.
 #pragma once
 
@@ -28,15 +28,15 @@ namespace orrery::models {
 // use, as "plug-in PATH". Reads all these files.
 std::map<std::string, Fingerprint> input_fingerprints(const TrainSettings& settings);
 
-// Returns 16 hexadecimal digits: a hash of the resolved settings and their inputs (input_fingerprints). It
-// skips what changes no number: the run's folder, saving, threads and the paths of the inputs.
+// Returns 16 hexadecimal digits: a hash of the resolved settings and their inputs
+// (input_fingerprints). Skips settings that change no number: folder, saving, threads, input paths.
 std::string run_hash(const TrainSettings& settings);
 struct IdentifiedRun {
   std::string key;
   LossMeaning meaning;
 };
 IdentifiedRun identify_run(const TrainSettings& settings);  // reads the inputs once for both
-// Returns a key for a run whose inputs cannot be read, because of `why`; the run will fail.
+// Returns a run_hash for a run whose inputs cannot be read, because of `why`; the run will fail.
 std::string hash_of_unreadable(const TrainSettings& settings, const std::string& why);
 
 bool is_run_id(std::string_view text);  // KEY-HASH, or KEY alone

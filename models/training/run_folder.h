@@ -24,7 +24,7 @@
 namespace orrery::models {
 
 bool holds_checkpoints(const std::string& folder);  // intact or damaged
-// Returns the step of the newest checkpoint by its name, without reading it; nothing if there is none.
+// Returns the step of the newest checkpoint by its name, without reading it; nothing without one.
 std::optional<int64_t> last_checkpoint_step(const std::string& folder);
 
 // Returns the newest checkpoint; empty if there is none. Reads all of it (or its weights alone).
