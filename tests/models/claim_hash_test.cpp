@@ -1,4 +1,4 @@
-// Hashes of claims: by them a stored verdict is known to be of a claim, also after names have changed.
+// Hashes of claims: they assign a stored verdict to a claim, also after names have changed.
 #include <doctest/doctest.h>
 
 #include <filesystem>

@@ -89,7 +89,7 @@ TEST_CASE("picture: what is no picture is told by what it lacks, and another for
 }
 
 TEST_CASE("picture: interlaced pixels and those of few bits are counted as they are packed") {
-  // Adam7 of 5 x 5 grey pixels: passes of 1, 1, 2, 2, 3, 6 and 10 pixels in 1, 1, 1, 2, 1, 3 and 2 lines.
+  // Adam7 of 5 x 5 grey pixels: passes of 1, 1, 2, 2, 3, 6, 10 pixels in 1, 1, 1, 2, 1, 3, 2 lines.
   const std::string lines(25 + 11, '\0');
   std::string file = png(5, 5, 0, zlib_packed(lines));
   file[8 + 8 + 12] = 1;  // interlaced

@@ -136,7 +136,7 @@ TEST_CASE("decoder: biases of attention, feed-forward and head stand apart, and 
 }
 
 TEST_CASE("decoder: queries and keys alone may have biases, which are added to what is projected") {
-  // Grouped key heads: 4 query heads, 2 key heads, 4 channels each.
+  // Grouped-query attention: 4 query heads, 2 kv_heads, 4 channels each.
   const auto apart = made(small({{"attention_bias", "query_key"}, {"kv_heads", "2"}})),
              whole = made(small({{"attention_bias", "yes"}, {"kv_heads", "2"}}));
   ByPath few = values_of(*apart), all = values_of(*whole);

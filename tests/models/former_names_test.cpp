@@ -1,4 +1,4 @@
-// Former names of metrics, analyses and presets: they are read like the current ones, and not listed.
+// Former names of metrics, analyses and presets: they are read like current ones, and not listed.
 #include "models/former_names.h"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-// TransformerLens's names: each returns the value of our name, with TransformerLens's meaning.
+// TransformerLens's names: each returns the value of orrery's name, with TransformerLens's meaning.
 #include "models/hook_names.h"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-// All model classes: initialization reaches each weight matrix and table; tables are marked for Muon.
+// All model classes: initialization reaches each weight matrix and table; Muon skips tables.
 #include <doctest/doctest.h>
 
 #include <cmath>

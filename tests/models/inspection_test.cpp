@@ -1,4 +1,4 @@
-// Analyses of the residual stream (logit_lens, ablation) against plain computations; all on every model.
+// logit_lens and ablation against plain computations; all analyses on every model.
 #include <algorithm>
 #include <map>
 #include <set>

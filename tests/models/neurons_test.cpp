@@ -1,4 +1,4 @@
-// Top activations of memory units and their direct effect on logits (votes), against their weights.
+// Top activations of units and their direct effect on logits (promotes), against their weights.
 #include <algorithm>
 
 #include "engine/ops/ops.h"
@@ -14,7 +14,7 @@ using namespace orrery::testing;
 
 namespace {
 
-// Checks the bars of a unit's votes, one for each answer.
+// Checks the bars of a unit's promoted logits, one for each choice.
 void check_promoted(const std::vector<View>& views, const std::string& unit, const Tensor& rises,
                     const InspectedExample& inspected) {
   const auto& bars = shown<BarView>(views, unit + ": promoted logits").bars;

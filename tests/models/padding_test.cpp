@@ -1,4 +1,4 @@
-// Padding in a batch of pairs: metrics and the probe treat each pair as if it were alone.
+// Padding in a batch of pairs: metrics and signal propagation treat each pair separately.
 #include "models/metrics/base/padding.h"
 
 #include <doctest/doctest.h>

@@ -67,7 +67,7 @@ TEST_CASE("verdicts page: texts of claims cannot be HTML, end a cell or begin a 
     CHECK(line.find("\\|") == line.npos);
     ++rows;
   }
-  CHECK(rows == 9);  // three tables with two head lines and one row: the main claim, the main again, the other
+  CHECK(rows == 9);  // three tables with two header lines and one row: the main claim, twice, and the other
 }
 
 TEST_CASE("words of a command: as a shell takes them, whatever bytes they have") {

@@ -1,5 +1,5 @@
-// --signal_propagation=yes: measurements against plain computations and the papers' formulas at random weights.
-// The run stays bit-identical.
+// --signal_propagation=yes: measurements against plain computations and the papers' formulas at
+// random weights. The run stays bit-identical.
 #include "models/training/signal_propagation.h"
 
 #include <doctest/doctest.h>
@@ -368,7 +368,7 @@ TEST_CASE("probe: dropout does not act in it, and the first step of all is its o
   without.resume({{"signal_propagation", "yes"}, {"steps", "4"}});
   CHECK(!file_exists(propagation_file(without.out)));
 
-  // init_from weights are probed unchanged: 20 steps at a high learning rate made them larger.
+  // init_from weights are measured unchanged: 20 steps at a high learning rate made them larger.
   const Run first, second;
   first.train({{"steps", "20"}, {"learning_rate", "0.03"}, {"warmup_steps", "0"}});
   second.train({{"init_from", first.out}, {"signal_propagation", "yes"}, {"steps", "1"}});
@@ -383,7 +383,7 @@ TEST_CASE("probe: a file that no run has written is not replaced, and one of ano
   const auto train = [&] { run.train({{"signal_propagation", "yes"}}); };
   expect_error(train).names("train").value(propagation_file(run.out)).offers("--out");
   CHECK(read_file(propagation_file(run.out)) == "mine\n");
-  run.train();  // without a probe the file stays
+  run.train();  // without signal propagation the file stays
   CHECK(read_file(propagation_file(run.out)) == "mine\n");
   write(propagation_file(run.out), R"({"format": "orrery probe 9", "values": [], "ratios": []})");
   expect_error([&] { read_propagation(propagation_file(run.out)); })

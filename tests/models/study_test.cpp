@@ -132,7 +132,7 @@ TEST_CASE("study: a run is known by all that it reads") {
   CHECK(translated("one sentence\tSatz ein\n") != ein);
 }
 
-// The ids are those of the program before its settings got their present names: pools hold them.
+// The ids are those of the program before its settings got their current names: pools hold them.
 TEST_CASE("study: a run's id does not depend on what its settings are called") {
   const Folder folder;
   const std::string text = folder / "text.txt", pairs = folder / "pairs.tsv";
@@ -189,7 +189,7 @@ TEST_CASE("study: a run's id does not depend on what its settings are called") {
                                   {"evaluate_every", "0"}})) == "be6befd72d3feec0");
 }
 
-// The ids are those of 2facf9c, which had neither products, biases of a stream's parts nor shortcut.
+// The ids are those of 2facf9c, which lacked products, biases per sublayer in streams and shortcut.
 TEST_CASE("study: settings that are newer than an id do not change it at their former values") {
   const std::string models = ORRERY_SOURCE_DIR "/tests/models/";
   const Assignments small = {{"batch_size", "2"}, {"steps", "1"}, {"warmup_steps", "1"}, {"seed", "7"}};
