@@ -70,7 +70,7 @@ TEST_CASE("the lens of the last state is the model's own answer, of every class 
   CHECK(lenses > 25);
 }
 
-TEST_CASE("lens: a state goes through the model's own normalization and head, and the view says which") {
+TEST_CASE("logit lens: a state goes through the model's own normalization and head, which the view names") {
   for (const std::string last : {"layer", "none"}) {
     const auto model = small_gpt({{"final_normalization", last}});
     const auto inspected = example_of(*model, "0 1 4 2 2 4 1 0");
@@ -167,7 +167,7 @@ TEST_CASE("direct contributions: what the logit loses when a sublayer's words le
                  total) <= 1e-9);
 }
 
-TEST_CASE("logit_lens: with normalizations on the stream there are no direct contributions, and it is said") {
+TEST_CASE("logit_lens: with normalizations on the stream there are no direct contributions, and the view states it") {
   const auto model = small_gpt({{"norm_place", "post"}});
   const std::vector<View> views = analyze(*example_of(*model), "logit_lens", {});
   CHECK_FALSE(find_view(views, "logit_lens/contribution"));
@@ -240,7 +240,7 @@ TEST_CASE("ablation: the loss without a sublayer, without a hidden unit, without
   CHECK(shown<TableView>(shorter, "Components with the largest effect on the loss").rows.size() == 3);
 }
 
-TEST_CASE("a residual state in its own place changes nothing, to the bit") {
+TEST_CASE("patching: a residual state at its own position leaves the result bit-identical") {
   for (const ModelCase& each : model_cases()) {
     const auto model = make_model(make_settings(each.settings));
     randomize(*model);
@@ -301,7 +301,7 @@ TEST_CASE("patching: everything at the embedding restores all, the same states n
   CHECK(row_of(map, "blocks.0.attention")[2] == doctest::Approx((cell - here) / (there - here)).epsilon(1e-9));
 }
 
-TEST_CASE("patching: the place with the largest difference is taken, and a small one is said to be none") {
+TEST_CASE("patching: the position with the largest difference is used, and a small difference is reported as none") {
   const std::string title = "Patching from the other example: no difference to restore";
   const auto model = small_gpt({});
   const auto inspected = example_of(*model, "0 1 4 2 2 4 1 0"), patch_from = example_of(*model, "0 1 5 2 2 4 1 3");
@@ -338,7 +338,7 @@ TEST_CASE("patching: the place with the largest difference is taken, and a small
   Message(nothing_of(*patch_from, 0)).names("position 0");  // position 0 is before the first token that differs
 }
 
-TEST_CASE("looks: what does not fit is said in a sentence") {
+TEST_CASE("analysis: wrong arguments are refused with a message") {
   const auto model = small_gpt({}), another = small_gpt({});
   const auto inspected = example_of(*model, "0 1 4 2"), longer = example_of(*model, "0 1 5 2 2"),
              stranger = example_of(*another, "0 1 4 3"), same = example_of(*model, "0 1 4 2");
@@ -391,7 +391,7 @@ void check_whole(const View& view) {
 
 }  // namespace
 
-TEST_CASE("looks take a model of bf16") {
+TEST_CASE("analysis: a bf16 model is accepted") {
   const auto model = small_gpt({{"attention", "softmax(persistent=2)"}}, Dtype::bf16);
   const auto inspected = example_of(*model, 0), patch_from = example_of(*model, 1);
   const std::vector<View> views = analyze(*inspected, "all", {.patch_from = patch_from.get()});
@@ -401,7 +401,7 @@ TEST_CASE("looks take a model of bf16") {
   CHECK(find_view(views, "logit_lens/contribution"));  // rounding does not hide that the stream is a sum
 }
 
-TEST_CASE("every look takes every model: numbers are finite, what a model lacks adds nothing") {
+TEST_CASE("analysis: every one accepts every model; values are finite, missing components add nothing") {
   for (const ModelCase& each : model_cases()) {
     CAPTURE(each.described());
     const auto model = make_model(make_settings(each.settings));

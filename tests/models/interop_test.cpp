@@ -91,7 +91,7 @@ Message refusal(const Folder& folder, const std::string& name, const std::string
 
 }  // namespace
 
-TEST_CASE("exchange: transformers' models give transformers' logits, and go back as the same tensors") {
+TEST_CASE("interop: transformers' models give transformers' logits, and go back as the same tensors") {
   for (const std::string& name : names) {
     CAPTURE(name);
     const Folder folder;
@@ -114,7 +114,7 @@ TEST_CASE("exchange: transformers' models give transformers' logits, and go back
   }
 }
 
-TEST_CASE("exchange: a vision transformer of transformers gives its logits, and goes back as the same tensors") {
+TEST_CASE("interop: a vision transformer of transformers gives its logits, and goes back as the same tensors") {
   const Folder folder;
   const ImportReport report = imported(golden + "vit", folder / "run");
   REQUIRE(report.largest_difference.has_value());
@@ -149,7 +149,7 @@ TEST_CASE("exchange: a vision transformer of transformers gives its logits, and 
   refused("pooling", "mean"), refused("normalization", "rms"), refused("attention", "pointwise(relu)");
 }
 
-TEST_CASE("exchange: a vision transformer without biases of queries, keys and values, and how its pixels are scaled") {
+TEST_CASE("interop: a vision transformer without biases of queries, keys and values, and how its pixels are scaled") {
   const Folder folder;
   const auto zeroed = [&](const std::string& name, bool there) {
     const std::string copy = changed(folder, "vit", [&](nlohmann::json& config) { config["qkv_bias"] = there; });
@@ -191,7 +191,7 @@ TEST_CASE("exchange: a vision transformer without biases of queries, keys and va
   expect_error([&] { scaled(own + R"("rescale_factor": 1.0})"); }).names("rescale_factor").offers("1 / 255");
 }
 
-TEST_CASE("exchange: whatever lies beside the weights may be packed") {
+TEST_CASE("interop: files next to the weights may be packed") {
   const Folder folder;
   const auto pack = [](const std::string& file) { REQUIRE(std::system(("gzip '" + file + "'").c_str()) == 0); };
   const auto same = [&](const std::string& name, std::initializer_list<const char*> files) {
@@ -217,7 +217,7 @@ TEST_CASE("exchange: whatever lies beside the weights may be packed") {
   expect_error([&] { imported(unknown, folder / "refused"); }).names("config.json").names("model_type").value("bert");
 }
 
-TEST_CASE("exchange: what an older transformers wrote is read as well") {
+TEST_CASE("interop: what an older transformers wrote is read as well") {
   const Folder folder;
   const std::string older = changed(folder, "llama_tied", [](nlohmann::json& config) {
     config.erase("rope_parameters");
@@ -232,7 +232,7 @@ TEST_CASE("exchange: what an older transformers wrote is read as well") {
 }
 
 // Expected bases: as transformers 5.23 reads config.json.
-TEST_CASE("exchange: of several bases of the angles the one counts that counts for transformers") {
+TEST_CASE("interop: of several rotary bases the one that transformers uses is used") {
   const Folder folder;
   const auto base = [&](const nlohmann::json& more) {
     const std::string from = changed(folder, "llama", [&](nlohmann::json& config) {
@@ -257,7 +257,7 @@ TEST_CASE("exchange: of several bases of the angles the one counts that counts f
   CHECK(base({{"rope_scaling", nullptr}, {"rope_parameters", {{"rope_type", "default"}}}, {"rope_theta", 9.0}}) == 9);
 }
 
-TEST_CASE("exchange: GPT-2's keys have other names, which count before its own as for transformers") {
+TEST_CASE("interop: GPT-2's keys have other names, which count before its own as for transformers") {
   const Folder folder;
   const std::map<std::string, std::string> common = {{"num_hidden_layers", "n_layer"},
                                                      {"num_attention_heads", "n_head"},
@@ -289,7 +289,7 @@ TEST_CASE("exchange: GPT-2's keys have other names, which count before its own a
       .offers(1);
 }
 
-TEST_CASE("exchange: nanoGPT's weights are those of GPT-2, untransposed and with the exact GELU") {
+TEST_CASE("interop: nanoGPT's weights are those of GPT-2, untransposed and with the exact GELU") {
   const Folder folder;
   const std::string theirs =
       changed(folder, "gpt2", [](nlohmann::json& config) { config["activation_function"] = "gelu"; });
@@ -313,7 +313,7 @@ TEST_CASE("exchange: nanoGPT's weights are those of GPT-2, untransposed and with
   CHECK(largest_difference(logits(*one.model), logits(*other.model)) == 0);
 }
 
-TEST_CASE("exchange: tensors without the model's prefix, masks and a head that is stored twice") {
+TEST_CASE("interop: tensors without the model's prefix, masks and a head that is stored twice") {
   const Folder folder;
   const std::string bare = changed(folder, "gpt2", [](nlohmann::json&) {});
   std::vector<NamedTensor> tensors;
@@ -334,7 +334,7 @@ TEST_CASE("exchange: tensors without the model's prefix, masks and a head that i
   CHECK(unused.at("score.weight") == "not used by this model");
 }
 
-TEST_CASE("exchange: a folder that says what this program cannot do is refused with the key") {
+TEST_CASE("interop: a folder with an unsupported option is refused with the key") {
   const Folder folder;
   const auto llama = [&](const char* key, const nlohmann::json& value) { return refusal(folder, "llama", key, value); };
   llama("hidden_act", "snake").names("config.json").names("'hidden_act'").value("\"snake\"").offers("gelu_new");
@@ -356,7 +356,7 @@ TEST_CASE("exchange: a folder that says what this program cannot do is refused w
   expect_error([&] { imported(folder / "nothing", folder / "out"); }).names(folder / "nothing");
 }
 
-TEST_CASE("exchange: a number out of its range is refused by the file's name and theirs") {
+TEST_CASE("interop: a number out of its range is refused with the file and the source's name") {
   const Folder folder;
   const auto check_limit = [&](const char* name, const char* key, int64_t value, int64_t limit) {
     refusal(folder, name, key, value).names("config.json").names(key).value(value).offers(limit);
@@ -368,7 +368,7 @@ TEST_CASE("exchange: a number out of its range is refused by the file's name and
   check_limit("vit", "patch_size", -2, 1);
 }
 
-TEST_CASE("exchange: a tokenizer that is missing is one of numbers, one that is damaged is an error") {
+TEST_CASE("interop: a missing tokenizer becomes token_ids, a damaged one is an error") {
   const Folder folder;
   const std::string byte_pairs = ORRERY_SOURCE_DIR "/tests/models/byte_pair/gpt2";
   const auto import_with = [&](const std::string& file, const std::string& content, const std::string& tokenizer) {
@@ -397,7 +397,7 @@ TEST_CASE("exchange: a tokenizer that is missing is one of numbers, one that is 
   Message(join(larger.notes)).names("tokenizer").value(420).names("model").value(61);
 }
 
-TEST_CASE("exchange: the tokens that begin and end a text come back as they were") {
+TEST_CASE("interop: the tokens that begin and end a text come back as they were") {
   const Folder folder;
   const std::string from = changed(folder, "llama", [](nlohmann::json& config) {
     config["bos_token_id"] = 3, config["eos_token_id"] = nlohmann::json::array({4, 5});
@@ -430,7 +430,7 @@ TEST_CASE("exchange: the tokens that begin and end a text come back as they were
   CHECK(nlohmann::json::parse(read_file(folder / "ours/config.json"))["bos_token_id"].is_null());
 }
 
-TEST_CASE("exchange: documents end with the tokenizer's eos_token, and generation with the ids of config.json") {
+TEST_CASE("interop: documents end with the tokenizer's eos_token, and generation with the ids of config.json") {
   struct Case {
     const char *name, *end;
     int32_t token;
@@ -459,7 +459,7 @@ TEST_CASE("exchange: documents end with the tokenizer's eos_token, and generatio
   }
 }
 
-TEST_CASE("exchange: an index that is wrong is refused") {
+TEST_CASE("interop: an index that is wrong is refused") {
   const Folder folder;
   const auto with_index = [&](const std::function<void(nlohmann::json&)>& change) {
     const std::string from = changed(folder, "llama", [](nlohmann::json&) {}),
@@ -475,7 +475,7 @@ TEST_CASE("exchange: an index that is wrong is refused") {
   with_index([](auto& map) { map["x"] = "model-9.safetensors"; }).names("model-9.safetensors").value("No such file");
 }
 
-TEST_CASE("exchange: an import writes no second model into a run, and takes reference logits from elsewhere") {
+TEST_CASE("interop: an import writes no second model into a run, and takes reference logits from elsewhere") {
   const Folder folder;
   imported(golden + "gpt2", folder / "run");
   expect_error([&] { imported(golden + "gpt2", folder / "run"); })
@@ -495,7 +495,7 @@ TEST_CASE("exchange: an import writes no second model into a run, and takes refe
   CHECK(!fs::exists(folder / "third"));
 }
 
-TEST_CASE("exchange: logits may differ by what rounding explains, in the dtype in which they are stored") {
+TEST_CASE("interop: logits may differ by what rounding explains, in the dtype in which they are stored") {
   const Folder folder;
   std::map<std::string, Tensor> inputs;
   for (const StoredTensor& each : stored_tensors(golden + "gpt2/logits.safetensors"))
@@ -519,7 +519,7 @@ TEST_CASE("exchange: logits may differ by what rounding explains, in the dtype i
   CHECK(!fs::exists(folder / "run"));
 }
 
-TEST_CASE("exchange: weights that the model described has no place for are noted") {
+TEST_CASE("interop: weights that the described model lacks are noted") {
   const Folder folder;
   const auto fewer = [&](const char* name, const char* key, const nlohmann::json& value) {
     const std::string from = changed(folder, name, [&](nlohmann::json& config) { config[key] = value; });
@@ -532,7 +532,7 @@ TEST_CASE("exchange: weights that the model described has no place for are noted
   CHECK(!contains(fewer("gpt2", "n_layer", 2), "transformer."));
 }
 
-TEST_CASE("exchange: ours go out where the format can say them, with zeros for biases that we lack") {
+TEST_CASE("interop: models are exported where the format supports them, with zeros for missing biases") {
   const std::vector<std::pair<std::string, std::string>> llama = {{"position", "rotary(pairs=interleaved, base=300)"},
                                                                   {"normalization", "rms"},
                                                                   {"feed_forward", "gated(silu)"},
@@ -550,7 +550,7 @@ TEST_CASE("exchange: ours go out where the format can say them, with zeros for b
   }
 }
 
-TEST_CASE("exchange: ours are refused with the setting that the format cannot say, and nothing is left") {
+TEST_CASE("interop: an unsupported model is refused with its setting, and no file is left") {
   const auto refused = [](const std::vector<std::pair<std::string, std::string>>& changes,
                           const char* format = "gpt2") {
     const Folder folder;
@@ -638,7 +638,7 @@ void write_llama2c(const std::string& path, const LoadedRun& run, bool second_ve
 
 }  // namespace
 
-TEST_CASE("exchange: llama2.c's files, of both versions, tied or not, with grouped heads") {
+TEST_CASE("interop: llama2.c's files, of both versions, tied or not, with grouped heads") {
   for (const char* tied : {"yes", "no"})
     for (const bool second : {false, true}) {
       const Folder folder;

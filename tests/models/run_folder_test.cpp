@@ -55,7 +55,7 @@ TEST_CASE("run folder: one that was replaced while the run went on is not writte
   CHECK(fs::exists(run.checkpoint(6)));
 }
 
-TEST_CASE("run folder: a log whose rows have many figures is one") {
+TEST_CASE("run folder: a log whose rows have many metrics is accepted") {
   const Run run;
   std::string row = "{\"step\":1";
   for (int i = 0; i < 5000; ++i) row += ",\"entropy/blocks." + std::to_string(i) + ".attention.0\":1.25";
@@ -214,7 +214,7 @@ TEST_CASE("run folder: after other data only the validation losses on these coun
   CHECK(best_checkpoint(run.out) == run.out + "/step_000011");
 }
 
-TEST_CASE("run folder: what is not proven to be a checkpoint of ours is never removed") {
+TEST_CASE("run folder: a folder that is not verified as its own checkpoint is never removed") {
   const Run run;
   write(run.out + "/step_1/thesis", "x");
   write(run.out + "/step_000001/thesis", "x");
@@ -352,7 +352,7 @@ TEST_CASE("run folder: settings.toml of a resumed run repeats the run") {
         read_file(run.folder / "again/step_000008/weights.safetensors"));
 }
 
-TEST_CASE("run folder: what goes wrong while a checkpoint is written is one sentence that tells what is left") {
+TEST_CASE("run folder: an error while a checkpoint is written names the checkpoint that is left") {
   const Unprivileged user;
   const Run run;
   const auto spoiled_at = [&](int64_t step, const Assignments& more) {

@@ -78,7 +78,7 @@ TEST_CASE("study: Student's t has the tables' quantiles, and an interval is what
   expect_error([] { spread_of({}); }).names("statistics").names("values");
 }
 
-TEST_CASE("study: a run is known by its numbers' causes, not by where it is and how often it is saved") {
+TEST_CASE("study: a run's id depends on what determines its results, not on its folder and how often it is saved") {
   const Run run;
   const auto key = [&](const Assignments& more) { return run_hash(run.settings(more)); };
   const std::string default_hash = key({});
@@ -278,7 +278,7 @@ TEST_CASE("study: what a run reads gives its losses their meaning") {
   CHECK(identify_run(run.settings()).key == run_hash(run.settings()));
 }
 
-TEST_CASE("study: what became of a run, told by its metrics, comes back from its file") {
+TEST_CASE("study: the outcome of a run, from its metrics, is restored from its file") {
   const Folder folder;
   const std::string metrics = folder / "metrics.jsonl", file = folder / "outcome.json";
   const auto rows = [&](int count, int lost_at, double last) {
@@ -350,7 +350,7 @@ TEST_CASE("study: what became of a run, told by its metrics, comes back from its
   expect_error([&] { read_outcome(file); }).names("outcome").value("lucky").offers("done, diverged or failed");
 }
 
-TEST_CASE("study: the rows of a run's log, whatever their figures, but for one that is still being written") {
+TEST_CASE("study: the rows of a run's log with any metrics, except one that is still being written") {
   const Folder folder;
   const std::string log = folder / "metrics.jsonl";
   write(log,

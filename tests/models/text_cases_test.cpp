@@ -69,7 +69,7 @@ std::string model_with_symbols(bool space_ends, const std::string& more) {
 
 }  // namespace
 
-TEST_CASE("bytes that are not UTF-8: every tokenizer of characters refuses them with their place") {
+TEST_CASE("invalid UTF-8: every tokenizer of characters refuses it with its offset") {
   const std::string latin = cases + "latin1/latin1.txt", text = read_file(latin);
   for (const char* const tokenizer : {"character", "sentence_piece(vocabulary=60)"})
     expect_error([&] { make_tokenizer(tokenizer, latin); })
@@ -100,7 +100,7 @@ TEST_CASE("bytes that are not UTF-8: files of pairs and names are refused with t
   check_utf8("B\xc3\xa4r", "images: a class");
 }
 
-TEST_CASE("sentence piece: words of any length are learned from") {
+TEST_CASE("sentence piece: training accepts words of any length") {
   std::string text;
   for (int i = 0; i < 60; ++i) text += "The grey cat sits by the old gate and looks at the long road.\n";
   for (const size_t letters : {32'000, 32'767, 32'768, 33'000, 65'536, 70'000}) {
@@ -114,7 +114,7 @@ TEST_CASE("sentence piece: words of any length are learned from") {
   CHECK(train_sentence_piece(text + blessings, {.vocabulary = 80})->size() == 80);
 }
 
-TEST_CASE("sentence piece: a text that is divided has the tokens of the whole, whatever its letters") {
+TEST_CASE("sentence piece: a text that is split has the tokens of the whole, for any letters") {
   std::string words, one_word, mixed;
   for (uint32_t i = 0, drawn = 1; i < 60'000; ++i) {
     drawn = drawn * 1664525 + 1013904223;
@@ -139,7 +139,7 @@ TEST_CASE("sentence piece: a text that is divided has the tokens of the whole, w
   }
 }
 
-TEST_CASE("sentence piece: users' symbols and spaces behind words leave places where a text can be divided") {
+TEST_CASE("sentence piece: a text can be split with user-defined symbols and spaces after words") {
   std::string text;
   for (uint32_t drawn = 1; text.size() < 400'000;) {
     drawn = drawn * 1664525 + 1013904223;
@@ -179,7 +179,7 @@ TEST_CASE("sentence piece: users' symbols and spaces behind words leave places w
   }
 }
 
-TEST_CASE("sentence piece: a text without anything to learn is refused, whatever learns") {
+TEST_CASE("sentence piece: a text without anything to train on is refused, for both kinds") {
   std::string odd;  // words of 3,000 letters, without spaces between them
   for (uint32_t i = 0, drawn = 3; i < 60'000; ++i) {
     if (i > 0 && i % 3'000 == 0) odd += "??";
@@ -205,7 +205,7 @@ TEST_CASE("sentence piece: a text without anything to learn is refused, whatever
       .offers("0.98");
 }
 
-TEST_CASE("tokenizers: a text begins and has its space as the folder's files say, as in transformers 5.24") {
+TEST_CASE("tokenizers: a text's begin token and space follow the folder's files, as in transformers 5.24") {
   const Folder folder;
   const auto llama = [&](const std::string& config, const std::string& map = "{}") {
     with_file(folder, "llama_bos", "tokenizer_config.json", config);
@@ -324,7 +324,7 @@ TEST_CASE("tokenizers: a tokenizer.json that is not supported leaves vocab.json 
   Message(notes_of(*tokenizer)).names("normalizer");
 }
 
-TEST_CASE("tokenizers: vocab.json and merges.txt are cut as tokenizer.json or the class beside them says") {
+TEST_CASE("tokenizers: vocab.json and merges.txt are split as tokenizer.json or the class next to them states") {
   const std::string year = "1984";
   const Folder folder;
   const auto classed = [&](const std::string& name) {
@@ -368,7 +368,7 @@ TEST_CASE("byte pairs: numbers without a token are gaps, and a byte without one 
   CHECK(restore_tokenizer(tokenizer->save())->save() == tokenizer->save());
 }
 
-TEST_CASE("tokenizers: the files beside the main one name tokens, too") {
+TEST_CASE("tokenizers: the files next to the main one name tokens, too") {
   const std::string text = "<|user|>the gate<|bot|>";
   const auto added = tokenizer_of(cases + "added_tokens_json");
   CHECK(added->encode(text) == Tokens{320, 83, 257, 299, 298, 68, 321});
@@ -404,7 +404,7 @@ TEST_CASE("tokenizers: a tokenizer.json that is not supported leaves a good toke
   expect_error<TokenizerNotSupported>([&] { tokenizer_of(copy); }).names("byte_fallback");
 }
 
-TEST_CASE("tokenizers: what is known of their use is kept with them") {
+TEST_CASE("tokenizers: conventions of their use are saved with them") {
   auto tokenizer = with_overrides(tokenizer_of(cases + "llama_bos"),
                                   {.begins_texts = true, .ends = Tokens{2, 7}, .vocabulary = 150});
   tokenizer = restore_tokenizer(tokenizer->save());
@@ -448,7 +448,7 @@ TEST_CASE("byte pairs: four times as long a word takes about four times as long 
   CHECK(seconds_of(1'000'000) < 10 * seconds_of(250'000));  // 16 times if each merge moved all that follows it
 }
 
-TEST_CASE("byte pairs: learning from a long word tells how far it is") {
+TEST_CASE("byte pairs: training on a long word reports progress") {
   const std::string word = word_of(1'000'000);
   std::vector<double> fractions;
   const auto learned = train_byte_pairs(word, 600, [&](double fraction) { fractions.push_back(fraction); });
