@@ -76,7 +76,7 @@ class RunFolder {
   // Excludes checkpoints up to this step from the lowest validation loss: they are of other data.
   void compare_since(int64_t step) { data_since_ = step; }
   bool is_best(double validation_loss) const;  // lower than that of every checkpoint here of these data
-  std::vector<std::string> remove_all();       // verifiably ours, intact or damaged
+  std::vector<std::string> remove_all();       // verifiably its own, intact or damaged
   std::vector<std::string> remove_partial();   // folders that a killed run was writing or removing
 
  private:

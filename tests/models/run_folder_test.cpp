@@ -305,7 +305,7 @@ TEST_CASE("run folder: what a killed run has left of a checkpoint goes with the 
   fs::copy(run.checkpoint(4), run.out + "/step_000004.2.partial");  // was being removed
   fs::create_directories(run.out + "/step_000003.partial");         // had just been made
   write(run.out + "/step_000002.partial/being_written", "orrery check");
-  fs::copy(run.checkpoint(4), run.out + "/step_000005.partial");  // its state names another step: not ours
+  fs::copy(run.checkpoint(4), run.out + "/step_000005.partial");  // its state names another step: not its own
   write(run.out + "/step_000009.partial/state.json", read_file(run.checkpoint(4) + "/state.json"));
   const std::string temporary = run.checkpoint(6) + "/state.json.77.partial",
                     foreign = run.checkpoint(6) + "/a.77.partial";
