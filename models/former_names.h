@@ -12,7 +12,7 @@ namespace orrery::models {
 struct FormerName {
   std::string_view current, former;
 };
-std::span<const FormerName> former_metrics();  // logged ones, and analyses, which begin the names of theirs
+std::span<const FormerName> former_metrics();  // and analyses, whose names begin those of their metrics
 std::span<const FormerName> former_presets();
 
 // Returns the former names of a metric, analysis or preset: the aliases of its entry in a registry.

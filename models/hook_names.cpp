@@ -65,7 +65,7 @@ std::string full_source(const HookAlias& alias, const std::string& layer) {
 }
 std::string full_target(const HookAlias& alias, const std::string& layer) {
   if (!alias.in_block) return alias.target;
-  std::string digits;  // their star matches a layer's number; a plain star of ours would match dots too
+  std::string digits;  // their star matches a layer's number; a plain star in our names would match dots too
   for (const char c : layer) digits += c == '*' ? "*([0-9])" : std::string(1, c);
   return "blocks." + digits + "." + alias.target;
 }

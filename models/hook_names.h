@@ -4,7 +4,7 @@
 //
 //   Hooks hooks(hook_patterns({"blocks.*.attn.hook_pattern"}), observer);       // blocks.*([0-9]).attention.weights
 //
-//   theirs                          ours                                 shape
+//   TransformerLens                 orrery                               shape
 //   hook_embed                      token_embedding.output               (B, T, C)
 //   blocks.0.hook_resid_pre         blocks.0.input                       (B, T, C)
 //   blocks.0.hook_resid_mid         blocks.0.attention.residual          (B, T, C)
@@ -41,10 +41,10 @@
 
 namespace orrery::models {
 
-// Returns our names for one of TransformerLens; several if its * or ? matches several. A * for the
-// layer matches digits: blocks.*.hook_resid_pre is one value per block. Other names are returned
-// unchanged, except for former names: Hooks::check_all_matched reports names without a value. Throws for an
-// unknown name with hook, attn, mlp, ln1, ln2 or ln_final in it; the error names the nearest.
+// Returns orrery's names for one of TransformerLens; several if its * or ? matches several. A * for
+// the layer matches digits: blocks.*.hook_resid_pre is one value per block. Other names, except
+// former ones, are returned unchanged: Hooks::check_all_matched reports names without a value.
+// Throws for an unknown name with hook, attn, mlp, ln1, ln2 or ln_final; offers the nearest.
 std::vector<std::string> resolve_hook_names(const std::string& pattern);
 // Returns the names for all patterns, in order.
 std::vector<std::string> hook_patterns(std::span<const std::string> patterns);

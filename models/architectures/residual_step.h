@@ -13,7 +13,7 @@
 
 namespace orrery::models {
 
-// A number, fixed or learned.  A fixed 1 costs nothing.
+// A number, fixed or learned. A fixed 1 costs nothing.
 class LearnableScale {
  public:
   explicit LearnableScale(const LearnableNumber& number);

@@ -6,10 +6,10 @@
 //   C^l: inputs of attention l in earlier blocks,  s: embedding_scale
 //
 // As in the authors' code: tokens do not attend to themselves, all heads and layers share one table
-// of relative positions, weights start by their inputs, embeddings at N(0, 1), the head is separate
-// with a bias, normalizations follow residuals. Their feed-forwards have biases, their attentions
-// none: bias=yes, attention_bias=no, as in the presets of their sizes. Spans cross blocks, so the
-// block size changes no logit, only how far gradients flow. Other settings of theirs:
+// of relative positions, weights are initialized by fan-in, embeddings by N(0, 1), the head is
+// separate with a bias, normalizations follow residuals. Their feed-forwards have biases, their
+// attentions none: bias=yes, attention_bias=no, as in the presets of their sizes. Spans cross
+// blocks, so the block size changes no logit, only how far gradients flow. Their other settings:
 //   --optimizer=adagrad --grad_clip=0 --learning_rate=0.07 --schedule=constant --losses.span_penalty=2e-6
 #pragma once
 

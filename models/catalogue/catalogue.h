@@ -11,9 +11,9 @@ struct CatalogueEntry {
   std::string name;
   std::vector<std::string> aliases;
   std::string formula, source;
-  std::vector<std::pair<std::string, std::string>> settings;  // with defaults, in the order of a spec
+  std::vector<std::pair<std::string, std::string>> settings;    // with defaults, in the order of a spec
   std::vector<std::pair<std::string, std::string>> properties;  // equal names throughout a family
-  std::vector<std::string> other_names = {};                  // former ones and synonyms, found but not shown
+  std::vector<std::string> other_names = {};                    // former ones and synonyms, found but not shown
 };
 struct CatalogueFamily {
   std::string name, title, description;

@@ -23,7 +23,7 @@ std::span<const Plugin> loaded_plugins();  // in the order of loading
 // Prepends arguments that load the same plug-ins in another process.
 std::vector<std::string> with_plugins(const std::vector<std::string>& arguments);
 
-// Returns true if the settings name an entry of the plug-in or request one of its figures.
+// Returns true if the settings name an entry of the plug-in or request one of its metrics.
 bool uses_plugin(const TrainSettings& settings, const Plugin& plugin);
 std::vector<std::string> plugins_of(const TrainSettings& settings);  // paths of all plug-ins that the settings use
 

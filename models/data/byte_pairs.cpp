@@ -96,7 +96,7 @@ class BytePairs final : public Tokenizer {
         vocabulary_.strips_left.empty() && vocabulary_.strips_right.empty() && vocabulary_.printed.empty();
     return encode(text, !whole, tokens, exact ? nullptr : &ends);
   }
-  // The white space that a token strips is not decoded, and a printed token is decoded to its bytes.
+  // White space that a token strips is not decoded, and a printed token is decoded to its bytes.
   bool decodes_exactly(std::span<const int32_t> tokens) const override {
     for (const auto* const list : {&vocabulary_.strips_left, &vocabulary_.strips_right, &vocabulary_.printed})
       for (const int32_t number : *list)
@@ -153,7 +153,7 @@ class BytePairs final : public Tokenizer {
     for (const int32_t number : list) all[static_cast<size_t>(number)] = true;
     return all;
   }
-  // An added token that is also a byte or a result of merges is not a mark: other text gives it too.
+  // An added token that is also a byte or a result of merges is not a mark: other text gives it.
   void find_marks() {
     marks_ = are_in(vocabulary_.added);
     const auto clear = [&](int32_t token) {

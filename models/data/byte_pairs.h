@@ -1,7 +1,7 @@
 // Byte-level BPE of GPT-2: Sennrich et al. 2016, arXiv:1508.07909; Radford et al. 2019.
 //
-// Pre-tokens (models/data/pretokenizer.h) start as one token per byte. While adjacent tokens are in the
-// list of merges, the leftmost two of the first listed pair become one token.
+// Pre-tokens (models/data/pretokenizer.h) start as one token per byte. While adjacent tokens are in
+// the list of merges, the leftmost two of the first listed pair become one token.
 //
 // In files a byte is a printable character: a printable one of Latin-1 is itself, the 68 others are
 // U+0100, U+0101, ... Text of an added token, such as <|endoftext|>, becomes that token.

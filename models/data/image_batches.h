@@ -25,14 +25,14 @@ class PixelScale {
 struct Augmentation {
   int64_t crop_padding = 0;  // p: black pixels around an image before a random crop of its size
   bool flip = false;         // half of the images are mirrored, left to right
-  double mixup = 0;          // a of Beta(a, a), the distribution of the mixing share; 0: no mixup
+  double mixup = 0;          // a of Beta(a, a), the distribution of `fraction`; 0: no mixup
 };
 
 struct ImageBatch {
   Tensor pixels;                // (B, H, W, C) f32
   std::vector<int32_t> labels;  // (B)
-  // Mixup, Zhang et al. 2018, arXiv:1710.09412: each image becomes share x + (1 - share) x', x' the
-  // next of the batch; its target likewise. The batch has one share, at least 1/2: x dominates.
+  // Mixup, Zhang et al. 2018, arXiv:1710.09412: an image becomes fraction x + (1 - fraction) x',
+  // x' the next of the batch; its target likewise. A batch has one fraction, at least 1/2.
   double fraction = 1;
   std::vector<int32_t> other_labels = {};  // of x'; empty without mixup
 };

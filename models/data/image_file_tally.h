@@ -11,10 +11,10 @@ namespace orrery::models {
 
 class ImageFileTally {
  public:
-  void leave_out(const std::string& path);                            // a file without the extension of an image
-  void leave_out(const std::string& path, const std::string& where);  // a file outside the folders that are read
+  void leave_out(const std::string& path);                                  // a file without the extension of an image
+  void leave_out(const std::string& path, const std::string& where);        // a file outside the folders that are read
   void check_orientation(const std::string& path, std::string_view bytes);  // of an image that is read
-  std::vector<std::string> notes(const std::string& from) const;      // about files of `from`
+  std::vector<std::string> notes(const std::string& from) const;            // about files of `from`
 
  private:
   struct Count {

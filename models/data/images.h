@@ -51,13 +51,13 @@ struct ImageOptions {
 struct ImageSet {
   Images train, validation;
   std::vector<std::string> classes;
-  std::vector<std::string> skipped = {};          // broken images that were left out, and why
-  std::vector<std::string> notes = {};            // sentences about other files not read as intended
-  std::string folder = {};                        // the folder that was read
-  std::map<std::string, Fingerprint> files = {};  // in `folder`, by path
-  Fingerprint fingerprint() const;                // of all files, with their names in the folder
+  std::vector<std::string> skipped = {};                   // broken images that were left out, and why
+  std::vector<std::string> notes = {};                     // sentences about other files not read as intended
+  std::string folder = {};                                 // the folder that was read
+  std::map<std::string, Fingerprint> files = {};           // in `folder`, by path
+  Fingerprint fingerprint() const;                         // of all files, with their names in the folder
   std::optional<Fingerprint> validation_fingerprint = {};  // of validation data read from elsewhere
-  bool has_split = false;                         // the data has a split for validation
+  bool has_split = false;                                  // the data has a split for validation
   // Returns how many validation images are training data with this validation_fraction.
   int64_t trained_on(double validation_fraction) const;
   // Reads and unpacks a file and adds it to `files`; throws Error above `limit` bytes.

@@ -1,4 +1,4 @@
-// Sentences, or whole documents, in two languages: pairs of a source and its translation, the target.
+// Sentences or whole documents in two languages: pairs of a source and its translation, the target.
 //
 // Batches hold pairs of similar lengths, as many as a budget of tokens allows. In every epoch the
 // pairs are sorted by target and source length; ties are in an order drawn for the epoch. They are
@@ -28,7 +28,7 @@ struct PairFiles {
   // Consecutive lines with equal text in this column are one document, joined by spaces; 0: each
   // line is a pair.
   int64_t document_column = 0;
-  int64_t document_lines = 0;  // most lines of a document in a pair; the next lines form another pair; 0: no limit
+  int64_t document_lines = 0;  // maximum per pair; the next lines form another pair; 0: no limit
 };
 
 // Throws Error if a file cannot be read or is empty, the numbers of lines differ, a line lacks a
@@ -67,7 +67,7 @@ class PairBatches {
   PairBatches(std::span<const Pair> pairs, const SentenceMarks& marks, int64_t max_tokens, uint64_t seed);
   int64_t batches_per_epoch() const { return static_cast<int64_t>(begins_.size()) - 1; }
   PairBatch at(int64_t number) const { return batch_of(pairs_at(number), marks_); }  // from 0, over all epochs
-  int64_t all_tokens() const { return all_tokens_; }  // of an epoch: sources and targets
+  int64_t all_tokens() const { return all_tokens_; }                                 // of an epoch: sources and targets
   // Returns the largest rows times longest row of a batch, a bound on the positions of a batch.
   int64_t max_positions() const { return max_positions_; }
   int64_t longest() const { return longest_; }  // tokens of the longest row

@@ -31,7 +31,7 @@ Batch crops(const TokenSequence& tokens, std::span<const int64_t> starts, int64_
 
 constexpr const char* shorter_text = "use a shorter text, or convert it to token files with `orrery prepare`";
 
-// Tokens of a text, with their characters if all are known; memory is checked before it is allocated.
+// Tokens of a text, with their characters if all are known. Checks memory before it is allocated.
 class TokensInMemory {
  public:
   explicit TokensInMemory(const TextFiles& files) : files_(files) {

@@ -67,8 +67,8 @@ TextEnds ends_of(const SortedJson& tokenizer, const std::string& path) {
   return ends;
 }
 
-// Returns the text of the folder's "bos_token" or "eos_token", "<s>" or {"content": "<s>", ...}, if any.
-// Like transformers, reads special_tokens_map.json first unless the other file has "added_tokens_decoder".
+// Returns the text of "bos_token" or "eos_token", "<s>" or {"content": "<s>", ...}, if any. Like
+// transformers, reads special_tokens_map.json first unless the other file has "added_tokens_decoder".
 std::string name_of_special(const std::string& folder, const char* key) {
   std::string path;
   const SortedJson map = object_in(folder, "special_tokens_map.json", path),

@@ -1,6 +1,6 @@
 // Tokens around a text, as set by the files of a tokenizer's folder: the post_processor of
-// tokenizer.json or, without that file, tokenizer_config.json and special_tokens_map.json. These two
-// also name the token between documents, eos_token.
+// tokenizer.json or, without it, tokenizer_config.json and special_tokens_map.json. These two also
+// name the token between documents, eos_token.
 #pragma once
 
 #include <cstdint>

@@ -21,7 +21,7 @@ REGISTER_DATA_FORMAT(text, {"text",
                             "in the order of their names; .gz too",
                             "text"});
 
-// Returns the file, or the file that a link leads to, if it is named like a file of tokens, else "".
+// Returns the file, or the file that a link leads to, if it is named like token files, else "".
 std::string file_of_tokens(const std::string& file) {
   std::error_code none;
   for (const std::string& name : {file, std::filesystem::canonical(file, none).string()})

@@ -1,4 +1,4 @@
-// Tokenizers: text to token numbers and back.
+// Tokenizers: text to token ids and back.
 #pragma once
 
 #include <functional>
@@ -89,9 +89,9 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const std::function<std::string()>& text);
 std::unique_ptr<Tokenizer> restore_tokenizer(const std::string& json);
 bool is_made_of_text(const std::string& name_or_path);  // a name that makes a vocabulary; else a path
-// Returns that of save() without what changes no tokens and older versions did not save.
+// Returns the fingerprint of save(), without members that change no tokens and are new.
 Fingerprint fingerprint_of(const Tokenizer& tokenizer);
-// Returns whether both give a text the same tokens. What is around a text may differ (TokenizerOverrides).
+// Returns whether both give a text equal tokens; tokens around it may differ (TokenizerOverrides).
 bool is_same_tokenizer(const Tokenizer& one, const Tokenizer& other);
 // Returns the fewest tokens of a text of `bytes` bytes with this setting or tokenizer name.
 double min_token_count(const std::string& name_or_path, uint64_t bytes);

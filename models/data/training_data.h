@@ -26,7 +26,7 @@ struct TrainedPart {
 
 // The data that a run was trained on. Tasks warn of a validation on them.
 struct TrainingData {
-  Fingerprint fingerprint = {};               // Task::fingerprint; without a hash: unknown
+  Fingerprint fingerprint = {};         // Task::fingerprint; without a hash: unknown
   double held_out = 0;                  // fraction that was kept for validation, if the data have no split for it
   std::vector<TrainedPart> parts = {};  // of a text: what else is known to hold its tokens
   bool of_init_from = false;            // else the run's own
@@ -47,7 +47,7 @@ TrainingOverlap trained_tokens(const Text& text, int64_t begin, int64_t end, std
 // more than 1,000, because each checkpoint records them.
 std::vector<TrainedPart> trained_parts(const Text& text, int64_t trained);
 
-// Returns the share of the run with the most `trained` units.
+// Returns the overlap of the run with the most `trained` units.
 TrainingOverlap most_trained(std::span<const TrainingData> runs,
                              const std::function<int64_t(const TrainingData&)>& trained);
 

@@ -1,4 +1,4 @@
-// Bytes as text: six bits a character, A-Z a-z 0-9 + /, and = up to a multiple of four.  RFC 4648, section 4.
+// Base64: six bits a character, A-Z a-z 0-9 + /, and = up to a multiple of 4. RFC 4648, section 4.
 #pragma once
 
 #include <string>

@@ -12,8 +12,8 @@ namespace orrery::models {
 
 using Json = nlohmann::ordered_json;
 
-// Bytes; for read_file.  A vocabulary of 200,000 tokens takes 30 MB, the index of a model of 90,000 tensors 9 MB, and a
-// file of settings with the names of 20,000 classes 2 MB.
+// Bytes; for read_file. A vocabulary of 200,000 tokens takes 30 MB, an index of 90,000 tensors 9 MB,
+// and a file of settings with the names of 20,000 classes 2 MB.
 constexpr uint64_t max_json_bytes = uint64_t{64} << 20, max_index_bytes = uint64_t{16} << 20,
                    max_settings_bytes = uint64_t{8} << 20;
 
@@ -30,7 +30,7 @@ SortedJson parse_large_json(std::string_view text, std::string_view what);
 
 // Adds a seal against changes: the last member, "sha256", hashes all before it, without spaces.
 void add_seal(Json& object);
-// Removes the seal; throws Error, "WHAT: its content does not match its SHA-256 ...", if it does not match.
+// Removes the seal; throws Error, "WHAT: its content does not match ...", if it does not match.
 void take_seal(Json& object, std::string_view what);
 
 // Returns a member. Errors: "run/step_000100/state.json: 'step' must be a whole number".

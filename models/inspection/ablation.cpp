@@ -9,11 +9,11 @@
 // Patching (causal tracing, Meng et al. 2022, arXiv:2202.05262; Zhang and Nanda 2023,
 // arXiv:2309.16042): this example runs with the other's residual state at one layer and position.
 // The result is the fraction of the difference between the examples that this restores,
-//   share = (m(patched) - m(this)) / (m(other) - m(this))      1: the other's behaviour is back; below 0: farther away
+//   fraction = (m(patched) - m(this)) / (m(other) - m(this))   1: the other's behaviour is back; below 0: farther away
 //   m = z[the other's target] - z[this one's], of logits z at the requested position, or where the two examples
 //       differ most in m; for equal targets, m = z[the target]
-// States that are equal in both examples are not run: their share is 0. If the difference is below
-// min_difference, no shares are computed.
+// States that are equal in both examples are not run: their fraction is 0. If the difference is
+// below min_difference, no fractions are computed.
 #include <algorithm>
 
 #include "engine/types/format.h"
@@ -187,7 +187,7 @@ double measure(const Tensor& logits, const RowDifference& at) {
   return at.own == at.others ? others : others - z[static_cast<size_t>(at.own)];
 }
 
-// Returns the rows with a target in both examples, largest difference first; only `position` if set.
+// Returns rows with a target in both examples, largest difference first; only `position` if set.
 std::vector<RowDifference> differences(const InspectedExample& example, const InspectedExample& other,
                                        int64_t position) {
   const Tensor here = example.run(), there = other.run();
@@ -221,8 +221,8 @@ std::string describe(const InspectedExample& example, const RowDifference& at) {
 }
 
 // A smaller difference changes the odds of the targets by about a tenth at most: the model predicts
-// the same for both examples. A share of it would be a quotient of small numbers: any state that
-// moves the logits slightly would seem to restore all of it, or several times that.
+// the same for both examples. A fraction of it would be a quotient of small numbers: any state
+// that moves the logits slightly would seem to restore all of it, or several times that.
 constexpr double min_difference = 0.1;
 
 View no_difference_view(const InspectedExample& example, std::span<const RowDifference> all, int64_t max_count) {
@@ -252,7 +252,7 @@ std::string describe_changes(const MapView& map) {
   return all.empty() ? "" : all + ".";
 }
 
-// Returns the restored shares of one state: of each position, then of all positions at once.
+// Returns the restored fractions of one state: of each position, then of all positions at once.
 std::vector<double> restored_fractions(const InspectedExample& example, const RowDifference& at,
                                        const ResidualState& own, const ResidualState& others) {
   const std::vector<double> own_values = own.value.to_vector(), other_values = others.value.to_vector();

@@ -7,8 +7,8 @@
 //   induction      sum of p on the key after the token's earlier occurrence, in a random sequence of n tokens
 //                  that is repeated once: p from position i >= n to position i - n + 1
 //                  (Olsson et al. 2022, arXiv:2209.11895)
-// Entropy, zeros, row sum and span are metrics of `orrery list figures`. The entropy's ceiling is
-// that of uniform weights: ln(T!) / T under a causal mask, else ln of the number of keys and slots.
+// Entropy, zeros, row sum and span are metrics of `orrery list metric`. The entropy's ceiling is that
+// of uniform weights: ln(T!) / T under a causal mask, else ln of the number of keys and slots.
 // Quarters of the ceiling as in Jha and Reagen 2024, arXiv:2410.09637.
 #include <algorithm>
 #include <set>

@@ -94,7 +94,7 @@ Lens lens_of(const InspectedExample& example, const ResidualStream& stream, cons
   return lens;
 }
 
-// Returns row s.place; if it is -1, the row whose target has the smallest p, and the last row.
+// Returns row s.position; if it is -1, the row whose target has the smallest p, and the last row.
 std::set<size_t> chosen_rows(const Lens& lens, const AnalysisSettings& s) {
   const auto rows = static_cast<int64_t>(lens.labels.size());
   check(s.position < rows, "inspect: --position=", s.position, " is out of range; positions have numbers from 0 to ",

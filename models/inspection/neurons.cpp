@@ -9,7 +9,7 @@
 //               TransformerLens reads W_out W_U); otherwise it also includes the final normalization
 //   carriers    number of units, largest first, with 85 % of the sum of |value| at a position, mean over positions
 //               (A Study on ReLU and Softmax in Transformer, arXiv:2302.06461, finds 0.2 % of slots under softmax)
-//   never       fraction of dead units, which are exactly 0 at every position
+//   dead        fraction of dead units, which are exactly 0 at every position
 #include <algorithm>
 #include <functional>
 #include <map>

@@ -6,7 +6,7 @@
 //   straight     fraction of the variance of y' that the best line  a x + b  explains
 //   like tanh    fraction that the best  a tanh(g x) + b  explains, and its g
 //   alpha        of dynamic normalizations; training moves it near 1 / std of the input (same paper, figure 8)
-//   saturated    the metric `saturation` (`orrery list figures`): fraction of inputs with |alpha x| > 2
+//   saturated    the metric `saturation` (`orrery list metric`): fraction of inputs with |alpha x| > 2
 #include <algorithm>
 
 #include "engine/autograd/autograd.h"

@@ -3,7 +3,7 @@
 // width, channels). Its queries, keys and values have three matrices, here one. All its linear
 // layers have biases (q, k, v unless qkv_bias is false); missing biases become zeros.
 // processor_config.json ('image_processor'), else preprocessor_config.json, defines how pixels are
-// scaled. Images of other sizes are resized differently from the source (models/data/decoded_image.h).
+// scaled. Images of other sizes are resized unlike the source (models/data/decoded_image.h).
 #include <algorithm>
 #include <cmath>
 

@@ -13,7 +13,7 @@ bool is_weight_or_bias(const std::string& name) {
   return name == "weight" || name == "bias" || name.ends_with("_bias");
 }
 
-// Logs parameters that are neither weights nor biases nor spans, which have their own figure:
+// Logs parameters that are neither weights nor biases nor spans, which have their own metric:
 // log_gamma as gamma, and those that all layers share as the model's.
 void log_parameters(MetricRow& row, const nn::FlatParameters& parameters) {
   const std::string logarithm = "log_";

@@ -1,5 +1,5 @@
-// The size of the residual stream after each sublayer, sqrt(mean x^2) in f64: without normalization it grows layer by
-// layer.
+// The size of the residual stream after each sublayer, sqrt(mean x^2) in f64: without normalization
+// it grows layer by layer.
 #include <cmath>
 
 #include "models/metrics/base/model_metric.h"

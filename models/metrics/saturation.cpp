@@ -1,4 +1,5 @@
-// Where alpha x leaves (-2, 2), tanh and erf are flat and pass no gradient (Zhu et al. 2025, arXiv:2503.10622).
+// Where alpha x leaves (-2, 2), tanh and erf are flat: almost no gradient (Zhu et al. 2025,
+// arXiv:2503.10622).
 #include "models/metrics/base/model_metric.h"
 #include "nn/normalizations/base/dynamic.h"
 

@@ -17,9 +17,9 @@ struct Curve {
   std::vector<double> values;  // NaN if not finite
 };
 
-// Curve that keeps at most `max_points` (4 or more) of `points` points added in order: the smallest and
-// largest of each of most / 2 equal groups, so that peaks stay. A non-finite point replaces both.
-// Keeps all if there are fewer than `max_points`.
+// A curve that keeps at most `max_points` (4 or more) of `points` points added in order: the
+// smallest and largest of each of max_points / 2 equal groups, so that peaks stay. A non-finite
+// point replaces both. Keeps all if there are fewer than `max_points`.
 class ThinnedCurve {
  public:
   ThinnedCurve(size_t points, size_t max_points) : points_(points), max_points_(max_points) {}
@@ -46,11 +46,11 @@ struct LoggedRun {
   std::string name, group;  // runs of one group have one colour
   RunLog log;
   std::set<std::string> metrics = {};  // metrics; empty: all
-  int64_t data_since = 0;            // step at which the data changed; the lowest values are those after it
+  int64_t data_since = 0;              // step at which the data changed; the lowest values are those after it
 };
 
 // Appends a `curves` section per metric: first the losses together, then single metrics, then
-// metrics per component, figure/place, with a line per module path. data:
+// metrics per component, metric/path, with a line per module path. data:
 //   {"figure": "gradient_norm", "series": [{"name": ..., "key": ..., "run": 0, "rows": 600, "steps": [...],
 //    "values": [...]}], "runs": [{"name": ..., "group": ...}], "thinned": false}
 // `rows` counts the log's rows before thinning. If the axis is not steps, "axis" is its name and

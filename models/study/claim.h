@@ -53,9 +53,9 @@ struct Variant {
 };
 
 struct Comparison {
-  std::string text;     // as written in the file
+  std::string text;         // as written in the file
   std::string metric_text;  // its own metric expression as text; empty: the claim's
-  size_t metric = 0;    // index into the claim's metrics
+  size_t metric = 0;        // index into the claim's metrics
   std::string left, right;
   bool of_variants = true;  // right is a variant
   MetricExpression number;  // otherwise `left` is compared with this
@@ -82,7 +82,7 @@ struct Claim {
   std::vector<MetricExpression> metrics;  // the claim's, then the comparisons' own
   std::vector<Comparison> refuted_if;
   std::vector<std::string> metric_locations;  // location of each metric: "claim.toml:5"
-  ExampleSettings example;                 // input of the analyses
+  ExampleSettings example;                    // input of the analyses
   std::string example_location;
   int64_t rounds = 0, round_steps = 0;
   bool smoke = false;  // shortened by for_smoke
@@ -99,8 +99,8 @@ struct Claim {
 };
 std::string name(Claim::Kind kind);  // trained, derived, timed
 
-// Returns the SHA-256 of a claim's parsed values: comments, the order of its lines and renamed settings
-// and metrics do not matter (id_names.h).
+// Returns the SHA-256 of a claim's parsed values: comments, the order of its lines and renamed
+// settings and metrics do not matter (id_names.h).
 std::string claim_hash(const std::string& path);
 // Reads a claim. Errors name file and line, and state what is missing or contradictory.
 Claim read_claim(const std::string& path);

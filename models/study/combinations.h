@@ -17,7 +17,7 @@ std::vector<std::string> expand_braces(const std::string& text, size_t max_value
 using Assignments = std::vector<std::pair<std::string, std::string>>;
 
 // Returns every combination of the keys' values; a key may have braces or be repeated. Keys keep
-// the order of their first occurrence; the first changes slowest. Throws above `max_values` combinations.
+// the order of their first occurrence; the first changes slowest. Throws above `max_values`.
 std::vector<Assignments> combinations(const Assignments& given, size_t max_values = 100'000);
 std::vector<std::string> varied_keys(const Assignments& given);  // those with more than one value
 

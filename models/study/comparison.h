@@ -25,8 +25,8 @@ struct DifferingMetric {
   double first = 0, second = 0;
 };
 struct LogComparison {
-  int64_t steps = 0, last = 0;         // number of common steps, and the last of them
-  int64_t first_difference = -1;       // first common step where a metric differs; -1: none
+  int64_t steps = 0, last = 0;           // number of common steps, and the last of them
+  int64_t first_difference = -1;         // first common step where a metric differs; -1: none
   std::vector<DifferingMetric> metrics;  // metrics that differ there: of the whole model, then of its modules
 };
 // Compares the metrics that both logs have at a step bit for bit, without timings. Rows must be

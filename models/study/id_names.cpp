@@ -19,7 +19,7 @@ constexpr Name keys[] = {{"batch_size", "batch"},           {"kv_heads", "key_he
                          {"weight_decay_rules", "decays"},  {"metrics", "figures"},
                          {"metrics_every", "figures_every"}};
 
-// Words of a value; the key is today's. A word that ends with = is the beginning of one.
+// Names in a value of the setting `key` (current name). A name that ends with = begins an argument.
 struct Value {
   std::string_view key;
   Name word;

@@ -1,5 +1,5 @@
-// Names in ids of runs and in hashes of configs and claims, which files hold. They are computed with
-// the names of the first version, so that a renamed setting, value or metric does not change them.
+// Names in ids of runs and in hashes of configs and claims, which files hold. They are computed
+// with the names of the first version, so that renamed settings, values and metrics change none.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ std::string value_in_id(const std::string& key, const std::string& value);
 // Returns a file of settings as JSON with these names in key order: comments, the order of lines
 // and renamed settings do not matter.
 std::string config_in_id(const std::string& path);
-// The same for a claim, with the names of its metrics.
+// Returns a claim in this form, with the former names of its metrics.
 std::string claim_in_id(const std::string& path);
 
 }  // namespace orrery::models

@@ -15,8 +15,8 @@
 //   lowest_at(a)  highest_at(a)   the first swept value at which a is lowest, highest
 //   diverged     1 if the run diverged, else 0
 //
-// Functions over the sweep must be outermost. Metrics of analyses (`orrery list looks`), such as
-// heads/induction/*, are computed from the trained model and the claim's example.
+// Functions over the sweep must be outermost. Metrics of analyses (`orrery list analysis`), such
+// as heads/induction/*, are computed from the trained model and the claim's example.
 #pragma once
 
 #include <span>
@@ -36,7 +36,7 @@ struct MetricExpression {
   std::vector<MetricExpression> arguments;
 
   bool is_of_sweep() const { return kind == Kind::over_sweep; }
-  bool uses_swept() const;                   // `swept` occurs as a number
+  bool uses_swept() const;                    // `swept` occurs as a number
   std::vector<std::string> patterns() const;  // patterns, each once
 };
 

@@ -1,4 +1,4 @@
-// The folder of runs that sweeps and studies share (runs.h): what it contains, and which sweeps and studies use a run.
+// The folder of runs that sweeps and studies share (runs.h): its contents and the uses of a run.
 //
 //   pool/used_by/0123456789abcdef.json    a sweep or study: its folder relative to the pool, the ids of its runs, and
 //                                         those of an earlier sweep or study whose folder had this path
@@ -43,7 +43,7 @@ RunUsers users_of(const PoolUses& uses, const std::string& id);
 // Records that the sweep or study in `folder` uses these runs and no others.
 void record_use(const std::string& pool, const std::string& folder, const std::set<std::string>& runs);
 
-// Removes all files of a run; returns false if a program trains it or its use is more than `max_use`.
+// Removes all files of a run; returns false if a program trains it or its use exceeds `max_use`.
 // Errors begin with "runs".
 bool remove_from_pool(const std::string& pool, const std::string& id, RunUse max_use);
 

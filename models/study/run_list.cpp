@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns the whole lines among the last bytes of a log; a last line without its end is being written.
+// Returns the whole lines among the last bytes of a log; omits a last line without its end.
 std::string last_lines(const std::string& path) {
   const FileReader log(path);
   const uint64_t begin = log.size() > max_log_bytes ? log.size() - max_log_bytes : 0;

@@ -1,4 +1,4 @@
-// The runs below a folder and what is known of each without loading a model, for `orrery runs`.
+// The runs below a folder, with their properties, without loading a model, for `orrery runs`.
 #pragma once
 
 #include <cmath>
@@ -40,11 +40,11 @@ struct RunList {
   std::vector<ListedPool> pools;
 };
 
-// Of a log above this size, only the last bytes are read; best_loss is then that of these.
+// A log above this size is read only in its last bytes; best_loss is then that of these.
 constexpr uint64_t max_log_bytes = uint64_t{8} << 20;
 
-// Lists the folder itself, if it is a run or a pool, else what is in it and its subfolders. Hidden
-// folders, and those in a run or pool, are skipped. A run that cannot be read does not end the list.
+// Lists the folder itself, if it is a run or a pool, else what is in it and its subfolders. Skips
+// hidden folders, and those in a run or pool. A run that cannot be read does not end the list.
 RunList runs_below(const std::string& folder);
 
 }  // namespace orrery::models

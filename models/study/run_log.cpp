@@ -11,7 +11,7 @@
 namespace orrery::models {
 
 LogRow parse_log_row(std::string_view line, const std::string& what) {
-  const SortedJson json = parse_large_json(line, what);  // a row may have thousands of figures
+  const SortedJson json = parse_large_json(line, what);  // a row may have thousands of metrics
   LogRow row{.step = whole_number_member(json, "step", what), .metrics = {}};
   for (const auto& [key, value] : json.items()) {
     if (key == "step" || !(value.is_number() || value.is_null())) continue;

@@ -21,8 +21,8 @@ LogRow parse_log_row(std::string_view line, const std::string& what);  // errors
 // pass reads the file again, to save memory, and ignores rows that are written after of_run.
 class RunLog {
  public:
-  RunLog() = default;                      // no rows
-  RunLog(std::vector<LogRow> rows);        // in memory
+  RunLog() = default;                // no rows
+  RunLog(std::vector<LogRow> rows);  // in memory
   RunLog(std::initializer_list<LogRow> rows) : RunLog(std::vector<LogRow>(rows)) {}
   // Opens `folder`/metrics.jsonl. Omits a last line without line end: it is still being written.
   static RunLog of_run(const std::string& folder);

@@ -17,10 +17,10 @@ namespace orrery::models {
 struct StudyVerdict {
   std::string file, source, sentence, kind, metric, version, reported, smaller;
   bool main = false;
-  std::string claim;           // SHA-256 of the claim's file
-  std::string meaning;         // claim_hash of its file; empty: an older program wrote the verdict
-  // SHA-256 hashes of the other inputs, by name: "config" and inputs of the runs (input_fingerprints in
-  // runs.h), such as "data". An input has several hashes if it differed between runs.
+  std::string claim;    // SHA-256 of the claim's file
+  std::string meaning;  // claim_hash of its file; empty: an older program wrote the verdict
+  // SHA-256 hashes of the other inputs, by name: "config" and inputs of the runs (input_fingerprints
+  // in runs.h), such as "data". An input has several hashes if it differed between runs.
   std::map<std::string, std::set<std::string>> input_hashes;
   std::string command, runs;   // the command that repeats the study; its runs' folder
   bool smoke = false;          // there is no verdict

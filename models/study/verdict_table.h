@@ -12,10 +12,10 @@
 namespace orrery::models {
 
 struct ListedVerdict {
-  std::string group, name;  // the folder (may be empty) and the file: "relu_former", "softmax_memory_hurts"
+  std::string group, name;     // the folder (may be empty) and the file: "relu_former", "softmax_memory_hurts"
   std::optional<Claim> claim;  // none: its file cannot be read
   std::optional<StudyVerdict> verdict;
-  std::string error;       // why there is no verdict
+  std::string error;        // why there is no verdict
   bool has_readme = false;  // the group has a README.md, which the page links to
   bool main() const { return verdict ? verdict->main : claim && claim->main; }
   std::string sentence() const { return verdict ? verdict->sentence : claim ? claim->sentence : ""; }
@@ -27,7 +27,7 @@ OutputKind verdicts_csv_kind();
 std::string verdicts_csv(std::span<const ListedVerdict> all);
 
 OutputKind verdicts_page_kind();
-// Returns Markdown for a folder that contains PLACE/picture.svg of each claim. It links to the
+// Returns Markdown for a folder that contains GROUP/NAME/picture.svg of each claim. It links to the
 // claims' files in `claims`, a path relative to the page, and to the groups' README.md, if any.
 std::string verdicts_page(std::span<const ListedVerdict> all, const std::string& claims);
 

@@ -26,7 +26,7 @@ class MeanLoss {
 
 // Returns the negative log-likelihood in nats of every token but the first, each predicted once,
 // over consecutive windows of `context` tokens. No result if `stop` returns true between them. With
-// `end_of_document`, documents are separate and the token after it is no target.
+// `end_of_document`, documents are separate and the token after it is not a target.
 std::optional<MeanLoss> evaluate(nn::Module& model, const TokenSequence& tokens, int64_t context, int64_t batch = 16,
                                  const std::function<bool()>& stop = {}, std::optional<int32_t> end_of_document = {});
 

@@ -1,8 +1,8 @@
 // Image classification: the class, of K, that an image shows.
 //   softmax   loss = mean over the images of  ln sum_k exp z_k - sum_k q_k z_k
 //   sigmoid   loss = mean over the images of  sum_k ln(1 + exp z_k) - q_k z_k    Beyer et al. 2020, arXiv:2006.07159
-// with logits z and targets q: 1 at the class and 0 elsewhere, smoothed to (1 - s) q + s / K, and mixed with those of
-// another image by mixup.  Both losses are linear in q, so a mixed target's loss is the mixture of two losses.
+// with logits z and targets q: 1 at the class, else 0; smoothed to (1 - s) q + s / K, and mixed with
+// those of another image by mixup. Both losses are linear in q, so mixed targets mix two losses.
 #include <algorithm>
 #include <array>
 #include <functional>
@@ -150,7 +150,7 @@ class ImageClassification final : public Task {
   std::vector<Tensor> dummy_batch(int64_t batch, int64_t) const override {
     const Images& images = any();
     ImageBatch some{Tensor::zeros(Shape{batch, images.height, images.width, images.channels}),
-                   std::vector<int32_t>(static_cast<size_t>(batch))};
+                    std::vector<int32_t>(static_cast<size_t>(batch))};
     if (settings_.mixup > 0) some.other_labels = some.labels;
     return tensors_of(some, true);
   }

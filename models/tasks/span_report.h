@@ -11,13 +11,13 @@
 
 namespace orrery::models {
 
-// A recorder of a model's spans from its construction on. Spans are in tokens, ramp included: min(z
-// + R, S); a dynamic span is averaged over all query tokens.
+// A recorder of a model's spans from its construction on. Spans are in tokens, ramp included:
+// min(z + R, S); a dynamic span is averaged over all query tokens.
 class SpanReport {
  public:
   explicit SpanReport(nn::Module& model);
   SpanReport(const SpanReport&) = delete;
-  // Adds figures span_mean and span_max over all heads and layers, and details, for example of
+  // Adds metrics span_mean and span_max over all heads and layers, and details, for example of
   // layer 2: span.2.mean, span.2.max over heads and span.2.0, ... per head. Nothing without spans.
   void add_to(Validation& validation) const;
 

@@ -166,7 +166,7 @@ class Translation final : public Task {
   int64_t validation_batch() const override {
     return std::max(rows_of(*validation_), sample_batches_ ? rows_of(*sample_batches_) : 0);
   }
-  // Pads one row by a token, if it has room: metrics and the probe use memory to skip padding.
+  // Pads one row by a token, if it has room: metrics and signal propagation then skip padding.
   std::vector<Tensor> dummy_batch(int64_t batch, int64_t length) const override {
     const Tensor tokens = Tensor::zeros(Shape{batch, length}, Dtype::i32);
     std::vector<int32_t> row_lengths(static_cast<size_t>(batch), static_cast<int32_t>(length));
@@ -221,7 +221,7 @@ class Translation final : public Task {
     training.erase(training.end() - count, training.end());
     return held_out;
   }
-  // Returns the pairs as tokens; removes the pairs that `longest` excludes from both lists.
+  // Returns the pairs as tokens; removes the pairs that `max_length` excludes from both lists.
   std::vector<Pair> encoded(std::vector<TextPair>& texts, int64_t context, const std::string& file) const {
     const auto tokens = [](const Pair& p) { return static_cast<int64_t>(std::max(p.source.size(), p.target.size())); };
     std::vector<Pair> pairs = encode(texts, *tokenizer_, marks_);
@@ -309,8 +309,8 @@ class Translation final : public Task {
   std::map<std::string, Fingerprint> extra_inputs_;
   std::vector<std::string> notes_;  // about the validation split
   std::vector<Pair> training_, held_out_, training_sample_;
-  std::vector<std::string> references_;                                    // held-out targets, if BLEU is computed
-  std::unique_ptr<PairBatches> batches_, validation_, sample_batches_;     // null without such pairs
+  std::vector<std::string> references_;                                 // held-out targets, if BLEU is computed
+  std::unique_ptr<PairBatches> batches_, validation_, sample_batches_;  // null without such pairs
 };
 REGISTER_TASK(Translation);
 

@@ -32,7 +32,7 @@ std::vector<NamedTensor> optimizer_state_of(const nn::Optimizer& optimizer) {
   for (const auto& [path, tensor] : optimizer.state()) all.push_back({path, tensor});
   return all;
 }
-// carried.1.blocks.0.attention: stream state of this attention for micro-batch 1
+// Former name, which files keep. carried.1.blocks.0.attention: its stream state for micro-batch 1.
 const std::string stream_prefix = "carried.";
 void add_stream_states(const std::vector<nn::Cache>& stream_states, std::vector<NamedTensor>& all) {
   for (size_t i = 0; i < stream_states.size(); ++i)
@@ -71,8 +71,10 @@ Fingerprint fingerprint(const Json& file, const std::string& what) {
 Json as_json(const std::vector<TrainedPart>& parts) {
   Json all = Json::array();
   for (const TrainedPart& part : parts)
-    all.push_back(
-        {{"bytes", part.fingerprint.bytes}, {"sha256", part.fingerprint.sha256}, {"begin", part.begin}, {"end", part.end}});
+    all.push_back({{"bytes", part.fingerprint.bytes},
+                   {"sha256", part.fingerprint.sha256},
+                   {"begin", part.begin},
+                   {"end", part.end}});
   return all;
 }
 Json as_json(const TrainingData& data) {

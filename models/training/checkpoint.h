@@ -24,17 +24,17 @@ struct CheckpointState {
   int64_t step = 0;       // updates done
   std::string tokenizer;  // as Tokenizer::save wrote it
   std::vector<std::pair<std::string, std::string>> settings;
-  double validation_loss = 0;                      // nats, the latest; 0 if there was none
-  int64_t validated = -1;                          // step of validation_loss; -1: none, or not recorded
-  int64_t data_since = 0;                          // step at which allow_new_text last changed the data; 0: never
-  Fingerprint text = {};                           // of the training data; without a hash: not recorded
-  std::vector<TrainedPart> parts = {};             // Task::trained_parts
-  std::vector<TrainingData> earlier = {};          // before allow_new_text, and of init_from and its own init_from
+  double validation_loss = 0;              // nats, the latest; 0 if there was none
+  int64_t validated = -1;                  // step of validation_loss; -1: none, or not recorded
+  int64_t data_since = 0;                  // step at which allow_new_text last changed the data; 0: never
+  Fingerprint text = {};                   // of the training data; without a hash: not recorded
+  std::vector<TrainedPart> parts = {};     // Task::trained_parts
+  std::vector<TrainingData> earlier = {};  // before allow_new_text, and of init_from and its own init_from
   std::map<std::string, Fingerprint> extra_inputs = {};  // of other inputs (Task::extra_inputs); empty: not recorded
-  std::map<std::string, Fingerprint> files = {};   // of the checkpoint, by name; empty: older format without hashes
-  int64_t position = 0;                            // tokens read from each text stream; 0: batches are not streams
-  std::string version = {};                        // of the program that wrote it; set by read_state
-  std::vector<nn::Cache> stream_states = {};       // stream state of each micro-batch; read by load_stream_states alone
+  std::map<std::string, Fingerprint> files = {};  // of the checkpoint, by name; empty: older format without hashes
+  int64_t position = 0;                           // tokens read from each text stream; 0: batches are not streams
+  std::string version = {};                       // of the program that wrote it; set by read_state
+  std::vector<nn::Cache> stream_states = {};      // stream state of each micro-batch; read by load_stream_states alone
 };
 
 constexpr const char *weights_name = "weights.safetensors", *optimizer_name = "optimizer.safetensors";
@@ -48,8 +48,8 @@ class NonFiniteCheckpointError : public Error {
 };
 
 // Writes the three files into a folder that lacks them, reads them back and compares; computes
-// state.files. Without `optimizer` the checkpoint cannot be resumed. Throws NonFiniteCheckpointError if a
-// parameter, a buffer or a value of the optimizer state is not finite.
+// state.files. Without `optimizer` the checkpoint cannot be resumed. Throws
+// NonFiniteCheckpointError if a parameter, a buffer or a value of the optimizer state is not finite.
 void write_checkpoint(const std::string& folder, const CheckpointState& state, nn::Module& model,
                       const nn::Optimizer* optimizer);
 // Rewrites state.json alone, from the state that read_state returned and the caller extended.

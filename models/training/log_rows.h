@@ -25,7 +25,7 @@ class LineReader {
   // `file`, opened from `path`, must outlive the reader.
   LineReader(const FileReader& file, uint64_t size, std::string path)
       : file_(file), size_(size), path_(std::move(path)) {}
-  // Returns false at the end. `line` is valid until the next call. Throws above max_row_bytes bytes.
+  // Returns false at the end. `line` is valid until the next call. Throws above max_row_bytes.
   bool next(std::string_view& line);
   // Returns what follows the last line, once next() has returned false: a line without its end.
   std::string_view rest() const { return std::string_view(buffer_).substr(begin_); }
@@ -51,7 +51,7 @@ class FlatRowReader {
   using ModelMetric = std::map<std::string, double>::iterator;
   const LogRow* row_ = nullptr;                            // row that `last_` points into
   std::vector<std::pair<std::string, ModelMetric>> last_;  // keys of the previous row as in the file, and their metrics
-  size_t members_ = 0;                                // in this row so far, without the step
+  size_t members_ = 0;                                     // in this row so far, without the step
   bool has_step_ = false;
 };
 

@@ -16,7 +16,7 @@
 namespace orrery::models {
 namespace {
 
-// Bits for the metrics whose meaning a setting changes; figures: accuracy, bits_per_character, BLEU.
+// Bits for the metrics whose meaning a setting changes: losses; accuracy, bits_per_character, BLEU.
 struct MetricKind {
   static constexpr unsigned validation = 1, metrics = 2, on_training = 4, steps = 8,
                             on_validation = validation | metrics, losses = validation | on_training | steps,
@@ -26,7 +26,7 @@ struct MetricKind {
 struct LossSetting {
   std::string_view key;
   unsigned metrics;
-  bool splits = false;  // it says how data are read and split
+  bool splits = false;  // it defines how data are read and split
 };
 constexpr auto loss_settings =
     std::to_array<LossSetting>({{"data", MetricKind::all},
@@ -125,7 +125,7 @@ Value relevant_value(const LossSetting& setting, const Listed& run, unsigned met
   const bool separate = (metric & MetricKind::on_validation) != 0 && !value("validation_data").empty();
   if (setting.key == "validation_fraction" && separate) return {};
   if ((setting.key == "data" || setting.key == "translations") && separate) {
-    // The data also make a learned vocabulary, or hold the tokens' own.
+    // A vocabulary may be trained on the data, or come with their tokens.
     const TokenizerEntry* const named = tokenizers().find(tokenizer.substr(0, tokenizer.find('(')));
     if (metric == MetricKind::metrics || tokenizers_known || ((!named || !named->train) && !is_prepared(value("data"))))
       return {};

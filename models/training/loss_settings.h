@@ -14,7 +14,7 @@
 namespace orrery::models {
 
 bool defines_loss(std::string_view setting);  // to a loss, or to another result of a validation
-// Returns true for settings that say how data are read and split, except their paths.
+// Returns true for settings that define how data are read and split, except their paths.
 bool splits_data(std::string_view setting);
 
 bool is_loss(std::string_view metric);  // validation_loss, training_loss or loss: nats of the targets
@@ -25,8 +25,8 @@ std::vector<std::string> metrics_with_meaning(const std::string& pattern);
 // both runs have them, else by the settings that name them.
 struct LossMeaning {
   TrainSettings settings;
-  // Fingerprints of the inputs, by setting, as in Task::extra_inputs; also "data" and "tokenizer".
-  // Missing: unknown.
+  // Fingerprints of the inputs, as in Task::extra_inputs, by setting; also "data" and
+  // "tokenizer". A missing entry is unknown.
   std::map<std::string, Fingerprint> read = {};
 };
 LossMeaning loss_meaning(const TrainSettings& settings, const CheckpointState& state);

@@ -62,7 +62,7 @@ BatchSizes choose_batch_sizes(const TrainSettings& s, const Task& task, int64_t 
   return {sequences, sequences, tokens};
 }
 
-// Returns the bytes of a second copy of the model with gradients, which the probe makes.
+// Returns the bytes of a second copy of the model with gradients, as signal propagation makes it.
 double bytes_of_copy(const TrainSettings& s, int64_t parameters) {
   return 2 * static_cast<double>(parameters) * bytes_of(parse_dtype(s.dtype));
 }
@@ -95,8 +95,8 @@ void fill_in(MemoryPlan& plan, const Peaks& peaks) {
 
 struct Measured {
   double optimizer_state = 0;  // bytes
-  Cost update{};          // of the part of a step that depends on parameters alone
-  Peaks whole{}, half{};  // at the sample's tokens, and at half of them
+  Cost update{};               // of the part of a step that depends on parameters alone
+  Peaks whole{}, half{};       // at the sample's tokens, and at half of them
 };
 
 Measured measure_layers(const TrainSettings& s, const Task& task, int64_t layers, const BatchSizes& sizes) {
@@ -127,8 +127,8 @@ double with_layers(double one, double two, int64_t layers) {
   return one + std::max(0.0, two - one) * static_cast<double>(layers - 1);
 }
 
-// Sets moments, activations, probe and seconds. The measured models are at most as large as the
-// run: if they do not fit, the run does not fit.
+// Sets optimizer state, activations, signal propagation and seconds. The measured models are at
+// most as large as the run: if they do not fit, the run does not fit.
 void extrapolate(const TrainSettings& s, const Task& task, int64_t parameters_of_two, MemoryPlan& plan) {
   const BatchSizes sizes = choose_batch_sizes(s, task, parameters_of_two);
   const int64_t layers = layers_of(s);
@@ -267,7 +267,7 @@ MemoryPlan plan_memory(const TrainSettings& s, const Task& task) {
     if (s.nan_guard) plan.guard = plan.weights + plan.optimizer_state;
     plan.activations = std::max(plan.activations, bytes_of_loading(s, plan));
   };
-  const auto needs = [&](double fraction) {  // with activations and probe scaled by `fraction`
+  const auto needs = [&](double fraction) {  // with scaled activations and signal propagation
     return static_cast<double>(plan.weights + plan.gradients + plan.optimizer_state + plan.guard) +
            static_cast<double>(plan.activations + plan.signal_propagation) * fraction +
            static_cast<double>(on_host ? plan.program + plan.data : 0);

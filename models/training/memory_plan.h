@@ -6,9 +6,9 @@
 // activations and time: both small models run one short step, and the plan extrapolates peak memory
 // and time to all layers, sequences and tokens. This covers every registered component, plug-ins
 // included. An extrapolation may be wrong by a factor. If that decides whether a run on the CPU
-// fits, the full model first runs a step, a validation, metrics and a probe, limited to the free
-// memory (models/training/rehearsal.h). Learned spans count at their maximum; a run that begins
-// with short spans holds less at first.
+// fits, the full model first runs a step, a validation, metrics and signal propagation, limited to
+// the free memory (models/training/rehearsal.h). Learned spans count at their maximum; a run that
+// begins with short spans holds less at first.
 #pragma once
 
 #include <cstdint>
@@ -26,13 +26,13 @@ struct MemoryPlan {
   int64_t parameters = 0;  // elements
   int64_t weights = 0;     // bytes, with the f32 master weights of a bf16 model
   int64_t gradients = 0;
-  int64_t optimizer_state = 0;  // optimizer state
-  int64_t guard = 0;        // with nan_guard: copies of weights and optimizer state, to undo an update
-  int64_t signal_propagation = 0;  // the probe's memory in addition to that of a step
-  int64_t activations = 0;  // the most that a step, a validation, metrics or loading hold in addition to the above
-  int64_t data = 0;         // the training data in memory, and batches
-  int64_t program = 0;      // the process without tensors and data: libraries, heap, threads; 0 on a GPU
-  int64_t free = 0;         // what the device has for all this, plus what the process holds already
+  int64_t optimizer_state = 0;     // bytes, as all that follow
+  int64_t guard = 0;               // with nan_guard: copies of weights and optimizer state, to undo an update
+  int64_t signal_propagation = 0;  // its memory in addition to that of a step
+  int64_t activations = 0;     // the most that a step, a validation, metrics or loading hold in addition to the above
+  int64_t data = 0;            // the training data in memory, and batches
+  int64_t program = 0;         // the process without tensors and data: libraries, heap, threads; 0 on a GPU
+  int64_t free = 0;            // what the device has for all this, plus what the process holds already
   double seconds_of_step = 0;  // approximate; 0: unknown, because it is measured on the CPU and the run uses a GPU
   double flops_of_step = 0;    // of matrix products and attention, as flops_counted counts them; 0: unknown
   int64_t total() const;
@@ -63,9 +63,9 @@ class HostMemoryLimit {
   int64_t before_, refused_;
 };
 
-// Plans a run whose data are in memory already. Throws MemoryError if the run cannot fit, or Error if
-// settings conflict or the model lacks a loss that has a weight. Leaves nothing allocated and resets
-// the peak of memory.
+// Plans a run whose data are in memory already. Throws MemoryError if the run cannot fit, or Error
+// if settings conflict or the model lacks a loss that has a weight. Leaves nothing allocated and
+// resets the peak of memory.
 MemoryPlan plan_memory(const TrainSettings& settings, const Task& task);
 
 // Throws DurationError if the steps would take more than ten years.

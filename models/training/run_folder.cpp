@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Marks a folder of ours that lacks its state.json.
+// The file that marks a folder of this program while it lacks its state.json.
 constexpr const char* mark_name = "being_written";
 std::string mark_of(int64_t step) { return text(checkpoint_format, ", step ", step, ", is being written\n"); }
 constexpr const char *settings_name = "settings.toml", *metrics_name = "metrics.jsonl";
@@ -102,8 +102,8 @@ std::string first_intact(const std::vector<std::string>& checkpoints, bool weigh
   return {};
 }
 
-// Returns true if the folder is verifiably ours: by a state with files and the folder's step, or by
-// the mark, which may be cut short if the folder holds nothing else.
+// Returns true if this program verifiably wrote the folder: by a state with files and the folder's
+// step, or by the mark, which may be cut short if the folder holds nothing else.
 bool is_our_checkpoint(const std::string& folder, int64_t step) {
   if (!is_real_folder(folder)) return false;
   try {
@@ -153,7 +153,7 @@ bool holds_only_ours(const std::string& folder) {
                      [](const std::string& path) { return is_our_file(name_of(path)) && !is_real_folder(path); });
 }
 
-// Removes our files, the identifying one last, and then the folder.
+// Removes the files of a checkpoint, the identifying one last, and then the folder.
 void remove_files_of(const std::string& folder) {
   std::vector<std::string> files = files_in(folder);
   std::stable_partition(files.begin(), files.end(), [](const std::string& path) {

@@ -24,7 +24,7 @@
 namespace orrery::models {
 
 bool holds_checkpoints(const std::string& folder);  // intact or damaged
-// Returns the step of the newest checkpoint by its name, without reading it; nothing if there is none.
+// Returns the step of the newest checkpoint by its name, without reading it; nothing without one.
 std::optional<int64_t> last_checkpoint_step(const std::string& folder);
 
 // Returns the newest checkpoint; empty if there is none. Reads all of it (or its weights alone).
@@ -76,7 +76,7 @@ class RunFolder {
   // Excludes checkpoints up to this step from the lowest validation loss: they are of other data.
   void compare_since(int64_t step) { data_since_ = step; }
   bool is_best(double validation_loss) const;  // lower than that of every checkpoint here of these data
-  std::vector<std::string> remove_all();       // verifiably ours, intact or damaged
+  std::vector<std::string> remove_all();       // verifiably its own, intact or damaged
   std::vector<std::string> remove_partial();   // folders that a killed run was writing or removing
 
  private:

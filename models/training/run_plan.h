@@ -1,4 +1,4 @@
-// What precedes a run: its checks, the checkpoint that it begins with, its task; and its plan, for
+// The start of a run: its checks, the checkpoint that it begins with, its task; and its plan, for
 // which nothing is written.
 #pragma once
 
@@ -41,7 +41,7 @@ struct RunPlan {
   int64_t steps = 0;         // left to do
   MemoryPlan memory = {};    // as far as it was made, if the run does not fit
   std::string problem = {};  // why the run would be refused; else empty
-  // Elements by part (embedding, attention, feed-forward, norm, head, other); empty: too many to count.
+  // Elements by part (embedding, attention, feed-forward, norm, head, other); empty: too many.
   std::vector<std::pair<std::string, int64_t>> parameters = {};
 };
 // Plans the run without its folder. Throws as the trainer does, except for a run that is too large

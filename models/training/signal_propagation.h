@@ -47,13 +47,13 @@ struct ResidualRow {
   std::string path;
   const SignalPropagation::Value *before, *output, *after;
 };
-std::vector<ResidualRow> residual_rows(const SignalPropagation& propagation);  // valid while the probe lives
+std::vector<ResidualRow> residual_rows(const SignalPropagation& propagation);  // valid while `propagation` lives
 
 // `settings` are the run's, completed by its task; `model` and `batch` are on one device.
 SignalPropagation measure_signals(const TrainSettings& settings, const Task& task, nn::Module& model,
                                   std::span<const Tensor> batch);
 
-// Probes the modules of `root` while `run` computes the loss, which is differentiated. It also
+// Measures the modules of `root` while `run` computes the loss, which is differentiated. It also
 // serves models without a task. `pass` is the forward pass of `run`, needed if tokens are padded.
 SignalPropagation measure_modules(nn::Module& root, const std::function<Tensor()>& run,
                                   const nn::ForwardPass* pass = nullptr);
@@ -62,7 +62,7 @@ std::string propagation_file(const std::string& run);    // RUN/signal_propagati
 std::string probe_file_to_read(const std::string& run);  // that file or, of an older run, RUN/probe.json
 void write_propagation(const std::string& file, const SignalPropagation& propagation);
 SignalPropagation read_propagation(const std::string& file);  // Errors begin with the file
-// Throws if a probe of this run would replace a file that no probe has written.
+// Throws if this run would replace a file that no signal propagation has written.
 void check_free_for_propagation(const std::string& run);
 
 }  // namespace orrery::models

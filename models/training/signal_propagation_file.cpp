@@ -57,7 +57,8 @@ SignalPropagation read_propagation(const std::string& file) {
                                   number_or_null(v, "mean_square", file), number_or_null(v, "gradient", file)});
   for (const Json& r : list_member(json, "ratios", file)) {
     const std::string ratio = text_member(r, "ratio", file);
-    propagation.ratios.push_back({text_member(r, "place", file), ratio == "read / value" ? nn::ratio::head_output : ratio,
+    propagation.ratios.push_back({text_member(r, "place", file),
+                                  ratio == "read / value" ? nn::ratio::head_output : ratio,
                                   number_or_null(r, "measured", file), number_or_null(r, "predicted", file),
                                   text_member(r, "formula", file), number_or_null(r, "v", file)});
   }

@@ -1,5 +1,5 @@
-// The inputs of a step on the device and, with settings.cuda_graph, its CUDA graph. A replay reads the
-// memory of the capture, so each set of batch shapes gets its own memory and graph.
+// The inputs of a step on the device and, with settings.cuda_graph, its CUDA graph. A replay reads
+// the memory of the capture, so each set of batch shapes gets its own memory and graph.
 #pragma once
 
 #include <cstdint>

@@ -62,8 +62,8 @@ class Trainer {
     int64_t step;    // from 1
     double learning_rate;
     Clock::time_point began;
-    size_t status, losses;   // tickets of the transfers to the host
-    BatchCounts counts;      // sums over all micro-batches
+    size_t status, losses;  // tickets of the transfers to the host
+    BatchCounts counts;     // sums over all micro-batches
     double flops;
     MetricRow metrics;
   };
@@ -100,9 +100,9 @@ class Trainer {
   std::unique_ptr<nn::FlatParameters> parameters_;
   std::unique_ptr<nn::Optimizer> optimizer_;
   std::unique_ptr<nn::Schedule> schedule_;
-  std::map<std::string, double> loss_weights_;  // above 0, by name
+  std::map<std::string, double> loss_weights_;      // above 0, by name
   std::vector<const ModelMetric*> logged_metrics_;  // logged every metrics_every steps
-  double peak_flops_ = 0;                       // FLOPS of the device; 0: unknown
+  double peak_flops_ = 0;                           // FLOPS of the device; 0: unknown
   std::unique_ptr<StepInputsByShape> steps_;
   StepInputs* inputs_ = nullptr;              // of this step
   std::unique_ptr<HostToDevice> numbers_;     // micro-batch numbers: the last component of the rng keys

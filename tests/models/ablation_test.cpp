@@ -79,7 +79,7 @@ TEST_CASE("ablation: the loss without a sublayer, without a hidden unit, without
   CHECK(shown<TableView>(shorter, "Components with the largest effect on the loss").rows.size() == 3);
 }
 
-TEST_CASE("a residual state in its own place changes nothing, to the bit") {
+TEST_CASE("patching: a residual state at its own position leaves the result bit-identical") {
   for (const ModelCase& each : model_cases()) {
     const auto model = make_model(make_settings(each.settings));
     randomize(*model);
@@ -140,7 +140,7 @@ TEST_CASE("patching: everything at the embedding restores all, the same states n
   CHECK(row_of(map, "blocks.0.attention")[2] == doctest::Approx((cell - here) / (there - here)).epsilon(1e-9));
 }
 
-TEST_CASE("patching: the place with the largest difference is taken, and a small one is said to be none") {
+TEST_CASE("patching: the position with the largest difference is used, and a small difference is reported as none") {
   const std::string title = "Patching from the other example: no difference to restore";
   const auto model = small_gpt({});
   const auto inspected = example_of(*model, "0 1 4 2 2 4 1 0"), patch_from = example_of(*model, "0 1 5 2 2 4 1 3");

@@ -14,7 +14,7 @@ using namespace orrery::models;
 using namespace orrery::testing::tokenizer_cases;
 using orrery::testing::Folder;
 
-TEST_CASE("sentence piece: spaces that are longer than a part are one space, in time that grows with them") {
+TEST_CASE("sentence piece: a run of spaces longer than a chunk is one space, in linear time") {
   const auto tokenizer = tokenizer_of(ORRERY_SOURCE_DIR "/tests/models/sentence_piece/small.model");
   const size_t max_bytes = size_t{1} << 24;  // bytes that are encoded at once
   const Tokens two = tokenizer->encode("First Citizen"), one = tokenizer->encode("First");
@@ -24,7 +24,7 @@ TEST_CASE("sentence piece: spaces that are longer than a part are one space, in 
   CHECK(tokenizer->encode(spaces + "First" + spaces) == one);
 }
 
-TEST_CASE("tokenizers: white space around an added token is a part of it where its files say so") {
+TEST_CASE("tokenizers: white space around an added token belongs to it if its files specify that") {
   const Folder folder, exported, pairs_exported;
   const std::string words = "First<|im|> Citizen: <|im|>Cit", lines = "First <|im|>   Citizen";
   const auto pieces = [&](const char* flags) {
@@ -207,7 +207,7 @@ TEST_CASE("added tokens: the normalized ones are looked for in what the others l
                              {"yzabcab", {425, 420, 422}}});
 }
 
-TEST_CASE("added tokens: special ones are text as any other where split_special_tokens says so") {
+TEST_CASE("added tokens: special ones are ordinary text with split_special_tokens") {
   const Folder folder;
   nlohmann::json json = nlohmann::json::parse(read_file(gpt2));
   for (const auto& each : {added(420, "<tok>"), added(421, "<im>", false, true), added(422, "<i")})

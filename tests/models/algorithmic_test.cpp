@@ -86,7 +86,7 @@ TEST_CASE("problems: induction asks for what followed the last token, which stoo
     });
 }
 
-TEST_CASE("problems: recall asks for the most frequent value under a key, of so many") {
+TEST_CASE("problems: recall queries the most frequent value under a key") {
   struct Case {
     int32_t length, evidence, keys, values, questions = 1;
   };
@@ -127,7 +127,7 @@ TEST_CASE("problems: a sum is that of its terms, modulo k") {
   CHECK(make_problem(parse_spec("modular_sum(k=11)"))->vocabulary() == 12);
 }
 
-TEST_CASE("problems: each mark of a ladder asks for the symbol at its lag, and all lags are asked for") {
+TEST_CASE("problems: each mark of a ladder queries the symbol at its lag, and all lags are queried") {
   std::map<int32_t, int> marks;
   each("ladder(length=50, first=3, gap=7, rungs=4, symbols=5)", [&](const Sequence& s) {
     for (size_t t = 0; t < s.inputs.size(); ++t) {
@@ -145,7 +145,7 @@ TEST_CASE("problems: each mark of a ladder asks for the symbol at its lag, and a
   expect_error([&] { make_problem(short_one); }).names("length").value(4).names("lag").value(4).offers(5);
 }
 
-TEST_CASE("algorithmic: a GPT learns to copy, and is told so by the share of right answers") {
+TEST_CASE("algorithmic: a GPT learns to copy, and its accuracy shows it") {
   const Folder folder;
   Assignments settings = small_run(folder, "copy", "copy(length=4, symbols=4)", 300);
   settings.emplace_back("learning_rate", "5e-3");

@@ -36,7 +36,7 @@ struct Drawing {  // its own settings, and those of a class chosen by name
 
 }  // namespace
 
-TEST_CASE("any settings: a copy has settings of its own, and they are what they were") {
+TEST_CASE("any settings: a copy has its own settings, with equal values") {
   const AnySettings first{Curve()};
   AnySettings second = first;
   second.as<Curve>().slope = 2;

@@ -57,7 +57,7 @@ std::string cell(const std::vector<View>& views, const std::string& metric, size
 
 }  // namespace
 
-TEST_CASE("looks: a text is shown as its tokens, and its loss is that of the next ones") {
+TEST_CASE("analysis: a text is shown as its tokens, and its loss is that of the next tokens") {
   const auto model = small_gpt();
   const auto inspected = reading(*model, "ab c\nab");
   CHECK(inspected->position_labels("") == InspectedExample::Labels{"a", "b", "␣", "c", "\\n", "a", "b"});
@@ -71,7 +71,7 @@ TEST_CASE("looks: a text is shown as its tokens, and its loss is that of the nex
   expect_error([&] { reading(*model, ""); }).names("text").value("no tokens").offers("--text");
 }
 
-TEST_CASE("looks: weights are those that hooks show, head by head") {
+TEST_CASE("analysis: weights equal the hook values, head by head") {
   for (const char* attention : {"softmax", "pointwise(relu, alpha=1)", "softmax(persistent=3)"}) {
     CAPTURE(attention);
     const auto model = small_gpt(attention);
@@ -118,7 +118,7 @@ TEST_CASE("looks: weights are those that hooks show, head by head") {
   refused("atention", {}).value("atention").offers("'attention'");
 }
 
-TEST_CASE("looks: maps of attention know their spans, and what lies beyond is no weight") {
+TEST_CASE("analysis: attention maps have spans, and positions beyond them have no weight") {
   // A fixed span of 3 holds the query's own token, if visible, and two before it. Learned spans
   // begin with the 4 tokens of their ramp.
   for (const auto& each : {std::pair("pointwise(relu, alpha=1, span=fixed(3), attend_to_self=yes)", 2),
@@ -146,7 +146,7 @@ TEST_CASE("looks: maps of attention know their spans, and what lies beyond is no
   }
 }
 
-TEST_CASE("looks: maps of heads have scales that begin at 0 and end where the figure does") {
+TEST_CASE("analysis: maps of heads have scales from 0 to the metric's maximum") {
   const auto model = small_gpt();
   const auto inspected = reading(*model, "abcdefgh");
   const auto views = analyze(*inspected, "heads", {});
@@ -159,7 +159,7 @@ TEST_CASE("looks: maps of heads have scales that begin at 0 and end where the fi
     }
 }
 
-TEST_CASE("looks: of heads those are told that are asked for, with the same numbers") {
+TEST_CASE("analysis: only the requested heads are returned, with equal values") {
   const auto model = small_gpt();
   const auto inspected = reading(*model, "abcdabcd");
   const auto all = analyze(*inspected, "heads", {}), one = analyze(*inspected, "heads", {.layer = 1, .head = 1});
@@ -180,7 +180,7 @@ TEST_CASE("looks: of heads those are told that are asked for, with the same numb
   expect_error(third).names("head").value(2).names("blocks.0.attention").offers(0).offers(1);
 }
 
-TEST_CASE("looks: of weights that are known, the numbers of heads are known") {
+TEST_CASE("analysis: known weights give known metrics of heads") {
   const auto model = small_gpt();
   const auto inspected = reading(*model, "abcdabcd");
   // Head 0 attends to the previous position, head 1 to the first position and itself, half each.
@@ -202,7 +202,7 @@ TEST_CASE("looks: of weights that are known, the numbers of heads are known") {
   CHECK(cell(views, "induction", 0) == "0.000");
 }
 
-TEST_CASE("looks: a head that goes on where its token stood before has an induction score of 1") {
+TEST_CASE("analysis: a head that attends after its token's earlier occurrence has an induction score of 1") {
   const auto model = small_gpt();
   const auto inspected = reading(*model, "abcdabcd");
   const Hooks hooks({"blocks.1.attention.weights"}, Hooks::Replace{[](const std::string&, const Tensor& w) {
@@ -216,7 +216,7 @@ TEST_CASE("looks: a head that goes on where its token stood before has an induct
   CHECK(std::stod(cell(analyze(*inspected, "heads", {}), "induction", 0)) < 0.5);
 }
 
-TEST_CASE("looks: entropies, zeros and row sums of heads are those of a plain computation") {
+TEST_CASE("analysis: entropies, zeros and row sums of heads equal a plain computation") {
   const auto model = small_gpt("pointwise(relu, alpha=1)");
   const auto inspected = reading(*model, "abcdefgh");
   const std::vector<CapturedAttention> all = capture_attentions(*inspected);
@@ -244,7 +244,7 @@ TEST_CASE("looks: entropies, zeros and row sums of heads are those of a plain co
   }
 }
 
-TEST_CASE("looks: images and pairs have words for their places") {
+TEST_CASE("analysis: images and pairs have labels for their positions") {
   const auto vit = small_model(
       {{"model", "vit"}, {"image_size", "8"}, {"channels", "1"}, {"classes", "3"}, {"pooling", "class_token"}});
   auto& images = dynamic_cast<ImageModel&>(*vit);
@@ -272,7 +272,7 @@ TEST_CASE("looks: images and pairs have words for their places") {
   CHECK(analyze(*pair, "attention, heads", {}).size() > 3);
 }
 
-TEST_CASE("looks: whatever is seen becomes a section of a page") {
+TEST_CASE("analysis: every view becomes a section of a report") {
   const auto model = small_gpt();
   const auto inspected = reading(*model, "abcdefgh");
   const auto views = analyze(*inspected, "attention, heads", {});

@@ -96,7 +96,7 @@ TEST_CASE("block: pre-norm, post-norm and parallel are the formulas of the heade
   }
 }
 
-TEST_CASE("block: residual gain, feed-forward divisor and residual stand where the header says, fixed or learned") {
+TEST_CASE("block: residual gain, feed-forward divisor and residual act as in the header, fixed or learned") {
   BlockOptions o = options();
   for (const bool learned : {false, true}) {
     INFO("learned ", learned);
@@ -177,7 +177,7 @@ TEST_CASE("block: without a feed-forward there is one step, and one normalizatio
   CHECK(largest_difference(run(*block, x), p.norm("attention_norm", x + p.attention(x))) <= 1e-13);
 }
 
-TEST_CASE("gpt: the last normalization is a setting of its own, and the embedding may be scaled") {
+TEST_CASE("gpt: the final normalization is a separate setting, and the embedding may be scaled") {
   GptSettings s;
   s.layers = 1, s.heads = 2, s.width = 16, s.context = 4, s.vocabulary = 7;
   const auto paths = [&] {

@@ -90,13 +90,13 @@ TEST_CASE("byte pairs: any bytes come back, and a checkpoint's tokenizer is the 
   }
 }
 
-TEST_CASE("byte pairs: a long piece takes about as long as many short ones") {
+TEST_CASE("byte pairs: a long pre-token takes about as long as many short ones") {
   const auto tokenizer = tokenizer_at(golden + "/gpt2");
   const std::string text(1 << 20, 'e');
   CHECK(tokenizer->decode(tokenizer->encode(text)) == text);  // takes minutes if each merge scans all of it
 }
 
-TEST_CASE("pieces: GPT-2's expression, bytes that are no UTF-8, and expressions that cannot be") {
+TEST_CASE("pre-tokens: GPT-2's expression, bytes that are not UTF-8, and invalid expressions") {
   using Strings = std::vector<std::string>;
   CHECK(pre_tokens_of("I'll go  now, 12 times!\n\n x") ==
         Strings{"I", "'ll", " go", " ", " now", ",", " 12", " times", "!", "\n\n", " x"});
@@ -108,7 +108,7 @@ TEST_CASE("pieces: GPT-2's expression, bytes that are no UTF-8, and expressions 
   expect_error([&] { slow.each(many, [](auto) {}); }).names("(a+)+$").value("match limit exceeded");
 }
 
-TEST_CASE("byte pairs: files that say what this program cannot do are refused with the key") {
+TEST_CASE("byte pairs: files with an unsupported option are refused with the key") {
   struct Wrong {
     std::function<void(nlohmann::json&)> change;
     std::string named, value;
@@ -140,7 +140,7 @@ TEST_CASE("byte pairs: a dropout of 0 is none") {
   CHECK_NOTHROW(tokenizer_with([](auto& j) { j["model"]["dropout"] = 0.0; }));
 }
 
-TEST_CASE("byte pairs: what is no tokenizer is told from what is") {
+TEST_CASE("byte pairs: a path without a tokenizer is distinguished from one with it") {
   const Folder folder;
   const auto refused = [&](const char* name) { return expect_error([&] { tokenizer_at(folder / name); }); };
   refused("").names(folder / "").offers("vocab.json").offers("merges.txt").offers("tokenizer.json");
@@ -191,7 +191,7 @@ std::vector<std::pair<std::string, std::string>> merges_by_recounting(const std:
 
 }  // namespace
 
-TEST_CASE("byte pairs: those that are learned are those of the algorithm as it stands") {
+TEST_CASE("byte pairs: the trained ones equal those of the paper's algorithm") {
   std::string text = read_file(ORRERY_SOURCE_DIR "/examples/data/tinyshakespeare.txt").substr(0, 6000);
   text += " aaaa aaaaaaa aa abcabcabc bcbcabc    \n\n\n    \xff\xfe\xff\xfe caf\xc3\xa9 caf\xc3\xa9";
   const auto tokenizer = train_byte_pairs(text, 420);

@@ -1,4 +1,4 @@
-// Hashes of claims: by them a stored verdict is known to be of a claim, also after names have changed.
+// Hashes of claims: they assign a stored verdict to a claim, also after names have changed.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -70,7 +70,7 @@ std::string hash_of(const Folder& folder, const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("claim: former and current names have one hash, whatever the comments and the order") {
+TEST_CASE("claim: former and current names have one hash, for any comments and order") {
   const Folder folder;
   CHECK(hash_of(folder, former) == "fadf833f76d6af65396f79dab0a4d2e54284074aa9689bf31b880fb336ce386e");
   CHECK(hash_of(folder, current) == hash_of(folder, former));

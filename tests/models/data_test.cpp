@@ -100,7 +100,7 @@ TEST_CASE("what a vocabulary lacks is named") {
       .offers(all_tokenizers);
 }
 
-TEST_CASE("what is not UTF-8 is refused with its place") {
+TEST_CASE("text: invalid UTF-8 is refused with its offset") {
   const char* const broken[] = {"ab\xFFzzz",
                                 "ab\x80",
                                 "ab\xC3",

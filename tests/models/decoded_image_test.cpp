@@ -39,7 +39,7 @@ std::string png(uint32_t height, uint32_t width, char kind, const std::string& p
 
 }  // namespace
 
-TEST_CASE("picture: a PNG with one changed bit is refused, whichever bit it is") {
+TEST_CASE("image: a PNG with one changed bit is refused, regardless of the bit") {
   const std::string file = cases + "damaged_png/one_bit.png";
   expect_error([&] { read_image(file, 3); }).names(file).value("CRC-32");
   const std::string whole = read_file(cases + "damaged_png/whole.png");
@@ -54,7 +54,7 @@ TEST_CASE("picture: a PNG with one changed bit is refused, whichever bit it is")
     Message(error_of([&] { decode_image(std::string_view(whole).substr(0, size), 3, "a.png"); })).names("a.png");
 }
 
-TEST_CASE("picture: the sum of the packed pixels is compared, and their number") {
+TEST_CASE("image: the checksum of the packed pixels is checked, and their number") {
   const std::string lines(4 * (1 + 3), '\0'), packed = zlib_packed(lines);
   CHECK(decode_image(png(4, 3, 0, packed), 1, "a.png").pixels == std::vector<uint8_t>(12));
   std::string other_sum = packed;
@@ -68,7 +68,7 @@ TEST_CASE("picture: the sum of the packed pixels is compared, and their number")
   expect_error([&] { decode_image(png(4, 3, 0, bomb), 1, "a.png"); }).names("a.png").value("more bytes");
 }
 
-TEST_CASE("picture: what is no picture is told by what it lacks, and another format by its name") {
+TEST_CASE("image: a file that is not an image is refused with the reason, and another format with its name") {
   const auto refused = [](const std::string& bytes) {
     return expect_error([&] { decode_image(bytes, 3, "a.png"); }).names("a.png");
   };
@@ -88,8 +88,8 @@ TEST_CASE("picture: what is no picture is told by what it lacks, and another for
   refused("\xff\xff").offers("PNG and JPEG");
 }
 
-TEST_CASE("picture: interlaced pixels and those of few bits are counted as they are packed") {
-  // Adam7 of 5 x 5 grey pixels: passes of 1, 1, 2, 2, 3, 6 and 10 pixels in 1, 1, 1, 2, 1, 3 and 2 lines.
+TEST_CASE("image: interlaced pixels and pixels of few bits are counted as they are packed") {
+  // Adam7 of 5 x 5 grey pixels: passes of 1, 1, 2, 2, 3, 6, 10 pixels in 1, 1, 1, 2, 1, 3, 2 lines.
   const std::string lines(25 + 11, '\0');
   std::string file = png(5, 5, 0, zlib_packed(lines));
   file[8 + 8 + 12] = 1;  // interlaced
@@ -99,7 +99,7 @@ TEST_CASE("picture: interlaced pixels and those of few bits are counted as they 
   CHECK(decode_image(with_chunk_sums(bits), 1, "a.png").pixels == std::vector<uint8_t>(27));
 }
 
-TEST_CASE("picture: a color beyond its palette is refused, with how many bits its pixels ever have") {
+TEST_CASE("image: a color beyond its palette is refused, for every number of bits per pixel") {
   const auto with_palette = [](char bits, const std::string& line, size_t colors) {
     const std::string header = big_endian(4) + big_endian(1) + bits + '\x03' + std::string(3, '\0');
     std::string palette;
@@ -118,7 +118,7 @@ TEST_CASE("picture: a color beyond its palette is refused, with how many bits it
   }
 }
 
-TEST_CASE("picture: one that would take gigabytes is refused before it is decoded") {
+TEST_CASE("image: one that would take gigabytes is refused before it is decoded") {
   const std::string packed = zlib_packed(std::string(20'000 * (1 + 20'000), '\0'));
   const std::string file = png(20'000, 20'000, 0, packed);
   CHECK(file.size() < 500'000);

@@ -104,7 +104,7 @@ TEST_CASE("decoder: relative positions and rotary ones know the size of a head")
   }
 }
 
-TEST_CASE("decoder: a head of its own, and its bias") {
+TEST_CASE("decoder: a separate head, and its bias") {
   const auto tied = made(small()), own = made(small({{"tied_head", "no"}, {"head_bias", "yes"}}));
   ByPath to = values_of(*own);
   for (const auto& [path, value] : values_of(*tied)) to.at(path).copy_from(value);
@@ -135,8 +135,8 @@ TEST_CASE("decoder: biases of attention, feed-forward and head stand apart, and 
   CHECK(biases({{"feed_forward_bias", "yes"}, {"head_bias", "yes"}}) == feed_forward + "head.bias ");
 }
 
-TEST_CASE("decoder: queries and keys alone may have biases, which are added to what is projected") {
-  // Grouped key heads: 4 query heads, 2 key heads, 4 channels each.
+TEST_CASE("decoder: queries and keys alone may have biases, which are added to the projections") {
+  // Grouped-query attention: 4 query heads, 2 kv_heads, 4 channels each.
   const auto apart = made(small({{"attention_bias", "query_key"}, {"kv_heads", "2"}})),
              whole = made(small({{"attention_bias", "yes"}, {"kv_heads", "2"}}));
   ByPath few = values_of(*apart), all = values_of(*whole);
@@ -168,7 +168,7 @@ TEST_CASE("decoder: three normalizations, each with its own alpha") {
   message.names("parallel=yes").names("feed_forward_normalization").offers("same").value("rms");
 }
 
-TEST_CASE("decoder: the embedding's scale is a number, sqrt(width) or learned, and the old words mean what they did") {
+TEST_CASE("decoder: the embedding's scale is a number, sqrt(width) or learned; former values keep their meaning") {
   const auto scaled = [](const char* text) { return made(small({{"embedding_scale", text}, {"dropout", "0"}})); };
   CHECK(values_of(*scaled("learned")).at("embedding_scale").item() == 4);
   CHECK(values_of(*scaled("learned(2.5)")).at("embedding_scale").item() == 2.5);

@@ -86,7 +86,7 @@ TEST_CASE("encoder-decoder: logits, loss and gradients are those of torch.nn.Tra
   }
 }
 
-TEST_CASE("encoder-decoder: what is said of a pair depends neither on its batch nor on padding") {
+TEST_CASE("encoder-decoder: the logits of a pair depend neither on its batch nor on padding") {
   for (const std::string& attention : nn::attentions().names()) {
     INFO(attention);
     const NoGrad guard;

@@ -124,7 +124,7 @@ TEST_CASE("foreign files: JSON takes at most 64 times its size of memory, TOML 2
   CHECK(memory_of_reading(repeated("some text\n", 1'000'000), words) < 8);
 }
 
-TEST_CASE("foreign files: JSON has as many members and values as its bytes have place for") {
+TEST_CASE("foreign files: the memory of JSON is limited by its number of bytes") {
   std::string many = "{\"a\": 1";
   for (int i = 0; i < 30'000; ++i) many += text(", \"", i, "\": ", i);
   const Json json = parse_json(many + "}", "f");
@@ -179,7 +179,7 @@ TEST_CASE("foreign files: what TOML's parser takes for granted is checked before
     CHECK_NOTHROW_MESSAGE(check_toml(right, "f"), right);
 }
 
-TEST_CASE("foreign files: wrong JSON is told with its line and column, a wrong member with its key") {
+TEST_CASE("foreign files: invalid JSON is reported with line and column, a wrong member with its key") {
   json_error("{\"a\": 1,\n \"b\" 2}").names("f: line 2, column 6").value("invalid JSON");
   json_error("").names("f: line 1, column 1").value("JSON ends");
   json_error("\xff").names("f: line 1, column 1").value("invalid JSON");
@@ -196,7 +196,7 @@ TEST_CASE("foreign files: wrong JSON is told with its line and column, a wrong m
   expect_error([&] { number_member(json, "e", "f"); }).names("f").names("'e'").value("missing");
 }
 
-TEST_CASE("foreign files: Infinity and NaN, which Python writes, are no numbers and hide nothing else") {
+TEST_CASE("foreign files: Infinity and NaN, which Python writes, are not numbers and hide no other members") {
   const Json json = parse_json(R"({"a": Infinity, "b": [-Infinity, 1, NaN], "c": "NaN \" Infinity", "d": 2})", "f");
   CHECK(json["a"] == "Infinity");
   CHECK(json["b"] == Json::array({"-Infinity", 1, "NaN"}));

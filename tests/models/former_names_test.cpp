@@ -1,4 +1,4 @@
-// Former names of metrics, analyses and presets: they are read like the current ones, and not listed.
+// Former names of metrics, analyses and presets: they are read like current ones, and not listed.
 #include "models/former_names.h"
 
 #include <doctest/doctest.h>
@@ -123,7 +123,7 @@ TEST_CASE("former names: an analysis by its former name returns the same views")
   CHECK(metrics_of(former).contains("ablation/loss"));
 }
 
-TEST_CASE("former names: the values of an old probe.json have their current names") {
+TEST_CASE("former names: the values of an old probe.json get their current names") {
   const Folder folder;
   const std::string value = R"("mean_square": 1, "gradient": 2})";
   write_file_atomically(folder / "probe.json", R"({"format": "orrery probe 1", "values": [

@@ -52,7 +52,7 @@ TEST_CASE("generate: top_p is a share of what top_k has left, and must be one") 
     orrery::testing::expect_error([&] { counts({.tokens = 1, .top_p = wrong}); }).names("top_p").value(wrong).offers(1);
 }
 
-TEST_CASE("generate: what is no token is never drawn, and a text ends at each of its ends, which it does not hold") {
+TEST_CASE("generate: ids without a token are never sampled, and a text ends before each end token") {
   for (const int64_t top_k : {0, 2})
     for (const double temperature : {0.0, 1.0}) {
       const std::vector<int> drawn =

@@ -66,7 +66,7 @@ TEST_CASE("golden run: ten losses, gradient norms, first gradients and final wei
   }
 }
 
-TEST_CASE("presets say the published numbers of parameters, with which named_model_test compares their models") {
+TEST_CASE("presets: have the published numbers of parameters, which named_model_test compares with the models") {
   CHECK(presets().at("gpt-char-small").parameters == 805248);
   CHECK(presets().at("gpt-char-medium").parameters == 10750080);
   CHECK(presets().at("gpt2-124m").parameters == 124439808);
@@ -100,7 +100,7 @@ TEST_CASE("every parameter of a small GPT gets a finite gradient that is not all
   }
 }
 
-TEST_CASE("a GPT says what does not fit") {
+TEST_CASE("gpt: wrong shapes are refused with a message") {
   GptSettings settings;
   settings.vocabulary = 5, settings.context = 4;
   Gpt model(settings);

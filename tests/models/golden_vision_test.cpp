@@ -1,4 +1,4 @@
-// One step of vision transformers and residual nets, against PyTorch (tests/golden/vision_models.py).
+// One step of vision transformers and ResNets, against PyTorch (tests/golden/vision_models.py).
 #include <doctest/doctest.h>
 
 #include "engine/autograd/autograd.h"

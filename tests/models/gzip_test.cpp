@@ -48,7 +48,7 @@ TEST_CASE("gzip: what was packed is read, in one member or several, and what was
   CHECK(read_data_file(folder / "plain") == lines(9));
 }
 
-TEST_CASE("gzip: what is damaged, cut short or larger than allowed is refused with the name") {
+TEST_CASE("gzip: a file that is damaged, cut short or too large is refused with its name") {
   const std::string whole = packed(lines(2000));
   const auto refused = [](const std::string& bytes) { return expect_error([&] { unpack_gzip(bytes, "a.gz"); }); };
   refused("plain").names("a.gz").value("not a gzip file");
@@ -64,7 +64,7 @@ TEST_CASE("gzip: what is damaged, cut short or larger than allowed is refused wi
   expect_error([&] { unpack_gzip(large, "a.gz", 1000000); }).names("a.gz").offers(1000000);
 }
 
-TEST_CASE("gzip: a file comes unpacked piece by piece, and what is damaged is known where it is reached") {
+TEST_CASE("gzip: a file is unpacked in chunks, and damage is reported when it is reached") {
   const Folder folder;
   const std::string path = folder / "a.gz", whole = packed(lines(60000));
   const auto all_of = [&](size_t chunk) {

@@ -1,4 +1,4 @@
-// TransformerLens's names: each returns the value of our name, with TransformerLens's meaning.
+// TransformerLens's names: each returns the value of orrery's name, with TransformerLens's meaning.
 #include "models/hook_names.h"
 
 #include <doctest/doctest.h>
@@ -66,7 +66,7 @@ TEST_CASE("TransformerLens's names: each alias shows the value of our name") {
   }
 }
 
-TEST_CASE("TransformerLens's names: the values are what theirs are") {
+TEST_CASE("TransformerLens's names: the values are those of TransformerLens") {
   for (const Assignments& form : {Assignments{}, Assignments{{"feed_forward", "gated(silu)"}}}) {
     Observed observed(form, {"hook_embed", "blocks.1.hook_*", "blocks.1.ln?.hook_normalized", "blocks.1.attn.*",
                              "blocks.1.mlp.hook_*", "ln_final.hook_normalized"});

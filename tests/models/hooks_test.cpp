@@ -74,7 +74,7 @@ bool leaves_fused_path(const std::string& name) {
 
 }  // namespace
 
-TEST_CASE("every value of every model can be watched, and put in its own place") {
+TEST_CASE("hooks: every value of every model can be captured, and replaced by itself") {
   for (const ModelCase& each : model_cases()) {
     CAPTURE(each.described());
     const auto model = make_model(make_settings(each.settings));

@@ -19,7 +19,7 @@ const std::string scraps = ORRERY_SOURCE_DIR "/tests/models/images";
 
 }  // namespace
 
-TEST_CASE("picture: the middle square keeps flat areas, means of pixels, and what lies in the middle") {
+TEST_CASE("image: the center square keeps flat areas, means of pixels, and the center") {
   DecodedImage flat{7, 31, 3, std::vector<uint8_t>(7 * 31 * 3, 77)};
   for (const int64_t side : {1, 3, 7, 20})
     CHECK(center_square(flat, side).pixels == std::vector<uint8_t>(side * side * 3, 77));

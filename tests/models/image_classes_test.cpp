@@ -20,14 +20,14 @@ const std::string scraps = ORRERY_SOURCE_DIR "/tests/models/images";
 
 }  // namespace
 
-TEST_CASE("classes: their names come back from JSON, and what is none is refused") {
+TEST_CASE("classes: their names are restored from JSON, and invalid JSON is refused") {
   const std::vector<std::string> names = {"T-shirt/top", "quote \" and \\", "\xC3\xA9"};
   CHECK(restore_classes(save_classes(names)) == names);
   for (const char* json : {"{}", "{\"classes\": 3}", "{\"classes\": []}", "{\"classes\": [1]}", "[", "null"})
     expect_error([&] { restore_classes(json); }).names("images").names("classes").names("restored");
 }
 
-TEST_CASE("classes: names match names, numbers match numbers, and numbers stand for as many names in their order") {
+TEST_CASE("classes: names match names, numbers match numbers, and numbers match equally many names in order") {
   using Names = std::vector<std::string>;
   using By = MatchedClasses::By;
   const auto matches = [](const Names& classes, const Names& others, By by, const std::vector<int32_t>& labels) {

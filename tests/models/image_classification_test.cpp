@@ -76,7 +76,7 @@ Assignments with(Assignments a, const Assignments& more) {
 
 }  // namespace
 
-TEST_CASE("images: a model learns them, and a validation tells the accuracy") {
+TEST_CASE("images: a model learns them, and a validation reports the accuracy") {
   const Folder folder;
   const TrainingResult result =
       train(small_vit(folder / "a", {{"steps", "150"}, {"evaluate_every", "0"}, {"learning_rate", "1e-2"}}));
@@ -89,7 +89,7 @@ TEST_CASE("images: a model learns them, and a validation tells the accuracy") {
   CHECK(row["validation_loss"] == doctest::Approx(result.validation_loss));
 }
 
-TEST_CASE("images: a validation judges learned images as it does held-out ones, all of them or an even part") {
+TEST_CASE("images: a validation evaluates training images like held-out ones, all or an even sample") {
   const Folder folder;
   std::filesystem::create_directory(folder / "same");
   for (const char* part : {"train", "t10k"})
@@ -218,7 +218,7 @@ TEST_CASE("images: what does not fit is refused before a run begins") {
       .offers("--task");
 }
 
-TEST_CASE("images: a run goes on with its own data and classes only") {
+TEST_CASE("images: a run resumes with its own data and classes only") {
   const Folder folder;
   std::filesystem::copy(scraps + "/shapes", folder / "shapes", std::filesystem::copy_options::recursive);
   const Assignments ours = {{"data", folder / "shapes"}, {"steps", "4"}};
@@ -232,7 +232,7 @@ TEST_CASE("images: a run goes on with its own data and classes only") {
   expect_error(resume).names(shapes).value("a, stripes").offers("rings, stripes");
 }
 
-TEST_CASE("images: broken pictures that are left out are told") {
+TEST_CASE("images: broken images that are left out are reported") {
   const Folder folder;
   std::filesystem::copy(scraps + "/shapes", folder / "shapes", std::filesystem::copy_options::recursive);
   write_file_atomically(folder / "shapes/train/rings/0.png", "no picture");
@@ -246,7 +246,7 @@ TEST_CASE("images: broken pictures that are left out are told") {
   Message(messages[0]).value(1).names("image").names(folder / "shapes/train/rings/0.png").names("decoded");
 }
 
-TEST_CASE("image classification: the learned images of a validation come evenly from all, and it may lie elsewhere") {
+TEST_CASE("image classification: the training images of a validation are an even sample, also with validation_data") {
   const Folder folder;
   for (const char* image : {"rings/0.png", "rings/1.png", "rings/3.jpg", "stripes/0.png", "stripes/2.png"}) {
     const std::filesystem::path copy = folder / (std::string("even/") + image);

@@ -52,7 +52,7 @@ std::string cifar_record(char label, char red, char green, char blue) {
 
 }  // namespace
 
-TEST_CASE("images: IDX files, packed, with a part for validation") {
+TEST_CASE("images: IDX files, packed, with a validation split") {
   const ImageSet set = read_images(scraps + "/fashion", {});
   CHECK(set.train.count() == 60);
   CHECK(set.validation.count() == 20);
@@ -83,7 +83,7 @@ TEST_CASE("images: the classes of IDX files are the labels that occur, as of EMN
   CHECK(set.validation.labels == std::vector<int32_t>{25, 0});
 }
 
-TEST_CASE("images: class folders of PNG and JPEG, of one part or two") {
+TEST_CASE("images: class folders of PNG and JPEG, with one split or two") {
   const ImageSet set = read_images(scraps + "/shapes", {});
   CHECK(set.classes == std::vector<std::string>{"rings", "stripes"});
   CHECK(set.train.labels == std::vector<int32_t>{0, 0, 0, 0, 1, 1, 1, 1});
@@ -140,7 +140,7 @@ TEST_CASE("images: CIFAR's binary files, planes of color turned into pixels") {
   failure(path).names("data_batch_3.bin").value(5).offers(3073);
 }
 
-TEST_CASE("images: what is wrong with a folder is said with the file, and how to go on") {
+TEST_CASE("images: an error in a folder names the file and a way out") {
   const Folder folder;
   const std::string idx = folder / "idx";
   fs::create_directories(idx);
@@ -174,7 +174,7 @@ TEST_CASE("images: what is wrong with a folder is said with the file, and how to
   failure(idx).names("train-images-idx3-ubyte").names("train-labels-idx1-ubyte");
 }
 
-TEST_CASE("images: IDX files count before folders beside them, and of two of one kind the one that is read is told") {
+TEST_CASE("images: IDX files precede folders next to them, and of two of one kind the one that is read is named") {
   const Folder folder;
   const std::string path = folder.path.string();
   write_idx(path, "train", std::string("\0\1\0\1", 4));
@@ -191,7 +191,7 @@ TEST_CASE("images: IDX files count before folders beside them, and of two of one
   Message(set.notes[0]).names(images).names(images + ".gz");
 }
 
-TEST_CASE("images: of CIFAR's files each number is read once, and a copy is told") {
+TEST_CASE("images: of CIFAR's files each number is read once, and a copy is reported") {
   const Folder folder;
   const std::string path = folder.path.string();
   for (const char* name : {"data_batch_1.bin", "data_batch_10k.bin", "data_batch_1 copy.bin", "data_batch_1.bin.gz",
@@ -206,7 +206,7 @@ TEST_CASE("images: of CIFAR's files each number is read once, and a copy is told
                         [&](const std::string& note) { return contains(note, name); }) == 1);
 }
 
-TEST_CASE("images: classes of a part for validation are those to learn by name or by number") {
+TEST_CASE("images: classes of the validation split match the training classes by name or by number") {
   const Folder folder;
   const std::string set = folder / "set", rings = scraps + "/shapes/train/rings";
   const auto add = [&](const std::string& name) {
@@ -223,7 +223,7 @@ TEST_CASE("images: classes of a part for validation are those to learn by name o
   failure(set).names(set + "/val/").value("002").offers("1, 2");
 }
 
-TEST_CASE("images: a folder beside train that no part is called like is counted") {
+TEST_CASE("images: a folder next to train that is not a split is counted") {
   const Folder folder;
   const std::string shapes = copy_of("shapes", folder);
   CHECK(read_images(shapes, {}).notes.empty());
@@ -245,7 +245,7 @@ TEST_CASE("images: a folder beside train that no part is called like is counted"
   Message(of_one).value("1 file").names(shapes).names("left out");
 }
 
-TEST_CASE("images: of two parts that could be held out one is read, and the pictures of the other are counted") {
+TEST_CASE("images: of two possible validation splits one is read, and the images of the other are counted") {
   const Folder folder;
   const std::string shapes = copy_of("shapes", folder);
   fs::copy(shapes + "/val", shapes + "/test", fs::copy_options::recursive);
@@ -255,7 +255,7 @@ TEST_CASE("images: of two parts that could be held out one is read, and the pict
   Message(set.notes[0]).value("4 files").names(shapes).names(shapes + "/test/");
 }
 
-TEST_CASE("images: a broken picture is named, or left out on request") {
+TEST_CASE("images: a broken image is named, or left out on request") {
   const Folder folder;
   const std::string shapes = copy_of("shapes", folder), broken = shapes + "/train/rings/0.png",
                     whole = read_file(broken);

@@ -1,4 +1,4 @@
-// All model classes: initialization reaches each weight matrix and table; tables are marked for Muon.
+// All model classes: initialization reaches each weight matrix and table; Muon skips tables.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -57,7 +57,7 @@ TEST_CASE("initialization: every weight matrix and table of every class of model
     }
 }
 
-TEST_CASE("tables: in every class of models those are marked whose rows stand for tokens, places or classes") {
+TEST_CASE("tables: in every model class those are marked whose rows stand for tokens, positions or classes") {
   for (const auto& each : model_classes())
     for (const char* const position : {"learned", "relative", "relative(255, bias)"}) {
       if (each.first == "stream" && std::string(position) == "learned") continue;

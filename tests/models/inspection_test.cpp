@@ -46,7 +46,7 @@ void check_whole(const View& view) {
 
 }  // namespace
 
-TEST_CASE("looks: what does not fit is said in a sentence") {
+TEST_CASE("analysis: wrong arguments are refused with a message") {
   const auto model = small_gpt({}), another = small_gpt({});
   const auto inspected = example_of(*model, "0 1 4 2"), longer = example_of(*model, "0 1 5 2 2"),
              stranger = example_of(*another, "0 1 4 3"), same = example_of(*model, "0 1 4 2");
@@ -66,7 +66,7 @@ TEST_CASE("looks: what does not fit is said in a sentence") {
   refused("neurons", {.slot = 64}).names("slot").value(64).names("blocks.0.feed_forward").offers(0).offers(63);
 }
 
-TEST_CASE("looks take a model of bf16") {
+TEST_CASE("analysis: a bf16 model is accepted") {
   const auto model = small_gpt({{"attention", "softmax(persistent=2)"}}, Dtype::bf16);
   const auto inspected = example_of(*model, 0), patch_from = example_of(*model, 1);
   const std::vector<View> views = analyze(*inspected, "all", {.patch_from = patch_from.get()});
@@ -76,7 +76,7 @@ TEST_CASE("looks take a model of bf16") {
   CHECK(find_view(views, "logit_lens/contribution"));  // rounding does not hide that the stream is a sum
 }
 
-TEST_CASE("every look takes every model: numbers are finite, what a model lacks adds nothing") {
+TEST_CASE("analysis: every one accepts every model; values are finite, missing components add nothing") {
   for (const ModelCase& each : model_cases()) {
     CAPTURE(each.described());
     const auto model = make_model(make_settings(each.settings));

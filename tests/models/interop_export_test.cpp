@@ -20,7 +20,7 @@ using orrery::testing::largest_difference;
 using orrery::testing::Message;
 namespace fs = std::filesystem;
 
-TEST_CASE("exchange: ours go out where the format can say them, with zeros for biases that we lack") {
+TEST_CASE("interop: models are exported where the format supports them, with zeros for missing biases") {
   const std::vector<std::pair<std::string, std::string>> llama = {{"position", "rotary(pairs=interleaved, base=300)"},
                                                                   {"normalization", "rms"},
                                                                   {"feed_forward", "gated(silu)"},
@@ -38,7 +38,7 @@ TEST_CASE("exchange: ours go out where the format can say them, with zeros for b
   }
 }
 
-TEST_CASE("exchange: ours are refused with the setting that the format cannot say, and nothing is left") {
+TEST_CASE("interop: an unsupported model is refused with its setting, and no file is left") {
   const auto refused = [](const std::vector<std::pair<std::string, std::string>>& changes,
                           const char* format = "gpt2") {
     const Folder folder;

@@ -32,7 +32,7 @@ Message refusal(const Folder& folder, const std::string& name, const std::string
 
 }  // namespace
 
-TEST_CASE("exchange: a folder that says what this program cannot do is refused with the key") {
+TEST_CASE("interop: a folder with an unsupported option is refused with the key") {
   const Folder folder;
   const auto llama = [&](const char* key, const nlohmann::json& value) { return refusal(folder, "llama", key, value); };
   llama("hidden_act", "snake").names("config.json").names("'hidden_act'").value("\"snake\"").offers("gelu_new");
@@ -54,7 +54,7 @@ TEST_CASE("exchange: a folder that says what this program cannot do is refused w
   expect_error([&] { imported(folder / "nothing", folder / "out"); }).names(folder / "nothing");
 }
 
-TEST_CASE("exchange: a number out of its range is refused by the file's name and theirs") {
+TEST_CASE("interop: a number out of its range is refused with the file and the source's name") {
   const Folder folder;
   const auto check_limit = [&](const char* name, const char* key, int64_t value, int64_t limit) {
     refusal(folder, name, key, value).names("config.json").names(key).value(value).offers(limit);
@@ -66,7 +66,7 @@ TEST_CASE("exchange: a number out of its range is refused by the file's name and
   check_limit("vit", "patch_size", -2, 1);
 }
 
-TEST_CASE("exchange: an index that is wrong is refused") {
+TEST_CASE("interop: an index that is wrong is refused") {
   const Folder folder;
   const auto with_index = [&](const std::function<void(nlohmann::json&)>& change) {
     const std::string from = changed(folder, "llama", [](nlohmann::json&) {}),
@@ -82,7 +82,7 @@ TEST_CASE("exchange: an index that is wrong is refused") {
   with_index([](auto& map) { map["x"] = "model-9.safetensors"; }).names("model-9.safetensors").value("No such file");
 }
 
-TEST_CASE("exchange: an import writes no second model into a run, and takes reference logits from elsewhere") {
+TEST_CASE("interop: an import writes no second model into a run, and takes reference logits from elsewhere") {
   const Folder folder;
   imported(golden + "gpt2", folder / "run");
   expect_error([&] { imported(golden + "gpt2", folder / "run"); })

@@ -19,7 +19,7 @@ using orrery::testing::Folder;
 using orrery::testing::Message;
 namespace fs = std::filesystem;
 
-TEST_CASE("exchange: a tokenizer that is missing is one of numbers, one that is damaged is an error") {
+TEST_CASE("interop: a missing tokenizer becomes token_ids, a damaged one is an error") {
   const Folder folder;
   const std::string byte_pairs = ORRERY_SOURCE_DIR "/tests/models/byte_pair/gpt2";
   const auto import_with = [&](const std::string& file, const std::string& content, const std::string& tokenizer) {
@@ -48,7 +48,7 @@ TEST_CASE("exchange: a tokenizer that is missing is one of numbers, one that is 
   Message(join(larger.notes)).names("tokenizer").value(420).names("model").value(61);
 }
 
-TEST_CASE("exchange: the tokens that begin and end a text come back as they were") {
+TEST_CASE("interop: the tokens that begin and end a text come back as they were") {
   const Folder folder;
   const std::string from = changed(folder, "llama", [](nlohmann::json& config) {
     config["bos_token_id"] = 3, config["eos_token_id"] = nlohmann::json::array({4, 5});
@@ -81,7 +81,7 @@ TEST_CASE("exchange: the tokens that begin and end a text come back as they were
   CHECK(nlohmann::json::parse(read_file(folder / "ours/config.json"))["bos_token_id"].is_null());
 }
 
-TEST_CASE("exchange: documents end with the tokenizer's eos_token, and generation with the ids of config.json") {
+TEST_CASE("interop: documents end with the tokenizer's eos_token, and generation with the ids of config.json") {
   struct Case {
     const char *name, *end;
     int32_t token;

@@ -68,7 +68,7 @@ void write_llama2c(const std::string& path, const LoadedRun& run, bool second_ve
 
 }  // namespace
 
-TEST_CASE("exchange: llama2.c's files, of both versions, tied or not, with grouped heads") {
+TEST_CASE("interop: llama2.c's files, of both versions, tied or not, with grouped heads") {
   for (const char* tied : {"yes", "no"})
     for (const bool second : {false, true}) {
       const Folder folder;

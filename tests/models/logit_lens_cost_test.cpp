@@ -1,4 +1,4 @@
-// Cost of the depth analysis: few runs of the model, and few products with the head.
+// Cost of the logit lens: few runs of the model, and few products with the head.
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -58,7 +58,7 @@ TEST_CASE("the lens of the last state is the model's own answer, of every class 
   CHECK(lenses > 25);
 }
 
-TEST_CASE("lens: a state goes through the model's own normalization and head, and the view says which") {
+TEST_CASE("logit lens: a state goes through the model's own normalization and head, which the view names") {
   for (const std::string last : {"layer", "none"}) {
     const auto model = small_gpt({{"final_normalization", last}});
     const auto inspected = example_of(*model, "0 1 4 2 2 4 1 0");
@@ -155,7 +155,7 @@ TEST_CASE("direct contributions: what the logit loses when a sublayer's words le
                  total) <= 1e-9);
 }
 
-TEST_CASE("logit_lens: with normalizations on the stream there are no direct contributions, and it is said") {
+TEST_CASE("logit_lens: with normalizations on the stream there are no direct contributions, and the view states it") {
   const auto model = small_gpt({{"norm_place", "post"}});
   const std::vector<View> views = analyze(*example_of(*model), "logit_lens", {});
   CHECK_FALSE(find_view(views, "logit_lens/contribution"));

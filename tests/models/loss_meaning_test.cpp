@@ -79,7 +79,7 @@ TEST_CASE("meaning: data and tokenizers are compared by their fingerprints where
   CHECK(differing("validation_loss", apart, {{"validation_data", "1"}}, apart, {{"validation_data", "2"}}) ==
         Names{"validation_data"});
 
-  // One setting learns other vocabularies from other texts, or takes them over by init_from.
+  // One setting trains other vocabularies on other texts, or takes them over by init_from.
   const Assignments trained = {{"data", "a.txt"}, {"tokenizer", "byte_pair(vocabulary=300)"}};
   const Prints one = {{"data", "1"}, {"tokenizer", "3"}}, other = {{"data", "1"}, {"tokenizer", "4"}};
   CHECK(differing("validation_loss", trained, one, trained, one).empty());
@@ -92,7 +92,7 @@ TEST_CASE("meaning: data and tokenizers are compared by their fingerprints where
   CHECK(differing("validation_loss", b, one, c, {{"data", "2"}, {"tokenizer", "3"}}).empty());
   CHECK(differing("validation_loss", b, one, c, {{"data", "2"}, {"tokenizer", "4"}}) == Names{"tokenizer"});
 
-  // Pairs have the fingerprint of the part that trains: it says nothing where that part differs.
+  // Pairs have the fingerprint of the part that trains: it is not compared where that part differs.
   const Assignments pairs = {{"model", "translation-small"}, {"data", "p.de"}, {"translations", "p.en"}};
   Assignments moved = pairs, divided = pairs;
   moved[1].second = "./p.de", moved[2].second = "./p.en", divided.emplace_back("validation_fraction", "0.2");

@@ -192,7 +192,7 @@ TEST_CASE("memory plan: a run is refused, or it trains to its end: at every limi
   }
 }
 
-TEST_CASE("memory plan: the refusal has what is needed and what is free") {
+TEST_CASE("memory plan: the refusal states the needed and the free memory") {
   const Limit limit(40'000'000);
   const std::string message = refusal({{"layers", "12"}, {"signal_propagation", "yes"}}).names("cpu").message();
   CAPTURE(message);

@@ -102,7 +102,7 @@ struct Observed {
 
 }  // namespace
 
-TEST_CASE("figures: a run has the same bits with all of them and with none, whatever it learns") {
+TEST_CASE("metrics: a run is bit-identical with all of them and with none, for every task") {
   for (const Assignments& kind : {Assignments{}, stream, translation}) {
     const Folder folder;
     train(small_run(folder, "all", kind));
@@ -120,7 +120,7 @@ TEST_CASE("figures: a run has the same bits with all of them and with none, what
   }
 }
 
-TEST_CASE("figures: every one is told of some small model") {
+TEST_CASE("metrics: each one is logged by some small model") {
   std::set<std::string> logged;
   const Assignments forms[] = {
       {{"normalization", "dyt"}, {"feed_forward", "memory(relu)"}, {"attention", "relu_former"}},
@@ -140,7 +140,7 @@ TEST_CASE("figures: every one is told of some small model") {
   for (const std::string& name : model_metrics().names()) CHECK_MESSAGE(logged.contains(name), name, " is never told");
 }
 
-TEST_CASE("figures: entropies, zeros and sums of rows are those of the weights, and sizes those of what is shown") {
+TEST_CASE("metrics: entropies, zeros and row sums are those of the weights, and sizes those of the hook values") {
   for (const char* attention : {"softmax", "pointwise(relu)", "softmax(persistent=3)"}) {
     CAPTURE(attention);
     Observed observed("entropy, attention_zero_fraction, row_sum, max_score, residual_rms", {{"attention", attention}});
@@ -178,7 +178,7 @@ TEST_CASE("figures: entropies, zeros and sums of rows are those of the weights, 
   }
 }
 
-TEST_CASE("figures: padding counts for nothing") {
+TEST_CASE("metrics: padding does not count") {
   const Observed observed("entropy", translation);
   CHECK(observed.row.size() == 12);  // 2 heads x (2 attentions x 2 decoder blocks + 2 encoder blocks)
   for (const auto& each : observed.row) CHECK_MESSAGE(std::isfinite(each.second), each.first);
@@ -235,7 +235,7 @@ TEST_CASE(
           doctest::Approx(variance_of(shown.at(std::string("blocks.1.attention.") + what))).epsilon(1e-5));
 }
 
-TEST_CASE("figures: what the largest slots carry, and whether the values that are read point the same way") {
+TEST_CASE("metrics: fraction of the largest slots, and mean cosine between slot values") {
   for (const char* feed_forward : {"memory(relu, slots=9)", "memory(softmax, slots=9)"}) {
     CAPTURE(feed_forward);
     Observed observed("top_unit_fraction, value_cosine", {{"feed_forward", feed_forward}});
@@ -267,7 +267,7 @@ TEST_CASE("figures: what the largest slots carry, and whether the values that ar
   }
 }
 
-TEST_CASE("figures: gradient norms of the parts add up to that of the whole, and learned numbers have their names") {
+TEST_CASE("metrics: gradient norms of the components add up to the total, and learned numbers have their names") {
   const Folder folder;
   train(small_run(folder, "run", {{"normalization", "dyt"}, {"attention", "softmax(temperature=learned(2))"}}));
   const nlohmann::json row = rows_of(folder / "run").at(5);
@@ -282,7 +282,7 @@ TEST_CASE("figures: gradient norms of the parts add up to that of the whole, and
   CHECK(std::abs(row["alpha/norm"].get<double>() - 0.5) < 0.1);
 }
 
-TEST_CASE("figures: what all layers have in common is the model's, and biases of queries and keys are none") {
+TEST_CASE("metrics: shared parameters are logged as the model's, and biases of queries and keys are not logged") {
   const Folder folder;
   train(small_run(folder, "run",
                   {{"feed_forward", "dense(leaky_relu_learned)"},
@@ -298,7 +298,7 @@ TEST_CASE("figures: what all layers have in common is the model's, and biases of
   }
 }
 
-TEST_CASE("figures: the multiply-adds of a step are those of its products, forward and backward") {
+TEST_CASE("metrics: the multiply-adds of a step are those of its products, forward and backward") {
   // Without attention a step has only products, each computed three times (result, 2 gradients).
   const Folder folder;
   const Assignments plain = {
@@ -315,7 +315,7 @@ TEST_CASE("figures: the multiply-adds of a step are those of its products, forwa
   CHECK(flops_counted() - before == 2 * 3 * 5 * 7);
 }
 
-TEST_CASE("figures: a name that there is not is refused before the folder is made") {
+TEST_CASE("metrics: an unknown name is refused before the folder is made") {
   const Folder folder;
   const Assignments unknown = {{"metrics", "entropies"}};
   expect_error([&] { train(small_run(folder, "run", unknown)); }).value("entropies").offers("'entropy'");

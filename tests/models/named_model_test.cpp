@@ -17,7 +17,7 @@ using namespace orrery::models;
 using orrery::testing::expect_error;
 using orrery::testing::gpt_settings;
 
-TEST_CASE("models: a name is a preset or a class, and each preset has as many parameters as it says") {
+TEST_CASE("models: a name is a preset or a class, and each preset has the stated number of parameters") {
   CHECK(named_model("gpt").model_class.name == "gpt");
   CHECK(named_model("gpt").settings.as<GptSettings>().layers == GptSettings().layers);
   CHECK(named_model("gpt2-124m").settings.as<GptSettings>().layers == 12);
@@ -66,7 +66,7 @@ TEST_CASE("settings: model and task decide which keys there are, wherever they s
   expect_error(depth).names("model").value("depth").offers("--task").offers("orrery list model");
 }
 
-TEST_CASE("every model has normalizations of its own for attention, feed-forward and the end, each with its alpha") {
+TEST_CASE("models: separate normalizations for attention, feed-forward and the end, each with its alpha") {
   using Assignments = std::vector<std::pair<std::string, std::string>>;
   const Assignments own = {{"attention_normalization", "dyt(alpha=2)"},
                            {"feed_forward_normalization", "dyt(alpha=3)"},
@@ -93,7 +93,7 @@ TEST_CASE("every model has normalizations of its own for attention, feed-forward
   }
 }
 
-TEST_CASE("every model tells its normalizations which of them belong to an attention") {
+TEST_CASE("models: normalizations next to an attention are marked in every model") {
   // At width 2,048 DyT's alpha starts at 1 next to an attention and at 1/2 elsewhere.
   using Assignments = std::vector<std::pair<std::string, std::string>>;
   for (Assignments settings : {Assignments{{"model", "gpt"}, {"vocabulary", "5"}},

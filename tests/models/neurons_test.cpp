@@ -1,4 +1,4 @@
-// Top activations of memory units and their direct effect on logits (votes), against their weights.
+// Top activations of units and their direct effect on logits (promotes), against their weights.
 #include <algorithm>
 
 #include "engine/ops/ops.h"
@@ -14,7 +14,7 @@ using namespace orrery::testing;
 
 namespace {
 
-// Checks the bars of a unit's votes, one for each answer.
+// Checks the bars of a unit's promoted logits, one for each choice.
 void check_promoted(const std::vector<View>& views, const std::string& unit, const Tensor& rises,
                     const InspectedExample& inspected) {
   const auto& bars = shown<BarView>(views, unit + ": promoted logits").bars;
@@ -37,7 +37,7 @@ std::vector<double> column(const Tensor& matrix, int64_t at) { return transpose(
 
 }  // namespace
 
-TEST_CASE("neurons: a unit's votes are its activation times W_head times its column of W_out") {
+TEST_CASE("neurons: a unit's promoted logits are its activation times W_head times its column of W_out") {
   for (const char* gain : {"1", "learned(-0.5)"}) {
     const auto model =
         small_gpt({{"feed_forward", "dense(relu)"}, {"final_normalization", "none"}, {"residual_gain", gain}});
@@ -59,7 +59,7 @@ TEST_CASE("neurons: a unit's votes are its activation times W_head times its col
   }
 }
 
-TEST_CASE("neurons: a persistent slot's votes go through its head's part of W_o") {
+TEST_CASE("neurons: a persistent slot's promoted logits go through its head's columns of W_o") {
   const auto model = small_gpt({{"attention", "softmax(persistent=slots(3, scaled=no))"},
                                 {"feed_forward", "none"},
                                 {"final_normalization", "none"}});
@@ -77,7 +77,7 @@ TEST_CASE("neurons: a persistent slot's votes go through its head's part of W_o"
   CHECK(shown<TableView>(views, "Concentration of the activations").rows[0][1] == "6");
 }
 
-TEST_CASE("neurons: through a last normalization, the votes are what its logits do") {
+TEST_CASE("neurons: with a final normalization, promoted logits are the changes of the logits") {
   const auto model = small_gpt({{"feed_forward", "gated(silu)"}});
   const auto inspected = example_of(*model);
   const std::vector<double> of_unit = column(hidden_of(*inspected, 0), 3);
@@ -120,7 +120,7 @@ TEST_CASE("neurons: how many units do the work, and how many never do") {
   }
 }
 
-TEST_CASE("neurons: places of the corpus open units as well, shown among their words") {
+TEST_CASE("neurons: top activations include positions of the corpus, shown in their context") {
   const auto model = small_gpt({{"feed_forward", "dense(relu)"}});
   const auto inspected = example_of(*model, "0 1"), other = example_of(*model, "5 3 8 6 2 2 7 4");
   const Tensor here = hidden_of(*inspected, 0), there = hidden_of(*other, 0);

@@ -84,7 +84,7 @@ TEST_CASE("normalization_curves: a layer normalization's elements, counted, with
   CHECK(straight == doctest::Approx(uv * uv / (uu * vv)).epsilon(1e-3));
 }
 
-TEST_CASE("normalization_curves: a fixed alpha is said to be fixed, and what is no normalization has no curve") {
+TEST_CASE("normalization_curves: a fixed alpha is marked as fixed, and other modules have no curve") {
   const auto fixed = small_gpt({{"normalization", "dynamic(tanh, learn_alpha=no)"}, {"final_normalization", "none"}});
   const std::vector<View> views = analyze(*example_of(*fixed), "normalization_curves", {});
   CHECK(shown<TableView>(views, title).rows[0][6] == "fixed");

@@ -53,7 +53,7 @@ TEST_CASE("an old checkpoint generates what it generated") {
   CHECK(tokenizer->decode(tokens) + "\n" == read_file(old + "generated.txt"));
 }
 
-TEST_CASE("an old run goes on to the losses and weights that it had, and is recorded under the present names") {
+TEST_CASE("old run: resumes to the losses and weights that it had, and is recorded under the current names") {
   const Folder folder;
   std::filesystem::copy(old + "run", folder / "run", std::filesystem::copy_options::recursive);
   Trainer trainer(settings_in(folder));
@@ -99,7 +99,7 @@ TEST_CASE("an old run goes on to the losses and weights that it had, and is reco
     CHECK_MESSAGE(toml.find(line) != std::string::npos, line);
 }
 
-TEST_CASE("an old run is not resumed as another model, which is told by the present names") {
+TEST_CASE("old run: is not resumed as another model; the error has the current names") {
   const Folder folder;
   std::filesystem::copy(old + "run", folder / "run", std::filesystem::copy_options::recursive);
   const auto refusal = [&](const std::string& key, const std::string& value) {

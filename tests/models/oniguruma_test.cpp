@@ -73,7 +73,7 @@ TEST_CASE("expressions: those of well known tokenizers cut as they do") {
              " ",  "\u00b2", "z",   "\t", "#\n", "  \n"});
 }
 
-TEST_CASE("expressions: what Oniguruma's language says in another way than PCRE2's is said in its way") {
+TEST_CASE("expressions: syntax that differs between Oniguruma and PCRE2 is translated") {
   const std::string text = "2024 1 abcABCac DEADbeef\nstra\u00dfe ssK\u017f\n";
   struct Case {
     std::string expression;
@@ -161,7 +161,7 @@ TEST_CASE("expressions: what Oniguruma's language says in another way than PCRE2
   }
 }
 
-TEST_CASE("expressions: what cannot be said in PCRE2's language is refused with the place and the way out") {
+TEST_CASE("expressions: syntax that PCRE2 does not support is refused with the offset and a way out") {
   const auto refused = [](const char* expression) {
     return expect_error<TokenizerNotSupported>([&] { PreTokenizer{expression}; }).names(expression);
   };

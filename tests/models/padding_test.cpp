@@ -1,4 +1,4 @@
-// Padding in a batch of pairs: metrics and the probe treat each pair as if it were alone.
+// Padding in a batch of pairs: metrics and signal propagation treat each pair separately.
 #include "models/metrics/base/padding.h"
 
 #include <doctest/doctest.h>
@@ -63,7 +63,7 @@ struct Translator {
 
 }  // namespace
 
-TEST_CASE("padding: no figure counts it") {
+TEST_CASE("padding: no metric counts it") {
   Translator t;
   const MetricRow both = t.metrics({&t.a, &t.b}), of_a = t.metrics({&t.a}), of_b = t.metrics({&t.b});
   std::set<std::string> compared;
@@ -94,7 +94,7 @@ TEST_CASE("padding: no figure counts it") {
     CHECK_MESSAGE(compared.contains(metric), metric, " is not told");
 }
 
-TEST_CASE("padding: what is shown loses it alone, of every form") {
+TEST_CASE("padding: hook values of every shape lose only their padding") {
   Translator t;
   nn::ForwardPass pass;
   pass.lengths = Tensor::from(Shape{2}, std::vector<int32_t>{1, 3});
@@ -127,7 +127,7 @@ TEST_CASE("padding: what is shown loses it alone, of every form") {
   CHECK(real(self + "residual", whole).data<double>() == whole.data<double>());
 }
 
-TEST_CASE("padding: no number of the probe counts it") {
+TEST_CASE("padding: signal propagation does not count it") {
   Translator t;
   const SignalPropagation both = t.propagation({&t.a, &t.b}), of_a = t.propagation({&t.a}),
                           of_b = t.propagation({&t.b});

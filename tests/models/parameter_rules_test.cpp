@@ -21,7 +21,7 @@ std::map<std::string, nn::Parameter*> by_path(nn::Module& model) {
 
 }  // namespace
 
-TEST_CASE("parameter rules: the last pattern that fits counts; what is not named stays as it is") {
+TEST_CASE("parameter rules: the last matching pattern counts; other parameters are unchanged") {
   const Run run;
   TrainSettings s = run.settings({{"vocabulary", "60"},
                                   {"lr_scales", "blocks.*=0.5, *norm.*=2,norm.weight=0"},
@@ -58,7 +58,7 @@ TEST_CASE("parameter rules: a factor of 0 holds still, one of 1 changes nothing,
   CHECK(decayed.at("norm.weight") != plain.at("norm.weight"));
 }
 
-TEST_CASE("parameter rules: what is no rule is refused") {
+TEST_CASE("parameter rules: a malformed rule is refused") {
   const Run run;
   const auto refused = [&](const std::string& key, const std::string& value, const std::string& why) {
     CHECK(error_of([&] { run.train({{key, value}}); }) == "train: " + key + ": " + why);

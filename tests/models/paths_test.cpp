@@ -65,7 +65,7 @@ void check_refused(const F& f) {
 
 }  // namespace
 
-TEST_CASE("initializing a model names its parts: each has its own entry of a cache, and its own random numbers") {
+TEST_CASE("paths: initializing a model names its modules: each has its own cache entry and random numbers") {
   for (const char* attention : {"softmax", "gau(size=4)"}) {
     INFO(attention);
     TwoBlocks model(attention);
@@ -76,7 +76,7 @@ TEST_CASE("initializing a model names its parts: each has its own entry of a cac
   }
 }
 
-TEST_CASE("an optimizer and a checkpoint name the parts of a model as well, and leave the names that they have") {
+TEST_CASE("paths: an optimizer and a checkpoint name the modules of a model as well, and keep existing names") {
   TwoBlocks written, read;
   nn::initialize(written, 1);
   nn::FlatParameters flat(written);

@@ -10,7 +10,7 @@
 using namespace orrery;
 using orrery::testing::expect_error;
 
-TEST_CASE("ahead: gives what the key says, whether it was expected or not, and errors where they are asked for") {
+TEST_CASE("prefetcher: returns the value of the key, expected or not, and throws errors when the value is requested") {
   std::atomic<int> made = 0;  // written by two threads
   Prefetcher<int, int> squares([&](const int& key) {
     ++made;
@@ -28,7 +28,7 @@ TEST_CASE("ahead: gives what the key says, whether it was expected or not, and e
 
 // A test for ThreadSanitizer: one thread makes the next tensor while another computes with this
 // one. Both use the same memory and cores.
-TEST_CASE("ahead: tensors are made while others are computed with") {
+TEST_CASE("prefetcher: makes tensors while others are in use") {
   const auto made = [](const int& key) { return Tensor::full(Shape{64, 64}, key) * Tensor::full(Shape{64, 64}, 2); };
   Prefetcher<int, Tensor> batches(made);
   Tensor total = Tensor::zeros(Shape{64, 64});

@@ -113,7 +113,7 @@ TEST_CASE("prepared: training reads the same tokens from the text and from its f
   }
 }
 
-TEST_CASE("prepared: a run on prepared data, and what it says when they have changed") {
+TEST_CASE("prepared: a run on prepared data, and its error when they have changed") {
   const Run run;
   const std::string out = run.folder / "tokens";
   prepare({.input = run.text, .out = out, .tokenizer = "byte"});
@@ -130,7 +130,7 @@ TEST_CASE("prepared: a run on prepared data, and what it says when they have cha
   expect_error([&] { tokenizer_of_prepared(out); }).names("tokens.json").offers("orrery prepare");
 }
 
-TEST_CASE("prepared: the settings say the tokenizer that made the tokens, and runs that said the default go on") {
+TEST_CASE("prepared: the settings name the tokenizer that made the tokens, and runs that named the default resume") {
   const Run run;
   const std::string out = run.folder / "tokens";
   prepare({.input = run.text, .out = out, .tokenizer = "byte"});
@@ -151,7 +151,7 @@ TEST_CASE("prepared: the settings say the tokenizer that made the tokens, and ru
   CHECK(has_byte_tokenizer());
 }
 
-TEST_CASE("prepared: files of nanoGPT and llm.c; what is damaged or foreign is refused") {
+TEST_CASE("prepared: files of nanoGPT and llm.c; damaged or foreign files are refused") {
   const Folder folder;
   const std::string path = folder / "a.bin", tokens = bytes_of({0, 5, 300, 7});
   const auto read = [&](const std::string& content, int64_t vocabulary = 301) {
@@ -179,7 +179,7 @@ TEST_CASE("prepared: files of nanoGPT and llm.c; what is damaged or foreign is r
   CHECK(run.train({{"data", folder / "bin"}, {"tokenizer", "byte"}}).steps_done == 6);
 }
 
-TEST_CASE("prepared: files of tokens that gzip has packed are read as what is in them") {
+TEST_CASE("prepared: token files packed by gzip are read like unpacked ones") {
   const Folder folder;
   const std::string out = folder / "tokens";
   prepare({.input = shakespeare, .out = out, .tokenizer = "character"});
@@ -209,7 +209,7 @@ TEST_CASE("prepared: files of tokens that gzip has packed are read as what is in
   expect_error([&] { read_prepared(one + ".gz", 70'000); }).names(one + ".gz").value("gzip");
 }
 
-TEST_CASE("prepared: a part that is lost, a tokenizer that is not theirs and a failed preparation are told") {
+TEST_CASE("prepared: a missing file, another tokenizer and a failed preparation are reported") {
   const Run run;
   const std::string out = run.folder / "tokens";
   prepare({.input = run.text, .out = out, .tokenizer = "byte"});
@@ -349,7 +349,7 @@ TEST_CASE("prepared: the files of a folder by name, with the token between docum
   expect_error([&] { const TextFiles none(empty); }).names(empty).value("empty files");
 }
 
-TEST_CASE("prepared: a text that gzip has packed is read as what is in it") {
+TEST_CASE("prepared: a text packed by gzip is read like an unpacked one") {
   const Folder folder;
   const std::string plain = folder / "text", packed = folder / "text.gz";
   std::string text;

@@ -30,7 +30,7 @@ std::vector<LogRow> rows_of(const Folder& folder, const std::string& log) {
 
 }  // namespace
 
-TEST_CASE("run log: rows in order, what is not finite as NaN, a row that is being written left out") {
+TEST_CASE("run log: rows in order, non-finite values as NaN, without a row that is being written") {
   const Folder folder;
   const auto rows = rows_of(folder,
                             "{\"step\":1,\"loss\":2.5,\"entropy/blocks.0.attention\":null}\n"
@@ -87,7 +87,7 @@ TEST_CASE("report: a thinned curve keeps the least and the largest value, and bo
   CHECK(thinned(curve, 10'000).steps == curve.steps);
 }
 
-TEST_CASE("report: a chart for each figure, the losses together, a line for each place") {
+TEST_CASE("report: a chart for each metric, the losses together, a line for each module path") {
   const std::vector<LoggedRun> runs = {
       {"a",
        "a",
@@ -181,7 +181,7 @@ TEST_CASE("report: packed numbers are those that were given, to a 65,534th of th
   CHECK(packed_values(std::vector<float>{3, 3})["low"] == 3.0);
 }
 
-TEST_CASE("report: parts that settings name, inside of specs too, with their derivations") {
+TEST_CASE("report: components that settings name, inside specs too, with their derivations") {
   ReportedRun run;
   run.settings = resolved(make_settings({{"attention", "softmax(qk_norm=rms, span=adaptive_span(16))"},
                                          {"feed_forward", "gated(silu)"},

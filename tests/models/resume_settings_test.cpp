@@ -96,7 +96,7 @@ TEST_CASE("resume: a folder that is divided into other files is other data") {
   }
 }
 
-TEST_CASE("resume: how a run goes on learning, computes and logs may change") {
+TEST_CASE("resume: how a run trains, computes and logs may change") {
   const Run run;
   run.train();
   const Assignments changes = {{"learning_rate", "1e-4"},

@@ -55,7 +55,7 @@ TEST_CASE("run folder: one that was replaced while the run went on is not writte
   CHECK(fs::exists(run.checkpoint(6)));
 }
 
-TEST_CASE("run folder: a log whose rows have many figures is one") {
+TEST_CASE("run folder: a log whose rows have many metrics is accepted") {
   const Run run;
   std::string row = "{\"step\":1";
   for (int i = 0; i < 5000; ++i) row += ",\"entropy/blocks." + std::to_string(i) + ".attention.0\":1.25";
@@ -214,7 +214,7 @@ TEST_CASE("run folder: after other data only the validation losses on these coun
   CHECK(best_checkpoint(run.out) == run.out + "/step_000011");
 }
 
-TEST_CASE("run folder: what is not proven to be a checkpoint of ours is never removed") {
+TEST_CASE("run folder: a folder that is not verified as its own checkpoint is never removed") {
   const Run run;
   write(run.out + "/step_1/thesis", "x");
   write(run.out + "/step_000001/thesis", "x");
@@ -305,7 +305,7 @@ TEST_CASE("run folder: what a killed run has left of a checkpoint goes with the 
   fs::copy(run.checkpoint(4), run.out + "/step_000004.2.partial");  // was being removed
   fs::create_directories(run.out + "/step_000003.partial");         // had just been made
   write(run.out + "/step_000002.partial/being_written", "orrery check");
-  fs::copy(run.checkpoint(4), run.out + "/step_000005.partial");  // its state names another step: not ours
+  fs::copy(run.checkpoint(4), run.out + "/step_000005.partial");  // its state names another step: not its own
   write(run.out + "/step_000009.partial/state.json", read_file(run.checkpoint(4) + "/state.json"));
   const std::string temporary = run.checkpoint(6) + "/state.json.77.partial",
                     foreign = run.checkpoint(6) + "/a.77.partial";
@@ -352,7 +352,7 @@ TEST_CASE("run folder: settings.toml of a resumed run repeats the run") {
         read_file(run.folder / "again/step_000008/weights.safetensors"));
 }
 
-TEST_CASE("run folder: what goes wrong while a checkpoint is written is one sentence that tells what is left") {
+TEST_CASE("run folder: an error while a checkpoint is written names the checkpoint that is left") {
   const Unprivileged user;
   const Run run;
   const auto spoiled_at = [&](int64_t step, const Assignments& more) {

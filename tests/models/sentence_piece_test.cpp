@@ -54,7 +54,7 @@ TEST_CASE("sentence piece: the tokens and the text are those of the Python packa
   CHECK(make_tokenizer(folder / "small.model.gz", "")->save() == tokenizer->save());
 }
 
-TEST_CASE("sentence piece: pieces are learned from a text, the same each time") {
+TEST_CASE("sentence piece: training on a text gives equal pieces each time") {
   const Folder folder;
   const std::string text = orrery::testing::write_small_text(folder), setting = "sentence_piece(vocabulary=60)";
   const auto tokenizer = make_tokenizer(setting, text);
@@ -68,7 +68,7 @@ TEST_CASE("sentence piece: pieces are learned from a text, the same each time") 
   CHECK(with_bytes->decode(with_bytes->encode("\xE4\xB8\xAD")) == "\xE4\xB8\xAD");
 }
 
-TEST_CASE("sentence piece: a word has the same pieces however much stands before it") {
+TEST_CASE("sentence piece: a word has equal pieces regardless of the text before it") {
   const std::string text = read_file(ORRERY_SOURCE_DIR "/examples/data/tinyshakespeare.txt");
   const auto tokenizer = train_sentence_piece(text.substr(0, 200'000), {.vocabulary = 1000, .kind = "unigram"});
   std::vector<int32_t> words;
@@ -103,7 +103,7 @@ TEST_CASE("sentence piece: a run of unknown characters is one token, however lon
   CHECK(with_bytes->encode(run(30'000)).size() == with_bytes->encode(run(1)).size() + 29'999 * 6);
 }
 
-TEST_CASE("sentence piece: of a long text every k-th line is learned from") {
+TEST_CASE("sentence piece: training on a long text uses every k-th line") {
   const Folder folder;
   std::string text, third;
   for (int i = 0; i < 600; ++i) {

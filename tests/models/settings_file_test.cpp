@@ -72,7 +72,7 @@ Run run_of(const std::string& content) {
   return run;
 }
 
-TEST_CASE("a settings file says what the command line says, in its order") {
+TEST_CASE("settings file: equals the command line, in its order") {
   const File file(
       "# a run\n"
       "steps = 2_000\n"
@@ -146,7 +146,7 @@ TEST_CASE("two names of one setting in one file are an error, as one name that c
   error("decay = 1\n[optimizer]\nweight_decay = 2\n").names(3).value("decay").offers("write it once");
 }
 
-TEST_CASE("what is no TOML is told in words of the user") {
+TEST_CASE("settings file: invalid TOML is reported in terms of the user") {
   const auto error = [](const std::string& content) {
     Message message = models::error(content);
     for (const char* word : {"parsing", "redefine", "Encountered", "encountered", "expected", "prohibited"})
@@ -169,7 +169,7 @@ TEST_CASE("what is no TOML is told in words of the user") {
   CHECK(run_of("steps = +9223372036854775807").steps == INT64_MAX);
 }
 
-TEST_CASE("what is written reads back as the same settings") {
+TEST_CASE("settings file: a written file reads back as equal settings") {
   Run run;
   run.rate = 0.1 + 0.2;
   run.bias = true;

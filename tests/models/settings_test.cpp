@@ -126,7 +126,7 @@ TEST_CASE("former names inside of specs are read and shown as the present ones")
   CHECK(value({{"attention", "no_such(own=no)"}}, "attention") == "no_such(own=no)");  // refused on construction
 }
 
-TEST_CASE("nanoGPT's names of settings count as ours") {
+TEST_CASE("nanoGPT's names of settings are accepted") {
   const std::vector<std::array<std::string, 3>> names = {
       {"n_layer", "layers", "6"},
       {"n_head", "heads", "6"},

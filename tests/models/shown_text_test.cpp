@@ -67,10 +67,10 @@ TEST_CASE("verdicts page: texts of claims cannot be HTML, end a cell or begin a 
     CHECK(line.find("\\|") == line.npos);
     ++rows;
   }
-  CHECK(rows == 9);  // three tables with two head lines and one row: the main claim, the main again, the other
+  CHECK(rows == 9);  // three tables with two header lines and one row: the main claim, twice, and the other
 }
 
-TEST_CASE("words of a command: as a shell takes them, whatever bytes they have") {
+TEST_CASE("shell words: quoted so that a shell restores them, for any bytes") {
   CHECK(shell_quoted("--out=a b") == "'--out=a b'");
   CHECK(shell_quoted("é") == "'é'");
   CHECK(shell_quoted("a\x1b'\n\xe4") == "$'a\\x1B\\x27\\x0A\\xE4'");

@@ -1,5 +1,5 @@
-// --signal_propagation=yes: measurements against plain computations and the papers' formulas at random weights.
-// The run stays bit-identical.
+// --signal_propagation=yes: measurements against plain computations and the papers' formulas at
+// random weights. The run stays bit-identical.
 #include "models/training/signal_propagation.h"
 
 #include <doctest/doctest.h>
@@ -176,7 +176,7 @@ TrainSettings settings_of_kind(const Run& run, const Kind& kind, const Assignmen
 // The scores are not exactly normal: given the query their variance is |q|^2 / D, 1 +- sqrt(2 /
 // 64); E exp(2 s) rises by 2 %, E s^4 by 3 %. exp(v) / n is the limit of many keys: at v = 1 the
 // next term is -7.6 / n, 3 % at 256. 16 x 256 rows of 256 keys have a sampling error below 1 %.
-TEST_CASE("probe: what attentions read of all keys is what the formulas say, to 6 percent") {
+TEST_CASE("signal propagation: head outputs over all keys match the formulas to 6 percent") {
   const Shape4 shape{4, 256, 4, 64};
   const std::map<std::string, double> by_hand = {{"softmax", std::exp(1.0) / 256},
                                                  {"pointwise(relu, alpha=1)", 0.5 / 256},
@@ -204,7 +204,7 @@ TEST_CASE("probe: what attentions read of all keys is what the formulas say, to 
 // The mean of 1 / n over the rows is 5.4 / 128; the first rows dominate. The 64 (batch x heads)
 // rows of one key have a deviation of 2.2 in relu(s)^2: 2.2 / 8 x 1.1 / 5.4 = 6 %. Softmax's first
 // row is exact: 64 x 64 numbers give 1 %. Terms beyond first order in v = 0.09 are below 1 %.
-TEST_CASE("probe: causal rows are predicted with the keys that each of them sees") {
+TEST_CASE("signal propagation: causal rows are predicted with their visible keys") {
   const Shape4 shape{16, 128, 4, 64};
   const SignalPropagation::Ratio softmax = head_output_of("softmax", true, shape, 0.3);
   double sum = 0;
@@ -221,7 +221,7 @@ TEST_CASE("probe: causal rows are predicted with the keys that each of them sees
 
 // A third of ReLU's output comes from the mean weight, which multiplies the sum of the values. Its
 // error sqrt(2 / 256) and that of the rest, from 512 slots, give less than 5 %.
-TEST_CASE("probe: memories read with relu what softmax does not, to 10 percent") {
+TEST_CASE("signal propagation: slots under relu and softmax match the formulas to 10 percent") {
   std::map<std::string, double> outputs;
   for (const char* spec : {"memory(relu)", "memory(softmax)", "dense(gelu)", "gated(silu)"}) {
     CAPTURE(spec);
@@ -250,7 +250,7 @@ TEST_CASE("probe: memories read with relu what softmax does not, to 10 percent")
 
 // 4,096 rows of 64: the variance about the row's mean is 1 - 1 / 64 of v; 1 / variance has a mean
 // of 1 + 2 / 64 of its inverse. All else is below 1 %.
-TEST_CASE("probe: normalizations bring sizes to one, dynamic ones keep them, and so do their derivatives") {
+TEST_CASE("signal propagation: normalizations give mean square 1, dynamic ones keep it, and so do their derivatives") {
   const Tensor x = normal({4096, 64}, 1, 1.5), g = normal({4096, 64}, 2);
   for (const char* spec : {"layer", "rms", "none", "dyt", "dyt(alpha=2)", "derf", "derf(alpha=0.7, shift=0.4)",
                            "dynamic(hardtanh, alpha=0.8)", "dynamic(sigmoid)", "dynamic(identity, alpha=0.3)"}) {
@@ -271,7 +271,7 @@ TEST_CASE("probe: normalizations bring sizes to one, dynamic ones keep them, and
   }
 }
 
-TEST_CASE("probe: sizes forward and backward are those of a plain pass") {
+TEST_CASE("signal propagation: mean squares forward and backward are those of a plain pass") {
   const Run run;
   const TrainSettings given =
       run.settings({{"layers", "2"}, {"attention", "softmax(dropout=0.1)"}, {"dropout", "0.2"}});
@@ -315,7 +315,7 @@ TEST_CASE("probe: sizes forward and backward are those of a plain pass") {
   CHECK(steps[5].path == "logits");
 }
 
-TEST_CASE("probe: a run of every family has the same bits with it, and its file says the same again") {
+TEST_CASE("signal propagation: a run of every family stays bit-identical, and its file restores the values") {
   for (const Kind& kind : kinds) {
     CAPTURE(kind.name);
     const Run plain, probed;
@@ -352,7 +352,7 @@ TEST_CASE("probe: a run of every family has the same bits with it, and its file 
   }
 }
 
-TEST_CASE("probe: dropout does not act in it, and the first step of all is its only one") {
+TEST_CASE("signal propagation: dropout is off, and only the first step is measured") {
   const Run without, with;
   const Assignments probing = {{"signal_propagation", "yes"}, {"steps", "2"}};
   without.train(probing);
@@ -368,7 +368,7 @@ TEST_CASE("probe: dropout does not act in it, and the first step of all is its o
   without.resume({{"signal_propagation", "yes"}, {"steps", "4"}});
   CHECK(!file_exists(propagation_file(without.out)));
 
-  // init_from weights are probed unchanged: 20 steps at a high learning rate made them larger.
+  // init_from weights are measured unchanged: 20 steps at a high learning rate made them larger.
   const Run first, second;
   first.train({{"steps", "20"}, {"learning_rate", "0.03"}, {"warmup_steps", "0"}});
   second.train({{"init_from", first.out}, {"signal_propagation", "yes"}, {"steps", "1"}});
@@ -376,14 +376,14 @@ TEST_CASE("probe: dropout does not act in it, and the first step of all is its o
         2 * one.find("logits")->mean_square);
 }
 
-TEST_CASE("probe: a file that no run has written is not replaced, and one of another format is refused") {
+TEST_CASE("signal propagation: a file that no run has written is not replaced, and another format is refused") {
   const Run run;
   std::filesystem::create_directories(run.out);
   write(propagation_file(run.out), "mine\n");
   const auto train = [&] { run.train({{"signal_propagation", "yes"}}); };
   expect_error(train).names("train").value(propagation_file(run.out)).offers("--out");
   CHECK(read_file(propagation_file(run.out)) == "mine\n");
-  run.train();  // without a probe the file stays
+  run.train();  // without signal propagation the file stays
   CHECK(read_file(propagation_file(run.out)) == "mine\n");
   write(propagation_file(run.out), R"({"format": "orrery probe 9", "values": [], "ratios": []})");
   expect_error([&] { read_propagation(propagation_file(run.out)); })
@@ -392,7 +392,7 @@ TEST_CASE("probe: a file that no run has written is not replaced, and one of ano
       .offers("orrery");
 }
 
-TEST_CASE("probe: the file of an older run is read under its former name") {
+TEST_CASE("signal propagation: the file of an older run is read under its former name") {
   const Run run;
   std::filesystem::create_directories(run.out);
   CHECK(probe_file_to_read(run.out) == run.out + "/signal_propagation.json");
@@ -402,7 +402,7 @@ TEST_CASE("probe: the file of an older run is read under its former name") {
   CHECK(probe_file_to_read(run.out) == run.out + "/signal_propagation.json");
 }
 
-TEST_CASE("probe: formulas by themselves") {
+TEST_CASE("signal propagation: formulas alone") {
   CHECK(nn::softmax_sum_of_squares(0.7, 1) == 1);
   CHECK(nn::softmax_sum_of_squares(0, 8) == 0.125);
   CHECK(off(nn::softmax_sum_of_squares(1, 1e6), std::exp(1.0) / 1e6) <= 1e-5);

@@ -165,7 +165,7 @@ TEST_CASE("means: steps without a target are trained through and have no loss") 
   }
 }
 
-TEST_CASE("means: a validation's loss and bits per character are over its targets, wherever the parts are cut") {
+TEST_CASE("means: a validation's loss and bits per character are over its targets, for any chunks") {
   const Run run;
   const TrainSettings given =
       run.settings(with(packed, {{"data", write_documents(run.folder)}, {"validation_fraction", "0.5"}}));

@@ -36,7 +36,7 @@ std::string npy(const StoredTensor& x) {
 
 }  // namespace
 
-TEST_CASE("stored tensors: ranges, with what is not finite apart") {
+TEST_CASE("stored tensors: ranges, with separate counts of non-finite values") {
   const double infinity = std::numeric_limits<double>::infinity();
   const ValueRange range = range_of(stored(Tensor::from({1, 4}, {1, -3, infinity, 5}), "F32"));
   CHECK(range.low == -3);
@@ -75,7 +75,7 @@ TEST_CASE("stored tensors: a file gives names, dtypes and shapes at once, and th
   CHECK(with_values(with_values(all[2])).tensor.to_vector() == std::vector<double>{2.5});
 }
 
-TEST_CASE("stored tensors: a safetensors file is told from a pickle, whatever length its header has") {
+TEST_CASE("stored tensors: a safetensors file is distinguished from a pickle, for any header length") {
   const Folder folder;
   const std::string path = folder / "a.safetensors";
   int like_a_pickle = 0;

@@ -67,7 +67,7 @@ Tensor in_blocks(StreamModel& model, const Tensor& tokens, const std::vector<int
 
 }  // namespace
 
-TEST_CASE("stream: block by block with what is carried, a text has the logits of one pass") {
+TEST_CASE("stream: block by block with cached states, a text has the logits of one pass") {
   const NoGrad guard;
   const Tensor tokens = some_tokens(2, 300);
   const std::vector<int64_t> blocks = {10, 64, 1, 100, 25, 100};
@@ -131,7 +131,7 @@ TEST_CASE("stream: keys beyond a span, left out in steps of 64, change no bit") 
   }
 }
 
-TEST_CASE("stream: gradients of a whole model that goes on, against difference quotients") {
+TEST_CASE("stream: gradients of a whole model with cached states, against finite differences") {
   for (const char* attention : {"softmax(span=adaptive_span(6, R=3), persistent=3)", "softmax(span=fixed(5))",
                                 "softmax(span=dynamic_span(6, R=3))"}) {
     INFO(attention);
@@ -165,7 +165,7 @@ TEST_CASE("stream: gradients of a whole model that goes on, against difference q
   }
 }
 
-TEST_CASE("stream: the weights that project what is carried get gradients from it, and it gets none") {
+TEST_CASE("stream: weights that project cached states get gradients from them, and the states get none") {
   const auto model = make(settings_with("softmax(span=fixed(8))", 8));
   nn::Cache cache = empty_stream_state();
   {
@@ -197,7 +197,7 @@ TEST_CASE("stream: a row does not depend on the others of its batch") {
   }
 }
 
-TEST_CASE("stream: shorter spans cost less, and are told in tokens") {
+TEST_CASE("stream: shorter spans cost less, and are reported in tokens") {
   const NoGrad guard;
   const auto measured = [&](const std::string& attention, double fraction) {
     const auto model = make(settings_with(attention, 256), fraction);
@@ -253,7 +253,7 @@ TEST_CASE("stream: parameters as the papers count them") {
   CHECK(with - presets().at("stream-char-fixed").parameters == 4 * 4);  // one span per head
 }
 
-TEST_CASE("stream: it generates on and on, and says the same as without a cache") {
+TEST_CASE("stream: generates beyond its context, and equals the result without a cache") {
   const auto model = make(settings_with("softmax(span=adaptive_span(12, R=4))", 12));
   std::vector<int32_t> tokens = {1, 4, 2};
   const std::vector<int32_t> text = generate(*model, tokens, {.tokens = 40, .temperature = 0});

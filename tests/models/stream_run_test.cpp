@@ -109,7 +109,7 @@ TEST_CASE("streams: a validation has every token but the first as a target once,
     }
 }
 
-TEST_CASE("streams: a run that was interrupted goes on to the same bits, with its place in the text") {
+TEST_CASE("streams: an interrupted run resumes bit for bit, with its position in the text") {
   const Folder folder;
   for (const char* dtype : {"f32", "bf16"}) {
     INFO(dtype);
@@ -141,7 +141,7 @@ TEST_CASE("streams: the same bits for one and two threads") {
   check_same_files(folder / "1/step_000008", folder / "2/step_000008");
 }
 
-TEST_CASE("streams: what is carried matters, and a run tells bits per character, spans and multiply-adds") {
+TEST_CASE("streams: cached states matter, and a run logs bits per character, spans and multiply-adds") {
   const Folder folder;
   const Assignments no_dropout = {{"dropout", "0"}, {"learning_rate", "0.07"}};
   const TrainingResult adaptive = train(small_run(folder, "adaptive", 60, no_dropout));
@@ -160,7 +160,7 @@ TEST_CASE("streams: what is carried matters, and a run tells bits per character,
     CHECK(last.contains(key));
 }
 
-TEST_CASE("streams: a validation text of its own, and bf16 beside f32") {
+TEST_CASE("streams: a separate validation text, and bf16 next to f32") {
   const Folder folder;
   const std::string other = folder / "other.txt";
   write_file_atomically(other, "the lazy dog jumps over the quick fox number 7.\n");

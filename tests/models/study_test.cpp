@@ -78,7 +78,7 @@ TEST_CASE("study: Student's t has the tables' quantiles, and an interval is what
   expect_error([] { spread_of({}); }).names("statistics").names("values");
 }
 
-TEST_CASE("study: a run is known by its numbers' causes, not by where it is and how often it is saved") {
+TEST_CASE("study: a run's id depends on what determines its results, not on its folder and how often it is saved") {
   const Run run;
   const auto key = [&](const Assignments& more) { return run_hash(run.settings(more)); };
   const std::string default_hash = key({});
@@ -189,7 +189,7 @@ TEST_CASE("study: a run's id does not depend on what its settings are called") {
                                   {"evaluate_every", "0"}})) == "be6befd72d3feec0");
 }
 
-// The ids are those of 2facf9c, which had neither products, biases of a stream's parts nor shortcut.
+// The ids are those of 2facf9c, which lacked products, biases per sublayer in streams and shortcut.
 TEST_CASE("study: settings that are newer than an id do not change it at their former values") {
   const std::string models = ORRERY_SOURCE_DIR "/tests/models/";
   const Assignments small = {{"batch_size", "2"}, {"steps", "1"}, {"warmup_steps", "1"}, {"seed", "7"}};
@@ -278,7 +278,7 @@ TEST_CASE("study: what a run reads gives its losses their meaning") {
   CHECK(identify_run(run.settings()).hash == run_hash(run.settings()));
 }
 
-TEST_CASE("study: what became of a run, told by its metrics, comes back from its file") {
+TEST_CASE("study: the outcome of a run, from its metrics, is restored from its file") {
   const Folder folder;
   const std::string metrics = folder / "metrics.jsonl", file = folder / "outcome.json";
   const auto rows = [&](int count, int lost_at, double last) {
@@ -350,7 +350,7 @@ TEST_CASE("study: what became of a run, told by its metrics, comes back from its
   expect_error([&] { read_outcome(file); }).names("outcome").value("lucky").offers("done, diverged or failed");
 }
 
-TEST_CASE("study: the rows of a run's log, whatever their figures, but for one that is still being written") {
+TEST_CASE("study: the rows of a run's log with any metrics, except one that is still being written") {
   const Folder folder;
   const std::string log = folder / "metrics.jsonl";
   write(log,

@@ -68,7 +68,7 @@ std::string model_with_symbols(bool space_ends, const std::string& more) {
 
 }  // namespace
 
-TEST_CASE("bytes that are not UTF-8: every tokenizer of characters refuses them with their place") {
+TEST_CASE("invalid UTF-8: every tokenizer of characters refuses it with its offset") {
   const std::string latin = cases + "latin1/latin1.txt", text = read_file(latin);
   for (const char* const tokenizer : {"character", "sentence_piece(vocabulary=60)"})
     expect_error([&] { make_tokenizer(tokenizer, latin); })
@@ -99,7 +99,7 @@ TEST_CASE("bytes that are not UTF-8: files of pairs and names are refused with t
   check_utf8("B\xc3\xa4r", "images: a class");
 }
 
-TEST_CASE("sentence piece: words of any length are learned from") {
+TEST_CASE("sentence piece: training accepts words of any length") {
   std::string text;
   for (int i = 0; i < 60; ++i) text += "The grey cat sits by the old gate and looks at the long road.\n";
   for (const size_t letters : {32'000, 32'767, 32'768, 33'000, 65'536, 70'000}) {
@@ -113,7 +113,7 @@ TEST_CASE("sentence piece: words of any length are learned from") {
   CHECK(train_sentence_piece(text + blessings, {.vocabulary = 80})->size() == 80);
 }
 
-TEST_CASE("sentence piece: a text that is divided has the tokens of the whole, whatever its letters") {
+TEST_CASE("sentence piece: a text that is split has the tokens of the whole, for any letters") {
   std::string words, one_word, mixed;
   for (uint32_t i = 0, drawn = 1; i < 60'000; ++i) {
     drawn = drawn * 1664525 + 1013904223;
@@ -138,7 +138,7 @@ TEST_CASE("sentence piece: a text that is divided has the tokens of the whole, w
   }
 }
 
-TEST_CASE("sentence piece: users' symbols and spaces behind words leave places where a text can be divided") {
+TEST_CASE("sentence piece: a text can be split with user-defined symbols and spaces after words") {
   std::string text;
   for (uint32_t drawn = 1; text.size() < 400'000;) {
     drawn = drawn * 1664525 + 1013904223;
@@ -178,7 +178,7 @@ TEST_CASE("sentence piece: users' symbols and spaces behind words leave places w
   }
 }
 
-TEST_CASE("sentence piece: a text without anything to learn is refused, whatever learns") {
+TEST_CASE("sentence piece: a text without anything to train on is refused, for both kinds") {
   std::string odd;  // words of 3,000 letters, without spaces between them
   for (uint32_t i = 0, drawn = 3; i < 60'000; ++i) {
     if (i > 0 && i % 3'000 == 0) odd += "??";
@@ -230,7 +230,7 @@ TEST_CASE("byte pairs: four times as long a word takes about four times as long 
   CHECK(seconds_of(1'000'000) < 10 * seconds_of(250'000));  // 16 times if each merge moved all that follows it
 }
 
-TEST_CASE("byte pairs: learning from a long word tells how far it is") {
+TEST_CASE("byte pairs: training on a long word reports progress") {
   const std::string word = word_of(1'000'000);
   std::vector<double> fractions;
   const auto learned = train_byte_pairs(word, 600, [&](double fraction) { fractions.push_back(fraction); });

@@ -19,7 +19,7 @@ using orrery::testing::expect_error;
 using orrery::testing::Folder;
 using orrery::testing::Message;
 
-TEST_CASE("tokenizers: a text begins and has its space as the folder's files say, as in transformers 5.24") {
+TEST_CASE("tokenizers: a text's begin token and space follow the folder's files, as in transformers 5.24") {
   const Folder folder;
   const auto llama = [&](const std::string& config, const std::string& map = "{}") {
     with_file(folder, "llama_bos", "tokenizer_config.json", config);
@@ -138,7 +138,7 @@ TEST_CASE("tokenizers: a tokenizer.json that is not supported leaves vocab.json 
   Message(notes_of(*tokenizer)).names("normalizer");
 }
 
-TEST_CASE("tokenizers: vocab.json and merges.txt are cut as tokenizer.json or the class beside them says") {
+TEST_CASE("tokenizers: vocab.json and merges.txt are split as tokenizer.json or the class next to them states") {
   const std::string year = "1984";
   const Folder folder;
   const auto classed = [&](const std::string& name) {
@@ -182,7 +182,7 @@ TEST_CASE("byte pairs: numbers without a token are gaps, and a byte without one 
   CHECK(restore_tokenizer(tokenizer->save())->save() == tokenizer->save());
 }
 
-TEST_CASE("tokenizers: the files beside the main one name tokens, too") {
+TEST_CASE("tokenizers: the files next to the main one name tokens, too") {
   const std::string text = "<|user|>the gate<|bot|>";
   const auto added = tokenizer_of(cases + "added_tokens_json");
   CHECK(added->encode(text) == Tokens{320, 83, 257, 299, 298, 68, 321});
@@ -218,7 +218,7 @@ TEST_CASE("tokenizers: a tokenizer.json that is not supported leaves a good toke
   expect_error<TokenizerNotSupported>([&] { tokenizer_of(copy); }).names("byte_fallback");
 }
 
-TEST_CASE("tokenizers: what is known of their use is kept with them") {
+TEST_CASE("tokenizers: conventions of their use are saved with them") {
   auto tokenizer = with_overrides(tokenizer_of(cases + "llama_bos"),
                                   {.begins_texts = true, .ends = Tokens{2, 7}, .vocabulary = 150});
   tokenizer = restore_tokenizer(tokenizer->save());

@@ -111,7 +111,7 @@ TEST_CASE("resuming gives the weights and the metrics of one run, also when the 
   CHECK(rows_without_time(folder / "whole/metrics.jsonl").size() == 31);
 }
 
-TEST_CASE("resuming tells of a row that it cannot read, by its number, and goes on without it") {
+TEST_CASE("resume: a row that cannot be read is reported by its number, and left out") {
   const Folder folder;
   const std::string text = write_small_text(folder), out = folder / "run", log = out + "/metrics.jsonl";
   train(small_run(text, out, 10));
@@ -167,7 +167,7 @@ TEST_CASE("resuming equals one go for every optimizer and with every schedule") 
   }
 }
 
-TEST_CASE("batch statistics move once a step, are saved, and go on where a run is resumed") {
+TEST_CASE("batch statistics: move once a step, are saved, and continue in a resumed run") {
   const Folder folder;
   const std::string text = write_small_text(folder);
   const auto run = [&](const char* name, int steps, const char* resume) {

@@ -149,7 +149,7 @@ TEST_CASE("pairs: every epoch has each pair once, in batches within the budget, 
   CHECK(batches.longest() == 6);
 }
 
-TEST_CASE("pairs: a pair beyond the budget is a batch of its own") {
+TEST_CASE("pairs: a pair beyond the budget is a separate batch") {
   const std::vector<Pair> pairs = {{{1, 99}, {1, 99}}, {{1, 2, 3, 4, 5, 6, 99}, {1, 2, 3, 99}}, {{2, 99}, {2, 99}}};
   const PairBatches batches(pairs, marks, 8, 0);
   CHECK(batches.batches_per_epoch() == 2);

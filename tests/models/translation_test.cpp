@@ -102,7 +102,7 @@ TEST_CASE("translation: a beam that holds everything finds the best translation 
     }
 }
 
-TEST_CASE("translation: one beam takes the likeliest token each time, whatever is translated beside it") {
+TEST_CASE("translation: one beam takes the most likely token each time, regardless of the other sentences") {
   const NoGrad guard;
   for (const char* attention : {"softmax", "relu_former", "linear"}) {
     const auto model = make_translator(small_translator(attention));
@@ -138,7 +138,7 @@ TEST_CASE("translation: one beam takes the likeliest token each time, whatever i
   }
 }
 
-TEST_CASE("translation: each sentence becomes one line, whatever tokens there are and however little was learned") {
+TEST_CASE("translation: each sentence becomes one line, for any tokens and for an untrained model") {
   const NoGrad guard;
   const std::vector<TextPair> pairs = {{"a b\r", "b"}, {"bb", "a a"}, {"a", "b b"}, {"ab", ""}, {"ba b", "aa"}};
   for (const char* name : {"character", "byte", "byte_pair(vocabulary=258)"}) {
@@ -193,7 +193,7 @@ TEST_CASE("translation: trains in f32 and bf16, with sentences and documents, an
   }
 }
 
-TEST_CASE("translation: a validation judges learned pairs as it does held-out ones, all of them or an even part") {
+TEST_CASE("translation: a validation evaluates training pairs like held-out ones, all or an even sample") {
   const Folder folder;
   const auto evaluated = [&](const std::string& name, const std::string& count) {
     return train(small_run(folder / name, {{"validation_data", bible}, {"training_loss_pairs", count}}));
@@ -208,7 +208,7 @@ TEST_CASE("translation: a validation judges learned pairs as it does held-out on
   CHECK(none.metrics.empty());
 }
 
-TEST_CASE("translation: the learned pairs of a validation come evenly from all of them") {
+TEST_CASE("translation: the training pairs of a validation are an even sample") {
   const Folder folder;
   std::vector<std::string> lines;
   std::istringstream in(read_file(bible));

@@ -35,7 +35,7 @@ struct Evaluated {
 
 }  // namespace
 
-TEST_CASE("validation: a stated number of tokens, the loss of learned ones beside it, and bits per character") {
+TEST_CASE("validation: a limited number of tokens, the loss of training tokens, and bits per character") {
   const Run run;
   const Evaluated some(run, {{"validation_tokens", "20"}, {"training_loss_tokens", "30"}});
   const TokenSequence text(restore_tokenizer(some.task->tokenizer())->encode(read_file(run.text)));
@@ -56,7 +56,7 @@ TEST_CASE("validation: a stated number of tokens, the loss of learned ones besid
   expect_error(too_many).names("validation_tokens").value(1000000000).offers("--validation_tokens=0");
 }
 
-TEST_CASE("validation: what stands between the files of a folder is a target and no character") {
+TEST_CASE("validation: the token between the files of a folder is a target and not a character") {
   const Run run;
   const std::string files = run.folder / "files/";
   for (int i = 100; i < 200; ++i) write(files + std::to_string(i), "ab cd\n");
@@ -80,7 +80,7 @@ TEST_CASE("validation: what stands between the files of a folder is a target and
   }
 }
 
-TEST_CASE("validation: a stream's is told for learned tokens as well, read on and on") {
+TEST_CASE("validation: a stream reports the loss of training tokens as well, read continuously") {
   const Run run;
   const Assignments stream = {{"model", "stream"},
                               {"layers", "1"},
@@ -95,7 +95,7 @@ TEST_CASE("validation: a stream's is told for learned tokens as well, read on an
   CHECK(metrics.at("training_loss") != loss);
 }
 
-TEST_CASE("documents: packed they are judged and learned as each by itself") {
+TEST_CASE("documents: packed ones are evaluated and trained on like separate ones") {
   const TrainSettings settings = make_settings({{"model", "gpt"},
                                                 {"layers", "2"},
                                                 {"heads", "2"},
@@ -126,7 +126,7 @@ TEST_CASE("documents: packed they are judged and learned as each by itself") {
   expect_error([&] { run.train({{"documents", "yes"}}); }).names("documents=yes").names("tokenizer").offers("GPT-2");
 }
 
-TEST_CASE("documents: a run over packed ones goes on to the same bits") {
+TEST_CASE("documents: a run over packed ones resumes bit for bit") {
   const Run parts("parts"), whole("whole"), one_text("one_text");
   std::string text;
   for (int i = 0; i < 300; ++i) text += "document " + std::to_string(i * i % 89) + " ends.<|endoftext|>";

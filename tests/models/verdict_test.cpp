@@ -81,7 +81,7 @@ TEST_CASE("verdict: shown, not shown and reversed, against Student's interval by
   CHECK(test_differences(d, RefutedWhen::outside, 0.054).is_borderline);
 }
 
-TEST_CASE("verdict: equality is judged by both ends of the interval") {
+TEST_CASE("verdict: equality is tested by both ends of the interval") {
   const std::vector<double> d = {-0.03, -0.02, -0.04};  // -0.0548 to -0.0052
   CHECK(test_differences(d, RefutedWhen::outside, 0.06).verdict == Verdict::shown);
   CHECK(test_differences(d, RefutedWhen::outside, 0.054).verdict == Verdict::not_shown);  // one end is outside
@@ -99,7 +99,7 @@ TEST_CASE("verdict: equality is judged by both ends of the interval") {
       .offers(0);
 }
 
-TEST_CASE("verdict: how many samples would resolve what is not shown") {
+TEST_CASE("verdict: the number of samples that would resolve not_shown") {
   // mean 0.005, s 0.01290994: 28 have 2.051831 s / sqrt 28 = 0.005006, 29 have 2.048407 s / sqrt 29 = 0.004911
   const TestResult open = test_differences(std::vector<double>{0.02, -0.01, 0.01, 0}, RefutedWhen::above, 0);
   CHECK(open.verdict == Verdict::not_shown);
@@ -116,7 +116,7 @@ TEST_CASE("verdict: how many samples would resolve what is not shown") {
   CHECK(verdict_of_all(V{}) == Verdict::not_shown);
 }
 
-TEST_CASE("metric: places, rows, numbers and sweeps") {
+TEST_CASE("metric: module paths, rows, numbers and sweeps") {
   CHECK(measured("validation_loss") == 2.5);
   CHECK(measured("loss") == 3.5);
   CHECK(measured("first(loss)") == 4);
@@ -151,7 +151,7 @@ TEST_CASE("metric: places, rows, numbers and sweeps") {
     CHECK(print(parse_metric("claim", each)) == each);
 }
 
-TEST_CASE("metric: rank correlation of two figures over their places") {
+TEST_CASE("metric: rank correlation of two metrics over their module paths") {
   // Ranks 1 2 3 4 against 2 1 4 3: 1 - 6 (1 + 1 + 1 + 1) / (4 (16 - 1)) = 0.6
   const std::vector<LogRow> places = {{1,
                                        {{"a/0", -5},
@@ -175,7 +175,7 @@ TEST_CASE("metric: rank correlation of two figures over their places") {
   expect_error([&] { of("rank_correlation(a/*, d/*)"); }).names("study").names("rank correlation").value(4).value(1);
 }
 
-TEST_CASE("metric: what is none is refused with a sentence") {
+TEST_CASE("metric: an invalid expression is refused with a message") {
   const auto refused = [](const std::string& metric) {
     return expect_error([&] { parse_metric("c.toml:3", metric); }).names("c.toml:3");
   };
@@ -198,7 +198,7 @@ TEST_CASE("metric: what is none is refused with a sentence") {
       .offers("finite");
 }
 
-TEST_CASE("claim: judged at each swept value, or of what is made of the sweep") {
+TEST_CASE("claim: tested at each swept value, or over the sweep") {
   const auto first = [](const ClaimResult& claim) {
     return Message(claim.comparisons[0].sentence).names("validation loss").names("relu - softmax").names("slots=8");
   };

@@ -188,7 +188,7 @@ TEST_CASE("vit: the embedding's scale is what patches, class token and positions
   CHECK(largest_difference(logits("none", 1), logits("none", 2)) > 1e-3);
 }
 
-TEST_CASE("resnet: weights start as they are told") {
+TEST_CASE("resnet: initial weights follow the setting") {
   const auto deviation = [](const char* start, const std::string& path) {
     ResnetSettings s = small_resnet();
     s.width = 16, s.blocks = 3, s.initialization = parse_spec(start);

@@ -1,5 +1,6 @@
-// The binary files of CIFAR-10: records of 3,073 bytes, a label and 32 x 32 pixels as a plane of red, one of green and
-// one of blue.  Krizhevsky 2009, "Learning multiple layers of features from tiny images".
+// The binary files of CIFAR-10: records of 3,073 bytes, a label and 32 x 32 pixels as a plane of
+// red, one of green and one of blue. Krizhevsky 2009, "Learning multiple layers of features from
+// tiny images".
 #include <algorithm>
 #include <cctype>
 #include <filesystem>

@@ -1,4 +1,4 @@
-// IDX, the format of MNIST and Fashion-MNIST: a header of big-endian numbers of four bytes, then bytes.
+// IDX, the format of MNIST and Fashion-MNIST: a header of big-endian 32-bit numbers, then bytes.
 //   images: 0x00000803, count, height, width, pixels        labels: 0x00000801, count, labels
 // LeCun, Cortes and Burges, "The MNIST database of handwritten digits".
 #include <set>

@@ -102,7 +102,7 @@ std::string class_in(const SortedJson& config) {
   return of;
 }
 
-// Classes of transformers 5.23 that use add_prefix_space of tokenizer_config.json, not that of tokenizer.json.
+// Classes of transformers 5.23 that use tokenizer_config.json for add_prefix_space.
 constexpr std::string_view classes_with_space[] = {
     "GPT2Tokenizer",    "RobertaTokenizer", "BartTokenizer",  "LongformerTokenizer", "LEDTokenizer",
     "CodeGenTokenizer", "GPTNeoXTokenizer", "Qwen2Tokenizer", "Qwen3_5Tokenizer",    "WhisperTokenizer",

@@ -38,11 +38,11 @@ using Processor = sentencepiece::SentencePieceProcessor;
 [[maybe_unused]] const bool is_silent =
     google::protobuf::SetLogHandler != nullptr && google::protobuf::SetLogHandler(nullptr) != nullptr;
 
-constexpr uint64_t max_model_bytes = uint64_t{8}
-                                     << 20;            // bytes: in base64 it still fits into a checkpoint's state.json
-constexpr size_t part_bytes = size_t{1} << 16;         // encoded at once, if the text can be split
-constexpr size_t max_part_bytes = size_t{1} << 24;     // encoded at once, if the text cannot be split
-constexpr int64_t max_gaps = 4096;                     // between pieces and added tokens
+// Bytes; a model of this size still fits into a checkpoint's state.json in base64.
+constexpr uint64_t max_model_bytes = uint64_t{8} << 20;
+constexpr size_t part_bytes = size_t{1} << 16;      // encoded at once, if the text can be split
+constexpr size_t max_part_bytes = size_t{1} << 24;  // encoded at once, if the text cannot be split
+constexpr int64_t max_gaps = 4096;                  // between pieces and added tokens
 constexpr const char* unreadable_pieces = "tokenizer: SentencePiece's result cannot be read";
 
 // A tokenizer of a model, which may merge spaces, drop them at both ends and normalize equivalent
@@ -353,7 +353,7 @@ std::unique_ptr<Tokenizer> restore(const std::string& json) {
   }
   return std::make_unique<SentencePiece>(bytes_of_base64(text_member(saved, "model", what), what), what, sidecar);
 }
-// Returns the text or, above `max_bytes` bytes, every k-th line, with the smallest k that should fit.
+// Returns the text or, above `max_bytes` bytes, every k-th line, with the smallest k that fits.
 std::string sample_lines(const TextChunks& text, uint64_t max_bytes) {
   uint64_t bytes = 0;
   text.each([&](std::string_view chunk, uint64_t before) {

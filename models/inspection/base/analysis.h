@@ -14,11 +14,11 @@
 namespace orrery::models {
 
 struct AnalysisSettings {
-  int64_t layer = -1, head = -1;   // index of the attention or feed-forward, in order of execution; head; -1: all
-  int64_t slot = -1;               // hidden unit or persistent slot; -1: those with the largest values
-  int64_t position = -1;           // position for the logit lens and patching; -1: the hardest to predict, the last
-  int64_t top = 10;                // lines of a list
-  int64_t seed = 1;                // of generated examples
+  int64_t layer = -1, head = -1;  // index of the attention or feed-forward, in order of execution; head; -1: all
+  int64_t slot = -1;              // hidden unit or persistent slot; -1: those with the largest values
+  int64_t position = -1;          // position for the logit lens and patching; -1: the hardest to predict, the last
+  int64_t top = 10;               // lines of a list
+  int64_t seed = 1;               // of generated examples
   const InspectedExample* patch_from = nullptr;      // a second example, to patch from
   std::vector<const InspectedExample*> corpus = {};  // more examples, for top activations; empty: only the example
   std::function<void(const std::string& done, double fraction)> progress = {};  // called during long work
@@ -60,7 +60,7 @@ Tensor capture_values(
     const std::function<void(const std::string& path, const std::string& name, const Tensor& value)>& watch);
 // Returns a hook value as f32 or f64 on the CPU.
 Tensor to_cpu(const Tensor& value);
-// Captures several names in one pass; element i is see() of name i.
+// Captures several names in one pass; element i is capture() of name i.
 std::vector<std::vector<Captured>> capture(const InspectedExample& example, const std::vector<std::string>& names);
 
 // Returns the index of `layer`, or all indices if it is -1. Throws if it is not below `layers`.

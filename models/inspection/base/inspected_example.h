@@ -29,15 +29,15 @@ class InspectedExample {
   // Returns the mean of -ln p(target) over the rows with a target, in nats; NaN if there are none.
   double loss(const Tensor& logits) const;
 
-  // places: labels of the positions of the values in a module's hooks; keys: labels of the
-  // positions that the attention at this path attends to.
+  // position_labels returns labels of the positions in a module's hook values; key_labels returns
+  // labels of the positions that the attention at this path attends to.
   virtual const Labels& position_labels(const std::string& path) const = 0;
   virtual const Labels& key_labels(const std::string& path) const { return position_labels(path); }
   // Returns the distance of a position from a key, in `distance_unit`; NaN if undefined.
   virtual double distance(const std::string& path, size_t position, size_t key) const = 0;
   virtual std::string distance_unit() const = 0;
-  // tokens returns a text's tokens; from_tokens makes an example of the same model from other tokens,
-  // if `one_document` without document ends. Both return null for other inputs.
+  // tokens returns a text's tokens; from_tokens makes an example of the same model from others, if
+  // `one_document` without document ends. Both return null for other inputs.
   virtual const std::vector<int32_t>* tokens() const { return nullptr; }
   virtual std::unique_ptr<InspectedExample> from_tokens(std::vector<int32_t>, bool /*one_document*/) const {
     return nullptr;

@@ -12,10 +12,10 @@
 namespace orrery::models {
 
 struct ResidualState {
-  std::string path;   // "embedding", "decoder.embedding", or path of the sublayer before the state
-  std::string name;   // name of its hook: "embedding", "blocks.0.attention.residual"
-  Tensor value;       // r_k (positions, width), f32 or f64, on the CPU
-  Tensor added;       // a_k, same shape; r_0 for the embedding
+  std::string path;        // "embedding", "decoder.embedding", or path of the sublayer before the state
+  std::string name;        // name of its hook: "embedding", "blocks.0.attention.residual"
+  Tensor value;            // r_k (positions, width), f32 or f64, on the CPU
+  Tensor added;            // a_k, same shape; r_0 for the embedding
   double input_scale = 1;  // b_k
   double end_scale = 1;    // c_k, if the stream is a sum
   bool is_embedding() const { return path == name; }
@@ -32,7 +32,7 @@ struct ObservedStreams {
   // In order of their start: encoder, decoder. The last stream gives the logits.
   std::vector<ResidualStream> streams;
   std::vector<std::string> final_norms;  // normalizations after the last state, "norm (layer)"
-  Tensor logits;                 // of this run, as Subject::run returns them
+  Tensor logits;                         // of this run, as InspectedExample::run returns them
 };
 // Runs the model twice. Returns no streams if the model has no embedding hook.
 ObservedStreams observe_streams(const InspectedExample& example);

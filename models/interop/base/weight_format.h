@@ -18,11 +18,11 @@
 
 namespace orrery::models {
 
-// Mapping of source tensors (`sources`, the other program's) to a target tensor (`target`, orrery's).
+// Mapping of source tensors (the other program's) to a target tensor, `target` (orrery's).
 struct TensorMapping {
   std::string target;
   std::vector<std::string> sources = {};  // stacked along axis 0
-  std::vector<int64_t> rows = {};        // target rows per source tensor; empty: one source tensor has all rows
+  std::vector<int64_t> rows = {};         // target rows per source tensor; empty: one source tensor has all rows
   // Order of the axes, except for biases: axis i of the target is axis axes[i] of the source.
   std::vector<int> axes = {};
   bool squeeze = false;  // the source has an additional first axis of size 1
@@ -38,11 +38,11 @@ struct ImportedModel {
   std::vector<std::pair<std::string, std::string>> settings = {};  // run settings, for make_settings
   std::vector<TensorMapping> mappings = {};
   std::vector<StoredTensor> tensors = {};
-  std::map<std::string, std::string> ignored = {};     // source tensor that is not needed -> why
-  std::vector<std::string> classes = {};               // class names of an image model, which has no tokenizer
-  std::vector<std::string> notes = {};                 // assumptions and differences from the source program
-  std::string tokenizer_path = {};                     // file or folder that may hold its tokenizer; empty: none
-  std::string saved_tokenizer = {};                    // written by Tokenizer::save, if orrery exported it
+  std::map<std::string, std::string> ignored = {};  // source tensor that is not needed -> why
+  std::vector<std::string> classes = {};            // class names of an image model, which has no tokenizer
+  std::vector<std::string> notes = {};              // assumptions and differences from the source program
+  std::string tokenizer_path = {};                  // file or folder that may hold its tokenizer; empty: none
+  std::string saved_tokenizer = {};                 // written by Tokenizer::save, if orrery exported it
   // Around a text, if the source names them; the tokenizer's files may name another end.
   std::optional<int64_t> begin_token = {}, end_token = {};
   std::optional<bool> begins_texts = {};  // the source program puts begin_token before texts
@@ -78,7 +78,7 @@ struct ImportReport {
   int64_t parameters = 0;
   std::vector<Line> mapped = {};
   std::vector<std::pair<std::string, std::string>> unused = {};  // unused source tensors, and why
-  std::optional<double> largest_difference = {};               // from reference logits, if there are any
+  std::optional<double> largest_difference = {};                 // from reference logits, if there are any
 };
 
 // Imports `path` as the run `out`, which must have no checkpoints. `tokenizer` is a setting; empty:

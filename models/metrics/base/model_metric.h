@@ -1,8 +1,8 @@
-// Figures: metrics of model components, logged every few steps as figure/path in metrics.jsonl.
+// Metrics of model components, logged every few steps as metric/path in metrics.jsonl.
 //
 //   entropy/blocks.0.attention.3     of head 3 of that attention
 //
-// A figure is one file of this folder. It reads hook values or losses of a micro-batch that runs
+// A metric is one file of this folder. It reads hook values or losses of a micro-batch that runs
 // once more before the step, in evaluation mode without gradient (so runs stay bit-identical), or
 // parameters and gradients after the step. Padding is excluded (padding.h).
 #pragma once
@@ -38,15 +38,15 @@ bool add_figure(ModelMetric metric);  // also under its former names (models/for
 // Parses "default", "all", "none" or a list with commas; errors name the nearest known name.
 std::vector<const ModelMetric*> select_metrics(const std::string& names);
 
-// Runs `forward`, a pass through the model, and adds the figures of its hook values to `row`.
+// Runs `forward`, a pass through the model, and adds the metrics of its hook values to `row`.
 // `pass` is the one that `forward` uses, needed if some tokens are padding.
 void collect_metrics(MetricRow& row, std::span<const ModelMetric* const> metrics, nn::Module& model,
                      const std::function<void()>& forward, const nn::ForwardPass* pass = nullptr);
-// Runs the model on a micro-batch on its device and adds the figures to `row`. `stream_state` is a
+// Runs the model on a micro-batch on its device and adds the metrics to `row`. `stream_state` is a
 // stream's state and is not changed.
 void collect_metrics(MetricRow& row, std::span<const ModelMetric* const> metrics, const Task& task, nn::Module& model,
                      std::span<const Tensor> batch, const nn::Cache* stream_state);
-// Adds the figures of the parameters and their gradients.
+// Adds the metrics of the parameters and their gradients.
 void collect_metrics(MetricRow& row, std::span<const ModelMetric* const> metrics, const nn::FlatParameters& parameters);
 
 // Log "name/path", and for values of heads "name/path.0", "name/path.1", ...

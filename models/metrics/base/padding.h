@@ -1,6 +1,6 @@
 // Padding in hook values (engine/autograd/hooks.h). Tokens of sequence b from position n_b on are
 // padding, n = pass.lengths; for keys and values of cross attention n = pass.encoder_lengths.
-// Figures and the probe exclude padding: a mean is over the tokens of all sequences,
+// Metrics and signal propagation exclude padding: a mean is over the tokens of all sequences,
 //   mean f = (1 / sum_b n_b) sum_b sum_(t < n_b) f(x_bt)
 // and so are the maximum, the minimum and conditions on all tokens of a batch.
 #pragma once

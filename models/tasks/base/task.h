@@ -42,10 +42,10 @@ struct TaskOptions {
   int64_t batch_size = 1;     // sequences, images, ... of a micro-batch
   int64_t micro_batches = 1;  // per step
   uint64_t seed = 0;
-  std::string tokenizer = {};  // of the run that is resumed, begun with or evaluated; empty: made from the data
+  std::string tokenizer = {};  // of the run that is resumed, init_from or evaluated; empty: made from the data
   std::vector<TrainingData> trained_on = {};  // by that run
   Purpose purpose = Purpose::train;
-  bool bleu = true;  // with Purpose::judge: compute BLEU of a translating model, too
+  bool bleu = true;  // with Purpose::evaluate: compute BLEU of a translating model, too
   std::function<void(const std::string& done, double fraction)> progress =
       {};  // called in long work: "translated", 0.25
 };
@@ -88,7 +88,7 @@ class Task {
   // Returns 0, or for streams the cache length in tokens: each row continues the row of this
   // micro-batch in the previous step; pass.cache holds earlier states, which checkpoints save.
   virtual int64_t stream_context() const { return 0; }
-  // Returns nothing if `stop` returned true. BLEU and other slow metrics need Purpose::judge.
+  // Returns nothing if `stop` returned true. BLEU and other slow metrics need Purpose::evaluate.
   virtual std::optional<Validation> validate(nn::Module& model, const std::function<bool()>& stop) const = 0;
 
   // ---- description
