@@ -18,7 +18,7 @@ extern int active;
 constexpr int site_limit = 1 << 20;
 extern unsigned char known[site_limit];
 extern unsigned char* reached;  // in the file ORRERY_REACHED, if set: programs that a test starts write there too
-bool note(int site);  // it exists: some instantiation holds a number or a tensor there
+bool note(int site);            // it exists: some instantiation holds a number or a tensor there
 Tensor changed(int site, Tensor x);
 
 template <int site>
