@@ -63,7 +63,7 @@ void add_signal_propagation(Json& sections, const std::string& name, const Signa
 
 void add_signal_propagation(Json& sections, std::span<const ReportedRun> runs) {
   for (const ReportedRun& run : runs) {
-    const std::string file = probe_file_to_read(run.folder);
+    const std::string file = signal_propagation_to_read(run.folder);
     if (!file_exists(file)) continue;
     try {
       add_signal_propagation(sections, run.name, read_propagation(file));

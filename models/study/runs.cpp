@@ -218,8 +218,8 @@ RunIds::RunIds(std::string pool, bool fresh) : pool_(std::move(pool)) {
 
 std::string RunIds::of(const std::string& hash) const {
   const auto file = [&](const std::string& id) { return text(pool_, "/", id, ".json"); };
-  const std::string own = text(key, "-", source_hash);
-  const auto others = others_.find(key);
+  const std::string own = text(hash, "-", source_hash);
+  const auto others = others_.find(hash);
   if (others == others_.end() || file_exists(file(own))) return own;
   std::optional<std::pair<std::filesystem::file_time_type, std::string>> newest;
   for (const std::string& id : others->second) {

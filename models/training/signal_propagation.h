@@ -59,7 +59,7 @@ SignalPropagation measure_modules(nn::Module& root, const std::function<Tensor()
                                   const nn::ForwardPass* pass = nullptr);
 
 std::string propagation_file(const std::string& run);    // RUN/signal_propagation.json, which this program writes
-std::string probe_file_to_read(const std::string& run);  // that file or, of an older run, RUN/probe.json
+std::string signal_propagation_to_read(const std::string& run);  // that file or, of an older run, RUN/probe.json
 void write_propagation(const std::string& file, const SignalPropagation& propagation);
 SignalPropagation read_propagation(const std::string& file);  // Errors begin with the file
 // Throws if this run would replace a file that no signal propagation has written.

@@ -26,7 +26,7 @@ Json finite(double x) { return std::isfinite(x) ? Json(x) : Json(); }
 
 std::string propagation_file(const std::string& run) { return run + "/signal_propagation.json"; }
 
-std::string probe_file_to_read(const std::string& run) {
+std::string signal_propagation_to_read(const std::string& run) {
   const std::string former = run + "/probe.json";
   return file_exists(propagation_file(run)) || !file_exists(former) ? propagation_file(run) : former;
 }

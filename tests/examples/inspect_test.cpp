@@ -166,6 +166,10 @@ TEST_CASE("inspect: images and translations") {
   Message(patches.out).names("2 maps").value("4 x 4");
   Message(patches.out).names("pixels");
   refusal({vit, "--text=abe"}).names("inspect").value("image").offers("--image=FILE.png");
+  refusal({vit, "--image=" + image, "--analysis=neurons", "--corpus=x.txt"})
+      .names("--corpus")
+      .names("language model")
+      .offers("leave it out");
   refusal({vit, "--image=" + image, "--label=9"}).names("inspect").names("label").value(9).offers("0 to 1");
   const Outcome translation = run_orrery(
       {"train", "--model=translation-small", "--layers=1", "--width=16", "--heads=2", "--steps=2", "--evaluate_every=0",

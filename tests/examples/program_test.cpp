@@ -176,6 +176,8 @@ TEST_CASE("program: a wrong command, key or value is answered with a sentence an
   error({"generate", "--checkpoint=/nowhere"}, 1).names("generate").value("/nowhere").offers("orrery train --out");
   error({"list", "activatoin"}).names("list").value("activatoin").offers("activation");
   error({"gradcheck"}).names("gradcheck").offers("orrery gradcheck").offers("--all");
+  error({"gradcheck", "--all", "relu"}).names("--all").value("'relu'");
+  error({"train", "--config="}).names("train").names("--config").offers("--config=examples/configs/quickstart.toml");
   error({"gradcheck", "swosh"}).names("gradcheck").value("swosh").offers("swish");
   error({"gradcheck", "adamw"}).names("gradcheck").value("adamw").names("optimizer").names("derivative");
   error({"bench"}).names("bench").names("group").offers("gemm, rows, attention, scaling, train, generate");

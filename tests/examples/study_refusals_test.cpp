@@ -32,12 +32,18 @@ TEST_CASE("study: what says too little, or contradicts itself, is refused with a
   refusal(good + "\nmain = \"yes\"").names("main").offers("true").offers("false");
   refusal(good + "\nrounds = 4").names("rounds").offers("timed").value("trained");
   refusal(good + "\nlearning_rates = [0.1, 1e-1]").names("learning rate").value("0.1").offers("leave one");
+  std::string rates = "1";
+  for (int i = 2; i <= 65; ++i) rates += "," + std::to_string(i);
+  refusal(good + "\nlearning_rates = []").names("learning_rates").offers("1 to 64").value(0);
+  refusal(good + "\nlearning_rates = [" + rates + "]").names("learning_rates").offers("1 to 64").value(65);
   refusal(kind("derived") + two_seeds + "learning_rates = [0.1]\n" + of_loss).names("learning_rates").value("derived");
   refusal(kind("timed") + two_seeds + refuted).names("timed").value("seeds").offers("rounds");
   refusal(kind("timed") + of_loss).names("timed").offers("step_ms").value("loss");
 
   const auto refuted_if = [](const std::string& rule) { return "refuted_if = \"" + rule + "\""; };
   refusal(kind("timed") + refuted_if("relu > softmax + 3")).names("margin").names("timed").offers("softmax + 5 %");
+  refusal(kind("timed") + refuted_if("relu > 3")).names("claim.toml:4").value("'relu'").offers("another variant");
+  refusal(trained + "refuted_if = [1]").names("claim.toml:6").names("refuted_if").offers("text in quotes");
   refusal(kind("trained") + two_seeds + "metric = \"slope(loss)\"\n" + refuted).names("slope").offers("[sweep]");
   refusal(trained).names("claim.toml: ").names("refuted_if").offers(refuted);
   const auto rule = [&](const std::string& text) { return refusal(trained + refuted_if(text)); };
@@ -49,7 +55,7 @@ TEST_CASE("study: what says too little, or contradicts itself, is refused with a
 
   const std::string same = "[variants.relu]\nwidth = 16\n[variants.softmax]\nattention = \"softmax\"\n";
   refusal(good, same).names("variants").value("'relu'").value("'softmax'").offers("change a setting");
-  refusal(good, "").names("variants").offers("[variants.relu]");
+  for (const char* none : {"", "[variants]\n"}) refusal(good, none).names("variants").offers("[variants.relu]");
   refusal(good, "[variants.relu]\nattntion = \"relu\"\n").value("'attntion'").offers("'attention'");
   refusal(good, "[variants.relu]\nseed = 3\n").names("'seed'").offers("seeds = [1, 2, 3]");
   const auto swept = [&](const std::string& lists, const std::string& more = "") {
@@ -57,8 +63,11 @@ TEST_CASE("study: what says too little, or contradicts itself, is refused with a
   };
   swept("d_ff = [8, 16]\nheads = [2]").names("heads").value(1).names("d_ff").value(2).names("[sweep]");
   swept("d_ff = [8]").names("d_ff").offers("two or more");
+  swept("d_ff = 8").names("claim.toml:17").names("d_ff").offers("at most 64").offers("[32, 256]");
   swept("d_ff = [8, \"x\"]").names("relu d_ff=x").names("d_ff").value("'x'").offers("whole number");
   const std::string chosen_rates = "\nlearning_rates = [0.1, 0.2]";
+  const std::string with_rate = "[variants.relu]\nlearning_rate = 0.1\n[variants.softmax]\n";
+  refusal(good + chosen_rates, with_rate).names("claim.toml: ").value("'relu'").names("learning_rates").offers("leave");
   swept("learning_rate = [0.1, 0.2]", chosen_rates).names("learning_rate").names("learning_rates").offers("leave one");
 
   std::string seeds = "kind = \"trained\"\nmetric = \"loss\"\nrefuted_if = \"relu > softmax\"\nseeds = [0";

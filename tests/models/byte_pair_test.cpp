@@ -106,6 +106,8 @@ TEST_CASE("pre-tokens: GPT-2's expression, bytes that are not UTF-8, and invalid
   const PreTokenizer slow("(a+)+$");
   const std::string many = std::string(40, 'a') + "b";
   expect_error([&] { slow.each(many, [](auto) {}); }).names("(a+)+$").value("match limit exceeded");
+  const PreTokenizer backwards(R"(x(\Ka)|a|(?<=\g<1>)b)");  // b's match begins at the a before it
+  expect_error([&] { backwards.each("ab", [](auto) {}); }).names(R"(x(\Ka)|a)").offers(R"(remove \K)");
 }
 
 TEST_CASE("byte pairs: files with an unsupported option are refused with the key") {

@@ -112,8 +112,24 @@ TEST_CASE("checkpoint: files of different steps, and steps that are none") {
     resume_fails(run).names(path).names("step").value(found).offers("--resume_from_previous=yes");
     expect_error([&] { read_state(run.checkpoint(6)); }).names(path).names("step").value(found).offers("whole number");
   }
+  for (const char* digits : {"abc", "zz"}) {
+    write(path, whole);
+    change_state(run.checkpoint(6), [&](Json& json) { json["settings"]["data"] = Json{{"bytes", digits}}; });
+    expect_error([&] { read_state(run.checkpoint(6)); }).names(path).value(digits).offers("hexadecimal");
+  }
   write(path, std::string(100'000, '['));
   resume_fails(run).names(path).names("damaged").offers("--resume_from_previous=yes");
+}
+
+TEST_CASE("checkpoint: a missing tensor is named") {
+  const Run run;
+  run.train();
+  const std::string checkpoint = run.checkpoint(6), name = "token_embedding.weight";
+  change_weights(checkpoint, [&](std::vector<NamedTensor>& tensors) {
+    REQUIRE(std::erase_if(tensors, [&](const NamedTensor& t) { return t.name == name; }) == 1);
+  });
+  Gpt model(gpt_settings(make_settings(read_state(checkpoint).settings)));
+  expect_error([&] { load_weights(checkpoint, model); }).names("load").names(checkpoint).names(name).offers("settings");
 }
 
 TEST_CASE("checkpoint: data of another dtype than the run's are refused") {

@@ -93,6 +93,8 @@ TEST_CASE("what a vocabulary lacks is named") {
   };
   for (const int32_t token : {3, -1}) decoding(*tokenizer, token).names("tokenizer").value(token).offers("0 to 2");
   decoding(*tokenizers().at("byte").make(""), 256).names("tokenizer").value(256).offers("0 to 255");
+  const auto ids = restore_tokenizer(R"({"name": "numbers", "size": 9})");
+  expect_error([&] { ids->encode("1 x"); }).names("token_ids").value("'x'").offers("numbers with spaces");
   expect_error([] { tokenizers().at("charater"); })
       .names("tokenizer")
       .value("charater")

@@ -179,6 +179,9 @@ TEST_CASE("encoder-decoder: what does not go together is refused") {
     change(s);
     return expect_error([&] { EncoderDecoder model(s); });
   };
+  using Sizes = EncoderDecoderSettings;
+  for (const auto size : {&Sizes::layers, &Sizes::heads, &Sizes::width, &Sizes::context})
+    refusal([&](auto& s) { s.*size = 0; }).names("encoder_decoder").value(0).offers(1);
   refusal([](auto& s) { s.vocabulary = 0; }).names("vocabulary").value(0).offers(1);
   refusal([](auto& s) { s.heads = 3; }).names("heads").value(3).names("width").value(8).offers("head_size");
   refusal([](auto& s) { s.cross_attention = parse_spec("gau"); }).names("gau:").value("cross attention");

@@ -50,6 +50,11 @@ TEST_CASE("generate: top_p is a share of what top_k has left, and must be one") 
   CHECK(counts({.tokens = 500, .temperature = 1, .top_k = 2, .top_p = 0.5}) == std::vector<int>{0, 500, 0, 0});
   for (const double wrong : {0.0, 1.5, -1.0})
     orrery::testing::expect_error([&] { counts({.tokens = 1, .top_p = wrong}); }).names("top_p").value(wrong).offers(1);
+  for (const double wrong : {-1.0, double(INFINITY)})
+    orrery::testing::expect_error([&] { counts({.tokens = 1, .temperature = wrong}); })
+        .names("temperature")
+        .value(wrong)
+        .offers(0);
 }
 
 TEST_CASE("generate: ids without a token are never sampled, and a text ends before each end token") {

@@ -192,6 +192,7 @@ TEST_CASE("images: validation reads them as they are") {
 
 TEST_CASE("images: what does not fit is refused before a run begins") {
   const Folder folder;
+  constexpr auto recursive = std::filesystem::copy_options::recursive;
   const auto refused = [&](const Assignments& more) {
     return expect_error([&] { train(small_vit(folder / "refused", more)); });
   };
@@ -202,6 +203,10 @@ TEST_CASE("images: what does not fit is refused before a run begins") {
   refused({{"patch", "5"}}).names("patch").value(5).names("image_size").value(28);
   refused({{"loss", "hinge"}}).names("loss").value("hinge").offers("softmax");
   refused({{"pixel_mean", "0.5, 0.5"}}).names("pixel_mean").value(2).offers("one").offers(1);
+  const std::string others = folder / "others", shapes = scraps + "/shapes";
+  std::filesystem::create_directory(others);
+  for (const char* name : {"/a", "/b"}) std::filesystem::copy(shapes + "/val/rings", others + name, recursive);
+  refused({{"data", shapes}, {"validation_data", others}}).value(others).value("a, b").value(shapes).offers("stripes");
   expect_error([&] {
     train({{"model", "gpt"}, {"task", "image_classification"}, {"data", scraps}, {"out", folder / "gpt"}});
   })

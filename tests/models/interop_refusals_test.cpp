@@ -8,6 +8,7 @@
 
 #include "engine/system/files.h"
 #include "engine/tensor/safetensors.h"
+#include "models/interop/base/hugging_face.h"
 #include "models/interop/base/weight_format.h"
 #include "tests/models/interop_models.h"
 #include "tests/support/folder.h"
@@ -52,6 +53,7 @@ TEST_CASE("interop: a folder with an unsupported option is refused with the key"
   gpt2("scale_attn_weights").names("'scale_attn_weights'").value("false");
   gpt2("tie_word_embeddings").names("'tie_word_embeddings'").value("false").names("'lm_head.weight'").offers("true");
   expect_error([&] { imported(folder / "nothing", folder / "out"); }).names(folder / "nothing");
+  expect_error([&] { HuggingFaceConfig(folder / "nothing"); }).names(folder / "nothing").offers("config.json");
 }
 
 TEST_CASE("interop: a number out of its range is refused with the file and the source's name") {
@@ -80,6 +82,12 @@ TEST_CASE("interop: an index that is wrong is refused") {
   with_index([](auto& map) { map["x"] = map["model.norm.weight"]; }).names("'x'").value("model-00003-of-00003");
   with_index([](auto& map) { map = 3; }).names("model.safetensors.index.json").names("'weight_map'");
   with_index([](auto& map) { map["x"] = "model-9.safetensors"; }).names("model-9.safetensors").value("No such file");
+  with_index([](auto& map) { map["x"] = 3; }).names("model.safetensors.index.json").names("'x'").offers("in quotes");
+  const auto twice = [&](auto& map) {
+    fs::copy_file(folder / "llama/model-00001-of-00003.safetensors", folder / "llama/again.safetensors");
+    map["x"] = "again.safetensors";
+  };
+  with_index(twice).names(folder / "llama").names("model.embed_tokens").value("model-00001").offers("remove it");
 }
 
 TEST_CASE("interop: an import writes no second model into a run, and takes reference logits from elsewhere") {

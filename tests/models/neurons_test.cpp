@@ -7,6 +7,7 @@
 #include "models/inspection/base/units.h"
 #include "tests/support/errors.h"
 #include "tests/support/inspected_examples.h"
+#include "tests/support/message.h"
 
 using namespace orrery;
 using namespace orrery::models;
@@ -154,4 +155,9 @@ TEST_CASE("neurons: top activations include positions of the corpus, shown in th
   const auto& map = shown<MapView>(all, "neurons/blocks.0.feed_forward");
   REQUIRE(map.rows[0] == table.rows[0][0]);
   CHECK(largest_difference(map.values[0][0], transpose(here)[std::stol(map.rows[0].substr(5))]) == 0);
+
+  const auto deeper = small_gpt({{"layers", "3"}});
+  const auto foreign = example_of(*deeper);
+  settings.corpus = {foreign.get()};
+  expect_error([&] { analyze(*inspected, "neurons", settings); }).names("corpus").offers("one model");
 }

@@ -66,6 +66,13 @@ TEST_CASE("csv: written and read again it is the same") {
   expect_error([] { parse_csv("a,b\n1\n", "t"); }).names("t").names("row 2").value(1).offers(2);
 }
 
+TEST_CASE("report: a table that no sweep wrote is refused by its column") {
+  const Folder folder;
+  const std::string table = folder / "table.csv";
+  write_file_atomically(table, "row,seeds\na,1\n");
+  expect_error([&] { runs_in_tables(folder.path.string()); }).names(table).names("'mean'").offers("--out");
+}
+
 TEST_CASE("report: a thinned curve keeps the least and the largest value, and both ends of time") {
   Curve curve;
   for (int i = 0; i < 10'000; ++i) curve.steps.push_back(i), curve.values.push_back(std::sin(i * 0.01));

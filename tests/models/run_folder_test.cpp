@@ -77,6 +77,17 @@ TEST_CASE("run folder: a log whose rows have many metrics is accepted") {
   CHECK(is_metrics_file(run.out + "/other"));
 }
 
+TEST_CASE("run folder: if every name of a checkpoint is taken, the last one is to be moved away") {
+  const Run run;
+  std::string taken;
+  TrainingEvents events;
+  events.step = [&](const StepReport&) {
+    for (size_t zeros = 5; zeros <= 17; ++zeros)
+      write((taken = run.out + "/step_" + std::string(zeros, '0') + "2") + "/x", "");
+  };
+  expect_error([&] { run.train({}, events); }).names("checkpoint").names(taken).value("exists").offers("move it away");
+}
+
 TEST_CASE("run folder: settings and metrics of somebody else are not replaced; those of a run that got nowhere are") {
   for (const std::string name : {"settings.toml", "metrics.jsonl"}) {
     const Run run;

@@ -133,6 +133,8 @@ TEST_CASE("sentence piece: what cannot be is refused") {
   expect_error([] { train_sentence_piece("\n\n", {}); }).names("tokenizer").value("spaces").offers("another text");
   write_file_atomically(folder / "none.model", "this is no model");
   expect_error([&] { make_tokenizer(folder / "none.model", ""); }).names(folder / "none.model").value("SentencePiece");
+  write_file_atomically(folder / "cut.model", "\n\5ab");  // the first field, of 5 bytes
+  expect_error([&] { make_tokenizer(folder / "cut.model", ""); }).names(folder / "cut.model").value(5).value(2);
   expect_error([] { restore_tokenizer(R"({"name": "sentence_piece", "model": "AAA"})"); })
       .names("tokenizer")
       .value(3)

@@ -395,11 +395,11 @@ TEST_CASE("signal propagation: a file that no run has written is not replaced, a
 TEST_CASE("signal propagation: the file of an older run is read under its former name") {
   const Run run;
   std::filesystem::create_directories(run.out);
-  CHECK(probe_file_to_read(run.out) == run.out + "/signal_propagation.json");
+  CHECK(signal_propagation_to_read(run.out) == run.out + "/signal_propagation.json");
   write(run.out + "/probe.json", "{}");
-  CHECK(probe_file_to_read(run.out) == run.out + "/probe.json");
+  CHECK(signal_propagation_to_read(run.out) == run.out + "/probe.json");
   write(propagation_file(run.out), "{}");
-  CHECK(probe_file_to_read(run.out) == run.out + "/signal_propagation.json");
+  CHECK(signal_propagation_to_read(run.out) == run.out + "/signal_propagation.json");
 }
 
 TEST_CASE("signal propagation: formulas alone") {

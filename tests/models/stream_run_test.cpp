@@ -7,6 +7,7 @@
 
 #include "engine/system/files.h"
 #include "engine/system/parallel.h"
+#include "engine/tensor/safetensors.h"
 #include "models/data/text_streams.h"
 #include "models/settings/settings_file.h"
 #include "models/training/checkpoint.h"
@@ -81,6 +82,15 @@ TEST_CASE("streams: each row reads on where it stopped, and from the end to the 
     CHECK(some.inputs.to_vector() == all.inputs.slice(1, 3).to_vector());
   }
   expect_error([&] { TextStreams(tokens, 4, 6, "text: a.txt"); }).names("a.txt").value(23).value(4).value(6).offers(24);
+  for (const int64_t rows : {0, 4}) {
+    const int64_t context = 4 - rows;
+    expect_error([&] { each_block(tokens, context, rows, [](const Batch&) { return true; }); })
+        .names("streams")
+        .value(rows)
+        .names("context")
+        .value(context)
+        .offers(1);
+  }
 }
 
 TEST_CASE("streams: a validation has every token but the first as a target once, and each row reads on") {
@@ -217,4 +227,9 @@ TEST_CASE("streams: what does not fit is refused with a sentence") {
         .offers("gradient_accumulation_steps");
   expect_error([&] { resumed({{"context", "10"}}); }).names("context").value(12).value(10);
   CHECK_NOTHROW(resumed({}));
+  const std::string checkpoint = folder / "run/step_000005", file = checkpoint + "/optimizer.safetensors";
+  std::vector<NamedTensor> tensors = read_safetensors(file).tensors;
+  std::erase_if(tensors, [](const NamedTensor& t) { return t.name.starts_with("carried.0."); });
+  write_safetensors(file, tensors);
+  expect_error([&] { load_stream_states(checkpoint, Device::cpu); }).names("load").names(checkpoint).value("batch 0");
 }

@@ -76,6 +76,8 @@ TEST_CASE("study: Student's t has the tables' quantiles, and an interval is what
   CHECK(interval.mean - interval.low == doctest::Approx(interval.high - interval.mean));
   CHECK(!confidence_interval(std::vector<double>{3}));
   expect_error([] { spread_of({}); }).names("statistics").names("values");
+  for (const double confidence : {-0.1, 1.0})
+    expect_error([&] { student_quantile(confidence, 3); }).names("probability").value(confidence).offers("[0, 1)");
 }
 
 TEST_CASE("study: a run's id depends on what determines its results, not on its folder and how often it is saved") {

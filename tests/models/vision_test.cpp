@@ -242,6 +242,11 @@ TEST_CASE("vision: settings and pixels that do not fit are refused with the valu
   s = small_vit();
   s.classes = 0;
   expect_error([&] { Vit model(s); }).names("image_size").value(6).value(3).names("classes").value(0).offers(1);
+  for (const auto size : {&ResnetSettings::channels, &ResnetSettings::classes}) {
+    ResnetSettings settings = small_resnet();
+    settings.*size = 0;
+    expect_error([&] { Resnet model(settings); }).names("resnet").value(0).offers(1).offers("from the data");
+  }
   Vit vit(small_vit());
   prepare(vit);
   const auto refused = [](nn::Module& model, const Shape& pixels) {

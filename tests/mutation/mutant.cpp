@@ -1,6 +1,9 @@
 // State of the mutants of a program: the active one, the known and the reached sites.
 #include "tests/mutation/mutant.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
+
 #include <cstdlib>
 
 #include "engine/autograd/autograd.h"
@@ -9,15 +12,22 @@
 namespace orrery::mutants {
 
 int active = 0;
-unsigned char reached[site_limit] = {};
 unsigned char known[site_limit] = {};
 
 namespace {
+unsigned char here[site_limit] = {};
+
 [[gnu::constructor(101)]] void read_choice() {  // before all registrations
   const char* const choice = std::getenv("ORRERY_MUTANT");
   active = choice ? std::atoi(choice) : 0;
+  if (const char* const path = std::getenv("ORRERY_REACHED")) {
+    void* const file = ::mmap(nullptr, site_limit, PROT_READ | PROT_WRITE, MAP_SHARED, ::open(path, O_RDWR), 0);
+    if (file != MAP_FAILED) reached = static_cast<unsigned char*>(file);
+  }
 }
 }  // namespace
+
+unsigned char* reached = here;
 
 bool note(int site) {
   known[site] = 1;

@@ -1,8 +1,10 @@
-// Every mutant of a file in one compilation. tests/mutation.sh writes each term of a backward pass
-// as mutant<site>(term); the environment variable ORRERY_MUTANT then chooses, for one run, the site
-// whose term is negated or dropped.
+// Every mutant of a file in one compilation.  tests/mutation.sh writes each term of a backward pass as
+// mutant<site>(term); the environment variable ORRERY_MUTANT then chooses, for one run, which site has its sign flipped
+// or its term dropped.  It writes each condition of a check as holds<site>(condition) and each argument of its message
+// as shown<site>(argument); the chosen condition is true, the chosen argument prints nothing.
 #pragma once
 
+#include <ostream>
 #include <type_traits>
 
 namespace orrery {
@@ -13,9 +15,10 @@ namespace mutants {
 
 // From ORRERY_MUTANT: 0: none; 1: records reached sites; 2 site: negates it; 2 site + 1: drops it.
 extern int active;
-constexpr int site_limit = 1 << 19;
-extern unsigned char reached[site_limit], known[site_limit];
-bool note(int site);  // marks it as known: some instantiation has a number or a tensor there
+constexpr int site_limit = 1 << 20;
+extern unsigned char known[site_limit];
+extern unsigned char* reached;  // in the file ORRERY_REACHED, if set: programs that a test starts write there too
+bool note(int site);            // it exists: some instantiation holds a number or a tensor there
 Tensor changed(int site, Tensor x);
 
 template <int site>
@@ -29,6 +32,29 @@ template <int site>
   (void)Site<site>::known;
   if (active == 1) reached[site] = 1;
   return active >> 1 == site;
+}
+
+// The condition of a check, or a part of it.  A test reaches the site if the condition is false there.
+template <int site, class X>
+bool holds(const X& condition) {
+  if (static_cast<bool>(condition)) return true;
+  reached[site] = 1;
+  return active >> 1 == site;
+}
+
+// An argument of a message.  A test reaches the site if the argument is printed.
+template <int site, class X>
+struct Shown {
+  const X& argument;
+  friend std::ostream& operator<<(std::ostream& out, const Shown& shown) {
+    reached[site] = 1;
+    if (active >> 1 != site) out << shown.argument;
+    return out;
+  }
+};
+template <int site, class X>
+Shown<site, X> shown(const X& argument) {
+  return {argument};
 }
 
 template <class X>

@@ -1,47 +1,61 @@
-"""Tests the tests: negates and drops each term of each hand-written backward pass, one at a time, and prints which of
-these mutants the tests kill.  Started by tests/mutation.sh, whose head explains it."""
+"""Are the tests able to fail?  Flips the sign of each term of each hand-written backward pass, and drops it, one at a
+time, and prints which of these mutants the tests kill; or does so with the checks that throw errors and with their
+messages.  Started by tests/mutation.sh, which says more."""
 
 import argparse
 import os
+import random
 import sys
 import time
 from collections import Counter, defaultdict
 
-from program import Program
+from errors import diff, find_error_sites
+from program import PROGRAMS, Program
 from sites import find_sites
+from tree import PROGRAMS as ALL_PROGRAMS, Tree
 from trial import Mutant, Trial
 
 WANTED_SHARE, WANTED_MUTANTS = 0.95, 400
 MUTANTS_OF_A_FILE = 3  # in a sample
+KINDS = {"gradients": ("flip", "drop"), "errors": ("gone", "part", "unnamed")}
 
 
 def parse():
     parser = argparse.ArgumentParser(prog="tests/mutation.sh", description=__doc__)
-    parser.add_argument("--sample", type=int, metavar="N", help="only N mutants, spread evenly over all of them")
+    parser.add_argument("--kind", choices=KINDS, default="gradients", help="of backward passes, or of error paths")
+    parser.add_argument("--sample", type=int, metavar="N", help="only N mutants: of backward passes, spread evenly")
+    parser.add_argument("--seed", type=int, default=1, help="chooses the sample of error paths")
     parser.add_argument("--file", metavar="PATTERN", help="only files whose path contains this")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="compilations and test runs at a time")
     parser.add_argument("--build", default="build", help="the folder of the ordinary build")
-    parser.add_argument("--list", action="store_true", help="print the sites and stop")
+    parser.add_argument("--list", action="store_true", help="print the places, or the diffs of errors, and stop")
     return parser.parse_args()
 
 
-def explanations(path):
-    """Lines of the form  file | function | kind | term | reason;  kind may be `both`."""
+def explanations(path, wanted):
+    """Lines of the form  file | function | kind | term | reason  of the wanted kinds; `both` is flip and drop."""
     found = {}
     with open(path, encoding="utf-8") as stream:
         for number, line in enumerate(stream, 1):
             if not line.strip() or line.startswith("#"):
                 continue
             parts = [p.strip() for p in line.split(" | ")]
-            if len(parts) != 5 or parts[2] not in ("flip", "drop", "both"):
-                raise SystemExit(f"{path}:{number}: needs  file | function | flip, drop or both | term | reason")
-            for kind in ("flip", "drop") if parts[2] == "both" else (parts[2],):
+            if len(parts) != 5 or parts[2] not in ("both", *KINDS["gradients"], *KINDS["errors"]):
+                raise SystemExit(f"{path}:{number}: needs  file | function | kind | term | reason")
+            for kind in set(KINDS["gradients"] if parts[2] == "both" else parts[2:3]) & set(wanted):
                 found[(parts[0], parts[1], kind, parts[3])] = parts[4]
     return found
 
 
 def spread(items, count):
     return [items[i * len(items) // count] for i in range(count)] if count and count < len(items) else items
+
+
+def chosen_by_seed(sites, count, seed):
+    """`count` sites of .cpp files: a mutated header would compile many files anew."""
+    all_sites = [s for path, found in sites.items() if path.endswith(".cpp") for s in found]
+    chosen = set(random.Random(seed).sample(all_sites, min(count, len(all_sites))))
+    return {path: few for path, found in sites.items() if (few := [s for s in found if s in chosen])}
 
 
 def print_table(mutants):
@@ -101,34 +115,40 @@ def main():
     def log(text):
         print(f"[{time.monotonic() - started:4.0f} s] {text}", flush=True)
 
-    sites = find_sites(source)
+    errors = options.kind == "errors"
+    sites = find_error_sites(source) if errors else find_sites(source)
     if options.file:
         sites = {p: s for p, s in sites.items() if options.file in p}
+    if errors and options.sample:
+        sites = chosen_by_seed(sites, options.sample, options.seed)
     if options.list:
-        for path, found in sites.items():
-            for s in found:
-                print(f"{path}:{s.line}: {s.function}: {' and '.join(s.kinds())}: {s.text}")
+        for s in [s for found in sites.values() for s in found]:
+            place = f"{s.path}:{s.line}: {s.function}: {' and '.join(s.kinds())}: {s.text}"
+            print(f"{place}\n{diff(source, s)}" if errors else place)
         return 0
-    if options.sample:  # few files, for compiling takes longer than trying; a header would touch many
+    if options.sample and not errors:  # few files, for compiling takes longer than trying; a header would touch many
         few = spread([p for p in sites if p.endswith(".cpp")], max(1, options.sample // MUTANTS_OF_A_FILE))
         sites = {p: sites[p] for p in few}
-    reasons = explanations(os.path.join(source, "tests", "mutation", "survivors.txt"))
+    reasons = explanations(os.path.join(source, "tests", "mutation", "survivors.txt"), KINDS[options.kind])
     whole = not options.sample and not options.file
     log(f"{sum(len(s) for s in sites.values())} places in {len(sites)} files; compiling them")
-    folder = os.path.join(build, "mutation")
-    program = Program(source, build, folder, sites, options.jobs)
-    program.compile_all(log)
-    program.link()
+    if errors:
+        program = Tree(source, os.path.join(build, "mutation_of_errors"), sites, options.jobs)
+        program.compile_all(log)
+    else:
+        program = Program(source, build, os.path.join(build, "mutation"), sites, options.jobs)
+        program.compile_all(log)
+        program.link()
     for site in program.refused:
         log(f"refused: {site.path}:{site.line}: {site.text}")
-    log(f"compiled {len(program.recompiled)} files, {len(program.refused)} places refused; running each test once")
-    trial = Trial(folder, options.jobs)
+    log(f"compiled; {len(program.refused)} places refused; running each test once")
+    trial = Trial(program.folder, ALL_PROGRAMS if errors else PROGRAMS, options.jobs)
     trial.trace()
     for test in trial.failing:
         print(f"  fails without a mutant, not used: {test.name}")
-    mutants = [Mutant(s, kind) for found in program.sites.values() for s in found if s.number in trial.known
+    mutants = [Mutant(s, kind) for found in program.sites.values() for s in found if errors or s.number in trial.known
                for kind in s.kinds()]
-    mutants = spread(mutants, options.sample)
+    mutants = mutants if errors else spread(mutants, options.sample)
     log(f"{len(trial.tests)} tests; trying {len(mutants)} mutants")
     trial.run_all(mutants, log)
     log("done")

@@ -15,26 +15,12 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 LOCATION = re.compile(r"([^\s:]+):(\d+):(\d+):")
 
 
-class Program:
-    """`source`: the tree; `build`: its build folder; `folder`: for all mutated files."""
+class Sources:
+    """The mutated files of `source`, below `overlay`."""
 
-    def __init__(self, source, build, folder, sites, jobs):
-        self.source, self.build, self.folder, self.sites, self.jobs = source, build, folder, sites, jobs
-        self.overlay = os.path.join(folder, "source")
+    def __init__(self, source, overlay, sites, jobs):
+        self.source, self.overlay, self.sites, self.jobs = source, overlay, sites, jobs
         self.places, self.refused = {}, []
-        with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as stream:
-            self.commands = [self.command_of(entry) for entry in json.load(stream)]
-        self.commands = [c for c in self.commands if c["target"] in ("orrery_core", *PROGRAMS)]
-
-    def command_of(self, entry):
-        words = shlex.split(entry["command"])
-        at = words.index("-o")
-        target = re.search(r"CMakeFiles/(\w+)\.dir/", words[at + 1])
-        return {"words": words[:at], "object": os.path.join(entry["directory"], words[at + 1]),
-                "target": target.group(1) if target else "", "file": os.path.relpath(entry["file"], self.source),
-                "directory": entry["directory"]}
-
-    # ---- sources
 
     def write_sources(self):
         """Writes only changed files, and removes files without sites."""
@@ -49,6 +35,63 @@ class Program:
             if not os.path.exists(target) or open(target, encoding="utf-8").read() != text:
                 with open(target, "w", encoding="utf-8") as stream:
                     stream.write(text)
+
+    def refuse(self, output, directory):
+        """Takes out the sites that the compiler's output is about; returns their files."""
+        changed, culprits = set(), self.culprits(output, directory)
+        if not culprits:
+            raise SystemExit(f"the mutated files do not compile:\n{output[-3000:]}")
+        for site in culprits:
+            if site in self.sites[site.path]:
+                self.sites[site.path].remove(site)
+                self.refused.append(site)
+                changed.add(site.path)
+        return changed
+
+    def culprits(self, output, directory):
+        """Returns for each error the innermost site at its location, else the innermost sites on its lines."""
+        found, pending = set(), []
+        for line in output.splitlines():
+            location = LOCATION.match(line.strip())
+            if not location:
+                continue
+            file = os.path.join(directory, location.group(1))
+            sites = self.sites_at(file, int(location.group(2)), int(location.group(3)))
+            if ": error:" in line:
+                found |= sites or set(pending[:1])
+                pending = []
+            elif sites:
+                pending += list(sites)
+        if not found:
+            found |= set(pending[:1])
+        return found
+
+    def sites_at(self, file, line, column):
+        path = os.path.relpath(os.path.realpath(file), os.path.realpath(self.overlay))
+        around = [(p[2] - p[0], p[3] - p[1], s) for s, p in self.places.get(path, {}).items()
+                  if (p[0], p[1]) <= (line, column) <= (p[2], p[3])]
+        if around:
+            return {min(around, key=lambda a: a[:2])[2]}
+        return {s for s, p in self.places.get(path, {}).items() if p[0] <= line <= p[2]}
+
+
+class Program(Sources):
+    """`source`: the tree; `build`: its build folder; `folder`: for all mutated files."""
+
+    def __init__(self, source, build, folder, sites, jobs):
+        super().__init__(source, os.path.join(folder, "source"), sites, jobs)
+        self.build, self.folder = build, folder
+        with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as stream:
+            self.commands = [self.command_of(entry) for entry in json.load(stream)]
+        self.commands = [c for c in self.commands if c["target"] in ("orrery_core", "test_main", *PROGRAMS)]
+
+    def command_of(self, entry):
+        words = shlex.split(entry["command"])
+        at = words.index("-o")
+        target = re.search(r"CMakeFiles/(\w+)\.dir/", words[at + 1])
+        return {"words": words[:at], "object": os.path.join(entry["directory"], words[at + 1]),
+                "target": target.group(1) if target else "", "file": os.path.relpath(entry["file"], self.source),
+                "directory": entry["directory"]}
 
     def includes(self, path, known):
         """Returns every file of the tree that this one includes, directly or not."""
@@ -104,45 +147,12 @@ class Program:
                 return
             changed = set()
             for command, output in failed:
-                culprits = self.culprits(output, command["directory"])
-                if not culprits:
-                    raise SystemExit(f"{command['file']} does not compile:\n{output[:3000]}")
-                for site in culprits:
-                    if site in self.sites[site.path]:
-                        self.sites[site.path].remove(site)
-                        self.refused.append(site)
-                        changed.add(site.path)
+                changed |= self.refuse(output, command["directory"])
             log(f"{len(self.refused)} places refused by the compiler so far")
             self.write_sources()
             todo = [c for c in wanted if c["file"] in changed or self.includes(c["file"], known) & changed
                     or any(c is f for f, _ in failed)]
         raise SystemExit("the mutated files do not compile after twenty rounds")
-
-    def culprits(self, output, directory):
-        """Returns for each error the innermost site at its location, else the innermost sites on its lines."""
-        found, pending = set(), []
-        for line in output.splitlines():
-            location = LOCATION.match(line.strip())
-            if not location:
-                continue
-            file = os.path.join(directory, location.group(1))
-            sites = self.sites_at(file, int(location.group(2)), int(location.group(3)))
-            if ": error:" in line:
-                found |= sites or set(pending[:1])
-                pending = []
-            elif sites:
-                pending += list(sites)
-        if not found:
-            found |= set(pending[:1])
-        return found
-
-    def sites_at(self, file, line, column):
-        path = os.path.relpath(os.path.realpath(file), os.path.realpath(self.overlay))
-        around = [(p[2] - p[0], p[3] - p[1], s) for s, p in self.places.get(path, {}).items()
-                  if (p[0], p[1]) <= (line, column) <= (p[2], p[3])]
-        if around:
-            return {min(around, key=lambda a: a[:2])[2]}
-        return {s for s, p in self.places.get(path, {}).items() if p[0] <= line <= p[2]}
 
     # ---- linking
 
@@ -164,6 +174,9 @@ class Program:
 
         subprocess.run([compiler, "-shared", "-o", library, *objects("orrery_core"), blas, "-lcrypto", "-ltbb", "-pthread",
                         "-Wl,-rpath," + os.path.dirname(blas)], check=True)
+        # What all tests share; tests/mutation/main.cpp replaces their main.
+        shared = [c["object"] for c in self.commands
+                  if c["target"] == "test_main" and not c["file"].endswith("/main.cpp")]
         for name in PROGRAMS:
-            subprocess.run([compiler, "-o", os.path.join(self.folder, name), *objects(name), library, "-pthread",
-                            "-Wl,-rpath," + self.folder], check=True)
+            subprocess.run([compiler, "-o", os.path.join(self.folder, name), *objects(name), *shared, library,
+                            "-pthread", "-Wl,-rpath," + self.folder], check=True)

@@ -229,10 +229,10 @@ class File:
         self.path = path
         with open(os.path.join(root, path), encoding="utf-8") as stream:
             self.text = stream.read()
-        tree = tree_of(self.text)
-        self.units = units_of(tree)
+        self.tree = tree_of(self.text)
+        self.units = units_of(self.tree)
         bodies = {u.body for u in self.units if not u.struct}
-        self.elsewhere = names_in(tree, bodies)  # declarations, members, registrations
+        self.elsewhere = names_in(self.tree, bodies)  # declarations, members, registrations
         for unit in self.units:
             self.elsewhere[unit.name] -= 1
 

@@ -6,8 +6,7 @@ import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from program import PROGRAMS
-
+SITE_LIMIT = 1 << 20  # as in mutant.h
 FIRST_BATCH = 1  # tests in the first process; each further one runs three times as many
 
 
@@ -30,14 +29,15 @@ class Test:
 
 
 class Trial:
-    def __init__(self, folder, jobs):
-        self.folder, self.jobs = folder, jobs
+    def __init__(self, folder, programs, jobs):
+        self.folder, self.programs, self.jobs = folder, programs, jobs
         self.tests, self.known, self.failing = [], set(), []
         self.kills = {}  # by file and test: how many it killed and how many it met
 
-    def execute(self, program, arguments, code, limit):
+    def execute(self, program, arguments, code, limit, **variables):
         """`limit`: CPU seconds, which do not depend on other work; the clock detects a deadlock."""
-        environment = dict(os.environ, ORRERY_MUTANT=str(code), ORRERY_SECONDS=str(limit), OPENBLAS_NUM_THREADS="1")
+        environment = dict(os.environ, ORRERY_MUTANT=str(code), ORRERY_SECONDS=str(limit), OPENBLAS_NUM_THREADS="1",
+                           **variables)
         command = [os.path.join(self.folder, program), *arguments]
         try:
             done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
@@ -50,8 +50,11 @@ class Trial:
 
     def trace(self):
         """Runs each test without a mutant; records whether it passes, its time and the sites that it reaches."""
-        for program in PROGRAMS:
-            status, output = self.execute(program, ["--trace"], 1, 3600)
+        reached = os.path.join(self.folder, "reached")
+        with open(reached, "wb") as stream:
+            stream.truncate(SITE_LIMIT)
+        for program in self.programs:
+            status, output = self.execute(program, ["--trace"], 1, 3600, ORRERY_REACHED=reached)
             if status != 0:
                 raise SystemExit(f"{program} ends with {status} although no mutant is active")
             for line in output.splitlines():

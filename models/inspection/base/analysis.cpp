@@ -14,7 +14,7 @@ Registry<Analysis>& analyses() {
   return all;
 }
 
-bool add_look(Analysis analyze) {
+bool add_analysis(Analysis analyze) {
   const std::vector<std::string> aliases = former_names(analyze.name);
   analyses().add(std::move(analyze), aliases);
   return true;

@@ -34,9 +34,9 @@ struct Analysis {
   void (*analyze)(std::vector<View>& views, const InspectedExample& example, const AnalysisSettings& settings);
 };
 Registry<Analysis>& analyses();
-bool add_look(Analysis analyze);  // also under its former names (models/former_names.h)
+bool add_analysis(Analysis analyze);  // also under its former names (models/former_names.h)
 #define REGISTER_ANALYSIS(id, ...) \
-  [[maybe_unused]] static const bool registered_analysis_##id = ::orrery::models::add_look(__VA_ARGS__)
+  [[maybe_unused]] static const bool registered_analysis_##id = ::orrery::models::add_analysis(__VA_ARGS__)
 
 // Returns the views of the named analyses ("attention, heads", or "all"), in the catalogue's order.
 // Throws if a name is unknown (offers the nearest) or the model lacks the layer, head or slot.

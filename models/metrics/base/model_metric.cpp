@@ -17,7 +17,7 @@ Registry<ModelMetric>& model_metrics() {
   return all;
 }
 
-bool add_figure(ModelMetric metric) {
+bool add_model_metric(ModelMetric metric) {
   const std::vector<std::string> aliases = former_names(metric.name);
   metric.watches = current_hook_name(metric.watches);
   model_metrics().add(std::move(metric), aliases);

@@ -31,9 +31,9 @@ struct ModelMetric {
   void (*of_parameters)(MetricRow& row, const nn::FlatParameters& parameters) = nullptr;
 };
 Registry<ModelMetric>& model_metrics();
-bool add_figure(ModelMetric metric);  // also under its former names (models/former_names.h)
+bool add_model_metric(ModelMetric metric);  // also under its former names (models/former_names.h)
 #define REGISTER_METRIC(name, ...) \
-  [[maybe_unused]] static const bool registered_metric_##name = ::orrery::models::add_figure(__VA_ARGS__)
+  [[maybe_unused]] static const bool registered_metric_##name = ::orrery::models::add_model_metric(__VA_ARGS__)
 
 // Parses "default", "all", "none" or a list with commas; errors name the nearest known name.
 std::vector<const ModelMetric*> select_metrics(const std::string& names);

@@ -139,7 +139,10 @@ TEST_CASE("layout") {
   CHECK(transpose(Tensor::from({2, 3}, {1, 2, 3, 4, 5, 6})).to_vector() == std::vector<double>{1, 4, 2, 5, 3, 6});
   const std::vector<Tensor> parts = split(x, 3, 1);
   CHECK(largest_difference(concatenate(parts, 1), x) == 0);
-  expect_error([&] { split(x, 2, 1); }).names("split").names("axis 1").value("(2, 3, 4)").value("2 parts");
+  for (const int count : {2, 0})
+    expect_error([&] { split(x, count, 1); }).names("split").names("axis 1").value("(2, 3, 4)").value(count);
+  expect_error([&] { slice(x, 1, 2, 5); }).names("slice").value("2 to 5").names("axis 1").value("(2, 3, 4)");
+  expect_error([&] { broadcast_to(x, {2, 3, 1}); }).names("broadcast_to").value("(2, 3, 4)").value("(2, 3, 1)");
   const auto other_shape = [&] { concatenate({x, random_tensor({2, 3, 5})}, 1); };
   expect_error(other_shape).names("concatenate").names("axis 1").value("(2, 3, 4)").value("(2, 3, 5)");
 }

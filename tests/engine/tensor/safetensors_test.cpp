@@ -270,6 +270,21 @@ TEST_CASE("a write that fails leaves the file as it was and nothing else") {
   CHECK(read_file(path) == "after");
 }
 
+TEST_CASE("a file that differs from what was written is an error") {
+  const Folder folder;
+  const std::string path = folder / "x";
+  const std::vector<NamedTensor> tensors = {{"a", Tensor::full(Shape{2}, 1)}};
+  write_safetensors(path, tensors);
+  check_written(path, tensors);
+  const std::string written = read_file(path);
+  const auto read_back = [&](const std::string& content) {
+    write_file_atomically(path, content);
+    return expect_error([&] { check_written(path, tensors); }).names("safetensors").names(path);
+  };
+  read_back(written + "x").value("longer").offers("check the disk");
+  read_back(written.substr(0, written.size() - 1) + "x").value("differs").offers("check the disk");
+}
+
 TEST_CASE("a full disk") {
   const Folder folder;
   if (::mount("tmpfs", folder.path.string().c_str(), "tmpfs", 0, "size=64k") != 0) {

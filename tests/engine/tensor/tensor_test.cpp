@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "engine/ops/ops.h"
+#include "engine/tensor/staging.h"
 #include "tests/support/message.h"
 #include "tests/support/random_tensors.h"
 
@@ -54,10 +55,15 @@ TEST_CASE("errors name the operation, the values and the way out") {
   expect_error([&] { x.item(); }).names("item").value(6).value("(2, 3)").offers("operator[]").offers("sum()");
   expect_error([&] { x.reshape({4}); }).names("reshape").value("(2, 3)").value(6).value("(4)").value(4);
   expect_error([&] { x.slice(1, 3); }).names("slice").value("1 to 3").value("(2, 3)");
+  expect_error([] { Tensor::zeros(Shape{}).slice(0, 0); }).names("slice").value("0 to 0").value("()");
   expect_error([&] { x.data<double>(); }).names("tensor").value("f32").value("f64").offers(".to(Dtype::f64)");
   expect_error([&] { x + x.to(Dtype::f64); }).names("add").value("f32").value("f64").offers(".to(Dtype::f32)");
   expect_error([] { Tensor().shape(); }).names("tensor").value("undefined");
   expect_error([] { Tensor::from({2}, {1}); }).names("from").value(1).offers("(2)");
+  DeviceToHost copies(x);
+  for (int i = 0; i < 4; ++i) copies.fetch();
+  for (const size_t ticket : {0u, 1u, 5u})
+    expect_error([&] { copies.read<float>(ticket); }).names("device to host").value(ticket).value(4).offers("latest 3");
 #if !defined(ORRERY_CUDA) && !defined(EMULATE_CUDA)
   expect_error([&] { x.to(Device::cuda); }).names("allocate").value("CUDA").offers("-DORRERY_CUDA=ON");
 #endif

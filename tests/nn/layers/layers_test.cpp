@@ -105,6 +105,7 @@ TEST_CASE("a residual and a bias are added by the product itself") {
   const Tensor x = random_tensor({4, 8}, 1), w = random_tensor({6, 8}, 2), b = random_tensor({6}, 3),
                r = random_tensor({4, 6}, 4);
   CHECK(largest_difference(linear(x, w, b, r), matmul(x, w, {.b = true}) + b + r) <= 1e-14);
+  expect_error([&] { linear(x, w, b, x); }).names("linear").names("residual").value("(4, 8)").offers("(4, 6)");
 }
 
 TEST_CASE("dropout keeps the mean, differs by key, and is the identity outside training") {

@@ -70,6 +70,8 @@ TEST_CASE("sigmoid cross-entropy: a sum over classes, a mean over rows, no overf
   CHECK(z.grad().to_vector() == std::vector<double>{0, 0, -0.5, 0.5});
   const auto transposed = [] { sigmoid_cross_entropy(random_tensor({2, 3}), random_tensor({3, 2})); };
   expect_error(transposed).names("sigmoid_cross_entropy").value("(3, 2)").value("logits (2, 3)").offers("class");
+  const auto scalars = [] { sigmoid_cross_entropy(Tensor::zeros(Shape{}), Tensor::zeros(Shape{})); };
+  expect_error(scalars).names("sigmoid_cross_entropy").value("targets ()").value("logits ()").offers("class");
 }
 
 TEST_CASE("span penalty: the mean span times the longest, lambda S / H for each head") {

@@ -362,6 +362,17 @@ TEST_CASE("invalid group factors have error messages") {
   refused("adamw", "slopes").value("'slopes'").offers("none, groups");
 }
 
+TEST_CASE("learning rates that cannot work are refused with a sentence") {
+  Three model;
+  FlatParameters flat(model);
+  for (const double lr : {-1.0, double(INFINITY)})
+    expect_error([&] { make_optimizer(parse_spec("sgd"), flat)->step(lr); })
+        .names("optimizer")
+        .names("learning rate")
+        .offers(0)
+        .value(lr);
+}
+
 TEST_CASE("every optimizer brings values back into their bounds after the step") {
   for (const std::string& name : optimizers().names()) {
     INFO(name);

@@ -96,6 +96,8 @@ TEST_CASE("invalid schedules have error messages") {
   const std::string stable = "warmup_stable_decay", all = join(schedules().names());
   make("cosin", base).names("schedule").value("'cosin'").offers("'cosine'").offers(all);
   make("cosine", {.learning_rate = 0}).names("learning_rate").value(0).offers(0).names("min_learning_rate (0.0001)");
+  const ScheduleOptions negative{.learning_rate = 1, .min_learning_rate = -1};
+  make("cosine", negative).names("learning_rate").value(1).names("min_learning_rate").value(-1).offers(0);
   make("cosine", {.warmup_steps = -1}).names("warmup_steps").value(-1).names("steps").value(2000).offers(0);
   make("linear", {.warmup_form = "cubic"}).names("warmup_form").value("'cubic'").offers("linear or quadratic");
   make("cosine(3)", base).names("cosine").value("'3'");

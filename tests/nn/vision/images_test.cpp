@@ -295,8 +295,13 @@ TEST_CASE("invalid images, weights and windows have error messages") {
   expect_error(of_rows).names("convolution").names("input").value("(2, 30, 3)").offers(axes);
   const auto of_none = [&] { convolution(x.slice(0, 0), weight(3, 3, 3)); };
   expect_error(of_none).names("convolution").names("input").value("(0, 5, 6, 3)").value("no elements");
-  const auto padded = [&] { max_pool(x, 3, {.padding = 2}); };
-  expect_error(padded).names("max_pool").names("padding").value("2 x 2").offers("half").names("3 x 3");
+  for (const Pixels& window : {Pixels(3, 3), Pixels(3, 4), Pixels(4, 3)})
+    expect_error([&] { max_pool(x, window, {.padding = 2}); })
+        .names("max_pool")
+        .names("padding")
+        .value("2 x 2")
+        .offers("half")
+        .names(window);
   const auto dilated = [&] { average_pool(x, 2, {.dilation = 2}); };
   expect_error(dilated).names("average_pool").names("dilation").value("2 x 2").offers(1);
   const auto of_matrix = [&] { global_average_pool(x.reshape({2, 90})); };
