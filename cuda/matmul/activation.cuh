@@ -6,8 +6,8 @@
 
 #include <type_traits>
 
-#include "cuda/matmul/matmul.cuh"
 #include "cuda/matmul/bf16_split.cuh"
+#include "cuda/matmul/matmul.cuh"
 #include "cuda/matmul/tensor_core_kernels.cuh"
 #include "engine/math/approx_float.h"
 

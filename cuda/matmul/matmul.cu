@@ -3,8 +3,8 @@
 #include <utility>
 #include <vector>
 
-#include "cuda/matmul/matmul.cuh"
 #include "cuda/matmul/bf16_split.cuh"
+#include "cuda/matmul/matmul.cuh"
 #include "cuda/matmul/tensor_core_kernels.cuh"
 
 namespace orrery::cuda {

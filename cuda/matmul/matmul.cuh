@@ -186,8 +186,8 @@ __device__ void store_row(const MatmulPlan<T, T>& plan, T* c, int64_t element, c
 #pragma unroll
   for (int e = 0; e < N; ++e) {
     if (e >= columns_left) break;
-    const auto done = finish<T>(epilogue, plan.product.accumulate ? to[e] + sum[e] : sum[e], column_of_product + e,
-                                element + e);
+    const auto done =
+        finish<T>(epilogue, plan.product.accumulate ? to[e] + sum[e] : sum[e], column_of_product + e, element + e);
     to[e] = done.stored;
     if constexpr (FillsSecond<Epilogue>) second[e] = done.second;
   }

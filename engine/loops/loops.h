@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "engine/loops/column_sums.h"
 #include "engine/loops/bf16_chunks.h"
+#include "engine/loops/column_sums.h"
 #include "engine/loops/terms.h"
 #include "engine/math/approx_float.h"
 #include "engine/system/parallel.h"

@@ -24,9 +24,9 @@
 #include <cmath>
 #include <type_traits>
 
+#include "engine/math/scalar.h"
 #include "engine/types/dtype.h"
 #include "engine/types/host_device.h"
-#include "engine/math/scalar.h"
 
 namespace orrery {
 
@@ -172,8 +172,8 @@ HOST_DEVICE inline ApproxFloat normal_density(ApproxFloat x) {
 }  // 1 / sqrt(2 pi)
 HOST_DEVICE inline ApproxFloat normal_distribution(ApproxFloat x) {
   const float t = reciprocal_approximate(detail::fused(0.31f, abs(x.value), 1.f));
-  const float s = detail::polynomial(t, 0.1238606670, 0.1204416043, 0.1334286136, 0.01574671499, 0.1804486933,
-                                     -0.07392861364);
+  const float s =
+      detail::polynomial(t, 0.1238606670, 0.1204416043, 0.1334286136, 0.01574671499, 0.1804486933, -0.07392861364);
   const float tail = detail::gaussian(x) * t * s;
   return x.value > 0 ? 1 - tail : tail;
 }

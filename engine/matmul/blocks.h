@@ -44,10 +44,10 @@
 //   N::joined(x, y)             of two vectors at consecutive depths
 #pragma once
 
-#include "engine/simd/vectors.h"
+#include "engine/matmul/bf16_widen.h"
 #include "engine/matmul/few_rows.h"
 #include "engine/matmul/tile.h"
-#include "engine/matmul/bf16_widen.h"
+#include "engine/simd/vectors.h"
 
 namespace orrery::detail::matmul {
 namespace {
@@ -351,10 +351,10 @@ void multiply_tile(const Tile<T, E>& t, const Completion& completion, T* workspa
     for (int64_t k = 0; k == 0 || k < t.k; k += depth) {  // once for k = 0, whose product is zero
       const int64_t rows_here = minimum(rows, t.m - row);
       multiply_block<N>(t, a.at(row, k), b.at(0, k), t.c + row * t.stride, rows_here, minimum(depth, t.k - k),
-                     k > 0 || t.accumulate, left, right, [&](int64_t column, int64_t columns) {
-                       if (completion.block && k + depth >= t.k)
-                         completion.block(completion.object, row, rows_here, column, columns);
-                     });
+                        k > 0 || t.accumulate, left, right, [&](int64_t column, int64_t columns) {
+                          if (completion.block && k + depth >= t.k)
+                            completion.block(completion.object, row, rows_here, column, columns);
+                        });
     }
 }
 

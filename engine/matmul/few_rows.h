@@ -5,8 +5,8 @@
 // follow the depth in the chunks of blocks.h, so their bits do not depend on the number of rows.
 #pragma once
 
-#include "engine/matmul/tile.h"
 #include "engine/matmul/bf16_widen.h"
+#include "engine/matmul/tile.h"
 #include "engine/simd/vectors.h"
 
 namespace orrery::detail::matmul {

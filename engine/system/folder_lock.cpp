@@ -48,7 +48,8 @@ FileLock::FileLock(const std::string& path, const LockUser& user) : path_(path) 
   // The former holder of the lock may remove file and folder between any two of these calls.
   for (int attempt = 0; attempt < 100; ++attempt)
     if (open(user)) return;
-  fail(user.command, ": ", path, " is created and removed by other programs; try again", other_setting_advice(user, ", or "));
+  fail(user.command, ": ", path, " is created and removed by other programs; try again",
+       other_setting_advice(user, ", or "));
 }
 
 // Returns false if another process removed the file or its folder during the call.

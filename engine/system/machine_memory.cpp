@@ -10,8 +10,8 @@
 #include <string_view>
 
 #include "engine/system/files.h"
-#include "engine/types/sizes.h"
 #include "engine/types/format.h"
+#include "engine/types/sizes.h"
 
 namespace orrery {
 namespace {

@@ -73,8 +73,7 @@ void DeviceToHost::check_ticket(Dtype dtype, size_t ticket) const {
         " of ", fetched_, " is invalid; only the latest ", blocks_.size(), " are kept");
 }
 
-Graph::Graph([[maybe_unused]] const std::function<void()>& work,
-             [[maybe_unused]] const Graph* const shares_memory_of) {
+Graph::Graph([[maybe_unused]] const std::function<void()>& work, [[maybe_unused]] const Graph* const shares_memory_of) {
   check_available(Device::cuda);
 #if defined(ORRERY_HAS_CUDA)
   pool_ = shares_memory_of ? shares_memory_of->pool_ : cuda::new_pool();

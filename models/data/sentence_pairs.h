@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "engine/system/hash.h"
 #include "engine/math/random.h"
+#include "engine/system/hash.h"
 #include "engine/tensor/tensor.h"
 #include "models/data/tokenizer.h"
 

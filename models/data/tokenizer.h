@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "engine/settings/spec.h"
 #include "engine/settings/registry.h"
+#include "engine/settings/spec.h"
 #include "engine/system/hash.h"
 #include "engine/types/check.h"
 #include "models/data/text_files.h"

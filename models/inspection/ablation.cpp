@@ -17,9 +17,9 @@
 #include <algorithm>
 
 #include "engine/types/format.h"
+#include "models/inspection/base/residual_stream.h"
 #include "models/inspection/base/targets.h"
 #include "models/inspection/base/units.h"
-#include "models/inspection/base/residual_stream.h"
 
 namespace orrery::models {
 namespace {

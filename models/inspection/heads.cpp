@@ -14,10 +14,10 @@
 #include <set>
 
 #include "engine/math/random.h"
-#include "engine/types/format.h"
 #include "engine/ops/ops.h"
-#include "models/metrics/base/model_metric.h"
+#include "engine/types/format.h"
 #include "models/inspection/base/captured_attention.h"
+#include "models/metrics/base/model_metric.h"
 #include "nn/diagnostics/diagnostics.h"
 
 namespace orrery::models {

@@ -19,8 +19,8 @@
 
 #include "engine/system/parallel.h"
 #include "engine/types/format.h"
-#include "models/inspection/base/targets.h"
 #include "models/inspection/base/residual_stream.h"
+#include "models/inspection/base/targets.h"
 
 namespace orrery::models {
 namespace {

@@ -16,9 +16,9 @@
 #include <optional>
 
 #include "engine/types/format.h"
+#include "models/inspection/base/residual_stream.h"
 #include "models/inspection/base/targets.h"
 #include "models/inspection/base/units.h"
-#include "models/inspection/base/residual_stream.h"
 
 namespace orrery::models {
 namespace {

@@ -11,9 +11,9 @@
 
 #include "engine/autograd/autograd.h"
 #include "engine/types/format.h"
-#include "models/metrics/base/model_metric.h"
 #include "models/inspection/base/analysis.h"
 #include "models/inspection/base/normalizations.h"
+#include "models/metrics/base/model_metric.h"
 
 namespace orrery::models {
 namespace {

@@ -13,8 +13,8 @@
 #include "engine/system/files.h"
 #include "engine/system/machine_memory.h"
 #include "models/architectures/gpt.h"
-#include "models/interop/base/weight_format.h"
 #include "models/formats/gzip.h"
+#include "models/interop/base/weight_format.h"
 
 namespace orrery::models {
 namespace {

@@ -7,8 +7,8 @@
 #include <span>
 #include <string>
 
-#include "models/interop/base/stored_tensors.h"
 #include "models/formats/output_file.h"
+#include "models/interop/base/stored_tensors.h"
 
 namespace orrery::models {
 

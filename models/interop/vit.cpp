@@ -10,8 +10,8 @@
 #include "engine/system/files.h"
 #include "models/architectures/vit.h"
 #include "models/data/images.h"
-#include "models/interop/base/hugging_face.h"
 #include "models/formats/gzip.h"
+#include "models/interop/base/hugging_face.h"
 
 namespace orrery::models {
 namespace {

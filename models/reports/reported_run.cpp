@@ -33,9 +33,7 @@ void read_checkpoint(ReportedRun& run) {
 
 }  // namespace
 
-int64_t ReportedRun::last_step() const {
-  return std::max(state ? state->step : 0, logged);
-}
+int64_t ReportedRun::last_step() const { return std::max(state ? state->step : 0, logged); }
 
 std::string ReportedRun::setting(const std::string& key) const { return settings ? setting_of(*settings, key) : ""; }
 

@@ -6,9 +6,9 @@
 #include <charconv>
 
 #include "engine/system/files.h"
+#include "models/formats/shell_words.h"
 #include "models/formats/unicode.h"
 #include "models/settings/settings_table.h"
-#include "models/formats/shell_words.h"
 #include "models/settings/toml.h"
 
 namespace orrery::models {
@@ -73,8 +73,7 @@ std::optional<std::string> value_in_settings_file(const std::string& path, const
 
 void check_utf8_settings(std::string_view command, const Pairs& settings) {
   for (const auto& [key, value] : settings)
-    check_utf8(value, text(command, ": --", key, "=", value),
-               "convert it to UTF-8, or rename the file or folder");
+    check_utf8(value, text(command, ": --", key, "=", value), "convert it to UTF-8, or rename the file or folder");
 }
 
 void write_settings_file(const std::string& path, std::span<const std::pair<std::string, std::string>> settings,

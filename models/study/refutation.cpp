@@ -4,8 +4,8 @@
 #include <cmath>
 #include <optional>
 
-#include "engine/settings/spec.h"
 #include "engine/settings/registry.h"
+#include "engine/settings/spec.h"
 #include "engine/types/check.h"
 
 namespace orrery::models {

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <map>
 
-#include "engine/settings/spec.h"
 #include "engine/settings/registry.h"
+#include "engine/settings/spec.h"
 #include "engine/types/format.h"
-#include "models/formats/shown_text.h"
 #include "models/formats/csv.h"
+#include "models/formats/shown_text.h"
 
 namespace orrery::models {
 namespace {
@@ -125,8 +125,7 @@ std::string verdicts_page(std::span<const ListedVerdict> all, const std::string&
       "orrery " +
       versions(all) + ".\n";
   std::vector<ListedVerdict> main;
-  std::copy_if(all.begin(), all.end(), std::back_inserter(main),
-               [](const ListedVerdict& each) { return each.main(); });
+  std::copy_if(all.begin(), all.end(), std::back_inserter(main), [](const ListedVerdict& each) { return each.main(); });
   if (!main.empty()) {
     page += std::string("\n## Main claims\n\n") + table_header;
     for (const ListedVerdict& each : main) page += row_of(each, claims);

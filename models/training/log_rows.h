@@ -49,10 +49,10 @@ class FlatRowReader {
   void drop_rest(LogRow& row);  // removes the keys of the previous row that this row lacks so far
 
   using MetricIterator = std::map<std::string, double>::iterator;
-  const LogRow* row_ = nullptr;                            // row that `last_` points into
+  const LogRow* row_ = nullptr;  // row that `last_` points into
   // Keys of the previous row as in the file, and their metrics.
   std::vector<std::pair<std::string, MetricIterator>> last_;
-  size_t members_ = 0;                                     // in this row so far, without the step
+  size_t members_ = 0;  // in this row so far, without the step
   bool has_step_ = false;
 };
 

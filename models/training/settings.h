@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "models/settings/any_settings.h"
 #include "engine/settings/config.h"
+#include "models/settings/any_settings.h"
 #include "nn/base/module.h"
 #include "nn/losses/base/loss.h"
 

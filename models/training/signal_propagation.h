@@ -58,7 +58,7 @@ SignalPropagation measure_signals(const TrainSettings& settings, const Task& tas
 SignalPropagation measure_modules(nn::Module& root, const std::function<Tensor()>& run,
                                   const nn::ForwardPass* pass = nullptr);
 
-std::string propagation_file(const std::string& run);    // RUN/signal_propagation.json, which this program writes
+std::string propagation_file(const std::string& run);  // RUN/signal_propagation.json, which this program writes
 std::string signal_propagation_to_read(const std::string& run);  // that file or, of an older run, RUN/probe.json
 void write_propagation(const std::string& file, const SignalPropagation& propagation);
 SignalPropagation read_propagation(const std::string& file);  // Errors begin with the file

@@ -11,9 +11,9 @@
 #include "models/training/extra_losses.h"
 #include "models/training/not_finite.h"
 #include "models/training/parameter_rules.h"
-#include "models/training/signal_propagation.h"
 #include "models/training/resume.h"
 #include "models/training/run_plan.h"
+#include "models/training/signal_propagation.h"
 
 namespace orrery::models {
 namespace {

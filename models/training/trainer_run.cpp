@@ -3,8 +3,8 @@
 
 #include "models/settings/settings_file.h"
 #include "models/training/not_finite.h"
-#include "models/training/signal_propagation.h"
 #include "models/training/resume.h"
+#include "models/training/signal_propagation.h"
 #include "models/training/trainer.h"
 
 namespace orrery::models {

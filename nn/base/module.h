@@ -108,7 +108,7 @@ struct ForwardPass {
     std::string name;
     Tensor value;
   };
-  std::vector<Loss> losses;                          // differentiable extra losses, which the trainer weights by name
+  std::vector<Loss> losses;  // differentiable extra losses, which the trainer weights by name
   std::set<std::string, std::less<>> requested_losses;  // requested losses; others are not computed
   bool wants_loss(std::string_view name) const { return requested_losses.contains(name); }
   void add_loss(std::string_view name, const Tensor& value) { losses.push_back({std::string(name), value}); }

@@ -10,9 +10,9 @@
 #include <numeric>
 
 #include "engine/autograd/autograd.h"
-#include "engine/types/check.h"
 #include "engine/loops/tensor_loops.h"
 #include "engine/ops/ops.h"
+#include "engine/types/check.h"
 #include "nn/diagnostics/diagnostics.h"
 
 namespace orrery::nn {

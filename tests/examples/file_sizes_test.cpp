@@ -12,8 +12,8 @@
 #include "tests/support/message.h"
 
 namespace fs = std::filesystem;
-using orrery::testing::Message;
 using orrery::testing::expect_error;
+using orrery::testing::Message;
 using Words = std::vector<std::string>;
 
 namespace {

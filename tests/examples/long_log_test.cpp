@@ -49,9 +49,7 @@ TEST_CASE("long logs: report, compare, metrics and resuming take no more memory 
   check_same("tensorboard", [&](int64_t n) {
     return Words{"metrics", run(n, "a"), "--format=tensorboard", "--out=" + (folder / "events")};
   });
-  check_same("resume", [&](int64_t n) {
-    return train + Words{"--out=" + run(n, "a"), "--resume=yes", "--steps=5"};
-  });
+  check_same("resume", [&](int64_t n) { return train + Words{"--out=" + run(n, "a"), "--resume=yes", "--steps=5"}; });
 }
 
 TEST_CASE("long logs: rows that are read without a general parser are the same as with it") {

@@ -265,9 +265,9 @@ TEST_CASE("study: a formula of one's own") {
   expect_error(run_study(folder, text)).names("no verdict").value(3);
   std::string source = read_file(ORRERY_SOURCE_DIR "/tests/examples/plugins/scale_norm.cpp");
   folder.write("scale_norm.cpp", source + "[[gnu::used]] static const int another = 1;\n");
-  const Outcome changed = run_shell("\"$ORRERY\" try " + (folder / "scale_norm.cpp") + " --steps=0 --out=" +
-                                    (folder / "changed") + " && ! cmp -s " + (folder / "changed/scale_norm.so") + " " +
-                                    (folder / "plugins/scale_norm.so"));
+  const Outcome changed =
+      run_shell("\"$ORRERY\" try " + (folder / "scale_norm.cpp") + " --steps=0 --out=" + (folder / "changed") +
+                " && ! cmp -s " + (folder / "changed/scale_norm.so") + " " + (folder / "plugins/scale_norm.so"));
   REQUIRE_MESSAGE(changed.code == 0, changed.err);
   const Outcome again = run_study(folder, text, {"--plugin=" + (folder / "changed/scale_norm.so")});
   CHECK(again.code == 0);

@@ -294,8 +294,8 @@ TEST_CASE("sweep: data that are not there fail their row alone, and what was rea
 
 TEST_CASE("sweep: a run that meets a loss that is not finite says the same step in its sentence and its column") {
   const Folder folder;
-  const Outcome outcome = run_orrery(sweep_of(folder, {"--learning_rate={0.001,1e30}", "--normalization=none",
-                                                       "--seed=1", "--grad_clip=0"}));
+  const Outcome outcome = run_orrery(
+      sweep_of(folder, {"--learning_rate={0.001,1e30}", "--normalization=none", "--seed=1", "--grad_clip=0"}));
   INFO(outcome.out, outcome.err);
   CHECK(outcome.code == 0);
   const auto runs = csv(folder / "sweep/runs.csv");

@@ -85,8 +85,8 @@ RunResult treat_in_tmpfs(const Command& command, int kilobytes, const std::strin
       inner + "'\nrm -f .script .out .err\n" +
       (spare ? "mount -o remount,size=$(($(du -sk . | cut -f1) + " + std::to_string(kilobytes) + "))k none .\n" : "") +
       seal + "\nset +e\norrery() { LD_PRELOAD='" FAULT_INJECTION_INTERPOSER "' FAILURES_PLUGIN='" +
-      Templates::get().plugin + "' '" ORRERY_PROGRAM "' \"$@\"; }\norrery" + command.words + "\ncode=$?\nrm -rf '" + folder +
-      "/run'\n[ ! -d run ] || cp -r run '" + folder + "/run'\nexit $code\nEND\nunshare --mount sh .script";
+      Templates::get().plugin + "' '" ORRERY_PROGRAM "' \"$@\"; }\norrery" + command.words + "\ncode=$?\nrm -rf '" +
+      folder + "/run'\n[ ! -d run ] || cp -r run '" + folder + "/run'\nexit $code\nEND\nunshare --mount sh .script";
   const RunResult ran = run_shell(folder, all, "");
   CAPTURE(command.name);
   CAPTURE(kilobytes);
@@ -102,8 +102,7 @@ TEST_CASE("treatments: what was checked of a plug-in is what is loaded, though i
   const ScratchFolder scratch;
   const std::string folder = scratch / "folder";
   copy_folder(Templates::get().done, folder);
-  const std::string make =
-      "orrery try formula.cpp --data=text.txt --steps=0 --out=plugins > log";
+  const std::string make = "orrery try formula.cpp --data=text.txt --steps=0 --out=plugins > log";
   REQUIRE(run_shell(folder, make, Templates::get().plugin).code == 0);
   const RunResult ran = run_shell(folder,
                                   "export FAILURES_SPOILED=plugins/formula.so\n"

@@ -21,14 +21,15 @@ void read_text(const std::string& folder, std::string_view bytes) {
   promise(restore_tokenizer(tokenizer->save())->encode(bytes) == tokens, "a restored tokenizer gives other tokens");
 }
 
-REGISTER_FORMAT(text, {.name = "text",
-                       .readers = {"models/data/text.cpp", "models/data/text_files.cpp", "models/data/tokenizer.cpp",
-                                   "models/data/tokenizers/character.cpp", "examples/orrery/commands/text_argument.cpp"},
-                       .read = read_text,
-                       .memory_multiple = 256,
-                       .memory_base = 1 << 20,
-                       .words = {"\xc3\xa9", "\xf0\x9f\x98\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xc0\x80",
-                                 "\xef\xbb\xbf", "\xe2\x80\xa8", "\r\n", std::string(1, '\0')}});
+REGISTER_FORMAT(text,
+                {.name = "text",
+                 .readers = {"models/data/text.cpp", "models/data/text_files.cpp", "models/data/tokenizer.cpp",
+                             "models/data/tokenizers/character.cpp", "examples/orrery/commands/text_argument.cpp"},
+                 .read = read_text,
+                 .memory_multiple = 256,
+                 .memory_base = 1 << 20,
+                 .words = {"\xc3\xa9", "\xf0\x9f\x98\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xc0\x80",
+                           "\xef\xbb\xbf", "\xe2\x80\xa8", "\r\n", std::string(1, '\0')}});
 
 void read_tokenizer(const std::string&, std::string_view bytes) {
   const auto tokenizer = restore_tokenizer(std::string(bytes));

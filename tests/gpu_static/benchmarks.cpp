@@ -39,9 +39,9 @@ void record(const BenchCase& bench, Dtype dtype, std::FILE* file) {
   constexpr double both_to_forward = 3.5;  // operations of attention with backward, relative to forward
   check(!calls.empty() && calls.size() <= 2, bench.name, ": ", calls.size(), " kinds of calls were timed");
   for (size_t n = 0; n < calls.size(); ++n) {
-    std::fprintf(file, "# benchmark\t%s\t%s%s\t%.9g\t%s\t%s\n", dtype == Dtype::bf16 ? "bf16" : "f32", bench.name.c_str(),
-                 n ? "/forward" : "", n ? bench.work / both_to_forward : bench.work, bench.unit.c_str(),
-                 parameters.c_str());
+    std::fprintf(file, "# benchmark\t%s\t%s%s\t%.9g\t%s\t%s\n", dtype == Dtype::bf16 ? "bf16" : "f32",
+                 bench.name.c_str(), n ? "/forward" : "", n ? bench.work / both_to_forward : bench.work,
+                 bench.unit.c_str(), parameters.c_str());
     calls[n].write(file);
   }
 }
@@ -49,10 +49,12 @@ void record(const BenchCase& bench, Dtype dtype, std::FILE* file) {
 }  // namespace
 
 void record_benchmarks(std::FILE* file) {
-  for (const auto& [dtype, cases] :
-       {std::pair(Dtype::f32, program::gemm_cases()), {Dtype::f32, program::row_cases()},
-        {Dtype::f32, program::attention_cases()}, {Dtype::bf16, program::gemm_cases()},
-        {Dtype::bf16, program::attention_cases()}, {Dtype::bf16, program::train_cases(Device::cuda)}})
+  for (const auto& [dtype, cases] : {std::pair(Dtype::f32, program::gemm_cases()),
+                                     {Dtype::f32, program::row_cases()},
+                                     {Dtype::f32, program::attention_cases()},
+                                     {Dtype::bf16, program::gemm_cases()},
+                                     {Dtype::bf16, program::attention_cases()},
+                                     {Dtype::bf16, program::train_cases(Device::cuda)}})
     for (const BenchCase& bench : cases)
       if (!bench.name.starts_with("train/") || bench.name.starts_with("train/gpt")) record(bench, dtype, file);
 }

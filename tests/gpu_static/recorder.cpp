@@ -128,8 +128,8 @@ bool Entries::has_work() const {
 }
 void Entries::write(std::FILE* file) const {
   for (const auto& [e, times] : all)
-    std::fprintf(file, "%s\t%s\t%s\t%zu\t%u\t%d\t%zu\t%s\t%s\n", e.phase.c_str(), e.operation.c_str(),
-                 e.launch.c_str(), e.blocks, e.threads, times, e.shared, name_of(e.kernel).c_str(), e.work.c_str());
+    std::fprintf(file, "%s\t%s\t%s\t%zu\t%u\t%d\t%zu\t%s\t%s\n", e.phase.c_str(), e.operation.c_str(), e.launch.c_str(),
+                 e.blocks, e.threads, times, e.shared, name_of(e.kernel).c_str(), e.work.c_str());
 }
 size_t peak_memory() { return peak; }
 

@@ -6,15 +6,15 @@
 #include <algorithm>
 
 #include "engine/system/files.h"
-#include "models/metrics/base/model_metric.h"
 #include "models/inspection/base/analysis.h"
+#include "models/metrics/base/model_metric.h"
 #include "models/model.h"
-#include "models/study/metric_names.h"
 #include "models/study/metric_expression.h"
+#include "models/study/metric_names.h"
 #include "models/study/run_log.h"
 #include "models/study/runs.h"
-#include "models/training/signal_propagation.h"
 #include "models/training/settings.h"
+#include "models/training/signal_propagation.h"
 #include "tests/support/folder.h"
 #include "tests/support/inspected_examples.h"
 

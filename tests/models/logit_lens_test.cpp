@@ -150,8 +150,7 @@ TEST_CASE("direct contributions: what the logit loses when a sublayer's words le
     CHECK(std::abs(row[position] - plain) <= 1e-9);
     total += plain / 7;
   }
-  CHECK(std::abs(bar_of(shown<BarView>(views, "Direct contribution to the logit of the target"),
-                        "blocks.0.attention") -
+  CHECK(std::abs(bar_of(shown<BarView>(views, "Direct contribution to the logit of the target"), "blocks.0.attention") -
                  total) <= 1e-9);
 }
 

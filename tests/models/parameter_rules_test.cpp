@@ -92,7 +92,9 @@ TEST_CASE("init_from: a run begins with another's weights and tokenizer, at step
   std::filesystem::remove_all(first.out);  // resuming does not need it
   expect_error([&] {
     second.resume({{"init_from", second.out}, {"tokenizer", "byte"}, {"seed", "5"}});
-  }).names("init_from").value(first.out);
+  })
+      .names("init_from")
+      .value(first.out);
   CHECK(second.resume({{"init_from", first.out}, {"tokenizer", "byte"}, {"seed", "5"}}).steps_done == 8);
   const Run third;
   CHECK(error_of([&] {

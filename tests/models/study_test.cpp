@@ -7,8 +7,8 @@
 #include "engine/system/folders.h"
 #include "engine/system/hash.h"
 #include "models/study/combinations.h"
-#include "models/study/metric_names.h"
 #include "models/study/id_names.h"
+#include "models/study/metric_names.h"
 #include "models/study/run_log.h"
 #include "models/study/runs.h"
 #include "models/study/statistics.h"
@@ -202,9 +202,9 @@ TEST_CASE("study: settings that are newer than an id do not change it at their f
     return run_hash(make_settings(settings));
   };
   const Assignments resnet = {{"model", "resnet"}, {"data", models + "images/shapes"}},
-                    stream = {{"model", "stream"}, {"data", models + "old_names/text.txt"},
-                              {"heads", "2"},      {"width", "16"},
-                              {"layers", "1"},     {"context", "16"},
+                    stream = {{"model", "stream"},    {"data", models + "old_names/text.txt"},
+                              {"heads", "2"},         {"width", "16"},
+                              {"layers", "1"},        {"context", "16"},
                               {"cache_length", "16"}, {"attention", "softmax(span=fixed(8))"}};
   CHECK(key(stream) == "395832c05b74e70d");
   CHECK(key(resnet) == "1ecac13998faabe9");

@@ -9,8 +9,8 @@
 
 #include "engine/system/files.h"
 #include "engine/tensor/safetensors.h"
-#include "models/interop/base/weight_format.h"
 #include "models/formats/gzip.h"
+#include "models/interop/base/weight_format.h"
 #include "models/model.h"
 #include "models/training/run_folder.h"
 #include "tests/support/folder.h"

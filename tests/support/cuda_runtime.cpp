@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "tests/support/bank_conflicts.h"
-#include "tests/support/host_copies.h"
 #include "tests/support/device_memory.h"
 #include "tests/support/failing_calls.h"
+#include "tests/support/host_copies.h"
 #include "tests/support/pending_work.h"
 #include "tests/support/sectors.h"
 

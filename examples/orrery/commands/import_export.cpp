@@ -7,9 +7,9 @@
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/commands/load_run.h"
 #include "examples/orrery/terminal/arguments.h"
+#include "examples/orrery/terminal/messages.h"
 #include "examples/orrery/terminal/progress.h"
 #include "examples/orrery/terminal/table.h"
-#include "examples/orrery/terminal/messages.h"
 #include "models/interop/base/weight_format.h"
 #include "models/language_model.h"
 

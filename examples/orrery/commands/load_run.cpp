@@ -4,8 +4,8 @@
 
 #include "engine/system/files.h"
 #include "engine/types/usage_error.h"
-#include "examples/orrery/terminal/progress.h"
 #include "examples/orrery/terminal/messages.h"
+#include "examples/orrery/terminal/progress.h"
 #include "models/catalogue/plugins.h"
 #include "models/data/tokenizer.h"
 #include "models/formats/json.h"

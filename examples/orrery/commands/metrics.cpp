@@ -10,10 +10,10 @@
 #include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/terminal/progress.h"
 #include "examples/orrery/terminal/table.h"
-#include "models/interop/tensorboard.h"
 #include "models/formats/csv.h"
 #include "models/formats/output_file.h"
 #include "models/former_names.h"
+#include "models/interop/tensorboard.h"
 #include "models/study/metric_names.h"
 #include "models/study/run_contents.h"
 

@@ -4,8 +4,8 @@
 #include <span>
 #include <string>
 
-#include "examples/orrery/commands/report_samples.h"
 #include "examples/orrery/commands/example_argument.h"
+#include "examples/orrery/commands/report_samples.h"
 
 namespace orrery::program {
 

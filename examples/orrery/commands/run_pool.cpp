@@ -12,11 +12,11 @@
 #include <thread>
 #include <utility>
 
-#include "engine/system/subprocess.h"
 #include "engine/system/files.h"
 #include "engine/system/folder_lock.h"
 #include "engine/system/folders.h"
 #include "engine/system/parallel.h"
+#include "engine/system/subprocess.h"
 #include "engine/types/check.h"
 #include "examples/orrery/commands/commands.h"
 #include "models/catalogue/plugins.h"

@@ -28,8 +28,8 @@ struct PoolOptions {
 struct PoolEvents {
   std::function<void(const PooledRun& run, const models::Outcome& outcome)> ended;  // or was found
   std::function<void(const std::string& message)> warning;
-  std::function<void(size_t running)> tick;    // called a few times per second
-  std::function<bool()> stop;                  // true: running ones save and end
+  std::function<void(size_t running)> tick;  // called a few times per second
+  std::function<bool()> stop;                // true: running ones save and end
 };
 
 // Trains all runs without an outcome; returns false if stopped. An interrupted run resumes from

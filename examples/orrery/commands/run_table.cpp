@@ -11,11 +11,11 @@
 #include "engine/system/hash.h"
 #include "engine/system/signals.h"
 #include "engine/types/format.h"
+#include "examples/orrery/terminal/messages.h"
 #include "examples/orrery/terminal/process_io.h"
 #include "examples/orrery/terminal/progress.h"
 #include "examples/orrery/terminal/style.h"
 #include "examples/orrery/terminal/table.h"
-#include "examples/orrery/terminal/messages.h"
 #include "models/formats/csv.h"
 #include "models/study/run_contents.h"
 
@@ -44,14 +44,14 @@ class Screen {
       std::string result = outcome.why;
       if (outcome.kind == Outcome::Kind::done) result = formatter_.result(outcome);
       return print_message(text(outcomes.size(), " of ", runs_, "  ", for_terminal(label), " seed=", seed, ": ",
-                       for_terminal(result), time_left(outcomes.size())));
+                                for_terminal(result), time_left(outcomes.size())));
     }
     draw(outcomes);
   }
   void draw(const Outcomes& outcomes) {
     const std::string table = formatter_.table(outcomes);
-    print_message(text(erase_codes(), cut_lines(table, terminal_columns(STDERR_FILENO)), outcomes.size(), " of ", runs_, " runs",
-              time_left(outcomes.size())));
+    print_message(text(erase_codes(), cut_lines(table, terminal_columns(STDERR_FILENO)), outcomes.size(), " of ", runs_,
+                       " runs", time_left(outcomes.size())));
     lines_ = std::count(table.begin(), table.end(), '\n') + 1;
   }
   void show_warning(const std::string& message) {
@@ -139,7 +139,7 @@ TrainedRuns train_rows(const RunRows& rows, const PoolOptions& options, const Ru
   for (const auto& [id, outcome] : trained.outcomes)
     if (!outcome.why.empty())
       print_message(text(for_terminal(rows.named.at(id).first), " seed=", rows.named.at(id).second, ": ",
-                for_terminal(outcome.why)));
+                         for_terminal(outcome.why)));
   return trained;
 }
 

@@ -11,9 +11,9 @@
 #include "examples/orrery/commands/runs_table.h"
 #include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/terminal/json_output.h"
+#include "examples/orrery/terminal/messages.h"
 #include "examples/orrery/terminal/progress.h"
 #include "examples/orrery/terminal/table.h"
-#include "examples/orrery/terminal/messages.h"
 #include "models/formats/shell_words.h"
 #include "models/study/pool.h"
 

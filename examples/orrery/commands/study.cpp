@@ -12,8 +12,8 @@
 #include "examples/orrery/commands/study_claim.h"
 #include "examples/orrery/commands/study_runs.h"
 #include "examples/orrery/terminal/arguments.h"
-#include "examples/orrery/terminal/table.h"
 #include "examples/orrery/terminal/messages.h"
+#include "examples/orrery/terminal/table.h"
 #include "models/study/verdict_table.h"
 
 namespace orrery::program {
@@ -122,7 +122,7 @@ int test_listed(const StudySettings& s, const std::string& to, std::vector<model
     if (listed->verdict) {
       const std::string& version = listed->verdict->version;
       print_message(text(for_terminal(file_of(*listed)), ": tested before",
-                version == models::program_version() ? "" : " by orrery " + for_terminal(version)));
+                         version == models::program_version() ? "" : " by orrery " + for_terminal(version)));
       continue;
     }
     if (!s.test || code > 128) continue;

@@ -9,8 +9,8 @@
 #include "engine/system/folder_lock.h"
 #include "engine/system/hash.h"
 #include "examples/orrery/commands/study_runs.h"
-#include "examples/orrery/terminal/table.h"
 #include "examples/orrery/terminal/messages.h"
+#include "examples/orrery/terminal/table.h"
 #include "models/formats/csv.h"
 #include "models/formats/shell_words.h"
 #include "models/formats/unicode.h"
@@ -165,9 +165,9 @@ int test_claim_file(const StudySettings& s, const std::string& file, const std::
   const size_t runs = timed ? 0 : count_runs(claim);
   check_many_runs("study: " + file + " has ", runs, s.yes);
   print_message(text(for_terminal(claim.source), "\n\"", for_terminal(claim.sentence), "\"\n", name(claim.kind), ": ",
-            pluralize(static_cast<int64_t>(claim.variants.size()), "variant"), ", ",
-            claim.sweep.empty() ? "" : text(claim.swept_values(), " values of ", claim.sweep[0].key, ", "),
-            samples_text(claim), timed ? "" : ", " + std::to_string(runs) + " runs"));
+                     pluralize(static_cast<int64_t>(claim.variants.size()), "variant"), ", ",
+                     claim.sweep.empty() ? "" : text(claim.swept_values(), " values of ", claim.sweep[0].key, ", "),
+                     samples_text(claim), timed ? "" : ", " + std::to_string(runs) + " runs"));
   check_variants_differ(claim, s.data);
   const std::vector<std::string> notes = notes_of_meaning(claim, s.data);
   if (!s.smoke) warn(notes);

@@ -19,14 +19,14 @@ constexpr const char* diverged = "diverged";  // a metric that no log contains
 bool names_divergence(const std::string& pattern);
 
 struct StudyRuns {
-  models::Measurements measured;                       // empty if a signal stopped it or a run failed
-  RunRows rows;                                        // the pool's runs; none for a timed claim
-  Outcomes outcomes;                                   // includes runs that only chose a learning rate
+  models::Measurements measured;                               // empty if a signal stopped it or a run failed
+  RunRows rows;                                                // the pool's runs; none for a timed claim
+  Outcomes outcomes;                                           // includes runs that only chose a learning rate
   std::vector<std::pair<std::string, double>> learning_rates;  // learning rate per variant, if chosen
   double shared_lr = 0;                                        // the best shared learning rate
   std::optional<models::Measurements> at_shared_lr;            // unless it is every variant's own
-  int signal = 0;                                      // signal that stopped it; 0: none
-  double minutes = 0;                                  // time of all runs' steps
+  int signal = 0;                                              // signal that stopped it; 0: none
+  double minutes = 0;                                          // time of all runs' steps
 };
 
 // Returns the number of runs, as far as it is known before learning rates are chosen.

@@ -13,9 +13,9 @@
 #include "examples/orrery/commands/train_settings.h"
 #include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/terminal/json_output.h"
+#include "examples/orrery/terminal/messages.h"
 #include "examples/orrery/terminal/progress.h"
 #include "examples/orrery/terminal/table.h"
-#include "examples/orrery/terminal/messages.h"
 #include "models/formats/csv.h"
 #include "models/formats/json.h"
 #include "models/formats/shell_words.h"
@@ -75,7 +75,7 @@ void check_may_be_set(const std::string& key, const std::string& value) {
   check_usage(key != "threads", "sweep: --threads=", value,
               " cannot be set, because parallel runs share the cores; set their number with --jobs");
   const bool is_resume_setting = key == "resume" || key == "resume_from_previous" || key == "from_previous" ||
-                         key == "allow_new_text" || key == "other_text";
+                                 key == "allow_new_text" || key == "other_text";
   check_usage(!is_resume_setting || value == "no" || value == "false", "sweep: --", key, "=", value,
               " cannot be set; the same command resumes an interrupted sweep");
 }
@@ -354,7 +354,7 @@ int sweep(const Arguments& arguments) {
   lock.keep();  // the runs of an interrupted sweep stay in use
   models::record_use(sweep.settings.runs, lock.folder(), sweep.all.ids());
   print_message(pluralize(static_cast<int64_t>(sweep.all.rows.size()), "row") + ", " +
-       pluralize(static_cast<int64_t>(sweep.all.named.size()), "run"));
+                pluralize(static_cast<int64_t>(sweep.all.named.size()), "run"));
   const std::string note = models::comparability_note(sweep.settings.metric, sweep.meanings);
   if (!note.empty()) warn(note);
   const std::string& metric = sweep.settings.metric;
@@ -380,7 +380,7 @@ int sweep(const Arguments& arguments) {
   print_message(pool_line(sweep.settings.runs));
   if (trained.signal != 0)
     print_message(text("stopped after ", trained.outcomes.size(), " of ", sweep.all.named.size(),
-              " runs; the same command resumes"));
+                       " runs; the same command resumes"));
   if (json) json.print(sweep_json(sweep, trained.outcomes));
   if (trained.signal != 0) return 128 + trained.signal;
   const int64_t failed = count_failed(trained.outcomes);

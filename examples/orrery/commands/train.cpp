@@ -16,12 +16,12 @@
 #include "examples/orrery/commands/train_settings.h"
 #include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/terminal/json_output.h"
+#include "examples/orrery/terminal/messages.h"
 #include "examples/orrery/terminal/process_io.h"
-#include "examples/orrery/terminal/signal_propagation_table.h"
 #include "examples/orrery/terminal/profile_table.h"
 #include "examples/orrery/terminal/progress.h"
+#include "examples/orrery/terminal/signal_propagation_table.h"
 #include "examples/orrery/terminal/table.h"
-#include "examples/orrery/terminal/messages.h"
 #include "models/catalogue/plugins.h"
 #include "models/formats/shell_words.h"
 #include "models/training/resume.h"
@@ -119,7 +119,7 @@ void print_result(const models::TrainSettings& settings, const models::TrainingR
   for (const std::string& file : files_of(settings, result.checkpoint)) std::cout << "  " << for_terminal(file) << "\n";
   if (result.stopped)
     print_message(text("stopped after step ", result.steps_done, " of ", settings.steps, "; this command resumes it:\n",
-              models::resume_command(settings.out)));
+                       models::resume_command(settings.out)));
   else
     std::cout << validation_text(result.validation_loss, result.metrics) << std::endl;
 }
@@ -182,8 +182,8 @@ int train(const Arguments& arguments) {
   const models::Task& task = trainer.task();
   print_settings(settings);
   const PlannedRun planned{settings, task, trainer.memory_plan(), settings.steps - trainer.steps_done()};
-  print_message(text("model: ", with_commas(nn::count_parameters(trainer.model())), " parameters; ", data_text(task), "; ",
-            pluralize(thread_count(), "thread")));
+  print_message(text("model: ", with_commas(nn::count_parameters(trainer.model())), " parameters; ", data_text(task),
+                     "; ", pluralize(thread_count(), "thread")));
   print_message(memory_line(planned.memory));
   print_message(epoch_line(planned));
   print_message(time_line(planned));
@@ -198,7 +198,9 @@ int train(const Arguments& arguments) {
     events.validation = [&](int64_t step, const models::Validation& found) {
       print_message(text("step ", step, ": ", for_terminal(validation_text(found.loss, found.metrics))));
     };
-    events.propagation = [&](const models::SignalPropagation& propagation) { print_message(signal_propagation_table(propagation)); };
+    events.propagation = [&](const models::SignalPropagation& propagation) {
+      print_message(signal_propagation_table(propagation));
+    };
     events.checkpoint = [&](const std::string& path) { print_message("checkpoint: " + for_terminal(path)); };
     events.warning = [&](const std::string& message) { warn(message); };
     events.stop = [&] { return signals.received() != 0; };

@@ -6,19 +6,19 @@
 #include <thread>
 #include <utility>
 
-#include "engine/system/subprocess.h"
 #include "engine/system/files.h"
 #include "engine/system/folder_lock.h"
 #include "engine/system/folders.h"
 #include "engine/system/signals.h"
+#include "engine/system/subprocess.h"
 #include "engine/types/usage_error.h"
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/commands/load_run.h"
 #include "examples/orrery/terminal/arguments.h"
+#include "examples/orrery/terminal/messages.h"
 #include "examples/orrery/terminal/process_io.h"
 #include "examples/orrery/terminal/progress.h"
 #include "examples/orrery/terminal/table.h"
-#include "examples/orrery/terminal/messages.h"
 #include "models/catalogue/plugins.h"
 #include "models/settings/settings_file.h"
 #include "models/study/checkpoint_diff.h"
@@ -114,7 +114,7 @@ class Verification {
     settings_.save_optimizer = true, settings_.checkpoint_every = 0, settings_.keep_checkpoints = 2;
     models::write_settings_file(work_ / "settings.toml", list_settings(settings_));
     print_message(text(for_terminal(run), ", from step ", with_commas(from_), " to step ", with_commas(end_),
-              ", interrupted after step ", with_commas(middle_)));
+                       ", interrupted after step ", with_commas(middle_)));
   }
 
   // Trains both runs at the same path, because checkpoints contain `out`.

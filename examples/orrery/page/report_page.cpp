@@ -5,15 +5,15 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "engine/types/check.h"
 #include "engine/system/files.h"
 #include "engine/system/version.h"
+#include "engine/types/check.h"
 #include "engine/types/format.h"
 #include "examples/orrery/terminal/version_text.h"
+#include "models/catalogue/plugins.h"
 #include "models/formats/output_file.h"
 #include "models/formats/shell_words.h"
 #include "models/formats/shown_text.h"
-#include "models/catalogue/plugins.h"
 #include "models/reports/report.h"
 
 namespace orrery::program {

@@ -28,7 +28,7 @@ std::vector<std::string> read_arguments(std::string_view command, std::span<cons
 // Data on a setting for help, completion and the man page; empty texts: none.
 struct SettingHelp {
   std::string key, section = {}, value = {}, help = {}, range = {}, family = {};  // value: the default
-  std::vector<std::string> aliases = {}, choices = {};  // choices: the allowed values
+  std::vector<std::string> aliases = {}, choices = {};                            // choices: the allowed values
   bool common = true, is_switch = false;                                          // is_switch: `--key` alone means yes
 };
 

@@ -7,8 +7,8 @@
 
 #include "engine/autograd/autograd.h"
 #include "engine/ops/ops.h"
-#include "examples/orrery/terminal/timing.h"
 #include "examples/orrery/terminal/table.h"
+#include "examples/orrery/terminal/timing.h"
 
 namespace orrery::program {
 

@@ -6,9 +6,9 @@
 #include <cmath>
 #include <system_error>
 
+#include "examples/orrery/terminal/messages.h"
 #include "examples/orrery/terminal/style.h"
 #include "examples/orrery/terminal/table.h"
-#include "examples/orrery/terminal/messages.h"
 
 namespace orrery::program {
 namespace {

@@ -41,7 +41,7 @@ class Progress {
 };
 
 std::string step_line(const models::StepReport& report, bool narrow = false);  // narrow: at most about 80 columns
-std::string time_text(double seconds);  // 1:05, 2:00:00; "long" from 30 years
+std::string time_text(double seconds);                                         // 1:05, 2:00:00; "long" from 30 years
 // Returns the steps between two lines in a pipe: a round number that gives about 20 lines.
 int64_t line_interval(int64_t steps);
 

@@ -18,7 +18,7 @@ class Table {
  public:
   // `alignment`: one letter per column, l or r. A header of empty texts is not printed.
   Table(std::vector<std::string> header, std::string alignment);
-  void add(std::vector<std::string> row);  // prints cells with for_terminal
+  void add(std::vector<std::string> row);                       // prints cells with for_terminal
   std::string print(int indent = 2, int descriptor = 1) const;  // headers are bold if that stream has colors
 
  private:

@@ -7,8 +7,8 @@
 
 #include "engine/system/files.h"
 #include "engine/system/folders.h"
-#include "models/data/images.h"
 #include "models/data/image_file_tally.h"
+#include "models/data/images.h"
 
 namespace orrery::models {
 namespace {

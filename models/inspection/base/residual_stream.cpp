@@ -7,8 +7,8 @@
 #include "engine/autograd/autograd.h"
 #include "engine/ops/ops.h"
 #include "models/architectures/headed_model.h"
-#include "models/inspection/base/normalizations.h"
 #include "models/inspection/base/edited_run.h"
+#include "models/inspection/base/normalizations.h"
 #include "nn/layers/linear.h"
 
 namespace orrery::models {

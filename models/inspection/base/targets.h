@@ -11,8 +11,8 @@ namespace orrery::models {
 // The target of each row of the logits.
 struct Targets {
   std::vector<int32_t> by_row;  // -1: no target
-  bool known;                    // false: no row has a target; these are the model's most likely tokens or classes
-  size_t last() const;           // the last row with a target; throws if there is none
+  bool known;                   // false: no row has a target; these are the model's most likely tokens or classes
+  size_t last() const;          // the last row with a target; throws if there is none
   std::string described() const { return known ? "the target" : "the model's prediction"; }
 };
 Targets targets_of(const InspectedExample& example, const Tensor& logits);

@@ -5,8 +5,8 @@
 #include "engine/system/files.h"
 #include "engine/system/version.h"
 #include "models/data/text_ends.h"
-#include "models/interop/base/tokenizer_json.h"
 #include "models/formats/gzip.h"
+#include "models/interop/base/tokenizer_json.h"
 #include "nn/attentions/base/attention.h"
 #include "nn/normalizations/base/normalization.h"
 

@@ -7,8 +7,8 @@
 #include <optional>
 #include <string>
 
-#include "models/interop/base/weight_format.h"
 #include "models/formats/json.h"
+#include "models/interop/base/weight_format.h"
 
 namespace orrery::models {
 

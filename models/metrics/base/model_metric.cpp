@@ -5,9 +5,9 @@
 #include "engine/autograd/autograd.h"
 #include "engine/autograd/hooks.h"
 #include "engine/types/format.h"
-#include "models/metrics/base/padding.h"
 #include "models/former_names.h"
 #include "models/hook_names.h"
+#include "models/metrics/base/padding.h"
 #include "models/modules.h"
 #include "nn/losses/base/loss.h"
 

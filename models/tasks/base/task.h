@@ -12,11 +12,11 @@
 #include <utility>
 #include <vector>
 
-#include "models/settings/any_settings.h"
-#include "engine/system/hash.h"
 #include "engine/settings/registry.h"
+#include "engine/system/hash.h"
 #include "engine/tensor/tensor.h"
 #include "models/data/training_data.h"
+#include "models/settings/any_settings.h"
 #include "nn/base/module.h"
 
 namespace orrery::models {

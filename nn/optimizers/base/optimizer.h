@@ -29,7 +29,7 @@ class FlatParameters {
     Parameter* parameter;
     int64_t begin, end;  // elements of the flat buffers; the gaps between segments (alignment) stay zero
   };
-  struct PackedTensor {    // one of the tensors that are packed in a parameter
+  struct PackedTensor {  // one of the tensors that are packed in a parameter
     int64_t begin, end;  // elements of the flat buffers
     Shape shape;
   };

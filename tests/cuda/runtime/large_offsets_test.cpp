@@ -106,9 +106,8 @@ template <class T>
 void check_far_attention() {
   constexpr int64_t near = 1024, far = (int64_t{1} << 29) + near;  // the fifth token is beyond 2^31
   const std::vector<T> side_by_side = attention<T>(near), apart = attention<T>(far);
-  CHECK(std::equal(apart.begin(), apart.end(), side_by_side.begin(), [](T a, T b) {
-    return static_cast<Arithmetic<T>>(a) == static_cast<Arithmetic<T>>(b);
-  }));
+  CHECK(std::equal(apart.begin(), apart.end(), side_by_side.begin(),
+                   [](T a, T b) { return static_cast<Arithmetic<T>>(a) == static_cast<Arithmetic<T>>(b); }));
 }
 TEST_CASE("far: attention to tokens that begin beyond element 2^31") {
   if (address_sanitizer) return;

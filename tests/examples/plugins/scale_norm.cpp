@@ -4,8 +4,8 @@
 // With u = x r, h = dy and dr = -r^3 <x, dx>; saved for backward: x and r of each row.
 //   dx = g r (h - u <u, h>),   dg = sum over rows of <u, h>
 #include "engine/autograd/parameter_gradient.h"
-#include "engine/math/scalar.h"
 #include "engine/loops/tensor_loops.h"
+#include "engine/math/scalar.h"
 #include "engine/ops/ops.h"
 #include "nn/base/gradient_case.h"
 #include "nn/normalizations/base/normalization.h"
@@ -19,7 +19,8 @@ struct Forward {
   HOST_DEVICE void operator()(Row row, In<T> x, In<T> g, Out<T> y, A& r) const {
     const auto in = row.preload(x);
     const A s = 1 / scalar::sqrt(row.sum([](A x_i) { return x_i * x_i; }, in) + A(epsilon)), length = g[0];
-    row.map(y, [&](A x_i) { return length * x_i * s; }, in);
+    row.map(
+        y, [&](A x_i) { return length * x_i * s; }, in);
     row.once([&] { r = s; });
   }
 };
@@ -28,7 +29,8 @@ struct Backward {
   HOST_DEVICE void operator()(Row row, In<T> x, In<T> g, In<T> dy, A r, Out<T> dx, A& dg) const {
     const auto in = row.preload(x), h = row.preload(dy);
     const A along = row.sum([](A x_i, A h_i) { return x_i * h_i; }, in, h) * r, factor = g[0] * r;
-    row.map(dx, [&](A x_i, A h_i) { return factor * (h_i - x_i * r * along); }, in, h);
+    row.map(
+        dx, [&](A x_i, A h_i) { return factor * (h_i - x_i * r * along); }, in, h);
     row.once([&] { dg = along; });
   }
 };
