@@ -20,7 +20,10 @@ install_missing() {
   fi
   root=
   if [ "$(id -u)" != 0 ]; then
-    command -v sudo > /dev/null || { echo "run as root, or install sudo, or install these packages yourself:$missing" >&2; return 1; }
+    command -v sudo > /dev/null || {
+      echo "run as root, or install sudo, or install these packages yourself:$missing" >&2
+      return 1
+    }
     root=sudo
   fi
   echo "installing:$missing"

@@ -6,7 +6,8 @@
 # message.  --sample chooses mutants of error paths by --seed.
 # All mutants of a file are compiled at once, below build/mutation or build/mutation_of_errors, and an environment
 # variable chooses one for a run of the tests that reach it.  Fails if a mutant survives that
-# tests/mutation/survivors.txt does not explain, or if less than 95 % are killed.  The last line reads "N passed, N failed".
+# tests/mutation/survivors.txt does not explain, or if less than 95 % are killed.
+# The last line reads "N passed, N failed".
 set -u
 cd "$(dirname "$0")/.." || exit 1
 . examples/install.sh

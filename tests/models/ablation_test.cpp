@@ -98,8 +98,8 @@ TEST_CASE("patching: everything at the embedding restores all, the same states n
   const auto& map = shown<MapView>(views, "ablation/patched_embedding");
   CHECK(map.marked == std::vector<size_t>{2, 7});
   CHECK(map.has_sign);
-  const InspectedExample::Labels words = {"␣0", "␣1", "␣4|␣5", "␣2", "␣2", "␣4", "␣1", "␣0|␣3", "all"};
-  CHECK(map.columns == words);
+  CHECK(map.columns ==
+        InspectedExample::Labels{"␣0", "␣1", "␣4|␣5", "␣2", "␣2", "␣4", "␣1", "␣0|␣3", "all"});
   CHECK(map.rows.size() == 5);
   for (const std::string& row : map.rows) {
     const std::vector<double> recovered = row_of(map, row);
