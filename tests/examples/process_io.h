@@ -1,4 +1,4 @@
-// Small runs for tests of outside events, and their checkpoints.
+// Small runs for tests of process I/O and signals, and their checkpoints.
 #pragma once
 
 #include <filesystem>

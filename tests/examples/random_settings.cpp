@@ -229,13 +229,13 @@ int train(const Assignments& assignments, std::string& output) try {
   };
   const double loss = trainer.run(events).validation_loss;
   if (finite && std::isfinite(loss)) return 0;
-  output = "a loss is not finite, and nobody said so";
+  output = "a loss is not finite, but training reported no error";
   return 3;
 } catch (const Error& error) {
   output = error.what();
   return 1;
 } catch (const std::exception& error) {
-  output = text("not a sentence of ours: ", error.what());
+  output = text("unexpected exception: ", error.what());
   return 3;
 }
 
