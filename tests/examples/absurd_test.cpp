@@ -21,7 +21,7 @@ bool one_sentence(const Outcome& outcome) { return last_line(outcome.err).starts
 
 }  // namespace
 
-TEST_CASE("absurd: sizes and counts are refused at once, by name, and leave nothing behind") {
+TEST_CASE("limits: impossible sizes and counts are refused at once by name, and no files are left") {
   const Folder folder;
   const Words base = train(folder);
   struct Case {
@@ -75,7 +75,7 @@ TEST_CASE("absurd: sizes and counts are refused at once, by name, and leave noth
   }
 }
 
-TEST_CASE("memory: train says before the first step what it will hold") {
+TEST_CASE("memory: train reports its memory use before the first step") {
   const Folder folder;
   const Outcome outcome = run_orrery(train(folder));
   REQUIRE(outcome.code == 0);
@@ -86,7 +86,7 @@ TEST_CASE("memory: train says before the first step what it will hold") {
                               "time\\b.* [\\d.,]+ ms\\b.* \\d:\\d\\d .*\\b4 .*\nstep 1/4")));
 }
 
-TEST_CASE("memory: whatever ulimit -v leaves, train ends in exit 0 or in a sentence") {
+TEST_CASE("memory: under any ulimit -v, train succeeds or ends with one error message") {
   const Folder folder;
   std::string command = "exec \"$ORRERY\"";
   for (const std::string& word : train(folder)) command += " '" + word + "'";
@@ -109,7 +109,7 @@ TEST_CASE("memory: whatever ulimit -v leaves, train ends in exit 0 or in a sente
   CHECK(refused > 0);
 }
 
-TEST_CASE("program: every number of every command shows its range") {
+TEST_CASE("program: the help of every command shows the range of each number") {
   for (const char* command : {"train", "prepare", "generate", "gradcheck", "try", "bench"}) {
     const Outcome outcome = run_orrery({command, "--help=all"});
     REQUIRE(outcome.code == 0);
@@ -119,7 +119,7 @@ TEST_CASE("program: every number of every command shows its range") {
   }
 }
 
-TEST_CASE("settings at random: 500 combinations train or are refused in a sentence") {
+TEST_CASE("random settings: each of 500 combinations trains or is refused with an error message") {
   const Outcome outcome = run_shell("'" RANDOM_SETTINGS "' 500 1");
   INFO(outcome.out, outcome.err);
   CHECK(outcome.code == 0);

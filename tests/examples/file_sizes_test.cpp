@@ -82,7 +82,7 @@ std::string copied_model(const Folder& folder) {
 
 }  // namespace
 
-TEST_CASE("file sizes: packed images that unpack to more than their header says are refused") {
+TEST_CASE("file sizes: packed images that unpack to more bytes than their header states are refused") {
   const Folder folder, other;
   const auto expect_refusal = [&](const std::string& header, int64_t bytes) {
     write_images(folder / "train-images-idx3-ubyte.gz", header, bytes);
@@ -94,7 +94,7 @@ TEST_CASE("file sizes: packed images that unpack to more than their header says 
   expect_refusal("\\0\\0\\010\\003\\377\\377\\377\\377\\0\\0\\0\\034\\0\\0\\0\\034", 400'000'000);  // states 3.4 TB
 }
 
-TEST_CASE("file sizes: labels that unpack to more than their header says are refused") {
+TEST_CASE("file sizes: packed labels that unpack to more bytes than their header states are refused") {
   const Folder folder, other;
   write_images(folder / "train-images-idx3-ubyte.gz", "\\0\\0\\010\\003\\0\\0\\0\\012\\0\\0\\0\\034\\0\\0\\0\\034",
                7840);
@@ -103,7 +103,7 @@ TEST_CASE("file sizes: labels that unpack to more than their header says are ref
       .names("train-labels-idx1-ubyte.gz");
 }
 
-TEST_CASE("file sizes: a text that unpacks to gigabytes is refused by what it needs") {
+TEST_CASE("file sizes: a text that unpacks to gigabytes is refused with the memory that it needs") {
   const Folder folder;
   const std::string text = folder / "text.txt.gz";
   REQUIRE(run_shell("head -c 400000000 /dev/zero | tr '\\0' a | gzip -1 > '" + text + "'").code == 0);
@@ -112,7 +112,7 @@ TEST_CASE("file sizes: a text that unpacks to gigabytes is refused by what it ne
   expect_error(outcome).names("text").names(text).names("MB");
 }
 
-TEST_CASE("file sizes: tokens that are not those of their description are refused before they are read") {
+TEST_CASE("file sizes: tokens that do not match their description are refused before they are read") {
   const Folder folder;
   const std::string text = folder.write("text.txt", tiny_text()), tokens = folder / "tokens";
   const Outcome made = run_orrery({"prepare", "--input=" + text, "--out=" + tokens});
@@ -123,7 +123,7 @@ TEST_CASE("file sizes: tokens that are not those of their description are refuse
   expect_quick_error(train + Words{"--out=" + (folder / "other")}).names("tokens").names("train.bin");
 }
 
-TEST_CASE("file sizes: what an imported folder holds is bounded by its kind") {
+TEST_CASE("file sizes: each kind of file in an imported folder has a size limit") {
   const Folder folder;
   const std::string model = folder / "model", config = "config.json", weights = "model.safetensors";
   const auto expect_refusal = [&](const std::string& file) {
@@ -154,7 +154,7 @@ TEST_CASE("file sizes: pairs, settings and logs of a terabyte are refused") {
   expect_quick_error({"report", folder / "run", "--out=" + (folder / "report.html")}).names("metrics.jsonl");
 }
 
-TEST_CASE("file sizes: JSON that memory cannot hold is refused before it is parsed") {
+TEST_CASE("file sizes: JSON that does not fit in memory is refused before it is parsed") {
   const Folder folder;
   const std::string text = folder.write("text.txt", tiny_text());
   const auto expect_refusal = [&](const std::string& path, const std::string& tokenizer, const std::string& value) {
@@ -172,7 +172,7 @@ TEST_CASE("file sizes: JSON that memory cannot hold is refused before it is pars
   expect_refusal(folder / "pairs/vocab.json.gz", folder / "pairs", "{}");
 }
 
-TEST_CASE("file sizes: merges are bounded by their vocabulary, settings of a model by their kind") {
+TEST_CASE("file sizes: the vocabulary limits the merges, and each settings file of a model has a limit") {
   const Folder folder;
   const std::string text = folder.write("text.txt", tiny_text());
   std::ofstream(folder / "vocab.json") << R"({"a": 0, "b": 1})";
@@ -188,7 +188,7 @@ TEST_CASE("file sizes: merges are bounded by their vocabulary, settings of a mod
   }
 }
 
-TEST_CASE("file sizes: names of classes and headers of images are compared before what is large is read") {
+TEST_CASE("file sizes: class names and image headers are checked before large files are read") {
   const Folder folder;
   folder.write("data_batch_1.bin", std::string(20 * 3073, '\0'));
   write_packed(folder / "batches.meta.txt.gz", repeated("a", 100'000'000));
@@ -206,7 +206,7 @@ TEST_CASE("file sizes: names of classes and headers of images are compared befor
       .value("60");
 }
 
-TEST_CASE("file sizes: lines of pairs and sentences are refused by their first byte, or by the memory they need") {
+TEST_CASE("file sizes: pairs and sentences are refused at an invalid byte or if they need too much memory") {
   const Folder folder;
   const std::string pairs = folder.write("pairs.tsv", "a b\tb a\nc d\td c\ne f\tf e\n");
   const std::string train =
@@ -234,7 +234,7 @@ TEST_CASE("file sizes: lines of pairs and sentences are refused by their first b
       .offers("sentences");
 }
 
-TEST_CASE("file sizes: packed tokens are unpacked no further than their header or their description allows") {
+TEST_CASE("file sizes: packed tokens are unpacked only as far as their header or description allows") {
   const Folder folder;
   fs::create_directory(folder / "headed");
   const std::string of_100_tokens = "printf '\\210\\330\\064\\001\\001\\0\\0\\0\\144'; head -c ";
@@ -253,7 +253,7 @@ TEST_CASE("file sizes: packed tokens are unpacked no further than their header o
       .names("tokens.json");
 }
 
-TEST_CASE("file sizes: weights are compared by their header, and those that no module needs are not read") {
+TEST_CASE("file sizes: weights are checked by their header, and weights that no module needs are not read") {
   const Folder folder;
   constexpr uint64_t gigabyte = uint64_t{1} << 30;
   const auto import_with = [&](const nlohmann::json& entry) {
@@ -280,7 +280,7 @@ TEST_CASE("file sizes: weights are compared by their header, and those that no m
   CHECK(imported.peak < max_memory);
 }
 
-TEST_CASE("file sizes: tensors are shown one after another, after memory for each is checked") {
+TEST_CASE("file sizes: show loads one tensor at a time, after a check of the memory") {
   const Folder folder;
   constexpr uint64_t one = 48'000'000;
   nlohmann::json header;
@@ -293,7 +293,7 @@ TEST_CASE("file sizes: tensors are shown one after another, after memory for eac
   expect_quick_error({"show", folder / "huge.safetensors"}).names("huge.safetensors").names("MB").offers("file");
 }
 
-TEST_CASE("file sizes: a text whose tokens memory cannot hold is refused before it is hashed") {
+TEST_CASE("file sizes: a text whose tokens do not fit in memory is refused before it is hashed") {
   const Folder folder;
   const std::string text = grow(folder.write("text.txt", tiny_text()), terabyte);
   for (const char* const tokenizer : {"byte", "character", "sentence_piece", "byte_pair"})

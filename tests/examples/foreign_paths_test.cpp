@@ -12,7 +12,7 @@ using Words = std::vector<std::string>;
 using orrery::testing::expect_error;
 using orrery::testing::Message;
 
-TEST_CASE("paths: one that is not UTF-8 and would be written down is refused at the start, by every command") {
+TEST_CASE("paths: a path that would be recorded but is not UTF-8 is refused at the start by every command") {
   const Folder folder;
   const std::string latin = folder / "lat\xe9", shown = folder / "lat\\xe9", out = "--out=" + (folder / "out");
   fs::create_directory(latin);
@@ -56,7 +56,7 @@ TEST_CASE("paths: one that is not UTF-8 and would be written down is refused at 
   expect_error(run_shell(sweep)).names("pool").value("lat\\xe9").names("UTF-8").offers("rename");
 }
 
-TEST_CASE("paths: what a terminal would obey is printed as \\x1b, and a command that is printed is quoted") {
+TEST_CASE("paths: terminal escapes are printed as \\x1b, and printed commands are quoted for a shell") {
   const Folder folder;
   const std::string pool = folder / "po\x1b[31m ol", text = folder.write("text.txt", tiny_text());
   const std::string quoted = "orrery runs $'--runs=" + (folder / "po\\x1B[31m ol'");

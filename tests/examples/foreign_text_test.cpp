@@ -31,7 +31,7 @@ Outcome harmless(const Words& words, int code = 0) {
 
 }  // namespace
 
-TEST_CASE("foreign text: what files and classes are called does not act on the terminal") {
+TEST_CASE("foreign text: terminal escapes in file and class names are printed escaped") {
   const Folder folder;
   const std::string shapes = ORRERY_SOURCE_DIR "/tests/models/images/shapes";
   for (const char* split : {"train", "val"}) {
@@ -66,7 +66,7 @@ TEST_CASE("foreign text: what files and classes are called does not act on the t
   harmless({"train", "--" + act + "=1"}, 1);
 }
 
-TEST_CASE("foreign text: claims do not act on the terminal") {
+TEST_CASE("foreign text: terminal escapes in claims are printed escaped") {
   const Folder folder;
   fs::create_directory(folder / "claims");
   const std::string text = folder.write("text.txt", tiny_text());

@@ -25,7 +25,7 @@ void write_log(const std::string& run, int64_t rows) {
 
 }  // namespace
 
-TEST_CASE("long logs: report, compare, metrics and resuming take no more memory for more rows") {
+TEST_CASE("long logs: report, compare, metrics and resuming need no more memory for more rows") {
   constexpr int64_t few = 1'000, many = 150'000, slack = 25'000'000;
   const Folder folder;
   const std::string text = folder.write("text.txt", tiny_text());
@@ -52,7 +52,7 @@ TEST_CASE("long logs: report, compare, metrics and resuming take no more memory 
   check_same("resume", [&](int64_t n) { return train + Words{"--out=" + run(n, "a"), "--resume=yes", "--steps=5"}; });
 }
 
-TEST_CASE("long logs: rows that are read without a general parser are the same as with it") {
+TEST_CASE("long logs: the fast row reader and the general parser return the same rows") {
   using namespace orrery::models;
   const Folder folder;
   const std::string flat =
@@ -86,7 +86,7 @@ TEST_CASE("long logs: rows that are read without a general parser are the same a
   }
 }
 
-TEST_CASE("long logs: a row with many figures that the general parser reads takes no longer than many rows with few") {
+TEST_CASE("long logs: one row with many metrics is parsed about as fast as many rows with few") {
   using Clock = std::chrono::steady_clock;
   const Folder folder;
   const auto seconds_of = [&](int64_t rows, int64_t metrics) {

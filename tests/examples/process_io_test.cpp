@@ -1,5 +1,5 @@
-// Outside events: pipes, full disks, odd files, incomplete plug-ins. Each ends correctly or with an
-// error message, and saves the training so far.
+// Process I/O: pipes, full disks, files that are not regular, incomplete plug-ins. A command
+// succeeds or ends with an error message, and training saves its state first.
 #include <doctest/doctest.h>
 
 #include <chrono>
@@ -49,7 +49,7 @@ Message expect_refusal(const Words& words) {
 
 }  // namespace
 
-TEST_CASE("outside: a reader of the output that has gone does not end a run") {
+TEST_CASE("process I/O: a run continues after the reader of its output has gone") {
   const Folder folder;
   const Outcome outcome = without_reader(folder, train_tiny(folder, {"--steps=2"}), " >&4 2>&4");
   CHECK(outcome.code == 128 + SIGPIPE);  // it could not print its result
@@ -59,7 +59,7 @@ TEST_CASE("outside: a reader of the output that has gone does not end a run") {
   CHECK(is_complete(resumed));
 }
 
-TEST_CASE("outside: a command whose output nobody reads any more ends in silence, as cat does") {
+TEST_CASE("process I/O: a command ends silently if the reader of its output has gone, like cat") {
   const Folder folder;
   const std::string text = folder.write("text.txt", tiny_text());
   REQUIRE(run_orrery(train_tiny(folder)).code == 0);
@@ -75,7 +75,7 @@ TEST_CASE("outside: a command whose output nobody reads any more ends in silence
   }
 }
 
-TEST_CASE("outside: what stands on a full or closed standard output is not called written") {
+TEST_CASE("process I/O: a full or closed standard output gives an error message") {
   for (const char* words : {"list", "--help", "--version", "", "train --help", "gradcheck relu", "list relu",
                             "list --markdown", "bench rows --only dyt --seconds 0.001"})
     for (const char* where : {"> /dev/full", ">&-"}) {
@@ -99,7 +99,7 @@ TEST_CASE("outside: what stands on a full or closed standard output is not calle
   CHECK(run_shell(command_of(train_tiny(closed)) + " >&- 2>&-").code == 1);
 }
 
-TEST_CASE("outside: a limit on the size of files is a sentence; what was learned is saved if it fits") {
+TEST_CASE("process I/O: a file size limit gives an error message, and the weights are saved if they fit") {
   const Folder folder;
   const Words long_run = train_tiny(folder, {"--steps=3000", "--evaluate_every=0", "--checkpoint_every=0"});
   const Outcome log = run_shell("ulimit -f 160; " + command_of(long_run));  // 80 KB: log larger, weights smaller
@@ -119,7 +119,7 @@ TEST_CASE("outside: a limit on the size of files is a sentence; what was learned
   CHECK(checkpoints_in(smaller / "run") == 0);
 }
 
-TEST_CASE("outside: only regular files are read") {
+TEST_CASE("process I/O: only regular files are read") {
   const Folder folder;
   const std::string pipe = folder / "pipe";
   REQUIRE(run_shell("mkfifo " + pipe).code == 0);
@@ -153,7 +153,7 @@ TEST_CASE("outside: only regular files are read") {
   }
 }
 
-TEST_CASE("outside: numbers of a file that are far too large are printed whole") {
+TEST_CASE("process I/O: huge numbers in a file are printed in full") {
   const Folder folder;
   REQUIRE(run_orrery(train_tiny(folder)).code == 0);
   const std::string path = folder / "run/step_000004/state.json";
@@ -171,7 +171,7 @@ TEST_CASE("outside: numbers of a file that are far too large are printed whole")
   CHECK(line.ends_with(".0000"));
 }
 
-TEST_CASE("outside: texts that are too deep, too long or too many are refused before they are parsed") {
+TEST_CASE("process I/O: texts with too much nesting, length or items are refused before they are parsed") {
   const auto repeated = [](const std::string& text, int times) {
     std::string all;
     for (int i = 0; i < times; ++i) all += text;
@@ -225,7 +225,7 @@ TEST_CASE("outside: texts that are too deep, too long or too many are refused be
       .offers(67108864);
 }
 
-TEST_CASE("outside: what the file system refuses is told with the path") {
+TEST_CASE("process I/O: errors of the file system are reported with the path") {
   const Folder folder;
   const std::string text = folder.write("text.txt", tiny_text()), long_name(300, 'x');
   const Words train = Words{"train", "--data=" + text} + tiny;
@@ -239,7 +239,7 @@ TEST_CASE("outside: what the file system refuses is told with the path") {
   expect_refusal({"list", "a\x1b[2Jb\nc"}).names("list").value("a\\x1b[2Jb\\x0ac");
 }
 
-TEST_CASE("outside: too little address space ends in a sentence, also before main begins") {
+TEST_CASE("process I/O: too little address space gives an error message, even before main begins") {
   const Folder folder;
   const std::string command = command_of(train_tiny(folder));
   for (int megabytes = 20; megabytes <= 400; megabytes += 20) {
@@ -253,7 +253,7 @@ TEST_CASE("outside: too little address space ends in a sentence, also before mai
   }
 }
 
-TEST_CASE("outside: a plug-in that is not the file that was made is refused before it is loaded") {
+TEST_CASE("process I/O: a plug-in that differs from the compiled file is refused before it is loaded") {
   const Folder folder;
   // A comment may have any length.
   const std::string formula =

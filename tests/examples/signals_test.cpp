@@ -28,7 +28,7 @@ Outcome after_first_step(const Folder& folder, const Words& words, const std::st
 
 }  // namespace
 
-TEST_CASE("outside: a signal ends training with a checkpoint, without a validation before it, and with its number") {
+TEST_CASE("signals: a signal ends training with a checkpoint, without validation, and sets the exit code") {
   const std::pair<const char*, int> signals[] = {
       {"INT", 130}, {"TERM", 143}, {"HUP", 129},    {"XCPU", 152}, {"USR1", 138}, {"USR2", 140},
       {"PWR", 158}, {"ALRM", 142}, {"VTALRM", 154}, {"PROF", 155}, {"29", 157},   {"16", 144}};  // IO, STKFLT
@@ -48,7 +48,7 @@ TEST_CASE("outside: a signal ends training with a checkpoint, without a validati
   }
 }
 
-TEST_CASE("outside: a signal within a validation ends it; the checkpoint is not kept waiting") {
+TEST_CASE("signals: a signal during validation ends it, and the checkpoint is saved at once") {
   const Folder folder;
   const Words words = {"train",
                        "--data=" ORRERY_SOURCE_DIR "/examples/data/tinyshakespeare.txt",
@@ -67,7 +67,7 @@ TEST_CASE("outside: a signal within a validation ends it; the checkpoint is not 
   CHECK(!contains(read_file(folder / "run/metrics.jsonl"), "validation_loss"));  // it takes many seconds
 }
 
-TEST_CASE("outside: training saves at its limit of CPU time, though the system repeats the signal") {
+TEST_CASE("signals: training saves at its CPU time limit, although the system repeats the signal") {
   const Folder folder;
   const Outcome limited = run_shell("ulimit -S -t 2; " + command_of(train_tiny(folder, endless)));
   INFO(limited.out, limited.err);
@@ -82,7 +82,7 @@ TEST_CASE("outside: training saves at its limit of CPU time, though the system r
   CHECK(checkpoints_in(other / "run") == 1);
 }
 
-TEST_CASE("outside: a second signal ends the program at once, and one that nohup turned off does nothing") {
+TEST_CASE("signals: a second signal ends the program at once, and a signal ignored by nohup has no effect") {
   const Folder folder;
   const Words slow = {"train",
                       "--data=" ORRERY_SOURCE_DIR "/examples/data/tinyshakespeare.txt",

@@ -21,7 +21,7 @@ std::string trained(const Folder& folder) {
 
 }  // namespace
 
-TEST_CASE("exit code: wrong usage is 2") {
+TEST_CASE("exit code: wrong usage gives 2") {
   const Folder folder;
   const std::string run = trained(folder), data = "--data=" + (folder / "text.txt"),
                     none = "--out=" + (folder / "none");
@@ -69,7 +69,7 @@ TEST_CASE("exit code: wrong usage is 2") {
   }
 }
 
-TEST_CASE("exit code: other errors are 1, also wrong settings in files") {
+TEST_CASE("exit code: other errors give 1, including wrong settings in files") {
   const Folder folder;
   const std::string run = trained(folder), none = "--out=" + (folder / "none");
   const std::string config = folder.write("wrong.toml", "stepz = 3\n"),
@@ -86,7 +86,7 @@ TEST_CASE("exit code: other errors are 1, also wrong settings in files") {
   Message(run_orrery({"--help"}).out).names("Exit codes").value("2: wrong usage");
 }
 
-TEST_CASE("streams: results are on stdout, and nothing else") {
+TEST_CASE("streams: only results go to standard output") {
   const Folder folder;
   const std::string run = trained(folder);
   for (const Words& words : {Words{"evaluate", run}, Words{"show", run}, Words{"list", "relu"},
@@ -110,7 +110,7 @@ TEST_CASE("streams: results are on stdout, and nothing else") {
   }
 }
 
-TEST_CASE("run: every command that reads a run takes it as a word") {
+TEST_CASE("arguments: every command that reads a run accepts it without an option name") {
   const Folder folder;
   const std::string run = trained(folder), checkpoint = "--checkpoint=" + run;
   const Words sampling = {"--prompt=abe", "--tokens=9", "--seed=3"};
@@ -132,7 +132,7 @@ TEST_CASE("run: every command that reads a run takes it as a word") {
   CHECK(contains(last_line(seen.err), "   or   orrery classify " + images + " IMAGE"));
 }
 
-TEST_CASE("train: the last line names the commands that fit, quoted for a shell") {
+TEST_CASE("train: the last line names the next commands, quoted for a shell") {
   const Folder folder;
   const Outcome made = run_orrery(
       Words{"train", "--task=algorithmic", "--problem=copy(length=3)", "--out=" + (folder / "my run")} + tiny);
@@ -140,7 +140,7 @@ TEST_CASE("train: the last line names the commands that fit, quoted for a shell"
   CHECK(last_line(made.err) == "next: orrery report '" + (folder / "my run") + "'");
 }
 
-TEST_CASE("color: errors, warnings and headers, on a terminal only") {
+TEST_CASE("color: errors, warnings and headers are colored on a terminal only") {
   const Folder folder;
   const std::string run = trained(folder), error = "\"$ORRERY\" tran; true", table = "\"$ORRERY\" show '" + run + "'",
                     warning = "OMP_NUM_THREADS=x \"$ORRERY\" list relu";
@@ -160,7 +160,7 @@ TEST_CASE("color: errors, warnings and headers, on a terminal only") {
   CHECK(!contains(piped.out + piped.err, "\x1b"));
 }
 
-TEST_CASE("progress: work of more than two seconds has a live line on a terminal, shorter work none") {
+TEST_CASE("progress: a terminal shows a live line for work of more than two seconds, but not for shorter work") {
   const Folder folder;
   const std::string run = trained(folder);
   const std::string program = "export TERM=xterm; timeout --foreground 4 \"$ORRERY\" ";
