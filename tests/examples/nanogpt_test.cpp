@@ -23,7 +23,7 @@ struct Key {
 
 }  // namespace
 
-TEST_CASE("nanoGPT: generate reads the names of sample.py") {
+TEST_CASE("nanoGPT: generate accepts the setting names of sample.py") {
   const Folder folder;
   const std::string run = trained(folder);
   const Outcome theirs =
@@ -39,7 +39,7 @@ TEST_CASE("nanoGPT: generate reads the names of sample.py") {
   CHECK(run_orrery({"evaluate", "--out_dir=" + run}).out == run_orrery({"evaluate", "--checkpoint=" + run}).out);
 }
 
-TEST_CASE("nanoGPT: train and sweep read the names of train.py") {
+TEST_CASE("nanoGPT: train and sweep accept the setting names of train.py") {
   const Folder folder;
   const Words read = {"--n_layer=1",         "--n_head=2",        "--n_embd=16",
                       "--block_size=8",      "--batch_size=2",    "--max_iters=4",

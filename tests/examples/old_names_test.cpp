@@ -92,7 +92,7 @@ Words columns_of(const std::string& csv) {
 
 }  // namespace
 
-TEST_CASE("old names: each run resumes to the numbers that it had") {
+TEST_CASE("old names: each run resumes to the recorded metrics") {
   const OldFolder old;
   for (const std::string& run : runs) {
     CAPTURE(run);
@@ -104,7 +104,7 @@ TEST_CASE("old names: each run resumes to the numbers that it had") {
   }
 }
 
-TEST_CASE("old names: figures of a log, of looks and of hooks are the numbers that they were") {
+TEST_CASE("old names: metrics of a log, of analyses and of hooks keep their values") {
   const OldFolder old;
   CHECK(columns_of(old.run({"metrics", "gpt"}).out) == columns_of(read_file(old / "figures.csv")));
   fs::rename(old / "seen.csv", old / "then.csv");
@@ -153,7 +153,7 @@ TEST_CASE("old names: a sweep and a study find their runs and give the same tabl
   CHECK(now["verdict"] == then["verdict"]);
 }
 
-TEST_CASE("old names: a page of the runs, and texts and sentences of them") {
+TEST_CASE("old names: report, compare, generate and show accept the runs") {
   const OldFolder old;
   old.run(Words{"report"} + runs + Words{"--out=page.html"});
   old.run(Words{"compare"} + Words{"gpt", "dyt"});

@@ -27,7 +27,7 @@ Json planned(const Words& words, int code = 0) {
 
 }  // namespace
 
-TEST_CASE("plan: memory, time, data, parameters and FLOPs, as the run then has them") {
+TEST_CASE("plan: memory, time, data, parameters and FLOPs agree with the run") {
   const Folder folder;
   const Words words = train_words(folder, {"--layers=3", "--gradient_accumulation_steps=2"});
   const Outcome plan = run_orrery(words + Words{"--plan"});

@@ -27,7 +27,7 @@ std::string line_with(const std::string& text, const std::string& expected) {
 
 }  // namespace
 
-TEST_CASE("replay: a run that met a value that is not finite ends in one sentence, and its step is shown again") {
+TEST_CASE("replay: a run with a non-finite value ends with one error message, and replay repeats its step") {
   const Folder folder;
   const Outcome run = run_orrery(diverging(folder));
   INFO(run.out, run.err);
@@ -61,7 +61,7 @@ TEST_CASE("replay: a run that met a value that is not finite ends in one sentenc
   CHECK(!contains(short_one.out, "\noperations"));
 }
 
-TEST_CASE("replay: with other settings it tells what would have become of the step") {
+TEST_CASE("replay: the saved step can be repeated with other settings") {
   const Folder folder;
   // Step 1 makes weights of 1e30; with a lower learning rate the step is finite.
   const Outcome run = run_orrery(diverging(folder, {"--lr_scales=*=1e9"}));
@@ -78,7 +78,7 @@ TEST_CASE("replay: with other settings it tells what would have become of the st
   CHECK(lower.err.empty());
 }
 
-TEST_CASE("replay: what there is no replay of, and settings that it does not know") {
+TEST_CASE("replay: a folder without a saved step, changed data and unknown settings are refused") {
   const Folder folder;
   const auto error = [&](const Words& more) { return expect_error(run_orrery(Words{"replay"} + more)); };
   error({}).names("replay").names("folder").offers("--nan_guard=yes").offers("orrery replay");

@@ -31,7 +31,7 @@ std::string weights_at(const std::string& run, const std::string& step) {
 
 }  // namespace
 
-TEST_CASE("resume: the folder of a run is enough, and later keys change its settings") {
+TEST_CASE("resume: the folder of a run suffices, and further settings change those of the run") {
   const Folder folder;
   const std::string whole = folder / "whole";
   good(learning(folder, whole, {"--steps=8"}));
@@ -64,7 +64,7 @@ TEST_CASE("resume: the folder of a run is enough, and later keys change its sett
   CHECK(weights_at(short_form, "000008") == weights_at(long_form, "000008"));
 }
 
-TEST_CASE("resume: what is no run, another folder, or another model is refused") {
+TEST_CASE("resume: a path that is not a run, another folder and another model are refused") {
   const Folder folder;
   const std::string run = folder / "run";
   good(learning(folder, run));
@@ -97,7 +97,7 @@ TEST_CASE("resume: what is no run, another folder, or another model is refused")
   expect_error(run_orrery(learning(folder, run))).names(run).offers("orrery train --resume=" + run);
 }
 
-TEST_CASE("resume: an interruption prints the command that goes on, as a shell takes it") {
+TEST_CASE("resume: an interrupted run prints the command that resumes it, quoted for a shell") {
   const Folder folder;
   const std::string run = folder / "my run, the $1st; 'it'";
   const std::string text = folder.write("text.txt", tiny_text());

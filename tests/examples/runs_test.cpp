@@ -12,7 +12,7 @@ using Words = std::vector<std::string>;
 using orrery::testing::expect_error;
 using orrery::testing::Message;
 
-TEST_CASE("train: same seed, same bits, whatever the number of threads") {
+TEST_CASE("train: the same seed gives the same bits for any number of threads") {
   const Folder folder;
   const auto train = [&](const std::string& out, const std::string& threads) {
     const Outcome outcome = run_orrery({"train", "--data=" + shakespeare, "--steps=50", "--evaluate_every=0",
@@ -29,7 +29,7 @@ TEST_CASE("train: same seed, same bits, whatever the number of threads") {
   CHECK(one.substr(0, 300).find("\"__metadata__\":{\"format\":") != std::string::npos);
 }
 
-TEST_CASE("train: killed and resumed, the run ends as if nothing had happened") {
+TEST_CASE("train: a killed and resumed run equals an uninterrupted run") {
   const Folder folder;
   const Words more = {"--steps=60", "--checkpoint_every=20", "--evaluate_every=30"};
   REQUIRE(run_orrery(train_tiny(folder, "whole", more)).code == 0);
@@ -58,7 +58,7 @@ TEST_CASE("train: killed and resumed, the run ends as if nothing had happened") 
   CHECK(weights(folder / "killed/step_000060") != weights(folder / "whole/step_000060"));
 }
 
-TEST_CASE("train: an interrupt finishes the step, saves and says how to go on") {
+TEST_CASE("train: after an interrupt, the step is finished and saved, and the command to resume is printed") {
   const Folder folder;
   std::string command = "\"$ORRERY\"";
   for (const std::string& word :
@@ -80,7 +80,7 @@ TEST_CASE("train: an interrupt finishes the step, saves and says how to go on") 
   CHECK(checkpoints == 1);
 }
 
-TEST_CASE("train: a folder that holds a run is not overwritten") {
+TEST_CASE("train: a folder that contains a run is not overwritten") {
   const Folder folder;
   REQUIRE(run_orrery(train_tiny(folder, "run")).code == 0);
   const std::string before = weights(folder / "run/step_000004");
@@ -95,7 +95,7 @@ TEST_CASE("train: a folder that holds a run is not overwritten") {
   CHECK(last_line(nothing_left.out).starts_with("validation loss "));
 }
 
-TEST_CASE("train: a second run in one folder is refused while the first goes on, and not after it was killed") {
+TEST_CASE("train: a second run in a folder is refused while the first one runs, but not after a kill") {
   const Folder folder;
   const auto command = [&](const Words& more) {
     std::string all = "\"$ORRERY\"";
@@ -118,7 +118,7 @@ TEST_CASE("train: a second run in one folder is refused while the first goes on,
   CHECK(fs::exists(folder / "run/step_000004"));
 }
 
-TEST_CASE("train: a loss that is not finite stops the run, names the step and keeps the last good checkpoint") {
+TEST_CASE("train: a non-finite loss stops the run, and the error names the step and the last good checkpoint") {
   const Folder folder;
   REQUIRE(run_orrery(train_tiny(folder, "run")).code == 0);
   const Outcome outcome =
@@ -130,7 +130,7 @@ TEST_CASE("train: a loss that is not finite stops the run, names the step and ke
   CHECK(run_orrery({"generate", "--checkpoint=" + (folder / "run"), "--prompt=ae", "--tokens=5"}).code == 0);
 }
 
-TEST_CASE("train: a disk that is full leaves the previous checkpoint intact") {
+TEST_CASE("train: a full disk leaves the previous checkpoint intact") {
   const Folder folder;
   REQUIRE(run_orrery(train_tiny(folder, "run")).code == 0);
   const std::string before = weights(folder / "run/step_000004");

@@ -27,7 +27,7 @@ const std::string number = " +-?\\d\\.\\d\\de[+-]\\d\\d";
 
 }  // namespace
 
-TEST_CASE("probe: before the first step there is a table, which the run's folder and its report have as well") {
+TEST_CASE("signal propagation: a table is printed before the first step, and stored in the run and its report") {
   const Folder folder;
   const Outcome run = run_orrery(probing(folder));
   INFO(run.out, run.err);
@@ -74,7 +74,7 @@ TEST_CASE("probe: before the first step there is a table, which the run's folder
   CHECK(contains(run_orrery({"train", "--help=all"}).out, "\n  --signal_propagation=no "));
 }
 
-TEST_CASE("probe: imported weights, and parts of a plug-in") {
+TEST_CASE("signal propagation: the table covers imported weights and components of a plug-in") {
   const Folder folder;
   std::string numbers;  // text of token ids
   for (int i = 0; i < 2000; ++i) numbers += std::to_string(i * i % 53) + " ";

@@ -16,7 +16,7 @@ using orrery::testing::expect_error;
 using orrery::testing::Message;
 using Words = std::vector<std::string>;
 
-TEST_CASE("train: settings, steps, files and the validation loss, in plain lines") {
+TEST_CASE("train: settings, steps, files and the validation loss are printed in plain lines") {
   const Folder folder;
   const Outcome outcome = run_orrery(train_tiny(folder, "run"));
   INFO(outcome.out, outcome.err);
@@ -47,7 +47,7 @@ TEST_CASE("train: settings, steps, files and the validation loss, in plain lines
         "next: orrery report " + (folder / "run") + "   or   orrery generate " + (folder / "run"));
 }
 
-TEST_CASE("train: a file of settings first, then the keys, later ones win") {
+TEST_CASE("train: arguments override a settings file, and later arguments override earlier ones") {
   const Folder folder;
   const std::string config =
       folder.write("run.toml",
@@ -70,7 +70,7 @@ TEST_CASE("train: a file of settings first, then the keys, later ones win") {
   CHECK(weights(folder / "run/step_000003") == weights(folder / "again/step_000003"));
 }
 
-TEST_CASE("train: a file of settings that gzip has packed is refused") {
+TEST_CASE("train: a settings file packed by gzip is refused") {
   const Folder folder;
   const std::string config = folder.write("run.toml", "layers = 1\n");
   REQUIRE(run_shell("gzip '" + config + "'").code == 0);
@@ -78,7 +78,7 @@ TEST_CASE("train: a file of settings that gzip has packed is refused") {
   expect_error(packed).names(config + ".gz").value("gzip").offers("unpack");
 }
 
-TEST_CASE("train: a file in nanoGPT's words trains the same model, and is recorded in ours") {
+TEST_CASE("train: a settings file with nanoGPT's names trains the same model and is recorded with orrery's names") {
   const Folder folder;
   REQUIRE(
       run_orrery(train_tiny(folder, "ours",
@@ -100,7 +100,7 @@ TEST_CASE("train: a file in nanoGPT's words trains the same model, and is record
   CHECK(ours == theirs);
 }
 
-TEST_CASE("train: a run of the time when settings had their former names goes on, and generates") {
+TEST_CASE("train: a run with former names of settings can be resumed and can generate") {
   const Folder folder;
   const std::string old = ORRERY_SOURCE_DIR "/tests/models/old_checkpoint/";
   fs::copy(old + "run", folder / "run", fs::copy_options::recursive);
@@ -115,7 +115,7 @@ TEST_CASE("train: a run of the time when settings had their former names goes on
   CHECK(last_line(resumed.out).starts_with("validation loss 3.7608, "));
 }
 
-TEST_CASE("train: a plug-in's loss is weighted by its name, like those of the library") {
+TEST_CASE("train: the loss of a plug-in has a weight setting, like the losses of the library") {
   const Folder folder;
   const Outcome tried = run_orrery({"try", ORRERY_SOURCE_DIR "/tests/examples/plugins/extra_loss.cpp",
                                     "--out=" + (folder / "plugins"), "--steps=10"});
@@ -147,7 +147,7 @@ TEST_CASE("train: a plug-in's loss is weighted by its name, like those of the li
   refusal(plugin + weight).names("losses.output_power").value("weight").names("model");
 }
 
-TEST_CASE("train: a model from a plug-in is tried, trained, gone on with and asked by the same commands") {
+TEST_CASE("train: a model from a plug-in works with try, train, --resume and generate") {
   const Folder folder;
   const Outcome tried = run_orrery(
       {"try", ORRERY_SOURCE_DIR "/tests/examples/plugins/bigram.cpp", "--out=" + (folder / "plugins"), "--steps=30"});
@@ -175,7 +175,7 @@ TEST_CASE("train: a model from a plug-in is tried, trained, gone on with and ask
   expect_error(run_orrery(train + plugin + Words{"--layers=2"})).names("train").value("'layers'");
 }
 
-TEST_CASE("train: an attention that cannot work is refused with a sentence, before any training") {
+TEST_CASE("train: an attention with invalid settings is refused with an error message before training") {
   const Folder folder;
   const auto refusal = [&](const Words& more) {
     const Outcome refused = run_orrery(train_tiny(folder, "run", more));
@@ -204,7 +204,7 @@ TEST_CASE("train: --profile prints a table of the operations") {
   CHECK(last_line(outcome.out).starts_with("validation loss "));
 }
 
-TEST_CASE("train: --profile reports the multiply-adds that a span saves") {
+TEST_CASE("train: --profile reports the multiply-adds that an attention span saves") {
   const Folder folder;
   const auto work_of = [&](const std::string& attention) {
     const Outcome outcome =
@@ -229,7 +229,7 @@ TEST_CASE("train: --profile reports the multiply-adds that a span saves") {
   CHECK(narrow < 0.3 * whole);
 }
 
-TEST_CASE("train: a loss that the model lacks and another model than init_from's are refused, and nothing is made") {
+TEST_CASE("train: a loss that the model lacks and a model other than that of init_from are refused without files") {
   const Folder folder;
   const Outcome lacks = run_orrery(train_tiny(folder, "lacks", {"--losses.normalization_loss=0.1"}));
   expect_error(lacks).names("train").names("losses.normalization_loss").value("weight").names("model");
@@ -243,7 +243,7 @@ TEST_CASE("train: a loss that the model lacks and another model than init_from's
   CHECK(run_orrery(from).code == 0);
 }
 
-TEST_CASE("train: what cannot be trained is said before anything is written") {
+TEST_CASE("train: invalid data and settings are refused before anything is written") {
   const Folder folder;
   const auto refusal = [&](const Words& words) {
     const Outcome outcome = run_orrery(Words{"train"} + words + Words{"--out=" + (folder / "none")});
@@ -265,7 +265,7 @@ TEST_CASE("train: what cannot be trained is said before anything is written") {
   refusal({data, "--cuda_graph=yes"}).names("--cuda_graph").offers("--device=cuda");
 }
 
-TEST_CASE("train: what --init_from brings along is said in the settings, and no other is taken in silence") {
+TEST_CASE("train: settings inherited through --init_from are recorded, and conflicting ones are refused") {
   const Folder folder;
   const std::string first = folder / "first";
   REQUIRE(run_orrery(train_tiny(folder, "first", {"--tokenizer=byte"})).code == 0);
@@ -282,7 +282,7 @@ TEST_CASE("train: what --init_from brings along is said in the settings, and no 
   CHECK(contains(read_file(folder / "second/settings.toml"), "tokenizer = \"byte\""));
 }
 
-TEST_CASE("train: the task and its problem come along with --init_from, unless others are given") {
+TEST_CASE("train: --init_from also sets the task and its problem, unless others are given") {
   const Folder folder;
   REQUIRE(is_complete(run_orrery(Words{"train", "--task=algorithmic", "--problem=copy(length=3)"} + tiny +
                                  Words{"--out=" + (folder / "first")})));
@@ -301,7 +301,7 @@ TEST_CASE("train: the task and its problem come along with --init_from, unless o
       .offers("trained on a text");
 }
 
-TEST_CASE("train: the columns of a translation come along with --init_from, but not to two files") {
+TEST_CASE("train: --init_from also sets the columns of a translation, except for two files") {
   const Folder folder;
   const std::string data = ORRERY_SOURCE_DIR "/tests/models/translation/bible.tsv";
   REQUIRE(is_complete(

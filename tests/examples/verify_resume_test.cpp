@@ -43,7 +43,7 @@ void check_same(const Words& train, const std::string& run, const Words& more = 
 
 }  // namespace
 
-TEST_CASE("verify_resume: a run of text that has ended, and one that has steps left, on its own schedule") {
+TEST_CASE("verify_resume: finished and unfinished text runs keep their schedules and resume identically") {
   const Folder folder;
   check_same(train_tiny(folder, "ended", {"--dropout=0.1", "--schedule=cosine"}), folder / "ended");
   // Stopped at step 4 of 300, it keeps the learning rates of 300; the interruption validates.
@@ -62,7 +62,7 @@ TEST_CASE("verify_resume: a run of text that has ended, and one that has steps l
   CHECK(!fs::exists(folder / "work"));
 }
 
-TEST_CASE("verify_resume: streams, problems, images and translations") {
+TEST_CASE("verify_resume: text streams, problems, images and translations resume identically") {
   const Folder folder;
   const auto out = [&](const std::string& name) { return "--out=" + (folder / name); };
   check_same(train_tiny(folder, "stream", {"--model=stream-char-small"}), folder / "stream");
@@ -76,7 +76,7 @@ TEST_CASE("verify_resume: streams, problems, images and translations") {
              folder / "bible");
 }
 
-TEST_CASE("verify_resume: what no checkpoint knows is found out, and both runs stay") {
+TEST_CASE("verify_resume: state outside the checkpoint is detected, and both runs are kept") {
   const Folder folder;
   const Outcome tried = run_orrery(
       {"try", ORRERY_SOURCE_DIR "/tests/examples/plugins/forgetful.cpp", "--out=" + (folder / "plugins"), "--steps=0"});
@@ -100,7 +100,7 @@ TEST_CASE("verify_resume: what no checkpoint knows is found out, and both runs s
   expect_error(run_orrery(Words{"verify_resume", folder / "run"} + plugin)).names(kept).offers("another --out");
 }
 
-TEST_CASE("verify_resume: what cannot be resumed is refused, and nothing is left behind") {
+TEST_CASE("verify_resume: a run that cannot be resumed is refused, and no files are left") {
   const Folder folder;
   REQUIRE(run_orrery(train_tiny(folder, "small", {"--save_optimizer=no"})).code == 0);
   const auto refusal = [&](const Words& words) {
@@ -122,7 +122,7 @@ TEST_CASE("verify_resume: what cannot be resumed is refused, and nothing is left
   CHECK(!fs::exists(folder / "run.verify_resume"));
 }
 
-TEST_CASE("verify_resume: interrupted itself, it leaves nothing") {
+TEST_CASE("verify_resume: an interrupted check leaves no files") {
   const Folder folder;
   REQUIRE(run_orrery(train_tiny(folder, "run", {})).code == 0);
   const std::string run = folder / "run";
@@ -135,7 +135,7 @@ TEST_CASE("verify_resume: interrupted itself, it leaves nothing") {
   CHECK(!fs::exists(run + ".verify_resume"));
 }
 
-TEST_CASE("verify_resume: what differs first is named, in tensors, states, other files and rows") {
+TEST_CASE("verify_resume: the first difference of tensors, states, other files and rows is named") {
   const Folder folder;
   const auto write = [&](const std::string& name, double changed) {
     fs::create_directory(folder / name);

@@ -20,7 +20,7 @@ void make_older(const Folder& folder, const std::string& run) {
 
 }  // namespace
 
-TEST_CASE("version: inspect, compare, report and verify_resume tell that another one has trained a run") {
+TEST_CASE("version: inspect, compare, report and verify_resume warn about a run of another version") {
   const Folder folder;
   for (const char* name : {"old", "new"}) REQUIRE(run_orrery(train_tiny(folder, name)).code == 0);
   make_older(folder, "old");
