@@ -79,7 +79,7 @@ TEST_CASE("pool: a damaged outcome is reported, and its run is trained again to 
   CHECK(written_runs(folder / "pool") == before);
 }
 
-TEST_CASE("pool: a run whose checkpoints are damaged is resumed from the one that is whole, or begins again") {
+TEST_CASE("pool: a run with damaged checkpoints resumes from an intact one or starts over") {
   const Folder folder;
   const Words words = sweep_of(folder, {"--seed=1", "--checkpoint_every=2"});
   REQUIRE(run_orrery(words).code == 0);
@@ -110,7 +110,7 @@ TEST_CASE("pool: a run whose checkpoints are damaged is resumed from the one tha
   CHECK(weights_of(folder, run) == weights);
 }
 
-TEST_CASE("pool: a study trains a run again whose log or checkpoint cannot be read any more") {
+TEST_CASE("pool: a study trains a run again if its log or checkpoint is unreadable") {
   const Folder folder;
   const std::string claim = claim_text(
       folder, "kind = \"trained\"\nseeds = [1, 2]\nmetric = \"max(heads/row_sum/*)\"\nrefuted_if = \"softmax > 2\"",
@@ -144,7 +144,7 @@ TEST_CASE("pool: a study trains a run again whose log or checkpoint cannot be re
   }
 }
 
-TEST_CASE("study: a claim whose runs failed has no verdict, and the runs are tried again") {
+TEST_CASE("study: a claim with failed runs has no verdict, and the runs are tried again") {
   const Folder folder;
   for (int time = 0; time < 2; ++time) {
     const Outcome outcome = run_study(folder, broken_claim(folder));
@@ -172,7 +172,7 @@ TEST_CASE("study: a claim whose runs failed has no verdict, and the runs are tri
   expect_error(smoke).names("claim.toml").value(1).offers("again");
 }
 
-TEST_CASE("study: killed runs leave no verdict and no choice of a learning rate, and the same command judges") {
+TEST_CASE("study: killed runs give no verdict and no learning rate; the same command then tests the claim") {
   const Folder folder;
   std::string text = claim_text(folder,
                                 "kind = \"trained\"\nseeds = [1, 2]\nlearning_rates = [0.001, 0.01]\n"
@@ -195,7 +195,7 @@ TEST_CASE("study: killed runs leave no verdict and no choice of a learning rate,
   CHECK(contains(again.out, "verdict: shown"));
 }
 
-TEST_CASE("study: a damaged verdict is judged again, and one on another claim is kept") {
+TEST_CASE("study: a damaged verdict is computed again, and the verdict of another claim is kept") {
   const Folder folder;
   fs::create_directory(folder / "claims");
   const std::string text = claim_text(folder, trained + "refuted_if = \"relu > softmax + 1\"", two);
@@ -226,7 +226,7 @@ TEST_CASE("study: a damaged verdict is judged again, and one on another claim is
   CHECK(read_file(verdict) == kept);
 }
 
-TEST_CASE("sweep: a run that was killed is a failure that the same command tries again") {
+TEST_CASE("sweep: a killed run is a failure, and the same command tries it again") {
   for (const std::string signal : {"9", "15"}) {
     CAPTURE(signal);
     const Folder folder;
@@ -242,7 +242,7 @@ TEST_CASE("sweep: a run that was killed is a failure that the same command tries
   }
 }
 
-TEST_CASE("sweep: a run that is killed has failed, also if its rows look like those of a run that diverged") {
+TEST_CASE("sweep: a killed run is a failure even if its rows look like those of a diverged run") {
   const Folder folder;
   const std::string command = command_of(
       sweep_of(folder, {"--seed={1,2}", "--jobs=2", "--learning_rate=5", "--schedule=constant", "--evaluate_every=50"},
@@ -257,7 +257,7 @@ TEST_CASE("sweep: a run that is killed has failed, also if its rows look like th
   CHECK(!contains(read_file(folder / "sweep/runs.csv"), ",diverged,"));
 }
 
-TEST_CASE("sweep: a failure whose message has 'not finite' in a path is a failure") {
+TEST_CASE("sweep: an error message with 'not finite' in a path does not count as divergence") {
   const Folder folder;
   Words words = sweep_of(folder, {"--seed={1,2}"});
   words[3] = "--runs=" + (folder / "the loss is not finite at step 1/pool");
@@ -270,7 +270,7 @@ TEST_CASE("sweep: a failure whose message has 'not finite' in a path is a failur
   CHECK(run_shell(command_of(words)).code == 0);
 }
 
-TEST_CASE("pool: no run is left when the program that trains it is killed or ends by an error of its own") {
+TEST_CASE("pool: no run survives when the training program is killed or ends with an error") {
   for (const std::string signal : {"KILL", "QUIT"}) {  // sh makes background processes ignore QUIT
     CAPTURE(signal);
     const Folder folder;
@@ -312,7 +312,7 @@ TEST_CASE("pool: no run is left when the program that trains it is killed or end
   }
 }
 
-TEST_CASE("outside: a folder that another program writes into is refused by every command") {
+TEST_CASE("process I/O: every command refuses a folder that another program is writing to") {
   const Folder folder;
   const std::string text = folder.write("text.txt", tiny_text()), run = folder / "run";
   REQUIRE(run_orrery(Words{"train", "--data=" + text, "--out=" + run} + tiny).code == 0);
@@ -355,7 +355,7 @@ TEST_CASE("outside: a folder that another program writes into is refused by ever
   CHECK(run_shell("diff -r " + (folder / "alone") + " " + (folder / "twice")).code == 0);
 }
 
-TEST_CASE("sweep: results of another sweep, or files of something else, are not replaced; the same sweep continues") {
+TEST_CASE("sweep: results of another sweep and foreign files are not replaced; the same sweep continues") {
   const Folder folder;
   const Words words = sweep_of(folder, {"--seed={1,2}"});
   REQUIRE(run_orrery(words).code == 0);

@@ -13,7 +13,7 @@ using Words = std::vector<std::string>;
 using orrery::testing::expect_error;
 using orrery::testing::Message;
 
-TEST_CASE("runs: the pool with sizes and uses; only what is not used, or what is named, is removed") {
+TEST_CASE("runs: the pool is listed with sizes and uses; only unused or named runs are removed") {
   const Folder folder;
   const std::string pool = "--runs=" + (folder / "pool");
   const Outcome first = run_orrery(sweep_of(folder, {"--seed={1,2}"}));
@@ -72,7 +72,7 @@ TEST_CASE("runs: the pool with sizes and uses; only what is not used, or what is
   CHECK(run_orrery(sweep_of(folder, {"--seed={1,2}"})).code == 0);
 }
 
-TEST_CASE("runs: a run stays if its sweep was moved, another one took its place, or an older version trained it") {
+TEST_CASE("runs: a run stays if its sweep was moved or replaced, or if an older version trained it") {
   const Folder folder;
   const Words words = sweep_of(folder, {"--seed={1,2}"});
   REQUIRE(run_orrery(words).code == 0);
@@ -98,7 +98,7 @@ TEST_CASE("runs: a run stays if its sweep was moved, another one took its place,
   CHECK(runs_in(folder).empty());
 }
 
-TEST_CASE("runs: those of a sweep or study that was interrupted are used") {
+TEST_CASE("runs: the runs of an interrupted sweep or study count as used") {
   const Folder folder;
   std::string text = claim_text(folder, trained + "refuted_if = \"relu > softmax\"", two);
   text.replace(text.find("steps = 4\n"), 10, "steps = 20000000\nschedule = \"constant\"\n");
@@ -112,7 +112,7 @@ TEST_CASE("runs: those of a sweep or study that was interrupted are used") {
   CHECK(runs_in(folder).size() == 1);
 }
 
-TEST_CASE("pool: an interrupted run of other sources is named where the run begins anew") {
+TEST_CASE("pool: a warning names an interrupted run of other sources when its training starts over") {
   const Folder folder;
   const Words words = sweep_of(folder, {"--seed=1"});
   const Outcome first = run_orrery(words);

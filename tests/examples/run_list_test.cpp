@@ -46,7 +46,7 @@ void set_age(const std::string& run, int hours) {
 
 }  // namespace
 
-TEST_CASE("runs: each run below a folder with its settings, progress and state, newest first") {
+TEST_CASE("runs: each run below a folder is listed with settings, progress and state, newest first") {
   const Folder folder;
   const std::string runs = folder / "runs";
   set_age(train(folder, "runs/old", {"--seed=1", "--evaluate_every=2"}), 50);
@@ -76,7 +76,7 @@ TEST_CASE("runs: each run below a folder with its settings, progress and state, 
   CHECK(json["old"]["best_validation_loss"] == best);
 }
 
-TEST_CASE("runs: states of runs that are not complete, and runs that cannot be read") {
+TEST_CASE("runs: unfinished and unreadable runs are listed with their states") {
   const Folder folder;
   const std::string runs = folder / "runs", whole = train(folder, "runs/whole");
   // Cuts a copy's log after `rows` rows.
@@ -110,7 +110,7 @@ TEST_CASE("runs: states of runs that are not complete, and runs that cannot be r
   Message(listed(runs)).names(runs + "/damaged").names("metrics.jsonl").value("line 1");
 }
 
-TEST_CASE("runs: a pool is one line, and its runs are listed by name") {
+TEST_CASE("runs: a pool takes one line, and --runs lists its runs by name") {
   const Folder folder;
   REQUIRE(run_orrery(sweep_of(folder, {"--seed={1,2}"})).code == 0);
   train(folder, "single");

@@ -11,7 +11,7 @@ namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
 using orrery::testing::Message;
 
-TEST_CASE("study: the claims that come with it run, two steps each") {
+TEST_CASE("study: the claims in examples/studies run, with two steps each") {
   const Folder folder;
   // Small data at the paths of the data sets that the claims name.
   const std::string sets = folder / "sets", scraps = ORRERY_SOURCE_DIR "/tests/models/images/";
@@ -44,7 +44,7 @@ TEST_CASE("study: the claims that come with it run, two steps each") {
   CHECK(!contains(outcome.out, "failed"));
 }
 
-TEST_CASE("study: all claims of a folder, each trained or read, and one that is none") {
+TEST_CASE("study: --all tests every claim of a folder and reports an invalid claim") {
   const Folder folder;
   fs::create_directory(folder / "claims");
   const std::string text = claim_text(folder, trained + "refuted_if = \"relu > softmax + 1\"", two);
@@ -99,7 +99,7 @@ TEST_CASE("study: all claims of a folder, each trained or read, and one that is 
   CHECK(written_runs(folder / "pool") == runs);
 }
 
-TEST_CASE("study: a claim is judged again when its config or its data have changed") {
+TEST_CASE("study: a claim is tested again after a change of its config or its data") {
   const Folder folder;
   fs::create_directory(folder / "claims");
   folder.write("text.txt", tiny_text());
@@ -130,7 +130,7 @@ TEST_CASE("study: a claim is judged again when its config or its data have chang
   test_all().names("a.toml: ").value("tested before\n");
 }
 
-TEST_CASE("study: a claim stays tested when its names change, and an older verdict when its text does not") {
+TEST_CASE("study: a verdict stays valid after settings are renamed; an older one needs the unchanged claim") {
   const Folder folder;
   fs::create_directory(folder / "claims");
   const std::string metric = "kind = \"derived\"\nseeds = [1, 2]\nmetric = \"mean(read_variance/*)\"\n";
@@ -169,7 +169,7 @@ TEST_CASE("study: a claim stays tested when its names change, and an older verdi
   test_all(text, {{"batch", "batch_size"}}).value("verdict: shown");
 }
 
-TEST_CASE("study: the table of verdicts is what the program writes of the claims as they are") {
+TEST_CASE("study: the committed table of verdicts matches the committed claims") {
   const Folder folder;
   const std::string kept = ORRERY_SOURCE_DIR "/examples/studies", copy = folder / "studies";
   fs::copy(kept, copy, fs::copy_options::recursive);

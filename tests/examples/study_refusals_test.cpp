@@ -11,7 +11,7 @@ using Words = std::vector<std::string>;
 using orrery::testing::expect_error;
 using orrery::testing::Message;
 
-TEST_CASE("study: what says too little, or contradicts itself, is refused with a sentence") {
+TEST_CASE("study: incomplete or contradictory claims are refused with an error message") {
   const Folder folder;
   const std::string refuted = "refuted_if = \"relu > softmax\"", good = trained + refuted;
   const auto refusal = [&](const std::string& head, const std::string& rest = two) {
@@ -108,7 +108,7 @@ TEST_CASE("study: what says too little, or contradicts itself, is refused with a
   fails({"--smok"}).names("study").value("'smok'").offers("'smoke'");
 }
 
-TEST_CASE("study: variants with other targets are not compared by a loss") {
+TEST_CASE("study: variants with different targets are not compared by a loss") {
   const Folder folder;
   const std::string variants = "[variants.relu]\ntokenizer = \"byte\"\n[variants.softmax]\n",
                     head = "kind = \"trained\"\nseeds = [1, 2]\nrefuted_if = \"relu > softmax\"\nmetric = ";

@@ -12,7 +12,7 @@ using Words = std::vector<std::string>;
 using orrery::testing::expect_error;
 using orrery::testing::Message;
 
-TEST_CASE("study: a trained claim, its files, its report, and nothing trained twice") {
+TEST_CASE("study: a trained claim writes its files and a report, and no run is trained twice") {
   const Folder folder;
   const std::string text = claim_text(folder, trained + "refuted_if = \"relu != softmax +- 50 %\"", two);
   const Outcome first = run_study(folder, text, {"--jobs=2"});
@@ -57,7 +57,7 @@ TEST_CASE("study: a trained claim, its files, its report, and nothing trained tw
     CHECK(contains(page, expected));
 }
 
-TEST_CASE("study: over a sweep, with a metric of its own for a comparison, at the best rate of each") {
+TEST_CASE("study: a claim over a sweep has metrics per comparison and the best learning rate of each variant") {
   const Folder folder;
   const Outcome outcome =
       run_study(folder, claim_text(folder,
@@ -87,7 +87,7 @@ TEST_CASE("study: over a sweep, with a metric of its own for a comparison, at th
       contains(read_file(folder / ("pool/" + first + ".toml")), "\nlearning_rate = 0.01\nmin_learning_rate = 0.001\n"));
 }
 
-TEST_CASE("study: where families take other learning rates, it is told what one rate for all finds") {
+TEST_CASE("study: if the best learning rates differ, the result at a common learning rate is reported") {
   const Folder folder;
   // The small learning rate is too small for gradient descent, the large one too large for Adam.
   const std::string head =
@@ -114,7 +114,7 @@ TEST_CASE("study: where families take other learning rates, it is told what one 
   expect_error(run_study(folder, text)).names("only_in_sets.txt");
 }
 
-TEST_CASE("study: a derived claim looks at the first step, before its update") {
+TEST_CASE("study: a derived claim uses the metrics of the first step, before its update") {
   const Folder folder;
   const std::string rest = "[variants.softmax]\n";
   const std::string head = "kind = \"derived\"\nseeds = [1, 2, 3]\nmetric = \"row_sum/blocks.0.*\"\n";
@@ -138,7 +138,7 @@ TEST_CASE("study: a derived claim looks at the first step, before its update") {
   expect_error(none).names("metric").names("softmax").value("'validation_loss'");
 }
 
-TEST_CASE("study: a timed claim takes turns, alone") {
+TEST_CASE("study: a timed claim measures its variants in turn, one at a time") {
   const Folder folder;
   const std::string text =
       claim_text(folder, "kind = \"timed\"\nrounds = 3\nround_steps = 2\nrefuted_if = \"wide < narrow - 99 %\"",
@@ -177,7 +177,7 @@ TEST_CASE("study: a timed claim takes turns, alone") {
   expect_error(busy).names("study").value(folder / "pool/0123").names("time").offers("wait");
 }
 
-TEST_CASE("study: interrupted, it goes on with what is missing") {
+TEST_CASE("study: an interrupted study resumes with the missing runs") {
   const Folder folder;
   folder.write("claim.toml", claim_text(folder, trained + "refuted_if = \"relu > softmax\"", "steps = 3000\n" + two));
   std::string text = read_file(folder / "claim.toml");
@@ -203,7 +203,7 @@ TEST_CASE("study: interrupted, it goes on with what is missing") {
   for (const auto& [run, time] : done) CHECK(written_runs(folder / "pool").at(run) == time);
 }
 
-TEST_CASE("study: figures of looks inside, of the trained models and an example") {
+TEST_CASE("study: a claim can use metrics of analyses of the trained models and an example") {
   const Folder folder;
   const std::string head = "kind = \"trained\"\nseeds = [1, 2]\nmetric = \"max(heads/row_sum/*)\"\n";
   const std::string rest = two + "[example]\ntext = \"abeabeab\"\n";
@@ -244,7 +244,7 @@ TEST_CASE("study: figures of looks inside, of the trained models and an example"
   expect_error(run_study(folder, no_analysis)).names("[example]").names("metric").offers("leave it out");
 }
 
-TEST_CASE("study: a formula of one's own") {
+TEST_CASE("study: a claim can use a formula of a plug-in") {
   const Folder folder;
   const Outcome tried = run_orrery({"try", ORRERY_SOURCE_DIR "/tests/examples/plugins/scale_norm.cpp",
                                     "--out=" + (folder / "plugins"), "--steps=0"});
@@ -307,7 +307,7 @@ TEST_CASE("study: a formula of one's own") {
   CHECK(missing == 1);
 }
 
-TEST_CASE("study: a config and data near the claim are found from anywhere") {
+TEST_CASE("study: a config and data near the claim are found from any working folder") {
   const Folder folder;
   std::filesystem::create_directories(folder / "claims/group");
   std::filesystem::create_directories(folder / "elsewhere");

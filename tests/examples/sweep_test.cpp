@@ -49,7 +49,7 @@ double validation_in(const std::string& metrics) {
 
 }  // namespace
 
-TEST_CASE("sweep: every combination, its table, and the same again without training anything") {
+TEST_CASE("sweep: every combination is in the table, and a repeated sweep trains nothing") {
   const Folder folder;
   const Words words =
       sweep_of(folder, {"--attention={softmax,pointwise(relu, alpha=1)}", "--seed={1..3}", "--normalization=layer"});
@@ -110,7 +110,7 @@ void rename_hash(const std::string& pool, const std::string& end) {
   }
 }
 
-TEST_CASE("sweep: runs of other sources are listed, used, and trained again only with fresh") {
+TEST_CASE("sweep: runs of other sources are listed and used; only --retrain trains them again") {
   for (const char* end : {"-0123456789ab", ""}) {  // older versions wrote no hash
     CAPTURE(end);
     const Folder folder;
@@ -160,7 +160,7 @@ TEST_CASE("sweep: locks and logs of a pool do not follow symbolic links") {
   }
 }
 
-TEST_CASE("sweep: the runs are those that train makes, to the bit") {
+TEST_CASE("sweep: the runs are bit-identical to those of train") {
   const Folder folder;
   REQUIRE(run_orrery(sweep_of(folder, {"--seed={1,2}"})).code == 0);
   REQUIRE(is_complete(
@@ -170,7 +170,7 @@ TEST_CASE("sweep: the runs are those that train makes, to the bit") {
         read_file(folder / "alone/step_000004/weights.safetensors"));
 }
 
-TEST_CASE("sweep: a run that fails is a row that says so, and is tried again") {
+TEST_CASE("sweep: a failed run has a row with its failure and is tried again") {
   const Folder folder;
   const Words words = sweep_of(folder, {"--position={learned,relative(4)}", "--attention={softmax,gau}", "--heads=2"});
   for (int time = 0; time < 2; ++time) {
@@ -184,7 +184,7 @@ TEST_CASE("sweep: a run that fails is a row that says so, and is tried again") {
   }
 }
 
-TEST_CASE("sweep: interrupted, it goes on with what is missing") {
+TEST_CASE("sweep: an interrupted sweep resumes with the missing runs") {
   const Folder folder;
   const std::string text = folder.write("text.txt", tiny_text());
   const std::string command =
@@ -205,7 +205,7 @@ TEST_CASE("sweep: interrupted, it goes on with what is missing") {
   CHECK(written_runs(folder / "pool").at(done) == before.at(done));
 }
 
-TEST_CASE("sweep: a run that diverges in its first steps is a row that says so") {
+TEST_CASE("sweep: a run that diverges in its first steps is marked as diverged") {
   const Folder folder;
   const Outcome outcome =
       run_orrery({"sweep", "--data=" + folder.write("text.txt", tiny_text()), "--out=" + (folder / "sweep"),
@@ -234,7 +234,7 @@ TEST_CASE("sweep: a run that diverges in its first steps is a row that says so")
   CHECK(steps == std::vector<int64_t>{1, 20, 40, 60});
 }
 
-TEST_CASE("sweep: the figure that is compared, and one that its runs do not have") {
+TEST_CASE("sweep: the chosen metric is compared, and a metric that the runs lack is refused") {
   const Folder folder;
   const Words words = sweep_of(folder, {"--attention={softmax,rela}", "--metric=bits_per_character"});
   const Outcome outcome = run_orrery(words);
@@ -252,7 +252,7 @@ TEST_CASE("sweep: the figure that is compared, and one that its runs do not have
   CHECK(read_file(folder / "sweep/table.csv") == before);
 }
 
-TEST_CASE("sweep: a metric that the runs lack is told after the first of them, and no other is trained") {
+TEST_CASE("sweep: a metric that the runs lack is reported after the first run, and no other run is trained") {
   const Folder folder;
   const Words words = sweep_of(folder, {"--seed={1..4}", "--metric=acuracy", "--jobs=1"});
   for (const bool trained_before : {false, true}) {
@@ -266,7 +266,7 @@ TEST_CASE("sweep: a metric that the runs lack is told after the first of them, a
   }
 }
 
-TEST_CASE("sweep: data that are not there fail their row alone, and what was read decides which run it is") {
+TEST_CASE("sweep: missing data fail only their row, and changed data give another run") {
   const Folder folder;
   folder.write("text.txt", tiny_text());
   const std::string nowhere = folder / "nowhere.txt", held_out = folder.write("held_out.txt", tiny_text());
@@ -292,7 +292,7 @@ TEST_CASE("sweep: data that are not there fail their row alone, and what was rea
   CHECK(run_of("second") != first);
 }
 
-TEST_CASE("sweep: a run that meets a loss that is not finite says the same step in its sentence and its column") {
+TEST_CASE("sweep: for a non-finite loss, the error message and the table give the same step") {
   const Folder folder;
   const Outcome outcome = run_orrery(
       sweep_of(folder, {"--learning_rate={0.001,1e30}", "--normalization=none", "--seed=1", "--grad_clip=0"}));
@@ -304,7 +304,7 @@ TEST_CASE("sweep: a run that meets a loss that is not finite says the same step 
   Message(runs[2][6]).value("step " + runs[2][4]);
 }
 
-TEST_CASE("sweep: on a terminal of 40 columns the table is drawn again in its place") {
+TEST_CASE("sweep: on a terminal of 40 columns the table is redrawn in place") {
   const Folder folder;
   folder.write("text.txt", tiny_text());
   std::string command;
@@ -331,7 +331,7 @@ TEST_CASE("sweep: on a terminal of 40 columns the table is drawn again in its pl
   CHECK(drawn == 3);
 }
 
-TEST_CASE("sweep: init_from is a list like any other setting, and its first run defines the keys") {
+TEST_CASE("sweep: init_from is a list like any other setting, and its first run defines the settings") {
   const Folder folder;
   for (const std::string name : {"1", "2"})
     REQUIRE(is_complete(run_orrery(train_tiny(folder, "begun_" + name, {"--seed=" + name}))));
@@ -349,7 +349,7 @@ TEST_CASE("sweep: init_from is a list like any other setting, and its first run 
   CHECK(written_runs(folder / "pool").size() == 2);
 }
 
-TEST_CASE("sweep: what makes no sense is refused before anything is trained") {
+TEST_CASE("sweep: invalid settings are refused before any training") {
   const Folder folder;
   const auto refusal = [&](const Words& more) {
     const Outcome outcome = run_orrery(sweep_of(folder, more));
@@ -367,7 +367,7 @@ TEST_CASE("sweep: what makes no sense is refused before anything is trained") {
   refusal({"--threads=2"}).names("sweep").value("--threads=2").offers("--jobs");
 }
 
-TEST_CASE("sweep: rows whose losses have another meaning are named in a warning, and in the report") {
+TEST_CASE("sweep: a warning and the report name rows whose losses are not comparable") {
   const Folder folder;
   const Words words = sweep_of(folder, {"--tokenizer={byte,character}", "--seed=1"});
   const Outcome outcome = run_orrery(words);
