@@ -33,7 +33,7 @@ bool finds(const std::string& text, const std::string& pattern) { return std::re
 
 }  // namespace
 
-TEST_CASE("compare: the same run twice differs in nothing") {
+TEST_CASE("compare: two runs with the same settings have no differences") {
   const Folder folder;
   const std::string out = compared({train(folder, "a"), train(folder, "b", {"--checkpoint_every=0"})});
   INFO(out);
@@ -44,7 +44,7 @@ TEST_CASE("compare: the same run twice differs in nothing") {
   CHECK(!contains(out, "only in"));
 }
 
-TEST_CASE("compare: where numbers part, what differs most, and what only one has") {
+TEST_CASE("compare: first differences, largest differences and parameters of only one run are listed") {
   const Folder folder;
   const std::string a = train(folder, "a", {"--evaluate_every=2"}),
                     b = train(folder, "b", {"--evaluate_every=2", "--learning_rate=0.01"}),
@@ -93,7 +93,7 @@ TEST_CASE("compare: where numbers part, what differs most, and what only one has
   CHECK(!contains(compared({a, folder / "d"}), "  attention  "));
 }
 
-TEST_CASE("compare: a run at work is compared as far as it is, and what is not there is said") {
+TEST_CASE("compare: an unfinished run is compared up to its last row, and missing files are reported") {
   const Folder folder;
   const std::string a = train(folder, "a"), b = folder / "b";
   fs::create_directory(b);
@@ -113,7 +113,7 @@ TEST_CASE("compare: a run at work is compared as far as it is, and what is not t
   CHECK(finds(compared({a, b}), "\nsettings\\b.* same\n"));
 }
 
-TEST_CASE("compare: what makes no sense is refused") {
+TEST_CASE("compare: invalid arguments and damaged checkpoints are refused") {
   const Folder folder;
   const std::string a = train(folder, "a");
   const auto refusal = [&](const Words& words) {
@@ -131,7 +131,7 @@ TEST_CASE("compare: what makes no sense is refused") {
   expect_error(run_orrery({"compare", a, a})).names(weights).value("damaged");
 }
 
-TEST_CASE("compare: differences of parameters and of numbers are what they say") {
+TEST_CASE("compare: differences of parameters and metrics have the expected values") {
   using orrery::Shape;
   using orrery::Tensor;
   using namespace orrery::models;

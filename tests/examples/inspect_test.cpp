@@ -35,7 +35,7 @@ Message refusal(const Words& words) { return expect_error(run_orrery(Words{"insp
 
 }  // namespace
 
-TEST_CASE("inspect: one head of a text as a map, with its strongest links") {
+TEST_CASE("inspect: one head of a text is shown as a map with its largest weights") {
   const Folder folder;
   const std::string run = trained(folder, {"--layers=2"});
   const Outcome map = inspect({run, "--text=abeabe", "--analysis=attention", "--layer=1", "--head=0", "--top=3"});
@@ -51,7 +51,7 @@ TEST_CASE("inspect: one head of a text as a map, with its strongest links") {
         map.out);
 }
 
-TEST_CASE("inspect: the documents of --documents=yes are read as the run reads them, of its data and of a text") {
+TEST_CASE("inspect: with --documents=yes, the loss of a text equals the validation loss of the run") {
   const Folder folder;
   const std::string held_out = "the old gate<|endoftext|>a cat<|endoftext|>the grey<|endoftext|>", run = folder / "run";
   std::string text;
@@ -69,7 +69,7 @@ TEST_CASE("inspect: the documents of --documents=yes are read as the run reads t
     Message(inspect(Words{run, "--analysis=ablation"} + example).out).names("loss").value(loss.str(1));
 }
 
-TEST_CASE("inspect: what heads do, as a table, a page and numbers") {
+TEST_CASE("inspect: metrics of heads are written as a table, an HTML page and tensors") {
   const Folder folder;
   const std::string run = trained(folder), page = folder / "page.html", file = folder / "seen.safetensors";
   const Outcome heads = inspect({run, "--text=abeabeab", "--analysis=heads,attention", "--html=" + page,
@@ -85,7 +85,7 @@ TEST_CASE("inspect: what heads do, as a table, a page and numbers") {
   CHECK(contains(shown.out, "heads/zeros  "));  // softmax has 0 everywhere
 }
 
-TEST_CASE("inspect: a signed picture keeps its signs on a terminal") {
+TEST_CASE("inspect: plots on a terminal show the signs of their values") {
   const Folder folder;
   const std::string run = trained(folder);
   const Outcome promoted = inspect({run, "--text=abeabe", "--analysis=neurons", "--slot=3"});
@@ -97,7 +97,7 @@ TEST_CASE("inspect: a signed picture keeps its signs on a terminal") {
   Message(lens.out).names(". - = #").value("negative");
 }
 
-TEST_CASE("inspect: --out writes whatever is seen, or says what it does not write") {
+TEST_CASE("inspect: --out writes every analysis; unknown formats and folders of runs are refused") {
   const Folder folder;
   const std::string run = trained(folder, {"--normalization=dyt"});
   const Words all = {run, "--text=abeabeab", "--analysis=all"};
@@ -135,7 +135,7 @@ TEST_CASE("inspect: --out writes whatever is seen, or says what it does not writ
   inspect({run, "--text=abe", "--out=" + run + "/inspect"});
 }
 
-TEST_CASE("inspect: any value that modules show, listed and written") {
+TEST_CASE("inspect: the values of hooks are listed and written") {
   const Folder folder;
   const std::string run = trained(folder), out = folder / "seen";
   const Outcome captured =
@@ -154,7 +154,7 @@ TEST_CASE("inspect: any value that modules show, listed and written") {
       .offers("'blocks.0.attention.weights'");
 }
 
-TEST_CASE("inspect: images and translations") {
+TEST_CASE("inspect: models of images and of translations are analyzed") {
   const Folder folder;
   const std::string vit = folder / "vit", pairs = folder / "pairs";
   const Outcome images = run_orrery({"train", "--model=vit-fashion", "--layers=1", "--width=16", "--heads=2",
@@ -183,7 +183,7 @@ TEST_CASE("inspect: images and translations") {
   CHECK(contains(inspect({pairs, "--source=Im Anfang", "--analysis=attention"}).out, "decoder.cross_attention"));
 }
 
-TEST_CASE("inspect, report: a model of a problem reads numbers, and blocks without feed-forwards have their stream") {
+TEST_CASE("inspect, report: a model of an algorithmic problem reads numbers, also without feed-forwards") {
   const Folder folder;
   const std::string run = folder / "problem";
   const Outcome outcome =
@@ -204,7 +204,7 @@ TEST_CASE("inspect, report: a model of a problem reads numbers, and blocks witho
   CHECK(!contains(read_file(page), "Runs that could not be analyzed"));
 }
 
-TEST_CASE("inspect: without an example it looks at what the run has held out, by what the model has") {
+TEST_CASE("inspect: without an example, held-out data of the run are analyzed, for each kind of model") {
   const Folder folder;
   // The validation split is the last 100 of 1,000 characters; the model reads 8 at once.
   const std::string run = trained(folder, {"--layers=2"});
@@ -263,7 +263,7 @@ TEST_CASE("inspect: without an example it looks at what the run has held out, by
   CHECK(inspect({plain, "--hooks=*"}).code == 0);
 }
 
-TEST_CASE("inspect: what does not fit is said") {
+TEST_CASE("inspect: examples and options that do not fit the model are refused") {
   const Folder folder;
   const std::string run = trained(folder);
   refusal({}).names("inspect").value(0).names("runs").offers("orrery inspect");
@@ -289,7 +289,7 @@ TEST_CASE("inspect: what does not fit is said") {
   CHECK(contains(run_orrery({"inspect", "--help"}).out, "heads: metrics of each head"));
 }
 
-TEST_CASE("report: looks inside, by default at what the model itself writes") {
+TEST_CASE("report: analyses are included; their default example is generated by the model") {
   const Folder folder;
   const std::string run = trained(folder), page = folder / "page.html";
   const auto made = [&](const Words& more) {
@@ -308,7 +308,7 @@ TEST_CASE("report: looks inside, by default at what the model itself writes") {
   CHECK(!fs::exists(folder / "none.html"));
 }
 
-TEST_CASE("inspect: logit lens, ablation, neurons and normalization curves through the program") {
+TEST_CASE("inspect: logit lens, ablation, neurons and normalization curves work from the command line") {
   const Folder folder;
   const std::string run = trained(folder, {"--layers=2", "--normalization=dyt"}), page = folder / "page.html";
   const Outcome depth = inspect({run, "--text=abeabe", "--analysis=logit_lens", "--position=2"});
@@ -338,7 +338,7 @@ TEST_CASE("inspect: logit lens, ablation, neurons and normalization curves throu
   CHECK(contains(inspect({run, "--text=abeabe", "--analysis=all"}).out, "Heads: "));
 }
 
-TEST_CASE("inspect: former names of analyses and hooks give the same output, and are not shown") {
+TEST_CASE("inspect: former names of analyses and hooks give the same output and are not listed") {
   const Folder folder;
   const std::string run = trained(folder, {"--layers=1", "--normalization=dyt"}), corpus = folder / "text.txt";
   const auto shown = [&](const Words& words) { return inspect(Words{run, "--text=abeabe"} + words).out; };

@@ -54,7 +54,7 @@ TEST_CASE("json: numbers that are not finite are strings") {
   CHECK(json_number(-INFINITY) == "-Infinity");
 }
 
-TEST_CASE("json: train prints the run, its losses and its files; the text goes to standard error") {
+TEST_CASE("json: train prints the run, its losses and its files; messages go to standard error") {
   const Folder folder;
   const Outcome outcome = run_orrery(train_words(folder, "run", {"--json"}));
   REQUIRE(is_complete(outcome));
@@ -134,7 +134,7 @@ TEST_CASE("json: inspect prints the values of its views") {
   CHECK(contains(text.out, "blocks.0.attention.weights"));
 }
 
-TEST_CASE("json: every kind of view has its values; missing ones are null") {
+TEST_CASE("json: every kind of view has its values; missing values are null") {
   using namespace orrery::models;
   const auto json = [](auto shown) {
     return orrery::program::view_json({"Group", "name", "Title", "said", std::move(shown), false, {{"a/b", INFINITY}}});
@@ -153,7 +153,7 @@ TEST_CASE("json: every kind of view has its values; missing ones are null") {
   CHECK(json(map)["maps"][0]["values"].dump() == "[[0.25,null]]");
 }
 
-TEST_CASE("json: list has every family, or the names asked for") {
+TEST_CASE("json: list prints every family, or only the requested names") {
   const Json all = json_of({"list", "--json"});
   CHECK(all.size() > 5);
   const Json silu = json_of({"list", "swish", "--json"});

@@ -139,7 +139,7 @@ std::vector<Words> csv(const std::string& text) {  // for fields without commas
 
 }  // namespace
 
-TEST_CASE("metrics: CRC32C of known strings") {
+TEST_CASE("metrics: CRC32C of known strings has the published values") {
   using orrery::models::crc32c;
   CHECK(crc32c("123456789") == 0xE3069283u);
   CHECK(crc32c("") == 0u);
@@ -148,7 +148,7 @@ TEST_CASE("metrics: CRC32C of known strings") {
   CHECK(slow_crc32c("123456789") == 0xE3069283u);
 }
 
-TEST_CASE("metrics: CSV has a column for each figure and every number as it was") {
+TEST_CASE("metrics: CSV has a column for each metric and keeps all digits") {
   const Folder folder;
   const std::string run = train(folder, "run");
   const std::vector<Json> rows = rows_of(run);
@@ -192,7 +192,7 @@ TEST_CASE("metrics: CSV has a column for each figure and every number as it was"
         "step,\"a,b\",entropy/blocks.1.attention.3,loss\n1,nan,0.1,\n2,,,1e-300\n");
 }
 
-TEST_CASE("metrics: a log with former names gives the same table, which replaces one with former names") {
+TEST_CASE("metrics: a log with former names gives the same table, which replaces a table with former names") {
   const Folder folder;
   const std::string run = train(folder, "run"), printed = run_orrery({"metrics", run}).out;
   const auto with_former_name = [](std::string text) {
@@ -208,7 +208,7 @@ TEST_CASE("metrics: a log with former names gives the same table, which replaces
   CHECK(read_file(table) == printed);
 }
 
-TEST_CASE("metrics: what a figure is called does not act on the terminal, and is as it was in a pipe") {
+TEST_CASE("metrics: a terminal shows escapes in metric names escaped, and a pipe gets them unchanged") {
   const Folder folder;
   fs::create_directory(folder / "run");
   folder.write("run/metrics.jsonl", "{\"step\":1,\"\\u001b[31mloss\":2.5}\n");
@@ -217,7 +217,7 @@ TEST_CASE("metrics: what a figure is called does not act on the terminal, and is
     CHECK(shown->out == "step,\\x1b[31mloss\r\n1,2.5\r\n");
 }
 
-TEST_CASE("metrics: TensorBoard's records hold each figure of each row, and are the same each time") {
+TEST_CASE("metrics: TensorBoard records hold each metric of each row; a second export is identical") {
   const Folder folder;
   const std::string run = train(folder, "run"), out = folder / "board";
   const Outcome written = run_orrery({"metrics", run, "--format=tensorboard", "--out=" + out});
@@ -249,7 +249,7 @@ TEST_CASE("metrics: TensorBoard's records hold each figure of each row, and are 
   CHECK(few[2].wall_time == seconds);
 }
 
-TEST_CASE("metrics: what makes no sense is refused") {
+TEST_CASE("metrics: invalid arguments, missing logs and damaged rows are refused") {
   const Folder folder;
   const std::string run = train(folder, "run");
   const auto refusal = [&](const Words& words) {

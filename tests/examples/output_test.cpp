@@ -40,7 +40,7 @@ std::string trained(const Folder& folder) {
 
 }  // namespace
 
-TEST_CASE("output: metrics, inspect, report and show replace their own kind of file and no other") {
+TEST_CASE("output: metrics, inspect, report and show replace only their own kind of file") {
   const Folder folder;
   const std::string run = trained(folder);
   const std::vector<Output> outputs = {
@@ -86,7 +86,7 @@ TEST_CASE("output: metrics, inspect, report and show replace their own kind of f
   CHECK(fs::is_symlink(folder / "dangling"));
 }
 
-TEST_CASE("output: metrics replace their own table if it has other columns, and no foreign one") {
+TEST_CASE("output: metrics replaces its own table if the columns differ, but no other table") {
   const Folder folder;
   const std::string run = trained(folder), table = folder / "table.csv";
   const auto write = [&](const Words& more = {}) { return run_orrery(Words{"metrics", run, "--out=" + table} + more); };
@@ -117,7 +117,7 @@ TEST_CASE("output: metrics replace their own table if it has other columns, and 
   }
 }
 
-TEST_CASE("output: files in the folders of inspect, metrics, sweep and study stay as well") {
+TEST_CASE("output: inspect, metrics, sweep and study do not replace foreign files in their folders") {
   const Folder folder;
   const std::string run = trained(folder);
   fs::create_directory(folder / "seen");
@@ -147,10 +147,10 @@ TEST_CASE("output: files in the folders of inspect, metrics, sweep and study sta
   }
 
   const std::string claim = folder.write("claim.toml", "");
-  fs::create_directories(folder / "judged/timing");
+  fs::create_directories(folder / "study/timing");
   for (const char* name : {"table.csv", "samples.csv", "runs.csv", "picture.svg"}) {
-    const std::string mine = folder.write(std::string("judged/") + name, "mine\n");
-    expect_error(run_orrery({"study", claim, "--out=" + (folder / "judged")})).names(mine).offers("--out");
+    const std::string mine = folder.write(std::string("study/") + name, "mine\n");
+    expect_error(run_orrery({"study", claim, "--out=" + (folder / "study")})).names(mine).offers("--out");
     fs::remove(mine);
   }
   for (const char* name : {"README.md", "verdicts.csv"}) {
@@ -163,7 +163,7 @@ TEST_CASE("output: files in the folders of inspect, metrics, sweep and study sta
   }
 }
 
-TEST_CASE("output: try replaces plug-ins that it made, and no other file") {
+TEST_CASE("output: try replaces only plug-ins that it has made") {
   const Folder folder;
   const std::string source = folder.write("mine.cpp", "");
   fs::create_directory(folder / "out");

@@ -66,7 +66,7 @@ std::map<std::string, size_t> rows_in_log(const std::string& run) {
 
 }  // namespace
 
-TEST_CASE("report: one page with everything of a run") {
+TEST_CASE("report: one page shows the curves, samples, settings and analyses of a run") {
   const Folder folder;
   const std::string run =
       trained(folder, "run", {"--steps=30", "--evaluate_every=10", "--attention=softmax(qk_norm=rms)"});
@@ -113,7 +113,7 @@ TEST_CASE("report: one page with everything of a run") {
   }
 }
 
-TEST_CASE("report: the same run gives the same samples, and none if none are wanted") {
+TEST_CASE("report: the same run gives the same samples, and --samples=0 gives none") {
   const Folder folder;
   const std::string run = trained(folder, "run");
   const Json once = report_of(folder, {run}).section("Generated samples");
@@ -125,7 +125,7 @@ TEST_CASE("report: the same run gives the same samples, and none if none are wan
   CHECK(fs::exists(run + "/report.html"));
 }
 
-TEST_CASE("report: several runs on top of each other, with what differs") {
+TEST_CASE("report: several runs share their plots, and settings that differ are marked") {
   const Folder folder;
   const std::string a = trained(folder, "a"), b = trained(folder, "b", {"--normalization=dyt", "--seed=3"});
   const Page page = report_of(folder, {a, b, "--title=a </script> & b"});
@@ -145,7 +145,7 @@ TEST_CASE("report: several runs on top of each other, with what differs") {
       .offers("--validation_data");
 }
 
-TEST_CASE("report: a run that is being written, or has no checkpoint, is shown as far as it is") {
+TEST_CASE("report: an unfinished run or a run without a checkpoint is shown as far as possible") {
   const Folder folder;
   const std::string run = trained(folder, "run");
   const std::string log = read_file(run + "/metrics.jsonl");
@@ -161,7 +161,7 @@ TEST_CASE("report: a run that is being written, or has no checkpoint, is shown a
   CHECK(!report_of(folder, {run}).kinds().contains("curves"));
 }
 
-TEST_CASE("report: a damaged checkpoint is told in the page") {
+TEST_CASE("report: the page lists a damaged checkpoint") {
   const Folder folder;
   const std::string run = trained(folder, "run");
   folder.write("run/step_000004/weights.safetensors", "no weights");
@@ -170,7 +170,7 @@ TEST_CASE("report: a damaged checkpoint is told in the page") {
   Message(page.section("Read errors").dump()).names("weights.safetensors").value("10 bytes");
 }
 
-TEST_CASE("report: a translator shows held-out sentences") {
+TEST_CASE("report: the page of a translator shows held-out sentences") {
   const Folder folder;
   std::string source, target;
   for (int i = 0; i < 60; ++i) {
@@ -197,7 +197,7 @@ TEST_CASE("report: a translator shows held-out sentences") {
   CHECK(two.section("writes: blocks.attention")["rows"] == Json::parse(R"(["a","b","e","a","b","e"])"));
 }
 
-TEST_CASE("report: a model without texts has a page without samples") {
+TEST_CASE("report: the page of a model without texts has no samples") {
   const Folder folder;
   const Outcome outcome =
       run_orrery({"train", "--task=algorithmic", "--problem=copy(length=4)", "--layers=1", "--heads=2", "--width=16",
@@ -209,7 +209,7 @@ TEST_CASE("report: a model without texts has a page without samples") {
   for (const Json& section : page.data["sections"]) CHECK(section["title"] != "Generated samples");
 }
 
-TEST_CASE("report: a sweep's paired differences, its runs and their curves") {
+TEST_CASE("report: the page of a sweep shows paired differences, runs and curves") {
   const Folder folder;
   const Outcome swept = run_orrery(Words{"sweep", "--data=" + folder.write("text.txt", tiny_text()),
                                          "--out=" + (folder / "sweep"), "--runs=" + (folder / "pool"),
@@ -235,7 +235,7 @@ TEST_CASE("report: a sweep's paired differences, its runs and their curves") {
                  "'--attention={softmax,pointwise(relu, alpha=1)}'"));
 }
 
-TEST_CASE("report: a row of a sweep that diverged stands in the picture of differences") {
+TEST_CASE("report: the plot of differences contains the rows of a sweep that diverged") {
   const Folder folder;
   fs::create_directory(folder / "sweep");
   folder.write("sweep/table.csv",
@@ -251,7 +251,7 @@ TEST_CASE("report: a row of a sweep that diverged stands in the picture of diffe
   CHECK(bars[2]["note"] == "2 diverged, 1 failed");
 }
 
-TEST_CASE("report: what is no run, and a page that cannot be written, are told") {
+TEST_CASE("report: a path that is not a run and a page that cannot be written are refused") {
   const Folder folder;
   const auto refusal = [](const Words& words) { return expect_error(run_orrery(Words{"report"} + words)); };
   refusal({}).names("report").offers("orrery report runs/latest");
