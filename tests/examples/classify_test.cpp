@@ -23,7 +23,7 @@ std::vector<std::string> train(const Folder& folder, const std::vector<std::stri
 
 }  // namespace
 
-TEST_CASE("classify: a model that has learned shapes names them, with shares of one") {
+TEST_CASE("classify: a trained model names shapes correctly, with probabilities that sum to 1") {
   const Folder folder;
   const Outcome trained =
       run_orrery(train(folder, {"--model=resnet", "--width=8", "--data=" + scraps + "/shapes", "--batch_size=8",
@@ -62,7 +62,7 @@ TEST_CASE("classify: a model that has learned shapes names them, with shares of 
   expect_error(run_orrery({"generate", checkpoint})).names("generate").value("model").offers("language");
 }
 
-TEST_CASE("classify: classes that a model has beyond the names of the data are not offered") {
+TEST_CASE("classify: classes of the model without a name in the data are not printed") {
   const Folder folder;
   const std::string run = folder / "run";
   for (const char* name : {"8", "9", "1"})
@@ -85,7 +85,7 @@ TEST_CASE("classify: classes that a model has beyond the names of the data are n
   CHECK(std::abs(sum - 1) < 2e-4);
 }
 
-TEST_CASE("classify: a language model is no model of images") {
+TEST_CASE("classify: a language model is refused") {
   const Folder folder;
   REQUIRE(run_orrery(train(folder, tiny + std::vector<std::string>{"--data=" + folder.write("t", tiny_text())})).code ==
           0);
@@ -95,7 +95,7 @@ TEST_CASE("classify: a language model is no model of images") {
       .offers("image");
 }
 
-TEST_CASE("images: the committed configurations train on scraps") {
+TEST_CASE("images: the committed configurations train on small data sets") {
   for (const auto& each : {std::pair<std::string, std::string>{"vit-fashion", "fashion"}, {"resnet-cifar", "shapes"}}) {
     const auto& config = each.first;
     const auto& data = each.second;
@@ -108,7 +108,7 @@ TEST_CASE("images: the committed configurations train on scraps") {
   }
 }
 
-TEST_CASE("images: a model is judged by a test set alone, and begins a run on other classes with a fresh head") {
+TEST_CASE("images: a model is evaluated on a test set alone, and init_from with other classes uses a new head") {
   const Folder folder;
   const auto classes = [&](const std::string& name, const std::vector<std::string>& names) {
     for (size_t i = 0; i < names.size(); ++i) {
@@ -161,7 +161,7 @@ TEST_CASE("images: a model is judged by a test set alone, and begins a run on ot
   }
 }
 
-TEST_CASE("images: a run that begins with another's weights reads pictures and takes its loss as that one does") {
+TEST_CASE("images: init_from inherits pixel statistics and loss, unless others are given") {
   using Words = std::vector<std::string>;
   const Folder folder;
   const Words data = {"--data=" + scraps + "/shapes", "--batch_size=4", "--warmup_steps=1"};
@@ -194,7 +194,7 @@ TEST_CASE("images: a run that begins with another's weights reads pictures and t
   CHECK(evaluated("given") != evaluated("run"));
 }
 
-TEST_CASE("images: a warning reports how many images of a validation are training data of the run") {
+TEST_CASE("images: a warning reports how many validation images are training data of the run") {
   const Folder folder;
   const std::string data = scraps + "/shapes/train";  // two classes of four images each
   REQUIRE(is_complete(run_orrery(train(folder, {"--model=resnet", "--width=4", "--data=" + data, "--batch_size=4",

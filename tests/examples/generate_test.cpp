@@ -11,7 +11,7 @@ using Words = std::vector<std::string>;
 using orrery::testing::expect_error;
 using orrery::testing::Message;
 
-TEST_CASE("prepare: tokens of a text, which train learns and generate continues") {
+TEST_CASE("prepare: train reads the prepared tokens of a text, and generate uses their tokenizer") {
   const Folder folder;
   const std::string text = folder.write("text.txt", tiny_text()), out = folder / "tokens";
   const Words tokenizer = {std::string("--tokenizer=") + ORRERY_SOURCE_DIR + "/tests/models/byte_pair/gpt2"};
@@ -29,7 +29,7 @@ TEST_CASE("prepare: tokens of a text, which train learns and generate continues"
   CHECK(run_orrery({"generate", "--checkpoint=" + (folder / "run"), "--prompt=a", "--tokens=5"}).code == 0);
 }
 
-TEST_CASE("prepare, train: another tokenizer than that of the tokens is refused, and so is the folder of a run") {
+TEST_CASE("prepare, train: a tokenizer that differs from that of the tokens is refused, as is the folder of a run") {
   const Folder folder;
   const std::string text = folder.write("text.txt", tiny_text()), out = folder / "tokens", run = folder / "run";
   REQUIRE(run_orrery({"prepare", "--input=" + text, "--out=" + out, "--tokenizer=byte"}).code == 0);
@@ -45,7 +45,7 @@ TEST_CASE("prepare, train: another tokenizer than that of the tokens is refused,
   CHECK(run_orrery({"prepare", "--input=" + text, "--out=" + run + "/prepare"}).code == 0);
 }
 
-TEST_CASE("generate: from a run whose folder has a name that is not UTF-8") {
+TEST_CASE("generate: the name of a run's folder may contain bytes that are not UTF-8") {
   const Folder folder;
   REQUIRE(run_orrery(train_tiny(folder, "run")).code == 0);
   fs::rename(folder / "run", folder / "lat\xe9");
@@ -53,7 +53,7 @@ TEST_CASE("generate: from a run whose folder has a name that is not UTF-8") {
   CHECK_MESSAGE(written.code == 0, written.err);
 }
 
-TEST_CASE("generate: from a run or a checkpoint, the same text for the same seed") {
+TEST_CASE("generate: a run and its checkpoint give the same text for the same seed") {
   const Folder folder;
   REQUIRE(run_orrery(train_tiny(folder, "run")).code == 0);
   const auto generate = [&](const Words& more) {
@@ -79,7 +79,7 @@ TEST_CASE("generate: from a run or a checkpoint, the same text for the same seed
   CHECK(two.ends_with(generate({run, "--prompt=ae", "--seed=2"})));
 }
 
-TEST_CASE("generate: spaces between SentencePiece's pieces, and a beginning of its own") {
+TEST_CASE("generate: SentencePiece text contains spaces, and the prompt is optional") {
   const Folder folder;
   std::string words;
   for (int i = 0; i < 300; ++i) words += "to be or not to be and\n";
@@ -96,7 +96,7 @@ TEST_CASE("generate: spaces between SentencePiece's pieces, and a beginning of i
   CHECK(run_orrery({"generate", "--checkpoint=" + run, "--tokens=5"}).code == 0);
 }
 
-TEST_CASE("generate, evaluate: a model of an algorithmic problem continues numbers, and is judged by its answers") {
+TEST_CASE("generate, evaluate: a model of an algorithmic problem continues numbers; only answers are evaluated") {
   const Folder folder;
   const std::string run = folder / "run";
   REQUIRE(is_complete(run_orrery({"train", "--task=algorithmic", "--problem=copy(length=3)", "--context=16",
@@ -110,7 +110,7 @@ TEST_CASE("generate, evaluate: a model of an algorithmic problem continues numbe
   CHECK(run_orrery({"evaluate", "--checkpoint=" + run}).out.starts_with("1,536 targets in 3,072 tokens\nloss "));
 }
 
-TEST_CASE("generate: says how fast prompt and text were, beside the text") {
+TEST_CASE("generate: the speed of prompt and generation goes to standard error") {
   const Folder folder;
   REQUIRE(run_orrery(train_tiny(folder, "run")).code == 0);
   const Words words = {"generate", "--checkpoint=" + (folder / "run"), "--prompt=aea"};
@@ -121,7 +121,7 @@ TEST_CASE("generate: says how fast prompt and text were, beside the text") {
   Message(run_orrery(words + Words{"--tokens=2"}).err).names("generated").value("1 token");
 }
 
-TEST_CASE("generate: damaged checkpoints and unknown characters are answered with a sentence") {
+TEST_CASE("generate: damaged checkpoints and unknown characters give one error message") {
   const Folder folder;
   REQUIRE(run_orrery(train_tiny(folder, "run")).code == 0);
   const std::string run = "--checkpoint=" + (folder / "run"), checkpoint = folder / "run/step_000004";

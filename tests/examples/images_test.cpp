@@ -45,7 +45,7 @@ bool has_word(const Outcome& outcome, const std::string& word) {
 
 }  // namespace
 
-TEST_CASE("pictures: folders that are numbers are the classes of these numbers") {
+TEST_CASE("images: folders named by numbers are the classes with these numbers") {
   const Folder folder;
   const std::string run = folder / "run", images = folder / "pictures";
   import(cases + "numeric_classes/model", run);
@@ -67,7 +67,7 @@ TEST_CASE("pictures: folders that are numbers are the classes of these numbers")
   CHECK(contains(some.out, "\naccuracy 1.0000\n"));
 }
 
-TEST_CASE("pictures: a vision transformer without preprocessor_config.json classifies as theirs does") {
+TEST_CASE("images: a vision transformer without preprocessor_config.json classifies as in Transformers") {
   const Folder folder;
   const std::string at = cases + "vit_without_preprocessor/";
   const Outcome imported = run_orrery({"import", at + "model", "--out=" + (folder / "run")});
@@ -78,7 +78,7 @@ TEST_CASE("pictures: a vision transformer without preprocessor_config.json class
                  "p.png  LABEL_1 0.7189  LABEL_2 0.1657  LABEL_3 0.0583  LABEL_0 0.0571\n"));
 }
 
-TEST_CASE("pictures: models of thousands of classes are read, and go back") {
+TEST_CASE("images: models with thousands of classes are imported and exported") {
   const Folder folder;
   for (const auto& each : {std::pair{"4900", "p.png  kind 01743 0.0022  kind 02378 0.0022  kind 03657 0.0020\n"},
                            {"6000", "p.png  kind 05335 0.0017  kind 01743 0.0016  kind 03657 0.0013\n"},
@@ -96,7 +96,7 @@ TEST_CASE("pictures: models of thousands of classes are read, and go back") {
   import(folder / "theirs", folder / "again");
 }
 
-TEST_CASE("pictures: files that are not read are counted by kind, in one line") {
+TEST_CASE("images: unsupported files are counted by kind in one line") {
   const Folder folder;
   const std::string set = cases + "other_endings/set";
   const Outcome trained = train(set, folder / "run");
@@ -134,7 +134,7 @@ TEST_CASE("pictures: files that are not read are counted by kind, in one line") 
       .value("1 without");
 }
 
-TEST_CASE("pictures: a folder that links to a folder above it is read once, of pictures and of texts") {
+TEST_CASE("images: a folder that links to a parent folder is read once, for images and for texts") {
   const Folder folder;
   const std::string set = folder / "set";
   for (const char* name : {"a", "b"}) add_class(set, name);
@@ -156,7 +156,7 @@ TEST_CASE("pictures: a folder that links to a folder above it is read once, of p
   CHECK(std::regex_search(text.err, std::regex("text: 900 .* 100 ")));
 }
 
-TEST_CASE("pictures: an Exif orientation is noted by train, evaluate and classify, and not applied") {
+TEST_CASE("images: train, evaluate and classify report an Exif orientation and do not apply it") {
   const Folder folder;
   const std::string set = folder / "set";
   for (const char* name : {"a", "b"}) {
@@ -175,7 +175,7 @@ TEST_CASE("pictures: an Exif orientation is noted by train, evaluate and classif
   Message(evaluated.out + evaluated.err).value("4 of orientation 6").names(set + "/a/1.jpg");
 }
 
-TEST_CASE("pictures: a class folder whose name is not UTF-8 is refused before a run begins") {
+TEST_CASE("images: a class folder whose name is not UTF-8 is refused before a run begins") {
   const Folder folder;
   const std::string set = folder / "set";
   for (const char* name : {"a", "gr\xfcn"}) add_class(set, name);

@@ -19,8 +19,7 @@ const std::string pairs = ORRERY_SOURCE_DIR "/tests/models/translation/bible.tsv
 
 }  // namespace
 
-TEST_CASE(
-    "import and export: what went where is told, and a folder comes back as one that imports to the same logits") {
+TEST_CASE("import, export: tensors are counted and listed, and an exported folder imports to the same logits") {
   for (const std::string name : {"gpt2", "llama", "vit"}) {
     CAPTURE(name);
     const Folder folder;
@@ -43,7 +42,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("import: a tokenizer that needs no text can be named, and of one that is learned the path is asked for") {
+TEST_CASE("import: a tokenizer that needs training data is refused by name; its path is required") {
   const Folder folder;
   const std::string theirs = ORRERY_SOURCE_DIR "/tests/golden/hugging_face/gpt2";
   expect_error(run_orrery({"import", theirs, "--out=" + (folder / "run"), "--tokenizer=character"}))
@@ -53,7 +52,7 @@ TEST_CASE("import: a tokenizer that needs no text can be named, and of one that 
   CHECK(!std::filesystem::exists(folder / "run"));
 }
 
-TEST_CASE("import: what fails leaves nothing: a damaged tokenizer, a full disk") {
+TEST_CASE("import: a failed import leaves no files, with a damaged tokenizer or a full disk") {
   const Folder folder;
   REQUIRE(run_shell("cp -r '" + golden + "/gpt2' '" + (folder / "theirs") + "'").code == 0);
   folder.write("theirs/tokenizer.json", "{\"version\": \"1.0\", \"model\": {");
@@ -68,7 +67,7 @@ TEST_CASE("import: what fails leaves nothing: a damaged tokenizer, a full disk")
   CHECK(run_shell("test -e '" + (folder / "run") + "'").code == 1);
 }
 
-TEST_CASE("import: what it makes is shown, generates, and begins a run; it is not resumed") {
+TEST_CASE("import: an imported model can be shown, generate and begin a run, but cannot be resumed") {
   const Folder folder;
   REQUIRE(run_orrery({"import", golden + "/gpt2", "--out=" + (folder / "run")}).code == 0);
   const Outcome shown = run_orrery({"show", folder / "run"});
@@ -86,7 +85,7 @@ TEST_CASE("import: what it makes is shown, generates, and begins a run; it is no
   CHECK_MESSAGE(generated.code == 0, generated.err);
 }
 
-TEST_CASE("evaluate: a checkpoint is judged on held-out text, and on another one") {
+TEST_CASE("evaluate: a checkpoint is evaluated on held-out text and on another text") {
   const Folder folder;
   const std::string text = folder.write("text.txt", tiny_text()), run = folder / "run";
   const Outcome trained = run_orrery(Words{"train", "--data=" + text, "--out=" + run} + tiny);
@@ -111,7 +110,7 @@ TEST_CASE("evaluate: a checkpoint is judged on held-out text, and on another one
   expect_error(run_orrery({"evaluate"})).names("evaluate").names("model").offers("orrery evaluate runs/latest");
 }
 
-TEST_CASE("evaluate: a warning reports how much of a validation is training data of the run") {
+TEST_CASE("evaluate: a warning reports how much of the validation data is training data of the run") {
   const Folder folder;
   const std::string text = folder.write("text.txt", tiny_text()), run = folder / "run",
                     other = folder.write("other.txt", tiny_text().substr(0, 999));
@@ -152,7 +151,7 @@ TEST_CASE("evaluate: a warning reports how much of a validation is training data
       .offers("--validation_data=PATH");
 }
 
-TEST_CASE("evaluate: a warning counts earlier training data, that of init_from, files of a folder, and tokens") {
+TEST_CASE("evaluate: the warning counts earlier training data, that of init_from, files of a folder, and tokens") {
   const Folder folder;
   const std::string content = tiny_text(), text = folder.write("text.txt", content),
                     other = folder.write("other.txt", std::string(content.rbegin(), content.rend()));
@@ -209,7 +208,7 @@ TEST_CASE("evaluate: a warning counts earlier training data, that of init_from, 
   Message(evaluated("text_run", {"--validation_data=" + halves + "/train.bin"})).value("700 of the 700 tokens");
 }
 
-TEST_CASE("evaluate: what is held out is all that it needs, of a run whose data are gone and of what was imported") {
+TEST_CASE("evaluate: held-out data suffice for a run without its training data and for an imported model") {
   const Folder folder;
   const std::string text = folder.write("text.txt", tiny_text()), run = folder / "run", other = folder / "other.txt";
   const Outcome trained = run_orrery(Words{"train", "--data=" + text, "--out=" + run} + tiny);
@@ -235,7 +234,7 @@ TEST_CASE("evaluate: what is held out is all that it needs, of a run whose data 
   CHECK(contains(alone.out, "12 tokens\nloss "));
 }
 
-TEST_CASE("translate: sentences go in, a line each comes out, and BLEU is told at the end") {
+TEST_CASE("translate: each input sentence gives one output line, and BLEU is printed at the end") {
   const Folder folder;
   const std::string run = folder / "run";
   const Outcome trained =

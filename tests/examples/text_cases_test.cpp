@@ -38,7 +38,7 @@ std::string most_likely(const std::string& run, const std::string& prompt, int t
 
 }  // namespace
 
-TEST_CASE("generate: a model's vocabulary that is larger than the tokenizer's is not drawn from") {
+TEST_CASE("generate: token ids beyond the tokenizer's vocabulary are not sampled") {
   const Folder folder;
   const std::string run = folder / "run";
   REQUIRE(run_orrery(Words{"train", "--model=gpt", "--vocabulary=200", "--data=" + shakespeare, "--out=" + run,
@@ -55,7 +55,7 @@ TEST_CASE("generate: a model's vocabulary that is larger than the tokenizer's is
   CHECK(run_orrery({"inspect", run, "--text=First", "--analysis=logit_lens"}).code == 0);
 }
 
-TEST_CASE("import: a tokenizer that is larger than the model's vocabulary comes with a note") {
+TEST_CASE("import: a note reports a tokenizer that is larger than the model's vocabulary") {
   const Folder folder;
   const std::string run = imported(folder, "tokenizer_larger", {"note", "tokenizer", "321", "model", "320"});
   // Tokens 84 258 288 312 300 299 69, then 7 7 245 245 245 245 57 57 57 57.
@@ -65,7 +65,7 @@ TEST_CASE("import: a tokenizer that is larger than the model's vocabulary comes 
   expect_error(run_orrery({"generate", run, "--prompt=the<|pad|> gate"})).names("tokenizer").value(320).offers(319);
 }
 
-TEST_CASE("import: an end of texts beyond the model's vocabulary comes with a note and ends none") {
+TEST_CASE("import: a note reports an end token beyond the model's vocabulary, and generation ignores it") {
   const Folder folder;
   const std::string model = folder / "model", settings = model + "/config.json";
   fs::copy(cases + "tokenizer_larger", model);
@@ -80,7 +80,7 @@ TEST_CASE("import: an end of texts beyond the model's vocabulary comes with a no
   CHECK(run_orrery({"generate", run, "--prompt=the", "--tokens=3", "--stop_at_end=yes"}).code < 2);
 }
 
-TEST_CASE("export: a model's vocabulary that is not the tokenizer's comes back, larger or smaller") {
+TEST_CASE("export: a model whose vocabulary differs from the tokenizer's is unchanged after a new import") {
   const Folder folder;
   REQUIRE(run_orrery(train_tiny(folder, "larger", {"--vocabulary=200"})).code == 0);
   imported(folder, "tokenizer_larger");
@@ -97,8 +97,7 @@ TEST_CASE("export: a model's vocabulary that is not the tokenizer's comes back, 
   }
 }
 
-TEST_CASE(
-    "translate: a model's vocabulary may be larger than the tokenizer's, and bytes that are not UTF-8 are refused") {
+TEST_CASE("translate: the vocabulary may be larger than the tokenizer's; text that is not UTF-8 is refused") {
   const Folder folder;
   const auto train = [&](const std::string& vocabulary) {
     return run_orrery({"train", "--model=translation-small", "--layers=1", "--width=16", "--heads=2",
@@ -123,7 +122,7 @@ TEST_CASE(
       .value(5);
 }
 
-TEST_CASE("generate: a text begins and ends as in the folder that the model was imported from") {
+TEST_CASE("generate: texts begin and end as the imported folder specifies") {
   const Folder folder;
   const std::string llama = imported(folder, "llama_bos"), prompt = "First Citizen:";
   CHECK(most_likely(llama, prompt, 12, {}, {"begins", "token 1", "--begin=no"}) == prompt + " notn?erasith,ien?n?\n");
@@ -151,7 +150,7 @@ TEST_CASE("generate: a text begins and ends as in the folder that the model was 
   CHECK(!contains(read_file(folder / "gpt2_end_of_text/report.html"), "<|endoftext|>"));
 }
 
-TEST_CASE("import: a tokenizer that puts a token behind each text is told") {
+TEST_CASE("import: a tokenizer that appends a token to each text is reported") {
   const Folder folder;
   const std::string model = folder / "llama_bos", settings = model + "/tokenizer_config.json";
   fs::copy(cases + "llama_bos", model);
@@ -167,7 +166,7 @@ TEST_CASE("import: a tokenizer that puts a token behind each text is told") {
   CHECK(!contains(imported_with("no"), "add_eos_token"));
 }
 
-TEST_CASE("import: a text begins, has its space and ends as the folder's files say, and so after an export") {
+TEST_CASE("import: the folder's files set the beginning, the space and the end of a text, also after an export") {
   const Folder folder;
   const std::string prompt = "First Citizen:";
   const auto with = [&](const std::string& name, const std::string& file, const nlohmann::json& members) {
@@ -198,7 +197,7 @@ TEST_CASE("import: a text begins, has its space and ends as the folder's files s
   Message(output).names("generation_config.json").value("repetition_penalty=5.0").offers("orrery generate --help");
 }
 
-TEST_CASE("prepare: each text begins as the tokenizer's folder says") {
+TEST_CASE("prepare: each text begins as the tokenizer's folder specifies") {
   const Folder folder;
   fs::create_directory(folder / "texts");
   for (const char* const file : {"texts/1", "texts/2", "texts/3"}) std::ofstream(folder / file) << "First Citizen:";
@@ -217,7 +216,7 @@ TEST_CASE("prepare: each text begins as the tokenizer's folder says") {
   expect_error(run_orrery({"evaluate", run, data, "--begin=no"})).names("begin=no").value(out).offers("--begin");
 }
 
-TEST_CASE("generate: a model that was trained here begins and ends no text unless it is asked to") {
+TEST_CASE("generate: a model trained by orrery adds no begin token and does not stop at an end token by default") {
   const Folder folder;
   REQUIRE(run_orrery(train_tiny(folder, "run", {"--tokenizer=byte_pair(vocabulary=265)"})).code == 0);
   const std::string run = "--checkpoint=" + (folder / "run");
@@ -228,7 +227,7 @@ TEST_CASE("generate: a model that was trained here begins and ends no text unles
   expect_error(run_orrery({"generate", run, "--prompt=ae", "--begin=yes"})).names("begin=yes").offers("--begin");
 }
 
-TEST_CASE("prepare and train: bytes that are not UTF-8 are refused by pieces as by characters") {
+TEST_CASE("prepare, train: SentencePiece and character tokenizers refuse bytes that are not UTF-8") {
   const Folder folder;
   const std::string latin = cases + "latin1/latin1.txt", out = "--out=" + (folder / "out");
   for (const char* const tokenizer : {"--tokenizer=sentence_piece(vocabulary=60)", "--tokenizer=character"}) {
@@ -242,7 +241,7 @@ TEST_CASE("prepare and train: bytes that are not UTF-8 are refused by pieces as 
       .value(5);
 }
 
-TEST_CASE("prepare: a word of any length is learned from") {
+TEST_CASE("prepare: words of any length are valid training data of a tokenizer") {
   const Folder folder;
   for (const int letters : {32'000, 40'000, 70'000}) {
     const std::string text = folder / "text", out = folder / std::to_string(letters);
@@ -256,7 +255,7 @@ TEST_CASE("prepare: a word of any length is learned from") {
   }
 }
 
-TEST_CASE("export: a tokenizer comes in the files of the programs that it is for, and back") {
+TEST_CASE("export: each tokenizer is written in the file formats of its programs and can be imported again") {
   const Folder folder;
   std::string words;
   for (int i = 0; i < 300; ++i) words += "to be or not to be and\n";
