@@ -1,4 +1,4 @@
-// orrery bench: the lines that examples/benchmarks/compare.py reads.
+// orrery bench: the JSON lines that examples/benchmarks/compare.py reads.
 #include <doctest/doctest.h>
 
 #include <nlohmann/json.hpp>
@@ -22,7 +22,7 @@ std::vector<nlohmann::json> bench(const std::vector<std::string>& words) {
 
 }  // namespace
 
-TEST_CASE("bench: cases have the names, the fields and the counts of work of the peer") {
+TEST_CASE("bench: cases have the names, fields and operation counts of the PyTorch benchmark") {
   const auto rows = bench({"rows", "--only", "rms_norm"});
   REQUIRE(rows.size() == 2);
   CHECK(rows[0]["case"] == "rows/rms_norm/4096x1024/forward");
@@ -47,14 +47,14 @@ TEST_CASE("bench: cases have the names, the fields and the counts of work of the
   CHECK(attention[0]["forward_ms"].get<double>() > 0);
 }
 
-TEST_CASE("bench: attentions at growing lengths state the memory that a step holds") {
+TEST_CASE("bench: attention cases of growing length report their peak memory") {
   const auto growing = bench({"scaling", "--only", "/L1024"});
   REQUIRE(growing.size() == 4);
   CHECK(growing[2]["case"] == "scaling/linear/L1024");
   for (const auto& line : growing) CHECK(line["peak_mb"].get<double>() > 0);
 }
 
-TEST_CASE("bench: the models have the peer's parameters") {
+TEST_CASE("bench: the models have as many parameters as those of the PyTorch benchmark") {
   const auto small = bench({"train", "--only", "train/gpt-char-small"});
   REQUIRE(small.size() == 1);
   CHECK(small[0]["parameters"] == 805248);
@@ -69,9 +69,9 @@ TEST_CASE("bench: the models have the peer's parameters") {
   CHECK(bench({"train", "--only", "gpt-char-medium"})[0]["parameters"] == 10750080);
 }
 
-TEST_CASE("bench: several groups, an empty text, cases that only the peer has") {
+TEST_CASE("bench: several groups can be given, and a filter may match no case") {
   CHECK(bench({"rows", "attention", "gemm", "train", "--only", "rows/copy"}).size() == 1);
-  CHECK(bench({"rows", "train", "--only", "train/of_the_peer_alone"}).empty());
+  CHECK(bench({"rows", "train", "--only", "train/not_in_orrery"}).empty());
   const Outcome readable = run_orrery({"bench", "rows", "--only", "silu", "--seconds", "0.01"});
   CHECK(readable.code == 0);
   CHECK(contains(readable.out, "ms best"));

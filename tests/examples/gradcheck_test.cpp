@@ -28,7 +28,7 @@ std::vector<size_t> totals(const Outcome& outcome) {
 
 }  // namespace
 
-TEST_CASE("gradcheck: one name, by its own name, an alias, its family") {
+TEST_CASE("gradcheck: a formula is checked by its name, an alias or its family") {
   for (const char* word : {"silu", "swish", "activation/silu"}) {
     const Outcome outcome = run_orrery({"gradcheck", word});
     CHECK(outcome.code == 0);
@@ -49,7 +49,7 @@ TEST_CASE("gradcheck: one name, by its own name, an alias, its family") {
     CHECK(contains(layers.out, expected));
 }
 
-TEST_CASE("gradcheck: everything that is registered passes") {
+TEST_CASE("gradcheck: every registered formula passes") {
   const Outcome outcome = run_orrery({"gradcheck", "--all"});
   INFO(outcome.out);
   CHECK(outcome.code == 0);
@@ -64,7 +64,7 @@ TEST_CASE("gradcheck: everything that is registered passes") {
   CHECK(numbers[3] == 0);
 }
 
-TEST_CASE("gradcheck: wrong derivatives and names without a case fail") {
+TEST_CASE("gradcheck: wrong derivatives and names without a gradient case fail") {
   const auto gradcheck = [](const std::string& words) { return run_shell("'" WRONG_DERIVATIVE_PROGRAM "' " + words); };
   const Outcome gelu = gradcheck("wrong_gelu");
   CHECK(gelu.code == 1);
@@ -142,7 +142,7 @@ TEST_CASE("gradcheck: wrong derivatives and names without a case fail") {
   CHECK(totals(all)[3] == 13);
 }
 
-TEST_CASE("list: every registered name with formula and source") {
+TEST_CASE("list: every registered name has a formula and a source") {
   const Outcome all = run_orrery({"list"});
   CHECK(all.code == 0);
   for (const models::CatalogueFamily& family : models::catalogue()) {
@@ -196,7 +196,7 @@ TEST_CASE("list: every registered name with formula and source") {
   CHECK(!contains(family.out, "silu"));
 }
 
-TEST_CASE("catalogue: the minimum is found, at a limit or between") {
+TEST_CASE("catalogue: the minimum of an activation is found, at a limit or between the limits") {
   const auto property = [](const std::string& name, const std::string& key) {
     for (const models::CatalogueFamily& family : models::catalogue())
       for (const models::CatalogueEntry& entry : family.entries)
@@ -213,7 +213,7 @@ TEST_CASE("catalogue: the minimum is found, at a limit or between") {
   CHECK(property("sine", "limits") == "none, none");
 }
 
-TEST_CASE("catalogue: the README shows it as it is") {
+TEST_CASE("catalogue: the README contains the current catalogue") {
   const std::string readme = read_file(ORRERY_SOURCE_DIR "/README.md"), begin = "<!-- catalogue begin -->\n",
                     end = "<!-- catalogue end -->";
   const size_t from = readme.find(begin), to = readme.find(end);

@@ -45,7 +45,7 @@ bool is_installed(const std::string& program) { return run_shell("command -v " +
 
 }  // namespace
 
-TEST_CASE("help: no line is longer than 80 columns, or than the terminal") {
+TEST_CASE("help: lines have at most 80 columns; the width of a terminal changes this limit") {
   for (const char* command : commands) {
     CAPTURE(command);
     for (const char* flag : {"--help", "--help=all"}) {
@@ -65,7 +65,7 @@ TEST_CASE("help: no line is longer than 80 columns, or than the terminal") {
   }
 }
 
-TEST_CASE("help: the common settings of train are one screen, in sections; --help=all lists all") {
+TEST_CASE("help: the common settings of train fit on one screen, in sections; --help=all lists all settings") {
   for (const char* model : {"gpt-char-small", "vit-fashion", "translation-small", "resnet"}) {
     CAPTURE(model);
     const Outcome brief = run_orrery({"train", "--help", std::string("--model=") + model});
@@ -85,7 +85,7 @@ TEST_CASE("help: the common settings of train are one screen, in sections; --hel
   CHECK(!contains(run_orrery({"sweep", "--help"}).out, "--layers"));
 }
 
-TEST_CASE("help: a setting has its default, range, former names and the catalogue's formula") {
+TEST_CASE("help: a setting is printed with its default, range, former names and the catalogue's formula") {
   Message(run_orrery({"help", "train", "learning_rate"}).out)
       .names("--learning_rate")
       .names("peak learning rate")
@@ -110,7 +110,7 @@ TEST_CASE("help: a setting has its default, range, former names and the catalogu
   expect_error(run_orrery({"help", "relu", "gelu"})).names("help").value("gelu").offers("one name");
 }
 
-TEST_CASE("help: an activation's name in place of a member is answered with the member that takes it") {
+TEST_CASE("help: the error for an activation in place of a layer offers the layer that takes the activation") {
   const Folder folder;
   const std::string data = "--data=" + folder.write("text.txt", tiny_text());
   const auto error = [&](const std::string& setting) {
@@ -127,7 +127,7 @@ TEST_CASE("help: an activation's name in place of a member is answered with the 
   error("--position=relu").names("position").value("relu").offers("rotary");
 }
 
-TEST_CASE("completion: bash completes commands, keys, values and paths") {
+TEST_CASE("completion: bash completes commands, settings, values and paths") {
   if (!is_installed("bash")) return;
   const Folder folder;
   folder.write("my text.txt", "");
@@ -158,7 +158,7 @@ cd ')" + folder.path() + R"(' && complete_line orrery train --data = my
                                                           "csv;tensorboard;", "sparsemax;", "zsh;", "my text.txt;"});
 }
 
-TEST_CASE("completion: the scripts of zsh and fish are valid, and fish completes by its own") {
+TEST_CASE("completion: the scripts of bash, zsh and fish are valid, and zsh and fish complete values") {
   const Folder folder;
   for (const char* shell : {"bash", "zsh", "fish"}) {
     CAPTURE(shell);
@@ -182,7 +182,7 @@ TEST_CASE("completion: the scripts of zsh and fish are valid, and fish completes
   expect_error(run_orrery({"completion", "bsh"})).names("completion").value("bsh").offers("bash");
 }
 
-TEST_CASE("completion: the man page has every command and setting") {
+TEST_CASE("completion: the man page lists every command and its settings") {
   const Outcome page = run_orrery({"completion", "man"});
   CHECK(page.code == 0);
   CHECK(page.out.starts_with(".TH ORRERY 1"));

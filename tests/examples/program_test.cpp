@@ -125,7 +125,7 @@ Message error(const std::vector<std::string>& words, int code = 2) {
 
 }  // namespace
 
-TEST_CASE("program: help everywhere, with every key") {
+TEST_CASE("program: every command has a help text with its settings") {
   for (const char* words : {"", "--help", "-h"}) {
     const Outcome outcome = run_shell(std::string("\"$ORRERY\" ") + words);
     CHECK(outcome.code == 0);
@@ -147,7 +147,7 @@ TEST_CASE("program: help everywhere, with every key") {
   CHECK(contains(run_orrery({"bench", "--help"}).out, "--seconds"));
 }
 
-TEST_CASE("program: --version names what it was built from") {
+TEST_CASE("program: --version lists the sources, compiler and libraries of the build") {
   const Outcome outcome = run_orrery({"--version"});
   CHECK(outcome.code == 0);
   for (const char* expected :
@@ -157,7 +157,7 @@ TEST_CASE("program: --version names what it was built from") {
   }
 }
 
-TEST_CASE("program: a wrong command, key or value is answered with a sentence and exit code 2") {
+TEST_CASE("program: a wrong command, setting or value gives an error message and exit code 2") {
   error({"tran"}).value("tran").offers("'train'").offers(
       "train, sweep, study, runs, compare, metrics, verify_resume, replay, report, inspect, prepare, evaluate, "
       "generate, translate, import, export, show, classify");
@@ -190,7 +190,7 @@ TEST_CASE("program: a wrong command, key or value is answered with a sentence an
   error({"bench", "rows", "--only", "nothing"}).names("bench").value("nothing").offers("--only");
 }
 
-TEST_CASE("program: what follows a lone -- are words") {
+TEST_CASE("program: arguments after a lone -- are not options") {
   const Folder folder;
   const std::string text = folder.write("--text", tiny_text());
   expect_error(run_orrery({"train", "--data=" + text, "--steps=2", "--", "--seed=7", "foo"})).names("--seed=7");
@@ -202,7 +202,7 @@ TEST_CASE("program: what follows a lone -- are words") {
   CHECK(run_orrery({"help", "train", "--", "foo"}).out == run_orrery({"train", "--help"}).out);
 }
 
-TEST_CASE("program: words before a command are refused, help COMMAND is its help") {
+TEST_CASE("program: arguments before a command are refused, and help COMMAND prints its help") {
   expect_error(run_orrery({"foo", "train", "--data=none"})).names("foo").names("train");
   expect_error(run_orrery({"--steps=3", "bar", "train", "--help"})).names("--steps=3 bar").names("train");
   expect_error(run_orrery({"foo"})).names("foo").offers("train");
@@ -228,7 +228,7 @@ TEST_CASE("program: words before a command are refused, help COMMAND is its help
   CHECK(contains(general.out, "orrery help COMMAND"));
 }
 
-TEST_CASE("program: former names of options are read like the present ones, and help has only these") {
+TEST_CASE("program: former option names work like the present ones, and help lists only the present ones") {
   struct Renamed {
     Words command;
     std::string former, present, value;
@@ -267,7 +267,7 @@ TEST_CASE("program: former names of options are read like the present ones, and 
   }
 }
 
-TEST_CASE("program: list finds former names of families and other names of members, and shows the present ones") {
+TEST_CASE("program: list accepts former and alternative names and shows only the present ones") {
   const auto list = [](const std::string& name) { return run_orrery({"list", name}).out; };
   const std::vector<Words> same = {{"metric", "metrics", "figure", "figures"},
                                    {"analysis", "analyses", "look", "looks"},

@@ -40,7 +40,7 @@ std::string endless_source(const Folder& folder) {
 
 }  // namespace
 
-TEST_CASE("try: paths of the source, the headers and the plug-in may hold every character") {
+TEST_CASE("try: paths of the source, the headers and the plug-in may contain any character") {
   const Folder folder;
   const std::string odd = folder / "it's $(touch pwned) `touch pwned`; \"q\" \\ \n #*?& %s";
   fs::create_directories(odd);
@@ -56,19 +56,19 @@ TEST_CASE("try: paths of the source, the headers and the plug-in may hold every 
   CHECK(run_orrery({"list", "bump", "--plugin=" + plugins + "/-bump's @x.so"}).code == 0);
 }
 
-TEST_CASE("try: the text to train with is that beside the headers that are given") {
+TEST_CASE("try: the training text is that in the folder of the given headers") {
   const Folder folder;
   const std::string tree = folder / "tree", text = tree + "/examples/data/tinyshakespeare.txt";
   fs::create_directories(tree + "/examples/data");
   for (const char* headers : {"engine", "nn", "models"})
     fs::create_directory_symlink(ORRERY_SOURCE_DIR + std::string("/") + headers, tree + "/" + headers);
-  folder.write("tree/examples/data/tinyshakespeare.txt", "a text that is no UTF-8: \xff\n");
+  folder.write("tree/examples/data/tinyshakespeare.txt", "text that is not UTF-8: \xff\n");
   const std::string source = folder.write("bump.cpp", activation("bump", right_derivative));
   const Outcome tried = run_orrery({"try", source, "--headers=" + tree, "--out=" + (folder / "plugins"), "--steps=1"});
   expect_error(tried).names(text).value("UTF-8");
 }
 
-TEST_CASE("try: names that begin with @, -, = or end unlike a source are names of files") {
+TEST_CASE("try: arguments that begin with @, - or =, or lack the extension of a source, are file names") {
   const Folder folder;
   for (const char* name : {"@x.cpp", "-x.cpp", "-hat.cpp", "=x.cpp", "-o", "x.o", "x.so", "x"}) {
     CAPTURE(name);
@@ -82,7 +82,7 @@ TEST_CASE("try: names that begin with @, -, = or end unlike a source are names o
   expect_error(no_headers).names("@x.cpp").offers("engine");
 }
 
-TEST_CASE("try: the compiler and what it has started end together with the program") {
+TEST_CASE("try: the compiler and its child processes end together with the program") {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGKILL}) {
     CAPTURE(signal);
     const Folder folder;
@@ -96,7 +96,7 @@ TEST_CASE("try: the compiler and what it has started end together with the progr
   }
 }
 
-TEST_CASE("try: a compiler that takes longer than compile_limit is ended") {
+TEST_CASE("try: a compiler that exceeds compile_limit is stopped") {
   const Folder folder;
   const std::string source = endless_source(folder);
   const auto start = std::chrono::steady_clock::now();
@@ -123,7 +123,7 @@ TEST_CASE("plug-in: a call of exit does not end a command with success") {
   }
 }
 
-TEST_CASE("plug-in: a call of exit while the program ends does not change its exit code") {
+TEST_CASE("plug-in: a call of exit at the end of the program does not change its exit code") {
   const Folder folder;
   for (const char* name : {"exit", "quick_exit", "_Exit"}) {
     CAPTURE(name);
@@ -138,7 +138,7 @@ TEST_CASE("plug-in: a call of exit while the program ends does not change its ex
   }
 }
 
-TEST_CASE("plug-in: the same file twice is one plug-in") {
+TEST_CASE("plug-in: a file that is given twice is loaded once") {
   const Folder folder;
   const std::string source = folder.write("bump.cpp", activation("bump", right_derivative));
   REQUIRE(run_orrery({"try", source, "--out=" + folder.path(), "--steps=0"}).code == 0);

@@ -77,7 +77,7 @@ REGISTER_GRADIENT_CASE("normalization", "mean_absolute", gradient_case);
 
 }  // namespace
 
-TEST_CASE("try compiles a formula file, shows it, checks it, plots it and trains with it in its three roles") {
+TEST_CASE("try: a formula file is compiled, shown, checked, plotted and trained with in its three roles") {
   const Folder folder;
   const std::string file = folder.write("bump.cpp", activation("bump", right_derivative));
   const Outcome tried = run_orrery({"try", file, "--out=" + (folder / "plugins"), "--steps=30"});
@@ -126,7 +126,7 @@ TEST_CASE("try compiles a formula file, shows it, checks it, plots it and trains
   expect_error(old).names(folder / "old.so").value("0.1.0").value("0.1.0").offers("orrery try");
 }
 
-TEST_CASE("try exits 1 and names the check if a derivative is wrong") {
+TEST_CASE("try: a wrong derivative gives exit code 1, and the name of the check is printed") {
   const Folder folder;
   const std::string file = folder.write("wrong.cpp", activation("wrong_bump", "(1 + x * x) / (d * d)"));
   const Outcome tried = run_orrery({"try", file, "--out=" + (folder / "plugins"), "--steps=0"});
@@ -134,7 +134,7 @@ TEST_CASE("try exits 1 and names the check if a derivative is wrong") {
   Message(last_line(tried.out)).names("FAILED").names("gradcheck").value("wrong_bump");
 }
 
-TEST_CASE("try exits 1 and tells a fact that is false, though every derivative is right") {
+TEST_CASE("try: a wrong property gives exit code 1 and is named, even if every derivative is right") {
   const Folder folder;
   std::string text = activation("false_bump", right_derivative);
   text.replace(text.find(".limits"), 7, ".zero_below_zero = true, .limits");
@@ -144,7 +144,7 @@ TEST_CASE("try exits 1 and tells a fact that is false, though every derivative i
   Message(last_line(tried.out)).names("FAILED").names("gradcheck").value("false_bump");
 }
 
-TEST_CASE("try exits 1 and names the training that fails, though every derivative is right") {
+TEST_CASE("try: a failed training gives exit code 1 and is named, even if every derivative is right") {
   const Folder folder;
   // x in f64, which gradcheck uses; in f32, which models use, 10^60 is infinite and this is NaN.
   std::string narrow = activation("narrow", "d / d");
@@ -168,7 +168,7 @@ TEST_CASE("try exits 1 and names the training that fails, though every derivativ
       .names("normalization = dynamic(narrow)");
 }
 
-TEST_CASE("a normalization in one file goes through try as well, and trains a model") {
+TEST_CASE("try: a normalization in one file passes and trains a model") {
   const Folder folder;
   const std::string file = folder.write("mean_absolute.cpp", normalization);
   const Outcome tried = run_orrery({"try", file, "--out=" + (folder / "p"), "--steps=12"});
@@ -188,7 +188,7 @@ TEST_CASE("a normalization in one file goes through try as well, and trains a mo
   CHECK(trained.code == 0);
 }
 
-TEST_CASE("try refuses a file that does not compile, with the compiler's first error") {
+TEST_CASE("try: a file that does not compile is refused with the compiler's first error") {
   const Folder folder;
   const std::string file = folder.write("broken.cpp", activation("broken", "no_such_name"));
   const Outcome tried = run_orrery({"try", file, "--out=" + (folder / "plugins")});
@@ -196,7 +196,7 @@ TEST_CASE("try refuses a file that does not compile, with the compiler's first e
   CHECK(!fs::exists(folder / "plugins/broken.so"));
 }
 
-TEST_CASE("try refuses a file that registers nothing, a name that is taken, and what is no file") {
+TEST_CASE("try: a file that registers nothing, a name that is taken and a missing file are refused") {
   const Folder folder;
   const auto refusal = [&](const std::string& file) {
     return expect_error(run_orrery({"try", file, "--out=" + (folder / "plugins"), "--steps=0"}));
@@ -215,7 +215,7 @@ TEST_CASE("try refuses a file that registers nothing, a name that is taken, and 
       .offers("orrery try");
 }
 
-TEST_CASE("try tells calls of the standard library where a GPU runs, and cases of what is not registered") {
+TEST_CASE("try: standard library calls in GPU code and gradient cases of unregistered names are reported") {
   const Folder folder;
   const std::string source = ORRERY_SOURCE_DIR;
   const auto outcome_of = [&](const std::string& file, const std::string& good, const std::string& bad) {
@@ -238,7 +238,7 @@ TEST_CASE("try tells calls of the standard library where a GPU runs, and cases o
   CHECK(commented.code == 0);
 }
 
-TEST_CASE("a normalization and attentions by rows of scores are short files that go through try") {
+TEST_CASE("try: short files define a normalization and row-wise weightings of attention, and pass") {
   struct Written {
     std::string file;
     int lines;  // at most
