@@ -16,7 +16,7 @@
 namespace orrery {
 namespace {
 
-constexpr int64_t unknown = max_bytes;
+constexpr int64_t unknown = max_elements;
 
 std::string_view current_advice = "use a smaller batch or context, a smaller model, or less data";
 

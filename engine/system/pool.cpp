@@ -78,7 +78,7 @@ void* Pool::take(int64_t bytes, const char* holder) {
   const std::lock_guard lock(state_->mutex);
   void* data = nullptr;
   try {
-    if (bytes <= max_bytes) data = state_->take(block_size(bytes), holder);
+    if (bytes <= max_elements) data = state_->take(block_size(bytes), holder);
   } catch (const std::bad_alloc&) {  // no memory for the bookkeeping
   }
   if (!data) ++state_->use.refused;
