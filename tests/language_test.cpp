@@ -31,8 +31,8 @@ const std::map<Kind, std::string> names = {
     {comments, "comments"}, {beginnings, "beginnings of comments"}, {strings, "text in quotes"}};
 // Allowed counts per top folder; lines of a page count as comments.
 const std::map<std::string, std::vector<size_t>> budgets = {
-    {"README.md", {66, 0, 0}}, {"engine", {1, 0, 0}},   {"cuda", {2, 0, 0}},   {"nn", {1, 0, 0}},
-    {"models", {4, 0, 6}},     {"examples", {0, 0, 2}}, {"tests", {5, 1, 220}}};
+    {"README.md", {0, 0, 0}}, {"engine", {1, 0, 0}},   {"cuda", {2, 0, 0}},   {"nn", {1, 0, 0}},
+    {"models", {4, 0, 6}},    {"examples", {0, 0, 2}}, {"tests", {5, 1, 220}}};
 
 struct Sentence {
   Kind kind;
