@@ -50,9 +50,9 @@ counts=$BUILD/counts.json
 text=examples/data/tinyshakespeare.txt
 
 # Kernel tests that compute-sanitizer watches: few launches each, all kinds of kernels.
-watched='*a sort on a card*,*rows are added to the rows*,*max on a card*,*in many launches*,*batches*one side shared*'
-watched="$watched,*several outputs side by side*,*values beside what C keeps*,*all masks and all options*"
-watched="$watched,*tiles that are hidden*,*what is held stands in registers*,*shared memory beyond*"
+watched='*a sort on a GPU*,*rows are added to the rows*,*max on a GPU*,*in many launches*,*batches*one side shared*'
+watched="$watched,*several outputs side by side*,*values next to C*,*all masks and all options*"
+watched="$watched,*tiles that are hidden*,*preloaded rows are in registers*,*shared memory beyond*"
 watched="$watched,*products of warp groups*"
 
 if [ -n "$folder" ]; then

@@ -70,7 +70,7 @@ sed -n 's/.*compute-sanitizer --tool memcheck .*--test-case=//p' "$fake/build/re
 [ "$(wc -l < "$fake/watched")" -ge 8 ] || { echo "compute-sanitizer watches too little"; problems=1; }
 while read -r pattern; do
   echo "$pattern" | sed 's/[*]/.*/g' > "$fake/pattern"
-  grep -q -x -f "$fake/pattern" "$fake/tests" || { echo "no test on a card is named $pattern"; problems=1; }
+  grep -q -x -f "$fake/pattern" "$fake/tests" || { echo "no test for a GPU is named $pattern"; problems=1; }
 done < "$fake/watched"
 LOSS=4.1 run
 expect "another loss" 1 "^--- training: FAILED" "1 failed"
